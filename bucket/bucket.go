@@ -1,0 +1,31 @@
+// Package bucket maps schedule ids to buckets, and holds the pure transitions of
+// a bucket's partition record: who owns it, and up to where it is claimed and
+// settled.
+//
+// It promises that the same tenant, schedule id and N give the same bucket on
+// every machine and for ever, and that every store that applies these
+// transitions atomically keeps the fence: a token that was passed on can never
+// claim again. It does no I/O.
+package bucket
+
+import (
+	"github.com/spaolacci/murmur3"
+
+	"github.com/postdate/postdate"
+)
+
+// Of is the bucket of a schedule id among n buckets: the 32-bit MurmurHash3
+// (Austin Appleby, x86 variant, seed 0) of tenant, a zero byte, and the id,
+// modulo n.
+func Of(tenant, scheduleID string, n int) int {
+	var space [postdate.TenantBytesMax + 1 + postdate.ScheduleIDBytesMax]byte
+	b := append(space[:0], tenant...)
+	b = append(b, 0)
+	b = append(b, scheduleID...)
+	return int(murmur3.Sum32(b) % uint32(n))
+}
+
+// KeyOf is the full key of a message among n buckets.
+func KeyOf(tenant, scheduleID string, n int) postdate.Key {
+	return postdate.Key{Bucket: Of(tenant, scheduleID, n), Tenant: tenant, ScheduleID: scheduleID}
+}

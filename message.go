@@ -1,0 +1,184 @@
+package postdate
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultTenant is the tenant of a request that names none.
+const DefaultTenant = "default"
+
+// Encoding is the form in which a client handed its payload over, so that it
+// can be shown again in the same form. What is delivered is always the bytes.
+type Encoding uint8
+
+// The encodings.
+const (
+	EncodingJSON   Encoding = iota // a JSON value; its bytes are delivered as they were sent
+	EncodingText                   // a string, delivered as it stands
+	EncodingBase64                 // base64 of any bytes
+)
+
+// Key names a message. Bucket follows from the other two (package bucket).
+type Key struct {
+	Bucket     int
+	Tenant     string
+	ScheduleID string
+}
+
+// RetryPolicy says how often and how soon a refused message is tried again.
+// Zero fields stand for the node's defaults.
+type RetryPolicy struct {
+	MaxAttempts int           // counts the first attempt
+	MinBackoff  time.Duration // before the second attempt; it doubles from there
+	MaxBackoff  time.Duration // it does not grow beyond
+}
+
+// Or fills p's zero fields from d.
+func (p RetryPolicy) Or(d RetryPolicy) RetryPolicy {
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = d.MaxAttempts
+	}
+	if p.MinBackoff == 0 {
+		p.MinBackoff = d.MinBackoff
+	}
+	if p.MaxBackoff == 0 {
+		p.MaxBackoff = max(d.MaxBackoff, p.MinBackoff)
+	}
+	return p
+}
+
+// Backoff is how long to wait after the given number of attempts: exponential
+// from MinBackoff up to MaxBackoff, then less by up to a half, as jitter in
+// [0, 1) says, so that messages that failed together do not come back together.
+func (p RetryPolicy) Backoff(attempts int, jitter float64) time.Duration {
+	d := p.MinBackoff
+	for i := 1; i < attempts && d < p.MaxBackoff; i++ {
+		d *= 2
+	}
+	d = min(d, p.MaxBackoff)
+	return d - time.Duration(jitter*float64(d)/2)
+}
+
+// Message is what a client schedules. It does not change, but a reschedule puts
+// a new version in its place.
+type Message struct {
+	Key
+	Channel       Channel
+	ExecutionTime Time
+	ExpiresAt     Time // not published from then on; 0: never expires
+	CreatedAt     Time
+	Payload       []byte
+	Encoding      Encoding
+	ContentType   string
+	Headers       []Header // the client's own, in ascending order of name
+	PartitionKey  string   // Kafka's record key; "": the schedule id
+	Traceparent   string   // W3C trace context of the request that scheduled it
+	Retry         RetryPolicy
+	Digest        Digest // of the request: tells a repeated request from another one
+}
+
+// Header is one of the client's own headers.
+type Header struct{ Name, Value string }
+
+// Digest identifies the content of a request.
+type Digest [16]byte
+
+// State is what becomes of a message.
+type State struct {
+	Status            Status
+	Version           uint64 // 1, and one more with every reschedule
+	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
+	AttemptTime       Time   // when the next publish is due; at first the execution time
+	Parked            bool   // waits for its channel to come back, not for a time
+	PossibleDuplicate bool   // an earlier publish has an unknown outcome
+	SettledAt         Time   // when it became final; for DELIVERED the time of the confirm
+	LastError         string // the broker's own words
+}
+
+// Record is a message with its state, as a store keeps it.
+type Record struct {
+	Message
+	State
+}
+
+// Delivery is one attempt to publish a message.
+type Delivery struct {
+	Message           *Message
+	Attempt           int  // 1, 2, …
+	PossibleDuplicate bool // the consumer may have it already
+}
+
+// NewState is the state of a message that has just been scheduled.
+func NewState(m *Message) State {
+	return State{Status: Pending, Version: 1, AttemptTime: m.ExecutionTime}
+}
+
+// DigestOf is the digest of m's content. when is the execution time or the
+// delay in the client's own words: a request that is repeated with the same
+// delay is the same request, though it resolves to a later time.
+func DigestOf(m *Message, when string) Digest {
+	var b []byte
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	number := func(n int64) { b = binary.AppendVarint(b, n) }
+	text(when)
+	text(string(m.Channel))
+	number(int64(m.ExpiresAt))
+	number(int64(m.Encoding))
+	text(m.ContentType)
+	text(m.PartitionKey)
+	number(int64(m.Retry.MaxAttempts))
+	number(int64(m.Retry.MinBackoff))
+	number(int64(m.Retry.MaxBackoff))
+	number(int64(len(m.Headers)))
+	for _, h := range m.Headers {
+		text(h.Name)
+		text(h.Value)
+	}
+	b = append(b, m.Payload...)
+	sum := sha256.Sum256(b)
+	return Digest(sum[:16])
+}
+
+// SortHeaders puts headers into the order that a Message wants.
+func SortHeaders(hs []Header) {
+	slices.SortFunc(hs, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// CheckScheduleID says whether id can name a message.
+func CheckScheduleID(id string) error { return checkName("scheduleId", id, ScheduleIDBytesMax) }
+
+// CheckTenant says whether name can name a tenant.
+func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }
+
+func checkName(what, s string, bytesMax int) error {
+	if s == "" {
+		return E(KindInvalid, "%s is empty", what)
+	}
+	if len(s) > bytesMax {
+		return E(KindInvalid, "%s is %d bytes long: at most %d are allowed", what, len(s), bytesMax)
+	}
+	for i := range len(s) {
+		if !nameByte(s[i]) {
+			return E(KindInvalid, "%s %q has a forbidden character at byte %d: allowed are letters, digits and - _ . : ~ @ + = ,", what, s, i)
+		}
+	}
+	if s == "." || s == ".." {
+		return E(KindInvalid, "%s %q cannot stand in a URL path", what, s)
+	}
+	return nil
+}
+
+func nameByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-_.:~@+=,", c) >= 0
+}

@@ -1,0 +1,323 @@
+// Package store is the contract of the place where messages live. Its
+// specification is the conformance suite in store/storetest, which every
+// implementation passes: store/pebble for one machine.
+//
+// # Promises
+//
+//   - What was answered without an error is durable, and so is what an answer
+//     was derived from: an "it is there already" is as durable as an insert.
+//   - Every method is safe for concurrent use.
+//   - Every write is idempotent by its own arguments: it may be repeated after an
+//     unknown outcome.
+//   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not
+//     done, KindUnknown means that only a repetition tells.
+//   - Every call names its buckets. There is no scatter-gather but in List,
+//     which shows messages to people.
+//   - An operation costs what it touches, not what is stored.
+//
+// # Claim against cancel
+//
+// Each bucket's partition record has a time "claimed". Claim moves it and then
+// reads what is due up to it; Cancel and Replace succeed only where no claim
+// covers the message. An implementation makes the two exclude each other: where
+// Cancel answered nil, no read of a claim returns the message from then on.
+package store
+
+import (
+	"context"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// Store is the union of what a node needs. Users declare the part that they use.
+type Store interface {
+	Messages
+	Due
+	Partitions
+	Inbox
+	Housekeeping
+}
+
+// Messages is what clients do with messages.
+type Messages interface {
+	// Insert makes each message durable as PENDING, version 1. Results come in
+	// the order of the messages; each stands or falls alone, also two of the same id
+	// in one call. The same id again with an equal digest changes nothing and
+	// answers what is there; with another digest it is refused as KindExists.
+	Insert(ctx context.Context, messages []postdate.Message) []Inserted
+
+	// Get returns a message with its state. KindNotFound where there is none.
+	Get(ctx context.Context, key postdate.Key) (postdate.Record, error)
+
+	// Replace puts m in the place of the PENDING message with the same key,
+	// provided that it is still at ifVersion and that [bucket.Partition.Withdrawable]
+	// holds. The new version starts without attempts. KindNotFound, KindConflict
+	// (another version is there) or KindTooLate (with the present record)
+	// otherwise.
+	Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error)
+
+	// Cancel makes each PENDING message CANCELLED, provided that
+	// [bucket.Partition.Withdrawable] holds; a cancelled one stays so, without an
+	// error. KindNotFound or KindTooLate otherwise. at is the time to note.
+	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
+
+	// List returns messages in ascending order of execution time, then bucket,
+	// tenant and id, beginning after q.After. A page may hold fewer than
+	// q.Limit though more follow: only an absent Next means the end.
+	List(ctx context.Context, q ListQuery) (ListPage, error)
+}
+
+// Inserted is what became of one insert.
+type Inserted struct {
+	Created       bool // false: it was there already, with equal content
+	ExecutionTime postdate.Time
+	Status        postdate.Status
+	Err           error
+}
+
+// Cancelled is what became of one cancel. State is the present one, also with
+// KindTooLate.
+type Cancelled struct {
+	State postdate.State
+	Err   error
+}
+
+// ListQuery selects messages of one tenant. Zero fields do not select.
+type ListQuery struct {
+	Tenant  string
+	Status  postdate.Status
+	Channel postdate.Channel
+	From    postdate.Time // execution time at least this
+	To      postdate.Time // execution time below this
+	After   *ListPosition // goes on after this message
+	Limit   int           // at least 1
+}
+
+// ListPosition is a message's place in the order of List.
+type ListPosition struct {
+	ExecutionTime postdate.Time
+	Bucket        int
+	ScheduleID    string
+}
+
+// ListPage is one page of a list.
+type ListPage struct {
+	Records []postdate.Record
+	Next    *ListPosition // nil: that was all
+}
+
+// Due is what a bucket's owner does: the cycle of claim, read and settle.
+type Due interface {
+	// Claim writes each bucket's claim ([bucket.Partition.Claim]) durably, and
+	// then reads what is PENDING and due, as the claim's Scan says. One result
+	// per claim, in order; many buckets travel together.
+	Claim(ctx context.Context, claims []Claim) []ClaimResult
+
+	// Settle writes what became of attempts, durably, all of them or none. A
+	// settlement whose message is not PENDING any more, or at another version,
+	// changes nothing. Neither does one other than SettleDelivered whose token
+	// is not the bucket's present one; a delivery is a fact, whoever made it.
+	Settle(ctx context.Context, settlements []Settlement) error
+
+	// Unpark makes up to u.Limit of the bucket's messages that are parked for
+	// a channel due at u.At, oldest first, and says how many. The token must be
+	// the present one: KindFenced otherwise.
+	Unpark(ctx context.Context, u Unpark) (int, error)
+
+	// Parked lists the channels for which messages of these buckets are parked.
+	Parked(ctx context.Context, buckets []int) ([]ParkedChannel, error)
+}
+
+// Claim is one bucket's claim and the scan that follows it.
+type Claim struct {
+	Bucket     int
+	Token      uint64
+	Checkpoint postdate.Time
+	Claimed    postdate.Time
+	Scan       Scan
+}
+
+// Scan selects PENDING messages by attempt time and id, in that order. It ends
+// at To, or after Limit messages or BytesMax of payload (but never without
+// progress), whichever is first.
+type Scan struct {
+	After    Position                      // the zero Position: from the very first
+	To       postdate.Time                 // attempt time at most this
+	Skip     map[postdate.Channel]struct{} // channels whose messages are passed over; not modified
+	Limit    int                           // messages
+	BytesMax int                           // payload bytes
+}
+
+// Position is a place in a bucket's order of attempts.
+type Position struct {
+	Time       postdate.Time
+	Tenant     string
+	ScheduleID string
+}
+
+// Before says whether p lies before q.
+func (p Position) Before(q Position) bool {
+	if p.Time != q.Time {
+		return p.Time < q.Time
+	}
+	if p.Tenant != q.Tenant {
+		return p.Tenant < q.Tenant
+	}
+	return p.ScheduleID < q.ScheduleID
+}
+
+// ClaimResult is what a claim found.
+type ClaimResult struct {
+	Err     error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
+	Due     []postdate.Record
+	Skipped map[postdate.Channel]Position // per skipped channel: its first message that was passed over
+	Ended   Position                      // where the scan ended; {Time: To} and more where it is Complete
+	// Complete: everything up to To was seen, and Next is the attempt time of the
+	// first message beyond, or postdate.Far where there is none.
+	Complete bool
+	Next     postdate.Time
+}
+
+// Settling says what became of an attempt.
+type Settling uint8
+
+// The ways to settle.
+const (
+	SettleDelivered Settling = iota + 1 // the broker confirmed it
+	SettleRetry                         // try again at AttemptTime
+	SettleFailed                        // its policy is spent, or it expired
+	SettlePark                          // wait until the channel is back
+)
+
+// Settlement is what became of one attempt. It replaces the message's state.
+type Settlement struct {
+	Key         postdate.Key
+	Version     uint64 // of the message that was published
+	Token       uint64
+	How         Settling
+	At          postdate.Time // the time to note for a final state
+	AttemptTime postdate.Time // for SettleRetry
+	Attempts    int
+	Reason      string // the broker's words, where it refused or is unknown
+
+	// PossibleDuplicate: this or an earlier publish may have arrived.
+	PossibleDuplicate bool
+}
+
+// State is the state that the settlement leaves behind.
+func (s *Settlement) State(old postdate.State) postdate.State {
+	next := postdate.State{
+		Version: old.Version, Attempts: s.Attempts, AttemptTime: old.AttemptTime,
+		PossibleDuplicate: s.PossibleDuplicate, LastError: s.Reason,
+	}
+	switch s.How {
+	case SettleDelivered:
+		next.Status, next.SettledAt = postdate.Delivered, s.At
+	case SettleFailed:
+		next.Status, next.SettledAt = postdate.DeliveryFailed, s.At
+	case SettleRetry:
+		next.Status, next.AttemptTime = postdate.Pending, s.AttemptTime
+	case SettlePark:
+		next.Status, next.Parked = postdate.Pending, true
+	}
+	return next
+}
+
+// Unpark asks for parked messages to become due.
+type Unpark struct {
+	Bucket  int
+	Token   uint64
+	Channel postdate.Channel
+	At      postdate.Time // their next attempt time
+	Limit   int
+}
+
+// ParkedChannel says that a bucket has messages parked for a channel.
+type ParkedChannel struct {
+	Bucket  int
+	Channel postdate.Channel
+}
+
+// Partitions is what the keeper of the locks does.
+type Partitions interface {
+	// Partitions reads every partition record and every lease.
+	Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error)
+
+	// Acquire takes buckets by [bucket.Partition.Acquire]. Each result is the
+	// record as it is afterwards; ok is false where somebody was quicker.
+	Acquire(ctx context.Context, wants []Acquisition) ([]Acquired, error)
+
+	// Release gives buckets back by [bucket.Partition.Release]; one that is not
+	// held under this token any more is passed over.
+	Release(ctx context.Context, holds []Hold) error
+
+	// Renew writes a lease. All of a node's buckets hang on it.
+	Renew(ctx context.Context, lease bucket.Lease) error
+}
+
+// Acquisition asks for one bucket, as it was seen.
+type Acquisition struct {
+	Bucket    int
+	SeenToken uint64
+	Owner     string
+	Lease     string
+}
+
+// Acquired is the record after an acquisition.
+type Acquired struct {
+	Partition bucket.Partition
+	OK        bool
+}
+
+// Hold is a bucket under a token.
+type Hold struct {
+	Bucket int
+	Token  uint64
+}
+
+// Inbox keeps messages that were delivered to inbox channels.
+type Inbox interface {
+	// AppendInbox makes the messages durable and visible to readers, in the
+	// order given, all of them or none.
+	AppendInbox(ctx context.Context, messages []InboxMessage) error
+
+	// ReadInbox returns up to limit messages after a cursor ("": from the first
+	// that is kept), in the order in which they were appended, and the cursor
+	// behind the last one returned. A reader that goes on from cursor to cursor
+	// sees every message. KindInvalid for a cursor that is none.
+	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string, err error)
+}
+
+// InboxMessage is a message as it lies in an inbox.
+type InboxMessage struct {
+	Tenant            string
+	Inbox             string
+	ScheduleID        string
+	ExecutionTime     postdate.Time
+	DeliveredAt       postdate.Time
+	Attempt           int
+	PossibleDuplicate bool
+	ContentType       string
+	Encoding          postdate.Encoding
+	Payload           []byte
+	Headers           []postdate.Header
+}
+
+// Housekeeping is the rest.
+type Housekeeping interface {
+	// Buckets is N, as it was fixed at the store's birth.
+	Buckets() int
+
+	// Exclusive says that no other process can have this store open: an
+	// owner of a lock that is not this process is certainly gone.
+	Exclusive() bool
+
+	// Expire deletes up to limit messages that were settled before, and up
+	// to limit inbox messages that were delivered before; it says how many. An id
+	// whose message expired is free again.
+	Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error)
+
+	// Close flushes and closes. Nothing may be called during or after it.
+	Close() error
+}

@@ -1,0 +1,73 @@
+package postdate
+
+import (
+	"time"
+)
+
+// Time is a wall-clock time in milliseconds since the Unix epoch. The zero
+// value means "none". The order of Times is the order of the numbers.
+type Time int64
+
+// Far is later than every time that a message can have.
+const Far Time = 1<<62 - 1
+
+// TimeOf rounds t up to the millisecond: a message is never early, so half a
+// millisecond counts as a whole one.
+func TimeOf(t time.Time) Time {
+	return Time(t.Add(time.Millisecond - 1).UnixMilli())
+}
+
+// WallOf rounds t down to the millisecond, for readings of the clock: a time is
+// reached when the whole millisecond has come.
+func WallOf(t time.Time) Time { return Time(t.UnixMilli()) }
+
+// Std is t as a time.Time in UTC.
+func (t Time) Std() time.Time { return time.UnixMilli(int64(t)).UTC() }
+
+// Add is t later by d, rounded up to the millisecond where d is positive.
+func (t Time) Add(d time.Duration) Time {
+	if d > 0 {
+		d += time.Millisecond - 1
+	}
+	return t + Time(d/time.Millisecond)
+}
+
+// Sub is the time from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Millisecond }
+
+// timeLayout is RFC 3339 in UTC with exactly three decimals.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// String is t as the wire has it: RFC 3339, UTC, milliseconds.
+func (t Time) String() string { return string(t.AppendText(nil)) }
+
+// AppendText appends t as the wire has it.
+func (t Time) AppendText(b []byte) []byte { return t.Std().AppendFormat(b, timeLayout) }
+
+// ParseTime reads an RFC 3339 time, which names its offset from UTC. Errors are
+// of KindInvalid and say what is wrong.
+func ParseTime(s string) (Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		if _, zoneless := time.Parse("2006-01-02T15:04:05.999999999", s); zoneless == nil {
+			return 0, E(KindInvalid, "time %q has no zone: end it with Z for UTC or with an offset like +02:00", s)
+		}
+		return 0, E(KindInvalid, "time %q is not RFC 3339: write it like 2027-01-31T09:30:00Z or 2027-01-31T09:30:00.250+02:00", s)
+	}
+	at := TimeOf(t)
+	if at < EarliestTime || at > LatestTime {
+		return 0, E(KindInvalid, "time %q is out of range: it must be between %s and %s", s, EarliestTime, LatestTime)
+	}
+	return at, nil
+}
+
+// Now is one reading of a node's two clocks.
+type Now struct {
+	Wall Time          // the wall clock, rounded down: decides what is due
+	Mono time.Duration // since some fixed moment, never set back: decides leases, deadlines and back-offs
+}
+
+// Later is n after d has passed on both clocks.
+func (n Now) Later(d time.Duration) Now {
+	return Now{Wall: n.Wall.Add(d), Mono: n.Mono + d}
+}
