@@ -114,7 +114,8 @@ type Due interface {
 	// per claim, in order; many buckets travel together.
 	Claim(ctx context.Context, claims []Claim) []ClaimResult
 
-	// Settle writes what became of attempts, durably, all of them or none. A
+	// Settle writes what became of attempts, durably. After an error any of them
+	// may be written or not, and the call is to be repeated. A
 	// settlement whose message is not PENDING any more, or at another version,
 	// changes nothing. Neither does one other than SettleDelivered whose token
 	// is not the bucket's present one; a delivery is a fact, whoever made it.
@@ -138,9 +139,10 @@ type Claim struct {
 	Scan       Scan
 }
 
-// Scan selects PENDING messages by attempt time and id, in that order. It ends
-// at To, or after Limit messages or BytesMax of payload (but never without
-// progress), whichever is first.
+// Scan selects PENDING messages that are not parked by attempt time, tenant and
+// id, in that order. It ends at To, or with the message that reaches Limit
+// or BytesMax of payload, or after passing over many, whichever is first; never
+// without progress. A To beyond the bucket's claimed stands for claimed.
 type Scan struct {
 	After    Position                      // the zero Position: from the very first
 	To       postdate.Time                 // attempt time at most this
@@ -172,7 +174,7 @@ type ClaimResult struct {
 	Err     error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
 	Due     []postdate.Record
 	Skipped map[postdate.Channel]Position // per skipped channel: its first message that was passed over
-	Ended   Position                      // where the scan ended; {Time: To} and more where it is Complete
+	Ended   Position                      // the After with which the next scan goes on; {Time: To + 1} where it is Complete
 	// Complete: everything up to To was seen, and Next is the attempt time of the
 	// first message beyond, or postdate.Far where there is none.
 	Complete bool

@@ -1,0 +1,236 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// Stored values begin with the number of their layout. A reader refuses a layout
+// that it does not know; Pebble's own checksums guard against flipped bits.
+const layout = 1
+
+// errLayout says that a stored value cannot be read.
+var errLayout = errors.New("a stored value is damaged or from a newer version")
+
+// state is what the state, due and parked spaces hold: the message's state, and
+// what is needed of the message to find and judge it.
+type state struct {
+	postdate.State
+	ExecutionTime postdate.Time
+	Digest        postdate.Digest
+	Channel       postdate.Channel
+}
+
+func stateOf(m *postdate.Message, s postdate.State) state {
+	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel}
+}
+
+const (
+	flagParked = 1 << iota
+	flagPossibleDuplicate
+)
+
+func appendState(b []byte, s *state) []byte {
+	var flags byte
+	if s.Parked {
+		flags |= flagParked
+	}
+	if s.PossibleDuplicate {
+		flags |= flagPossibleDuplicate
+	}
+	b = append(b, layout, byte(s.Status), flags)
+	b = binary.AppendUvarint(b, s.Version)
+	b = binary.AppendUvarint(b, uint64(s.Attempts))
+	b = appendTimes(b, s.AttemptTime, s.SettledAt, s.ExecutionTime)
+	b = append(b, s.Digest[:]...)
+	b = appendText(b, string(s.Channel))
+	return appendText(b, s.LastError)
+}
+
+func readState(v []byte) (s state, err error) {
+	r := reader{rest: v}
+	r.layout()
+	s.Status = postdate.Status(r.byte())
+	flags := r.byte()
+	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
+	s.Version = r.uvarint()
+	s.Attempts = int(r.uvarint())
+	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
+	copy(s.Digest[:], r.take(len(s.Digest)))
+	s.Channel = postdate.Channel(r.text())
+	s.LastError = r.text()
+	return s, r.end()
+}
+
+// appendMessage writes what the keys do not say.
+func appendMessage(b []byte, m *postdate.Message) []byte {
+	b = append(b, layout, byte(m.Encoding))
+	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
+	b = appendText(b, string(m.Channel))
+	b = appendText(b, m.ContentType)
+	b = appendText(b, m.PartitionKey)
+	b = appendText(b, m.Traceparent)
+	b = binary.AppendUvarint(b, uint64(m.Retry.MaxAttempts))
+	b = binary.AppendUvarint(b, uint64(m.Retry.MinBackoff))
+	b = binary.AppendUvarint(b, uint64(m.Retry.MaxBackoff))
+	b = append(b, m.Digest[:]...)
+	b = appendHeaders(b, m.Headers)
+	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
+	return append(b, m.Payload...)
+}
+
+func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
+	r := reader{rest: v}
+	m.Key, m.ExecutionTime = key, execution
+	r.layout()
+	m.Encoding = postdate.Encoding(r.byte())
+	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
+	m.Channel = postdate.Channel(r.text())
+	m.ContentType = r.text()
+	m.PartitionKey = r.text()
+	m.Traceparent = r.text()
+	m.Retry.MaxAttempts = int(r.uvarint())
+	m.Retry.MinBackoff = time.Duration(r.uvarint())
+	m.Retry.MaxBackoff = time.Duration(r.uvarint())
+	copy(m.Digest[:], r.take(len(m.Digest)))
+	m.Headers = r.headers()
+	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
+	return m, r.end()
+}
+
+func appendInboxMessage(b []byte, m *store.InboxMessage) []byte {
+	var flags byte
+	if m.PossibleDuplicate {
+		flags |= flagPossibleDuplicate
+	}
+	b = append(b, layout, flags, byte(m.Encoding))
+	b = appendTimes(b, m.DeliveredAt, m.ExecutionTime)
+	b = binary.AppendUvarint(b, uint64(m.Attempt))
+	b = appendText(b, m.ScheduleID)
+	b = appendText(b, m.ContentType)
+	b = appendHeaders(b, m.Headers)
+	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
+	return append(b, m.Payload...)
+}
+
+func readInboxMessage(v []byte, tenant, inbox string) (m store.InboxMessage, err error) {
+	r := reader{rest: v}
+	m.Tenant, m.Inbox = tenant, inbox
+	r.layout()
+	m.PossibleDuplicate = r.byte()&flagPossibleDuplicate != 0
+	m.Encoding = postdate.Encoding(r.byte())
+	m.DeliveredAt, m.ExecutionTime = r.time(), r.time()
+	m.Attempt = int(r.uvarint())
+	m.ScheduleID = r.text()
+	m.ContentType = r.text()
+	m.Headers = r.headers()
+	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
+	return m, r.end()
+}
+
+func appendPartition(b []byte, p bucket.Partition) []byte {
+	b = append(b, layout)
+	b = binary.AppendUvarint(b, p.Token)
+	b = appendTimes(b, p.Checkpoint, p.Claimed)
+	b = appendText(b, p.Owner)
+	return appendText(b, p.Lease)
+}
+
+func readPartition(v []byte, number int) (p bucket.Partition, err error) {
+	r := reader{rest: v}
+	p.Bucket = number
+	r.layout()
+	p.Token = r.uvarint()
+	p.Checkpoint, p.Claimed = r.time(), r.time()
+	p.Owner, p.Lease = r.text(), r.text()
+	return p, r.end()
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendTimes(b []byte, ts ...postdate.Time) []byte {
+	for _, t := range ts {
+		b = binary.AppendUvarint(b, uint64(t))
+	}
+	return b
+}
+
+func appendHeaders(b []byte, hs []postdate.Header) []byte {
+	b = binary.AppendUvarint(b, uint64(len(hs)))
+	for _, h := range hs {
+		b = appendText(appendText(b, h.Name), h.Value)
+	}
+	return b
+}
+
+// reader takes a value apart. After the first failure it only gives zeros, and
+// end tells.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.failed || n < 0 || n > len(r.rest) {
+		r.failed = true
+		return nil
+	}
+	head := r.rest[:n]
+	r.rest = r.rest[n:]
+	return head
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) layout() {
+	if r.byte() != layout {
+		r.failed = true
+	}
+}
+
+func (r *reader) uvarint() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.failed = true
+		return 0
+	}
+	r.take(size)
+	return n
+}
+
+func (r *reader) time() postdate.Time { return postdate.Time(r.uvarint()) }
+
+func (r *reader) text() string { return string(r.take(int(r.uvarint()))) }
+
+func (r *reader) headers() []postdate.Header {
+	n := r.uvarint()
+	if n == 0 || n > uint64(len(r.rest)) {
+		r.failed = r.failed || n != 0
+		return nil
+	}
+	hs := make([]postdate.Header, n)
+	for i := range hs {
+		hs[i] = postdate.Header{Name: r.text(), Value: r.text()}
+	}
+	return hs
+}
+
+// end says whether everything could be read, and nothing was left over.
+func (r *reader) end() error {
+	if r.failed || len(r.rest) > 0 {
+		return errLayout
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package pebble
+
+import (
+	"encoding/binary"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// The key spaces. Numbers in keys are big-endian, so that the order of the bytes
+// is the order of the numbers; names hold no zero byte, which ends them.
+//
+//	m bucket executionTime tenant 0 id   the message, written once
+//	s bucket tenant 0 id                 its state
+//	d bucket attemptTime tenant 0 id     its state again, while it waits for a time
+//	k bucket channel 0 attemptTime tenant 0 id   or while it waits for its channel
+//	f settledAt bucket tenant 0 id       its execution time, once it is final
+//	p bucket                             the partition record
+//	l lease                              a lease's renewals
+//	b tenant 0 inbox 0 sequence          a message in an inbox
+//	c tenant 0 inbox 0                   the last sequence number that was expired
+//	x                                    the store's birth record
+const (
+	spaceMessage   = 'm'
+	spaceState     = 's'
+	spaceDue       = 'd'
+	spaceParked    = 'k'
+	spaceFinished  = 'f'
+	spacePartition = 'p'
+	spaceLease     = 'l'
+	spaceInbox     = 'b'
+	spaceInboxTail = 'c'
+	spaceBirth     = 'x'
+)
+
+const (
+	bucketBytes = 2
+	timeBytes   = 8
+)
+
+func appendBucket(k []byte, bucket int) []byte {
+	return binary.BigEndian.AppendUint16(k, uint16(bucket))
+}
+
+// appendTime keeps the order of times: they are never negative.
+func appendTime(k []byte, t postdate.Time) []byte {
+	return binary.BigEndian.AppendUint64(k, uint64(t))
+}
+
+func appendName(k []byte, tenant, id string) []byte {
+	k = append(k, tenant...)
+	k = append(k, 0)
+	return append(k, id...)
+}
+
+func messageKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
+	k = appendBucket(append(k, spaceMessage), key.Bucket)
+	return appendName(appendTime(k, execution), key.Tenant, key.ScheduleID)
+}
+
+func stateKey(k []byte, key postdate.Key) []byte {
+	return appendName(appendBucket(append(k, spaceState), key.Bucket), key.Tenant, key.ScheduleID)
+}
+
+// dueKey is the place of position in its bucket's order of attempts.
+func dueKey(k []byte, bucket int, p store.Position) []byte {
+	k = appendBucket(append(k, spaceDue), bucket)
+	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
+}
+
+func parkedPrefix(k []byte, bucket int, channel postdate.Channel) []byte {
+	k = appendBucket(append(k, spaceParked), bucket)
+	k = append(k, channel...)
+	return append(k, 0)
+}
+
+func parkedKey(k []byte, bucket int, channel postdate.Channel, p store.Position) []byte {
+	return appendName(appendTime(parkedPrefix(k, bucket, channel), p.Time), p.Tenant, p.ScheduleID)
+}
+
+func finishedKey(k []byte, settledAt postdate.Time, key postdate.Key) []byte {
+	k = appendBucket(appendTime(append(k, spaceFinished), settledAt), key.Bucket)
+	return appendName(k, key.Tenant, key.ScheduleID)
+}
+
+func partitionKey(k []byte, bucket int) []byte {
+	return appendBucket(append(k, spacePartition), bucket)
+}
+
+func leaseKey(k []byte, id string) []byte { return append(append(k, spaceLease), id...) }
+
+// inboxKey with sequence 0 is the inbox's prefix: sequences begin at 1.
+func inboxPrefix(k []byte, space byte, tenant, name string) []byte {
+	return append(appendName(append(k, space), tenant, name), 0)
+}
+
+func inboxKey(k []byte, tenant, name string, sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(inboxPrefix(k, spaceInbox, tenant, name), sequence)
+}
+
+// after is the first key behind all keys that begin with k.
+func after(k []byte) []byte {
+	end := append([]byte(nil), k...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+// splitTimed reads "time tenant 0 id", the end of a message's, a due or a parked key.
+func splitTimed(k []byte) (store.Position, bool) {
+	if len(k) < timeBytes {
+		return store.Position{}, false
+	}
+	tenant, id, ok := splitName(k[timeBytes:])
+	return store.Position{Time: postdate.Time(binary.BigEndian.Uint64(k)), Tenant: tenant, ScheduleID: id}, ok
+}
+
+// splitName reads "tenant 0 id".
+func splitName(k []byte) (tenant, id string, ok bool) {
+	for i, c := range k {
+		if c == 0 {
+			return string(k[:i]), string(k[i+1:]), true
+		}
+	}
+	return "", "", false
+}
+
+// splitFinished reads a finished key.
+func splitFinished(k []byte) (settledAt postdate.Time, key postdate.Key, ok bool) {
+	if len(k) < 1+timeBytes+bucketBytes {
+		return 0, postdate.Key{}, false
+	}
+	settledAt = postdate.Time(binary.BigEndian.Uint64(k[1:]))
+	key.Bucket = int(binary.BigEndian.Uint16(k[1+timeBytes:]))
+	key.Tenant, key.ScheduleID, ok = splitName(k[1+timeBytes+bucketBytes:])
+	return settledAt, key, ok
+}

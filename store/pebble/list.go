@@ -1,0 +1,164 @@
+package pebble
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"errors"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// listExaminedMax bounds how many messages one page of a list looks at: a filter
+// that selects few of many gives short pages, not long waits.
+const listExaminedMax = 10_000
+
+// List implements store.Messages. Each bucket lies in the order of execution
+// times already; the list merges them with one iterator, which seeks.
+func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
+	if err != nil {
+		return store.ListPage{}, s.readError(err)
+	}
+	defer iter.Close()
+	l := lister{s: s, iter: iter, q: &q}
+	for b := range s.c.Buckets {
+		l.seek(listStart(&q, b), b)
+	}
+	heap.Init(&l.heads)
+	page, err := l.page(ctx)
+	if err != nil {
+		return store.ListPage{}, s.readError(err)
+	}
+	return page, nil
+}
+
+// listStart is the first key of a bucket that can belong to the page. Buckets
+// below the cursor's have shown all of the cursor's time already.
+func listStart(q *store.ListQuery, b int) []byte {
+	from := appendTime(appendBucket([]byte{spaceMessage}, b), q.From)
+	if q.After == nil {
+		return from
+	}
+	var start []byte
+	switch at := q.After.ExecutionTime; {
+	case b < q.After.Bucket:
+		start = appendTime(appendBucket([]byte{spaceMessage}, b), at+1)
+	case b > q.After.Bucket:
+		start = appendTime(appendBucket([]byte{spaceMessage}, b), at)
+	default:
+		start = messageKey(nil, postdate.Key{Bucket: b, Tenant: q.Tenant, ScheduleID: q.After.ScheduleID}, at)
+		start = append(start, 0) // the next possible key
+	}
+	if bytes.Compare(start, from) < 0 {
+		return from
+	}
+	return start
+}
+
+// lister merges the buckets' messages.
+type lister struct {
+	s     *Store
+	iter  *lsm.Iterator
+	q     *store.ListQuery
+	heads listHeads
+}
+
+// seek adds the first message of bucket b at or behind start.
+func (l *lister) seek(start []byte, b int) (listHead, bool) {
+	prefix := appendBucket([]byte{spaceMessage}, b)
+	if !l.iter.SeekGE(start) || !bytes.HasPrefix(l.iter.Key(), prefix) {
+		return listHead{}, false
+	}
+	p, _ := splitTimed(l.iter.Key()[len(prefix):])
+	head := listHead{
+		key: postdate.Key{Bucket: b, Tenant: p.Tenant, ScheduleID: p.ScheduleID}, execution: p.Time,
+	}
+	l.heads = append(l.heads, head)
+	return head, true
+}
+
+// page takes messages in order until the page is full.
+func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
+	var last *store.ListPosition
+	for examined := 0; len(l.heads) > 0; {
+		head := l.heads[0]
+		if l.q.To != 0 && head.execution >= l.q.To {
+			return page, nil
+		}
+		if len(page.Records) == l.q.Limit || examined == listExaminedMax || ctx.Err() != nil {
+			page.Next = last
+			return page, ctx.Err()
+		}
+		rec, ok, err := l.record(head)
+		if err != nil {
+			return page, err
+		}
+		if ok {
+			page.Records = append(page.Records, rec)
+		}
+		if head.key.Tenant == l.q.Tenant { // another tenant's ids must not show, not even in a cursor
+			last = &store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket, ScheduleID: head.key.ScheduleID}
+			examined++
+		}
+		l.advance(head)
+	}
+	return page, l.iter.Error()
+}
+
+// advance puts the message behind head into its place.
+func (l *lister) advance(head listHead) {
+	heap.Pop(&l.heads)
+	next := append(messageKey(nil, head.key, head.execution), 0)
+	if _, ok := l.seek(next, head.key.Bucket); ok {
+		heap.Fix(&l.heads, len(l.heads)-1)
+	}
+}
+
+// record reads a message, if the query selects it.
+func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err error) {
+	if head.key.Tenant != l.q.Tenant {
+		return rec, false, nil
+	}
+	st, found, err := l.s.state(head.key, nil)
+	if err != nil || !found || st.ExecutionTime != head.execution {
+		return rec, false, err // replaced or expired in between
+	}
+	if l.q.Status != 0 && st.Status != l.q.Status || l.q.Channel != "" && st.Channel != l.q.Channel {
+		return rec, false, nil
+	}
+	m, err := l.s.message(head.key, head.execution)
+	if errors.Is(err, lsm.ErrNotFound) {
+		return rec, false, nil
+	}
+	return postdate.Record{Message: m, State: st.State}, err == nil, err
+}
+
+// listHead is the next message of one bucket.
+type listHead struct {
+	key       postdate.Key
+	execution postdate.Time
+}
+
+// listHeads is a heap in the order of List.
+type listHeads []listHead
+
+func (h listHeads) Len() int      { return len(h) }
+func (h listHeads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *listHeads) Push(x any)   { *h = append(*h, x.(listHead)) }
+
+func (h listHeads) Less(i, j int) bool {
+	if h[i].execution != h[j].execution {
+		return h[i].execution < h[j].execution
+	}
+	return h[i].key.Bucket < h[j].key.Bucket
+}
+
+func (h *listHeads) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

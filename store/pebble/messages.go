@@ -1,0 +1,214 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+func positionOf(key postdate.Key, st *state) store.Position {
+	return store.Position{Time: st.AttemptTime, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
+}
+
+func errNotFound(key postdate.Key) error {
+	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
+}
+
+// Insert implements store.Messages.
+func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	results := make([]store.Inserted, len(messages))
+	if s.full.Load() {
+		for i := range results {
+			results[i].Err = s.errFull()
+		}
+		return results
+	}
+	decide := func(w *writer, from, to int) error {
+		return s.insertChunk(w, messages[from:to], results[from:to])
+	}
+	failed := func(from, to int, err error) {
+		for i := from; i < to; i++ {
+			if results[i].Err == nil {
+				results[i] = store.Inserted{Err: err}
+			}
+		}
+	}
+	s.under(ctx, len(messages), func(i int) int { return messages[i].Bucket }, decide, failed)
+	return results
+}
+
+func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []store.Inserted) error {
+	var here map[postdate.Key]state // inserted by this chunk, not yet readable
+	if len(messages) > 1 {
+		here = make(map[postdate.Key]state, len(messages))
+	}
+	for i := range messages {
+		m := &messages[i]
+		old, found := here[m.Key]
+		if !found {
+			var err error
+			if old, found, err = s.state(m.Key, w.key); err != nil {
+				return err
+			}
+		}
+		if found {
+			results[i] = insertedBefore(m, &old)
+			continue
+		}
+		st := stateOf(m, postdate.NewState(m))
+		w.setMessage(m)
+		w.setState(m.Key, &st)
+		if here != nil {
+			here[m.Key] = st
+		}
+		results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
+	}
+	return nil
+}
+
+func insertedBefore(m *postdate.Message, old *state) store.Inserted {
+	if old.Digest != m.Digest {
+		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, old.Status)}
+	}
+	return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
+}
+
+// Get implements store.Messages.
+func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error) {
+	for {
+		st, found, err := s.state(key, nil)
+		if err != nil {
+			return postdate.Record{}, s.readError(err)
+		}
+		if !found {
+			return postdate.Record{}, errNotFound(key)
+		}
+		m, err := s.message(key, st.ExecutionTime)
+		if errors.Is(err, lsm.ErrNotFound) {
+			if s.gone(key, &st) {
+				continue // replaced or expired between the two reads: look again
+			}
+		}
+		if err != nil {
+			return postdate.Record{}, s.readError(err)
+		}
+		m.Digest = st.Digest
+		return postdate.Record{Message: m, State: st.State}, nil
+	}
+}
+
+// gone says whether key's state is no longer what was read.
+func (s *Store) gone(key postdate.Key, read *state) bool {
+	now, found, err := s.state(key, nil)
+	return err == nil && (!found || now.Version != read.Version)
+}
+
+// Replace implements store.Messages.
+func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	if s.full.Load() {
+		return postdate.Record{}, s.errFull()
+	}
+	var rec postdate.Record
+	var refused error
+	decide := func(w *writer, _, _ int) error {
+		old, found, err := s.state(m.Key, w.key)
+		if err != nil {
+			return err
+		}
+		if refused = s.mayReplace(m.Key, &old, found, ifVersion); refused != nil {
+			rec = postdate.Record{Message: postdate.Message{Key: m.Key, ExecutionTime: old.ExecutionTime, Channel: old.Channel}, State: old.State}
+			return nil
+		}
+		st := stateOf(&m, postdate.NewState(&m))
+		st.Version = old.Version + 1
+		w.unplace(m.Key, &old)
+		w.deleteMessage(m.Key, old.ExecutionTime)
+		w.setMessage(&m)
+		w.setState(m.Key, &st)
+		rec = postdate.Record{Message: m, State: st.State}
+		return nil
+	}
+	var failure error
+	s.under(ctx, 1, func(int) int { return m.Bucket }, decide, func(_, _ int, err error) { failure = err })
+	if failure != nil {
+		return postdate.Record{}, failure
+	}
+	return rec, refused
+}
+
+func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion uint64) error {
+	switch {
+	case !found:
+		return errNotFound(key)
+	case old.Status != postdate.Pending:
+		return errTooLate(key, old.State)
+	case old.Version != ifVersion:
+		return postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again", key.ScheduleID)
+	case !s.partitions[key.Bucket].Withdrawable(old.State):
+		return errTooLate(key, old.State)
+	}
+	return nil
+}
+
+func errTooLate(key postdate.Key, st postdate.State) error {
+	if st.Status == postdate.Pending {
+		return postdate.E(postdate.KindTooLate, "message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
+	}
+	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
+}
+
+// Cancel implements store.Messages.
+func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	results := make([]store.Cancelled, len(keys))
+	decide := func(w *writer, from, to int) error {
+		done := map[postdate.Key]int{} // cancelled by this chunk, not yet readable
+		for i := from; i < to; i++ {
+			if first, again := done[keys[i]]; again {
+				results[i] = results[first]
+				continue
+			}
+			var err error
+			if results[i], err = s.cancel(w, keys[i], at); err != nil {
+				return err
+			}
+			if to-from > 1 {
+				done[keys[i]] = i
+			}
+		}
+		return nil
+	}
+	failed := func(from, to int, err error) {
+		for i := from; i < to; i++ {
+			if results[i].Err == nil {
+				results[i] = store.Cancelled{Err: err}
+			}
+		}
+	}
+	s.under(ctx, len(keys), func(i int) int { return keys[i].Bucket }, decide, failed)
+	return results
+}
+
+// cancel runs under the bucket's lock, as claims do: so either the claim is seen
+// here, or the cancel is seen by the scan that follows the claim.
+func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Cancelled, error) {
+	old, found, err := s.state(key, w.key)
+	switch {
+	case err != nil:
+		return store.Cancelled{}, err
+	case !found:
+		return store.Cancelled{Err: errNotFound(key)}, nil
+	case old.Status == postdate.Cancelled:
+		return store.Cancelled{State: old.State}, nil
+	case !s.partitions[key.Bucket].Withdrawable(old.State):
+		return store.Cancelled{State: old.State, Err: errTooLate(key, old.State)}, nil
+	}
+	w.unplace(key, &old)
+	st := old
+	st.Status, st.SettledAt, st.Parked = postdate.Cancelled, at, false
+	w.setState(key, &st)
+	return store.Cancelled{State: st.State}, nil
+}

@@ -1,0 +1,138 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// Partitions implements store.Partitions.
+func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+	records := make([]bucket.Partition, len(s.partitions))
+	for b := range records {
+		s.locks[b].Lock()
+		records[b] = s.partitions[b]
+		s.locks[b].Unlock()
+	}
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceLease}, UpperBound: []byte{spaceLease + 1}})
+	if err != nil {
+		return nil, nil, s.readError(err)
+	}
+	defer iter.Close()
+	var leases []bucket.Lease
+	for ok := iter.First(); ok; ok = iter.Next() {
+		renewals, _ := binary.Uvarint(iter.Value())
+		leases = append(leases, bucket.Lease{ID: string(iter.Key()[1:]), Renewals: renewals})
+	}
+	return records, leases, s.readErrorOrNil(iter.Error())
+}
+
+// Acquire implements store.Partitions.
+func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
+	results := make([]store.Acquired, len(wants))
+	decide := func(w *writer, from, to int) error {
+		for i := from; i < to; i++ {
+			next, ok := s.partitions[wants[i].Bucket].Acquire(wants[i].SeenToken, wants[i].Owner, wants[i].Lease)
+			if ok {
+				s.setPartition(w, next)
+			}
+			results[i] = store.Acquired{Partition: next, OK: ok}
+		}
+		return nil
+	}
+	var failure error
+	s.under(ctx, len(wants), func(i int) int { return wants[i].Bucket }, decide, func(_, _ int, err error) { failure = err })
+	return results, failure
+}
+
+// Release implements store.Partitions.
+func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
+	decide := func(w *writer, from, to int) error {
+		for i := from; i < to; i++ {
+			if next, ok := s.partitions[holds[i].Bucket].Release(holds[i].Token); ok {
+				s.setPartition(w, next)
+			}
+		}
+		return nil
+	}
+	var failure error
+	s.under(ctx, len(holds), func(i int) int { return holds[i].Bucket }, decide, func(_, _ int, err error) { failure = err })
+	return failure
+}
+
+func (s *Store) setPartition(w *writer, p bucket.Partition) {
+	s.partitions[p.Bucket] = p
+	w.key = partitionKey(w.key[:0], p.Bucket)
+	w.value = appendPartition(w.value[:0], p)
+	w.batch.Set(w.key, w.value, nil)
+}
+
+// Renew implements store.Partitions.
+func (s *Store) Renew(_ context.Context, lease bucket.Lease) error {
+	s.leaseMu.Lock()
+	defer s.leaseMu.Unlock()
+	return unknown(s.db.Set(leaseKey(nil, lease.ID), binary.AppendUvarint(nil, lease.Renewals), lsm.Sync))
+}
+
+// Expire implements store.Housekeeping.
+func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+	messages, err := s.expireMessages(ctx, settledBefore, limit)
+	if err != nil {
+		return messages, err
+	}
+	inbox, err := s.expireInboxes(deliveredBefore, limit)
+	return messages + inbox, err
+}
+
+type finished struct {
+	key                  postdate.Key
+	settledAt, execution postdate.Time
+}
+
+func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit int) (int, error) {
+	old, err := s.finishedBefore(before, limit)
+	if err != nil {
+		return 0, s.readError(err)
+	}
+	decide := func(w *writer, from, to int) error {
+		for _, f := range old[from:to] {
+			st, found, err := s.state(f.key, w.key)
+			if err != nil {
+				return err
+			}
+			w.key = finishedKey(w.key[:0], f.settledAt, f.key)
+			w.batch.Delete(w.key, nil)
+			if found && st.Status.Final() && st.SettledAt == f.settledAt {
+				w.batch.Delete(stateKey(nil, f.key), nil)
+				w.deleteMessage(f.key, f.execution)
+			}
+		}
+		return nil
+	}
+	var failure error
+	s.under(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide, func(_, _ int, err error) { failure = err })
+	return len(old), failure
+}
+
+// finishedBefore lists what became final before a time, oldest first.
+func (s *Store) finishedBefore(before postdate.Time, limit int) ([]finished, error) {
+	iter, err := s.db.NewIter(&lsm.IterOptions{
+		LowerBound: []byte{spaceFinished}, UpperBound: appendTime([]byte{spaceFinished}, max(before, 0)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer iter.Close()
+	var old []finished
+	for ok := iter.First(); ok && len(old) < limit; ok = iter.Next() {
+		settledAt, key, _ := splitFinished(iter.Key())
+		r := reader{rest: iter.Value()}
+		old = append(old, finished{key: key, settledAt: settledAt, execution: r.time()})
+	}
+	return old, iter.Error()
+}

@@ -1,0 +1,285 @@
+// Package pebble keeps messages on one machine, in an LSM tree (Pebble) of its
+// own directory. It passes store/storetest.
+//
+// It promises what package store promises, and that every write is synced to
+// disk before it is acknowledged; writers that arrive together share one sync.
+// A store directory belongs to one process: a second one is refused.
+//
+// A message is written once, under bucket, execution time and id. Its small
+// state lies beside it by id, and again by attempt time while it is PENDING, so
+// that a scan of what is due reads neighbours, and settling rewrites no payload.
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// Config says where the store lies and how much it may take.
+type Config struct {
+	Dir          string
+	Buckets      int    // N: fixed at the store's birth, checked ever after
+	CacheBytes   int64  // of blocks read
+	MemtableSize uint64 // bytes; a few of these are in memory at a time
+	ReserveBytes uint64 // new messages are refused while less of the disk is free
+	Log          *slog.Logger
+
+	// Fatal is called when the disk failed under the store, and must not return.
+	// The default logs the error and ends the process: what was acknowledged is on
+	// disk, and what was not must not be.
+	Fatal func(err error)
+
+	// FS is the file system; nil for the machine's own.
+	FS vfs.FS
+}
+
+// DefaultConfig is a Config for the directory dir.
+func DefaultConfig(dir string) Config {
+	return Config{
+		Dir: dir, Buckets: postdate.BucketsDefault,
+		CacheBytes: 64 << 20, MemtableSize: 32 << 20, ReserveBytes: 64 << 20,
+		Log: slog.Default(),
+	}
+}
+
+// Validate says what is wrong with c, as a sentence that helps.
+func (c Config) Validate() error {
+	if c.Dir == "" {
+		return postdate.E(postdate.KindInvalid, "the store has no directory: write --store pebble:./data")
+	}
+	if c.Buckets < 1 || c.Buckets > postdate.BucketsMax {
+		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+	}
+	return nil
+}
+
+// Store is an open store.
+type Store struct {
+	c  Config
+	db *lsm.DB
+
+	// locks[b] orders all writes to bucket b: each reads, decides and applies
+	// under it, and waits for the disk after it. It also guards partitions[b],
+	// which mirrors the record on disk: no other process can change it.
+	locks      []sync.Mutex
+	partitions []bucket.Partition
+
+	leaseMu sync.Mutex // orders writes of leases
+
+	inboxMu sync.Mutex // guards the map, not what is in it
+	inboxes map[string]*inbox
+	birth   uint32 // names this store in inbox cursors
+
+	full atomic.Bool // less than the reserve is free
+	stop chan struct{}
+	idle sync.WaitGroup
+}
+
+// Open opens the store in c.Dir, and creates it where there is none. Errors are
+// sentences for the operator; nothing is changed where one is returned.
+func Open(c Config) (*Store, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) {
+			c.Log.Error("the store failed: stopping at once; what was acknowledged is on disk", "error", err)
+			os.Exit(1)
+		}
+	}
+	if err := checkDir(c); err != nil {
+		return nil, err
+	}
+	db, err := openLSM(c)
+	if err != nil {
+		return nil, openError(c.Dir, err)
+	}
+	s := &Store{
+		c: c, db: db, locks: make([]sync.Mutex, c.Buckets),
+		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.checkDisk()
+	s.idle.Go(s.watchDisk)
+	return s, nil
+}
+
+func openLSM(c Config) (*lsm.DB, error) {
+	cache := lsm.NewCache(c.CacheBytes)
+	defer cache.Unref()
+	o := &lsm.Options{
+		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
+		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 40,
+		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+	}
+	// Every insert asks whether its id is taken: filters answer that without the disk.
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].FilterType = lsm.TableFilter
+	}
+	return lsm.Open(c.Dir, o)
+}
+
+// checkDir refuses a directory that holds something else.
+func checkDir(c Config) error {
+	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+		return openError(c.Dir, err)
+	}
+	names, err := c.FS.List(c.Dir)
+	if err != nil {
+		return openError(c.Dir, err)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if ok, _ := filepath.Match("marker.manifest.*", name); ok || name == "LOCK" || name == "lost+found" {
+			return nil
+		}
+	}
+	return postdate.E(postdate.KindInvalid, "the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
+}
+
+// openError makes a sentence of what Pebble or the system said.
+func openError(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK):
+		return postdate.E(postdate.KindUnavailable, "the store directory %s is in use by another process: stop that one, or name another directory", dir)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return postdate.E(postdate.KindUnavailable, "the store directory %s cannot be written (%w): give this user the right to, or name another directory", dir, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return postdate.E(postdate.KindFull, "the disk of the store directory %s is full: make room and start again; nothing is lost", dir)
+	case lsm.IsCorruptionError(err):
+		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%w): it was not changed; restore the directory from a backup", dir, err)
+	}
+	return postdate.E(postdate.KindUnavailable, "the store in %s cannot be opened: %w", dir, err)
+}
+
+// load reads or writes the birth record, and reads the partition records.
+func (s *Store) load() error {
+	v, closer, err := s.db.Get([]byte{spaceBirth})
+	switch {
+	case errors.Is(err, lsm.ErrNotFound):
+		if err := s.create(); err != nil {
+			return openError(s.c.Dir, err)
+		}
+	case err != nil:
+		return openError(s.c.Dir, err)
+	default:
+		n, birth, err := readBirth(v)
+		closer.Close()
+		if err != nil {
+			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate: use that version or a later one", s.c.Dir)
+		}
+		if n != s.c.Buckets {
+			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
+		}
+		s.birth = birth
+	}
+	s.partitions = make([]bucket.Partition, s.c.Buckets)
+	for b := range s.partitions {
+		v, closer, err := s.db.Get(partitionKey(nil, b))
+		if err != nil {
+			return openError(s.c.Dir, fmt.Errorf("partition record %d: %w", b, err))
+		}
+		s.partitions[b], err = readPartition(v, b)
+		closer.Close()
+		if err != nil {
+			return openError(s.c.Dir, fmt.Errorf("partition record %d: %w", b, err))
+		}
+	}
+	// Whoever held a lease is gone, as the directory's lock shows.
+	if err := s.db.DeleteRange([]byte{spaceLease}, []byte{spaceLease + 1}, lsm.Sync); err != nil {
+		return openError(s.c.Dir, err)
+	}
+	return nil
+}
+
+// create writes the birth record and every partition record, in one batch.
+func (s *Store) create() error {
+	s.birth = rand.Uint32()
+	b := s.db.NewBatch()
+	defer b.Close()
+	b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
+	for n := range s.c.Buckets {
+		b.Set(partitionKey(nil, n), appendPartition(nil, bucket.Partition{Bucket: n}), nil)
+	}
+	return b.Commit(lsm.Sync)
+}
+
+// The birth record: layout, N, a random name, and a checksum.
+func appendBirth(b []byte, buckets int, birth uint32) []byte {
+	b = append(b, layout)
+	b = binary.BigEndian.AppendUint32(b, uint32(buckets))
+	b = binary.BigEndian.AppendUint32(b, birth)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+func readBirth(v []byte) (buckets int, birth uint32, err error) {
+	if len(v) != 13 || v[0] != layout || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
+		return 0, 0, errLayout
+	}
+	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), nil
+}
+
+// Buckets is N.
+func (s *Store) Buckets() int { return s.c.Buckets }
+
+// Exclusive is true: the directory's lock keeps every other process out.
+func (s *Store) Exclusive() bool { return true }
+
+// Close flushes and closes the store.
+func (s *Store) Close() error {
+	close(s.stop)
+	s.idle.Wait()
+	if err := s.db.Close(); err != nil {
+		return postdate.E(postdate.KindUnknown, "closing the store: %w", err)
+	}
+	return nil
+}
+
+// logger takes Pebble's log. Its Fatalf must not return.
+type logger struct{ c Config }
+
+func (l logger) Infof(format string, args ...any) {
+	l.c.Log.Debug("store: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.c.Log.Warn("store: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Fatalf(format string, args ...any) {
+	l.c.Fatal(fmt.Errorf(format, args...))
+	select {} // Pebble goes on into undefined states where this returns
+}

@@ -1,0 +1,121 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Settle implements store.Due.
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
+	var failure error
+	decide := func(w *writer, from, to int) error {
+		done := make(map[postdate.Key]struct{}, to-from) // settled by this chunk, not yet readable
+		for i := from; i < to; i++ {
+			p := &settlements[i]
+			if _, again := done[p.Key]; again {
+				continue
+			}
+			done[p.Key] = struct{}{}
+			if err := s.settle(w, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	s.under(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide,
+		func(_, _ int, err error) { failure = err })
+	return failure
+}
+
+func (s *Store) settle(w *writer, p *store.Settlement) error {
+	old, found, err := s.state(p.Key, w.key)
+	if err != nil {
+		return err
+	}
+	if !found || old.Status != postdate.Pending || old.Version != p.Version {
+		return nil // somebody settled it, or it is not the message that was published
+	}
+	if p.How != store.SettleDelivered && !s.holds(p.Key.Bucket, p.Token) {
+		return nil
+	}
+	st := old
+	st.State = p.State(old.State)
+	if !old.Status.CanBecome(st.Status) {
+		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " + st.Status.String())
+	}
+	w.unplace(p.Key, &old)
+	w.setState(p.Key, &st)
+	return nil
+}
+
+// holds says whether token is the present one of an owned bucket.
+func (s *Store) holds(bucket int, token uint64) bool {
+	p := s.partitions[bucket]
+	return p.Token == token && p.Owner != ""
+}
+
+// Unpark implements store.Due.
+func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+	moved := 0
+	decide := func(w *writer, _, _ int) error {
+		if !s.holds(u.Bucket, u.Token) {
+			return errFenced(u.Bucket)
+		}
+		prefix := parkedPrefix(nil, u.Bucket, u.Channel)
+		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			return err
+		}
+		defer iter.Close()
+		for ok := iter.First(); ok && moved < u.Limit; ok = iter.Next() {
+			at, _ := splitTimed(iter.Key()[len(prefix):])
+			key := postdate.Key{Bucket: u.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
+			st, err := readState(iter.Value())
+			if err != nil {
+				s.reportDamage(key, err)
+				continue
+			}
+			w.unplace(key, &st)
+			st.Parked, st.AttemptTime = false, u.At
+			w.setState(key, &st)
+			moved++
+		}
+		return iter.Error()
+	}
+	var failure error
+	s.under(ctx, 1, func(int) int { return u.Bucket }, decide, func(_, _ int, err error) { failure = err })
+	return moved, failure
+}
+
+// Parked implements store.Due. It reads one key per channel and bucket.
+func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel, error) {
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	defer iter.Close()
+	var found []store.ParkedChannel
+	for _, b := range slices.Sorted(slices.Values(buckets)) {
+		prefix := appendBucket([]byte{spaceParked}, b)
+		for ok := iter.SeekGE(prefix); ok && bytes.HasPrefix(iter.Key(), prefix); {
+			name, _, _ := bytes.Cut(iter.Key()[len(prefix):], []byte{0})
+			channel := postdate.Channel(name)
+			found = append(found, store.ParkedChannel{Bucket: b, Channel: channel})
+			ok = iter.SeekGE(after(parkedPrefix(nil, b, channel)))
+		}
+	}
+	return found, s.readErrorOrNil(iter.Error())
+}
+
+func (s *Store) readErrorOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.readError(err)
+}

@@ -1,0 +1,186 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+)
+
+// chunkMax is how many items are decided and applied under one hold of the
+// locks. It bounds how long a large batch keeps a single call waiting.
+const chunkMax = 256
+
+// writer gathers one chunk's writes. Under the buckets' locks it reads, decides
+// and applies; then, without them, it waits for the disk. Pebble writes its log in
+// the order of the applies, so one sync covers all that was applied before.
+type writer struct {
+	s     *Store
+	batch *lsm.Batch
+	key   []byte // scratch
+	value []byte // scratch
+}
+
+func (s *Store) writer() *writer { return &writer{s: s, batch: s.db.NewBatch()} }
+
+func (w *writer) setState(key postdate.Key, st *state) {
+	w.key = stateKey(w.key[:0], key)
+	w.value = appendState(w.value[:0], st)
+	w.batch.Set(w.key, w.value, nil)
+	if w.place(key, st) {
+		w.batch.Set(w.key, w.value, nil)
+	}
+	if st.Status.Final() {
+		w.key = finishedKey(w.key[:0], st.SettledAt, key)
+		w.value = appendTimes(w.value[:0], st.ExecutionTime)
+		w.batch.Set(w.key, w.value, nil)
+	}
+}
+
+// unplace takes a PENDING message out of the place where it waits.
+func (w *writer) unplace(key postdate.Key, st *state) {
+	if w.place(key, st) {
+		w.batch.Delete(w.key, nil)
+	}
+}
+
+// place puts the key under which a message in state st waits into w.key.
+func (w *writer) place(key postdate.Key, st *state) bool {
+	if st.Status != postdate.Pending {
+		return false
+	}
+	if p := positionOf(key, st); st.Parked {
+		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
+	} else {
+		w.key = dueKey(w.key[:0], key.Bucket, p)
+	}
+	return true
+}
+
+func (w *writer) setMessage(m *postdate.Message) {
+	w.key = messageKey(w.key[:0], m.Key, m.ExecutionTime)
+	w.value = appendMessage(w.value[:0], m)
+	w.batch.Set(w.key, w.value, nil)
+}
+
+func (w *writer) deleteMessage(key postdate.Key, execution postdate.Time) {
+	w.key = messageKey(w.key[:0], key, execution)
+	w.batch.Delete(w.key, nil)
+}
+
+// apply makes the writes visible, in the order of the log, and begins their
+// sync. It is called under the locks.
+func (w *writer) apply() error {
+	if w.batch.Empty() {
+		return nil
+	}
+	return w.s.db.ApplyNoSyncWait(w.batch, lsm.Sync)
+}
+
+// sync waits until everything applied is on disk, and everything that the
+// decisions were derived from, also where they wrote nothing.
+func (w *writer) sync() error {
+	defer w.batch.Close()
+	if w.batch.Empty() {
+		return unknown(w.s.db.LogData([]byte{0}, lsm.Sync))
+	}
+	return unknown(w.batch.SyncWait())
+}
+
+// unknown is the kind of every failed sync: the bytes may be on disk.
+func unknown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return postdate.E(postdate.KindUnknown, "the store's write failed on the way to the disk: %w", err)
+}
+
+// lock locks buckets in ascending order, each once, and returns how to unlock.
+func (s *Store) lock(buckets []int) (unlock func()) {
+	slices.Sort(buckets)
+	buckets = slices.Compact(buckets)
+	for _, b := range buckets {
+		s.locks[b].Lock()
+	}
+	return func() {
+		for _, b := range buckets {
+			s.locks[b].Unlock()
+		}
+	}
+}
+
+// under runs decide for each chunk of items under the locks of its buckets, then
+// waits for the disk. decide gets the bounds of its chunk. A chunk's error goes
+// to failed.
+func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error, failed func(from, to int, err error)) {
+	type applied struct {
+		w        *writer
+		from, to int
+	}
+	var done []applied
+	for from := 0; from < n; from += chunkMax {
+		to := min(from+chunkMax, n)
+		if err := ctx.Err(); err != nil {
+			failed(from, n, postdate.E(postdate.KindUnavailable, "given up before it was written: %w", err))
+			break
+		}
+		buckets := make([]int, 0, to-from)
+		for i := from; i < to; i++ {
+			buckets = append(buckets, bucketOf(i))
+		}
+		w := s.writer()
+		unlock := s.lock(buckets)
+		err := decide(w, from, to)
+		if err == nil {
+			err = w.apply()
+		}
+		unlock()
+		if err != nil {
+			w.batch.Close()
+			failed(from, to, s.readError(err))
+			continue
+		}
+		done = append(done, applied{w, from, to})
+	}
+	for _, a := range done {
+		if err := a.w.sync(); err != nil {
+			failed(a.from, a.to, err)
+		}
+	}
+}
+
+// readError is the error of a decision that could not be made: nothing was written.
+func (s *Store) readError(err error) error {
+	var e *postdate.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return postdate.E(postdate.KindInternal, "the store in %s cannot be read: %w", s.c.Dir, err)
+}
+
+// state reads a message's state.
+func (s *Store) state(key postdate.Key, scratch []byte) (st state, found bool, err error) {
+	v, closer, err := s.db.Get(stateKey(scratch[:0], key))
+	if errors.Is(err, lsm.ErrNotFound) {
+		return state{}, false, nil
+	}
+	if err != nil {
+		return state{}, false, err
+	}
+	defer closer.Close()
+	st, err = readState(v)
+	return st, err == nil, err
+}
+
+// message reads a message whose execution time is known.
+func (s *Store) message(key postdate.Key, execution postdate.Time) (postdate.Message, error) {
+	v, closer, err := s.db.Get(messageKey(nil, key, execution))
+	if err != nil {
+		return postdate.Message{}, err
+	}
+	defer closer.Close()
+	return readMessage(v, key, execution)
+}
