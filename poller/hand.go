@@ -1,0 +1,129 @@
+package poller
+
+import (
+	"container/heap"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Item is a message in hand: claimed, read, and not settled yet.
+type Item struct {
+	Delivery postdate.Delivery
+
+	rec     *postdate.Record
+	bucket  *owned
+	channel *channel
+	due     postdate.Time // when it is to be published
+	stage   stage
+	probe   bool // it is sent to see whether its channel is back
+}
+
+type stage uint8
+
+const (
+	stageWaiting    stage = iota // for its time
+	stageReady                   // for its channel
+	stagePublishing              // for the broker's answer
+	stageSettling                // for the store's answer
+	stageGone                    // settled or dropped
+)
+
+// take puts what a scan found into the hand, if it is not there already.
+func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
+	b := p.bucket
+	if _, here := b.hand[rec.Key]; here {
+		return
+	}
+	if old, gone := b.gone[rec.Key]; gone && old.Version == rec.Version && old.AttemptTime == rec.AttemptTime {
+		return // it was settled while the scan was under way
+	}
+	if rec.AttemptTime <= p.claim.Checkpoint {
+		// It came behind the checkpoint. The next claim lowers that first, so that
+		// a crash leaves it in the range that is in doubt.
+		b.missed(store.Position{Time: rec.AttemptTime})
+		return
+	}
+	inDoubt := b.doubtFrom < rec.AttemptTime && rec.AttemptTime <= b.doubtTo
+	it := &Item{
+		Delivery: postdate.Delivery{
+			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt,
+		},
+		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), due: max(rec.ExecutionTime, rec.AttemptTime),
+	}
+	b.hand[rec.Key] = it
+	heap.Push(&b.oldest, it)
+	it.channel.hand++
+	m.hand++
+	m.handBytes += len(rec.Payload)
+	if it.due <= now.Wall {
+		m.makeReady(it)
+	} else {
+		heap.Push(&m.waiting, it)
+	}
+}
+
+// release moves what is due from waiting to its channel.
+func (m *Machine) release(now postdate.Now) {
+	for len(m.waiting) > 0 && (m.waiting[0].due <= now.Wall || m.waiting[0].stage == stageGone) {
+		if it := heap.Pop(&m.waiting).(*Item); it.stage == stageWaiting {
+			m.makeReady(it)
+		}
+	}
+}
+
+// drop takes an item out of the hand.
+func (m *Machine) drop(it *Item) {
+	b := it.bucket
+	it.stage = stageGone
+	delete(b.hand, it.rec.Key)
+	if b.polling {
+		b.gone[it.rec.Key] = it.rec.State
+	}
+	m.hand--
+	m.handBytes -= len(it.rec.Payload)
+	it.channel.hand--
+	m.forget(it.channel)
+}
+
+// dropWaiting drops what is not with a broker yet. It stays PENDING in the store.
+func (m *Machine) dropWaiting(b *owned) {
+	for _, it := range b.hand {
+		if it.stage == stageWaiting || it.stage == stageReady {
+			m.drop(it)
+		}
+	}
+}
+
+// itemHeap is a heap by due time.
+type itemHeap []*Item
+
+func (h itemHeap) Len() int           { return len(h) }
+func (h itemHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any)        { *h = append(*h, x.(*Item)) }
+
+func (h *itemHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// attemptHeap is a heap by attempt time.
+type attemptHeap struct{ itemHeap }
+
+func (h attemptHeap) Less(i, j int) bool {
+	return h.itemHeap[i].rec.AttemptTime < h.itemHeap[j].rec.AttemptTime
+}
+
+// first is the item with the earliest attempt time, or nil.
+func (h *attemptHeap) first() *Item {
+	for len(h.itemHeap) > 0 && h.itemHeap[0].stage == stageGone {
+		heap.Pop(h)
+	}
+	if len(h.itemHeap) == 0 {
+		return nil
+	}
+	return h.itemHeap[0]
+}

@@ -1,0 +1,125 @@
+package poller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// channelLabelsMax bounds how many channels have series of their own; the others
+// share one.
+const channelLabelsMax = 200
+
+// Metrics are the poller's series.
+type Metrics struct {
+	outcomes *prometheus.CounterVec
+	lateness *prometheus.HistogramVec
+	ended    *prometheus.CounterVec
+	marked   prometheus.Counter
+	overdue  prometheus.Gauge
+	hand     prometheus.Gauge
+	down     prometheus.Gauge
+
+	mu     sync.Mutex
+	labels map[postdate.Channel]string
+}
+
+// NewMetrics registers the series.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postdate_publishes_total", Help: "Publishes by channel and outcome (confirmed, refused, down, unknown).",
+		}, []string{"channel", "outcome"}),
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "postdate_lateness_seconds", Help: "From the execution time to the broker's confirm.",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
+		}, []string{"channel"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postdate_settled_total", Help: "Attempts by what became of them (delivered, retry, failed, parked).",
+		}, []string{"how"}),
+		marked: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "postdate_possible_duplicates_total", Help: "Messages published with the mark of a possible duplicate.",
+		}),
+		overdue: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been due; 0 where none is. Parked messages do not count.",
+		}),
+		hand: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "postdate_messages_in_hand", Help: "Messages in memory: claimed and not settled.",
+		}),
+		down: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "postdate_channels_down", Help: "Channels that take nothing at present; their messages are parked.",
+		}),
+		labels: map[postdate.Channel]string{},
+	}
+	r.MustRegister(m.outcomes, m.lateness, m.ended, m.marked, m.overdue, m.hand, m.down)
+	return m
+}
+
+func (m *Metrics) label(c postdate.Channel) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if name, ok := m.labels[c]; ok {
+		return name
+	}
+	name := string(c)
+	if len(m.labels) >= channelLabelsMax {
+		return "other"
+	}
+	m.labels[c] = name
+	return name
+}
+
+func (m *Metrics) published(p Published, at time.Time) {
+	name := m.label(p.Batch[0].channel.name)
+	lateness := m.lateness.WithLabelValues(name)
+	var counts [publisher.Unknown + 1]int
+	marked := 0
+	for i, it := range p.Batch {
+		outcome := p.Results[i].Outcome
+		if outcome > publisher.Unknown {
+			outcome = publisher.Unknown
+		}
+		counts[outcome]++
+		if outcome == publisher.Confirmed {
+			lateness.Observe(at.Sub(it.rec.ExecutionTime.Std()).Seconds())
+		}
+		if it.Delivery.PossibleDuplicate {
+			marked++
+		}
+	}
+	for outcome, n := range counts {
+		if n > 0 {
+			m.outcomes.WithLabelValues(name, publisher.Outcome(outcome).String()).Add(float64(n))
+		}
+	}
+	m.marked.Add(float64(marked))
+}
+
+var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry", store.SettleFailed: "failed", store.SettlePark: "parked"}
+
+func (m *Metrics) settled(ss []store.Settlement) {
+	var counts [len(settlingNames)]int
+	for i := range ss {
+		counts[ss[i].How]++
+	}
+	for how, n := range counts {
+		if n > 0 {
+			m.ended.WithLabelValues(settlingNames[how]).Add(float64(n))
+		}
+	}
+}
+
+func (m *Metrics) observe(v View, down int) {
+	var most time.Duration
+	for _, t := range v.Overdue {
+		most = max(most, v.At.Wall.Sub(t))
+	}
+	m.overdue.Set(most.Seconds())
+	m.hand.Set(float64(v.Hand))
+	m.down.Set(float64(down))
+}

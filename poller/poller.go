@@ -1,0 +1,320 @@
+// Package poller decides when messages go out and what becomes of them: it runs
+// the cycle of claim, read, publish and settle for the buckets that a node owns.
+//
+// It promises, for a store and publishers that keep their contracts:
+//
+//   - No message is published before its execution time by the node's clock, nor
+//     before the claim that covers it is durable, nor after the node's lease ran out.
+//   - Everything that is published and not settled lies between its bucket's
+//     checkpoint and claimed, so that after a crash exactly that range is in doubt.
+//   - A message of which a publish may have arrived is published again only with
+//     the mark of a possible duplicate.
+//   - A channel that is slow or down delays only its own messages, and what is in
+//     memory is bounded by [Config], whatever is stored.
+//   - What is in memory only adds work: a sweep from the very first message finds
+//     whatever was missed.
+//
+// What decides is [Machine], a pure step over events and a reading of the clocks;
+// what acts is [Loop]. The machine's files follow a message's way: scan.go
+// (claim and read), hand.go (wait for the time), channel.go (publish, park, probe),
+// settle.go.
+package poller
+
+import (
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// Config are the knobs of the cycle.
+type Config struct {
+	// Ahead is how far a claim runs ahead of now, so that messages are in hand when
+	// their time comes. A message can be cancelled until then.
+	Ahead time.Duration
+	// Gather is how much of Ahead may be spent waiting for company: a claim
+	// is made when something is due within Ahead less Gather.
+	Gather time.Duration
+	// SweepEvery is how often each bucket is read from its very first message.
+	SweepEvery time.Duration
+	// FindEvery is how often the store is asked for parked messages.
+	FindEvery time.Duration
+	// RetryAfter is how long to wait after a store call failed.
+	RetryAfter time.Duration
+	// DrainMax is how long a hand-over waits for what is in flight.
+	DrainMax time.Duration
+	// LeaseMargin is how long before the lease's end publishing stops.
+	LeaseMargin time.Duration
+
+	HandMax      int // messages in memory
+	HandBytesMax int // payload bytes in memory, within one read's overshoot
+	PageMax      int // messages per bucket and claim
+	BatchMax     int // messages per publish
+	BatchesMax   int // publishes in flight per channel
+	SettleMax    int // messages per settle
+	UnparkMax    int // messages per unpark
+
+	// ProbeMin and ProbeMax bound the back-off between probes of a channel that
+	// is down.
+	ProbeMin, ProbeMax time.Duration
+
+	Retry postdate.RetryPolicy // for what a message's own policy leaves open
+}
+
+// DefaultConfig holds the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
+		SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
+		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond,
+		HandMax: 16_384, HandBytesMax: 64 << 20, PageMax: 512,
+		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256,
+		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
+		Retry: postdate.RetryDefault,
+	}
+}
+
+// Validate says what is wrong with c.
+func (c Config) Validate() error {
+	switch {
+	case c.Ahead <= 0 || c.Gather < 0 || c.Gather >= c.Ahead:
+		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
+	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin:
+		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
+	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1:
+		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
+	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
+		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
+	}
+	return nil
+}
+
+// An Event is something that the machine learns.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Tick says only that time has passed.
+	Tick struct{}
+	// Gained says that buckets are owned from now on, with their records as
+	// they were taken.
+	Gained struct{ Partitions []bucket.Partition }
+	// Lost says that a bucket is owned by somebody else.
+	Lost struct{ Hold store.Hold }
+	// Drain asks to finish what is claimed of a bucket, so that it can be
+	// handed over. Drained answers it.
+	Drain struct{ Hold store.Hold }
+	// LeaseUntil says up to when, on the monotonic clock, publishing is safe.
+	LeaseUntil struct{ Mono time.Duration }
+	// Nudged says that a bucket has a message due at a time.
+	Nudged struct {
+		Bucket int
+		At     postdate.Time
+	}
+	// Claimed answers a Claim, in the order of its claims.
+	Claimed struct{ Results []store.ClaimResult }
+	// Published answers a Publish.
+	Published struct {
+		Batch   []*Item
+		Results []publisher.Result
+	}
+	// Settled answers a Settle.
+	Settled struct{ Err error }
+	// ParkedFound answers a FindParked.
+	ParkedFound struct {
+		Buckets []int
+		Found   []store.ParkedChannel
+		Err     error
+	}
+	// Unparked answers an Unpark.
+	Unparked struct {
+		Unpark store.Unpark
+		Moved  int
+		Err    error
+	}
+)
+
+func (Tick) event()        {}
+func (Gained) event()      {}
+func (Lost) event()        {}
+func (Drain) event()       {}
+func (LeaseUntil) event()  {}
+func (Nudged) event()      {}
+func (Claimed) event()     {}
+func (Published) event()   {}
+func (Settled) event()     {}
+func (ParkedFound) event() {}
+func (Unparked) event()    {}
+
+// An Effect is something that the machine wants done. All but Fenced and Drained
+// are answered by an event each.
+type Effect interface{ effect() }
+
+// The effects.
+type (
+	// Claim asks for claims and the scans that follow them. One at a time.
+	Claim struct{ Claims []store.Claim }
+	// Publish asks for a batch to be published to a channel, now.
+	Publish struct {
+		Channel postdate.Channel
+		Batch   []*Item
+	}
+	// Settle asks for settlements to be written. One at a time.
+	Settle struct{ Settlements []store.Settlement }
+	// FindParked asks which channels have parked messages in these buckets.
+	FindParked struct{ Buckets []int }
+	// Unpark asks for parked messages to become due. One at a time.
+	Unpark struct{ Unpark store.Unpark }
+	// Fenced says that a claim was refused: the bucket is lost.
+	Fenced struct{ Hold store.Hold }
+	// Drained says that nothing of the bucket is claimed and unsettled.
+	Drained struct{ Hold store.Hold }
+)
+
+func (Claim) effect()      {}
+func (Publish) effect()    {}
+func (Settle) effect()     {}
+func (FindParked) effect() {}
+func (Unpark) effect()     {}
+func (Fenced) effect()     {}
+func (Drained) effect()    {}
+
+// Machine decides. Step must not be called concurrently. The same events at the
+// same times give the same effects.
+type Machine struct {
+	c          Config
+	random     func() float64 // in [0, 1): jitter
+	leaseUntil time.Duration
+	out        []Effect
+
+	buckets map[int]*owned
+	order   []*owned // the same, by number
+
+	channels map[postdate.Channel]*channel
+	ready    []*channel // those with something to publish, in turn
+	parked   []*channel // those with parked messages, in turn
+
+	waiting   itemHeap // in hand, not due yet
+	hand      int      // items in memory
+	handBytes int
+
+	polled   []poll        // the claims under way, nil where none is
+	nextPoll time.Duration // not before, after a failure
+
+	settle      []settling // what is to be settled, the part under way first
+	settleUnder int        // how many are under way
+	nextSettle  time.Duration
+
+	unparking  bool
+	unparkOf   store.Unpark // the one under way
+	unparkMore bool         // more was parked there since it began
+	nextUnpark time.Duration
+	finding    bool
+	find       []int // buckets whose parked channels are not known yet
+	nextFind   time.Duration
+	findAllAt  time.Duration
+}
+
+// NewMachine makes a machine that owns nothing. random gives numbers in [0, 1).
+func NewMachine(c Config, random func() float64) *Machine {
+	return &Machine{c: c, random: random, buckets: map[int]*owned{}, channels: map[postdate.Channel]*channel{}}
+}
+
+// Step takes in one event and says what to do now.
+func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
+	switch ev := ev.(type) {
+	case Tick:
+	case Gained:
+		m.gained(now, ev.Partitions)
+	case Lost:
+		m.lose(ev.Hold)
+	case Drain:
+		m.drain(now, ev.Hold)
+	case LeaseUntil:
+		m.leaseUntil = max(m.leaseUntil, ev.Mono)
+	case Nudged:
+		m.nudge(ev.Bucket, ev.At)
+	case Claimed:
+		m.claimed(now, ev.Results)
+	case Published:
+		m.published(now, ev)
+	case Settled:
+		m.settled(now, ev.Err)
+	case ParkedFound:
+		m.parkedFound(now, ev)
+	case Unparked:
+		m.unparked(now, ev)
+	}
+	m.release(now)
+	m.publish(now)
+	m.startSettle(now)
+	m.startClaim(now)
+	m.startUnpark(now)
+	m.startFind(now)
+	out := m.out
+	m.out = nil
+	return out
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+// Wake says how long after now Step must be called with a Tick, if nothing else
+// happens before.
+func (m *Machine) Wake(now postdate.Now) time.Duration {
+	w := waker{now: now, wait: wakeMax}
+	if len(m.waiting) > 0 {
+		w.wall(m.waiting[0].due)
+	}
+	if m.polled == nil {
+		if m.nextPoll > now.Mono {
+			w.mono(m.nextPoll)
+		} else {
+			for _, b := range m.order {
+				w.wall(b.due.Add(m.c.Gather - m.c.Ahead))
+				w.mono(b.sweepAt)
+				if b.draining {
+					w.mono(b.drainUntil)
+				}
+			}
+		}
+	}
+	if m.settleUnder == 0 && len(m.settle) > 0 {
+		w.mono(m.nextSettle)
+	}
+	if !m.unparking {
+		for _, c := range m.parked {
+			w.mono(max(m.nextUnpark, c.wakeAt()))
+		}
+	}
+	if !m.finding {
+		w.mono(max(m.nextFind, m.findAllAt))
+		if len(m.find) > 0 {
+			w.mono(m.nextFind)
+		}
+	}
+	return w.wait
+}
+
+// wakeMax bounds every wait: a wall clock may be set in between.
+const wakeMax = time.Second
+
+// waker finds the earliest of many times on two clocks. What is past was tried
+// in the last step and waits for another event, so it asks for no wake-up.
+type waker struct {
+	now  postdate.Now
+	wait time.Duration
+}
+
+func (w *waker) mono(t time.Duration) {
+	if d := t - w.now.Mono; d > 0 {
+		w.wait = min(w.wait, d)
+	}
+}
+
+func (w *waker) wall(t postdate.Time) {
+	if t > w.now.Wall && t < w.now.Wall.Add(wakeMax) {
+		w.wait = min(w.wait, t.Sub(w.now.Wall))
+	}
+}

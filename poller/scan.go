@@ -1,0 +1,332 @@
+package poller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// owned is what the machine knows of one bucket that it owns.
+type owned struct {
+	hold       store.Hold
+	checkpoint postdate.Time // of the last claim that is known to be durable
+	claimed    postdate.Time
+
+	// In doubt are messages with an attempt time in (doubtFrom, doubtTo]: an
+	// earlier owner may have published them.
+	doubtFrom, doubtTo postdate.Time
+
+	// read: every PENDING message before this position was seen, but for those
+	// that were held back, and those that came later.
+	read store.Position
+	// due is the earliest known attempt time at or behind read; Far where none is.
+	due postdate.Time
+	// late is from where on, before read, there may be messages that were not
+	// seen; its time is Far where nothing is known of any.
+	late store.Position
+	// held has, per congested channel, the first message that was passed over.
+	held    map[postdate.Channel]store.Position
+	sweepAt time.Duration
+	resumed bool // the last scan resumed a held channel: the next one goes on
+
+	polling bool          // a claim is under way
+	nudged  postdate.Time // the earliest nudge since it began; Far where none came
+
+	hand   map[postdate.Key]*Item
+	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
+	// gone holds what was settled while a claim is under way: its scan may have
+	// read it before.
+	gone map[postdate.Key]postdate.State
+
+	draining   bool
+	drainUntil time.Duration
+	lost       bool
+}
+
+// nowhere is a position behind every message.
+var nowhere = store.Position{Time: postdate.Far}
+
+// poll is one claim that is under way, and why its scan was made.
+type poll struct {
+	bucket *owned
+	kind   scanKind
+	resume postdate.Channel // for scanHeld
+	claim  store.Claim
+}
+
+type scanKind uint8
+
+const (
+	scanOn    scanKind = iota // go on where the last one ended
+	scanLate                  // what turned up behind that
+	scanSweep                 // from the very first message
+	scanHeld                  // what was passed over of one channel
+)
+
+// gained begins to look after buckets. The range between checkpoint and claimed
+// is in doubt. That everything up to the checkpoint is settled is a hint: the
+// first scan is a sweep.
+func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
+	for _, p := range partitions {
+		if b := m.buckets[p.Bucket]; b != nil {
+			m.lose(b.hold)
+		}
+		b := &owned{
+			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, checkpoint: p.Checkpoint, claimed: p.Claimed,
+			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
+			read: store.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
+			held: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
+			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{},
+		}
+		m.buckets[p.Bucket] = b
+		m.order = append(m.order, b)
+		m.find = append(m.find, p.Bucket)
+	}
+	slices.SortFunc(m.order, func(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket })
+}
+
+// lose forgets a bucket. What is in flight is settled where it was confirmed, for
+// that is a fact; the rest is the next owner's.
+func (m *Machine) lose(hold store.Hold) {
+	b := m.buckets[hold.Bucket]
+	if b == nil || b.hold.Token != hold.Token {
+		return
+	}
+	b.lost = true
+	m.dropWaiting(b)
+	delete(m.buckets, hold.Bucket)
+	m.order = slices.DeleteFunc(m.order, func(o *owned) bool { return o == b })
+	for _, c := range slices.Clone(m.parked) {
+		m.unparkedAll(c, hold.Bucket)
+	}
+}
+
+// drain finishes what is claimed, for a while; what is not finished by then is
+// in doubt for the next owner.
+func (m *Machine) drain(now postdate.Now, hold store.Hold) {
+	if b := m.buckets[hold.Bucket]; b != nil && b.hold.Token == hold.Token {
+		b.draining, b.drainUntil = true, now.Mono+m.c.DrainMax
+		return
+	}
+	m.emit(Drained{hold}) // it is not here any more
+}
+
+// finishDrains lets go of buckets of which nothing is in flight any more.
+func (m *Machine) finishDrains(now postdate.Now) {
+	for _, b := range slices.Clone(m.order) {
+		if !b.draining || b.polling {
+			continue
+		}
+		if now.Mono >= b.drainUntil {
+			m.dropWaiting(b)
+		} else if !b.idle() || b.checkpoint < b.claimed {
+			continue
+		}
+		if len(b.hand) == 0 {
+			m.lose(b.hold)
+			m.emit(Drained{b.hold})
+		}
+	}
+}
+
+// idle says whether everything claimed is settled, as far as is known.
+func (b *owned) idle() bool {
+	return len(b.hand) == 0 && len(b.held) == 0 && b.late == nowhere && b.read.Time > b.claimed
+}
+
+// nudge notes that a message is due at a time.
+func (m *Machine) nudge(number int, at postdate.Time) {
+	if b := m.buckets[number]; b != nil {
+		b.nudge(at)
+	}
+}
+
+func (b *owned) nudge(at postdate.Time) {
+	switch {
+	case b.polling:
+		b.nudged = min(b.nudged, at) // the scan may have passed it already
+	case at < b.read.Time:
+		b.missed(store.Position{Time: at})
+	default:
+		b.due = min(b.due, at)
+	}
+}
+
+// missed notes that there may be unseen messages from p on.
+func (b *owned) missed(p store.Position) {
+	if p.Before(b.late) {
+		b.late = p
+	}
+}
+
+// settledUpTo is the checkpoint of the next claim: everything up to it is
+// settled, as far as is known.
+func (b *owned) settledUpTo() postdate.Time {
+	t := min(b.read.Time, b.late.Time)
+	if it := b.oldest.first(); it != nil {
+		t = min(t, it.rec.AttemptTime)
+	}
+	for _, p := range b.held {
+		t = min(t, p.Time)
+	}
+	return max(t-1, 0)
+}
+
+// startClaim claims for every bucket that has something to read, all together,
+// when no claim is under way.
+func (m *Machine) startClaim(now postdate.Now) {
+	if m.polled != nil || now.Mono < m.nextPoll {
+		return
+	}
+	var polls []poll
+	// Never all the room there is: what is stuck leaves room for the others.
+	room, roomBytes := (m.c.HandMax-m.hand)/2, (m.c.HandBytesMax-m.handBytes)/2
+	if room > 0 && roomBytes > 0 && m.leased(now) && m.anyDue(now) {
+		for _, b := range m.order {
+			if p, ok := m.choose(now, b); ok {
+				polls = append(polls, p)
+			}
+		}
+	}
+	if len(polls) == 0 {
+		m.finishDrains(now)
+		return
+	}
+	skip := m.congested()
+	claims := make([]store.Claim, len(polls))
+	for i := range polls {
+		scan := &polls[i].claim.Scan
+		scan.Limit = min(max(room/len(polls), 1), m.c.PageMax)
+		scan.BytesMax = max(roomBytes/len(polls), 1)
+		scan.Skip = skip
+		polls[i].bucket.polling = true
+		claims[i] = polls[i].claim
+	}
+	m.polled = polls
+	m.emit(Claim{claims})
+}
+
+// leased says whether nobody else can have taken a bucket by now.
+func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
+
+// anyDue says whether some bucket has something to do: the wait for company ends
+// with the first one.
+func (m *Machine) anyDue(now postdate.Now) bool {
+	soon := now.Wall.Add(m.c.Ahead - m.c.Gather)
+	for _, b := range m.order {
+		if b.due <= soon || b.late != nowhere || now.Mono >= b.sweepAt || b.draining || m.resumable(b) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// choose says what to read of a bucket next, if anything.
+func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
+	claimed := max(b.claimed, now.Wall.Add(m.c.Ahead))
+	if b.draining {
+		claimed = b.claimed // finish what is claimed, and begin nothing
+	}
+	p := poll{bucket: b, claim: store.Claim{
+		Bucket: b.hold.Bucket, Token: b.hold.Token, Checkpoint: b.settledUpTo(), Claimed: claimed,
+	}}
+	scan := &p.claim.Scan
+	scan.To = claimed
+	resume := m.resumable(b)
+	switch {
+	case now.Mono >= b.sweepAt && !b.draining:
+		p.kind = scanSweep
+	case resume != "" && !(b.resumed && (b.late != nowhere || b.due <= claimed)):
+		p.kind, p.resume = scanHeld, resume
+		scan.After, scan.To = justBefore(b.held[resume]), min(b.read.Time, claimed)
+	case b.late != nowhere:
+		p.kind, scan.After = scanLate, b.late
+	case b.due <= claimed, b.draining && b.idle() && b.checkpoint < claimed:
+		p.kind, scan.After = scanOn, b.read
+	default:
+		return poll{}, false
+	}
+	b.resumed = p.kind == scanHeld
+	return p, true
+}
+
+// justBefore is a position shortly before p. What lies between, at most a few
+// messages with almost the same id, is read again.
+func justBefore(p store.Position) store.Position {
+	p.ScheduleID = p.ScheduleID[:len(p.ScheduleID)-1]
+	return p
+}
+
+// claimed takes in what the claims and their scans gave.
+func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
+	polls := m.polled
+	m.polled = nil
+	for i, p := range polls {
+		b := p.bucket
+		b.polling = false
+		if b.lost {
+			continue
+		}
+		switch err := results[i].Err; {
+		case err == nil:
+			m.scanned(now, p, &results[i])
+		case postdate.KindOf(err) == postdate.KindFenced:
+			m.lose(b.hold)
+			m.emit(Fenced{b.hold})
+			continue
+		default:
+			// Unknown, or surely not done: nothing of it is used, and as nothing
+			// that was known of the bucket has changed, the same is asked again.
+			m.nextPoll = now.Mono + m.c.RetryAfter
+		}
+		clear(b.gone)
+		nudged := b.nudged
+		b.nudged = postdate.Far
+		b.nudge(nudged)
+	}
+}
+
+// scanned notes what a scan has seen, and takes what it found into the hand.
+func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
+	b := p.bucket
+	b.checkpoint, b.claimed = p.claim.Checkpoint, p.claim.Claimed
+	switch p.kind {
+	case scanHeld:
+		delete(b.held, p.resume)
+		if !r.Complete {
+			b.held[p.resume] = r.Ended
+		}
+	case scanSweep:
+		b.sweepAt = now.Mono + m.c.SweepEvery
+		b.late = nowhere
+		b.readTo(r)
+	case scanLate:
+		b.late = nowhere
+		b.readTo(r)
+	case scanOn:
+		b.readTo(r)
+	}
+	for c, at := range r.Skipped {
+		if first, ok := b.held[c]; !ok || at.Before(first) {
+			b.held[c] = at
+		}
+	}
+	for i := range r.Due {
+		m.take(now, p, &r.Due[i])
+	}
+}
+
+// readTo notes how far a scan came.
+func (b *owned) readTo(r *store.ClaimResult) {
+	switch {
+	case r.Ended.Before(b.read):
+		b.missed(r.Ended) // it had gone back, and goes on from there
+	case r.Complete:
+		b.read, b.due = r.Ended, r.Next
+	default:
+		b.read, b.due = r.Ended, r.Ended.Time
+	}
+}
