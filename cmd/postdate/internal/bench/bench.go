@@ -1,0 +1,183 @@
+// Package bench measures a running Postdate server from outside: how fast it
+// takes schedules, how fast it drains what is due at one instant, and how late
+// messages arrive under a steady load, also above a large backlog.
+//
+// It trusts nothing that the server says about its own lateness: a message is
+// late by the time from its due time to its receipt here, by this machine's
+// clock, and everything that was acknowledged is counted until it arrives. What it
+// leaves pending it cancels at the end, unless Config.Disposable.
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Config says what to measure. Start from [DefaultConfig].
+type Config struct {
+	Server     string        // the server's URL
+	Channel    string        // inbox:NAME, or rabbitmq:QUEUE
+	RabbitMQ   string        // the broker's URL, for a rabbitmq channel
+	Callers    int           // concurrent requests
+	Messages   int           // of each of the phases with a fixed number
+	Batch      int           // messages of one batch request
+	Rate       int           // of the steady load, in messages per second
+	Duration   time.Duration // of the steady load
+	Backlog    int           // far-off messages to load before the steady load; 0: none
+	Cancel     int           // how many messages to cancel one by one; 0: no such phase
+	Payload    int           // bytes
+	Disposable bool          // the server's store is thrown away: leave it as it is
+
+	// Progress is called about ten times a second, from one goroutine at a
+	// time; nil: not.
+	Progress func(phase string, done, total int)
+}
+
+// DefaultConfig is what "postdate bench" runs without flags.
+func DefaultConfig() Config {
+	return Config{
+		Channel: "inbox:bench", Callers: 64, Messages: 100_000, Batch: 500,
+		Rate: 2000, Duration: 30 * time.Second, Payload: 256,
+	}
+}
+
+// Validate says what is wrong with c, in the words of the flags.
+func (c Config) Validate() error {
+	for _, n := range []struct {
+		flag       string
+		value, min int
+		max        int
+	}{
+		{"callers", c.Callers, 1, 10_000},
+		{"messages", c.Messages, 1, 100_000_000},
+		{"batch", c.Batch, 1, 10_000},
+		{"rate", c.Rate, 1, 1_000_000},
+		{"backlog", c.Backlog, 0, 1_000_000_000},
+		{"cancel", c.Cancel, 0, c.Messages},
+		{"payload", c.Payload, 2, 256 << 10},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return fmt.Errorf("--%s is %d: it must be between %d and %d", n.flag, n.value, n.min, n.max)
+		}
+	}
+	if c.Duration < time.Second || c.Duration > 24*time.Hour {
+		return fmt.Errorf("--duration is %v: it must be between 1s and 24h", c.Duration)
+	}
+	broker, target, _ := strings.Cut(c.Channel, ":")
+	switch {
+	case broker == "inbox" && target != "":
+		return nil
+	case broker != "rabbitmq" || target == "" || strings.Contains(target, "/"):
+		return fmt.Errorf("--channel is %q: it must be inbox:NAME or rabbitmq:QUEUE", c.Channel)
+	case c.RabbitMQ == "":
+		return fmt.Errorf("--channel %s needs --rabbitmq, to consume the queue", c.Channel)
+	}
+	return nil
+}
+
+// run is one benchmark in progress.
+type run struct {
+	Config
+	name    string // unique to the run; begins every id
+	load    *loader
+	tracker *tracker
+	report  Report
+}
+
+// Run measures, and returns when all is done or ctx ends. An error says that
+// it could not measure; what the server did wrong stands in the report.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	load, err := newLoader(c)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Config: c, name: "bench-" + strings.ToLower(rand.Text()[:8]), load: load, tracker: &tracker{}}
+	r.report.Channel = c.Channel
+
+	consumer, err := openConsumer(ctx, c, load)
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	consumed := make(chan struct{})
+	go func() {
+		defer close(consumed)
+		if err := consumer.consume(ctx, r.tracker.receive); err != nil {
+			stop(err) // without a consumer nothing can be measured
+		}
+	}()
+	err = r.phases(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	stop(nil)
+	<-consumed
+	r.report.Retries = load.retries.Load()
+	return &r.report, err
+}
+
+// phases runs them in order.
+func (r *run) phases(ctx context.Context) error {
+	singles := r.group("single", r.Messages)
+	seconds, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers", r.Callers), singles, farOff)
+	if err != nil {
+		return err
+	}
+	if r.Cancel > 0 {
+		if err := r.cancelOneByOne(ctx, singles); err != nil {
+			return err
+		}
+	}
+	if err := r.drain(ctx, seconds); err != nil {
+		return err
+	}
+	if err := r.steady(ctx, "steady load", "steady"); err != nil {
+		return err
+	}
+	pending := []*group{singles}
+	if r.Backlog > 0 {
+		backlog := r.group("backlog", r.Backlog)
+		pending = append(pending, backlog)
+		if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", r.Backlog), backlog, farOff); err != nil {
+			return err
+		}
+		above := r.group("above", r.Messages)
+		pending = append(pending, above)
+		name := fmt.Sprintf("schedule, %d callers, above the backlog", r.Callers)
+		if _, err := r.schedule(ctx, name, above, farOff); err != nil {
+			return err
+		}
+		if err := r.steady(ctx, "steady load above the backlog", "heavy"); err != nil {
+			return err
+		}
+	}
+	if r.Disposable {
+		return nil
+	}
+	return r.cleanUp(ctx, pending)
+}
+
+// farOff is the due time of what is only to lie there: a month to two ahead.
+func farOff(i int) time.Time {
+	month := 30 * 24 * time.Hour
+	return time.Now().Add(month + scatter(i, month))
+}
+
+// scatter is a duration in [0, within) that looks random and is the same for
+// the same i (the finalizer of MurmurHash3, by Austin Appleby).
+func scatter(i int, within time.Duration) time.Duration {
+	h := uint64(i) + 0x9e3779b97f4a7c15
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return time.Duration(h % uint64(within))
+}
