@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+type inboxName struct{ tenant, name string }
+
+// memInbox keeps messages in the order of their arrival. A cursor is the number
+// of messages that ever came before it.
+type memInbox struct {
+	gone     int // messages that expired
+	messages []store.InboxMessage
+}
+
+// AppendInbox implements store.Inbox.
+func (m *Mem) AppendInbox(_ context.Context, messages []store.InboxMessage) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, message := range messages {
+		name := inboxName{message.Tenant, message.Inbox}
+		if m.inboxes[name] == nil {
+			m.inboxes[name] = &memInbox{}
+		}
+		m.inboxes[name].messages = append(m.inboxes[name].messages, message)
+	}
+	return nil
+}
+
+// ReadInbox implements store.Inbox.
+func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string, limit int) ([]store.InboxMessage, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	box := m.inboxes[inboxName{tenant, name}]
+	if box == nil {
+		box = &memInbox{}
+	}
+	from := 0
+	if after != "" {
+		var err error
+		from, err = strconv.Atoi(after)
+		if err != nil || from < 0 || from > box.gone+len(box.messages) || strconv.Itoa(from) != after {
+			return nil, "", postdate.E(postdate.KindInvalid, "cursor %q is none", after)
+		}
+	}
+	from = max(from, box.gone)
+	to := min(from+limit, box.gone+len(box.messages))
+	return slices.Clone(box.messages[from-box.gone : to-box.gone]), strconv.Itoa(to), nil
+}
+
+func (m *Mem) expireInboxes(before postdate.Time, limit int) int {
+	expired := 0
+	for _, box := range m.inboxes {
+		for expired < limit && len(box.messages) > 0 && box.messages[0].DeliveredAt < before {
+			box.messages = box.messages[1:]
+			box.gone++
+			expired++
+		}
+	}
+	return expired
+}
