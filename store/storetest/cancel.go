@@ -1,0 +1,136 @@
+package storetest
+
+import (
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+func cancelling() []check {
+	return []check{
+		{"a PENDING message is CANCELLED at the time given, and no scan returns it", cancelPending},
+		{"a cancelled message stays cancelled, without an error, as of the first time", func(x *trial) {
+			m := x.add(t0)
+			x.cancel(m, t0-100)
+			again := x.cancel(m, t0-50)
+			if again.Err != nil || again.State != x.get(m.Key).State || again.State.SettledAt != t0-100 {
+				x.Errorf("cancelled again: got %+v, want it CANCELLED at %d", again, t0-100)
+			}
+		}},
+		{"an id that is not there is KindNotFound", func(x *trial) {
+			x.wantKind(x.cancel(x.message(t0), t0).Err, postdate.KindNotFound)
+		}},
+		{"a claim covers what is due up to it and not beyond", cancelBorder},
+		{"a claim covers also what its scan left out", cancelUnscanned},
+		{"the claim of a former owner covers too", func(x *trial) {
+			m := x.add(t0)
+			token := x.own(home)
+			x.claim(everything(home, token, t0))
+			x.release(store.Hold{Bucket: home, Token: token})
+			x.wantTooLate(m)
+			x.own(home)
+			x.wantTooLate(m)
+		}},
+		{"a message that ended otherwise is KindTooLate, with its state", func(x *trial) {
+			delivered, failed := x.add(t0), x.add(t0)
+			token := x.own(home)
+			x.claim(everything(home, token, t0))
+			x.settle(settlement(delivered, token, store.SettleDelivered), settlement(failed, token, store.SettleFailed))
+			x.wantTooLate(delivered)
+			x.wantTooLate(failed)
+		}},
+		{"a message that waits for a retry is judged by its attempt time", cancelRetried},
+		{"a parked message can be taken back", func(x *trial) {
+			m := x.add(t0)
+			token := x.own(home)
+			x.claim(everything(home, token, t0))
+			x.settle(settlement(m, token, store.SettlePark))
+			x.wantCancelled(m)
+			x.wantParked([]int{home})
+			if n := x.unpark(token, orders, t0+1, plenty); n != 0 {
+				x.Errorf("Unpark moved %d messages, want none: the parked one was cancelled", n)
+			}
+			x.wantDue(everything(home, token, t0+10))
+		}},
+		{"a possible duplicate cannot be taken back, wherever it waits", cancelDoubtful},
+		{"each of many stands or falls alone, and results are in order", cancelMany},
+	}
+}
+
+func cancelPending(x *trial) {
+	m := x.add(t0)
+	got := x.cancel(m, t0-100)
+	want := postdate.NewState(&m)
+	want.Status, want.SettledAt = postdate.Cancelled, t0-100
+	if got.Err != nil || got.State != want {
+		x.Errorf("Cancel: got %+v, want the state %+v", got, want)
+	}
+	x.wantRecord(x.get(m.Key), postdate.Record{Message: m, State: want})
+	x.wantDue(everything(home, x.own(home), t0+10))
+}
+
+func cancelBorder(x *trial) {
+	at, beyond := x.add(t0), x.add(t0+1)
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0), at)
+	x.wantTooLate(at)
+	x.wantCancelled(beyond)
+	x.wantDue(everything(home, token, t0+10), at)
+}
+
+func cancelUnscanned(x *trial) {
+	first, second, skipped := x.add(t0), x.add(t0+1), x.add(t0+2, onChannel("kafka:down"))
+	token := x.own(home)
+	c := everything(home, token, t0+5)
+	c.Scan.To, c.Scan.Limit = t0+1, 1
+	c.Scan.Skip = map[postdate.Channel]struct{}{"kafka:down": {}}
+	x.claim(c)
+	for _, m := range []postdate.Message{first, second, skipped} {
+		x.wantTooLate(m)
+	}
+}
+
+func cancelRetried(x *trial) {
+	within, beyond := x.add(t0), x.add(t0)
+	token := x.own(home)
+	x.claim(everything(home, token, t0+100))
+	x.settle(retryAt(within, token, t0+100), retryAt(beyond, token, t0+101))
+	x.wantTooLate(within)
+	x.wantCancelled(beyond)
+	x.wantDue(everything(home, token, t0+200), within)
+}
+
+func cancelDoubtful(x *trial) {
+	retried, parked, unparked := x.add(t0), x.add(t0), x.add(t0, onChannel("kafka:b"))
+	token := x.own(home)
+	x.claim(everything(home, token, t0))
+	retry := retryAt(retried, token, t0+5000)
+	park, park2 := settlement(parked, token, store.SettlePark), settlement(unparked, token, store.SettlePark)
+	retry.PossibleDuplicate, park.PossibleDuplicate, park2.PossibleDuplicate = true, true, true
+	x.settle(retry, park, park2)
+	if n := x.unpark(token, "kafka:b", t0+5000, plenty); n != 1 {
+		x.Errorf("Unpark moved %d messages, want 1", n)
+	}
+	x.wantTooLate(retried)
+	x.wantTooLate(parked)
+	x.wantTooLate(unparked)
+}
+
+func cancelMany(x *trial) {
+	a, late, other := x.add(t0+10), x.add(t0), x.messageIn(abroad, tenant, t0)
+	x.insert(other)
+	x.claim(everything(home, x.own(home), t0))
+	missing := x.message(t0)
+	keys := []postdate.Key{a.Key, missing.Key, late.Key, a.Key, other.Key}
+	results := x.store.Cancel(x.ctx, keys, t0-1)
+	if len(results) != len(keys) {
+		x.Fatalf("Cancel of %d messages answered %d results", len(keys), len(results))
+	}
+	x.wantKind(results[1].Err, postdate.KindNotFound)
+	x.wantKind(results[2].Err, postdate.KindTooLate)
+	for _, i := range []int{0, 3, 4} {
+		if results[i].Err != nil || results[i].State != x.get(keys[i]).State || results[i].State.Status != postdate.Cancelled {
+			x.Errorf("item %d: got %+v, want it CANCELLED", i, results[i])
+		}
+	}
+	x.wantStatus(late, postdate.Pending)
+}

@@ -1,0 +1,358 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// concurrency lets clients and owners work at once on a few buckets. Clients
+// insert, cancel and replace messages around the time that is being claimed;
+// owners claim, publish and settle, and take the buckets from each other. A ledger
+// notes who was promised what, and at the end every message is accounted for.
+func concurrency() []check {
+	var checks []check
+	for seed := range uint64(4) {
+		checks = append(checks, check{
+			fmt.Sprintf("what clients and owners are told at once holds, seed %d", seed),
+			func(x *trial) { runFair(x, seed) },
+		})
+	}
+	return checks
+}
+
+const (
+	fairBuckets  = 3 // of the store's, so that all meet often
+	fairClients  = 3
+	fairOwners   = 3
+	fairMessages = 250 // of each client
+)
+
+// fair is one such run. Its time is a counter that the owners move.
+type fair struct {
+	*trial
+	now     atomic.Int64
+	clients sync.WaitGroup
+	ended   atomic.Bool // the clients are done
+
+	mu     sync.Mutex // guards the ledger
+	ledger map[postdate.Key]*account
+	tokens [fairBuckets]map[uint64]bool // given out
+	newest [fairBuckets]uint64
+}
+
+// account is what is known of one message. A version that was published and not
+// certainly refused is out; what was taken back or settled must not come again.
+type account struct {
+	version   uint64          // the present one, as clients were told
+	withdrawn map[uint64]bool // versions for which a cancel or a replace answered nil
+	out       map[uint64]bool // versions that were published
+	delivered uint64          // the version whose settlement as DELIVERED answered nil
+	cancelled bool
+}
+
+func runFair(x *trial, seed uint64) {
+	f := &fair{trial: x, ledger: map[postdate.Key]*account{}}
+	for b := range f.tokens {
+		f.tokens[b] = map[uint64]bool{}
+	}
+	f.now.Store(int64(t0))
+	for c := range fairClients {
+		f.clients.Go(func() { f.client(c, rand.New(rand.NewPCG(seed, uint64(c)))) })
+	}
+	var owners sync.WaitGroup
+	for o := range fairOwners {
+		owners.Go(func() { f.owner(fmt.Sprint("node-", o), rand.New(rand.NewPCG(seed, uint64(100+o)))) })
+	}
+	f.clients.Wait()
+	f.ended.Store(true)
+	owners.Wait()
+	f.drain()
+	f.settleAccounts()
+}
+
+// client inserts messages that are due about now, and tries to take back and to
+// put off its own.
+func (f *fair) client(n int, r *rand.Rand) {
+	var mine []postdate.Message
+	for i := range fairMessages {
+		m := f.schedule(n, i, r)
+		mine = append(mine, m)
+		if got := f.store.Insert(f.ctx, []postdate.Message{m})[0]; got.Err != nil || !got.Created {
+			f.Errorf("Insert of %s: got %+v", m.ScheduleID, got)
+		}
+		for range r.IntN(3) {
+			some := mine[len(mine)-1-r.IntN(min(len(mine), 6))]
+			if r.IntN(2) == 0 {
+				f.takeBack(some)
+			} else {
+				f.putOff(some, r)
+			}
+		}
+	}
+}
+
+func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
+	at := postdate.Time(f.now.Load()) + postdate.Time(r.IntN(8)) - 2 // some of them late
+	for try := 0; ; try++ {
+		key := bucket.KeyOf(tenant, fmt.Sprintf("c%d-%d-%d", n, i, try), f.store.Buckets())
+		if key.Bucket >= fairBuckets {
+			continue
+		}
+		m := postdate.Message{Key: key, Channel: orders, ExecutionTime: at, Payload: []byte("{}")}
+		f.mu.Lock()
+		f.ledger[key] = &account{version: 1, withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
+		f.mu.Unlock()
+		return m
+	}
+}
+
+func (f *fair) takeBack(m postdate.Message) {
+	got := f.store.Cancel(f.ctx, []postdate.Key{m.Key}, t0)[0]
+	switch {
+	case got.Err == nil:
+		f.withdraw(m.Key, got.State.Version, func(a *account) { a.cancelled = true })
+	case postdate.KindOf(got.Err) != postdate.KindTooLate:
+		f.Errorf("Cancel of %s: %v", m.ScheduleID, got.Err)
+	}
+}
+
+func (f *fair) putOff(m postdate.Message, r *rand.Rand) {
+	old, err := f.store.Get(f.ctx, m.Key)
+	if err != nil {
+		f.Errorf("Get of %s: %v", m.ScheduleID, err)
+		return
+	}
+	m.ExecutionTime = postdate.Time(f.now.Load()) + postdate.Time(r.IntN(12)) - 2
+	got, err := f.store.Replace(f.ctx, m, old.Version)
+	switch {
+	case err == nil && got.Version != old.Version+1:
+		f.Errorf("Replace of %s at version %d answered version %d", m.ScheduleID, old.Version, got.Version)
+	case err == nil:
+		f.withdraw(m.Key, old.Version, func(a *account) { a.version = got.Version })
+	case postdate.KindOf(err) != postdate.KindTooLate && postdate.KindOf(err) != postdate.KindConflict:
+		f.Errorf("Replace of %s: %v", m.ScheduleID, err)
+	}
+}
+
+// withdraw notes that a client was told that a version is taken back.
+func (f *fair) withdraw(key postdate.Key, version uint64, note func(*account)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.ledger[key]
+	if a.out[version] {
+		f.Errorf("%s was taken back at version %d, which is published", key.ScheduleID, version)
+	}
+	a.withdrawn[version] = true
+	note(a)
+}
+
+// held is a bucket as its owner knows it. What the owners before had claimed is
+// in doubt: they may still publish it.
+type held struct {
+	bucket  int
+	token   uint64
+	doubtTo postdate.Time
+}
+
+// owner works on any bucket, for as long as there are clients, and takes it where it
+// does not hold it, or at times just so.
+func (f *fair) owner(name string, r *rand.Rand) {
+	holds := map[int]held{}
+	for !f.ended.Load() {
+		f.now.Add(int64(r.IntN(2)))
+		b := r.IntN(fairBuckets)
+		h, ok := holds[b]
+		if !ok || r.IntN(40) == 0 {
+			h, ok = f.take(b, name)
+		}
+		delete(holds, b)
+		if ok && f.cycle(h, r) {
+			holds[b] = h
+		}
+	}
+}
+
+// take tries to acquire a bucket.
+func (f *fair) take(b int, name string) (h held, ok bool) {
+	all, _, err := f.store.Partitions(f.ctx)
+	if err != nil {
+		f.Errorf("Partitions: %v", err)
+		return h, false
+	}
+	var seen uint64
+	for _, p := range all {
+		if p.Bucket == b {
+			seen = p.Token
+		}
+	}
+	got, err := f.store.Acquire(f.ctx, []store.Acquisition{{Bucket: b, SeenToken: seen, Owner: name, Lease: name}})
+	if err != nil || len(got) != 1 {
+		f.Errorf("Acquire: got %+v, %v", got, err)
+		return h, false
+	}
+	if !got[0].OK {
+		return h, false
+	}
+	h = held{bucket: b, token: got[0].Partition.Token, doubtTo: got[0].Partition.Claimed}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.token <= seen || f.tokens[b][h.token] {
+		f.Errorf("bucket %d was seen at token %d and acquired under token %d: that is not a new one", b, seen, h.token)
+	}
+	f.tokens[b][h.token] = true
+	f.newest[b] = max(f.newest[b], h.token)
+	return h, true
+}
+
+// cycle claims, publishes and settles. It returns false where the owner lost the
+// bucket, or died.
+func (f *fair) cycle(h held, r *rand.Rand) bool {
+	passedOn, before := f.promised(h)
+	claimed := postdate.Time(f.now.Load())
+	c := everything(h.bucket, h.token, claimed)
+	c.Checkpoint, c.Scan.Limit = claimed-3, 1+r.IntN(12)
+	result := f.store.Claim(f.ctx, []store.Claim{c})[0]
+	if result.Err != nil {
+		f.wantKind(result.Err, postdate.KindFenced)
+		return false
+	}
+	if passedOn {
+		f.Errorf("bucket %d was claimed with token %d, which had been passed on before", h.bucket, h.token)
+	}
+	var settlements []store.Settlement
+	lives := true
+	for _, rec := range result.Due {
+		if before[versionOf{rec.Key, rec.Version}] {
+			f.Errorf("a scan returned %s at version %d, which was settled or taken back before it began", rec.ScheduleID, rec.Version)
+		}
+		if rec.AttemptTime > claimed || rec.Status != postdate.Pending || rec.Parked {
+			f.Errorf("a scan up to %d returned %+v", claimed, rec.State)
+		}
+		s := f.publish(rec, h, r)
+		if r.IntN(30) == 0 {
+			lives = false // it dies between publish and settle
+			break
+		}
+		settlements = append(settlements, s)
+	}
+	if err := f.store.Settle(f.ctx, settlements); err != nil {
+		f.Errorf("Settle: %v", err)
+	}
+	f.noteSettled(settlements)
+	return lives
+}
+
+type versionOf struct {
+	key     postdate.Key
+	version uint64
+}
+
+// promised is what was promised before a claim begins: whether its token was
+// passed on, and what its scan must not return.
+func (f *fair) promised(h held) (passedOn bool, never map[versionOf]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	never = map[versionOf]bool{}
+	for key, a := range f.ledger {
+		if key.Bucket != h.bucket {
+			continue
+		}
+		for version := range a.withdrawn {
+			never[versionOf{key, version}] = true
+		}
+		if a.delivered != 0 {
+			never[versionOf{key, a.delivered}] = true
+		}
+	}
+	return h.token < f.newest[h.bucket], never
+}
+
+// publish decides what becomes of an attempt.
+func (f *fair) publish(rec postdate.Record, h held, r *rand.Rand) store.Settlement {
+	s := store.Settlement{
+		Key: rec.Key, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
+		PossibleDuplicate: rec.PossibleDuplicate || rec.AttemptTime <= h.doubtTo,
+	}
+	n := r.IntN(10)
+	if n < 2 { // the broker surely refused: it may still be taken back
+		s.How, s.AttemptTime = store.SettleRetry, rec.AttemptTime+postdate.Time(1+r.IntN(9))
+		return s
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.ledger[rec.Key]
+	if a.withdrawn[rec.Version] {
+		f.Errorf("%s is published at version %d, which was taken back", rec.ScheduleID, rec.Version)
+	}
+	a.out[rec.Version] = true
+	switch n {
+	case 2: // unknown
+		s.How, s.AttemptTime, s.PossibleDuplicate = store.SettleRetry, rec.AttemptTime+5, true
+	case 3:
+		s.How = store.SettleFailed
+	default:
+		s.How = store.SettleDelivered
+	}
+	return s
+}
+
+// noteSettled notes what is final for certain: a delivery, whoever settled it.
+// Another settlement may have come too late to count.
+func (f *fair) noteSettled(settlements []store.Settlement) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range settlements {
+		if s.How == store.SettleDelivered {
+			f.ledger[s.Key].delivered = s.Version
+		}
+	}
+}
+
+// drain delivers what is left.
+func (f *fair) drain() {
+	for b := range fairBuckets {
+		token := f.own(b)
+		c := everything(b, token, postdate.Time(f.now.Load())+100)
+		c.Scan.Limit = 7
+		left := f.due(c)
+		for _, rec := range left {
+			if f.ledger[rec.Key].withdrawn[rec.Version] {
+				f.Errorf("the last scan returned %s at version %d, which was taken back", rec.ScheduleID, rec.Version)
+			}
+		}
+		f.settleAll(token, left)
+	}
+}
+
+// settleAccounts holds what everybody was told against what is in the store.
+func (f *fair) settleAccounts() {
+	withdrawn, published := 0, 0
+	for key, a := range f.ledger {
+		rec := f.get(key)
+		withdrawn, published = withdrawn+len(a.withdrawn), published+len(a.out)
+		switch {
+		case !rec.Status.Final():
+			f.Errorf("%s is %s in the end: nobody settled it", key.ScheduleID, rec.Status)
+		case a.cancelled != (rec.Status == postdate.Cancelled):
+			f.Errorf("%s is %s, and that a cancel answered nil is %t", key.ScheduleID, rec.Status, a.cancelled)
+		case a.delivered != 0 && rec.Status != postdate.Delivered && rec.Status != postdate.DeliveryFailed:
+			f.Errorf("%s is %s, and was settled as DELIVERED", key.ScheduleID, rec.Status)
+		case rec.Version != a.version:
+			f.Errorf("%s is at version %d, and clients were told %d", key.ScheduleID, rec.Version, a.version)
+		}
+		for version := range a.out {
+			if a.withdrawn[version] {
+				f.Errorf("%s was published at version %d, which was taken back", key.ScheduleID, version)
+			}
+		}
+	}
+	if withdrawn == 0 || published == 0 {
+		f.Errorf("%d versions were taken back and %d published: such a run shows nothing", withdrawn, published)
+	}
+}

@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+func durable() []check {
+	return []check{
+		{"an inserted message survives", func(x *trial) {
+			alone := x.add(t0)
+			batch := []postdate.Message{x.message(t0), x.messageIn(abroad, tenant, t0+1), x.messageIn(0, "tenant-b", t0)}
+			x.insert(batch...)
+			x.crash()
+			for _, m := range append(batch, alone) {
+				x.wantRecord(x.get(m.Key), fresh(m))
+			}
+			x.wantDue(everything(home, x.own(home), t0), alone, batch[0])
+		}},
+		{"an id that was taken is still taken", func(x *trial) {
+			m := x.add(t0)
+			x.crash()
+			r := x.store.Insert(x.ctx, []postdate.Message{m, changed(m)})
+			if want := (store.Inserted{ExecutionTime: t0, Status: postdate.Pending}); r[0] != want {
+				x.Errorf("inserting it again: got %+v, want %+v", r[0], want)
+			}
+			x.wantKind(r[1].Err, postdate.KindExists)
+		}},
+		{"a replace survives", func(x *trial) {
+			m := x.add(t0)
+			next := changed(m)
+			next.ExecutionTime = t0 + 10
+			want := x.replace(next, 1)
+			x.crash()
+			x.wantRecord(x.get(m.Key), want)
+			token := x.own(home)
+			x.wantDue(everything(home, token, t0+9))
+			x.wantDue(everything(home, token, t0+10), next)
+		}},
+		{"a cancel survives, and no scan returns the message", func(x *trial) {
+			m := x.add(t0)
+			x.wantCancelled(m)
+			want := x.get(m.Key)
+			x.crash()
+			x.wantRecord(x.get(m.Key), want)
+			x.wantDue(everything(home, x.own(home), t0))
+		}},
+		{"settlements survive", durableSettle},
+		{"what is parked and unparked survives", durableParked},
+		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
+		{"inbox messages and cursors survive", func(x *trial) {
+			x.appendInbox(letter("news", 1), letter("news", 2))
+			_, next := x.readInbox(tenant, "news", "", 1)
+			x.crash()
+			x.appendInbox(letter("news", 3))
+			got, _ := x.readInbox(tenant, "news", next, plenty)
+			x.wantLetters(got, letter("news", 2), letter("news", 3))
+		}},
+		{"what expired stays away, and inbox cursors go on", func(x *trial) {
+			m := x.add(t0)
+			x.wantCancelled(m)
+			x.appendInbox(letter("news", 1), letter("news", 2))
+			_, next := x.readInbox(tenant, "news", "", plenty)
+			x.expire(postdate.LatestTime, postdate.LatestTime, plenty, 3)
+			x.crash()
+			x.wantGone(m)
+			x.appendInbox(letter("news", 3))
+			got, _ := x.readInbox(tenant, "news", next, plenty)
+			x.wantLetters(got, letter("news", 3))
+		}},
+		{"many messages survive many ends", durableMany},
+	}
+}
+
+// crash ends the store and opens what is left of it.
+func (x *trial) crash() {
+	x.Helper()
+	n := x.store.Buckets()
+	x.store = x.reopen(x.store)
+	if got := x.store.Buckets(); got != n {
+		x.Fatalf("the store had %d buckets and has %d", n, got)
+	}
+}
+
+func durableSettle(x *trial) {
+	token := x.own(home)
+	var messages []postdate.Message
+	var want []postdate.Record
+	for _, how := range ways {
+		m := x.add(t0)
+		x.claim(everything(home, token, t0))
+		s := retryAt(m, token, t0+20)
+		s.How, s.PossibleDuplicate = how, true
+		x.settle(s)
+		messages, want = append(messages, m), append(want, x.get(m.Key))
+	}
+	x.crash()
+	for i, m := range messages {
+		x.wantRecord(x.get(m.Key), want[i])
+	}
+	x.wantDue(everything(home, x.own(home), t0+30), messages[1]) // the retried one
+	x.expire(postdate.LatestTime, 0, plenty, 2)
+}
+
+func durableParked(x *trial) {
+	a, b := x.add(t0), x.add(t0, onChannel("kafka:b"))
+	token := x.own(home)
+	x.park(token, a, b)
+	x.unpark(token, orders, t0+5, plenty)
+	x.crash()
+	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: "kafka:b"})
+	x.wantDue(everything(home, x.own(home), t0+9), a)
+}
+
+func durableFence(x *trial) {
+	m := x.add(t0)
+	stale := x.own(home)
+	token := x.own(home)
+	c := everything(home, token, t0)
+	c.Checkpoint = t0 - 10
+	x.claim(c)
+	x.own(abroad)
+	x.release(store.Hold{Bucket: abroad, Token: x.partition(abroad).Token})
+	here, there := x.partition(home), x.partition(abroad)
+	x.crash()
+	for _, want := range []struct{ got, want any }{{x.partition(home), here}, {x.partition(abroad), there}} {
+		if want.got != want.want {
+			x.Errorf("the record is %+v, was %+v", want.got, want.want)
+		}
+	}
+	x.wantTooLate(m)
+	x.wantFenced(stale)
+	x.wantDue(c, m)
+	if next := x.own(home); next != token+1 {
+		x.Errorf("the next token is %d, want %d", next, token+1)
+	}
+}
+
+func durableMany(x *trial) {
+	var all []postdate.Message
+	for i := range postdate.Time(5) {
+		var batch []postdate.Message
+		for range 50 {
+			batch = append(batch, x.message(t0+i))
+		}
+		x.insert(batch...)
+		all = append(all, batch...)
+		x.crash()
+	}
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0+9), all...)
+	x.settleAll(token, x.due(everything(home, token, t0+2)))
+	x.crash()
+	x.wantDue(everything(home, token, t0+9), all[150:]...)
+}

@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+func parking() []check {
+	return []check{
+		{"a parked message is not due, whatever its time, until it is unparked", parkAndBack},
+		{"Unpark takes the oldest first, up to its limit, and says how many", unparkOldest},
+		{"Unpark takes one channel's messages of one bucket", unparkChannel},
+		{"Unpark with a token that was passed on is KindFenced and moves nothing", func(x *trial) {
+			m := x.add(t0)
+			stale := x.own(home)
+			x.park(stale, m)
+			present := x.own(home)
+			for _, token := range []uint64{stale, 0, present + 1} {
+				_, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty})
+				x.wantKind(err, postdate.KindFenced)
+			}
+			x.wantDue(everything(home, present, t0))
+			x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
+		}},
+		{"Parked names each channel once per bucket, of the buckets asked for", parkedChannels},
+		{"an unparked message can be parked again", func(x *trial) {
+			m := x.add(t0)
+			token := x.own(home)
+			for i := range postdate.Time(3) {
+				x.park(token, m)
+				x.wantDue(everything(home, token, t0+i))
+				if n := x.unpark(token, orders, t0+i, plenty); n != 1 {
+					x.Errorf("Unpark moved %d messages, want 1", n)
+				}
+				x.wantDue(everything(home, token, t0+i), m)
+			}
+		}},
+		{"an unparked message is judged by its attempt time", func(x *trial) {
+			within, beyond := x.add(t0), x.add(t0, onChannel("kafka:b"))
+			token := x.own(home)
+			x.park(token, within, beyond)
+			x.unpark(token, orders, t0, plenty)
+			x.unpark(token, "kafka:b", t0+1, plenty)
+			x.wantTooLate(within)
+			x.wantCancelled(beyond)
+		}},
+	}
+}
+
+// park claims the messages' bucket and parks them.
+func (x *trial) park(token uint64, messages ...postdate.Message) {
+	x.Helper()
+	x.claim(everything(messages[0].Bucket, token, t0))
+	for _, m := range messages {
+		x.settle(settlement(m, token, store.SettlePark))
+	}
+}
+
+func (x *trial) unpark(token uint64, c postdate.Channel, at postdate.Time, limit int) int {
+	x.Helper()
+	n, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: c, At: at, Limit: limit})
+	if err != nil {
+		x.Fatalf("Unpark: %v", err)
+	}
+	return n
+}
+
+func (x *trial) wantParked(buckets []int, want ...store.ParkedChannel) {
+	x.Helper()
+	got, err := x.store.Parked(x.ctx, buckets)
+	if err != nil {
+		x.Fatalf("Parked: %v", err)
+	}
+	text := func(all []store.ParkedChannel) []string {
+		var lines []string
+		for _, pc := range all {
+			lines = append(lines, fmt.Sprint(pc))
+		}
+		slices.Sort(lines)
+		return lines
+	}
+	if !slices.Equal(text(got), text(want)) {
+		x.Errorf("Parked(%v) names %v, want %v", buckets, got, want)
+	}
+}
+
+func parkAndBack(x *trial) {
+	m := x.add(t0)
+	token := x.own(home)
+	x.claim(everything(home, token, t0))
+	s := settlement(m, token, store.SettlePark)
+	s.Attempts, s.PossibleDuplicate, s.Reason = 2, true, "connection refused"
+	x.settle(s)
+	x.wantDue(everything(home, token, t0+1000))
+	if n := x.unpark(token, orders, t0+500, plenty); n != 1 {
+		x.Errorf("Unpark moved %d messages, want 1", n)
+	}
+	want := fresh(m)
+	want.State = s.State(want.State)
+	want.Parked, want.AttemptTime = false, t0+500
+	x.wantRecord(x.get(m.Key), want)
+	c := everything(home, token, t0+1000)
+	c.Scan.To = t0 + 499
+	x.wantDue(c)
+	c.Scan.To = t0 + 500
+	x.wantDue(c, m)
+}
+
+func unparkOldest(x *trial) {
+	c, a, d, b := x.add(t0-2), x.add(t0-9), x.add(t0-1), x.add(t0-3)
+	token := x.own(home)
+	x.park(token, a, b, c, d)
+	if n := x.unpark(token, orders, t0, 2); n != 2 {
+		x.Errorf("Unpark of at most 2 moved %d", n)
+	}
+	x.wantDue(everything(home, token, t0), a, b)
+	if n := x.unpark(token, orders, t0, 2); n != 2 {
+		x.Errorf("Unpark of the other 2 moved %d", n)
+	}
+	x.wantDue(everything(home, token, t0), c, a, d, b) // all at one time now: by id
+	if n := x.unpark(token, orders, t0, 2); n != 0 {
+		x.Errorf("Unpark with nothing parked moved %d", n)
+	}
+}
+
+func unparkChannel(x *trial) {
+	const a, ab = postdate.Channel("kafka:a"), postdate.Channel("kafka:ab")
+	one, other := x.add(t0, onChannel(a)), x.add(t0, onChannel(ab))
+	elsewhere := x.messageIn(abroad, tenant, t0, onChannel(a))
+	x.insert(elsewhere)
+	token, token2 := x.own(home), x.own(abroad)
+	x.park(token, one, other)
+	x.park(token2, elsewhere)
+	if n := x.unpark(token, a, t0+1, plenty); n != 1 {
+		x.Errorf("Unpark moved %d messages, want 1", n)
+	}
+	x.wantDue(everything(home, token, t0+10), one)
+	x.wantDue(everything(abroad, token2, t0+10))
+	x.wantParked([]int{home, abroad}, store.ParkedChannel{Bucket: home, Channel: ab}, store.ParkedChannel{Bucket: abroad, Channel: a})
+}
+
+func parkedChannels(x *trial) {
+	const a, b = postdate.Channel("kafka:a"), postdate.Channel("kafka:b")
+	x.wantParked([]int{home, abroad})
+	m1, m2, m3 := x.add(t0, onChannel(a)), x.add(t0, onChannel(a)), x.add(t0, onChannel(b))
+	m4 := x.messageIn(abroad, tenant, t0, onChannel(a))
+	x.insert(m4)
+	token := x.own(home)
+	x.park(token, m1, m2, m3)
+	x.park(x.own(abroad), m4)
+	here := []store.ParkedChannel{{Bucket: home, Channel: a}, {Bucket: home, Channel: b}}
+	there := store.ParkedChannel{Bucket: abroad, Channel: a}
+	x.wantParked([]int{home}, here...)
+	x.wantParked([]int{abroad, home}, append(here, there)...)
+	x.wantParked([]int{0, abroad}, there)
+	x.wantParked(nil)
+	x.settle(settlement(m3, token, store.SettleDelivered)) // it had arrived after all
+	x.unpark(token, a, t0, 1)
+	x.wantParked([]int{home}, here[0])
+	x.unpark(token, a, t0, 1)
+	x.wantParked([]int{home})
+}

@@ -1,0 +1,186 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+func partitions() []check {
+	return []check{
+		{"a new store has every bucket's record, without an owner and at token 0", func(x *trial) {
+			all, leases, err := x.store.Partitions(x.ctx)
+			if err != nil || len(leases) != 0 {
+				x.Errorf("Partitions: leases %v, error %v; want neither", leases, err)
+			}
+			var want []bucket.Partition
+			for b := range x.store.Buckets() {
+				want = append(want, bucket.Partition{Bucket: b})
+			}
+			slices.SortFunc(all, func(a, b bucket.Partition) int { return a.Bucket - b.Bucket })
+			if !slices.Equal(all, want) {
+				x.Errorf("the records are %+v, want %+v", all, want)
+			}
+		}},
+		{"who saw the present token acquires the bucket, under the next token", acquire},
+		{"who saw another token gets the record as it is, and changes nothing", acquireStale},
+		{"an acquisition that is repeated changes nothing and shows the owner", func(x *trial) {
+			want := []store.Acquisition{{Bucket: home, SeenToken: 0, Owner: "n", Lease: "l"}}
+			for i := range 3 {
+				got, err := x.store.Acquire(x.ctx, want)
+				if err != nil || got[0].OK != (i == 0) || got[0].Partition.Owner != "n" || got[0].Partition.Token != 1 {
+					x.Errorf("try %d: got %+v, %v", i, got, err)
+				}
+			}
+		}},
+		{"of many contenders exactly one acquires a bucket", acquireRace},
+		{"a release leaves token, checkpoint and claimed, and the next token is higher", release},
+		{"a release with a token that was passed on changes nothing, and the others of its call are released", releaseStale},
+		{"a lease is seen as it was renewed last", renew},
+	}
+}
+
+func (x *trial) release(holds ...store.Hold) {
+	x.Helper()
+	if err := x.store.Release(x.ctx, holds); err != nil {
+		x.Fatalf("Release: %v", err)
+	}
+}
+
+func acquire(x *trial) {
+	wants := []store.Acquisition{
+		{Bucket: abroad, SeenToken: 0, Owner: "node-a", Lease: "lease-1"},
+		{Bucket: home, SeenToken: 0, Owner: "node-b", Lease: "lease-2"},
+	}
+	got, err := x.store.Acquire(x.ctx, wants)
+	if err != nil || len(got) != len(wants) {
+		x.Fatalf("Acquire: got %+v, %v", got, err)
+	}
+	for i, w := range wants {
+		want := bucket.Partition{Bucket: w.Bucket, Owner: w.Owner, Lease: w.Lease, Token: 1}
+		if !got[i].OK || got[i].Partition != want {
+			x.Errorf("item %d: got %+v, want %+v", i, got[i], want)
+		}
+		if p := x.partition(w.Bucket); p != want {
+			x.Errorf("the record is %+v, want %+v", p, want)
+		}
+	}
+	if p := x.partition(0); p.Token != 0 || p.Owner != "" {
+		x.Errorf("bucket 0 was not asked for, and its record is %+v", p)
+	}
+}
+
+func acquireStale(x *trial) {
+	token := x.own(home)
+	before := x.partition(home)
+	for _, seen := range []uint64{0, token + 1, token + 100} {
+		wants := []store.Acquisition{
+			{Bucket: home, SeenToken: seen, Owner: "thief", Lease: "lease-t"},
+			{Bucket: abroad, SeenToken: x.partition(abroad).Token, Owner: "node-b", Lease: "lease-b"},
+		}
+		got, err := x.store.Acquire(x.ctx, wants)
+		if err != nil || len(got) != 2 || got[0].OK || got[0].Partition != before || !got[1].OK {
+			x.Errorf("Acquire at token %d: got %+v, %v; want the present record %+v and the other bucket", seen, got, err, before)
+		}
+		if p := x.partition(home); p != before {
+			x.Errorf("the record changed from %+v to %+v", before, p)
+		}
+	}
+}
+
+func acquireRace(x *trial) {
+	const contenders = 12
+	for token := range uint64(8) {
+		var group sync.WaitGroup
+		results := make([]store.Acquired, contenders)
+		for i := range contenders {
+			want := store.Acquisition{Bucket: home, SeenToken: token, Owner: fmt.Sprint("node-", i), Lease: fmt.Sprint("lease-", i)}
+			group.Go(func() {
+				got, err := x.store.Acquire(x.ctx, []store.Acquisition{want})
+				if err != nil || len(got) != 1 {
+					x.Errorf("Acquire: got %+v, %v", got, err)
+					return
+				}
+				results[i] = got[0]
+			})
+		}
+		group.Wait()
+		winners := 0
+		after := x.partition(home)
+		for i, r := range results {
+			if r.Partition != after {
+				x.Errorf("contender %d was shown %+v, the record is %+v", i, r.Partition, after)
+			}
+			if r.OK {
+				winners++
+				if after.Owner != fmt.Sprint("node-", i) {
+					x.Errorf("node-%d was told that it acquired the bucket, which is %+v", i, after)
+				}
+			}
+		}
+		if winners != 1 || after.Token != token+1 {
+			x.Errorf("%d contenders acquired the bucket, want 1; its token is %d, want %d", winners, after.Token, token+1)
+		}
+	}
+}
+
+func release(x *trial) {
+	last := uint64(0)
+	for range 4 {
+		token := x.own(home)
+		if token <= last {
+			x.Errorf("the token is %d after %d, want it higher", token, last)
+		}
+		last = token
+		c := everything(home, token, t0)
+		c.Checkpoint = t0 - 10
+		x.claim(c)
+		x.release(store.Hold{Bucket: home, Token: token})
+		want := bucket.Partition{Bucket: home, Token: token, Checkpoint: t0 - 10, Claimed: t0}
+		if got := x.partition(home); got != want {
+			x.Errorf("after a release the record is %+v, want %+v", got, want)
+		}
+		x.release(store.Hold{Bucket: home, Token: token}) // repeated
+		if got := x.partition(home); got != want {
+			x.Errorf("after a second release the record is %+v, want %+v", got, want)
+		}
+	}
+}
+
+func releaseStale(x *trial) {
+	stale := x.own(home)
+	x.own(home)
+	other := x.own(abroad)
+	before := x.partition(home)
+	x.release(store.Hold{Bucket: home, Token: stale}, store.Hold{Bucket: home, Token: before.Token + 1}, store.Hold{Bucket: abroad, Token: other})
+	if after := x.partition(home); after != before {
+		x.Errorf("the record changed from %+v to %+v", before, after)
+	}
+	if p := x.partition(abroad); p.Owner != "" || p.Lease != "" {
+		x.Errorf("the other bucket is still held: %+v", p)
+	}
+}
+
+func renew(x *trial) {
+	want := map[string]uint64{"lease-a": 3, "lease-b": 1, "knoten-ä": 1 << 40}
+	for _, l := range []bucket.Lease{
+		{ID: "lease-a", Renewals: 1}, {ID: "lease-b", Renewals: 1}, {ID: "lease-a", Renewals: 2},
+		{ID: "knoten-ä", Renewals: 1 << 40}, {ID: "lease-a", Renewals: 3},
+	} {
+		if err := x.store.Renew(x.ctx, l); err != nil {
+			x.Fatalf("Renew: %v", err)
+		}
+	}
+	_, leases, err := x.store.Partitions(x.ctx)
+	if err != nil || len(leases) != len(want) {
+		x.Fatalf("Partitions: leases %+v, %v; want %d of them", leases, err, len(want))
+	}
+	for _, l := range leases {
+		if l.Renewals != want[l.ID] {
+			x.Errorf("lease %q is at %d, want %d", l.ID, l.Renewals, want[l.ID])
+		}
+	}
+}

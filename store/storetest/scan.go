@@ -1,0 +1,246 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+func scanning() []check {
+	return []check{
+		{"messages come in ascending order of attempt time, then tenant, then id", scanOrder},
+		{"records are whole, as Get gives them", func(x *trial) {
+			x.add(t0)
+			m := x.add(t0, withPayload(5000))
+			token := x.own(home)
+			x.claim(everything(home, token, t0))
+			x.settle(retryAt(m, token, t0+5))
+			for _, r := range x.due(everything(home, token, t0+9)) {
+				x.wantRecord(r, x.get(r.Key))
+			}
+		}},
+		{"After is exclusive and To inclusive", scanBorders},
+		{"a scan of one bucket returns nothing of another", func(x *trial) {
+			m, other := x.add(t0), x.messageIn(abroad, tenant, t0)
+			x.insert(other)
+			x.wantDue(everything(home, x.own(home), t0), m)
+			x.wantDue(everything(abroad, x.own(abroad), t0), other)
+		}},
+		{"pages of every size return each message once, also many of one millisecond", scanPages},
+		{"a page ends with the message that reaches BytesMax, and holds at least one", scanBytes},
+		{"channels to skip are passed over, and the first message of each is named", scanSkip},
+		{"a bucket of nothing but skipped messages comes to an end", scanSkipAll},
+		{"a complete scan says when the next message is due, or Far", scanNext},
+		{"a scan that goes on from a complete one finds what is due since", scanGoesOn},
+		{"a message that is inserted late, behind checkpoint and claim, is found from the zero Position", scanLate},
+		{"what was cancelled, settled or parked is not returned", scanEnded},
+		{"messages that are inserted or put off between the pages make no other be missed", scanUnderChange},
+	}
+}
+
+// wantComplete expects a scan that saw everything up to a time.
+func (x *trial) wantComplete(r store.ClaimResult, to, next postdate.Time) {
+	x.Helper()
+	if !r.Complete || r.Next != next || r.Ended != (store.Position{Time: to + 1}) {
+		x.Errorf("the scan ended with Complete %t, Next %d, Ended %+v; want it complete to %d, with Next %d",
+			r.Complete, r.Next, r.Ended, to, next)
+	}
+}
+
+func scanOrder(x *trial) {
+	var all []postdate.Message
+	for i := range 30 {
+		all = append(all, x.messageIn(home, []string{"tenant-b", "tenant", "tenant-a"}[i%3], t0+postdate.Time(i*7%5)))
+	}
+	slices.Reverse(all)
+	x.insert(all...)
+	inDueOrder(all)
+	x.wantDue(everything(home, x.own(home), t0+10), all...)
+}
+
+func inDueOrder(messages []postdate.Message) {
+	slices.SortFunc(messages, func(a, b postdate.Message) int {
+		ra, rb := fresh(a), fresh(b)
+		return comparePositions(positionOf(&ra), positionOf(&rb))
+	})
+}
+
+func scanBorders(x *trial) {
+	a, b, c, d := x.add(t0), x.add(t0+1), x.add(t0+1), x.add(t0+2)
+	e := x.add(t0 + 3)
+	s := everything(home, x.own(home), t0+10)
+	s.Scan.After = store.Position{Time: t0 + 1, Tenant: b.Tenant, ScheduleID: b.ScheduleID}
+	s.Scan.To = t0 + 2
+	x.wantDue(s, c, d)
+	s.Scan.After = store.Position{Time: t0 + 1}
+	x.wantDue(s, b, c, d)
+	s.Scan.After, s.Scan.To = store.Position{}, t0
+	x.wantDue(s, a)
+	s.Scan.To = t0 - 1
+	x.wantDue(s)
+	s.Scan.After, s.Scan.To = store.Position{Time: t0 + 3}, t0+10
+	x.wantDue(s, e)
+}
+
+func scanPages(x *trial) {
+	var all []postdate.Message
+	for i := range 90 {
+		at := t0
+		if i%9 == 0 {
+			at += postdate.Time(i%2) - 1
+		}
+		all = append(all, x.message(at))
+	}
+	x.insert(all...)
+	inDueOrder(all)
+	s := everything(home, x.own(home), t0+10)
+	for _, s.Scan.Limit = range []int{1, 2, 7, 89, 90, 91} {
+		limit := s.Scan.Limit
+		x.wantDue(s, all...)
+		if r := x.claim(s); len(r.Due) != min(limit, len(all)) {
+			x.Errorf("the first page by %d holds %d messages", limit, len(r.Due))
+		}
+	}
+}
+
+func scanBytes(x *trial) {
+	var all []postdate.Message
+	for i, size := range []int{100, 100, 100, 0, 0, 1000, 1, 1} {
+		all = append(all, x.add(t0+postdate.Time(i), withPayload(size)))
+	}
+	s := everything(home, x.own(home), t0+10)
+	for bytesMax, want := range map[int]int{1: 1, 100: 1, 101: 2, 250: 3, 301: 6, 1301: 7, 1303: 8} {
+		s.Scan.BytesMax = bytesMax
+		if r := x.claim(s); len(r.Due) != want {
+			x.Errorf("the first page of %d bytes holds %d messages, want %d", bytesMax, len(r.Due), want)
+		}
+		x.wantDue(s, all...)
+	}
+}
+
+func scanSkip(x *trial) {
+	const down, gone, idle = postdate.Channel("kafka:down"), postdate.Channel("kafka:gone"), postdate.Channel("kafka:idle")
+	a, down1, b := x.add(t0), x.add(t0, onChannel(down)), x.add(t0)
+	x.add(t0+1, onChannel(down))
+	gone1, c := x.add(t0+2, onChannel(gone)), x.add(t0+3)
+	x.add(t0+20, onChannel(idle)) // not yet due, so not passed over
+	s := everything(home, x.own(home), t0+10)
+	s.Scan.Skip = map[postdate.Channel]struct{}{down: {}, gone: {}, idle: {}}
+	s.Scan.Limit = 2
+	x.wantDue(s, a, b, c)
+	s.Scan.Limit = plenty
+	r := x.claim(s)
+	x.wantIDs("a scan that skips", idsOf(r.Due), a, b, c)
+	if len(r.Skipped) != 2 {
+		x.Errorf("Skipped names the channels %v, want two", r.Skipped)
+	}
+	for _, m := range []postdate.Message{down1, gone1} {
+		rec := fresh(m)
+		if got := r.Skipped[m.Channel]; got != positionOf(&rec) {
+			x.Errorf("the first message skipped for %s is %+v, want %+v", m.Channel, got, positionOf(&rec))
+		}
+	}
+	if len(s.Scan.Skip) != 3 {
+		x.Errorf("the scan changed Skip to %v", s.Scan.Skip)
+	}
+}
+
+func scanSkipAll(x *trial) {
+	for range 50 {
+		x.add(t0, onChannel("kafka:down"))
+	}
+	m := x.add(t0 + 1)
+	s := everything(home, x.own(home), t0+10)
+	s.Scan.Skip = map[postdate.Channel]struct{}{"kafka:down": {}}
+	s.Scan.Limit = 3
+	x.wantDue(s, m)
+	s.Scan.To = t0
+	x.wantDue(s)
+}
+
+func scanNext(x *trial) {
+	token := x.own(home)
+	x.wantComplete(x.claim(everything(home, token, t0)), t0, postdate.Far)
+	a, b := x.add(t0+5), x.add(t0+8)
+	x.wantComplete(x.claim(everything(home, token, t0+4)), t0+4, a.ExecutionTime)
+	x.wantComplete(x.claim(everything(home, token, t0+5)), t0+5, b.ExecutionTime)
+	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, postdate.Far)
+	x.settle(retryAt(a, token, t0+40))
+	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, t0+40)
+	x.settle(settlement(a, token, store.SettlePark))
+	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, postdate.Far)
+}
+
+func scanGoesOn(x *trial) {
+	a, b, c := x.add(t0), x.add(t0+1), x.add(t0+2)
+	token := x.own(home)
+	s := everything(home, token, t0)
+	r := x.claim(s)
+	x.wantIDs("the first scan", idsOf(r.Due), a)
+	next := everything(home, token, t0+2)
+	next.Scan.After = r.Ended
+	x.wantDue(next, b, c)
+}
+
+func scanLate(x *trial) {
+	x.add(t0)
+	token := x.own(home)
+	c := everything(home, token, t0+50)
+	c.Checkpoint = t0 + 50
+	x.settleAll(token, x.due(c))
+	late, edge := x.add(t0+10), x.add(t0+50)
+	ancient := x.add(postdate.EarliestTime)
+	x.wantTooLate(late)
+	c.Claimed, c.Checkpoint, c.Scan.To = t0+60, t0+50, t0+60
+	x.wantDue(c, ancient, late, edge)
+}
+
+func (x *trial) settleAll(token uint64, records []postdate.Record) {
+	x.Helper()
+	var all []store.Settlement
+	for _, r := range records {
+		s := settlement(r.Message, token, store.SettleDelivered)
+		s.Version = r.Version
+		all = append(all, s)
+	}
+	x.settle(all...)
+}
+
+func scanEnded(x *trial) {
+	cancelled := x.add(t0)
+	x.wantCancelled(cancelled)
+	delivered, failed, parked, left := x.add(t0), x.add(t0), x.add(t0), x.add(t0)
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0), delivered, failed, parked, left)
+	x.settle(settlement(delivered, token, store.SettleDelivered),
+		settlement(failed, token, store.SettleFailed), settlement(parked, token, store.SettlePark))
+	x.wantDue(everything(home, token, t0+10), left)
+}
+
+func scanUnderChange(x *trial) {
+	var throughout []postdate.Message
+	for i := range 40 {
+		throughout = append(throughout, x.add(t0+postdate.Time(i/10)))
+	}
+	token := x.own(home)
+	c := everything(home, token, t0+10)
+	c.Scan.Limit = 3
+	seen := map[string]int{}
+	x.pages(c, func(r store.ClaimResult) {
+		for _, m := range r.Due {
+			seen[m.ScheduleID]++
+			if seen[m.ScheduleID] == 1 && m.AttemptTime < t0+5 {
+				x.settle(retryAt(m.Message, token, t0+500))
+			}
+		}
+		if len(seen) < 30 {
+			x.insert(x.message(t0-5), x.message(t0+4))
+		}
+	})
+	for _, m := range throughout {
+		if seen[m.ScheduleID] != 1 {
+			x.Errorf("%s was returned %d times, want once", m.ScheduleID, seen[m.ScheduleID])
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	t0      = postdate.Time(1_900_000_000_000) // when most checks begin
+	home    = 2                                // the bucket of checks that need only one
+	abroad  = 3                                // another one
+	tenant  = postdate.DefaultTenant
+	orders  = postdate.Channel("rabbitmq:orders")
+	plenty  = 1000    // more messages than a check has, where a limit is not the point
+	roomy   = 1 << 30 // bytes, likewise
+	pageMax = 10_000  // pages, before a scan or a list is taken for endless
+)
+
+type edit = func(*postdate.Message)
+
+func onChannel(c postdate.Channel) edit { return func(m *postdate.Message) { m.Channel = c } }
+func withPayload(size int) edit {
+	return func(m *postdate.Message) { m.Payload = make([]byte, size) }
+}
+
+// message makes a small message that is due at a time. Ids ascend in the order
+// in which they are made, and all lie in the bucket home.
+func (x *trial) message(at postdate.Time, edits ...edit) postdate.Message {
+	return x.messageIn(home, tenant, at, edits...)
+}
+
+func (x *trial) messageIn(b int, tenant string, at postdate.Time, edits ...edit) postdate.Message {
+	for {
+		x.made++
+		key := bucket.KeyOf(tenant, fmt.Sprintf("m-%07d", x.made), x.store.Buckets())
+		if key.Bucket != b {
+			continue
+		}
+		m := postdate.Message{
+			Key: key, Channel: orders, ExecutionTime: at, CreatedAt: t0 - 5000,
+			Payload: []byte(fmt.Sprintf(`{"n":%d}`, x.made)), ContentType: "application/json",
+		}
+		for _, e := range edits {
+			e(&m)
+		}
+		m.Digest = postdate.DigestOf(&m, at.String())
+		return m
+	}
+}
+
+// changed is m with other content under the same id.
+func changed(m postdate.Message, edits ...edit) postdate.Message {
+	m.Payload = []byte(`{"other":true}`)
+	for _, e := range edits {
+		e(&m)
+	}
+	m.Digest = postdate.DigestOf(&m, m.ExecutionTime.String())
+	return m
+}
+
+// insert puts messages in and expects all of them to be created.
+func (x *trial) insert(messages ...postdate.Message) {
+	x.Helper()
+	results := x.store.Insert(x.ctx, messages)
+	if len(results) != len(messages) {
+		x.Fatalf("Insert of %d messages answered %d results", len(messages), len(results))
+	}
+	for i, r := range results {
+		want := store.Inserted{Created: true, ExecutionTime: messages[i].ExecutionTime, Status: postdate.Pending}
+		if r != want {
+			x.Fatalf("Insert of %s: got %+v, want %+v", messages[i].ScheduleID, r, want)
+		}
+	}
+}
+
+// add makes and inserts one message.
+func (x *trial) add(at postdate.Time, edits ...edit) postdate.Message {
+	x.Helper()
+	m := x.message(at, edits...)
+	x.insert(m)
+	return m
+}
+
+// get reads a message that must be there.
+func (x *trial) get(key postdate.Key) postdate.Record {
+	x.Helper()
+	r, err := x.store.Get(x.ctx, key)
+	if err != nil {
+		x.Fatalf("Get of %s: %v", key.ScheduleID, err)
+	}
+	return r
+}
+
+// own acquires a bucket and returns the token.
+func (x *trial) own(b int) uint64 {
+	x.Helper()
+	seen := x.partition(b).Token
+	got, err := x.store.Acquire(x.ctx, []store.Acquisition{{Bucket: b, SeenToken: seen, Owner: "node-a", Lease: "lease-a"}})
+	if err != nil || len(got) != 1 || !got[0].OK {
+		x.Fatalf("Acquire of bucket %d at token %d: got %+v, %v", b, seen, got, err)
+	}
+	return got[0].Partition.Token
+}
+
+func (x *trial) partition(b int) bucket.Partition {
+	x.Helper()
+	all, _, err := x.store.Partitions(x.ctx)
+	if err != nil {
+		x.Fatalf("Partitions: %v", err)
+	}
+	for _, p := range all {
+		if p.Bucket == b {
+			return p
+		}
+	}
+	x.Fatalf("Partitions has no record of bucket %d", b)
+	return bucket.Partition{}
+}
+
+// everything is a claim up to a time with a scan of all that it covers.
+func everything(b int, token uint64, claimed postdate.Time) store.Claim {
+	return store.Claim{Bucket: b, Token: token, Claimed: claimed, Scan: store.Scan{To: claimed, Limit: plenty, BytesMax: roomy}}
+}
+
+// claim claims one bucket and expects to hold it.
+func (x *trial) claim(c store.Claim) store.ClaimResult {
+	x.Helper()
+	results := x.store.Claim(x.ctx, []store.Claim{c})
+	if len(results) != 1 || results[0].Err != nil {
+		x.Fatalf("Claim of bucket %d with token %d: got %+v", c.Bucket, c.Token, results)
+	}
+	return results[0]
+}
+
+// pages claims again and again, each time where the scan before it ended, until
+// it is complete.
+func (x *trial) pages(c store.Claim, page func(store.ClaimResult)) {
+	x.Helper()
+	for range pageMax {
+		r := x.claim(c)
+		if page != nil {
+			page(r)
+		}
+		if r.Complete {
+			return
+		}
+		if !c.Scan.After.Before(r.Ended) {
+			x.Fatalf("a scan after %+v made no progress: it ended at %+v", c.Scan.After, r.Ended)
+		}
+		c.Scan.After = r.Ended
+	}
+	x.Fatalf("a scan was not complete after %d pages", pageMax)
+}
+
+// due is what a claim finds, over all pages.
+func (x *trial) due(c store.Claim) []postdate.Record {
+	x.Helper()
+	var found []postdate.Record
+	x.pages(c, func(r store.ClaimResult) { found = append(found, r.Due...) })
+	return found
+}
+
+// wantDue expects that a claim finds exactly these messages, in this order.
+func (x *trial) wantDue(c store.Claim, want ...postdate.Message) {
+	x.Helper()
+	x.wantIDs("a scan", idsOf(x.due(c)), want...)
+}
+
+func (x *trial) wantIDs(what string, got []string, want ...postdate.Message) {
+	x.Helper()
+	ids := []string{}
+	for _, m := range want {
+		ids = append(ids, m.Tenant+"/"+m.ScheduleID)
+	}
+	if !slices.Equal(got, ids) {
+		x.Errorf("%s found %v, want %v", what, got, ids)
+	}
+}
+
+func idsOf(records []postdate.Record) []string {
+	ids := []string{}
+	for _, r := range records {
+		ids = append(ids, r.Tenant+"/"+r.ScheduleID)
+	}
+	return ids
+}
+
+// settlement is what became of m's first version.
+func settlement(m postdate.Message, token uint64, how store.Settling) store.Settlement {
+	s := store.Settlement{Key: m.Key, Version: 1, Token: token, How: how, At: t0 + 9000, Attempts: 1}
+	if how != store.SettleDelivered && how != store.SettlePark {
+		s.Reason = "NO_ROUTE"
+	}
+	return s
+}
+
+// retryAt puts m's next attempt to a time.
+func retryAt(m postdate.Message, token uint64, at postdate.Time) store.Settlement {
+	s := settlement(m, token, store.SettleRetry)
+	s.AttemptTime = at
+	return s
+}
+
+func (x *trial) settle(settlements ...store.Settlement) {
+	x.Helper()
+	if err := x.store.Settle(x.ctx, settlements); err != nil {
+		x.Fatalf("Settle: %v", err)
+	}
+}
+
+// cancel cancels one message and returns what the store said.
+func (x *trial) cancel(m postdate.Message, at postdate.Time) store.Cancelled {
+	x.Helper()
+	results := x.store.Cancel(x.ctx, []postdate.Key{m.Key}, at)
+	if len(results) != 1 {
+		x.Fatalf("Cancel of one message answered %d results", len(results))
+	}
+	return results[0]
+}
+
+// wantCancelled expects that m can be cancelled, and cancels it.
+func (x *trial) wantCancelled(m postdate.Message) {
+	x.Helper()
+	if got := x.cancel(m, t0+7); got.Err != nil || got.State.Status != postdate.Cancelled {
+		x.Errorf("Cancel of %s: got %+v, want it CANCELLED", m.ScheduleID, got)
+	}
+	x.wantStatus(m, postdate.Cancelled)
+}
+
+// wantTooLate expects that m can neither be cancelled nor replaced, and that
+// trying leaves it as it is.
+func (x *trial) wantTooLate(m postdate.Message) {
+	x.Helper()
+	before := x.get(m.Key)
+	got := x.cancel(m, t0+7)
+	x.wantKind(got.Err, postdate.KindTooLate)
+	if got.State != before.State {
+		x.Errorf("Cancel that is too late: got the state %+v, want the present one %+v", got.State, before.State)
+	}
+	present, err := x.store.Replace(x.ctx, changed(m), before.Version)
+	x.wantKind(err, postdate.KindTooLate)
+	x.wantRecord(present, before)
+	x.wantRecord(x.get(m.Key), before)
+}
+
+func (x *trial) wantStatus(m postdate.Message, want postdate.Status) {
+	x.Helper()
+	if got := x.get(m.Key); got.Status != want {
+		x.Errorf("%s is %s, want %s", m.ScheduleID, got.Status, want)
+	}
+}
+
+func (x *trial) wantKind(err error, want postdate.Kind) {
+	x.Helper()
+	if err == nil || postdate.KindOf(err) != want {
+		x.Errorf("got the error %v (%s), want one of kind %q", err, postdate.KindOf(err), want)
+	}
+}
+
+// wantRecord compares whole records. An empty payload and absent headers may be
+// nil or empty.
+func (x *trial) wantRecord(got, want postdate.Record) {
+	x.Helper()
+	if !reflect.DeepEqual(normal(got), normal(want)) {
+		x.Errorf("got the record\n%+v, want\n%+v", short(got), short(want))
+	}
+}
+
+func normal(r postdate.Record) postdate.Record {
+	if len(r.Payload) == 0 {
+		r.Payload = nil
+	}
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
+	return r
+}
+
+// short keeps a failure readable.
+func short(r postdate.Record) postdate.Record {
+	r.Payload = r.Payload[:min(64, len(r.Payload))]
+	return r
+}
+
+// fresh is the record of a message that was just inserted.
+func fresh(m postdate.Message) postdate.Record {
+	return postdate.Record{Message: m, State: postdate.NewState(&m)}
+}
