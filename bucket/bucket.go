@@ -14,15 +14,17 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Of is the bucket of a schedule id among n buckets: the 32-bit MurmurHash3
-// (Austin Appleby, x86 variant, seed 0) of tenant, a zero byte, and the id,
-// modulo n.
+// Of is the bucket of a schedule id among n buckets: the first half of the
+// 128-bit MurmurHash3 (Austin Appleby, x64 variant, seed 0) of tenant, a zero
+// byte, and the id, modulo n. The 32-bit variant is not used: the library's
+// one-shot form of it holds a bare pointer number across its loop, which is wrong
+// where the bytes lie on a goroutine's stack.
 func Of(tenant, scheduleID string, n int) int {
 	var space [postdate.TenantBytesMax + 1 + postdate.ScheduleIDBytesMax]byte
 	b := append(space[:0], tenant...)
 	b = append(b, 0)
 	b = append(b, scheduleID...)
-	return int(murmur3.Sum32(b) % uint32(n))
+	return int(murmur3.Sum64(b) % uint64(n))
 }
 
 // KeyOf is the full key of a message among n buckets.

@@ -160,6 +160,7 @@ type Machine struct {
 	until     time.Duration // end of the own lease
 	nextRenew time.Duration
 	nextLook  time.Duration
+	nextGive  time.Duration
 
 	renewing, looking, taking, giving bool // a store call is under way
 }
@@ -214,7 +215,7 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	if now >= m.nextLook {
 		m.nextLook = now + m.c.LookEvery
 	}
-	if holds := m.drained(); !m.giving && len(holds) > 0 {
+	if holds := m.drained(); !m.giving && now >= m.nextGive && len(holds) > 0 {
 		m.giving = true
 		out = append(out, GiveBack{holds})
 	}
@@ -348,7 +349,8 @@ func (m *Machine) took(now time.Duration, ev Took) []Effect {
 func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 	m.giving = false
 	if ev.Err != nil {
-		m.nextLook = min(m.nextLook, now+m.c.RetryAfter)
+		m.nextGive = now + m.c.RetryAfter
+		m.nextLook = min(m.nextLook, m.nextGive)
 		return
 	}
 	for _, hold := range ev.Holds {

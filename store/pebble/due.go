@@ -17,8 +17,11 @@ const examinedMax = 20_000
 // Claim implements store.Due.
 func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	results := make([]store.ClaimResult, len(claims))
+	claimed := make([]postdate.Time, len(claims)) // as the records have it
 	decide := func(w *writer, from, to int) error {
-		s.claimChunk(w, claims[from:to], results[from:to])
+		for i := from; i < to; i++ {
+			claimed[i], results[i].Err = s.claim(w, &claims[i])
+		}
 		return nil
 	}
 	failed := func(from, to int, err error) {
@@ -30,27 +33,21 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 	}
 	s.under(ctx, len(claims), func(i int) int { return claims[i].Bucket }, decide, failed)
 	// The claims are on disk, and only now is anything read.
-	if err := s.scan(claims, results); err != nil {
+	if err := s.scan(claims, claimed, results); err != nil {
 		failed(0, len(results), s.readError(err))
 	}
 	return results
 }
 
-func (s *Store) claimChunk(w *writer, claims []store.Claim, results []store.ClaimResult) {
-	for i, c := range claims {
-		next, ok := s.partitions[c.Bucket].Claim(c.Token, c.Checkpoint, c.Claimed)
-		if !ok {
-			results[i].Err = errFenced(c.Bucket)
-			continue
-		}
-		if next == s.partitions[c.Bucket] {
-			continue // no other process can have changed the record: it need not be written again
-		}
-		s.partitions[c.Bucket] = next
-		w.key = partitionKey(w.key[:0], c.Bucket)
-		w.value = appendPartition(w.value[:0], next)
-		w.batch.Set(w.key, w.value, nil)
+func (s *Store) claim(w *writer, c *store.Claim) (claimed postdate.Time, err error) {
+	next, ok := s.partitions[c.Bucket].Claim(c.Token, c.Checkpoint, c.Claimed)
+	if !ok {
+		return 0, errFenced(c.Bucket)
 	}
+	if next != s.partitions[c.Bucket] { // no other process can have changed it: an equal one need not be written again
+		s.setPartition(w, next)
+	}
+	return next.Claimed, nil
 }
 
 func errFenced(bucket int) error {
@@ -58,17 +55,20 @@ func errFenced(bucket int) error {
 }
 
 // scan reads what is due, for every claim that went through.
-func (s *Store) scan(claims []store.Claim, results []store.ClaimResult) error {
+func (s *Store) scan(claims []store.Claim, claimed []postdate.Time, results []store.ClaimResult) error {
 	r, err := s.scanner()
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	for i := range claims {
-		if results[i].Err == nil {
-			if err := r.bucket(&claims[i], &results[i]); err != nil {
-				return err
-			}
+		if results[i].Err != nil {
+			continue
+		}
+		scan := claims[i].Scan
+		scan.To = min(scan.To, claimed[i])
+		if err := r.bucket(claims[i].Bucket, &scan, &results[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -100,19 +100,18 @@ func (r *scanner) close() {
 	r.messages.Close()
 }
 
-func (r *scanner) bucket(c *store.Claim, result *store.ClaimResult) error {
-	prefix := appendBucket([]byte{spaceDue}, c.Bucket)
-	r.key = dueKey(r.key[:0], c.Bucket, c.Scan.After)
+func (r *scanner) bucket(bucket int, scan *store.Scan, result *store.ClaimResult) error {
+	prefix := appendBucket([]byte{spaceDue}, bucket)
+	r.key = dueKey(r.key[:0], bucket, scan.After)
 	ok := r.due.SeekGE(r.key)
 	if ok && bytes.Equal(r.due.Key(), r.key) {
 		ok = r.due.Next() // After is exclusive
 	}
-	to := min(c.Scan.To, c.Claimed)
 	payloadBytes := 0
 	result.Next = postdate.Far
 	for examined := 0; ok && bytes.HasPrefix(r.due.Key(), prefix); ok = r.due.Next() {
 		at, readable := splitTimed(r.due.Key()[len(prefix):])
-		if at.Time > to {
+		if at.Time > scan.To {
 			result.Next = at.Time
 			break
 		}
@@ -120,13 +119,13 @@ func (r *scanner) bucket(c *store.Claim, result *store.ClaimResult) error {
 			return r.due.Error()
 		}
 		result.Ended = at
-		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
+		key := postdate.Key{Bucket: bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 		st, err := readState(r.due.Value())
 		if err != nil || !readable {
 			r.s.reportDamage(key, err) // one damaged record must not stall a bucket
 			continue
 		}
-		if _, skip := c.Scan.Skip[st.Channel]; skip {
+		if _, skip := scan.Skip[st.Channel]; skip {
 			skipped(result, st.Channel, at)
 			continue
 		}
@@ -136,11 +135,11 @@ func (r *scanner) bucket(c *store.Claim, result *store.ClaimResult) error {
 			continue
 		}
 		result.Due = append(result.Due, postdate.Record{Message: m, State: st.State})
-		if payloadBytes += len(m.Payload); len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
+		if payloadBytes += len(m.Payload); len(result.Due) >= scan.Limit || payloadBytes >= scan.BytesMax {
 			return r.due.Error()
 		}
 	}
-	result.Complete, result.Ended = true, store.Position{Time: to + 1}
+	result.Complete, result.Ended = true, store.Position{Time: scan.To + 1}
 	return r.due.Error()
 }
 

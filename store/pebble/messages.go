@@ -120,8 +120,11 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 			return err
 		}
 		if refused = s.mayReplace(m.Key, &old, found, ifVersion); refused != nil {
-			rec = postdate.Record{Message: postdate.Message{Key: m.Key, ExecutionTime: old.ExecutionTime, Channel: old.Channel}, State: old.State}
-			return nil
+			if postdate.KindOf(refused) == postdate.KindTooLate {
+				rec.State = old.State
+				rec.Message, err = s.message(m.Key, old.ExecutionTime)
+			}
+			return err
 		}
 		st := stateOf(&m, postdate.NewState(&m))
 		st.Version = old.Version + 1

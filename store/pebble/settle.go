@@ -21,9 +21,12 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			if _, again := done[p.Key]; again {
 				continue
 			}
-			done[p.Key] = struct{}{}
-			if err := s.settle(w, p); err != nil {
+			wrote, err := s.settle(w, p)
+			if err != nil {
 				return err
+			}
+			if wrote {
+				done[p.Key] = struct{}{}
 			}
 		}
 		return nil
@@ -33,16 +36,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	return failure
 }
 
-func (s *Store) settle(w *writer, p *store.Settlement) error {
+func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 	old, found, err := s.state(p.Key, w.key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !found || old.Status != postdate.Pending || old.Version != p.Version {
-		return nil // somebody settled it, or it is not the message that was published
+		return false, nil // somebody settled it, or it is not the message that was published
 	}
 	if p.How != store.SettleDelivered && !s.holds(p.Key.Bucket, p.Token) {
-		return nil
+		return false, nil
 	}
 	st := old
 	st.State = p.State(old.State)
@@ -51,7 +54,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
-	return nil
+	return true, nil
 }
 
 // holds says whether token is the present one of an owned bucket.

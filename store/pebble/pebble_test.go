@@ -1,0 +1,59 @@
+package pebble_test
+
+import (
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/pebble"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+func config(dir string) pebble.Config {
+	c := pebble.DefaultConfig(dir)
+	c.Buckets, c.Log = 8, slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.CacheBytes, c.MemtableSize = 1<<20, 1<<20 // small, so that flushes and compactions take part
+	return c
+}
+
+func open(t *testing.T, c pebble.Config) *pebble.Store {
+	t.Helper()
+	s, err := pebble.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, config(t.TempDir())) })
+}
+
+// TestDurable cuts the power: everything that was not synced is gone.
+func TestDurable(t *testing.T) {
+	var mu sync.Mutex
+	disks := map[store.Store]*vfs.MemFS{}
+	start := func(t *testing.T, disk *vfs.MemFS) store.Store {
+		c := config("store")
+		c.FS = disk
+		s := open(t, c)
+		mu.Lock()
+		defer mu.Unlock()
+		disks[s] = disk
+		return s
+	}
+	storetest.RunDurable(t,
+		func(t *testing.T) store.Store { return start(t, vfs.NewCrashableMem()) },
+		func(t *testing.T, s store.Store) store.Store {
+			mu.Lock()
+			disk := disks[s]
+			mu.Unlock()
+			left := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
+			t.Cleanup(func() { s.Close() })
+			return start(t, left)
+		})
+}
