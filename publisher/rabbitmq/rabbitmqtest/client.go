@@ -1,0 +1,180 @@
+package rabbitmqtest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Client looks at a broker's queues as an operator and a consumer would. Its
+// methods fail the test where the broker refuses. It is safe for concurrent
+// use, and connects anew for each call, so that it needs no care when the broker
+// was away.
+type Client struct {
+	t   testing.TB
+	url string
+}
+
+// NewClient makes a client of the broker at url.
+func NewClient(t testing.TB, url string) Client { return Client{t: t, url: url} }
+
+func (c Client) do(f func(*amqp.Channel) error) {
+	c.t.Helper()
+	conn, err := amqp.Dial(c.url)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = f(ch)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Declare makes a durable queue, deleted when the test ends. args are AMQP's,
+// for example x-max-length; nil for none.
+func (c Client) Declare(queue string, args map[string]any) {
+	c.t.Helper()
+	c.do(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, args)
+		return err
+	})
+	c.t.Cleanup(func() { c.try(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(queue, false, false, false) }) })
+}
+
+// Bind makes a durable exchange of the kind, where there is none, and binds
+// the queue to it. Both go when the test ends.
+func (c Client) Bind(exchange, kind, routingKey, queue string) {
+	c.t.Helper()
+	c.do(func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(exchange, kind, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.QueueBind(queue, routingKey, exchange, false, nil)
+	})
+	c.t.Cleanup(func() { c.try(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(exchange, false, false) }) })
+}
+
+// try does something at a test's end, when the broker may be gone.
+func (c Client) try(f func(*amqp.Channel)) {
+	conn, err := amqp.Dial(c.url)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if ch, err := conn.Channel(); err == nil {
+		f(ch)
+	}
+}
+
+// Delete deletes a queue with all that is in it.
+func (c Client) Delete(queue string) {
+	c.t.Helper()
+	c.do(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(queue, false, false, false)
+		return err
+	})
+}
+
+// DeleteExchange deletes an exchange.
+func (c Client) DeleteExchange(name string) {
+	c.t.Helper()
+	c.do(func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
+}
+
+// Len is the number of messages that wait in a queue.
+func (c Client) Len(queue string) int {
+	c.t.Helper()
+	var q amqp.Queue
+	c.do(func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	return q.Messages
+}
+
+// Take consumes n messages, or fails the test when they have not come by the
+// timeout. The rest stays in the queue.
+func (c Client) Take(queue string, n int, timeout time.Duration) []amqp.Delivery {
+	c.t.Helper()
+	var taken []amqp.Delivery
+	if n == 0 {
+		return nil
+	}
+	c.do(func(ch *amqp.Channel) error {
+		if err := ch.Qos(min(n, 1000), 0, false); err != nil {
+			return err
+		}
+		deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		late := time.After(timeout)
+		for len(taken) < n {
+			select {
+			case d, ok := <-deliveries:
+				if !ok {
+					return fmt.Errorf("queue %s: the consumer was cut off after %d of %d messages", queue, len(taken), n)
+				}
+				taken = append(taken, d)
+				if err := d.Ack(false); err != nil {
+					return err
+				}
+			case <-late:
+				return fmt.Errorf("queue %s: %d of %d messages after %s", queue, len(taken), n, timeout)
+			}
+		}
+		return nil
+	})
+	return taken
+}
+
+// TakeAll consumes what waits in a queue now.
+func (c Client) TakeAll(queue string) []amqp.Delivery {
+	c.t.Helper()
+	return c.Take(queue, c.Len(queue), time.Minute)
+}
+
+var parts struct {
+	sync.Mutex
+	told map[string]bool
+}
+
+// part tells the test command, once per program and kind, which broker was
+// used: a line in the file that POSTDATE_TEST_PARTS names.
+func part(t testing.TB, url, how string) {
+	t.Helper()
+	path := os.Getenv("POSTDATE_TEST_PARTS")
+	if path == "" {
+		return
+	}
+	parts.Lock()
+	defer parts.Unlock()
+	if parts.told[how] {
+		return
+	}
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatalf("the broker %s cannot be reached: %v", how, err)
+	}
+	defer conn.Close()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "rabbitmq %v: real, %s\n", conn.Properties["version"], how); err != nil {
+		t.Fatal(err)
+	}
+	if parts.told == nil {
+		parts.told = map[string]bool{}
+	}
+	parts.told[how] = true
+}
