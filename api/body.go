@@ -1,0 +1,242 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postdate/postdate"
+)
+
+// messageBody is the body that schedules or changes a message, as it stands on
+// the wire. A pointer tells "" from absent where that matters.
+type messageBody struct {
+	ScheduleID      *string        `json:"scheduleId"`
+	Channel         string         `json:"channel"`
+	ExecutionTime   *string        `json:"executionTime"`
+	Delay           *string        `json:"delay"`
+	Payload         jsontext.Value `json:"payload"`
+	ContentType     string         `json:"contentType"`
+	PayloadEncoding string         `json:"payloadEncoding"`
+	Headers         headerList     `json:"headers"`
+	Key             string         `json:"key"`
+	ExpiresAt       *string        `json:"expiresAt"`
+	Retry           *retryBody     `json:"retry"`
+	Priority        jsontext.Value `json:"priority"`
+	Recurrence      jsontext.Value `json:"recurrence"`
+}
+
+type retryBody struct {
+	MaxAttempts *int    `json:"maxAttempts"`
+	MinBackoff  *string `json:"minBackoff"`
+	MaxBackoff  *string `json:"maxBackoff"`
+}
+
+type cancelBody struct {
+	ScheduleIDs []string `json:"scheduleIds"`
+}
+
+// knownFields are the names that are known under a JSON Pointer.
+var knownFields = map[jsontext.Pointer][]string{
+	"":       append(fieldsOf(reflect.TypeFor[messageBody]()), fieldsOf(reflect.TypeFor[cancelBody]())...),
+	"/retry": fieldsOf(reflect.TypeFor[retryBody]()),
+}
+
+func fieldsOf(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Tag.Get("json"))
+	}
+	return names
+}
+
+// headerList takes an object of strings without a map in between.
+type headerList []postdate.Header
+
+// UnmarshalJSONFrom reads the object member by member. That no name stands
+// twice is the decoder's doing.
+func (h *headerList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() == 'n' {
+		*h = nil
+		return dec.SkipValue()
+	}
+	if kind := dec.PeekKind(); kind != '{' {
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		return wrongKind("an object of strings", kind)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	*h = headerList{}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		header := postdate.Header{Name: name.String()}
+		value, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		if kind := value.Kind(); kind != '"' {
+			return wrongKind("a string", kind)
+		}
+		header.Value = value.String()
+		*h = append(*h, header)
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// decodeBody reads one JSON value, and nothing after it, into to.
+func decodeBody(body []byte, to any) *Problem {
+	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
+		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON object"}
+	}
+	return jsonProblem(json.Unmarshal(body, to, json.RejectUnknownMembers(true)))
+}
+
+// decodeNext reads one JSON value from dec into to.
+func decodeNext(dec *jsontext.Decoder, to any) *Problem {
+	return jsonProblem(json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true)))
+}
+
+// jsonProblem turns an error of the JSON library into what a client is told.
+func jsonProblem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) {
+		return syntacticProblem(syntactic)
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return semanticProblem(semantic)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the JSON ends too early"}
+	}
+	return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the JSON cannot be read: " + err.Error()}
+}
+
+func syntacticProblem(err *jsontext.SyntacticError) *Problem {
+	pointer := string(err.JSONPointer)
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return &Problem{
+			Type: DuplicateField, Pointer: pointer,
+			Detail: fmt.Sprintf("the field %q stands twice at %s: leave one", err.JSONPointer.LastToken(), pointer),
+		}
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return &Problem{Type: MalformedJSON, Offset: err.ByteOffset, Detail: "the JSON ends too early"}
+	}
+	return &Problem{Type: MalformedJSON, Offset: err.ByteOffset, Detail: fmt.Sprintf("the body is not JSON: %v", err.Err)}
+}
+
+func semanticProblem(err *json.SemanticError) *Problem {
+	pointer := string(err.JSONPointer)
+	if errors.Is(err, json.ErrUnknownName) {
+		name, parent := err.JSONPointer.LastToken(), err.JSONPointer.Parent()
+		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: nearest(name, knownFields[parent])}
+		p.Detail = fmt.Sprintf("the field %q is not known", clip(name))
+		if p.Suggestion != "" {
+			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
+		} else {
+			p.Detail += ": remove it; known are " + strings.Join(knownFields[parent], ", ")
+		}
+		return p
+	}
+	var kind *kindError
+	if !errors.As(err, &kind) {
+		kind = wrongKind(wantedOf(err.GoType), err.JSONKind)
+	}
+	where := pointer
+	if where == "" {
+		where = "the top of the body"
+	}
+	detail := fmt.Sprintf("%s was expected at %s, not %s", kind.want, where, kindName(kind.got))
+	if err.JSONKind == '0' && kind.got == '0' && kind.want == "a whole number" {
+		detail = fmt.Sprintf("a whole number was expected at %s, not %s", where, clip(string(err.JSONValue)))
+	}
+	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail}
+}
+
+// kindError says that a value of one kind stands where another was wanted.
+type kindError struct {
+	want string
+	got  jsontext.Kind
+}
+
+func wrongKind(want string, got jsontext.Kind) *kindError { return &kindError{want, got} }
+
+func (e *kindError) Error() string { return e.want + " was expected, not " + kindName(e.got) }
+
+func wantedOf(t reflect.Type) string {
+	if t == nil {
+		return "another value"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wantedOf(t.Elem())
+	case reflect.String:
+		return "a string"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "an object"
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	}
+	return "that"
+}
+
+// nearest is the known name that is most like name, or "" where none is near.
+func nearest(name string, known []string) string {
+	if len(name) > 64 {
+		return ""
+	}
+	name = strings.ToLower(name)
+	best, bestDistance := "", max(2, len(name)/3)+1
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := levenshtein.ComputeDistance(name, strings.ToLower(k)); d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}
+
+// clip bounds what of a client's own words is shown back.
+func clip(s string) string {
+	const bytesMax = 100
+	if len(s) <= bytesMax {
+		return s
+	}
+	return strings.ToValidUTF8(s[:bytesMax], "") + "…"
+}

@@ -1,0 +1,349 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postdate/postdate"
+)
+
+// The content types of payloads that name none.
+const (
+	contentTypeJSON   = "application/json"
+	contentTypeBinary = "application/octet-stream"
+)
+
+// checker turns bodies into messages. It is pure: now is the one reading of the
+// clock that a request is judged by.
+type checker struct {
+	now             postdate.Time
+	payloadBytesMax int
+	checkChannel    func(postdate.Channel) error
+}
+
+// invalid is an error about a client's input.
+func invalid(format string, args ...any) error {
+	return postdate.E(postdate.KindInvalid, format, args...)
+}
+
+// message checks everything that stands in b and fills m but for its key. The
+// schedule id is the caller's to see to. Where expiresAt does not lie after the
+// execution time, m is whole nevertheless, with its digest, and expiring is true:
+// a repetition of a request with a delay may come that late.
+func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expiring bool) {
+	if p := unsupported(b); p != nil {
+		return p, false
+	}
+	channel, err := postdate.ParseChannel(b.Channel)
+	if err == nil {
+		err = c.checkChannel(channel)
+	}
+	if err != nil {
+		return fieldProblem("/channel", err), false
+	}
+	m.Channel, m.CreatedAt = channel, c.now
+	when, p := c.when(b, m)
+	if p != nil {
+		return p, false
+	}
+	if when == "" {
+		return &Problem{Type: InvalidField, Pointer: "/executionTime", Detail: `say when: give executionTime (like "2027-01-31T09:30:00Z") or delay (like "PT15M")`}, false
+	}
+	if p := c.payload(b, m); p != nil {
+		return p, false
+	}
+	if p := rest(b, m); p != nil {
+		return p, false
+	}
+	m.Digest = postdate.DigestOf(m, when)
+	if p := checkExpiry(m); p != nil {
+		return p, true
+	}
+	return nil, false
+}
+
+// checkExpiry refuses a message that would expire before its time.
+func checkExpiry(m *postdate.Message) *Problem {
+	if m.ExpiresAt != 0 && m.ExpiresAt <= m.ExecutionTime {
+		return fieldProblem("/expiresAt", invalid("expiresAt %s must lie after the execution time, which is %s", m.ExpiresAt, m.ExecutionTime))
+	}
+	return nil
+}
+
+// unsupported refuses what later versions bring.
+func unsupported(b *messageBody) *Problem {
+	for _, field := range []struct {
+		name  string
+		value jsontext.Value
+	}{{"recurrence", b.Recurrence}, {"priority", b.Priority}} {
+		if present(field.value) {
+			return &Problem{Type: NotSupported, Pointer: "/" + field.name, Detail: field.name + " is not supported by this version: leave it out"}
+		}
+	}
+	return nil
+}
+
+func present(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
+
+// when sets m's execution time from executionTime or delay, and returns what
+// stands for it in the digest: "" where neither is given.
+func (c *checker) when(b *messageBody, m *postdate.Message) (string, *Problem) {
+	switch {
+	case b.ExecutionTime != nil && b.Delay != nil:
+		return "", &Problem{Type: InvalidField, Pointer: "/delay", Detail: "executionTime and delay exclude each other: give one of them"}
+	case b.ExecutionTime != nil:
+		at, err := postdate.ParseTime(*b.ExecutionTime)
+		if err != nil {
+			return "", fieldProblem("/executionTime", err)
+		}
+		m.ExecutionTime = at
+		return at.String(), nil
+	case b.Delay != nil:
+		d, err := ParseDuration(*b.Delay)
+		if err != nil {
+			return "", fieldProblem("/delay", err)
+		}
+		if d < 0 {
+			return "", fieldProblem("/delay", invalid("delay %q is negative: give one of zero or more, or a past executionTime for now", *b.Delay))
+		}
+		if d > postdate.DelayMax {
+			return "", fieldProblem("/delay", invalid("delay %q is too long: at most %d days are allowed", *b.Delay, daysOf(postdate.DelayMax)))
+		}
+		m.ExecutionTime = c.now.Add(d)
+		return *b.Delay, nil
+	}
+	return "", nil
+}
+
+// payload sets m's payload, content type and encoding. A content type that is
+// set already stands where the body names none.
+func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
+	if len(b.Payload) == 0 {
+		return fieldProblem("/payload", invalid("payload is missing: give any JSON value; null is one"))
+	}
+	if b.ContentType != "" {
+		if err := checkContentType(b.ContentType); err != nil {
+			return fieldProblem("/contentType", err)
+		}
+		m.ContentType = b.ContentType
+	}
+	isText := b.Payload.Kind() == '"'
+	switch {
+	case b.PayloadEncoding == "base64":
+		if !isText {
+			return fieldProblem("/payload", invalid(`with payloadEncoding "base64", payload must be a string, not %s`, kindName(b.Payload.Kind())))
+		}
+		raw, err := decodeBase64(b.Payload)
+		if err != nil {
+			return fieldProblem("/payload", err)
+		}
+		m.Encoding, m.Payload = postdate.EncodingBase64, raw
+		m.ContentType = orElse(m.ContentType, contentTypeBinary)
+	case b.PayloadEncoding != "":
+		return fieldProblem("/payloadEncoding", invalid(`payloadEncoding %q is not known: it is "base64" or absent`, clip(b.PayloadEncoding)))
+	case isText && m.ContentType != "" && !isJSON(m.ContentType):
+		text, err := jsontext.AppendUnquote(nil, b.Payload)
+		if err != nil {
+			return fieldProblem("/payload", invalid("payload is not a string of UTF-8: %w", err))
+		}
+		m.Encoding, m.Payload = postdate.EncodingText, text
+	default:
+		m.Encoding, m.Payload = postdate.EncodingJSON, b.Payload
+		m.ContentType = orElse(m.ContentType, contentTypeJSON)
+	}
+	if len(m.Payload) > c.payloadBytesMax {
+		return fieldProblem("/payload", postdate.E(postdate.KindTooLarge, "payload is %d bytes long: at most %d are allowed; put it elsewhere and send a reference", len(m.Payload), c.payloadBytesMax))
+	}
+	return nil
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// decodeBase64 reads a JSON string of standard base64, padded.
+func decodeBase64(quoted jsontext.Value) ([]byte, error) {
+	text := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		unquoted, err := jsontext.AppendUnquote(nil, quoted)
+		if err != nil {
+			return nil, invalid("payload is not a string of UTF-8: %w", err)
+		}
+		text = unquoted
+	}
+	// The decoder passes over line breaks; the payload would not be shown again
+	// in the form in which it came.
+	if bytes.ContainsAny(text, "\r\n") {
+		return nil, invalid("payload has line breaks: write its base64 in one line")
+	}
+	raw, err := base64.StdEncoding.Strict().AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
+	if err != nil {
+		return nil, invalid("payload is not base64 in the standard alphabet with padding: %w", err)
+	}
+	return raw, nil
+}
+
+// rest sets what is neither place, time nor payload.
+func rest(b *messageBody, m *postdate.Message) *Problem {
+	if len(b.Key) > postdate.KeyBytesMax {
+		return fieldProblem("/key", invalid("key is %d bytes long: at most %d are allowed", len(b.Key), postdate.KeyBytesMax))
+	}
+	m.PartitionKey = b.Key
+	if p := checkHeaders(b.Headers); p != nil {
+		return p
+	}
+	m.Headers = b.Headers
+	postdate.SortHeaders(m.Headers)
+	if b.ExpiresAt != nil {
+		at, err := postdate.ParseTime(*b.ExpiresAt)
+		if err != nil {
+			return fieldProblem("/expiresAt", err)
+		}
+		m.ExpiresAt = at
+	}
+	if b.Retry != nil {
+		return retryPolicy(b.Retry, &m.Retry)
+	}
+	return nil
+}
+
+// retryPolicy sets what of a policy is given; zero stands for the default.
+func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
+	if b.MaxAttempts != nil {
+		if n := *b.MaxAttempts; n < 1 || n > postdate.RetryAttemptMax {
+			return fieldProblem("/retry/maxAttempts", invalid("maxAttempts is %d: it must be between 1, no retry, and %d", n, postdate.RetryAttemptMax))
+		}
+		to.MaxAttempts = *b.MaxAttempts
+	}
+	for _, field := range []struct {
+		name string
+		text *string
+		to   *time.Duration
+	}{{"minBackoff", b.MinBackoff, &to.MinBackoff}, {"maxBackoff", b.MaxBackoff, &to.MaxBackoff}} {
+		if field.text == nil {
+			continue
+		}
+		d, err := ParseDuration(*field.text)
+		if err == nil && (d < time.Millisecond || d > postdate.RetryBackoffMax) {
+			err = invalid("%s is %q: it must be between 1ms and %d days", field.name, *field.text, daysOf(postdate.RetryBackoffMax))
+		}
+		if err != nil {
+			return fieldProblem("/retry/"+field.name, err)
+		}
+		*field.to = d
+	}
+	if to.MinBackoff != 0 && to.MaxBackoff != 0 && to.MinBackoff > to.MaxBackoff {
+		return fieldProblem("/retry/minBackoff", invalid("minBackoff %s is longer than maxBackoff %s", to.MinBackoff, to.MaxBackoff))
+	}
+	return nil
+}
+
+// checkHeaders checks the client's own headers, name by name.
+func checkHeaders(headers []postdate.Header) *Problem {
+	if len(headers) > postdate.HeadersMax {
+		return fieldProblem("/headers", invalid("%d headers are too many: at most %d are allowed", len(headers), postdate.HeadersMax))
+	}
+	for _, h := range headers {
+		err := checkHeaderName(h.Name)
+		if err == nil && len(h.Value) > postdate.HeaderValueBytesMax {
+			err = invalid("header %s is %d bytes long: at most %d are allowed", h.Name, len(h.Value), postdate.HeaderValueBytesMax)
+		}
+		if err == nil && strings.ContainsFunc(h.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			err = invalid("header %s has a control character", h.Name)
+		}
+		if err != nil {
+			pointer := jsontext.Pointer("/headers").AppendToken(clip(h.Name))
+			return fieldProblem(string(pointer), err)
+		}
+	}
+	return nil
+}
+
+func checkHeaderName(name string) error {
+	if name == "" || len(name) > postdate.HeaderNameBytesMax {
+		return invalid("a header's name of %d bytes is not possible: it has 1 to %d", len(name), postdate.HeaderNameBytesMax)
+	}
+	for i := range len(name) {
+		if !tokenByte(name[i]) {
+			return invalid("header name %q has a forbidden character at byte %d: allowed are letters, digits and ! # $ %% & ' * + - . ^ _ ` | ~", name, i)
+		}
+	}
+	const reserved = "postdate-"
+	lower := strings.ToLower(name)
+	switch {
+	case strings.HasPrefix(lower, reserved):
+		return invalid("header %s begins with postdate-, which Postdate keeps for its own: choose another name", name)
+	case lower == "traceparent":
+		return invalid("header traceparent is set by Postdate: send it as a header of the HTTP request, and it is passed on")
+	case lower == "message-id":
+		return invalid("header message-id is set by Postdate to the scheduleId: choose another name")
+	}
+	return nil
+}
+
+// tokenByte says whether c may stand in a token of RFC 9110.
+func tokenByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// checkContentType checks the form of a media type.
+func checkContentType(s string) error {
+	if len(s) > postdate.ContentTypeBytesMax {
+		return invalid("contentType is %d bytes long: at most %d are allowed", len(s), postdate.ContentTypeBytesMax)
+	}
+	if s == contentTypeJSON || s == "text/plain" {
+		return nil
+	}
+	mediaType, _, err := mime.ParseMediaType(s)
+	if err != nil || !strings.Contains(mediaType, "/") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return invalid("contentType %q is not a media type: write it like application/json or text/plain; charset=utf-8", s)
+	}
+	return nil
+}
+
+// isJSON says whether a checked media type stands for JSON.
+func isJSON(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	return mediaType == contentTypeJSON || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
+}
+
+// checkTraceparent returns a W3C traceparent of version 00 as it is, and "" for
+// anything else: the standard has a receiver ignore what it cannot read.
+func checkTraceparent(s []byte) string {
+	if len(s) != 55 || s[0] != '0' || s[1] != '0' || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return ""
+	}
+	zero := [2]bool{true, true}
+	for i, c := range s {
+		isHex := '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
+		switch {
+		case i == 2 || i == 35 || i == 52:
+			continue
+		case !isHex:
+			return ""
+		case i < 3 || i > 52 || c == '0':
+			continue
+		case i < 35:
+			zero[0] = false
+		default:
+			zero[1] = false
+		}
+	}
+	if zero[0] || zero[1] {
+		return ""
+	}
+	return string(s)
+}

@@ -1,0 +1,249 @@
+package api
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+)
+
+// ProblemType names a kind of problem. The list is closed and part of the
+// product's contract; on the wire each is a URN that begins with [ProblemPrefix].
+type ProblemType string
+
+// ProblemPrefix is what every problem's type begins with on the wire.
+const ProblemPrefix = "urn:postdate:problem:"
+
+// The problem types.
+const (
+	MalformedJSON      ProblemType = "malformed-json"         // 400, with offset
+	UnknownField       ProblemType = "unknown-field"          // 400, with pointer
+	DuplicateField     ProblemType = "duplicate-field"        // 400, with pointer
+	InvalidField       ProblemType = "invalid-field"          // 400, with pointer
+	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter
+	NotSupported       ProblemType = "not-supported"          // 400, with pointer
+	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
+	NotFound           ProblemType = "not-found"              // 404: no such message
+	NoSuchPath         ProblemType = "no-such-path"           // 404
+	MethodNotAllowed   ProblemType = "method-not-allowed"     // 405
+	RequestTimeout     ProblemType = "request-timeout"        // 408
+	Exists             ProblemType = "exists"                 // 409
+	TooLate            ProblemType = "too-late"               // 409, with messageStatus
+	Conflict           ProblemType = "conflict"               // 409
+	TooLarge           ProblemType = "too-large"              // 413
+	UnsupportedContent ProblemType = "unsupported-media-type" // 415
+	HeadersTooLarge    ProblemType = "headers-too-large"      // 431
+	Internal           ProblemType = "internal"               // 500
+	Unavailable        ProblemType = "unavailable"            // 503: surely not done
+	NotReady           ProblemType = "not-ready"              // 503
+	UnknownOutcome     ProblemType = "unknown-outcome"        // 504: may have been done
+	StoreFull          ProblemType = "full"                   // 507: surely not done
+)
+
+var problemKinds = map[ProblemType]struct {
+	status int
+	title  string
+}{
+	MalformedJSON:      {400, "The body is not well-formed JSON"},
+	UnknownField:       {400, "The body has an unknown field"},
+	DuplicateField:     {400, "The body has a field twice"},
+	InvalidField:       {400, "A field of the body is invalid"},
+	InvalidParameter:   {400, "A parameter of the URL is invalid"},
+	NotSupported:       {400, "This version does not support that"},
+	BadRequest:         {400, "The request is not well-formed HTTP"},
+	NotFound:           {404, "There is no such message"},
+	NoSuchPath:         {404, "There is no such path"},
+	MethodNotAllowed:   {405, "The path does not take this method"},
+	RequestTimeout:     {408, "The request took too long to arrive"},
+	Exists:             {409, "The schedule id is taken by other content"},
+	TooLate:            {409, "Delivery has begun or is done"},
+	Conflict:           {409, "Others changed the message at the same time"},
+	TooLarge:           {413, "The request is too large"},
+	UnsupportedContent: {415, "The body's media type is not supported"},
+	HeadersTooLarge:    {431, "The request's headers are too large"},
+	Internal:           {500, "The node failed"},
+	Unavailable:        {503, "Not possible at present"},
+	NotReady:           {503, "The node is not ready"},
+	UnknownOutcome:     {504, "The outcome is unknown"},
+	StoreFull:          {507, "The store is full"},
+}
+
+// Problem is an error as the client sees it.
+type Problem struct {
+	Type       ProblemType
+	Detail     string // a sentence that says what to do
+	Pointer    string // JSON Pointer (RFC 6901) to the field at fault
+	Parameter  string // the parameter of the URL at fault
+	Offset     int64  // of malformed JSON: the byte of the body at fault, from 0; -1: none in particular
+	Suggestion string // the nearest known name
+	ScheduleID string
+
+	// Of a message that it is too late for:
+	Status      postdate.Status
+	DeliveredAt postdate.Time
+
+	retryAfter int // seconds; 0: no such header
+}
+
+func (p *Problem) Error() string { return p.Detail }
+
+// shift moves the place of malformed JSON by where it lies in the body.
+func (p *Problem) shift(offset int) {
+	if p.Offset >= 0 {
+		p.Offset += int64(offset)
+	}
+}
+
+// HTTPStatus is the status code that the problem is answered with.
+func (p *Problem) HTTPStatus() int { return problemKinds[p.Type].status }
+
+// appendJSON appends p as an object of application/problem+json.
+func (p *Problem) appendJSON(b []byte) []byte {
+	kind := problemKinds[p.Type]
+	b = append(b, `{"type":"`+ProblemPrefix...)
+	b = append(b, p.Type...)
+	b = append(b, `","title":"`...)
+	b = append(b, kind.title...)
+	b = append(b, `","status":`...)
+	b = strconv.AppendInt(b, int64(kind.status), 10)
+	detail, placed := p.Detail, p.Type == MalformedJSON && p.Offset >= 0
+	if placed {
+		detail += " (at byte " + strconv.FormatInt(p.Offset, 10) + ")"
+	}
+	b = appendMember(b, "detail", detail)
+	if p.Pointer != "" {
+		b = appendMember(b, "pointer", p.Pointer)
+	}
+	if p.Parameter != "" {
+		b = appendMember(b, "parameter", p.Parameter)
+	}
+	if placed {
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendInt(b, p.Offset, 10)
+	}
+	if p.Suggestion != "" {
+		b = appendMember(b, "suggestion", p.Suggestion)
+	}
+	if p.ScheduleID != "" {
+		b = appendMember(b, "scheduleId", p.ScheduleID)
+	}
+	if p.Status != 0 {
+		b = appendMember(b, "messageStatus", p.Status.String())
+	}
+	if p.DeliveredAt != 0 {
+		b = appendTime(b, "deliveredAt", p.DeliveredAt)
+	}
+	return append(b, '}')
+}
+
+// write makes p the response.
+func (p *Problem) write(ctx *fasthttp.RequestCtx) {
+	ctx.SetStatusCode(p.HTTPStatus())
+	ctx.SetContentType("application/problem+json")
+	if p.retryAfter > 0 {
+		ctx.Response.Header.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	b := p.appendJSON(ctx.Response.SwapBody(nil)[:0])
+	ctx.Response.SwapBody(b)
+}
+
+// fieldProblem is a problem with one field of the body.
+func fieldProblem(pointer string, err error) *Problem {
+	p := &Problem{Type: InvalidField, Detail: err.Error(), Pointer: pointer}
+	if postdate.KindOf(err) == postdate.KindTooLarge {
+		p.Type = TooLarge
+	}
+	return p
+}
+
+// parameterProblem is a problem with one parameter of the URL.
+func parameterProblem(name string, err error) *Problem {
+	return &Problem{Type: InvalidParameter, Detail: err.Error(), Parameter: name}
+}
+
+// storeProblem is what a client hears of a store's error. Where it returns
+// logged, the operator has to hear of it too.
+func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
+	var known *Problem
+	if errors.As(err, &known) {
+		return known, false
+	}
+	p = &Problem{Detail: err.Error(), ScheduleID: scheduleID}
+	switch postdate.KindOf(err) {
+	case postdate.KindInvalid:
+		p.Type = InvalidField
+	case postdate.KindNotFound:
+		p.Type = NotFound
+		p.Detail = "there is no message with this scheduleId; it may never have been scheduled, or it is finished and its retention is over"
+	case postdate.KindExists:
+		p.Type = Exists
+		p.Detail = "the scheduleId is taken by a message with other content: choose another id, or replace that message with PUT while it is PENDING"
+	case postdate.KindTooLate:
+		p.Type = TooLate
+	case postdate.KindConflict:
+		p.Type = Conflict
+		p.Detail = "others keep changing this message: read it with GET, decide anew, and repeat the request"
+	case postdate.KindTooLarge:
+		p.Type = TooLarge
+	case postdate.KindFull:
+		p.Type, p.retryAfter = StoreFull, 30
+		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, then repeat the request"
+		return p, true
+	case postdate.KindUnavailable, postdate.KindFenced:
+		p.Type, p.retryAfter = Unavailable, 1
+		p.Detail = "the store cannot do this at present; surely nothing was done: repeat the request in a moment"
+		return p, true
+	case postdate.KindUnknown:
+		p.Type, p.retryAfter = UnknownOutcome, 1
+		p.Detail = "the store did not answer in time: this may have been done or not. Repeat the same request with the same scheduleId; that is safe, and its answer tells"
+		return p, true
+	default:
+		p.Type = Internal
+		p.Detail = "the node failed in a way that it did not expect; its log says more. Whether the request was done is unknown: repeating it with the same scheduleId is safe"
+		return p, true
+	}
+	return p, false
+}
+
+// tooLate is the problem of a request that came too late for a message in the
+// given state.
+func tooLate(scheduleID string, state postdate.State) *Problem {
+	p := &Problem{Type: TooLate, ScheduleID: scheduleID, Status: state.Status}
+	switch state.Status {
+	case postdate.Delivered:
+		p.Detail, p.DeliveredAt = "the message was delivered already", state.SettledAt
+	case postdate.DeliveryFailed:
+		p.Detail = "the delivery of the message has failed already: GET it for the reason"
+	case postdate.Cancelled:
+		p.Detail = "the message was cancelled already: schedule it again under another id"
+	default:
+		p.Detail = "delivery of the message may have begun: GET it in a moment for what became of it"
+	}
+	return p
+}
+
+// appendMember appends a member of text to an object that has one already.
+func appendMember(b []byte, name, value string) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, '"', ':')
+	return appendText(b, value)
+}
+
+// appendText appends a JSON string; bytes that are not UTF-8 become U+FFFD.
+func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}
+
+// appendTime appends a member that is a time.
+func appendTime(b []byte, name string, t postdate.Time) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, '"', ':', '"')
+	b = t.AppendText(b)
+	return append(b, '"')
+}
