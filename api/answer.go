@@ -1,0 +1,212 @@
+package api
+
+import (
+	"encoding/base64"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// begin takes the response's own buffer, to append an answer to.
+func begin(ctx *fasthttp.RequestCtx) []byte { return ctx.Response.SwapBody(nil)[:0] }
+
+// finish makes b, which began with begin, the response.
+func finish(ctx *fasthttp.RequestCtx, status int, b []byte) *Problem {
+	ctx.SetStatusCode(status)
+	ctx.SetContentType(contentTypeJSON)
+	ctx.Response.SwapBody(b)
+	return nil
+}
+
+// scheduled is the answer to whoever schedules or changes a message.
+type scheduled struct {
+	key           postdate.Key
+	executionTime postdate.Time
+	status        postdate.Status
+}
+
+func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
+	b := append(begin(ctx), `{"scheduleId":`...)
+	b = appendText(b, a.key.ScheduleID)
+	b = append(b, `,"bucket":`...)
+	b = strconv.AppendInt(b, int64(a.key.Bucket), 10)
+	b = appendTime(b, "executionTime", a.executionTime)
+	b = appendMember(b, "status", a.status.String())
+	return finish(ctx, status, append(b, '}'))
+}
+
+// appendResult appends one result of a batch: what became of id, or why nothing
+// did.
+func appendResult(b []byte, id string, status postdate.Status, p *Problem) []byte {
+	b = append(b, '{')
+	if id != "" {
+		b = append(b, `"scheduleId":`...)
+		b = append(appendText(b, id), ',')
+	}
+	if p != nil {
+		b = append(b, `"error":`...)
+		b = p.appendJSON(b)
+	} else {
+		b = append(b, `"status":"`...)
+		b = append(b, status.String()...)
+		b = append(b, '"')
+	}
+	return append(b, '}')
+}
+
+// appendRecord appends a message with its state.
+func appendRecord(b []byte, r *postdate.Record) []byte {
+	b = append(b, `{"scheduleId":`...)
+	b = appendText(b, r.ScheduleID)
+	b = append(b, `,"bucket":`...)
+	b = strconv.AppendInt(b, int64(r.Bucket), 10)
+	b = appendMember(b, "channel", string(r.Channel))
+	b = appendTime(b, "executionTime", r.ExecutionTime)
+	if r.ExpiresAt != 0 {
+		b = appendTime(b, "expiresAt", r.ExpiresAt)
+	}
+	b = appendTime(b, "createdAt", r.CreatedAt)
+	b = appendPayload(b, r.Encoding, r.ContentType, r.Payload)
+	b = appendHeaders(b, r.Headers)
+	if r.PartitionKey != "" {
+		b = appendMember(b, "key", r.PartitionKey)
+	}
+	b = appendRetry(b, r.Retry)
+	return append(appendState(b, &r.State), '}')
+}
+
+// appendState appends the members that say what became of a message.
+func appendState(b []byte, s *postdate.State) []byte {
+	b = appendMember(b, "status", s.Status.String())
+	b = append(b, `,"attempts":`...)
+	b = strconv.AppendInt(b, int64(s.Attempts), 10)
+	switch {
+	case s.Status == postdate.Pending && s.Parked:
+		b = appendMember(b, "parked", "waiting for its channel")
+	case s.Status == postdate.Pending:
+		b = appendTime(b, "nextAttemptAt", s.AttemptTime)
+	case s.Status == postdate.Delivered:
+		b = appendTime(b, "deliveredAt", s.SettledAt)
+	case s.Status == postdate.DeliveryFailed:
+		b = appendTime(b, "failedAt", s.SettledAt)
+	case s.Status == postdate.Cancelled:
+		b = appendTime(b, "cancelledAt", s.SettledAt)
+	}
+	if s.LastError != "" {
+		b = appendMember(b, "lastError", s.LastError)
+	}
+	if s.PossibleDuplicate {
+		b = append(b, `,"possibleDuplicate":true`...)
+	}
+	return b
+}
+
+// appendInboxMessage appends a message of an inbox.
+func appendInboxMessage(b []byte, m *store.InboxMessage) []byte {
+	b = append(b, `{"scheduleId":`...)
+	b = appendText(b, m.ScheduleID)
+	b = appendTime(b, "executionTime", m.ExecutionTime)
+	b = appendTime(b, "deliveredAt", m.DeliveredAt)
+	b = append(b, `,"attempt":`...)
+	b = strconv.AppendInt(b, int64(m.Attempt), 10)
+	if m.PossibleDuplicate {
+		b = append(b, `,"possibleDuplicate":true`...)
+	}
+	b = appendPayload(b, m.Encoding, m.ContentType, m.Payload)
+	return append(appendHeaders(b, m.Headers), '}')
+}
+
+// appendPayload appends a payload in the form in which it was scheduled.
+func appendPayload(b []byte, encoding postdate.Encoding, contentType string, payload []byte) []byte {
+	b = appendMember(b, "contentType", contentType)
+	switch encoding {
+	case postdate.EncodingJSON:
+		b = append(b, `,"payload":`...)
+		b = append(b, payload...)
+	case postdate.EncodingText:
+		b = append(b, `,"payload":`...)
+		b = appendText(b, payload)
+	default:
+		b = append(b, `,"payloadEncoding":"base64","payload":"`...)
+		b = base64.StdEncoding.AppendEncode(b, payload)
+		b = append(b, '"')
+	}
+	return b
+}
+
+func appendHeaders(b []byte, headers []postdate.Header) []byte {
+	b = append(b, `,"headers":{`...)
+	for i, h := range headers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, h.Name), ':')
+		b = appendText(b, h.Value)
+	}
+	return append(b, '}')
+}
+
+// appendRetry appends what of a policy was given.
+func appendRetry(b []byte, p postdate.RetryPolicy) []byte {
+	if p == (postdate.RetryPolicy{}) {
+		return b
+	}
+	b = append(b, `,"retry":{`...)
+	start := len(b)
+	if p.MaxAttempts != 0 {
+		b = append(b, `,"maxAttempts":`...)
+		b = strconv.AppendInt(b, int64(p.MaxAttempts), 10)
+	}
+	if p.MinBackoff != 0 {
+		b = appendMember(b, "minBackoff", p.MinBackoff.String())
+	}
+	if p.MaxBackoff != 0 {
+		b = appendMember(b, "maxBackoff", p.MaxBackoff.String())
+	}
+	b = append(b[:start], b[start+1:]...) // the first comma
+	return append(b, '}')
+}
+
+// appendCluster appends the view of the cluster.
+func appendCluster(b []byte, c *Cluster) []byte {
+	b = append(b, `{"node":`...)
+	b = appendText(b, c.Node)
+	b = append(b, `,"members":[`...)
+	for i, m := range c.Members {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"node":`...)
+		b = appendText(b, m.Node)
+		b = appendMember(b, "address", m.Address)
+		b = append(appendMember(b, "state", m.State), '}')
+	}
+	b = append(b, `],"buckets":[`...)
+	for i := range c.Buckets {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendBucket(b, &c.Buckets[i])
+	}
+	return append(b, `]}`...)
+}
+
+func appendBucket(b []byte, k *Bucket) []byte {
+	b = append(b, `{"bucket":`...)
+	b = strconv.AppendInt(b, int64(k.Bucket), 10)
+	b = appendMember(b, "owner", k.Owner)
+	b = append(b, `,"token":`...)
+	b = strconv.AppendUint(b, k.Token, 10)
+	if k.Checkpoint > 0 {
+		b = appendTime(b, "checkpoint", k.Checkpoint)
+	}
+	if k.Claimed > 0 {
+		b = appendTime(b, "claimed", k.Claimed)
+	}
+	b = append(b, `,"lag":`...)
+	b = strconv.AppendInt(b, k.Lag.Milliseconds(), 10)
+	return append(b, '}')
+}

@@ -1,0 +1,241 @@
+package api
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+const contentTypeLines = "application/x-ndjson"
+
+// batch collects what became of each item, in order.
+type batch struct {
+	checker
+	tenant      string
+	buckets     int
+	traceparent string
+	replayed    func(*postdate.Message) (scheduled, bool)
+
+	items    []batchItem
+	messages []postdate.Message // of the items that are to be inserted
+}
+
+// batchItem is an item that is settled, with its problem or status, or one that
+// waits for its message to be inserted.
+type batchItem struct {
+	id      string
+	problem *Problem
+	status  postdate.Status
+	message int // index in messages; -1: it is settled
+}
+
+// postBatch schedules many. Each stands or falls alone.
+func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	body, p := bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON, contentTypeLines)
+	if p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	t := &batch{
+		checker: s.checker(), tenant: s.tenantOf(ctx), buckets: s.config.Buckets,
+		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),
+		replayed:    func(m *postdate.Message) (scheduled, bool) { return s.replayed(storeCtx, m) },
+	}
+	parse := eachOfArray
+	if isOneOf(ctx.Request.Header.ContentType(), []string{contentTypeLines}) {
+		parse = eachLine
+	}
+	if p := parse(body, t.add); p != nil {
+		return p
+	}
+	s.insertBatch(storeCtx, t)
+	b := append(begin(ctx), `{"results":[`...)
+	for i, item := range t.items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendResult(b, item.id, item.status, item.problem)
+	}
+	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
+}
+
+// add checks one item, which p says could not be read.
+func (t *batch) add(body *messageBody, p *Problem) *Problem {
+	if len(t.items) == postdate.BatchItemsMax {
+		return &Problem{Type: TooLarge, Detail: "the batch has more than " + countOf(postdate.BatchItemsMax, "item") + ": split it; nothing of it was done"}
+	}
+	item := batchItem{message: -1, problem: p}
+	if body.ScheduleID != nil {
+		item.id = shownID(*body.ScheduleID)
+	}
+	if p == nil {
+		m := postdate.Message{Traceparent: t.traceparent}
+		var expiring bool
+		item.problem, expiring = t.named(body, t.tenant, t.buckets, &m)
+		switch {
+		case expiring:
+			if first, ok := t.replayed(&m); ok {
+				item.problem, item.status = nil, first.status
+			}
+		case item.problem == nil:
+			item.id, item.message = m.ScheduleID, len(t.messages)
+			t.messages = append(t.messages, m)
+		}
+	}
+	t.items = append(t.items, item)
+	return nil
+}
+
+// insertBatch inserts what is to be inserted, in one call, and settles the items.
+func (s *Server) insertBatch(ctx context.Context, t *batch) {
+	if len(t.messages) == 0 {
+		return
+	}
+	results := s.config.Messages.Insert(ctx, t.messages)
+	var logged bool
+	for i := range t.items {
+		item := &t.items[i]
+		if item.message < 0 {
+			continue
+		}
+		result, m := results[item.message], &t.messages[item.message]
+		if result.Err == nil {
+			item.status = result.Status
+			s.noteInsert(m, result)
+			continue
+		}
+		item.problem = s.failedItem(result, m.ScheduleID, &logged)
+	}
+}
+
+// failedItem is an item's Problem. One line in the log stands for the batch.
+func (s *Server) failedItem(result store.Inserted, id string, logged *bool) *Problem {
+	if *logged {
+		p, _ := storeProblem(result.Err, id)
+		return p
+	}
+	p, serious := storeProblem(result.Err, id)
+	if serious {
+		*logged = true
+		s.config.Log.Error("api: the store failed", "doing", "insert batch", "scheduleId", id, "error", result.Err)
+	}
+	return p
+}
+
+// eachOfArray reads a JSON array item by item. One that is well-formed but not
+// a message fails alone, as add's Problem; where the array itself is broken, no
+// item can be told from the next, and the whole fails.
+func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Problem {
+	at := skipSpace(body, 0)
+	if at == len(body) {
+		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON array of messages"}
+	}
+	if body[at] != '[' {
+		return &Problem{Type: InvalidField, Detail: "a JSON array of messages was expected: for one message a line, send it with Content-Type: " + contentTypeLines}
+	}
+	at = skipSpace(body, at+1)
+	if at < len(body) && body[at] == ']' {
+		return nothingAfter(body, at+1)
+	}
+	buffer := bytes.NewBuffer(nil)
+	dec := jsontext.NewDecoder(buffer)
+	for {
+		var item messageBody
+		*buffer = *bytes.NewBuffer(body[at:])
+		dec.Reset(buffer)
+		problem := decodeNext(dec, &item)
+		length := int(dec.InputOffset())
+		if problem != nil {
+			problem.shift(at)
+			var ok bool
+			if length, ok = lengthOfValue(body[at:]); !ok {
+				return problem
+			}
+		}
+		if p := add(&item, problem); p != nil {
+			return p
+		}
+		at = skipSpace(body, at+length)
+		switch {
+		case at < len(body) && body[at] == ',':
+			at = skipSpace(body, at+1)
+		case at < len(body) && body[at] == ']':
+			return nothingAfter(body, at+1)
+		default:
+			return brokenArray(body, at)
+		}
+	}
+}
+
+// lengthOfValue finds where the JSON value ends with which b begins, though it
+// has a name twice or bytes that are not UTF-8.
+func lengthOfValue(b []byte) (int, bool) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := dec.SkipValue()
+	return int(dec.InputOffset()), err == nil
+}
+
+func nothingAfter(body []byte, at int) *Problem {
+	if at = skipSpace(body, at); at < len(body) {
+		return &Problem{Type: MalformedJSON, Offset: int64(at), Detail: "something stands after the array"}
+	}
+	return nil
+}
+
+func brokenArray(body []byte, at int) *Problem {
+	p := &Problem{Type: MalformedJSON, Offset: int64(at), Detail: "a comma or the array's end was expected"}
+	if at == len(body) {
+		p.Detail = "the array ends too early"
+	}
+	return p
+}
+
+// eachLine reads a JSON value a line. A bad line fails alone; empty lines are
+// passed over.
+func eachLine(body []byte, add func(*messageBody, *Problem) *Problem) *Problem {
+	for at := 0; at < len(body); {
+		line := body[at:]
+		next := len(body)
+		if end := bytes.IndexByte(line, '\n'); end >= 0 {
+			line, next = line[:end], at+end+1
+		}
+		if skipSpace(line, 0) < len(line) {
+			var item messageBody
+			problem := decodeBody(line, &item)
+			if problem != nil {
+				problem.shift(at)
+			}
+			if p := add(&item, problem); p != nil {
+				return p
+			}
+		}
+		at = next
+	}
+	return nil
+}
+
+// skipSpace is the place of the first byte from at on that is not JSON's space.
+func skipSpace(b []byte, at int) int {
+	for at < len(b) && (b[at] == ' ' || b[at] == '\n' || b[at] == '\r' || b[at] == '\t') {
+		at++
+	}
+	return at
+}
+
+// shownID is a client's schedule id as an answer shows it: whole where it may be
+// one.
+func shownID(id string) string {
+	if len(id) <= postdate.ScheduleIDBytesMax {
+		return id
+	}
+	return clip(id)
+}

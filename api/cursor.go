@@ -1,0 +1,71 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// A cursor is base64url of: its version, a tag, and the position after which
+// the list goes on. The tag covers the query too, so that a cursor of another
+// query, which would leave messages out unseen, is told apart.
+const (
+	cursorVersion  = 1
+	cursorTagBytes = 8
+	cursorBytesMax = 512
+)
+
+// cursorOf is the cursor of a position in the list that q selects.
+func cursorOf(q *store.ListQuery, at *store.ListPosition) string {
+	position := binary.AppendUvarint(nil, uint64(at.ExecutionTime))
+	position = binary.AppendUvarint(position, uint64(at.Bucket))
+	position = append(position, at.ScheduleID...)
+	b := append([]byte{cursorVersion}, cursorTag(q, position)...)
+	return base64.RawURLEncoding.EncodeToString(append(b, position...))
+}
+
+// parseCursor reads a cursor that cursorOf made for the same query.
+func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition, error) {
+	bad := invalid("the cursor is damaged, or comes from a list with other filters: begin without one")
+	if len(s) > cursorBytesMax {
+		return nil, bad
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) < 1+cursorTagBytes || b[0] != cursorVersion {
+		return nil, bad
+	}
+	tag, position := b[1:1+cursorTagBytes], b[1+cursorTagBytes:]
+	if !bytes.Equal(tag, cursorTag(q, position)) {
+		return nil, bad
+	}
+	at, n := binary.Uvarint(position)
+	if n <= 0 || at > uint64(postdate.Far) {
+		return nil, bad
+	}
+	position = position[n:]
+	bucket, n := binary.Uvarint(position)
+	if n <= 0 || bucket >= uint64(buckets) {
+		return nil, bad
+	}
+	id := string(position[n:])
+	if postdate.CheckScheduleID(id) != nil {
+		return nil, bad
+	}
+	return &store.ListPosition{ExecutionTime: postdate.Time(at), Bucket: int(bucket), ScheduleID: id}, nil
+}
+
+func cursorTag(q *store.ListQuery, position []byte) []byte {
+	b := []byte{cursorVersion, byte(q.Status)}
+	for _, text := range []string{q.Tenant, string(q.Channel)} {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	b = binary.AppendVarint(b, int64(q.From))
+	b = binary.AppendVarint(b, int64(q.To))
+	sum := sha256.Sum256(append(b, position...))
+	return sum[:cursorTagBytes]
+}

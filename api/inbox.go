@@ -1,0 +1,76 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+)
+
+// getInbox answers with what lies in an inbox after a cursor, and waits for it
+// where the client asks for that.
+func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
+	args, p := query(ctx, "after", "limit", "wait")
+	if p != nil {
+		return p
+	}
+	name, p := pathName(ctx, "name", func(name string) error {
+		_, err := postdate.ParseChannel("inbox:" + name)
+		return err
+	})
+	if p != nil {
+		return p
+	}
+	limit, p := limitOf(args, postdate.InboxLimitMax)
+	if p != nil {
+		return p
+	}
+	wait, p := waitOf(args)
+	if p != nil {
+		return p
+	}
+	after := string(args.Peek("after"))
+
+	readCtx, cancel := context.WithTimeout(s.polls, wait+s.config.StoreTimeout)
+	defer cancel()
+	messages, next, err := s.config.Inbox.Read(readCtx, s.tenantOf(ctx), name, after, limit, wait)
+	if s.polls.Err() != nil && err != nil {
+		messages, next, err = nil, after, nil // shutting down: the reader goes on elsewhere
+	}
+	if postdate.KindOf(err) == postdate.KindInvalid {
+		return parameterProblem("after", err)
+	}
+	if err != nil {
+		return s.failed("read inbox", err, "")
+	}
+	if next == "" {
+		next = after
+	}
+	b := append(begin(ctx), `{"messages":[`...)
+	for i := range messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendInboxMessage(b, &messages[i])
+	}
+	b = append(b, ']')
+	b = appendMember(b, "nextCursor", next)
+	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
+}
+
+// waitOf reads the parameter wait.
+func waitOf(args *fasthttp.Args) (time.Duration, *Problem) {
+	if !args.Has("wait") {
+		return 0, nil
+	}
+	wait, err := ParseDuration(string(args.Peek("wait")))
+	if err == nil && (wait < 0 || wait > postdate.InboxWaitMax) {
+		err = invalid("wait must be between 0s and %s: to wait longer, ask again", postdate.InboxWaitMax)
+	}
+	if err != nil {
+		return 0, parameterProblem("wait", err)
+	}
+	return wait, nil
+}

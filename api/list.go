@@ -1,0 +1,82 @@
+package api
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// listBytesMax is where a page ends early: large payloads would otherwise make
+// it a thousand times the limit of one.
+const listBytesMax = 16 << 20
+
+func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
+	args, p := query(ctx, "status", "channel", "from", "to", "limit", "cursor")
+	if p != nil {
+		return p
+	}
+	q, p := listQuery(args, s.tenantOf(ctx), s.config.Buckets)
+	if p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	page, err := s.config.Messages.List(storeCtx, q)
+	if err != nil {
+		return s.failed("list", err, "")
+	}
+	b := append(begin(ctx), `{"messages":[`...)
+	next := page.Next
+	for i := range page.Records {
+		r := &page.Records[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRecord(b, r)
+		if len(b) > listBytesMax && i+1 < len(page.Records) {
+			next = &store.ListPosition{ExecutionTime: r.ExecutionTime, Bucket: r.Bucket, ScheduleID: r.ScheduleID}
+			break
+		}
+	}
+	b = append(b, ']')
+	if next != nil {
+		b = appendMember(b, "nextCursor", cursorOf(&q, next))
+	}
+	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
+}
+
+// listQuery reads the parameters of a list.
+func listQuery(args *fasthttp.Args, tenant string, buckets int) (store.ListQuery, *Problem) {
+	q := store.ListQuery{Tenant: tenant}
+	var err error
+	if args.Has("status") {
+		if q.Status, err = postdate.ParseStatus(string(args.Peek("status"))); err != nil {
+			return q, parameterProblem("status", err)
+		}
+	}
+	if args.Has("channel") {
+		if q.Channel, err = postdate.ParseChannel(string(args.Peek("channel"))); err != nil {
+			return q, parameterProblem("channel", err)
+		}
+	}
+	var p *Problem
+	if q.From, p = timeOf(args, "from"); p != nil {
+		return q, p
+	}
+	if q.To, p = timeOf(args, "to"); p != nil {
+		return q, p
+	}
+	if q.From != 0 && q.To != 0 && q.From >= q.To {
+		return q, parameterProblem("to", invalid("to %s must lie after from, which is %s", q.To, q.From))
+	}
+	if q.Limit, p = limitOf(args, postdate.ListLimitMax); p != nil {
+		return q, p
+	}
+	if args.Has("cursor") {
+		if q.After, err = parseCursor(&q, string(args.Peek("cursor")), buckets); err != nil {
+			return q, parameterProblem("cursor", err)
+		}
+	}
+	return q, nil
+}

@@ -1,0 +1,343 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// replaceRoundsMax bounds how often a change is tried anew because others
+// changed the same message in between.
+const replaceRoundsMax = 8
+
+func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
+	var body messageBody
+	if p := s.singleBody(ctx, &body); p != nil {
+		return p
+	}
+	m := postdate.Message{Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
+	c := s.checker()
+	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, &m)
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	if expiring {
+		if first, ok := s.replayed(storeCtx, &m); ok {
+			return first.write(ctx, fasthttp.StatusOK)
+		}
+	}
+	if p != nil {
+		return p
+	}
+	result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
+	if result.Err != nil {
+		return s.failed("insert", result.Err, m.ScheduleID)
+	}
+	s.noteInsert(&m, result)
+	status := fasthttp.StatusOK
+	if result.Created {
+		status = fasthttp.StatusCreated
+	}
+	return scheduled{m.Key, result.ExecutionTime, result.Status}.write(ctx, status)
+}
+
+// named checks a body that names its message, or leaves that to the node.
+func (c *checker) named(body *messageBody, tenant string, buckets int, m *postdate.Message) (p *Problem, expiring bool) {
+	id := ""
+	if body.ScheduleID != nil {
+		id = *body.ScheduleID
+		if err := postdate.CheckScheduleID(id); err != nil {
+			return fieldProblem("/scheduleId", err), false
+		}
+	} else {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	m.Key = bucket.KeyOf(tenant, id, buckets)
+	return c.message(body, m)
+}
+
+// replayed looks for the first answer to a request that can be no first one any
+// more: its delay now ends after expiresAt.
+func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, bool) {
+	r, err := s.config.Messages.Get(ctx, m.Key)
+	if err != nil || r.Digest != m.Digest {
+		return scheduled{}, false
+	}
+	return scheduled{r.Key, r.ExecutionTime, r.Status}, true
+}
+
+// noteInsert tells the owner and the metrics. A repetition is told too: the
+// first request may have been cut off between the store and here.
+func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) {
+	if result.Status == postdate.Pending {
+		s.config.Scheduled(m.Bucket, result.ExecutionTime)
+	}
+	if result.Created {
+		s.metrics.scheduled.WithLabelValues(m.Channel.Broker()).Inc()
+	}
+}
+
+func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	key, p := s.pathKey(ctx)
+	if p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	r, err := s.config.Messages.Get(storeCtx, key)
+	if err != nil {
+		return s.failed("get", err, key.ScheduleID)
+	}
+	return finish(ctx, fasthttp.StatusOK, appendRecord(begin(ctx), &r))
+}
+
+func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
+	key, p := s.pathKey(ctx)
+	if p != nil {
+		return p
+	}
+	var body messageBody
+	if p := s.singleBody(ctx, &body); p != nil {
+		return p
+	}
+	if body.ScheduleID != nil && *body.ScheduleID != key.ScheduleID {
+		return fieldProblem("/scheduleId", invalid("scheduleId %q in the body is not the one in the path, %q: leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
+	}
+	m := postdate.Message{Key: key, Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
+	c := s.checker()
+	p, expiring := c.message(&body, &m)
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	if expiring {
+		if first, ok := s.replayed(storeCtx, &m); ok {
+			return first.write(ctx, fasthttp.StatusOK)
+		}
+	}
+	if p != nil {
+		return p
+	}
+	for range replaceRoundsMax {
+		answer, status, err := s.putOnce(storeCtx, m)
+		if err == nil {
+			return answer.write(ctx, status)
+		}
+		if !raced(err) {
+			return s.failed("put", err, key.ScheduleID)
+		}
+	}
+	return s.failed("put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
+}
+
+// putOnce creates the message, or replaces the one that is there. An error that
+// raced is to be tried anew.
+func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, int, error) {
+	r, err := s.config.Messages.Get(ctx, m.Key)
+	switch {
+	case postdate.KindOf(err) == postdate.KindNotFound:
+		result := s.config.Messages.Insert(ctx, []postdate.Message{m})[0]
+		if result.Err != nil {
+			return scheduled{}, 0, result.Err
+		}
+		s.noteInsert(&m, result)
+		if result.Created {
+			return scheduled{m.Key, result.ExecutionTime, result.Status}, fasthttp.StatusCreated, nil
+		}
+		return scheduled{m.Key, result.ExecutionTime, result.Status}, fasthttp.StatusOK, nil
+	case err != nil:
+		return scheduled{}, 0, err
+	case r.Digest == m.Digest:
+		if r.Status == postdate.Pending {
+			s.config.Scheduled(r.Bucket, r.ExecutionTime)
+		}
+		return scheduled{r.Key, r.ExecutionTime, r.Status}, fasthttp.StatusOK, nil
+	}
+	m.CreatedAt = r.CreatedAt
+	answer, err := s.replace(ctx, m, r)
+	return answer, fasthttp.StatusOK, err
+}
+
+// replace puts m in the place of old, and tells the owner.
+func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.Record) (scheduled, error) {
+	if old.Status.Final() {
+		return scheduled{}, tooLate(m.ScheduleID, old.State)
+	}
+	r, err := s.config.Messages.Replace(ctx, m, old.Version)
+	if postdate.KindOf(err) == postdate.KindTooLate {
+		return scheduled{}, tooLate(m.ScheduleID, r.State)
+	}
+	if err != nil {
+		return scheduled{}, err
+	}
+	s.config.Scheduled(r.Bucket, r.ExecutionTime)
+	return scheduled{r.Key, r.ExecutionTime, r.Status}, nil
+}
+
+// raced says that somebody else changed the message in between, so that nothing
+// was done and the next look may decide otherwise.
+func raced(err error) bool {
+	switch postdate.KindOf(err) {
+	case postdate.KindConflict, postdate.KindExists, postdate.KindNotFound:
+		return true
+	}
+	return false
+}
+
+func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
+	key, p := s.pathKey(ctx)
+	if p != nil {
+		return p
+	}
+	var body messageBody
+	if p := s.singleBody(ctx, &body, "application/merge-patch+json"); p != nil {
+		return p
+	}
+	if p := patchable(&body); p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	c := s.checker()
+	for range replaceRoundsMax {
+		old, err := s.config.Messages.Get(storeCtx, key)
+		if err != nil {
+			return s.failed("get", err, key.ScheduleID)
+		}
+		m, p := c.patched(&body, old.Message)
+		if p != nil {
+			return p
+		}
+		answer, err := s.replace(storeCtx, m, old)
+		if err == nil {
+			return answer.write(ctx, fasthttp.StatusOK)
+		}
+		if !raced(err) {
+			return s.failed("patch", err, key.ScheduleID)
+		}
+	}
+	return s.failed("patch", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
+}
+
+// patchable refuses what PATCH does not change.
+func patchable(b *messageBody) *Problem {
+	for _, field := range []struct {
+		name  string
+		given bool
+	}{
+		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
+		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
+	} {
+		if field.given {
+			return fieldProblem("/"+field.name, invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
+		}
+	}
+	if p := unsupported(b); p != nil {
+		return p
+	}
+	if len(b.Payload) == 0 {
+		if b.ContentType != "" {
+			return fieldProblem("/contentType", invalid("contentType goes with a payload: give both"))
+		}
+		if b.PayloadEncoding != "" {
+			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
+		}
+		if b.ExecutionTime == nil && b.Delay == nil {
+			return fieldProblem("", invalid("nothing to change: give executionTime or delay, or payload"))
+		}
+	}
+	return nil
+}
+
+// patched is old with what b changes. A content type stays where b has none.
+func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
+	m := old
+	when, p := c.when(b, &m)
+	if p != nil {
+		return m, p
+	}
+	if when == "" {
+		when = m.ExecutionTime.String()
+	}
+	if len(b.Payload) > 0 {
+		if p := c.payload(b, &m); p != nil {
+			return m, p
+		}
+	}
+	m.Digest = postdate.DigestOf(&m, when)
+	return m, checkExpiry(&m)
+}
+
+func (s *Server) checker() checker {
+	return checker{now: s.config.Now(), payloadBytesMax: s.config.PayloadBytesMax, checkChannel: s.config.CheckChannel}
+}
+
+// singleBody reads the body of a call about one message.
+func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes ...string) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	body, p := bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
+	if p != nil {
+		return p
+	}
+	return decodeBody(body, to)
+}
+
+// bodyOf checks a body's media type and size. A body without a media type is
+// taken for JSON.
+func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
+	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " + clip(string(encoding)) + " is not supported: send it uncompressed"}
+	}
+	if given := ctx.Request.Header.ContentType(); len(given) > 0 && !isOneOf(given, types) {
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) + " is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
+	}
+	body := ctx.Request.Body()
+	if len(body) > bytesMax {
+		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " + countOf(bytesMax, "byte") + " are allowed; put large payloads elsewhere and send a reference, or split a batch"}
+	}
+	return body, nil
+}
+
+func isOneOf(given []byte, types []string) bool {
+	mediaType, _, _ := bytes.Cut(given, []byte(";"))
+	mediaType = bytes.TrimSpace(mediaType)
+	for _, t := range types {
+		if len(t) == len(mediaType) && strings.EqualFold(t, string(mediaType)) {
+			return true
+		}
+	}
+	return false
+}
+
+// pathKey is the key of the message that the path names.
+func (s *Server) pathKey(ctx *fasthttp.RequestCtx) (postdate.Key, *Problem) {
+	id, p := pathName(ctx, "id", postdate.CheckScheduleID)
+	if p != nil {
+		return postdate.Key{}, p
+	}
+	return bucket.KeyOf(s.tenantOf(ctx), id, s.config.Buckets), nil
+}
+
+// pathName is a checked segment of the path, decoded. It is a copy: the router's
+// own lies in the request's buffer.
+func pathName(ctx *fasthttp.RequestCtx, parameter string, check func(string) error) (string, *Problem) {
+	raw, _ := ctx.UserValue(parameter).(string)
+	name, err := url.PathUnescape(strings.Clone(raw))
+	if err != nil {
+		return "", parameterProblem(parameter, invalid("%s %q is not percent-encoded rightly: write a percent sign as %%25", parameter, clip(raw)))
+	}
+	if err := check(name); err != nil {
+		return "", parameterProblem(parameter, err)
+	}
+	return name, nil
+}

@@ -1,0 +1,217 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/postdate/postdate"
+)
+
+// bodyRoomBytes is what a single message's body may hold beside its payload in
+// base64: 64 headers at their limits, and escapes.
+const bodyRoomBytes = 384 << 10
+
+// bodySlackBytes is how far a body may go beyond its limit and still be read
+// whole, so that the answer reaches a client that writes before it reads.
+const bodySlackBytes = 64 << 10
+
+// drainTime bounds how long the rest of a body that is far too large is read
+// and dropped, for the same reason.
+const drainTime = 500 * time.Millisecond
+
+// Server answers the HTTP API. It is safe for concurrent use.
+type Server struct {
+	config  Config
+	http    *fasthttp.Server
+	metrics *metrics
+	scrape  fasthttp.RequestHandler
+
+	// polls ends when the server shuts down, and with it every long poll.
+	polls    context.Context
+	endPolls context.CancelFunc
+	draining atomic.Bool
+}
+
+// New makes a server. It fails where the Config is not valid or the metrics'
+// names are taken in the Registry.
+func New(config Config) (*Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	m, err := newMetrics(config.Registry)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, metrics: m}
+	s.polls, s.endPolls = context.WithCancel(context.Background())
+	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
+	s.http = &fasthttp.Server{
+		Name:                         "postdate",
+		Handler:                      s.router().Handler,
+		ErrorHandler:                 s.brokenRequest,
+		HeaderReceived:               s.limits,
+		Concurrency:                  config.ConnectionsMax,
+		ReadBufferSize:               config.HeaderBytesMax,
+		ReadTimeout:                  config.ReadTimeout,
+		WriteTimeout:                 config.WriteTimeout,
+		IdleTimeout:                  config.IdleTimeout,
+		MaxRequestBodySize:           postdate.BatchBytesMax + bodySlackBytes,
+		DisablePreParseMultipartForm: true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+		TCPKeepalive:                 true,
+		Logger:                       slog.NewLogLogger(config.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Serve answers on l until Shutdown, and then returns nil.
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+
+// Shutdown takes no new connections, answers long polls with what there is, and
+// returns when every request in flight is answered, or with ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.endPolls()
+	return s.http.ShutdownWithContext(ctx)
+}
+
+// handler answers one call: by writing the response, or by a Problem.
+type handler func(*Server, *fasthttp.RequestCtx) *Problem
+
+// route is one call of the API.
+type route struct {
+	method, path string
+	handle       handler
+}
+
+// routes are all calls; GET serves HEAD too.
+var routes = []route{
+	{"POST", "/v1/messages", (*Server).postMessage},
+	{"GET", "/v1/messages", (*Server).listMessages},
+	{"POST", "/v1/messages/batch", (*Server).postBatch},
+	{"POST", "/v1/messages/cancel", (*Server).postCancel},
+	{"GET", "/v1/messages/{id}", (*Server).getMessage},
+	{"PUT", "/v1/messages/{id}", (*Server).putMessage},
+	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage},
+	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage},
+	{"GET", "/v1/inbox/{name}", (*Server).getInbox},
+	{"GET", "/v1/cluster", (*Server).getCluster},
+	{"GET", "/healthz", (*Server).getHealth},
+	{"GET", "/readyz", (*Server).getReady},
+	{"GET", "/metrics", (*Server).getMetrics},
+	{"GET", "/openapi.json", (*Server).getOpenAPI},
+}
+
+func (s *Server) router() *router.Router {
+	r := router.New()
+	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
+	r.NotFound = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) + ": the calls are described at /openapi.json"}
+	})
+	r.MethodNotAllowed = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " + clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
+	})
+	for _, route := range routes {
+		handle := s.measured(route.path, route.handle)
+		r.Handle(route.method, route.path, handle)
+		if route.method == fasthttp.MethodGet {
+			r.Handle(fasthttp.MethodHead, route.path, handle)
+		}
+	}
+	return r
+}
+
+// measured wraps a handler: it writes its Problem, survives its panic, and
+// counts and times the call.
+func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		begin := time.Now()
+		if p := s.guarded(ctx, handle); p != nil {
+			p.write(ctx)
+		}
+		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))
+	}
+}
+
+// guarded turns a panic into a Problem.
+func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()), "cause", cause, "stack", string(debug.Stack()))
+			ctx.Response.Reset()
+			p, _ = storeProblem(errors.New("panic"), "")
+		}
+	}()
+	return handle(s, ctx)
+}
+
+// limits sets how large a body may be, by its path.
+func (s *Server) limits(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	path, _, _ := strings.Cut(string(h.RequestURI()), "?")
+	if strings.HasSuffix(path, "/v1/messages/batch") || strings.HasSuffix(path, "/v1/messages/cancel") {
+		return fasthttp.RequestConfig{MaxRequestBodySize: postdate.BatchBytesMax + bodySlackBytes}
+	}
+	return fasthttp.RequestConfig{MaxRequestBodySize: s.singleBytesMax() + bodySlackBytes}
+}
+
+// singleBytesMax is how large the body of a single message may be.
+func (s *Server) singleBytesMax() int {
+	return s.config.PayloadBytesMax/3*4 + bodyRoomBytes
+}
+
+// brokenRequest answers what could not be read as a request.
+func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
+	var p *Problem
+	var tooSmall *fasthttp.ErrSmallBuffer
+	var timeout net.Error
+	switch {
+	case errors.As(err, &tooSmall):
+		p = &Problem{Type: HeadersTooLarge, Detail: "the request's line and headers are too large: send fewer or shorter ones"}
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		p = &Problem{Type: TooLarge, Detail: "the body is far beyond the limit: put large payloads elsewhere and send a reference, or split a batch"}
+		if conn := ctx.Conn(); conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		p = &Problem{Type: RequestTimeout, Detail: "the request did not arrive whole in time: send it faster"}
+	default:
+		p = &Problem{Type: BadRequest, Detail: "the request is not well-formed HTTP/1.1"}
+	}
+	ctx.Response.Reset()
+	p.write(ctx)
+	s.metrics.observe("none", "none", p.HTTPStatus(), 0)
+}
+
+// tenantOf says whose request it is. It is the one place that knows.
+func (s *Server) tenantOf(*fasthttp.RequestCtx) string { return postdate.DefaultTenant }
+
+// storeContext bounds one call of the store. It does not end with the client's
+// connection: a write that has begun is brought to its end.
+func (s *Server) storeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), s.config.StoreTimeout)
+}
+
+// failed turns a store's error into a Problem, and logs it where an operator has
+// to hear of it.
+func (s *Server) failed(doing string, err error, scheduleID string) *Problem {
+	p, logged := storeProblem(err, scheduleID)
+	if logged {
+		s.config.Log.Error("api: the store failed", "doing", doing, "scheduleId", scheduleID, "error", err)
+	}
+	return p
+}
