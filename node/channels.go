@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/publisher/inbox"
+	"github.com/postdate/postdate/publisher/rabbitmq"
+	"github.com/postdate/postdate/store"
+)
+
+// channels finds the publisher of a channel by its broker's name.
+type channels struct {
+	publishers map[string]publisher.Publisher
+	inbox      *inbox.Publisher
+}
+
+func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheus.Registerer) (*channels, error) {
+	box := inbox.New(s, now)
+	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box}
+	if c.RabbitMQ != "" {
+		p, err := rabbitmq.New(rabbitmq.Config{URL: c.RabbitMQ, Log: c.Log, Metrics: r})
+		if err != nil {
+			return nil, err
+		}
+		ch.publishers["rabbitmq"] = p
+	}
+	return ch, nil
+}
+
+func (ch *channels) publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+	p := ch.publishers[channel.Broker()]
+	if p == nil { // it was configured when the message was scheduled
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: ch.missing(channel).Error()})
+	}
+	return p.Publish(ctx, channel, batch)
+}
+
+func (ch *channels) check(channel postdate.Channel) error {
+	p := ch.publishers[channel.Broker()]
+	if p == nil {
+		return ch.missing(channel)
+	}
+	return p.Check(channel)
+}
+
+func (ch *channels) missing(channel postdate.Channel) error {
+	names := make([]string, 0, len(ch.publishers))
+	for name := range ch.publishers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	hint := ""
+	if channel.Broker() == "rabbitmq" {
+		hint = "; start it with --rabbitmq"
+	}
+	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
+}
+
+func (ch *channels) close(ctx context.Context) (err error) {
+	for _, p := range ch.publishers {
+		err = errors.Join(err, p.Close(ctx))
+	}
+	return err
+}

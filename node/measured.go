@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// measured is a store that counts and times the calls that matter.
+type measured struct {
+	store.Store
+	seconds *prometheus.HistogramVec
+	errors  *prometheus.CounterVec
+}
+
+func measure(s store.Store, r prometheus.Registerer) *measured {
+	m := &measured{Store: s,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "postdate_store_seconds", Help: "Duration of store operations, the wait for the disk included.",
+			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1, 5},
+		}, []string{"operation"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postdate_store_errors_total", Help: "Store operations that failed or whose outcome is unknown, by kind.",
+		}, []string{"operation", "kind"}),
+	}
+	r.MustRegister(m.seconds, m.errors)
+	return m
+}
+
+// timed starts a measurement; the function that it returns ends it.
+func (m *measured) timed(operation string) func(err error) {
+	start := time.Now()
+	return func(err error) {
+		m.seconds.WithLabelValues(operation).Observe(time.Since(start).Seconds())
+		switch kind := postdate.KindOf(err); {
+		case err == nil:
+		case kind == postdate.KindInternal, kind == postdate.KindFull, kind == postdate.KindUnavailable, kind == postdate.KindUnknown, kind == postdate.KindFenced:
+			m.errors.WithLabelValues(operation, kind.String()).Inc()
+		}
+	}
+}
+
+func (m *measured) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	done := m.timed("insert")
+	results := m.Store.Insert(ctx, messages)
+	done(firstError(results, func(r store.Inserted) error { return r.Err }))
+	return results
+}
+
+func (m *measured) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
+	done := m.timed("get")
+	rec, err := m.Store.Get(ctx, key)
+	done(err)
+	return rec, err
+}
+
+func (m *measured) Replace(ctx context.Context, msg postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	done := m.timed("replace")
+	rec, err := m.Store.Replace(ctx, msg, ifVersion)
+	done(err)
+	return rec, err
+}
+
+func (m *measured) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	done := m.timed("cancel")
+	results := m.Store.Cancel(ctx, keys, at)
+	done(firstError(results, func(r store.Cancelled) error { return r.Err }))
+	return results
+}
+
+func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	done := m.timed("list")
+	page, err := m.Store.List(ctx, q)
+	done(err)
+	return page, err
+}
+
+func (m *measured) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
+	done := m.timed("claim")
+	results := m.Store.Claim(ctx, claims)
+	done(firstError(results, func(r store.ClaimResult) error { return r.Err }))
+	return results
+}
+
+func (m *measured) Settle(ctx context.Context, settlements []store.Settlement) error {
+	done := m.timed("settle")
+	err := m.Store.Settle(ctx, settlements)
+	done(err)
+	return err
+}
+
+func (m *measured) Renew(ctx context.Context, lease bucket.Lease) error {
+	done := m.timed("renew")
+	err := m.Store.Renew(ctx, lease)
+	done(err)
+	return err
+}
+
+func (m *measured) AppendInbox(ctx context.Context, messages []store.InboxMessage) error {
+	done := m.timed("append_inbox")
+	err := m.Store.AppendInbox(ctx, messages)
+	done(err)
+	return err
+}
+
+func (m *measured) ReadInbox(ctx context.Context, tenant, name, after string, limit int) ([]store.InboxMessage, string, error) {
+	done := m.timed("read_inbox")
+	messages, next, err := m.Store.ReadInbox(ctx, tenant, name, after, limit)
+	done(err)
+	return messages, next, err
+}
+
+func firstError[T any](results []T, of func(T) error) error {
+	for _, r := range results {
+		if err := of(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
