@@ -156,9 +156,10 @@ func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Proble
 		length := int(dec.InputOffset())
 		if problem != nil {
 			problem.shift(at)
-			var ok bool
-			if length, ok = lengthOfValue(body[at:]); !ok {
-				return problem
+			var broken *Problem
+			if length, broken = lengthOfValue(body[at:]); broken != nil {
+				broken.shift(at)
+				return broken
 			}
 		}
 		if p := add(&item, problem); p != nil {
@@ -178,10 +179,10 @@ func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Proble
 
 // lengthOfValue finds where the JSON value ends with which b begins, though it
 // has a name twice or bytes that are not UTF-8.
-func lengthOfValue(b []byte) (int, bool) {
+func lengthOfValue(b []byte) (int, *Problem) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := dec.SkipValue()
-	return int(dec.InputOffset()), err == nil
+	return int(dec.InputOffset()), jsonProblem(err, nil)
 }
 
 func nothingAfter(body []byte, at int) *Problem {

@@ -44,10 +44,22 @@ type cancelBody struct {
 	ScheduleIDs []string `json:"scheduleIds"`
 }
 
-// knownFields are the names that are known under a JSON Pointer.
-var knownFields = map[jsontext.Pointer][]string{
-	"":       append(fieldsOf(reflect.TypeFor[messageBody]()), fieldsOf(reflect.TypeFor[cancelBody]())...),
-	"/retry": fieldsOf(reflect.TypeFor[retryBody]()),
+var (
+	messageFields = fieldsOf(reflect.TypeFor[messageBody]())
+	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
+	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
+)
+
+// knownFields are the names that are known under a pointer into a body.
+func knownFields(body any, under jsontext.Pointer) []string {
+	switch body.(type) {
+	case *cancelBody:
+		return cancelFields
+	}
+	if under == "/retry" {
+		return retryFields
+	}
+	return messageFields
 }
 
 func fieldsOf(t reflect.Type) []string {
@@ -89,7 +101,7 @@ func (h *headerList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 			return err
 		}
 		if kind := value.Kind(); kind != '"' {
-			return wrongKind("a string", kind)
+			return &json.SemanticError{JSONPointer: dec.StackPointer(), Err: wrongKind("a string", kind)}
 		}
 		header.Value = value.String()
 		*h = append(*h, header)
@@ -103,16 +115,17 @@ func decodeBody(body []byte, to any) *Problem {
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON object"}
 	}
-	return jsonProblem(json.Unmarshal(body, to, json.RejectUnknownMembers(true)))
+	return jsonProblem(json.Unmarshal(body, to, json.RejectUnknownMembers(true)), to)
 }
 
 // decodeNext reads one JSON value from dec into to.
 func decodeNext(dec *jsontext.Decoder, to any) *Problem {
-	return jsonProblem(json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true)))
+	return jsonProblem(json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true)), to)
 }
 
-// jsonProblem turns an error of the JSON library into what a client is told.
-func jsonProblem(err error) *Problem {
+// jsonProblem turns an error of the JSON library, from reading into to, into what
+// a client is told.
+func jsonProblem(err error, to any) *Problem {
 	if err == nil {
 		return nil
 	}
@@ -122,7 +135,7 @@ func jsonProblem(err error) *Problem {
 	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
-		return semanticProblem(semantic)
+		return semanticProblem(semantic, to)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the JSON ends too early"}
@@ -144,16 +157,16 @@ func syntacticProblem(err *jsontext.SyntacticError) *Problem {
 	return &Problem{Type: MalformedJSON, Offset: err.ByteOffset, Detail: fmt.Sprintf("the body is not JSON: %v", err.Err)}
 }
 
-func semanticProblem(err *json.SemanticError) *Problem {
+func semanticProblem(err *json.SemanticError, to any) *Problem {
 	pointer := string(err.JSONPointer)
 	if errors.Is(err, json.ErrUnknownName) {
-		name, parent := err.JSONPointer.LastToken(), err.JSONPointer.Parent()
-		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: nearest(name, knownFields[parent])}
+		name, known := err.JSONPointer.LastToken(), knownFields(to, err.JSONPointer.Parent())
+		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: nearest(name, known)}
 		p.Detail = fmt.Sprintf("the field %q is not known", clip(name))
 		if p.Suggestion != "" {
 			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
 		} else {
-			p.Detail += ": remove it; known are " + strings.Join(knownFields[parent], ", ")
+			p.Detail += ": remove it; known are " + strings.Join(known, ", ")
 		}
 		return p
 	}
@@ -223,7 +236,7 @@ func nearest(name string, known []string) string {
 		return ""
 	}
 	name = strings.ToLower(name)
-	best, bestDistance := "", max(2, len(name)/3)+1
+	best, bestDistance := "", max(len(name)/3, min(2, len(name)/2))+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := levenshtein.ComputeDistance(name, strings.ToLower(k)); d < bestDistance {
 			best, bestDistance = k, d

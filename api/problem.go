@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"strconv"
 
@@ -172,7 +173,11 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		return known, false
 	}
 	p = &Problem{Detail: err.Error(), ScheduleID: scheduleID}
-	switch postdate.KindOf(err) {
+	kind := postdate.KindOf(err)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		kind = postdate.KindUnknown
+	}
+	switch kind {
 	case postdate.KindInvalid:
 		p.Type = InvalidField
 	case postdate.KindNotFound:

@@ -1,0 +1,317 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"github.com/postdate/postdate"
+)
+
+func TestScheduleAgainAndOtherwise(t *testing.T) {
+	r := newRig(t)
+	bucket := keyOf("a").Bucket
+	first := fmt.Sprintf(`{"scheduleId":"a","bucket":%d,"executionTime":"2027-01-31T12:00:00.000Z","status":"PENDING"}`, bucket)
+	r.send("POST", "/v1/messages", order("a")).want(201, first)
+	r.send("POST", "/v1/messages", order("a")).want(200, first)
+	r.send("POST", "/v1/messages", strings.Replace(order("a"), "T12:00:00Z", "T13:00:00.000+01:00", 1)).want(200, first)
+	r.send("POST", "/v1/messages", strings.Replace(order("a"), "1}", "2}", 1)).problem(409, Exists, `"scheduleId":"a"`, "PUT")
+	if len(r.nudges) != 3 || r.nudges[0] != (nudge{bucket, testNow.Add(24 * time.Hour)}) {
+		t.Errorf("nudges %v", r.nudges)
+	}
+}
+
+func TestDelayIsTheSameRequestLater(t *testing.T) {
+	r := newRig(t)
+	body := `{"scheduleId":"a","channel":"inbox:test","delay":"PT15M","payload":1,"expiresAt":"2027-01-30T12:20:00Z"}`
+	first := fmt.Sprintf(`{"scheduleId":"a","bucket":%d,"executionTime":"2027-01-30T12:15:00.000Z","status":"PENDING"}`, keyOf("a").Bucket)
+	r.send("POST", "/v1/messages", body).want(201, first)
+	r.pass(time.Minute)
+	r.send("POST", "/v1/messages", body).want(200, first)
+	r.pass(time.Hour) // counted from now, the delay would end after expiresAt
+	r.send("POST", "/v1/messages", body).want(200, first)
+	r.send("PUT", "/v1/messages/a", body).want(200, first)
+	r.send("POST", "/v1/messages/batch", "["+body+"]").want(200, `{"results":[{"scheduleId":"a","status":"PENDING"}]}`)
+	r.send("POST", "/v1/messages", strings.Replace(body, `"a"`, `"b"`, 1)).problem(400, InvalidField, "/expiresAt")
+	r.send("POST", "/v1/messages", strings.Replace(body, `"payload":1`, `"payload":2`, 1)).problem(400, InvalidField, "/expiresAt")
+}
+
+func TestGeneratedID(t *testing.T) {
+	r := newRig(t)
+	a := r.send("POST", "/v1/messages", `{"channel":"inbox:test","delay":"1s","payload":1}`)
+	var got struct {
+		ScheduleID string `json:"scheduleId"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 201 {
+		t.Fatal(a.status, a.body, err)
+	}
+	id, err := uuid.Parse(got.ScheduleID)
+	if err != nil || id.Version() != 7 {
+		t.Errorf("id %s", got.ScheduleID)
+	}
+	r.send("GET", "/v1/messages/"+got.ScheduleID, "")
+}
+
+// TestPayloadComesBackAsItWas covers what is delivered and what is shown.
+func TestPayloadComesBackAsItWas(t *testing.T) {
+	r := newRig(t)
+	for i, test := range []struct{ fields, delivered, shown string }{
+		{`"payload":{"b" : 1.0, "a":[ ]}`, `{"b" : 1.0, "a":[ ]}`, `"contentType":"application/json","payload":{"b" : 1.0, "a":[ ]}`},
+		{`"payload":null`, `null`, `"contentType":"application/json","payload":null`},
+		{`"payload":"text"`, `"text"`, `"contentType":"application/json","payload":"text"`},
+		{`"payload":"a\u00e9\n","contentType":"text/plain"`, "aé\n", `"contentType":"text/plain","payload":"aé\n"`},
+		{`"payload":"","contentType":"text/plain"`, "", `"contentType":"text/plain","payload":""`},
+		{`"payload":"x","contentType":"application/cloudevents+json"`, `"x"`, `"payload":"x"`},
+		{`"payload":[1],"contentType":"application/vnd.x"`, `[1]`, `"contentType":"application/vnd.x","payload":[1]`},
+		{`"payload":"/wA=","payloadEncoding":"base64"`, "\xff\x00", `"contentType":"application/octet-stream","payloadEncoding":"base64","payload":"/wA="`},
+		{`"payload":"\/wA=","payloadEncoding":"base64","contentType":"image/png"`, "\xff\x00", `"contentType":"image/png","payloadEncoding":"base64","payload":"/wA="`},
+		{`"payload":12345678901234567890.10`, `12345678901234567890.10`, `"payload":12345678901234567890.10`},
+	} {
+		id := fmt.Sprintf("p%d", i)
+		a := r.send("POST", "/v1/messages", `{"scheduleId":"`+id+`","channel":"inbox:test","delay":"1h",`+test.fields+`}`)
+		if a.status != 201 {
+			t.Fatal(a.status, a.body)
+		}
+		rec, err := r.store.Get(context.Background(), keyOf(id))
+		if err != nil || string(rec.Payload) != test.delivered {
+			t.Errorf("%s: delivered %q, %v", test.fields, rec.Payload, err)
+		}
+		if a := r.send("GET", "/v1/messages/"+id, ""); !strings.Contains(a.body, test.shown) {
+			t.Errorf("%s: shown %s", test.fields, a.body)
+		}
+	}
+}
+
+func TestGetShowsEverything(t *testing.T) {
+	r := newRig(t)
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	r.send("POST", "/v1/messages", `{"scheduleId":"a~b","channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.0005Z","payload":1,"headers":{"z":"1","A":"ü"},
+		"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m"}}`, "Traceparent: "+trace)
+	r.pass(time.Hour)
+	head := fmt.Sprintf(`{"scheduleId":"a~b","bucket":%d,"channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.001Z","expiresAt":"2027-02-01T00:00:00.000Z","createdAt":"2027-01-30T12:00:00.000Z",`+
+		`"contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s"},`, keyOf("a~b").Bucket)
+	r.send("GET", "/v1/messages/a%7eb", "").want(200, head+`"status":"PENDING","attempts":0,"nextAttemptAt":"2027-01-31T12:00:00.001Z"}`)
+	rec, _ := r.store.Get(context.Background(), keyOf("a~b"))
+	if rec.Traceparent != trace {
+		t.Errorf("traceparent %q", rec.Traceparent)
+	}
+	for _, test := range []struct {
+		state postdate.State
+		tail  string
+	}{
+		{postdate.State{Status: postdate.Pending, Parked: true, LastError: `"down"`}, `"status":"PENDING","attempts":0,"parked":"waiting for its channel","lastError":"\"down\""}`},
+		{postdate.State{Status: postdate.Delivered, Attempts: 2, SettledAt: testNow, PossibleDuplicate: true}, `"status":"DELIVERED","attempts":2,"deliveredAt":"2027-01-30T12:00:00.000Z","possibleDuplicate":true}`},
+		{postdate.State{Status: postdate.DeliveryFailed, Attempts: 3, SettledAt: testNow, LastError: "NO_ROUTE"}, `"status":"DELIVERY_FAILED","attempts":3,"failedAt":"2027-01-30T12:00:00.000Z","lastError":"NO_ROUTE"}`},
+		{postdate.State{Status: postdate.Cancelled, SettledAt: testNow}, `"status":"CANCELLED","attempts":0,"cancelledAt":"2027-01-30T12:00:00.000Z"}`},
+	} {
+		r.store.set(keyOf("a~b"), func(rec *postdate.Record) { rec.State = test.state })
+		r.send("GET", "/v1/messages/a~b", "").want(200, head+test.tail)
+	}
+}
+
+func TestPathIDs(t *testing.T) {
+	r := newRig(t)
+	r.send("GET", "/v1/messages/none", "").problem(404, NotFound, `"scheduleId":"none"`)
+	r.send("GET", "/v1/messages/a%2Fb", "").problem(400, InvalidParameter, `"parameter":"id"`, "forbidden character")
+	r.send("DELETE", "/v1/messages/%C3%BC", "").problem(400, InvalidParameter, "forbidden character")
+	r.send("GET", "/v1/messages/"+strings.Repeat("x", 129), "").problem(400, InvalidParameter, "129 bytes")
+	r.send("GET", "/v1/messages/a?verbose=1", "").problem(400, InvalidParameter, `"parameter":"verbose"`, "takes none")
+}
+
+func TestPut(t *testing.T) {
+	r := newRig(t)
+	body := func(n int) string {
+		return fmt.Sprintf(`{"channel":"inbox:test","executionTime":"2027-01-31T12:00:00Z","payload":%d}`, n)
+	}
+	answer := fmt.Sprintf(`{"scheduleId":"a","bucket":%d,"executionTime":"2027-01-31T12:00:00.000Z","status":"PENDING"}`, keyOf("a").Bucket)
+	r.send("PUT", "/v1/messages/a", body(1)).want(201, answer)
+	r.send("PUT", "/v1/messages/a", body(1)).want(200, answer)
+	r.pass(time.Minute)
+	r.send("PUT", "/v1/messages/a", body(2)).want(200, answer)
+	rec, _ := r.store.Get(context.Background(), keyOf("a"))
+	if rec.Version != 2 || string(rec.Payload) != "2" || rec.CreatedAt != testNow {
+		t.Errorf("record %+v", rec)
+	}
+	r.send("PUT", "/v1/messages/a", `{"scheduleId":"b",`+body(1)[1:]).problem(400, InvalidField, `"pointer":"/scheduleId"`)
+
+	// Somebody else creates, replaces or removes it between look and write.
+	r.store.between = func() { r.send("PUT", "/v1/messages/a", body(3)) }
+	r.send("PUT", "/v1/messages/a", body(4)).want(200, answer)
+	r.store.between = func() { r.send("PUT", "/v1/messages/c", body(3)) }
+	if a := r.send("PUT", "/v1/messages/c", body(4)); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.settle("a", postdate.Delivered)
+	r.send("PUT", "/v1/messages/a", body(4)).want(200, strings.Replace(answer, "PENDING", "DELIVERED", 1))
+	r.send("PUT", "/v1/messages/a", body(5)).problem(409, TooLate, `"messageStatus":"DELIVERED"`, `"deliveredAt":"2027-01-30T12:00:00.001Z"`, `"scheduleId":"a"`)
+	r.store.claimed = testNow.Add(25 * time.Hour)
+	r.send("PUT", "/v1/messages/c", body(5)).problem(409, TooLate, `"messageStatus":"PENDING"`)
+}
+
+func TestChangesThatNeverSettleGiveUp(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", order("a"))
+	r.store.seen = func(_ context.Context, method string) {
+		if method == "Replace" { // with the store's lock held
+			rec := r.store.records[keyOf("a")]
+			rec.Version++
+			r.store.records[keyOf("a")] = rec
+		}
+	}
+	r.send("PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1h","payload":2}`).problem(409, Conflict, "GET")
+	r.send("PATCH", "/v1/messages/a", `{"delay":"2h"}`).problem(409, Conflict, "GET")
+}
+
+func TestPatch(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", `{"scheduleId":"a","channel":"inbox:test","executionTime":"2027-01-31T12:00:00Z","payload":"x","contentType":"text/plain","expiresAt":"2027-02-02T00:00:00Z","headers":{"h":"1"}}`)
+	at := func(text string) string {
+		return fmt.Sprintf(`{"scheduleId":"a","bucket":%d,"executionTime":"%s","status":"PENDING"}`, keyOf("a").Bucket, text)
+	}
+	r.send("PATCH", "/v1/messages/a", `{"delay":"PT1H"}`, "Content-Type: application/merge-patch+json").want(200, at("2027-01-30T13:00:00.000Z"))
+	r.send("PATCH", "/v1/messages/a", `{"executionTime":"2027-02-01T00:00:00Z","payload":"y"}`).want(200, at("2027-02-01T00:00:00.000Z"))
+	if a := r.send("GET", "/v1/messages/a", ""); !strings.Contains(a.body, `"contentType":"text/plain","payload":"y","headers":{"h":"1"}`) {
+		t.Error(a.body)
+	}
+	if want := testNow.Add(36 * time.Hour); r.nudges[len(r.nudges)-1] != (nudge{keyOf("a").Bucket, want}) {
+		t.Errorf("nudges %v", r.nudges)
+	}
+	for body, parts := range map[string][]string{
+		`{}`:                           {"nothing to change"},
+		`{"channel":"inbox:b"}`:        {"PUT", `"pointer":"/channel"`},
+		`{"headers":{}}`:               {"PUT", `"pointer":"/headers"`},
+		`{"contentType":"text/plain"}`: {"payload", `"pointer":"/contentType"`},
+		`{"payloadEncoding":"base64"}`: {"payload", `"pointer":"/payloadEncoding"`},
+		`{"executionTime":"2027-02-03T00:00:00Z"}`: {`"pointer":"/expiresAt"`},
+		`{"delay":"-1s"}`:                          {"negative"},
+	} {
+		r.send("PATCH", "/v1/messages/a", body).problem(400, InvalidField, parts...)
+	}
+	r.send("PATCH", "/v1/messages/none", `{"delay":"1s"}`).problem(404, NotFound)
+	r.store.claimed = testNow.Add(48 * time.Hour)
+	r.send("PATCH", "/v1/messages/a", `{"delay":"1s"}`).problem(409, TooLate, `"messageStatus":"PENDING"`)
+	r.settle("a", postdate.Cancelled)
+	r.send("PATCH", "/v1/messages/a", `{"delay":"1s"}`).problem(409, TooLate, `"messageStatus":"CANCELLED"`)
+}
+
+func TestCancel(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []string{"a", "b", "c"} {
+		r.send("POST", "/v1/messages", order(id))
+	}
+	r.send("DELETE", "/v1/messages/a", "").want(200, `{"scheduleId":"a","status":"CANCELLED"}`)
+	r.send("DELETE", "/v1/messages/a", "").want(200, `{"scheduleId":"a","status":"CANCELLED"}`)
+	r.send("DELETE", "/v1/messages/none", "").problem(404, NotFound)
+	r.settle("b", postdate.Delivered)
+	r.send("DELETE", "/v1/messages/b", "").problem(409, TooLate, `"scheduleId":"b","messageStatus":"DELIVERED","deliveredAt":"2027-01-30T12:00:00.001Z"`)
+
+	a := r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["c","b","none","a","x y","c"]}`)
+	error := `"error":\{"type":"urn:postdate:problem:%s".*?\}`
+	want := `^\{"results":\[\{"scheduleId":"c","status":"CANCELLED"\},\{"scheduleId":"b",` + fmt.Sprintf(error, "too-late") + `\},\{"scheduleId":"none",` + fmt.Sprintf(error, "not-found") +
+		`\},\{"scheduleId":"a","status":"CANCELLED"\},\{"scheduleId":"x y",` + fmt.Sprintf(error, "invalid-field") + `\},\{"scheduleId":"c","status":"CANCELLED"\}\]\}$`
+	if a.status != 200 || !regexp.MustCompile(want).MatchString(a.body) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":[]}`).want(200, `{"results":[]}`)
+	r.send("POST", "/v1/messages/cancel", `{}`).problem(400, InvalidField, "scheduleIds is missing")
+	r.send("POST", "/v1/messages/cancel", `{"ids":["a"]}`).problem(400, UnknownField, `"pointer":"/ids"`)
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":[1]}`).problem(400, InvalidField, `"pointer":"/scheduleIds/0"`)
+	many := `{"scheduleIds":["a"` + strings.Repeat(`,"a"`, postdate.CancelItemsMax) + `]}`
+	r.send("POST", "/v1/messages/cancel", many).problem(413, TooLarge, "10001")
+}
+
+// TestStoreErrors checks that what surely was not done, what may have been done
+// and what failed are told apart, for every call that writes.
+func TestStoreErrors(t *testing.T) {
+	r := newRig(t)
+	for _, test := range []struct {
+		kind   postdate.Kind
+		status int
+		is     ProblemType
+		parts  []string
+	}{
+		{postdate.KindUnavailable, 503, Unavailable, []string{"surely nothing was done"}},
+		{postdate.KindFenced, 503, Unavailable, []string{"surely nothing was done"}},
+		{postdate.KindFull, 507, StoreFull, []string{"surely nothing was done"}},
+		{postdate.KindUnknown, 504, UnknownOutcome, []string{"may have been done or not", "same scheduleId"}},
+		{postdate.KindInternal, 500, Internal, nil},
+	} {
+		r.store.fail(postdate.E(test.kind, "inner words"))
+		for _, call := range [][3]string{
+			{"POST", "/v1/messages", order("a")}, {"PUT", "/v1/messages/a", order("a")}, {"PATCH", "/v1/messages/a", `{"delay":"1s"}`},
+			{"DELETE", "/v1/messages/a", ""}, {"GET", "/v1/messages/a", ""}, {"GET", "/v1/messages", ""},
+		} {
+			a := r.send(call[0], call[1], call[2]).problem(test.status, test.is, test.parts...)
+			if strings.Contains(a.body, "inner") {
+				t.Errorf("inner details: %s", a.body)
+			}
+			if (test.status != 500) != (a.header.Get("Retry-After") != "") {
+				t.Errorf("%d with Retry-After %q", a.status, a.header.Get("Retry-After"))
+			}
+		}
+		batch := r.send("POST", "/v1/messages/batch", "["+order("a")+"]")
+		if batch.status != 200 || !strings.Contains(batch.body, ProblemPrefix+string(test.is)) {
+			t.Errorf("%d %s", batch.status, batch.body)
+		}
+	}
+	if !strings.Contains(r.log.String(), "inner words") {
+		t.Error("the operator is not told")
+	}
+}
+
+// TestStoreIsBounded checks that no call of the store can last for ever, and
+// that one cut off has an unknown outcome.
+func TestStoreIsBounded(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.StoreTimeout = 20 * time.Millisecond })
+	r.store.seen = func(ctx context.Context, _ string) {
+		<-ctx.Done()
+		r.store.err = fmt.Errorf("insert: %w", ctx.Err())
+	}
+	r.send("POST", "/v1/messages", order("a")).problem(504, UnknownOutcome)
+}
+
+func TestLimits(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.PayloadBytesMax = 30_000 })
+	with := func(payload string) string {
+		return `{"channel":"inbox:test","delay":"1h","payload":` + payload + `}`
+	}
+	text := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	if a := r.send("POST", "/v1/messages", with(text(30_000))); a.status != 201 {
+		t.Fatal(a.status, a.body)
+	}
+	r.send("POST", "/v1/messages", with(text(30_001))).problem(413, TooLarge, `"pointer":"/payload"`, "30001")
+	encode := func(n int) string {
+		return `"` + base64.StdEncoding.EncodeToString(make([]byte, n)) + `","payloadEncoding":"base64"`
+	}
+	if a := r.send("POST", "/v1/messages", with(encode(30_000))); a.status != 201 {
+		t.Fatal(a.status, a.body)
+	}
+	r.send("POST", "/v1/messages", with(encode(30_001))).problem(413, TooLarge)
+
+	bodyMax := r.server.singleBytesMax()
+	fill := func(n int) string { return with("1") + strings.Repeat(" ", n-len(with("1"))) }
+	if a := r.send("POST", "/v1/messages", fill(bodyMax)); a.status != 201 {
+		t.Fatal(a.status, a.body)
+	}
+	r.send("POST", "/v1/messages", fill(bodyMax+1)).problem(413, TooLarge, countOf(bodyMax+1, "byte"))
+	r.send("POST", "/v1/messages", fill(bodyMax+2*bodySlackBytes)).problem(413, TooLarge)
+	r.send("POST", "/v1/messages", fill(4<<20)).problem(413, TooLarge)
+}
+
+func TestMediaTypes(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", order("a"), "Content-Type: text/plain").problem(415, UnsupportedContent, "text/plain", "application/json")
+	r.send("POST", "/v1/messages", order("a"), "Content-Type: application/x-ndjson").problem(415, UnsupportedContent)
+	r.send("POST", "/v1/messages", order("a"), "Content-Encoding: gzip").problem(415, UnsupportedContent, "gzip")
+	r.send("PUT", "/v1/messages/a", order("a"), "Content-Type: application/merge-patch+json").problem(415, UnsupportedContent)
+	if a := r.send("POST", "/v1/messages", order("a"), "Content-Type: Application/JSON; charset=utf-8"); a.status != 201 {
+		t.Error(a.status, a.body)
+	}
+}

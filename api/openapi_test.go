@@ -1,0 +1,230 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// requestSchemas are closed in the document itself. All others are closed here,
+// so that an answer with a member that the document does not know is caught.
+var requestSchemas = []string{"Schedule", "Change", "Result"}
+
+func loadDocument(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for name, schema := range doc.Components.Schemas {
+		if len(schema.Value.Properties) > 0 && !slices.Contains(requestSchemas, name) {
+			closed := false
+			schema.Value.AdditionalProperties.Has = &closed
+		}
+	}
+	return doc
+}
+
+// operations are the document's, as "METHOD path".
+func operations(doc *openapi3.T) map[string]*openapi3.Operation {
+	all := map[string]*openapi3.Operation{}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			all[method+" "+path] = operation
+		}
+	}
+	return all
+}
+
+func TestRoutesAreTheDocuments(t *testing.T) {
+	var served []string
+	for _, route := range routes {
+		served = append(served, route.method+" "+route.path)
+	}
+	slices.Sort(served)
+	documented := slices.Sorted(maps.Keys(operations(loadDocument(t))))
+	if !slices.Equal(served, documented) {
+		t.Errorf("served     %q\ndocumented %q", served, documented)
+	}
+}
+
+// contract sends requests, holds them and their answers against the document,
+// and notes what was seen.
+type contract struct {
+	*rig
+	doc    *openapi3.T
+	router routers.Router
+	seen   map[string]bool // "METHOD path status"
+}
+
+// call sends a request whose answer is to have the status. Where that is a
+// success, the request itself must be one that the document allows.
+func (c *contract) call(status int, method, path, body string, headers ...string) {
+	c.t.Helper()
+	req, err := http.NewRequest(method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	route, params, err := c.router.FindRoute(req)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route}
+	if status < 300 {
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			c.t.Errorf("the document does not allow %s %s %s: %v", method, path, body, err)
+		}
+		req.Body = io.NopCloser(strings.NewReader(body))
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if res.StatusCode != status {
+		c.t.Fatalf("%s %s: %d %s, want %d", method, path, res.StatusCode, text, status)
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(text)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		c.t.Errorf("the document does not know %s %s: %d %s: %v", method, path, status, text, err)
+	}
+	c.seen[fmt.Sprintf("%s %s %d", method, route.Path, status)] = true
+}
+
+// TestAnswersAreTheDocuments makes every call of the document answer with every
+// status that the document names, and holds each against it.
+func TestAnswersAreTheDocuments(t *testing.T) {
+	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("application/merge-patch+json", openapi3filter.JSONBodyDecoder)
+	doc := loadDocument(t)
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &contract{rig: newRig(t), doc: doc, router: router, seen: map[string]bool{}}
+	c.successes()
+	c.refusals()
+	c.failures()
+	for name, operation := range operations(doc) {
+		for status := range operation.Responses.Map() {
+			if !c.seen[name+" "+status] {
+				t.Errorf("no request was answered with what is documented: %s %s", name, status)
+			}
+		}
+	}
+}
+
+func (c *contract) successes() {
+	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M"}}`
+	c.call(201, "POST", "/v1/messages", order("a"), "Traceparent: x")
+	c.call(200, "POST", "/v1/messages", order("a"))
+	c.call(201, "POST", "/v1/messages", full)
+	c.call(201, "PUT", "/v1/messages/put", order("put"))
+	c.call(200, "PUT", "/v1/messages/put", order("put"))
+	c.call(200, "PATCH", "/v1/messages/put", `{"delay":"PT1H","payload":null}`)
+	c.call(200, "PATCH", "/v1/messages/put", `{"executionTime":"2027-03-01T00:00:00Z"}`, "Content-Type: application/merge-patch+json")
+	for _, state := range []postdate.State{
+		{Status: postdate.Pending, AttemptTime: testNow}, {Status: postdate.Pending, Parked: true, LastError: "down"},
+		{Status: postdate.Delivered, SettledAt: testNow, PossibleDuplicate: true}, {Status: postdate.DeliveryFailed, SettledAt: testNow, LastError: "refused"},
+		{Status: postdate.Cancelled, SettledAt: testNow},
+	} {
+		c.store.set(keyOf("full"), func(r *postdate.Record) { r.State = state })
+		c.call(200, "GET", "/v1/messages/full", "")
+	}
+	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
+	c.call(200, "DELETE", "/v1/messages/a", "")
+	c.call(200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
+	c.call(200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
+	c.call(200, "POST", "/v1/messages/cancel", `{"scheduleIds":["b","none","x y"]}`)
+	c.inbox.messages = []store.InboxMessage{
+		{ScheduleID: "a", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("null")},
+		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
+	}
+	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
+	for _, path := range []string{"/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
+		c.call(200, "GET", path, "")
+	}
+}
+
+func (c *contract) refusals() {
+	c.call(201, "PUT", "/v1/messages/done", order("done"))
+	c.settle("done", postdate.Delivered)
+	c.call(409, "POST", "/v1/messages", strings.Replace(order("done"), "1}", "2}", 1))
+	c.call(409, "PUT", "/v1/messages/done", strings.Replace(order("done"), "1}", "2}", 1))
+	c.call(409, "PATCH", "/v1/messages/done", `{"delay":"1s"}`)
+	c.call(409, "DELETE", "/v1/messages/done", "")
+	for _, call := range [][2]string{{"GET", ""}, {"DELETE", ""}, {"PATCH", `{"delay":"1s"}`}} {
+		c.call(404, call[0], "/v1/messages/none", call[1])
+	}
+	for _, call := range [][2]string{
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"},
+	} {
+		c.call(400, call[0], call[1], `{"x`)
+		c.call(400, call[0], call[1], `{"payloat":1}`)
+		c.call(415, call[0], call[1], "x", "Content-Type: text/csv")
+	}
+	large := strings.Repeat("x", postdate.PayloadBytesMax)
+	c.call(413, "POST", "/v1/messages", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
+	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
+	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
+	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")
+	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
+	c.call(400, "GET", "/v1/messages/x%20y", "")
+	c.call(400, "DELETE", "/v1/messages/x%20y", "")
+	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1"} {
+		c.call(400, "GET", path, "")
+	}
+}
+
+func (c *contract) failures() {
+	for kind, status := range map[postdate.Kind]int{
+		postdate.KindInternal: 500, postdate.KindUnavailable: 503, postdate.KindUnknown: 504, postdate.KindFull: 507,
+	} {
+		c.store.fail(postdate.E(kind, "inner"))
+		c.inbox.err = postdate.E(kind, "inner")
+		c.call(status, "POST", "/v1/messages", order("f"))
+		c.call(status, "PUT", "/v1/messages/f", order("f"))
+		c.call(status, "PATCH", "/v1/messages/f", `{"delay":"1s"}`)
+		c.call(status, "DELETE", "/v1/messages/f", "")
+		if status != 507 {
+			c.call(status, "GET", "/v1/messages/f", "")
+			c.call(status, "GET", "/v1/messages", "")
+			c.call(status, "GET", "/v1/inbox/test", "")
+		}
+	}
+	c.mu.Lock()
+	c.ready = context.DeadlineExceeded
+	c.mu.Unlock()
+	c.call(503, "GET", "/readyz", "")
+}
