@@ -1,0 +1,210 @@
+package rabbitmq
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/publisher"
+)
+
+// Reconnecting: the wait doubles from the first to the last and is cut by up to a
+// half at random. A connection that held for steadyTime starts it afresh.
+const (
+	backoffFirst = 100 * time.Millisecond
+	backoffLast  = 10 * time.Second
+	steadyTime   = 5 * time.Second
+
+	sweepTime = 50 * time.Millisecond // between looks after answers that nobody waits for
+	tidyTime  = 10 * time.Second
+)
+
+// Phase is where a publisher stands with its broker.
+type Phase uint8
+
+// The phases.
+const (
+	Connecting Phase = iota + 1 // for the first time: Publish waits for it
+	Connected
+	Blocked // connected, and the broker takes nothing: a memory or disk alarm
+	Lost    // not connected, and trying to be
+	Closed
+)
+
+var phaseNames = [...]string{Connecting: "connecting", Connected: "connected", Blocked: "blocked", Lost: "down", Closed: "closed"}
+
+func (p Phase) String() string {
+	if int(p) >= len(phaseNames) || p == 0 {
+		return "invalid"
+	}
+	return phaseNames[p]
+}
+
+// State is a publisher's phase, for health and metrics.
+type State struct {
+	Phase  Phase
+	Reason string // for all but Connected: a sentence with the broker's words, without secrets
+	Since  time.Time
+}
+
+// State says whether the publisher is connected, blocked or down, and why.
+func (p *Publisher) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// enterPhase changes the state. Whatever is not written by then cannot be, unless
+// the phase is Connected. The lock is held.
+func (p *Publisher) enterPhase(phase Phase, reason string) {
+	p.state = State{Phase: phase, Reason: reason, Since: time.Now()}
+	if phase != Connected {
+		for _, l := range p.lanes {
+			l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: reason})
+		}
+	}
+	p.wake.Broadcast()
+}
+
+// keepConnected connects, and reconnects, until ctx ends.
+func (p *Publisher) keepConnected(ctx context.Context) {
+	defer close(p.stopped)
+	for attempt := 0; ; attempt++ {
+		s, err := dial(ctx, p.config.URL, p.config.PublishTimeout)
+		if err == nil {
+			began := time.Now()
+			p.serve(ctx, s)
+			if time.Since(began) >= steadyTime {
+				attempt = 0
+			}
+		} else if ctx.Err() == nil {
+			p.down("RabbitMQ at "+p.address+" cannot be reached: "+words(err), attempt)
+		}
+		select {
+		case <-time.After(backoff(attempt, rand.Float64())):
+		case <-ctx.Done():
+			p.mu.Lock()
+			p.enterPhase(Closed, "the publisher is closed")
+			p.mu.Unlock()
+			return
+		}
+	}
+}
+
+// backoff is the wait after the given number of vain attempts; jitter is in [0, 1).
+func backoff(attempt int, jitter float64) time.Duration {
+	d := min(backoffFirst<<min(attempt, 20), backoffLast)
+	return d - time.Duration(jitter*float64(d)/2)
+}
+
+func (p *Publisher) down(reason string, attempt int) {
+	if attempt == 0 {
+		p.config.Log.Warn(reason)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enterPhase(Lost, reason)
+}
+
+// serve runs one session to its end.
+func (p *Publisher) serve(ctx context.Context, s *session) {
+	p.mu.Lock()
+	p.session = s
+	p.frameBytesMax.Store(int64(max(0, s.conn.Config.FrameSize)))
+	for _, l := range p.lanes {
+		l.link, l.proven = nil, false
+	}
+	p.enterPhase(Connected, "")
+	p.mu.Unlock()
+	p.metrics.connects.Inc()
+	p.config.Log.Info("connected to RabbitMQ", "address", p.address)
+
+	wrote := make(chan struct{})
+	go func() { p.write(s); close(wrote) }()
+	reason := p.watch(ctx, s)
+	p.mu.Lock()
+	s.over.Store(true)
+	p.enterPhase(Lost, reason)
+	p.mu.Unlock()
+	if ctx.Err() == nil {
+		p.config.Log.Warn(reason)
+	}
+	// The goodbye waits for a write that is under way, and must not wait long:
+	// the hang-up ends such a write.
+	hangUp := time.AfterFunc(closeTimeout, func() { s.socket.Conn.Close() })
+	s.close(time.Now().Add(closeTimeout))
+	<-wrote
+	hangUp.Stop()
+	p.mu.Lock()
+	p.session = nil
+	p.mu.Unlock()
+}
+
+// watch returns the reason for which the session ended.
+func (p *Publisher) watch(ctx context.Context, s *session) string {
+	ticks := time.NewTicker(sweepTime)
+	defer ticks.Stop()
+	tidied := time.Now()
+	for {
+		select {
+		case e := <-s.closes:
+			return "lost the connection to RabbitMQ at " + p.address + lostWords(e)
+		case b, ok := <-s.blocks:
+			if !ok {
+				s.blocks = nil // closed with the connection: the reason follows
+				continue
+			}
+			p.block(b)
+		case now := <-ticks.C:
+			var unused []*link
+			p.mu.Lock()
+			p.sweep()
+			p.wake.Signal() // a message that waits to go alone may go by now
+			if now.Sub(tidied) > tidyTime {
+				tidied, unused = now, p.tidy(now)
+			}
+			p.mu.Unlock()
+			for _, l := range unused {
+				go l.Close()
+			}
+		case <-ctx.Done():
+			return "the publisher is closed"
+		}
+	}
+}
+
+// hangUp ends the session without a goodbye.
+func (p *Publisher) hangUp() {
+	p.mu.Lock()
+	s := p.session
+	p.mu.Unlock()
+	if s != nil {
+		s.socket.Conn.Close()
+	}
+}
+
+func lostWords(e *amqp.Error) string {
+	if e == nil {
+		return ""
+	}
+	return ": " + words(e)
+}
+
+func (p *Publisher) block(b amqp.Blocking) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.Active {
+		reason := "RabbitMQ at " + p.address + " blocks publishers: " + b.Reason
+		p.config.Log.Warn(reason)
+		p.enterPhase(Blocked, reason)
+		return
+	}
+	p.config.Log.Info("RabbitMQ takes messages again", "address", p.address)
+	p.enterPhase(Connected, "")
+}
+
+func hostPort(uri amqp.URI) string { return net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)) }

@@ -1,0 +1,72 @@
+package rabbitmq
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// corkBytesMax is how much a corked connection holds back before it writes.
+const corkBytesMax = 64 << 10
+
+// corked is a connection that can hold writes back, so that a burst of messages
+// costs one system call and not one each: amqp091 flushes after every message.
+// A write that the other side does not take in time fails, and with it the
+// connection: nobody hangs on a peer that has stopped reading.
+type corked struct {
+	net.Conn
+	timeout time.Duration
+
+	mu     sync.Mutex
+	held   []byte
+	corked bool
+	err    error // of a write behind the caller's back
+}
+
+// Write implements net.Conn.
+func (c *corked) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return 0, c.err
+	}
+	c.held = append(c.held, b...)
+	if c.corked && len(c.held) < corkBytesMax {
+		return len(b), nil
+	}
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (c *corked) cork() {
+	c.mu.Lock()
+	c.corked = true
+	c.mu.Unlock()
+}
+
+// uncork writes what was held back. After an error the connection is closed.
+func (c *corked) uncork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.corked = false
+	if c.err == nil {
+		_ = c.flush() // the reader meets the closed connection
+	}
+}
+
+func (c *corked) flush() error {
+	if len(c.held) == 0 {
+		return nil
+	}
+	c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout))
+	if c.err == nil {
+		_, c.err = c.Conn.Write(c.held)
+	}
+	c.held = c.held[:0]
+	if c.err != nil {
+		c.Conn.Close()
+	}
+	return c.err
+}

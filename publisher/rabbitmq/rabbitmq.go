@@ -1,0 +1,197 @@
+// Package rabbitmq publishes to RabbitMQ over AMQP 0.9.1.
+//
+// Messages are persistent and mandatory, many are in flight at once, and each is
+// confirmed only when the broker has taken responsibility for it and no return
+// came. What the broker refuses carries the broker's own words:
+//
+//	no such queue, nothing bound   Refused  312 NO_ROUTE (a mandatory message is returned)
+//	no such exchange               Refused  404 NOT_FOUND
+//	not allowed                    Refused  403 ACCESS_REFUSED
+//	a full queue that rejects      Refused  a nack
+//	what AMQP cannot carry         Refused, permanently, without asking the broker
+//	not connected, blocked         Down     what was not written yet
+//	connection lost, no answer     Unknown  what was
+//
+// One connection serves all. On it, each exchange has an AMQP channel of its own
+// (see lane), because the broker closes the whole channel over one message for a
+// missing exchange. The publisher needs no broker to start: it connects, and
+// reconnects, in the background.
+package rabbitmq
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// Config is what a Publisher needs. Only URL has no default.
+type Config struct {
+	// URL is the broker's address: amqp:// or amqps://, user, password, host,
+	// port and virtual host.
+	URL string
+
+	// PublishTimeout bounds each Publish; 10 s by default.
+	PublishTimeout time.Duration
+
+	// Window is how many unconfirmed messages one queue or routing key may
+	// have; 500 by default, from 1 to 10,000. An AMQP channel holds four of them.
+	Window int
+
+	// Log gets connections and their loss; slog.Default() by default.
+	Log *slog.Logger
+
+	// Metrics registers the publisher's metrics; nil: none.
+	Metrics prometheus.Registerer
+}
+
+const windowMax = 10_000
+
+func (c Config) withDefaults() Config {
+	if c.PublishTimeout == 0 {
+		c.PublishTimeout = 10 * time.Second
+	}
+	if c.Window == 0 {
+		c.Window = 500
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Validate says what is wrong, as a KindInvalid error that repeats no part of
+// the URL. Zero fields stand for their defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if _, err := amqp.ParseURI(c.URL); err != nil || c.URL == "" {
+		return postdate.E(postdate.KindInvalid, "the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost, with %%XX for special characters in user, password and vhost")
+	}
+	if c.PublishTimeout < 0 {
+		return postdate.E(postdate.KindInvalid, "the RabbitMQ publish timeout %s is negative", c.PublishTimeout)
+	}
+	if c.Window < 1 || c.Window > windowMax {
+		return postdate.E(postdate.KindInvalid, "the RabbitMQ window %d is not between 1 and %d", c.Window, windowMax)
+	}
+	return nil
+}
+
+// Publisher publishes to one broker. It implements publisher.Publisher.
+type Publisher struct {
+	config  Config
+	address string // host and port, without credentials
+	metrics *metrics
+
+	frameBytesMax atomic.Int64 // of the connection
+
+	mu      sync.Mutex
+	wake    *sync.Cond // something to write, room for it, or the end of the session
+	lanes   map[string]*lane
+	session *session
+	state   State
+	calls   int           // of Publish that have not returned
+	closing bool          // no new calls
+	drained chan struct{} // closed when closing and no call is left
+
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when the background has ended
+}
+
+var _ publisher.Publisher = (*Publisher)(nil)
+
+// New makes a publisher and connects it in the background.
+func New(config Config) (*Publisher, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	uri, err := amqp.ParseURI(config.URL)
+	if err != nil {
+		return nil, err // not reached: Validate has read it
+	}
+	p := &Publisher{
+		config: config, address: hostPort(uri), lanes: map[string]*lane{},
+		state:   State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		drained: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	p.wake = sync.NewCond(&p.mu)
+	p.frameBytesMax.Store(131072) // RabbitMQ's default, until a connection says better
+	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go p.keepConnected(ctx)
+	return p, nil
+}
+
+// Check implements publisher.Publisher.
+func (p *Publisher) Check(channel postdate.Channel) error {
+	_, err := parseTarget(channel)
+	return err
+}
+
+// Close implements publisher.Publisher. Calls of Publish that come later
+// answer Down.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closing {
+		p.closing = true
+		if p.calls == 0 {
+			close(p.drained)
+		}
+	}
+	p.mu.Unlock()
+	var err error
+	select {
+	case <-p.drained:
+	case <-ctx.Done():
+		err = postdate.E(postdate.KindUnknown, "closed the RabbitMQ publisher before all was confirmed: %w", ctx.Err())
+	}
+	p.stop()
+	select {
+	case <-p.stopped:
+	case <-ctx.Done():
+		p.hangUp()
+		<-p.stopped
+	}
+	return err
+}
+
+// enter counts a call, and says why it cannot be served now: "" if it can. The
+// first connection is waited for; later ones are not.
+func (p *Publisher) enter() (down string) {
+	switch {
+	case p.closing:
+		return "the publisher is closed"
+	case p.state.Phase != Connected && p.state.Phase != Connecting:
+		return p.state.Reason
+	}
+	p.calls++
+	return ""
+}
+
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls--; p.calls == 0 && p.closing {
+		close(p.drained)
+	}
+}
+
+// lane is the way to an exchange.
+func (p *Publisher) lane(exchange string) *lane {
+	l := p.lanes[exchange]
+	if l == nil {
+		l = newLane(exchange, p.config.Window)
+		p.lanes[exchange] = l
+	}
+	return l
+}

@@ -1,0 +1,40 @@
+package rabbitmq
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postdate/postdate"
+)
+
+// shortBytesMax is the longest text that AMQP's short strings hold: names,
+// routing keys and most properties.
+const shortBytesMax = 255
+
+// target is where a channel's messages go.
+type target struct {
+	exchange string // "": the default exchange, which routes to the queue named by the key
+	key      string
+}
+
+// parseTarget reads a channel. Without a slash its target is a queue. Else the
+// first slash parts the exchange from the routing key, which may be empty (a
+// fanout exchange needs none) and may have more slashes. An empty exchange is
+// the default one: so rabbitmq:/a/b is the queue a/b.
+func parseTarget(channel postdate.Channel) (target, error) {
+	exchange, key, slash := strings.Cut(channel.Target(), "/")
+	if !slash {
+		exchange, key = "", exchange
+	}
+	switch {
+	case exchange == "" && key == "":
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q names no queue: write rabbitmq:queue or rabbitmq:exchange/routing.key", channel)
+	case len(exchange) > shortBytesMax:
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the exchange is %d bytes long, and RabbitMQ allows %d", channel, len(exchange), shortBytesMax)
+	case len(key) > shortBytesMax:
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the queue or routing key is %d bytes long, and RabbitMQ allows %d", channel, len(key), shortBytesMax)
+	case !utf8.ValidString(exchange) || !utf8.ValidString(key):
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q is not UTF-8", channel)
+	}
+	return target{exchange: exchange, key: key}, nil
+}

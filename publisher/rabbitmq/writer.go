@@ -1,0 +1,133 @@
+package rabbitmq
+
+import (
+	"time"
+
+	"github.com/postdate/postdate/publisher"
+)
+
+const (
+	burstMax = 128 // messages that go out in one write
+
+	// lanesIdleMax is how many exchanges keep a channel that they do not use.
+	// Beyond, those that were idle for laneIdle lose it.
+	lanesIdleMax = 64
+	laneIdle     = time.Minute
+)
+
+// write hands what waits to the connection, until the session is over.
+func (p *Publisher) write(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !s.over.Load() {
+		worked := false
+		for _, l := range p.lanes {
+			if p.state.Phase != Connected {
+				break // blocked
+			}
+			p.mend(l)
+			burst, alone := l.take(burstMax, time.Now())
+			if len(burst) == 0 {
+				continue
+			}
+			worked = true
+			p.send(s, l, burst, alone)
+		}
+		if !worked {
+			p.wake.Wait()
+		}
+	}
+}
+
+// send writes one burst to a lane. The lock is held when it is called and
+// when it returns, not while it writes.
+func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
+	on := l.link
+	p.mu.Unlock()
+	var err error
+	if on == nil {
+		on, err = s.open(lanePerWindow * p.config.Window)
+	}
+	answers, sent := make([]confirm, 0, len(burst)), 0
+	if err == nil {
+		s.socket.cork()
+		for _, it := range burst {
+			answer, written := on.publish(l.exchange, it.name.key, it.msg)
+			if !written {
+				break
+			}
+			answers, sent = append(answers, answer), sent+1
+			if answer == (lost{}) {
+				s.socket.Close() // part of the message may be out: nothing can follow it
+				break
+			}
+		}
+		s.socket.uncork()
+		if alone && sent > 0 {
+			err = on.sync()
+		}
+	}
+	p.mu.Lock()
+	p.sent(s, l, on, burst, answers, err)
+}
+
+// mend takes a lane's link away once it is closed, so that the next burst gets a
+// new one.
+func (p *Publisher) mend(l *lane) {
+	if on := l.link; on != nil && on.IsClosed() {
+		on.takeReturns(l.returned)
+		l.broke(on, on.why(), time.Now())
+	}
+}
+
+// sent notes what became of a burst: as many were written as there are answers.
+func (p *Publisher) sent(s *session, l *lane, on *link, burst []*item, answers []confirm, err error) {
+	now := time.Now()
+	if err == nil && l.link == nil {
+		l.link = on
+	}
+	for i, answer := range answers {
+		l.wrote(burst[i], on, answer, now)
+	}
+	for i := len(burst) - 1; i >= len(answers); i-- {
+		l.putBack(burst[i])
+	}
+	if l.alone != nil {
+		switch {
+		case len(answers) == 0:
+		case err == nil:
+			l.passed()
+		default:
+			on.takeReturns(l.returned)
+			l.broke(on, on.why(), now)
+		}
+		l.alone = nil
+	}
+	if len(answers) == 0 && err != nil && !s.conn.IsClosed() {
+		// No channel is to be had: too many are open, say.
+		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: "no AMQP channel: " + words(err)})
+	}
+	if s.over.Load() {
+		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: p.state.Reason})
+	}
+}
+
+// tidy forgets lanes that nobody uses, and returns their channels to be closed.
+func (p *Publisher) tidy(now time.Time) (unused []*link) {
+	for exchange, l := range p.lanes {
+		if !l.idle() {
+			l.idleSince = time.Time{}
+			continue
+		}
+		if l.idleSince.IsZero() {
+			l.idleSince = now
+		}
+		if len(p.lanes) > lanesIdleMax && now.Sub(l.idleSince) > laneIdle {
+			delete(p.lanes, exchange)
+			if l.link != nil {
+				unused = append(unused, l.link)
+			}
+		}
+	}
+	return unused
+}
