@@ -1,14 +1,14 @@
-// Package inbox is the publisher for inbox channels: it lays messages down in the
-// store, where clients read them over HTTP with a cursor. It needs no broker,
-// which makes it the way to try Postdate, and to use it without one.
+// Package inbox publishes to the built-in inbox, which lies in the node's own
+// store, and lets readers wait for what comes.
 //
-// It promises what package publisher promises. Confirmed means that the message
-// is durable in the store, and a reader that follows the cursors sees every
-// message.
+// What was confirmed is as durable as the store makes it. A reader that goes on
+// from cursor to cursor sees every message, in the order in which they came.
 package inbox
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,109 +17,199 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-var _ publisher.Publisher = (*Publisher)(nil)
+// PollInterval is how long a reader that waits may miss what another node
+// appended. What this node appends wakes it at once.
+const PollInterval = 250 * time.Millisecond
 
-// lookEvery is how often a waiting reader looks without being woken: another
-// node may have appended.
-const lookEvery = 250 * time.Millisecond
-
-// Publisher lays messages down in inboxes.
+// Publisher appends to inboxes. It implements publisher.Publisher, and is safe
+// for concurrent use.
 type Publisher struct {
-	store store.Inbox
-	now   func() postdate.Time
+	box store.Inbox
+	now func() postdate.Time
 
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // per inbox: closed at its next message
+	calls   int           // of Publish and of appends that have not returned
+	closing chan struct{} // closed by Close: readers go home, new calls are Down
+	drained chan struct{} // closed when closing and no call is left
+	bells   map[name]*bell
 }
 
-// New makes a publisher over a store. now reads the wall clock.
-func New(s store.Inbox, now func() postdate.Time) *Publisher {
-	return &Publisher{store: s, now: now, waiting: map[string]chan struct{}{}}
+var _ publisher.Publisher = (*Publisher)(nil)
+
+type name struct{ tenant, inbox string }
+
+// bell wakes the readers of one inbox. It exists only while there are some.
+type bell struct {
+	rung    chan struct{} // closed, and replaced, when something was appended
+	readers int
 }
 
-// Check implements publisher.Publisher. [postdate.ParseChannel] has checked the name.
-func (p *Publisher) Check(postdate.Channel) error { return nil }
+// New makes a publisher that appends to box and notes now as the time of
+// delivery.
+func New(box store.Inbox, now func() postdate.Time) *Publisher {
+	return &Publisher{
+		box: box, now: now, bells: map[name]*bell{},
+		closing: make(chan struct{}), drained: make(chan struct{}),
+	}
+}
 
-// Close implements publisher.Publisher. There is nothing to disconnect.
-func (p *Publisher) Close(context.Context) error { return nil }
+// Check implements publisher.Publisher.
+func (p *Publisher) Check(channel postdate.Channel) error {
+	if channel.Broker() != "inbox" {
+		return postdate.E(postdate.KindInvalid, "channel %q is not an inbox: write inbox:name", channel)
+	}
+	_, err := postdate.ParseChannel(string(channel))
+	return err
+}
 
-// Publish implements publisher.Publisher. A batch is one write: all of it is
-// laid down, or none.
+// Publish implements publisher.Publisher. A store that does not answer by the
+// end of ctx leaves the outcome Unknown.
 func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
-	at := p.now()
-	messages := make([]store.InboxMessage, len(batch))
-	for i, d := range batch {
-		m := d.Message
-		messages[i] = store.InboxMessage{
-			Tenant: m.Tenant, Inbox: channel.Target(), ScheduleID: m.ScheduleID,
-			ExecutionTime: m.ExecutionTime, DeliveredAt: at,
-			Attempt: d.Attempt, PossibleDuplicate: d.PossibleDuplicate,
-			ContentType: m.ContentType, Encoding: m.Encoding, Payload: m.Payload, Headers: m.Headers,
-		}
+	if err := p.Check(channel); err != nil {
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
 	}
-	if err := p.store.AppendInbox(ctx, messages); err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: outcomeOf(err), Reason: err.Error()})
+	if len(batch) == 0 {
+		return nil
 	}
-	for i := range messages {
-		if i == 0 || messages[i].Tenant != messages[i-1].Tenant {
-			p.wake(messages[i].Tenant, channel.Target())
-		}
+	if !p.enter() {
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the inbox is closed"})
 	}
-	return publisher.All(len(batch), publisher.Result{Outcome: publisher.Confirmed})
+	if ctx.Err() != nil {
+		p.leave()
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was appended"})
+	}
+	// The store may hang on its disk, and ctx may not reach it there.
+	answer := make(chan []publisher.Result, 1)
+	go func() {
+		defer p.leave()
+		answer <- p.publish(ctx, channel.Target(), batch)
+	}()
+	select {
+	case results := <-answer:
+		return results
+	case <-ctx.Done():
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown, Reason: "the store did not answer in time"})
+	}
 }
 
-// outcomeOf is what a failed write means: what is not known is unknown.
-func outcomeOf(err error) publisher.Outcome {
+// publish appends each tenant's part in one write.
+func (p *Publisher) publish(ctx context.Context, inbox string, batch []postdate.Delivery) []publisher.Result {
+	results := make([]publisher.Result, len(batch))
+	places := make([]int, len(batch))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortStableFunc(places, func(a, b int) int {
+		return strings.Compare(batch[a].Message.Tenant, batch[b].Message.Tenant)
+	})
+	at := p.now()
+	for len(places) > 0 {
+		tenant := batch[places[0]].Message.Tenant
+		n := slices.IndexFunc(places, func(i int) bool { return batch[i].Message.Tenant != tenant })
+		if n < 0 {
+			n = len(places)
+		}
+		messages := make([]store.InboxMessage, n)
+		for i, place := range places[:n] {
+			messages[i] = inboxMessage(inbox, &batch[place], at)
+		}
+		for i, r := range p.append(ctx, messages) {
+			results[places[i]] = r
+		}
+		places = places[n:]
+	}
+	return results
+}
+
+// append appends one tenant's messages to one inbox. They stand or fall
+// together, except that a message that the store refuses falls alone.
+func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) []publisher.Result {
+	err := p.box.AppendInbox(ctx, messages)
+	r := resultOf(err)
+	if r.Outcome == publisher.Refused && len(messages) > 1 {
+		results := make([]publisher.Result, 0, len(messages))
+		for i := range messages {
+			results = append(results, p.append(ctx, messages[i:i+1])...)
+		}
+		return results
+	}
+	if r.Outcome != publisher.Refused && r.Outcome != publisher.Down {
+		p.ring(name{messages[0].Tenant, messages[0].Inbox})
+	}
+	return publisher.All(len(messages), r)
+}
+
+// resultOf is what an append's error means. An error that does not say that
+// nothing was done leaves the outcome unknown.
+func resultOf(err error) publisher.Result {
+	if err == nil {
+		return publisher.Result{Outcome: publisher.Confirmed}
+	}
 	switch postdate.KindOf(err) {
 	case postdate.KindUnavailable, postdate.KindFull:
-		return publisher.Down
+		return publisher.Result{Outcome: publisher.Down, Reason: err.Error()}
 	case postdate.KindInvalid, postdate.KindTooLarge:
-		return publisher.Refused
+		return publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true}
 	}
-	return publisher.Unknown
+	return publisher.Result{Outcome: publisher.Unknown, Reason: err.Error()}
 }
 
-// Read gives what lies behind the cursor after, as [store.Inbox.ReadInbox] does;
-// where nothing does, it waits for that, but no longer than wait.
-func (p *Publisher) Read(ctx context.Context, tenant, name, after string, limit int, wait time.Duration) ([]store.InboxMessage, string, error) {
-	deadline := time.NewTimer(wait)
-	defer deadline.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	for {
-		woken := p.next(tenant, name) // before reading: what comes in between is not missed
-		messages, next, err := p.store.ReadInbox(ctx, tenant, name, after, limit)
-		if len(messages) > 0 || err != nil || wait <= 0 {
-			return messages, next, err
-		}
-		select {
-		case <-woken:
-		case <-look.C:
-		case <-deadline.C:
-			return nil, next, nil
-		case <-ctx.Done():
-			return nil, next, nil
-		}
+func inboxMessage(inbox string, d *postdate.Delivery, at postdate.Time) store.InboxMessage {
+	m := d.Message
+	headers := slices.Collect(publisher.ClientHeaders(m))
+	if m.Traceparent != "" {
+		headers = append(headers, postdate.Header{Name: publisher.HeaderTraceparent, Value: m.Traceparent})
+		postdate.SortHeaders(headers)
+	}
+	return store.InboxMessage{
+		Tenant: m.Tenant, Inbox: inbox, ScheduleID: m.ScheduleID,
+		ExecutionTime: m.ExecutionTime, DeliveredAt: at,
+		Attempt: d.Attempt, PossibleDuplicate: d.PossibleDuplicate,
+		ContentType: m.ContentType, Encoding: m.Encoding, Payload: m.Payload, Headers: headers,
 	}
 }
 
-// next is closed when the inbox gets its next message.
-func (p *Publisher) next(tenant, name string) <-chan struct{} {
+func (p *Publisher) closed() bool {
+	select {
+	case <-p.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Publisher) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := tenant + "\x00" + name
-	if p.waiting[id] == nil {
-		p.waiting[id] = make(chan struct{})
+	if p.closed() {
+		return false
 	}
-	return p.waiting[id]
+	p.calls++
+	return true
 }
 
-func (p *Publisher) wake(tenant, name string) {
+func (p *Publisher) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := tenant + "\x00" + name
-	if woken := p.waiting[id]; woken != nil {
-		close(woken)
-		delete(p.waiting, id)
+	if p.calls--; p.calls == 0 && p.closed() {
+		close(p.drained)
+	}
+}
+
+// Close implements publisher.Publisher. Readers that wait return empty.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closed() {
+		close(p.closing)
+		if p.calls == 0 {
+			close(p.drained)
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.drained:
+		return nil
+	case <-ctx.Done():
+		return postdate.E(postdate.KindUnknown, "closed the inbox before all was appended: %w", ctx.Err())
 	}
 }

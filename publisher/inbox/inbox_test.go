@@ -1,0 +1,268 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/publisher/inbox"
+	"github.com/postdate/postdate/publisher/publishertest"
+	"github.com/postdate/postdate/store"
+)
+
+// box is a small store.Inbox in memory: it stands in for a store, whose own
+// suite holds it to the contract, and can fail or hang on demand.
+type box struct {
+	mu       sync.Mutex
+	messages []store.InboxMessage // of all inboxes; a cursor is an index
+	fail     error                // answers every append
+	hang     chan struct{}        // an append waits until it is closed; nil: it does not
+	reads    chan struct{}        // gets a value after each read; nil: nobody looks
+}
+
+const bad = "bad" // a content type that the box refuses
+
+func (b *box) AppendInbox(_ context.Context, messages []store.InboxMessage) error {
+	b.mu.Lock()
+	hang := b.hang
+	b.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fail != nil {
+		return b.fail
+	}
+	for _, m := range messages {
+		if m.ContentType == bad {
+			return postdate.E(postdate.KindInvalid, "content type %q", bad)
+		}
+	}
+	b.messages = append(b.messages, messages...)
+	return nil
+}
+
+func (b *box) ReadInbox(_ context.Context, tenant, name, after string, limit int) ([]store.InboxMessage, string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reads != nil {
+		defer func() { b.reads <- struct{}{} }()
+	}
+	at := 0
+	if after != "" {
+		var err error
+		if at, err = strconv.Atoi(after); err != nil {
+			return nil, "", postdate.E(postdate.KindInvalid, "cursor %q is none", after)
+		}
+	}
+	var found []store.InboxMessage
+	for ; at < len(b.messages) && len(found) < limit; at++ {
+		if m := b.messages[at]; m.Tenant == tenant && m.Inbox == name {
+			found = append(found, m)
+		}
+	}
+	return found, strconv.Itoa(at), nil
+}
+
+func (b *box) set(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+func now() postdate.Time { return 1_800_000_000_456 }
+
+func TestConformance(t *testing.T) {
+	b, n := &box{}, 0
+	publishertest.Run(t, publishertest.Harness{
+		Timeout: 10 * time.Second,
+		New:     func(*testing.T) publisher.Publisher { return inbox.New(b, now) },
+		Channel: func(*testing.T) postdate.Channel { n++; return postdate.Channel(fmt.Sprint("inbox:n", n)) },
+		Consume: func(_ *testing.T, channel postdate.Channel, _ int) []publishertest.Consumed {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			var consumed []publishertest.Consumed
+			for _, m := range b.messages {
+				if m.Inbox == channel.Target() {
+					consumed = append(consumed, seen(m))
+				}
+			}
+			return consumed
+		},
+		Bad: func(m *postdate.Message) { m.ContentType = bad },
+		Break: func(*testing.T) func() {
+			b.set(func() { b.fail = postdate.E(postdate.KindUnavailable, "the store is closed") })
+			return func() { b.set(func() { b.fail = nil }) }
+		},
+		BadChannel: "inbox:no spaces",
+	})
+}
+
+// seen is an inbox message as the consumer of a broker would see it.
+func seen(m store.InboxMessage) publishertest.Consumed {
+	headers := map[string]string{
+		publisher.HeaderScheduleID: m.ScheduleID, publisher.HeaderExecutionTime: m.ExecutionTime.String(),
+		publisher.HeaderAttempt: strconv.Itoa(m.Attempt),
+	}
+	if m.PossibleDuplicate {
+		headers[publisher.HeaderPossibleDuplicate] = "true"
+	}
+	for _, h := range m.Headers {
+		headers[h.Name] = h.Value
+	}
+	return publishertest.Consumed{MessageID: m.ScheduleID, ContentType: m.ContentType, Payload: bytes.Clone(m.Payload), Headers: headers}
+}
+
+func delivery(id string) postdate.Delivery {
+	return postdate.Delivery{Attempt: 1, Message: &postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: id}}}
+}
+
+// Each error of the store has its outcome, and one that says nothing is unknown.
+func TestErrorsAndOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want publisher.Outcome
+	}{
+		{postdate.E(postdate.KindUnavailable, "closed"), publisher.Down},
+		{postdate.E(postdate.KindFull, "disk full"), publisher.Down},
+		{postdate.E(postdate.KindInvalid, "no"), publisher.Refused},
+		{postdate.E(postdate.KindTooLarge, "no"), publisher.Refused},
+		{postdate.E(postdate.KindUnknown, "sync failed"), publisher.Unknown},
+		{postdate.E(postdate.KindInternal, "damaged"), publisher.Unknown},
+		{errors.New("anything"), publisher.Unknown},
+	} {
+		p := inbox.New(&box{fail: c.err}, now)
+		for _, r := range p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")}) {
+			if r.Outcome != c.want || r.Reason != c.err.Error() {
+				t.Errorf("%v: %v %q, want %v", c.err, r.Outcome, r.Reason, c.want)
+			}
+		}
+	}
+}
+
+// A store that hangs holds nobody beyond the end of ctx, and Close waits for it.
+func TestStoreHangs(t *testing.T) {
+	b := &box{hang: make(chan struct{})}
+	p := inbox.New(b, now)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if r := p.Publish(ctx, "inbox:x", []postdate.Delivery{delivery("a")})[0]; r.Outcome != publisher.Unknown {
+		t.Errorf("%v: %s", r.Outcome, r.Reason)
+	}
+	if err := p.Close(ctx); postdate.KindOf(err) != postdate.KindUnknown {
+		t.Errorf("close while an append hangs: %v", err)
+	}
+	close(b.hang)
+	if err := p.Close(context.Background()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+type page struct {
+	ids  []string
+	next string
+	err  error
+}
+
+// read reads inbox t/x in another goroutine.
+func read(ctx context.Context, p *inbox.Publisher, after string, wait time.Duration) <-chan page {
+	got := make(chan page, 1)
+	go func() {
+		messages, next, err := p.Read(ctx, "t", "x", after, 10, wait)
+		pg := page{next: next, err: err}
+		for _, m := range messages {
+			pg.ids = append(pg.ids, m.ScheduleID)
+		}
+		got <- pg
+	}()
+	return got
+}
+
+func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
+	b := &box{reads: make(chan struct{}, 1000)}
+	p := inbox.New(b, now)
+	got := read(context.Background(), p, "", time.Minute)
+	<-b.reads // it has looked in vain
+	p.Publish(context.Background(), "inbox:other", []postdate.Delivery{delivery("no")})
+	p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")})
+	if pg := <-got; pg.err != nil || fmt.Sprint(pg.ids) != "[a b]" || pg.next != "3" {
+		t.Errorf("read %+v", pg)
+	}
+}
+
+// What another node appended rings no bell here, and is found all the same.
+func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
+	b := &box{reads: make(chan struct{}, 1000)}
+	p, other := inbox.New(b, now), inbox.New(b, now)
+	got := read(context.Background(), p, "", time.Minute)
+	<-b.reads
+	other.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a")})
+	if pg := <-got; pg.err != nil || len(pg.ids) != 1 {
+		t.Errorf("read %+v", pg)
+	}
+}
+
+func TestReadEndsEmpty(t *testing.T) {
+	p := inbox.New(&box{}, now)
+	if pg := <-read(context.Background(), p, "0", 10*time.Millisecond); pg.err != nil || pg.next != "0" || pg.ids != nil {
+		t.Errorf("wait over: %+v", pg)
+	}
+	if pg := <-read(context.Background(), p, "0", 0); pg.err != nil || pg.next != "0" || pg.ids != nil {
+		t.Errorf("no wait: %+v", pg)
+	}
+	if pg := <-read(context.Background(), p, "x", time.Minute); postdate.KindOf(pg.err) != postdate.KindInvalid {
+		t.Errorf("bad cursor: %+v", pg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	got := read(ctx, p, "0", time.Minute)
+	cancel()
+	if pg := <-got; postdate.KindOf(pg.err) != postdate.KindUnavailable || pg.next != "0" {
+		t.Errorf("reader gone: %+v", pg)
+	}
+	got = read(context.Background(), p, "0", time.Minute)
+	if err := p.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if pg := <-got; pg.err != nil || pg.next != "0" {
+		t.Errorf("closed: %+v", pg)
+	}
+}
+
+// A reader that goes on from cursor to cursor beside a writer sees every
+// message at its own bell, and not only at the next poll.
+func TestNoWakeUpIsLost(t *testing.T) {
+	b := &box{}
+	p := inbox.New(b, now)
+	const n = 2000
+	go func() {
+		for i := range n {
+			p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery(strconv.Itoa(i))})
+		}
+	}()
+	seen, after, start := 0, "", time.Now()
+	for seen < n {
+		pg := <-read(context.Background(), p, after, time.Minute)
+		if pg.err != nil {
+			t.Fatal(pg.err)
+		}
+		for _, id := range pg.ids {
+			if id != strconv.Itoa(seen) {
+				t.Fatalf("message %s where %d was due", id, seen)
+			}
+			seen++
+		}
+		after = pg.next
+	}
+	// One lost wake-up in a hundred would cost 20 polls.
+	if took := time.Since(start); took > 20*inbox.PollInterval {
+		t.Errorf("%d messages took %s", n, took)
+	}
+}

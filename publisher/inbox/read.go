@@ -1,0 +1,92 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Read returns up to limit messages of an inbox after a cursor ("": from the
+// first that is kept), and the cursor to go on from. Where there is none it waits
+// for one, and returns nothing and the same cursor when wait is over or the
+// publisher is closed. A caller that ends ctx gets a KindUnavailable error.
+// Other errors are the store's.
+func (p *Publisher) Read(ctx context.Context, tenant, inbox, after string, limit int, wait time.Duration) ([]store.InboxMessage, string, error) {
+	if wait <= 0 {
+		return p.read(ctx, name{tenant, inbox}, after, limit)
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	poll := time.NewTicker(PollInterval)
+	defer poll.Stop()
+	n := name{tenant, inbox}
+	p.enlist(n)
+	defer p.delist(n)
+	for {
+		// The bell is taken before the look, so that what is appended after the
+		// look rings it.
+		rung := p.listen(n)
+		messages, next, err := p.read(ctx, n, after, limit)
+		if err != nil || len(messages) > 0 {
+			return messages, next, err
+		}
+		select {
+		case <-rung:
+		case <-poll.C:
+		case <-over.C:
+			return nil, after, nil
+		case <-p.closing:
+			return nil, after, nil
+		case <-ctx.Done():
+			return nil, after, postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())
+		}
+	}
+}
+
+func (p *Publisher) read(ctx context.Context, n name, after string, limit int) ([]store.InboxMessage, string, error) {
+	messages, next, err := p.box.ReadInbox(ctx, n.tenant, n.inbox, after, limit)
+	if err != nil || len(messages) == 0 {
+		return nil, after, err
+	}
+	return messages, next, nil
+}
+
+func (p *Publisher) enlist(n name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.bells[n]
+	if b == nil {
+		b = &bell{rung: make(chan struct{})}
+		p.bells[n] = b
+	}
+	b.readers++
+}
+
+func (p *Publisher) delist(n name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.bells[n]; b.readers == 1 {
+		delete(p.bells, n)
+	} else {
+		b.readers--
+	}
+}
+
+// listen is the bell of a reader that is enlisted.
+func (p *Publisher) listen(n name) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bells[n].rung
+}
+
+// ring wakes the inbox's readers. Without any it costs a look into a map.
+func (p *Publisher) ring(n name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.bells[n]; b != nil {
+		close(b.rung)
+		b.rung = make(chan struct{})
+	}
+}
