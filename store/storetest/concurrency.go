@@ -38,7 +38,7 @@ type fair struct {
 	*trial
 	now     atomic.Int64
 	clients sync.WaitGroup
-	ended   atomic.Bool // the clients are done
+	turns   chan struct{} // one for each cycle of an owner, so that owners and clients keep pace
 
 	mu     sync.Mutex // guards the ledger
 	ledger map[postdate.Key]*account
@@ -57,7 +57,7 @@ type account struct {
 }
 
 func runFair(x *trial, seed uint64) {
-	f := &fair{trial: x, ledger: map[postdate.Key]*account{}}
+	f := &fair{trial: x, ledger: map[postdate.Key]*account{}, turns: make(chan struct{}, 2*fairOwners)}
 	for b := range f.tokens {
 		f.tokens[b] = map[uint64]bool{}
 	}
@@ -70,7 +70,7 @@ func runFair(x *trial, seed uint64) {
 		owners.Go(func() { f.owner(fmt.Sprint("node-", o), rand.New(rand.NewPCG(seed, uint64(100+o)))) })
 	}
 	f.clients.Wait()
-	f.ended.Store(true)
+	close(f.turns)
 	owners.Wait()
 	f.drain()
 	f.settleAccounts()
@@ -86,7 +86,9 @@ func (f *fair) client(n int, r *rand.Rand) {
 		if got := f.store.Insert(f.ctx, []postdate.Message{m})[0]; got.Err != nil || !got.Created {
 			f.Errorf("Insert of %s: got %+v", m.ScheduleID, got)
 		}
+		f.turns <- struct{}{}
 		for range r.IntN(3) {
+			f.turns <- struct{}{}
 			some := mine[len(mine)-1-r.IntN(min(len(mine), 6))]
 			if r.IntN(2) == 0 {
 				f.takeBack(some)
@@ -160,11 +162,11 @@ type held struct {
 	doubtTo postdate.Time
 }
 
-// owner works on any bucket, for as long as there are clients, and takes it where it
+// owner works on any bucket, a cycle each turn, and takes it where it
 // does not hold it, or at times just so.
 func (f *fair) owner(name string, r *rand.Rand) {
 	holds := map[int]held{}
-	for !f.ended.Load() {
+	for range f.turns {
 		f.now.Add(int64(r.IntN(2)))
 		b := r.IntN(fairBuckets)
 		h, ok := holds[b]
@@ -215,6 +217,9 @@ func (f *fair) take(b int, name string) (h held, ok bool) {
 func (f *fair) cycle(h held, r *rand.Rand) bool {
 	passedOn, before := f.promised(h)
 	claimed := postdate.Time(f.now.Load())
+	if r.IntN(4) == 0 {
+		claimed -= postdate.Time(r.IntN(9)) // a claim that was delayed
+	}
 	c := everything(h.bucket, h.token, claimed)
 	c.Checkpoint, c.Scan.Limit = claimed-3, 1+r.IntN(12)
 	result := f.store.Claim(f.ctx, []store.Claim{c})[0]

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync"
 
 	"github.com/postdate/postdate"
@@ -183,6 +184,7 @@ func inboxRace(x *trial) {
 		case <-done:
 			ended = true // one more round finds what came since the empty page
 		default:
+			runtime.Gosched()
 		}
 	}
 	for n := range appenders * calls * perCall {

@@ -26,6 +26,7 @@ func replacing() []check {
 			_, err = x.store.Get(x.ctx, m.Key)
 			x.wantKind(err, postdate.KindNotFound)
 		}},
+		{"a replace that is too late answers the present record, whole", replaceLate},
 		{"a message moves in the due order", replaceMoves},
 		{"a message may be put to a time that is claimed already, and is found", replaceBehind},
 		{"a parked message waits for its new time and no more for its channel", replaceParked},
@@ -55,6 +56,18 @@ func replaceRetried(x *trial) {
 	next := changed(m, onChannel("kafka:invoices"))
 	next.ExecutionTime, next.Headers = t0+60, []postdate.Header{{Name: "a", Value: "b"}}
 	x.replace(next, 1)
+}
+
+func replaceLate(x *trial) {
+	claimed, delivered := x.add(t0), x.add(t0)
+	token := x.own(home)
+	x.claim(everything(home, token, t0))
+	x.settle(settlement(delivered, token, store.SettleDelivered))
+	for _, m := range []postdate.Message{claimed, delivered} {
+		present, err := x.store.Replace(x.ctx, changed(m), 1)
+		x.wantKind(err, postdate.KindTooLate)
+		x.wantRecord(present, x.get(m.Key))
+	}
 }
 
 func replaceMoves(x *trial) {

@@ -1,15 +1,163 @@
 package storetest
 
 import (
+	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
 func TestMem(t *testing.T) {
 	open := func(*testing.T) store.Store { return NewMem(8) }
 	Run(t, open)
-	// Memory is as durable as the process: what is to be seen is that the checks
-	// themselves hold.
+	// Memory is as durable as the process: what is to be seen here is that the
+	// checks hold where nothing is lost.
 	RunDurable(t, open, func(_ *testing.T, s store.Store) store.Store { return s })
+}
+
+// recorder observes a check's failure without failing the test.
+type recorder struct {
+	mu    sync.Mutex
+	first string // what was reported first; "": nothing
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first == "" {
+		r.first = fmt.Sprintf(format, args...)
+	}
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// observe runs a check to its end, or to its Fatalf.
+func observe(c check, s store.Store, reopen func(store.Store) store.Store) (failure string) {
+	r := &recorder{}
+	var group sync.WaitGroup
+	group.Go(func() { c.run(newTrial(r, s, reopen)) })
+	group.Wait()
+	return r.first
+}
+
+// TestEveryPlantedBugIsCaught shows that the suite can fail. Each bug is caught in
+// the area that is named; many are caught in others too.
+func TestEveryPlantedBugIsCaught(t *testing.T) {
+	checks := map[string][]check{}
+	for _, a := range areas() {
+		checks[a.name] = a.checks
+	}
+	for _, bug := range []struct {
+		area  string
+		plant func(m *Mem) store.Store
+	}{
+		{"claim", func(m *Mem) store.Store { return claimsUnfenced{m} }},
+		{"claim", func(m *Mem) store.Store { return readsWhenFenced{m} }},
+		{"claim", func(m *Mem) store.Store { return claimedMovesBack{m} }},
+		{"claim", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
+		{"scan", func(m *Mem) store.Store { return checkpointHides{m} }},
+		{"scan", func(m *Mem) store.Store { return missesTies{m} }},
+		{"scan", func(m *Mem) store.Store { return ignoresLimit{m} }},
+		{"scan", func(m *Mem) store.Store { return ignoresBytesMax{m} }},
+		{"scan", func(m *Mem) store.Store { return completeTooSoon{m} }},
+		{"scan", func(m *Mem) store.Store { return skipsSilently{m} }},
+		{"cancel", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
+		{"cancel", func(m *Mem) store.Store { return cancelIgnoresDoubt{m} }},
+		{"replace", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
+		{"replace", func(m *Mem) store.Store { return replaceIgnoresOthers{m} }},
+		{"replace", func(m *Mem) store.Store { return replaceKeepsAttempts{m} }},
+		{"insert", func(m *Mem) store.Store { return insertOverwrites{m} }},
+		{"insert", func(m *Mem) store.Store { return insertAnswersAnew{m} }},
+		{"round trip", func(m *Mem) store.Store { return insertDropsHeaders{m} }},
+		{"list", func(m *Mem) store.Store { return listMissesTies{m} }},
+		{"settle", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
+		{"settle", func(m *Mem) store.Store { return settleIgnoresToken{m} }},
+		{"settle", func(m *Mem) store.Store { return settleRefusesFacts{m} }},
+		{"settle", func(m *Mem) store.Store { return settleHidesLater{m} }},
+		{"park", func(m *Mem) store.Store { return parkRetries{m} }},
+		{"park", func(m *Mem) store.Store { return unparkIgnoresChannel{m} }},
+		{"partitions", func(m *Mem) store.Store { return acquireIgnoresSeen{m} }},
+		{"partitions", func(m *Mem) store.Store { return releaseResetsToken{m} }},
+		{"partitions", func(m *Mem) store.Store { return releaseIgnoresToken{m} }},
+		{"partitions", func(m *Mem) store.Store { return renewsOnce{m} }},
+		{"expire", func(m *Mem) store.Store { return expireTakesPending{m} }},
+		{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
+		// What shows only, or just as well, when all work at once.
+		{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
+		{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
+		{"all at once", func(m *Mem) store.Store { return claimsUnfenced{m} }},
+		{"all at once", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
+	} {
+		t.Run(fmt.Sprintf("%T in %s", bug.plant(nil), bug.area), func(t *testing.T) {
+			// What is a matter of luck in one run is certain in many.
+			for range 30 {
+				for _, c := range checks[bug.area] {
+					if failure := observe(c, bug.plant(NewMem(8)), nil); failure != "" {
+						t.Logf("caught by %q: %s", c.promise, failure)
+						return
+					}
+				}
+			}
+			t.Error("no check caught it")
+		})
+	}
+}
+
+// TestEveryLossIsCaught shows that the checks of durability can fail.
+func TestEveryLossIsCaught(t *testing.T) {
+	for loss, forget := range map[string]func(m *Mem){
+		"the messages":      func(m *Mem) { clear(m.records) },
+		"one message":       func(m *Mem) { delete(m.records, anyKey(m)) },
+		"the cancels":       forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Cancelled }),
+		"the settlements":   forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Delivered }),
+		"the retries":       forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
+		"what is parked":    forgetStates(func(s *postdate.State) bool { return s.Parked }),
+		"the tokens":        func(m *Mem) { m.partitions[home].Token = 0 },
+		"the claims":        func(m *Mem) { m.partitions[home].Claimed = 0 },
+		"the inboxes":       func(m *Mem) { clear(m.inboxes) },
+		"the inboxes' past": func(m *Mem) { forgetPast(m) },
+	} {
+		t.Run(loss, func(t *testing.T) {
+			reopen := func(s store.Store) store.Store { forget(s.(*Mem)); return s }
+			for _, c := range durable() {
+				if failure := observe(c, NewMem(8), reopen); failure != "" {
+					t.Logf("caught by %q: %s", c.promise, failure)
+					return
+				}
+			}
+			t.Error("no check caught it")
+		})
+	}
+}
+
+func anyKey(m *Mem) (key postdate.Key) {
+	for key = range m.records {
+		break
+	}
+	return key
+}
+
+// forgetStates makes messages again what they were at first.
+func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
+	return func(m *Mem) {
+		for key, r := range m.records {
+			if which(&r.State) {
+				m.records[key] = fresh(r.Message)
+			}
+		}
+	}
+}
+
+func forgetPast(m *Mem) {
+	for _, box := range m.inboxes {
+		box.gone = 0
+	}
 }

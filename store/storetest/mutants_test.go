@@ -1,0 +1,182 @@
+package storetest
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Each type here is the model with one bug of the sort that a store can have, in
+// what clients and readers do.
+type (
+	cancelIgnoresClaimed struct{ *Mem }
+	cancelIgnoresDoubt   struct{ *Mem }
+	cancelRaces          struct{ *Mem }
+	replaceIgnoresState  struct{ *Mem }
+	replaceIgnoresOthers struct{ *Mem }
+	replaceKeepsAttempts struct{ *Mem }
+	insertOverwrites     struct{ *Mem }
+	insertDropsHeaders   struct{ *Mem }
+	insertAnswersAnew    struct{ *Mem }
+	listMissesTies       struct{ *Mem }
+	expireTakesPending   struct{ *Mem }
+	inboxSkips           struct{ *Mem }
+)
+
+// unclaimed runs f while nothing of a bucket seems to be claimed.
+func (m *Mem) unclaimed(b int, f func()) {
+	was := m.partitions[b].Claimed
+	m.partitions[b].Claimed = 0
+	f()
+	m.partitions[b].Claimed = was
+}
+
+func (s cancelIgnoresClaimed) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	results := make([]store.Cancelled, len(keys))
+	for i, key := range keys {
+		s.unclaimed(key.Bucket, func() { results[i] = s.cancel(key, at) })
+	}
+	return results
+}
+
+func (s cancelIgnoresDoubt) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	s.mu.Lock()
+	for _, key := range keys {
+		if r, found := s.records[key]; found && (r.Parked || r.AttemptTime > s.partitions[key.Bucket].Claimed) {
+			r.PossibleDuplicate = false
+			s.records[key] = r
+		}
+	}
+	s.mu.Unlock()
+	return s.Mem.Cancel(ctx, keys, at)
+}
+
+// Cancel looks at the claim, and acts on what it saw when others had their turn.
+func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	if len(keys) != 1 {
+		return s.Mem.Cancel(ctx, keys, at)
+	}
+	s.mu.Lock()
+	may := s.partitions[keys[0].Bucket].Withdrawable(s.records[keys[0]].State)
+	s.mu.Unlock()
+	if !may {
+		return s.Mem.Cancel(ctx, keys, at)
+	}
+	for range 20 {
+		runtime.Gosched()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var result store.Cancelled
+	s.unclaimed(keys[0].Bucket, func() { result = s.cancel(keys[0], at) })
+	return []store.Cancelled{result}
+}
+
+func (s replaceIgnoresState) Replace(_ context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, found := s.records[m.Key]
+	if !found {
+		return postdate.Record{}, notFound(m.Key)
+	}
+	next := fresh(m)
+	next.Version = old.Version + 1
+	s.records[m.Key] = next
+	return next, nil
+}
+
+func (s replaceIgnoresOthers) Replace(ctx context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {
+	s.mu.Lock()
+	version := s.records[m.Key].Version
+	s.mu.Unlock()
+	return s.Mem.Replace(ctx, m, version)
+}
+
+func (s replaceKeepsAttempts) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	old, _ := s.Get(ctx, m.Key)
+	r, err := s.Mem.Replace(ctx, m, ifVersion)
+	if err == nil {
+		s.mu.Lock()
+		r.Attempts = old.Attempts
+		s.records[m.Key] = r
+		s.mu.Unlock()
+	}
+	return r, err
+}
+
+func (s insertOverwrites) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	s.mu.Lock()
+	for _, m := range messages {
+		if s.records[m.Key].Digest != m.Digest {
+			delete(s.records, m.Key)
+		}
+	}
+	s.mu.Unlock()
+	return s.Mem.Insert(ctx, messages)
+}
+
+func (s insertDropsHeaders) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	kept := append([]postdate.Message(nil), messages...)
+	for i := range kept {
+		kept[i].Headers = nil
+	}
+	return s.Mem.Insert(ctx, kept)
+}
+
+func (s insertAnswersAnew) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	results := s.Mem.Insert(ctx, messages)
+	for i := range results {
+		if results[i].Err == nil {
+			results[i].ExecutionTime = messages[i].ExecutionTime
+		}
+	}
+	return results
+}
+
+func (s listMissesTies) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	if q.After != nil {
+		q.After = &store.ListPosition{ExecutionTime: q.After.ExecutionTime + 1}
+	}
+	return s.Mem.List(ctx, q)
+}
+
+func (s expireTakesPending) Expire(_ context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	expired := 0
+	for key, r := range s.records {
+		if expired < limit && r.SettledAt < settledBefore {
+			delete(s.records, key)
+			expired++
+		}
+	}
+	return expired + s.expireInboxes(deliveredBefore, limit), nil
+}
+
+// AppendInbox takes a message's place first, and puts the message there when
+// others had their turn: a reader may have gone past it.
+func (s inboxSkips) AppendInbox(ctx context.Context, messages []store.InboxMessage) error {
+	if err := s.Mem.AppendInbox(ctx, make([]store.InboxMessage, 0)); err != nil || len(messages) == 0 {
+		return err
+	}
+	name := inboxName{messages[0].Tenant, messages[0].Inbox}
+	s.mu.Lock()
+	box := s.inboxes[name]
+	if box == nil || len(box.messages) < 2 {
+		s.mu.Unlock()
+		return s.Mem.AppendInbox(ctx, messages)
+	}
+	place := len(box.messages)
+	s.mu.Unlock()
+	for range 20 {
+		runtime.Gosched()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	box.messages = append(box.messages[:place:place], append(append([]store.InboxMessage(nil), messages...), box.messages[place:]...)...)
+	return nil
+}
