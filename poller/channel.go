@@ -166,7 +166,7 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	c.ready = c.ready[n:]
 	c.batches++
 	for _, it := range batch {
-		if it.due > now.Wall || it.rec.ExecutionTime > now.Wall {
+		if it.due > now.Wall || it.rec.ExecutionTime >= now.Wall {
 			panic("poller: about to publish early: " + it.rec.ScheduleID)
 		}
 		it.stage = stagePublishing

@@ -49,7 +49,10 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt,
 		},
-		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), due: max(rec.ExecutionTime, rec.AttemptTime),
+		rec: rec, bucket: b, channel: m.channelOf(rec.Channel),
+		// A client that cut its time down to the millisecond meant up to one more:
+		// the execution time's whole millisecond has to be over.
+		due: max(rec.ExecutionTime+1, rec.AttemptTime),
 	}
 	b.hand[rec.Key] = it
 	heap.Push(&b.oldest, it)

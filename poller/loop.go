@@ -131,8 +131,16 @@ func (l *Loop) Run(ctx context.Context) {
 				more = false
 			}
 		}
-		timer.Reset(l.m.Wake(l.clock()))
+		timer.Reset(l.wait())
 	}
+}
+
+// wait is how long to wait for the next event. The machine counts from the
+// beginning of the present millisecond, of which a part is over.
+func (l *Loop) wait() time.Duration {
+	now := l.clock()
+	over := time.Duration(time.Now().Nanosecond()) % time.Millisecond
+	return max(l.m.Wake(now)-over, 0)
 }
 
 func (l *Loop) takeNudges(ctx context.Context) {

@@ -37,6 +37,9 @@ type Config struct {
 	// Gather is how much of Ahead may be spent waiting for company: a claim
 	// is made when something is due within Ahead less Gather.
 	Gather time.Duration
+	// SettleGather is how long settlements may wait for company: each write of
+	// them waits for the disk.
+	SettleGather time.Duration
 	// SweepEvery is how often each bucket is read from its very first message.
 	SweepEvery time.Duration
 	// FindEvery is how often the store is asked for parked messages.
@@ -67,7 +70,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
-		SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
+		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
 		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond,
 		HandMax: 16_384, HandBytesMax: 64 << 20, PageMax: 512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256,
@@ -203,9 +206,10 @@ type Machine struct {
 	polled   []poll        // the claims under way, nil where none is
 	nextPoll time.Duration // not before, after a failure
 
-	settle      []settling // what is to be settled, the part under way first
-	settleUnder int        // how many are under way
-	nextSettle  time.Duration
+	settle      []settling    // what is to be settled, the part under way first
+	settleUnder int           // how many are under way
+	settledAt   time.Duration // when the last settle began
+	nextSettle  time.Duration // not before, after a failure
 
 	unparking  bool
 	unparkOf   store.Unpark // the one under way
@@ -281,7 +285,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		}
 	}
 	if m.settleUnder == 0 && len(m.settle) > 0 {
-		w.mono(m.nextSettle)
+		w.mono(max(m.nextSettle, m.settledAt+m.c.SettleGather))
 	}
 	if !m.unparking {
 		for _, c := range m.parked {

@@ -39,11 +39,18 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	m.settle = append(m.settle, settling{it, s})
 }
 
+// settleReady says whether enough has gathered, or has gathered for long enough.
+// What has gathered since the last settle began waits from then on.
+func (m *Machine) settleReady(now postdate.Now) bool {
+	return len(m.settle) >= m.c.SettleMax/4 || now.Mono >= m.settledAt+m.c.SettleGather
+}
+
 // startSettle writes what has gathered, when nothing is being written.
 func (m *Machine) startSettle(now postdate.Now) {
-	if m.settleUnder > 0 || len(m.settle) == 0 || now.Mono < m.nextSettle {
+	if m.settleUnder > 0 || len(m.settle) == 0 || now.Mono < m.nextSettle || !m.settleReady(now) {
 		return
 	}
+	m.settledAt = now.Mono
 	m.settleUnder = min(len(m.settle), m.c.SettleMax)
 	settlements := make([]store.Settlement, m.settleUnder)
 	for i := range settlements {

@@ -279,8 +279,8 @@ func (w *world) publish(n *simNode, e Publish) {
 
 func (w *world) arrive(m *postdate.Message, version uint64, marked bool) {
 	h := w.sent[m.ScheduleID]
-	if m.ExecutionTime > w.now().Wall {
-		w.t.Errorf("%s is early by %d ms", m.ScheduleID, m.ExecutionTime-w.now().Wall)
+	if m.ExecutionTime >= w.now().Wall {
+		w.t.Errorf("%s is early: due in %d ms", m.ScheduleID, m.ExecutionTime-w.now().Wall)
 	}
 	if h.withdrawn[version] {
 		w.t.Errorf("%s version %d arrived after it was taken back for certain", m.ScheduleID, version)

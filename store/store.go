@@ -7,8 +7,9 @@
 //   - What was answered without an error is durable, and so is what an answer
 //     was derived from: an "it is there already" is as durable as an insert.
 //   - Every method is safe for concurrent use.
-//   - Every write is idempotent by its own arguments: it may be repeated after an
-//     unknown outcome.
+//   - Every write but AppendInbox is idempotent by its own arguments: it may be
+//     repeated after an unknown outcome. (A repeated Replace answers KindConflict
+//     where the first one went through.)
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not
 //     done, KindUnknown means that only a repetition tells.
 //   - Every call names its buckets. There is no scatter-gather but in List,
@@ -115,15 +116,15 @@ type Due interface {
 	Claim(ctx context.Context, claims []Claim) []ClaimResult
 
 	// Settle writes what became of attempts, durably. After an error any of them
-	// may be written or not, and the call is to be repeated. A
-	// settlement whose message is not PENDING any more, or at another version,
-	// changes nothing. Neither does one other than SettleDelivered whose token
-	// is not the bucket's present one; a delivery is a fact, whoever made it.
+	// may be written or not, and the call is to be repeated. A settlement whose
+	// message is not PENDING any more, or at another version, changes nothing.
+	// Neither does one other than SettleDelivered whose token is not that of the
+	// bucket's present owner; a delivery is a fact, whoever made it.
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked for
 	// a channel due at u.At, oldest first, and says how many. The token must be
-	// the present one: KindFenced otherwise.
+	// that of the present owner: KindFenced otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
 
 	// Parked lists the channels for which messages of these buckets are parked.
@@ -281,7 +282,7 @@ type Hold struct {
 // Inbox keeps messages that were delivered to inbox channels.
 type Inbox interface {
 	// AppendInbox makes the messages durable and visible to readers, in the
-	// order given, all of them or none.
+	// order given; of each inbox all of them or none.
 	AppendInbox(ctx context.Context, messages []InboxMessage) error
 
 	// ReadInbox returns up to limit messages after a cursor ("": from the first
