@@ -44,7 +44,6 @@ type confirm interface {
 type item struct {
 	name    name
 	msg     amqp.Publishing // emptied once it is written
-	bytes   int             // of payload
 	stage   stage
 	result  publisher.Result // once settled
 	left    bool             // reported as unknown; it still takes room until the broker answers

@@ -153,10 +153,14 @@ func (l *link) why() exception {
 	return *l.cause
 }
 
-// words are the broker's own, like "404 NOT_FOUND - no exchange 'x' in vhost '/'".
+// words are the broker's own, like "404 NOT_FOUND - no exchange 'x' in vhost '/'",
+// or the network's.
 func words(err error) string {
 	var e *amqp.Error
 	if errors.As(err, &e) {
+		if !e.Server && e.Code == amqp.FrameError {
+			return e.Reason // amqp091's number for whatever ends a connection
+		}
 		return fmt.Sprintf("%d %s", e.Code, e.Reason)
 	}
 	return err.Error()
