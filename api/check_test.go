@@ -6,87 +6,90 @@ import (
 	"time"
 )
 
-// TestBadMessages lists what is refused: its problem, and what the client is
-// told.
+const okay = `"channel":"inbox:test","delay":"1h","payload":1`
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+// badMessages is what is refused: its problem, and what the client is told.
+var badMessages = []struct {
+	name, body string
+	status     int
+	kind       ProblemType
+	parts      []string
+}{
+	{"empty", ` `, 400, MalformedJSON, []string{"empty"}},
+	{"malformed", `{"channel":"inbox:test",}`, 400, MalformedJSON, []string{`"offset":23`, "(at byte 23)"}},
+	{"cut off", `{"channel":"inb`, 400, MalformedJSON, []string{"too early"}},
+	{"two values", `{` + okay + `} {}`, 400, MalformedJSON, []string{`"offset":`}},
+	{"not UTF-8", "{" + okay + ",\"key\":\"\xff\"}", 400, MalformedJSON, []string{"UTF-8"}},
+	{"array", `[]`, 400, InvalidField, []string{"an object was expected at the top of the body, not an array"}},
+	{"number", `7`, 400, InvalidField, []string{"an object was expected"}},
+	{"unknown field", `{"chanel":"inbox:test"}`, 400, UnknownField, []string{`"pointer":"/chanel"`, `"suggestion":"channel"`, "did you mean"}},
+	{"unknown far", `{"zzzzzzzz":1}`, 400, UnknownField, []string{`"pointer":"/zzzzzzzz"`, "known are scheduleId, channel"}},
+	{"other case", `{"Channel":"inbox:test"}`, 400, UnknownField, []string{`"suggestion":"channel"`}},
+	{"unknown inside", `{` + okay + `,"retry":{"maxAttempt":3}}`, 400, UnknownField, []string{`"pointer":"/retry/maxAttempt"`, `"suggestion":"maxAttempts"`}},
+	{"twice", `{` + okay + `,"delay":"2h"}`, 400, DuplicateField, []string{`"pointer":"/delay"`}},
+	{"twice in payload", `{"channel":"inbox:test","delay":"1h","payload":{"a":1,"a":2}}`, 400, DuplicateField, []string{`"pointer":"/payload/a"`}},
+	{"twice in headers", `{` + okay + `,"headers":{"a":"1","a":"2"}}`, 400, DuplicateField, []string{`"pointer":"/headers/a"`}},
+	{"wrong type", `{"channel":7}`, 400, InvalidField, []string{"a string was expected at /channel, not a number", `"pointer":"/channel"`}},
+	{"wrong type inside", `{` + okay + `,"retry":{"maxAttempts":"3"}}`, 400, InvalidField, []string{"a whole number was expected at /retry/maxAttempts, not a string"}},
+	{"fraction", `{` + okay + `,"retry":{"maxAttempts":1.5}}`, 400, InvalidField, []string{"a whole number was expected at /retry/maxAttempts, not 1.5"}},
+	{"header no string", `{` + okay + `,"headers":{"a":1}}`, 400, InvalidField, []string{"a string was expected at /headers/a, not a number"}},
+	{"headers no object", `{` + okay + `,"headers":[]}`, 400, InvalidField, []string{"an object of strings was expected at /headers, not an array"}},
+
+	{"no channel", `{"delay":"1h","payload":1}`, 400, InvalidField, []string{"channel is missing", `"pointer":"/channel"`}},
+	{"null channel", `{"channel":null,"delay":"1h","payload":1}`, 400, InvalidField, []string{"channel is missing"}},
+	{"bad channel", `{"channel":"orders","delay":"1h","payload":1}`, 400, InvalidField, []string{"broker:target"}},
+	{"bad inbox", `{"channel":"inbox:a b","delay":"1h","payload":1}`, 400, InvalidField, []string{"forbidden character"}},
+	{"unknown broker", `{"channel":"rabbit:orders","delay":"1h","payload":1}`, 400, InvalidField, []string{"there are inbox, rabbitmq"}},
+	{"empty id", `{"scheduleId":"",` + okay + `}`, 400, InvalidField, []string{`"pointer":"/scheduleId"`, "empty"}},
+	{"bad id", `{"scheduleId":"a/b",` + okay + `}`, 400, InvalidField, []string{"forbidden character at byte 1"}},
+	{"long id", `{"scheduleId":"` + long(129) + `",` + okay + `}`, 400, InvalidField, []string{"at most 128"}},
+
+	{"no time", `{"channel":"inbox:test","payload":1}`, 400, InvalidField, []string{"give executionTime", "or delay"}},
+	{"both times", `{` + okay + `,"executionTime":"2027-01-31T12:00:00Z"}`, 400, InvalidField, []string{"exclude each other"}},
+	{"no zone", `{"channel":"inbox:test","payload":1,"executionTime":"2027-01-31T12:00:00"}`, 400, InvalidField, []string{"no zone", `"pointer":"/executionTime"`}},
+	{"year 20000", `{"channel":"inbox:test","payload":1,"executionTime":"20000-01-31T12:00:00Z"}`, 400, InvalidField, []string{`"pointer":"/executionTime"`}},
+	{"before 1970", `{"channel":"inbox:test","payload":1,"executionTime":"1969-01-31T12:00:00Z"}`, 400, InvalidField, []string{"out of range"}},
+	{"negative delay", `{"channel":"inbox:test","payload":1,"delay":"-PT1S"}`, 400, InvalidField, []string{"negative", `"pointer":"/delay"`}},
+	{"long delay", `{"channel":"inbox:test","payload":1,"delay":"P36601D"}`, 400, InvalidField, []string{"at most 36600 days"}},
+	{"no duration", `{"channel":"inbox:test","payload":1,"delay":"15"}`, 400, InvalidField, []string{"PT15M or 15m"}},
+	{"months", `{"channel":"inbox:test","payload":1,"delay":"P1M"}`, 400, InvalidField, []string{"length varies"}},
+	{"expired", `{` + okay + `,"expiresAt":"2027-01-30T13:00:00Z"}`, 400, InvalidField, []string{`"pointer":"/expiresAt"`, "must lie after"}},
+	{"bad expiry", `{` + okay + `,"expiresAt":"tomorrow"}`, 400, InvalidField, []string{`"pointer":"/expiresAt"`}},
+
+	{"no payload", `{"channel":"inbox:test","delay":"1h"}`, 400, InvalidField, []string{"payload is missing", "null is one"}},
+	{"encoding", `{` + okay + `,"payloadEncoding":"hex"}`, 400, InvalidField, []string{`"pointer":"/payloadEncoding"`}},
+	{"no base64", `{"channel":"inbox:test","delay":"1h","payload":"a_-b","payloadEncoding":"base64"}`, 400, InvalidField, []string{"standard alphabet"}},
+	{"loose base64", `{"channel":"inbox:test","delay":"1h","payload":"/wB=","payloadEncoding":"base64"}`, 400, InvalidField, []string{"base64"}},
+	{"base64 in lines", `{"channel":"inbox:test","delay":"1h","payload":"/w\nA=","payloadEncoding":"base64"}`, 400, InvalidField, []string{"one line"}},
+	{"base64 of a number", `{` + okay + `,"payloadEncoding":"base64"}`, 400, InvalidField, []string{"must be a string, not a number"}},
+	{"content type", `{` + okay + `,"contentType":"json"}`, 400, InvalidField, []string{`"pointer":"/contentType"`}},
+	{"content type lines", `{` + okay + `,"contentType":"text/plain;\r\n a=b"}`, 400, InvalidField, []string{`"pointer":"/contentType"`}},
+	{"long content type", `{` + okay + `,"contentType":"a/` + long(255) + `"}`, 400, InvalidField, []string{"at most 256"}},
+	{"long key", `{` + okay + `,"key":"` + long(1025) + `"}`, 400, InvalidField, []string{"at most 1024"}},
+
+	{"header name", `{` + okay + `,"headers":{"a b":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/a b"`, "forbidden character at byte 1"}},
+	{"header without name", `{` + okay + `,"headers":{"":"1"}}`, 400, InvalidField, []string{"1 to 128"}},
+	{"our header", `{` + okay + `,"headers":{"Postdate-Attempt":"1"}}`, 400, InvalidField, []string{"begins with postdate-"}},
+	{"traceparent", `{` + okay + `,"headers":{"TraceParent":"1"}}`, 400, InvalidField, []string{"header of the HTTP request"}},
+	{"message-id", `{` + okay + `,"headers":{"message-id":"1"}}`, 400, InvalidField, []string{"scheduleId"}},
+	{"header value", `{` + okay + `,"headers":{"a":"1\r\nb: 2"}}`, 400, InvalidField, []string{"control character"}},
+	{"long header", `{` + okay + `,"headers":{"a":"` + long(4097) + `"}}`, 400, InvalidField, []string{"at most 4096"}},
+	{"pointer with a slash", `{` + okay + `,"headers":{"a/b":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/a~1b"`}},
+
+	{"no attempts", `{` + okay + `,"retry":{"maxAttempts":0}}`, 400, InvalidField, []string{`"pointer":"/retry/maxAttempts"`}},
+	{"many attempts", `{` + okay + `,"retry":{"maxAttempts":1001}}`, 400, InvalidField, []string{"1000"}},
+	{"no backoff", `{` + okay + `,"retry":{"minBackoff":"0s"}}`, 400, InvalidField, []string{`"pointer":"/retry/minBackoff"`}},
+	{"long backoff", `{` + okay + `,"retry":{"maxBackoff":"P8D"}}`, 400, InvalidField, []string{"7 days"}},
+	{"backoffs", `{` + okay + `,"retry":{"minBackoff":"2m","maxBackoff":"1m"}}`, 400, InvalidField, []string{"longer than maxBackoff"}},
+	{"recurrence", `{` + okay + `,"recurrence":{"cron":"* * * * *"}}`, 400, NotSupported, []string{"recurrence is not supported by this version", `"pointer":"/recurrence"`}},
+	{"priority", `{` + okay + `,"priority":5}`, 400, NotSupported, []string{"priority is not supported by this version"}},
+}
+
 func TestBadMessages(t *testing.T) {
 	r := newRig(t)
-	const okay = `"channel":"inbox:test","delay":"1h","payload":1`
-	long := func(n int) string { return strings.Repeat("x", n) }
-	for _, test := range []struct {
-		name, body string
-		status     int
-		kind       ProblemType
-		parts      []string
-	}{
-		{"empty", ` `, 400, MalformedJSON, []string{"empty"}},
-		{"malformed", `{"channel":"inbox:test",}`, 400, MalformedJSON, []string{`"offset":23`, "(at byte 23)"}},
-		{"cut off", `{"channel":"inb`, 400, MalformedJSON, []string{"too early"}},
-		{"two values", `{` + okay + `} {}`, 400, MalformedJSON, []string{`"offset":`}},
-		{"not UTF-8", "{" + okay + ",\"key\":\"\xff\"}", 400, MalformedJSON, []string{"UTF-8"}},
-		{"array", `[]`, 400, InvalidField, []string{"an object was expected at the top of the body, not an array"}},
-		{"number", `7`, 400, InvalidField, []string{"an object was expected"}},
-		{"unknown field", `{"chanel":"inbox:test"}`, 400, UnknownField, []string{`"pointer":"/chanel"`, `"suggestion":"channel"`, "did you mean"}},
-		{"unknown far", `{"zzzzzzzz":1}`, 400, UnknownField, []string{`"pointer":"/zzzzzzzz"`, "known are scheduleId, channel"}},
-		{"other case", `{"Channel":"inbox:test"}`, 400, UnknownField, []string{`"suggestion":"channel"`}},
-		{"unknown inside", `{` + okay + `,"retry":{"maxAttempt":3}}`, 400, UnknownField, []string{`"pointer":"/retry/maxAttempt"`, `"suggestion":"maxAttempts"`}},
-		{"twice", `{` + okay + `,"delay":"2h"}`, 400, DuplicateField, []string{`"pointer":"/delay"`}},
-		{"twice in payload", `{"channel":"inbox:test","delay":"1h","payload":{"a":1,"a":2}}`, 400, DuplicateField, []string{`"pointer":"/payload/a"`}},
-		{"twice in headers", `{` + okay + `,"headers":{"a":"1","a":"2"}}`, 400, DuplicateField, []string{`"pointer":"/headers/a"`}},
-		{"wrong type", `{"channel":7}`, 400, InvalidField, []string{"a string was expected at /channel, not a number", `"pointer":"/channel"`}},
-		{"wrong type inside", `{` + okay + `,"retry":{"maxAttempts":"3"}}`, 400, InvalidField, []string{"a whole number was expected at /retry/maxAttempts, not a string"}},
-		{"fraction", `{` + okay + `,"retry":{"maxAttempts":1.5}}`, 400, InvalidField, []string{"a whole number was expected at /retry/maxAttempts, not 1.5"}},
-		{"header no string", `{` + okay + `,"headers":{"a":1}}`, 400, InvalidField, []string{"a string was expected at /headers/a, not a number"}},
-		{"headers no object", `{` + okay + `,"headers":[]}`, 400, InvalidField, []string{"an object of strings was expected at /headers, not an array"}},
-
-		{"no channel", `{"delay":"1h","payload":1}`, 400, InvalidField, []string{"channel is missing", `"pointer":"/channel"`}},
-		{"null channel", `{"channel":null,"delay":"1h","payload":1}`, 400, InvalidField, []string{"channel is missing"}},
-		{"bad channel", `{"channel":"orders","delay":"1h","payload":1}`, 400, InvalidField, []string{"broker:target"}},
-		{"bad inbox", `{"channel":"inbox:a b","delay":"1h","payload":1}`, 400, InvalidField, []string{"forbidden character"}},
-		{"unknown broker", `{"channel":"rabbit:orders","delay":"1h","payload":1}`, 400, InvalidField, []string{"there are inbox, rabbitmq"}},
-		{"empty id", `{"scheduleId":"",` + okay + `}`, 400, InvalidField, []string{`"pointer":"/scheduleId"`, "empty"}},
-		{"bad id", `{"scheduleId":"a/b",` + okay + `}`, 400, InvalidField, []string{"forbidden character at byte 1"}},
-		{"long id", `{"scheduleId":"` + long(129) + `",` + okay + `}`, 400, InvalidField, []string{"at most 128"}},
-
-		{"no time", `{"channel":"inbox:test","payload":1}`, 400, InvalidField, []string{"give executionTime", "or delay"}},
-		{"both times", `{` + okay + `,"executionTime":"2027-01-31T12:00:00Z"}`, 400, InvalidField, []string{"exclude each other"}},
-		{"no zone", `{"channel":"inbox:test","payload":1,"executionTime":"2027-01-31T12:00:00"}`, 400, InvalidField, []string{"no zone", `"pointer":"/executionTime"`}},
-		{"year 20000", `{"channel":"inbox:test","payload":1,"executionTime":"20000-01-31T12:00:00Z"}`, 400, InvalidField, []string{`"pointer":"/executionTime"`}},
-		{"before 1970", `{"channel":"inbox:test","payload":1,"executionTime":"1969-01-31T12:00:00Z"}`, 400, InvalidField, []string{"out of range"}},
-		{"negative delay", `{"channel":"inbox:test","payload":1,"delay":"-PT1S"}`, 400, InvalidField, []string{"negative", `"pointer":"/delay"`}},
-		{"long delay", `{"channel":"inbox:test","payload":1,"delay":"P36601D"}`, 400, InvalidField, []string{"at most 36600 days"}},
-		{"no duration", `{"channel":"inbox:test","payload":1,"delay":"15"}`, 400, InvalidField, []string{"PT15M or 15m"}},
-		{"months", `{"channel":"inbox:test","payload":1,"delay":"P1M"}`, 400, InvalidField, []string{"length varies"}},
-		{"expired", `{` + okay + `,"expiresAt":"2027-01-30T13:00:00Z"}`, 400, InvalidField, []string{`"pointer":"/expiresAt"`, "must lie after"}},
-		{"bad expiry", `{` + okay + `,"expiresAt":"tomorrow"}`, 400, InvalidField, []string{`"pointer":"/expiresAt"`}},
-
-		{"no payload", `{"channel":"inbox:test","delay":"1h"}`, 400, InvalidField, []string{"payload is missing", "null is one"}},
-		{"encoding", `{` + okay + `,"payloadEncoding":"hex"}`, 400, InvalidField, []string{`"pointer":"/payloadEncoding"`}},
-		{"no base64", `{"channel":"inbox:test","delay":"1h","payload":"a_-b","payloadEncoding":"base64"}`, 400, InvalidField, []string{"standard alphabet"}},
-		{"loose base64", `{"channel":"inbox:test","delay":"1h","payload":"/wB=","payloadEncoding":"base64"}`, 400, InvalidField, []string{"base64"}},
-		{"base64 in lines", `{"channel":"inbox:test","delay":"1h","payload":"/w\nA=","payloadEncoding":"base64"}`, 400, InvalidField, []string{"one line"}},
-		{"base64 of a number", `{` + okay + `,"payloadEncoding":"base64"}`, 400, InvalidField, []string{"must be a string, not a number"}},
-		{"content type", `{` + okay + `,"contentType":"json"}`, 400, InvalidField, []string{`"pointer":"/contentType"`}},
-		{"content type lines", `{` + okay + `,"contentType":"text/plain;\r\n a=b"}`, 400, InvalidField, []string{`"pointer":"/contentType"`}},
-		{"long content type", `{` + okay + `,"contentType":"a/` + long(255) + `"}`, 400, InvalidField, []string{"at most 256"}},
-		{"long key", `{` + okay + `,"key":"` + long(1025) + `"}`, 400, InvalidField, []string{"at most 1024"}},
-
-		{"header name", `{` + okay + `,"headers":{"a b":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/a b"`, "forbidden character at byte 1"}},
-		{"header without name", `{` + okay + `,"headers":{"":"1"}}`, 400, InvalidField, []string{"1 to 128"}},
-		{"our header", `{` + okay + `,"headers":{"Postdate-Attempt":"1"}}`, 400, InvalidField, []string{"begins with postdate-"}},
-		{"traceparent", `{` + okay + `,"headers":{"TraceParent":"1"}}`, 400, InvalidField, []string{"header of the HTTP request"}},
-		{"message-id", `{` + okay + `,"headers":{"message-id":"1"}}`, 400, InvalidField, []string{"scheduleId"}},
-		{"header value", `{` + okay + `,"headers":{"a":"1\r\nb: 2"}}`, 400, InvalidField, []string{"control character"}},
-		{"long header", `{` + okay + `,"headers":{"a":"` + long(4097) + `"}}`, 400, InvalidField, []string{"at most 4096"}},
-		{"pointer with a slash", `{` + okay + `,"headers":{"a/b":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/a~1b"`}},
-
-		{"no attempts", `{` + okay + `,"retry":{"maxAttempts":0}}`, 400, InvalidField, []string{`"pointer":"/retry/maxAttempts"`}},
-		{"many attempts", `{` + okay + `,"retry":{"maxAttempts":1001}}`, 400, InvalidField, []string{"1000"}},
-		{"no backoff", `{` + okay + `,"retry":{"minBackoff":"0s"}}`, 400, InvalidField, []string{`"pointer":"/retry/minBackoff"`}},
-		{"long backoff", `{` + okay + `,"retry":{"maxBackoff":"P8D"}}`, 400, InvalidField, []string{"7 days"}},
-		{"backoffs", `{` + okay + `,"retry":{"minBackoff":"2m","maxBackoff":"1m"}}`, 400, InvalidField, []string{"longer than maxBackoff"}},
-		{"recurrence", `{` + okay + `,"recurrence":{"cron":"* * * * *"}}`, 400, NotSupported, []string{"recurrence is not supported by this version", `"pointer":"/recurrence"`}},
-		{"priority", `{` + okay + `,"priority":5}`, 400, NotSupported, []string{"priority is not supported by this version"}},
-	} {
+	for _, test := range badMessages {
 		t.Run(test.name, func(t *testing.T) {
 			r.t = t
 			r.send("POST", "/v1/messages", test.body).problem(test.status, test.kind, test.parts...)

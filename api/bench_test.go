@@ -1,0 +1,79 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// sink is a store that takes everything and keeps nothing, so that the
+// benchmarks measure the API alone.
+type sink struct{ store.Messages }
+
+func (sink) Insert(_ context.Context, messages []postdate.Message) []store.Inserted {
+	results := make([]store.Inserted, len(messages))
+	for i := range messages {
+		results[i] = store.Inserted{Created: true, ExecutionTime: messages[i].ExecutionTime, Status: postdate.Pending}
+	}
+	return results
+}
+
+// benchmark calls the handlers as the server would, without a socket.
+func benchmark(b *testing.B, inbox Inbox, method, path string, body []byte, perCall int) {
+	server, err := New(Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ctx fasthttp.RequestCtx
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		ctx.Request.Reset()
+		ctx.Response.Reset()
+		ctx.Request.Header.SetMethod(method)
+		ctx.Request.SetRequestURI(path)
+		ctx.Request.Header.SetContentType("application/json")
+		ctx.Request.SetBodyRaw(body)
+		server.http.Handler(&ctx)
+		if code := ctx.Response.StatusCode(); code/100 != 2 {
+			b.Fatalf("%d %s", code, ctx.Response.Body())
+		}
+	}
+	b.ReportMetric(float64(b.N)*float64(perCall)/b.Elapsed().Seconds(), "messages/s")
+}
+
+const benchPayload = `{"order":12345,"customer":"c-987","lines":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"please ring twice"}`
+
+func benchMessage(i int) string {
+	return fmt.Sprintf(`{"scheduleId":"order-%d","channel":"inbox:bench","executionTime":"2027-01-31T12:00:00.250Z","headers":{"x-shop":"berlin"},"payload":%s}`, i, benchPayload)
+}
+
+func BenchmarkPostOne(b *testing.B) {
+	benchmark(b, &fakeInbox{}, "POST", "/v1/messages", []byte(benchMessage(1)), 1)
+}
+
+func BenchmarkPostBatchOf500(b *testing.B) {
+	var items []string
+	for i := range 500 {
+		items = append(items, benchMessage(i))
+	}
+	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", []byte("["+strings.Join(items, ",")+"]"), 500)
+}
+
+func BenchmarkInboxPageOf1000(b *testing.B) {
+	inbox := &fakeInbox{}
+	for i := range 1000 {
+		inbox.messages = append(inbox.messages, store.InboxMessage{
+			ScheduleID: fmt.Sprint("order-", i), ExecutionTime: testNow, DeliveredAt: testNow + 1, Attempt: 1,
+			ContentType: contentTypeJSON, Payload: bytes.Clone([]byte(benchPayload)), Headers: []postdate.Header{{Name: "x-shop", Value: "berlin"}},
+		})
+	}
+	benchmark(b, inbox, "GET", "/v1/inbox/bench?limit=1000", nil, 1000)
+}
