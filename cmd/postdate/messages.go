@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postdate/postdate"
+)
+
+// message is what GET /v1/messages/{id} shows, as far as it is printed here.
+type message struct {
+	ScheduleID    string            `json:"scheduleId"`
+	Bucket        int               `json:"bucket"`
+	Status        string            `json:"status"`
+	Channel       string            `json:"channel"`
+	ExecutionTime string            `json:"executionTime"`
+	ExpiresAt     string            `json:"expiresAt"`
+	Attempts      int               `json:"attempts"`
+	DeliveredAt   string            `json:"deliveredAt"`
+	LastError     string            `json:"lastError"`
+	ContentType   string            `json:"contentType"`
+	Headers       map[string]string `json:"headers"`
+	Payload       json.RawMessage   `json:"payload"`
+}
+
+// messagePath is the address of one message.
+func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
+
+func newGet(p process) *cobra.Command {
+	c := &clientCommand{process: p}
+	cmd := &cobra.Command{
+		Use:     "get ID...",
+		Short:   "Show messages with their status",
+		Example: "  postdate get order-42",
+		Args:    cobra.MinimumNArgs(1),
+	}
+	c.withJSON(cmd, "print the server's answers, one a line")
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client, ids []string) error {
+		return each(ids, func(id string) error {
+			var m message
+			raw, err := cl.get(cmd.Context(), messagePath(id), &m)
+			switch {
+			case err != nil:
+				return err
+			case c.json:
+				return printLine(cmd.OutOrStdout(), raw)
+			}
+			return m.print(cmd.OutOrStdout())
+		})
+	})
+}
+
+// print shows a message, one field a line, without the fields that are empty.
+func (m *message) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(t, "%s\t%s\n", name, value)
+		}
+	}
+	line("scheduleId", m.ScheduleID)
+	line("status", m.Status)
+	line("channel", m.Channel)
+	line("executionTime", m.ExecutionTime)
+	line("expiresAt", m.ExpiresAt)
+	line("attempts", strconv.Itoa(m.Attempts))
+	line("deliveredAt", m.DeliveredAt)
+	line("lastError", m.LastError)
+	line("contentType", m.ContentType)
+	names := make([]string, 0, len(m.Headers))
+	for name := range m.Headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		line("header "+name, m.Headers[name])
+	}
+	line("payload", string(m.Payload))
+	return t.Flush()
+}
+
+func newCancel(p process) *cobra.Command {
+	c := &clientCommand{process: p}
+	cmd := &cobra.Command{
+		Use:   "cancel ID...",
+		Short: "Cancel messages that are not delivered yet",
+		Long: `Cancel messages. "cancelled" is a guarantee: that message is never delivered.
+Where delivery may have begun, the command says so and exits with 1.`,
+		Example: "  postdate cancel order-42",
+		Args:    cobra.MinimumNArgs(1),
+	}
+	c.withJSON(cmd, "print the server's answers, one a line")
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client, ids []string) error {
+		return each(ids, func(id string) error {
+			raw, _, err := cl.do(cmd.Context(), http.MethodDelete, messagePath(id), nil)
+			switch {
+			case err != nil:
+				return err
+			case c.json:
+				return printLine(cmd.OutOrStdout(), raw)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled %s\n", id)
+			return err
+		})
+	})
+}
+
+// each calls f for every id, also after one has failed. Where there are several
+// ids, their errors are named by id.
+func each(ids []string, f func(id string) error) error {
+	if len(ids) == 1 {
+		return f(ids[0])
+	}
+	var failed []error
+	for _, id := range ids {
+		if err := f(id); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+type listCommand struct {
+	clientCommand
+	status, channel, from, to string
+	limit                     int
+}
+
+func newList(p process) *cobra.Command {
+	l := &listCommand{clientCommand: clientCommand{process: p}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List messages by due time",
+		Example: `  postdate list --status PENDING --channel rabbitmq:reminders
+  postdate list --from 2027-01-31T00:00:00Z --to 2027-02-01T00:00:00Z --limit 0 --json`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&l.status, "status", "", "only PENDING, DELIVERED, DELIVERY_FAILED or CANCELLED ones")
+	f.StringVar(&l.channel, "channel", "", "only those of this channel")
+	f.StringVar(&l.from, "from", "", "only those due at this RFC 3339 time or later")
+	f.StringVar(&l.to, "to", "", "only those due before this RFC 3339 time")
+	f.IntVar(&l.limit, "limit", 100, "at most so many; 0: all")
+	l.withJSON(cmd, "print the messages as JSON, one a line")
+	return l.bind(cmd, l.run)
+}
+
+func (l *listCommand) run(cmd *cobra.Command, c *client, _ []string) error {
+	if l.limit < 0 {
+		return usagef("--limit is %d: it is 0 or more", l.limit)
+	}
+	out := cmd.OutOrStdout()
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if !l.json {
+		fmt.Fprintln(table, "SCHEDULE ID\tDUE\tSTATUS\tATTEMPTS\tCHANNEL")
+	}
+	shown, cursor := 0, ""
+	for {
+		page, err := l.page(cmd, c, cursor, shown)
+		if err != nil {
+			return err
+		}
+		for _, raw := range page.Messages {
+			if l.json {
+				if err := printLine(out, raw); err != nil {
+					return err
+				}
+				continue
+			}
+			var m message
+			if err := decode(raw, &m); err != nil {
+				return err
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, m.ExecutionTime, m.Status, m.Attempts, m.Channel)
+		}
+		shown, cursor = shown+len(page.Messages), page.NextCursor
+		if cursor == "" || (l.limit > 0 && shown >= l.limit) {
+			break
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if cursor != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "There are more than these %d: --limit 0 shows all.\n", shown)
+	}
+	return nil
+}
+
+type listPage struct {
+	Messages   []json.RawMessage `json:"messages"`
+	NextCursor string            `json:"nextCursor"`
+}
+
+// page asks for what follows cursor, after shown messages.
+func (l *listCommand) page(cmd *cobra.Command, c *client, cursor string, shown int) (listPage, error) {
+	limit := postdate.ListLimitMax
+	if l.limit > 0 {
+		limit = min(limit, l.limit-shown)
+	}
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	for name, value := range map[string]string{
+		"status": l.status, "channel": l.channel, "from": l.from, "to": l.to, "cursor": cursor,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	var page listPage
+	_, err := c.get(cmd.Context(), "/v1/messages?"+query.Encode(), &page)
+	return page, err
+}

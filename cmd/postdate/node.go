@@ -1,0 +1,69 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/postdate/postdate/node"
+)
+
+// nodeFlags are the settings of a node.
+type nodeFlags struct {
+	config     node.Config
+	payloadMax size
+	configFile string
+	logLevel   choice
+	logFormat  choice
+}
+
+// register defines the settings, with the node's own defaults.
+func (n *nodeFlags) register(f *pflag.FlagSet) {
+	n.config = node.DefaultConfig()
+	n.payloadMax = size(n.config.PayloadBytesMax)
+	n.logLevel = choice{value: "info", allowed: []string{"debug", "info", "warn", "error"}}
+	n.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
+	c := &n.config
+	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
+	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
+	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store")
+	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ, "RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
+	f.IntVar(&c.Buckets, "buckets", c.Buckets, "into how many buckets messages are divided; fixed when the store is made")
+	f.StringVar(&c.NodeID, "node-id", "", "this node's name (default: the host's)")
+	f.StringSliceVar(&c.Join, "join", nil, "addresses of a cluster's nodes; may be repeated")
+	f.DurationVar(&c.Retention, "retention", c.Retention, "how long a finished message can still be read")
+	f.DurationVar(&c.InboxRetention, "inbox-retention", c.InboxRetention, "how long an inbox keeps a message")
+	f.Var(&n.payloadMax, "payload-max", "the largest payload")
+	f.IntVar(&c.Retry.MaxAttempts, "retry-max-attempts", c.Retry.MaxAttempts, "attempts, with the first, for a message that names no number")
+	f.DurationVar(&c.Retry.MinBackoff, "retry-min-backoff", c.Retry.MinBackoff, "pause before the second attempt; it doubles from there")
+	f.DurationVar(&c.Retry.MaxBackoff, "retry-max-backoff", c.Retry.MaxBackoff, "the longest pause between two attempts")
+	f.Var(&n.logLevel, "log-level", "what is logged")
+	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
+}
+
+// finish is the node's configuration once all flags are set.
+func (n *nodeFlags) finish(stderr io.Writer) node.Config {
+	c := n.config
+	c.PayloadBytesMax = int(n.payloadMax)
+	if c.NodeID == "" {
+		c.NodeID = node.DefaultConfig().NodeID
+	}
+	c.Version = buildVersion()
+	c.Log = newLog(redactURL(stderr, c.RabbitMQ), n.logLevel.value, n.logFormat.value)
+	return c
+}
+
+// newLog is a logger of one of the levels and formats that the flags allow.
+func newLog(w io.Writer, level, format string) *slog.Logger {
+	var options slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		panic(err) // the flag takes only levels that slog knows
+	}
+	options.Level = l
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, &options))
+	}
+	return slog.New(slog.NewTextHandler(w, &options))
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// sendRequest is the body of POST /v1/messages without its payload, which is
+// added byte for byte.
+type sendRequest struct {
+	ScheduleID      string            `json:"scheduleId,omitempty"`
+	Channel         string            `json:"channel"`
+	ExecutionTime   string            `json:"executionTime,omitempty"`
+	Delay           string            `json:"delay,omitempty"`
+	ContentType     string            `json:"contentType,omitempty"`
+	PayloadEncoding string            `json:"payloadEncoding,omitempty"`
+	Headers         map[string]string `json:"headers,omitempty"`
+	Key             string            `json:"key,omitempty"`
+	ExpiresAt       string            `json:"expiresAt,omitempty"`
+}
+
+// scheduled is the answer.
+type scheduled struct {
+	ScheduleID    string `json:"scheduleId"`
+	Bucket        int    `json:"bucket"`
+	ExecutionTime string `json:"executionTime"`
+	Status        string `json:"status"`
+}
+
+type sendCommand struct {
+	clientCommand
+	request sendRequest
+	data    string
+	headers []string
+}
+
+func newSend(p process) *cobra.Command {
+	s := &sendCommand{clientCommand: clientCommand{process: p}}
+	cmd := &cobra.Command{
+		Use:   "send (--at TIME | --in DELAY) --channel CHANNEL --data DATA",
+		Short: "Schedule a message",
+		Long: `Schedule a message: it goes to its channel when its time comes, and can be
+cancelled until then. With --id it is safe to repeat: the same id with the same
+content schedules nothing twice.
+
+The data is sent as JSON if it is JSON, else as text, else (bytes that are not
+UTF-8) in base64; the consumer gets exactly the bytes. --content-type overrides
+the type that goes with them: application/json, text/plain; charset=utf-8, or
+application/octet-stream.`,
+		Example: `  postdate send --in 15m --channel rabbitmq:reminders --id order-42 --data '{"order":42}'
+  postdate send --at 2027-01-31T09:30:00+01:00 --channel inbox:test --data @letter.txt
+  date | postdate send --in 5s --channel inbox:test --data -`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.request.ExecutionTime, "at", "", "when: an RFC 3339 time with its zone, like 2027-01-31T09:30:00Z")
+	f.StringVar(&s.request.Delay, "in", "", "when: a delay from now, like 90s, 15m or PT15M")
+	f.StringVar(&s.request.Channel, "channel", "", "where to: rabbitmq:QUEUE, rabbitmq:EXCHANGE/KEY or inbox:NAME")
+	f.StringVar(&s.data, "data", "", "what: the text itself, @FILE, or - for standard input")
+	f.StringVar(&s.request.ScheduleID, "id", "", "the message's schedule id (default: the server makes one)")
+	f.StringVar(&s.request.ContentType, "content-type", "", "the data's type (default: by its look, see above)")
+	f.StringArrayVar(&s.headers, "header", nil, "a header for the consumer, NAME=VALUE; may be repeated")
+	f.StringVar(&s.request.Key, "key", "", "the record key on channels that have one")
+	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
+	s.withJSON(cmd, "print the server's answer as it is")
+	cmd.MarkFlagsMutuallyExclusive("at", "in")
+	return s.bind(cmd, s.run)
+}
+
+func (s *sendCommand) run(cmd *cobra.Command, c *client, _ []string) error {
+	body, err := s.body(cmd)
+	if err != nil {
+		return err
+	}
+	raw, status, err := c.do(cmd.Context(), http.MethodPost, "/v1/messages", body)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return printLine(cmd.OutOrStdout(), raw)
+	}
+	var answer scheduled
+	if err := decode(raw, &answer); err != nil {
+		return err
+	}
+	verb := "scheduled"
+	if status == http.StatusOK {
+		verb = "was scheduled already:"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s for %s (%s, bucket %d)\n",
+		verb, answer.ScheduleID, answer.ExecutionTime, answer.Status, answer.Bucket)
+	return err
+}
+
+// body checks what only the command line can have wrong, and leaves the rest to
+// the server, which says it better.
+func (s *sendCommand) body(cmd *cobra.Command) ([]byte, error) {
+	switch {
+	case s.request.ExecutionTime == "" && s.request.Delay == "":
+		return nil, usagef("say when: --at TIME, or --in DELAY")
+	case s.request.Channel == "":
+		return nil, usagef("say where to: --channel, like inbox:test or rabbitmq:orders")
+	case !cmd.Flags().Changed("data"):
+		return nil, usagef("say what: --data TEXT, --data @FILE, or --data - for standard input")
+	}
+	for _, h := range s.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return nil, usagef("--header: %q is not of the form NAME=VALUE", h)
+		}
+		if s.request.Headers == nil {
+			s.request.Headers = make(map[string]string)
+		}
+		s.request.Headers[name] = value
+	}
+	data, err := readData(s.data, cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	return encodeRequest(s.request, data)
+}
+
+// readData is what --data names.
+func readData(arg string, stdin io.Reader) ([]byte, error) {
+	if arg == "-" {
+		return io.ReadAll(stdin)
+	}
+	if path, ok := strings.CutPrefix(arg, "@"); ok {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usagef("--data: %v", err)
+		}
+		return data, nil
+	}
+	return []byte(arg), nil
+}
+
+// encodeRequest picks the form of the payload. JSON goes into the request as it
+// was written: an encoder would squeeze and escape it.
+func encodeRequest(r sendRequest, data []byte) ([]byte, error) {
+	var payload []byte
+	asJSON := r.ContentType == "" && json.Valid(data)
+	switch {
+	case asJSON || isJSON(r.ContentType):
+		if !json.Valid(data) {
+			return nil, usagef("--content-type is %s, but --data is not JSON", r.ContentType)
+		}
+		payload = bytes.TrimSpace(data)
+	case utf8.Valid(data):
+		if r.ContentType == "" {
+			r.ContentType = "text/plain; charset=utf-8"
+		}
+		payload = quote(string(data))
+	default:
+		if r.ContentType == "" {
+			r.ContentType = "application/octet-stream"
+		}
+		r.PayloadEncoding = "base64"
+		payload = quote(base64.StdEncoding.EncodeToString(data))
+	}
+	rest, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	body := append(rest[:len(rest)-1], `,"payload":`...)
+	body = append(body, payload...)
+	return append(body, '}'), nil
+}
+
+// quote is s as a JSON string.
+func quote(s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return b
+}
+
+func isJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/pflag"
+)
+
+// A setting is a flag, an environment variable and a key of the configuration
+// file, all of one name, and what the user says comes first in this order. The
+// flags are the store of the values: what was not said on the command line is
+// set from the environment, then from the file, through the flag's own parser.
+
+const envPrefix = "POSTDATE_"
+
+// configFlag names the flag that names the file; it cannot stand in the file.
+const configFlag = "config"
+
+// envName is the environment variable of a flag.
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// resolve sets the flags that the command line did not set. Errors are usage
+// errors that name where the value came from.
+func resolve(flags *pflag.FlagSet, environ []string) error {
+	env := environment(environ)
+	var err error
+	flags.VisitAll(func(f *pflag.Flag) {
+		value := env[envName(f.Name)]
+		if f.Changed || value == "" || f.Name == "help" || err != nil {
+			return
+		}
+		err = set(f, value, envName(f.Name))
+	})
+	config := flags.Lookup(configFlag)
+	if err != nil || config == nil || config.Value.String() == "" {
+		return err
+	}
+	return resolveFile(flags, config.Value.String())
+}
+
+// set gives f a value that came from source.
+func set(f *pflag.Flag, value, source string) error {
+	if err := f.Value.Set(value); err != nil {
+		return valueError(source, value, f)
+	}
+	f.Changed = true
+	return nil
+}
+
+// valueError says what a setting wants in the place of value.
+func valueError(source, value string, f *pflag.Flag) error {
+	want := "a " + f.Value.Type()
+	switch f.Value.Type() {
+	case "int":
+		want = "a whole number"
+	case "float":
+		want = "a number"
+	case "bool":
+		want = "true or false"
+	case "duration":
+		want = "a duration like 90s, 15m or 168h"
+	case "size":
+		want = "a size like 65536, 256KiB or 1MiB"
+	}
+	if c, ok := f.Value.(*choice); ok {
+		want = "one of " + strings.Join(c.allowed, ", ")
+	}
+	return usagef("%s: %q is not %s", source, value, want)
+}
+
+// environment is the POSTDATE_ part of an environment.
+func environment(environ []string) map[string]string {
+	env := make(map[string]string)
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, envPrefix) {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// unknownEnvironment lists the POSTDATE_ variables that no setting has, each with
+// the nearest one that there is, or "". They are worth a warning and no error:
+// Kubernetes puts POSTDATE_SERVICE_HOST and the like beside a service of that
+// name.
+func unknownEnvironment(flags *pflag.FlagSet, environ []string) (unknown [][2]string) {
+	known := []string{envName("server")}
+	for _, name := range flagNames(flags) {
+		known = append(known, envName(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(environment(environ))) {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, [2]string{name, nearest(name, known)})
+		}
+	}
+	return unknown
+}
+
+func flagNames(flags *pflag.FlagSet) (names []string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// nearest is the known name that is most like name, or "" where none is: more
+// than a third of it would have to change.
+func nearest(name string, known []string) string {
+	best, distance := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// didYouMean is the end of a sentence about an unknown name.
+func didYouMean(prefix, name string) string {
+	if name == "" {
+		return ""
+	}
+	return ": did you mean " + prefix + name + "?"
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// size is a flag's value in bytes, which may be written as 65536 or 64KiB.
+type size int
+
+var _ pflag.Value = (*size)(nil)
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int
+}{{"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+// Set reads a size of at most 1 GiB.
+func (s *size) Set(text string) error {
+	for _, unit := range sizeUnits {
+		digits, ok := strings.CutSuffix(text, unit.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(digits)
+		if err != nil || n < 0 || n > math.MaxInt32/2/unit.bytes {
+			return fmt.Errorf("%q is not a size", text)
+		}
+		*s = size(n * unit.bytes)
+		return nil
+	}
+	return nil
+}
+
+// String is the size in the largest unit that divides it.
+func (s *size) String() string {
+	for _, unit := range sizeUnits[:2] {
+		if *s > 0 && int(*s)%unit.bytes == 0 {
+			return strconv.Itoa(int(*s)/unit.bytes) + unit.suffix
+		}
+	}
+	return strconv.Itoa(int(*s))
+}
+
+// Type names it in the help.
+func (s *size) Type() string { return "size" }
+
+// choice is a flag's value that is one of a few words.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+var _ pflag.Value = (*choice)(nil)
+
+// Set takes one of the allowed words.
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.allowed, text) {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.allowed, ", "))
+	}
+	c.value = text
+	return nil
+}
+
+func (c *choice) String() string { return c.value }
+
+// Type names it in the help.
+func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
