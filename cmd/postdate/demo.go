@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node"
+)
+
+const (
+	demoMessages  = 10
+	demoCancelled = 6 // in order of their time; the seventh
+	demoFirst     = time.Second
+	demoLast      = 5 * time.Second
+	// demoPatience is how long after the last message's time the demo still waits.
+	demoPatience = 5 * time.Second
+	// demoGrace is how long it watches on when all is there, for what must not come.
+	demoGrace = 300 * time.Millisecond
+)
+
+func newDemo(p process) *cobra.Command {
+	var rabbitMQ string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See the whole thing at work, in six seconds",
+		Long: `Start a node on a temporary embedded store, schedule ten messages one to five
+seconds ahead over HTTP, cancel one, and print the other nine as they arrive, each
+with how late it was: the time from its due time to its receipt here. With
+--rabbitmq they arrive on a queue of that broker, which is removed at the end.
+
+It exits with 1 if one is missing or early, or if the cancelled one arrives.`,
+		Example: `  postdate demo
+  postdate demo --rabbitmq amqp://guest:guest@127.0.0.1:5672/`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&rabbitMQ, "rabbitmq", "", "use a queue of this RabbitMQ (or POSTDATE_RABBITMQ)")
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		if err := resolve(cmd.Flags(), p.environ); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return redactError(demo(ctx, cmd, rabbitMQ), rabbitMQ)
+	})
+	return cmd
+}
+
+// demo wires a node and a receiver, and removes both.
+func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) {
+	folder, err := os.MkdirTemp("", "postdate-demo-")
+	if err != nil {
+		return fmt.Errorf("cannot make a temporary folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+
+	config := node.DefaultConfig()
+	config.HTTP = "127.0.0.1:0"
+	config.Store = "pebble:" + filepath.Join(folder, "data")
+	config.RabbitMQ = rabbitMQ
+	config.Version = buildVersion()
+	config.Log = newLog(redactURL(cmd.ErrOrStderr(), rabbitMQ), "warn", "text")
+	if err := config.Validate(); err != nil {
+		return usagef("%v", redactError(err, rabbitMQ))
+	}
+	n, err := node.Start(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopCtx, done := context.WithTimeout(context.Background(), stopTimeout)
+		defer done()
+		if stopErr := n.Stop(stopCtx); err == nil && stopErr != nil {
+			err = fmt.Errorf("the node did not stop in order: %w", stopErr)
+		}
+	}()
+	c, err := newClient(n.Addr())
+	if err != nil {
+		return err
+	}
+	receiver, err := newReceiver(c, rabbitMQ)
+	if err != nil {
+		return err
+	}
+	defer receiver.close()
+	fmt.Fprintf(cmd.OutOrStdout(), "\nPostdate demo: one node at %s, on an embedded store\n\n", c.base)
+	show := &demoShow{out: cmd.OutOrStdout(), client: c, channel: receiver.channel()}
+	return show.run(ctx, receiver)
+}
+
+// demoShow is one run of the demo.
+type demoShow struct {
+	out     io.Writer
+	client  *client
+	channel string
+	due     map[string]time.Time // by schedule id
+	lates   []time.Duration
+	wrong   []string // what did not go as promised
+}
+
+func (s *demoShow) run(ctx context.Context, r receiver) error {
+	if err := s.schedule(ctx); err != nil {
+		return err
+	}
+	cancelled := demoID(demoCancelled)
+	if _, _, err := s.client.do(ctx, http.MethodDelete, messagePath(cancelled), nil); err != nil {
+		return fmt.Errorf("cannot cancel %s: %w", cancelled, err)
+	}
+	fmt.Fprintf(s.out, "  cancelled  %s: the server guarantees that it never arrives\n\n", cancelled)
+	fmt.Fprintf(s.out, "  %-9s  %-12s  %-12s  %s\n", "message", "due", "arrived", "late")
+	if err := s.watch(ctx, r); err != nil {
+		return err
+	}
+	return s.summary()
+}
+
+func demoID(i int) string { return fmt.Sprintf("demo-%02d", i+1) }
+
+// schedule asks for all of them, evenly spread.
+func (s *demoShow) schedule(ctx context.Context) error {
+	s.due = make(map[string]time.Time)
+	start := time.Now().Add(demoFirst)
+	for i := range demoMessages {
+		at := postdate.TimeOf(start.Add(time.Duration(i) * (demoLast - demoFirst) / (demoMessages - 1)))
+		body, err := json.Marshal(map[string]any{
+			"scheduleId": demoID(i), "channel": s.channel, "executionTime": at.String(),
+			"payload": map[string]int{"number": i + 1},
+		})
+		if err != nil {
+			return err
+		}
+		if _, _, err := s.client.do(ctx, http.MethodPost, "/v1/messages", body); err != nil {
+			return fmt.Errorf("cannot schedule %s: %w", demoID(i), err)
+		}
+		s.due[demoID(i)] = at.Std()
+	}
+	fmt.Fprintf(s.out, "  scheduled  %d messages for %s, due in %v to %v\n", demoMessages, s.channel, demoFirst, demoLast)
+	return nil
+}
+
+// watch prints what arrives, until nothing more can be expected.
+func (s *demoShow) watch(ctx context.Context, r receiver) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	arrivals := make(chan arrival)
+	failed := make(chan error, 1)
+	go func() { failed <- r.receive(ctx, arrivals) }()
+	seen := make(map[string]bool)
+	deadline := time.NewTimer(demoLast + demoPatience)
+	defer deadline.Stop()
+	for {
+		select {
+		case a := <-arrivals:
+			s.arrived(a, seen)
+			if len(s.lates) == demoMessages-1 {
+				deadline.Reset(demoGrace)
+			}
+		case err := <-failed:
+			if err == nil {
+				err = errors.New("interrupted")
+			}
+			return err
+		case <-deadline.C:
+			for i := range demoMessages {
+				if id := demoID(i); i != demoCancelled && !seen[id] {
+					s.wrong = append(s.wrong, id+" did not arrive")
+				}
+			}
+			return nil
+		}
+	}
+}
+
+func (s *demoShow) arrived(a arrival, seen map[string]bool) {
+	due, known := s.due[a.id]
+	if !known {
+		return // not of this run
+	}
+	late := a.at.Sub(due)
+	fmt.Fprintf(s.out, "  %-9s  %-12s  %-12s  %.1f ms\n", a.id,
+		due.Local().Format("15:04:05.000"), a.at.Format("15:04:05.000"), milliseconds(late))
+	switch {
+	case a.id == demoID(demoCancelled):
+		s.wrong = append(s.wrong, a.id+" was cancelled and arrived")
+	case seen[a.id]:
+		s.wrong = append(s.wrong, a.id+" arrived twice")
+	case late < 0:
+		s.wrong = append(s.wrong, a.id+" was early")
+	}
+	if !seen[a.id] {
+		seen[a.id] = true
+		s.lates = append(s.lates, late)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (s *demoShow) summary() error {
+	for _, w := range s.wrong {
+		fmt.Fprintf(s.out, "  WRONG: %s\n", w)
+	}
+	if len(s.wrong) > 0 {
+		return fmt.Errorf("the demo did not go as promised: %s", s.wrong[0])
+	}
+	slices.Sort(s.lates)
+	fmt.Fprintf(s.out, `
+  All %d arrived, none early, none twice, and the cancelled one did not.
+  Late by %.1f ms in the median, by %.1f ms at most.
+
+What to try next:
+  postdate serve                                          a node of your own, in this folder
+  postdate send --in 5s --channel inbox:test --data hi    schedule a message, in another terminal
+  postdate tail inbox:test                                see it arrive
+  postdate bench                                          measure this machine
+`, len(s.lates), milliseconds(s.lates[len(s.lates)/2]), milliseconds(s.lates[len(s.lates)-1]))
+	return nil
+}
