@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/postdate/postdate/cmd/postdate/internal/bench"
+)
+
+// benchCommand is "postdate bench".
+type benchCommand struct {
+	process process
+	config  bench.Config
+	store   string
+	json    bool
+}
+
+func newBench(p process) *cobra.Command {
+	b := &benchCommand{process: p, config: bench.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure throughput and lateness",
+		Long: `Measure a server: schedules per second, how fast it drains what is due at one
+instant, and how late messages arrive under a steady load, with everything counted
+that is early, lost or there twice. Without --server it starts a node of its own,
+as a separate process on a temporary store, and throws both away.
+
+With --backlog it loads so many far-off messages and then measures schedules and
+steady load again, so that the backlog's effect shows in one table. What it leaves
+pending on a --server it cancels at the end. A rabbitmq queue is consumed whole.
+
+It exits with 1 if something was early, lost, or there twice without a mark.`,
+		Example: `  postdate bench
+  postdate bench --messages 20000 --duration 10s --backlog 10000000
+  postdate bench --channel rabbitmq:bench --rabbitmq amqp://guest:guest@127.0.0.1:5672/`,
+		Args: cobra.NoArgs,
+	}
+	c, f := &b.config, cmd.Flags()
+	f.StringVar(&c.Server, "server", "", "measure this running node (or POSTDATE_SERVER; default: a node of its own)")
+	f.StringVar(&b.store, "store", "", "the own node's store (default: a temporary one)")
+	f.StringVar(&c.RabbitMQ, "rabbitmq", "", "RabbitMQ's URL, for a rabbitmq channel (or POSTDATE_RABBITMQ)")
+	f.StringVar(&c.Channel, "channel", c.Channel, "where messages go: inbox:NAME or rabbitmq:QUEUE")
+	f.IntVar(&c.Callers, "callers", c.Callers, "concurrent requests")
+	f.IntVar(&c.Messages, "messages", c.Messages, "messages of each phase but the steady load")
+	f.IntVar(&c.Batch, "batch", c.Batch, "messages of one batch request")
+	f.IntVar(&c.Cancel, "cancel", c.Cancel, "cancel so many of them, one by one")
+	f.IntVar(&c.Rate, "rate", c.Rate, "the steady load, in messages per second, due 1 to 10 s ahead")
+	f.DurationVar(&c.Duration, "duration", c.Duration, "how long the steady load lasts")
+	f.IntVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages")
+	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
+	f.BoolVar(&b.json, "json", false, "print the figures as JSON")
+	cmd.MarkFlagsMutuallyExclusive("server", "store")
+	cmd.RunE = action(b.run)
+	return cmd
+}
+
+func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
+	if err := resolve(cmd.Flags(), b.environ(cmd)); err != nil {
+		return err
+	}
+	if err := b.config.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	report, err := b.measure(ctx, cmd.ErrOrStderr())
+	if report == nil || len(report.Rows) == 0 {
+		return redactError(err, b.config.RabbitMQ)
+	}
+	return redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()), b.config.RabbitMQ)
+}
+
+// environ is the variables that bench reads: not the store of a node that may
+// well be in use, and no server where one of its own was asked for.
+func (b *benchCommand) environ(cmd *cobra.Command) (read []string) {
+	env := environment(b.process.environ)
+	names := []string{"rabbitmq", "server"}
+	if cmd.Flags().Changed("store") {
+		names = names[:1]
+	}
+	for _, name := range names {
+		read = append(read, envName(name)+"="+env[envName(name)])
+	}
+	return read
+}
+
+// measure runs the benchmark, on a node of its own where no server is named. The
+// report may be there beside an error, as far as it came.
+func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *bench.Report, err error) {
+	config := b.config
+	config.Progress = progress(stderr)
+	if config.Server != "" {
+		c, err := newClient(config.Server)
+		if err != nil {
+			return nil, err
+		}
+		config.Server = c.base
+		return bench.Run(ctx, config)
+	}
+	store := b.store
+	if store == "" {
+		folder, err := os.MkdirTemp("", "postdate-bench-")
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a temporary folder: %w", err)
+		}
+		defer os.RemoveAll(folder)
+		store = "pebble:" + filepath.Join(folder, "data")
+		config.Disposable = true
+	}
+	own, err := startOwnNode(ctx, store, config.RabbitMQ)
+	if err != nil {
+		return nil, err
+	}
+	config.Server = own.url
+	report, err = bench.Run(ctx, config)
+	memory, stopErr := own.stop()
+	if report != nil {
+		report.NodeMemoryMaxBytes = memory
+	}
+	return report, errors.Join(err, stopErr)
+}
+
+func (b *benchCommand) print(w io.Writer, report *bench.Report) error {
+	if !b.json {
+		return report.Print(w)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
+// progress draws a bar for each phase where stderr is a terminal.
+func progress(stderr io.Writer) func(phase string, done, total int) {
+	f, ok := stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	current := ""
+	return func(phase string, done, total int) {
+		if phase != current {
+			current = phase
+			bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(stderr),
+				progressbar.OptionSetDescription(phase), progressbar.OptionShowCount(),
+				progressbar.OptionClearOnFinish())
+		}
+		_ = bar.Set(done) // a bar that cannot be drawn stops nothing
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+)
+
+func detach(*exec.Cmd) {}
+
+func peakMemory(*os.ProcessState) int64 { return 0 }
