@@ -1,0 +1,242 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSendBodies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, []byte{0xff, 0xfe}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name  string
+		args  []string
+		stdin string
+		want  string
+	}{
+		{"JSON, byte for byte", []string{"--in", "5s", "--data", `{"a": "<b>",  "n": 1.0}`}, "",
+			`{"channel":"inbox:x","delay":"5s","payload":{"a": "<b>",  "n": 1.0}}`},
+		{"text", []string{"--at", "2027-01-31T09:30:00Z", "--data", "hello \"you\""}, "",
+			`{"channel":"inbox:x","executionTime":"2027-01-31T09:30:00Z","contentType":"text/plain; charset=utf-8","payload":"hello \"you\""}`},
+		{"empty text", []string{"--in", "5s", "--data", ""}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"text/plain; charset=utf-8","payload":""}`},
+		{"JSON from standard input", []string{"--in", "5s", "--data", "-"}, " [1]\n",
+			`{"channel":"inbox:x","delay":"5s","payload":[1]}`},
+		{"text from standard input", []string{"--in", "5s", "--data", "-"}, "a\nb\n",
+			`{"channel":"inbox:x","delay":"5s","contentType":"text/plain; charset=utf-8","payload":"a\nb\n"}`},
+		{"bytes from a file", []string{"--in", "5s", "--data", "@" + file}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"application/octet-stream","payloadEncoding":"base64","payload":"//4="}`},
+		{"a type of one's own", []string{"--in", "5s", "--data", "<p>", "--content-type", "text/html"}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"text/html","payload":"<p>"}`},
+		{"JSON as text", []string{"--in", "5s", "--data", "42", "--content-type", "text/plain"}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"text/plain","payload":"42"}`},
+		{"a JSON type of one's own", []string{"--in", "5s", "--data", `{"a":1}`, "--content-type", "application/cloudevents+json; charset=utf-8"}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"application/cloudevents+json; charset=utf-8","payload":{"a":1}}`},
+		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
+			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
+	} {
+		s := newStandIn()
+		r := call([]string{"POSTDATE_SERVER=" + s.start(t)}, test.stdin, append([]string{"send", "--channel", "inbox:x"}, test.args...)...)
+		if r.code != exitOK || len(s.bodies) != 1 {
+			t.Errorf("%s: %+v", test.name, r)
+			continue
+		}
+		// The encoder writes < and > as escapes in what is not the payload.
+		got := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(s.bodies[0])
+		if got != test.want {
+			t.Errorf("%s: sent\n%s\nwant\n%s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSendGetCancel(t *testing.T) {
+	s := newStandIn()
+	env := []string{"POSTDATE_SERVER=" + s.start(t)}
+	send := []string{"send", "--at", "2027-01-31T09:30:00.000Z", "--channel", "inbox:x", "--data", `{"n":1}`, "--id", "o-1", "--header", "b=2", "--header", "a=1"}
+	for _, test := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{send, 0, "scheduled o-1 for 2027-01-31T09:30:00.000Z (PENDING, bucket 7)\n", ""},
+		{send, 0, "was scheduled already: o-1 for 2027-01-31T09:30:00.000Z (PENDING, bucket 7)\n", ""},
+		{append(send, "--json"), 0, `{"bucket":7,"executionTime":"2027-01-31T09:30:00.000Z","scheduleId":"o-1","status":"PENDING"}` + "\n", ""},
+		{[]string{"send", "--in", "5s", "--channel", "nowhere:x", "--data", "x"}, 1, "", "postdate: there is no broker \"nowhere\": name one of inbox, rabbitmq\n"},
+		{[]string{"get", "o-1"}, 0, `scheduleId     o-1
+status         PENDING
+channel        inbox:x
+executionTime  2027-01-31T09:30:00.000Z
+attempts       0
+header a       1
+header b       2
+payload        {"n":1}
+`, ""},
+		{[]string{"get", "o-2"}, 1, "", "postdate: there is no message \"o-2\"\n"},
+		{[]string{"get", "o/2"}, 1, "", "postdate: there is no message \"o/2\"\n"},
+		{[]string{"cancel", "o-1"}, 0, "cancelled o-1\n", ""},
+		{[]string{"cancel", "o-2", "o-1"}, 1, "cancelled o-1\n", "postdate: o-2: there is no message \"o-2\"\n"},
+		{[]string{"cancel", "o-1", "--json"}, 0, `{"scheduleId":"o-1","status":"CANCELLED"}` + "\n", ""},
+	} {
+		if got, want := call(env, "", test.args...), (result{test.code, test.stdout, test.stderr}); got != want {
+			t.Errorf("%v:\ngot  %+v\nwant %+v", test.args, got, want)
+		}
+	}
+	s.messages["o-1"]["status"] = "DELIVERED"
+	if got := call(env, "", "cancel", "o-1"); got.code != 1 || got.stderr != "postdate: message \"o-1\" is DELIVERED: too late to cancel it\n" {
+		t.Errorf("a cancel that is too late: got %+v", got)
+	}
+}
+
+func TestList(t *testing.T) {
+	s := newStandIn()
+	url := s.start(t)
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		s.messages[id] = map[string]any{"scheduleId": id, "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 2}
+	}
+	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--from", "2027-01-01T00:00:00+01:00")
+	want := result{stdout: `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  CHANNEL
+a            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
+b            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
+c            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
+`, stderr: "There are more than these 3: --limit 0 shows all.\n"}
+	if r != want {
+		t.Errorf("got %+v\nwant %+v", r, want)
+	}
+	const first = "channel=inbox%3Ax&from=2027-01-01T00%3A00%3A00%2B01%3A00&limit=3&status=PENDING"
+	const second = "channel=inbox%3Ax&cursor=b&from=2027-01-01T00%3A00%3A00%2B01%3A00&limit=1&status=PENDING"
+	if len(s.queries) != 2 || s.queries[0] != first || s.queries[1] != second {
+		t.Errorf("asked %q", s.queries)
+	}
+	r = call(nil, "", "list", "--server", url, "--limit", "0", "--json")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	if r.code != 0 || len(lines) != 5 || r.stderr != "" {
+		t.Fatalf("got %+v", r)
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%s is not JSON", line)
+		}
+	}
+}
+
+// Tail goes on where it was when the server comes back, says once that it was
+// away, and prints nothing twice.
+func TestTailSurvivesARestart(t *testing.T) {
+	s := newStandIn()
+	first := &http.Server{Handler: s.handler()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go first.Serve(l)
+	s.deliver("a", false)
+
+	stdout, out := io.Pipe()
+	stderr, errs := io.Pipe()
+	code := make(chan int)
+	go func() {
+		c := run([]string{"tail", "inbox:x", "--server", l.Addr().String(), "--count", "3"},
+			process{stdin: strings.NewReader(""), stdout: out, stderr: errs})
+		out.Close()
+		errs.Close()
+		code <- c
+	}()
+	const at = "2027-01-31T09:30:00.004Z  +4 ms  "
+	line := func(r io.Reader) string { return readLine(t, r) }
+	if got := line(stdout); got != at+`a  "hello"` {
+		t.Errorf("printed %q", got)
+	}
+	first.Close()
+	if got := line(stderr); !strings.Contains(got, "waiting for it") {
+		t.Errorf("said %q", got)
+	}
+	second := &http.Server{Handler: s.handler()}
+	l, err = net.Listen("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go second.Serve(l)
+	defer second.Close()
+	s.deliver("b", true)
+	s.deliver("c", false)
+	if got := line(stdout); got != at+`b  "hello"  (possible duplicate)` {
+		t.Errorf("printed %q", got)
+	}
+	if got := line(stdout); got != at+`c  "hello"` {
+		t.Errorf("printed %q", got)
+	}
+	if rest, _ := io.ReadAll(stderr); len(rest) > 0 {
+		t.Errorf("said more than once: %s", rest)
+	}
+	if c := <-code; c != exitOK {
+		t.Errorf("exit code %d", c)
+	}
+}
+
+// readLine reads one line, byte by byte, so that nothing after it is swallowed.
+func readLine(t *testing.T, r io.Reader) string {
+	t.Helper()
+	lines := make(chan string, 1)
+	go func() {
+		var text []byte
+		for b := make([]byte, 1); ; {
+			if _, err := r.Read(b); err != nil || b[0] == '\n' {
+				lines <- string(text)
+				return
+			}
+			text = append(text, b[0])
+		}
+	}()
+	select {
+	case text := <-lines:
+		return text
+	case <-time.After(time.Minute):
+		t.Fatal("no line within a minute")
+		return ""
+	}
+}
+
+func TestTailEndsOnARefusal(t *testing.T) {
+	server := newStandIn().start(t)
+	want := result{code: exitFailed, stderr: "postdate: inbox name \"x/y\" has a forbidden character\n"}
+	if r := call(nil, "", "tail", "inbox:x/y", "--server", server); r != want {
+		t.Errorf("got %+v, want %+v", r, want)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	r := call([]string{"POSTDATE_SERVER=" + newStandIn().start(t)}, "", "cluster")
+	want := result{stdout: `NODE  ADDRESS         STATE             BUCKETS
+n1    127.0.0.1:7946  alive (answered)  1
+
+BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
+0       n1        3      2027-01-31T09:30:00.000Z  2027-01-31T09:30:01.000Z  1.2s
+1       (nobody)  0      1970-01-01T00:00:00.000Z  1970-01-01T00:00:00.000Z  0
+`}
+	if r != want {
+		t.Errorf("got\n%s\nwant\n%s", r.stdout, want.stdout)
+	}
+}
+
+// Without a server the sentence says what to do.
+func TestNoServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	r := call(nil, "", "list", "--server", address)
+	if r.code != exitFailed || !strings.Contains(r.stderr, "no answer from http://"+address) || !strings.Contains(r.stderr, "connection refused") || !strings.Contains(r.stderr, "postdate serve") {
+		t.Errorf("got %+v", r)
+	}
+}

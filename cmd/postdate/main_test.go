@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// asCommand is the variable that makes the test binary the command itself, so
+// that tests can run real processes of it, with the race detector where the
+// test has it.
+const asCommand = "RUN_AS_POSTDATE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// result is what one call of the command did.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// call runs the command in this process.
+func call(env []string, stdin string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := run(args, process{stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr, environ: env})
+	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+// TestHelp holds the help texts, which are what a newcomer reads first, against
+// testdata/help.txt: a change is seen in review.
+func TestHelp(t *testing.T) {
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"help"}, {"serve", "--help"}, {"demo", "--help"}, {"send", "--help"}, {"get", "--help"}, {"cancel", "--help"},
+		{"list", "--help"}, {"tail", "--help"}, {"cluster", "--help"}, {"bench", "--help"}, {"version", "--help"},
+	} {
+		r := call([]string{"POSTDATE_RABBITMQ=amqp://user:secret@host/"}, "", args...)
+		if r.code != exitOK || r.stderr != "" {
+			t.Errorf("%v: exit code %d, standard error %q", args, r.code, r.stderr)
+		}
+		if strings.Contains(r.stdout, "secret") {
+			t.Errorf("%v shows the secret", args)
+		}
+		all.WriteString("$ postdate " + strings.Join(args, " ") + "\n" + r.stdout + "\n")
+	}
+	golden := filepath.Join("testdata", "help.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.String() != string(want) {
+		t.Errorf("the help differs from %s; if it is to, run: go test ./cmd/postdate -run TestHelp -update\n%s", golden, all.String())
+	}
+}
+
+// TestHelpIsForPeople holds each command to a summary, an example and lines that
+// fit a terminal.
+func TestHelpIsForPeople(t *testing.T) {
+	for _, c := range newRoot(process{}).Commands() {
+		if c.Short == "" || c.Example == "" {
+			t.Errorf("%s has no summary or no example", c.Name())
+		}
+		for _, line := range strings.Split(c.Long, "\n") {
+			if len(line) > 85 {
+				t.Errorf("%s: the line is %d wide: %s", c.Name(), len(line), line)
+			}
+		}
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"srve"}, "Did you mean this?\n\tserve"},
+		{[]string{"serve", "--rabitmq", "x"}, "unknown flag --rabitmq: did you mean --rabbitmq?"},
+		{[]string{"serve", "--zzzzzzzzz"}, "unknown flag --zzzzzzzzz\n"},
+		{[]string{"serve", "--buckets", "many"}, `--buckets: "many" is not a whole number`},
+		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
+		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1MiB`},
+		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
+		{[]string{"serve", "now"}, "unknown command"},
+		{[]string{"serve", "--config", "/nowhere/x.yaml"}, "cannot read the configuration file"},
+		{[]string{"get"}, "requires at least 1 arg"},
+		{[]string{"send", "--channel", "inbox:x", "--data", "x"}, "say when: --at TIME, or --in DELAY"},
+		{[]string{"send", "--in", "5s", "--data", "x"}, "say where to: --channel"},
+		{[]string{"send", "--in", "5s", "--channel", "inbox:x"}, "say what: --data TEXT"},
+		{[]string{"send", "--in", "5s", "--at", "2027-01-31T09:30:00Z"}, "at in"},
+		{[]string{"send", "--in", "5s", "--channel", "inbox:x", "--data", "x", "--header", "oops"}, `--header: "oops" is not of the form NAME=VALUE`},
+		{[]string{"send", "--in", "5s", "--channel", "inbox:x", "--data", "@/nowhere/x"}, "--data: open /nowhere/x"},
+		{[]string{"send", "--in", "5s", "--channel", "inbox:x", "--data", "{", "--content-type", "application/json"}, "--content-type is application/json, but --data is not JSON"},
+		{[]string{"list", "--limit", "-1"}, "--limit is -1: it is 0 or more"},
+		{[]string{"list", "--server", "ftp://x"}, `--server: "ftp://x" is not an address`},
+		{[]string{"tail", "rabbitmq:x"}, `"rabbitmq:x" is not an inbox: write inbox:NAME`},
+		{[]string{"bench", "--rate", "0"}, "--rate is 0: it must be between"},
+		{[]string{"bench", "--server", "x", "--store", "y"}, "server store"},
+	} {
+		r := call(nil, "", test.args...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, test.want) || !strings.Contains(r.stderr, "--help") {
+			t.Errorf("%v: exit code %d, want %d with %q; standard error:\n%s", test.args, r.code, exitUsage, test.want, r.stderr)
+		}
+		if r.stdout != "" {
+			t.Errorf("%v: standard output is %q", test.args, r.stdout)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if r := call(nil, "", "version"); r.code != exitOK || !strings.HasPrefix(r.stdout, "postdate ") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if r := call(nil, "", "completion", shell); r.code != exitOK || !strings.Contains(r.stdout, "postdate") {
+			t.Errorf("%s: exit code %d, %d bytes", shell, r.code, len(r.stdout))
+		}
+	}
+}

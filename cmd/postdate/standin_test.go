@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// standIn is a stand-in for a server: just enough of the API, in memory, to test
+// the client commands. That a real server answers in this way is tested with
+// the api package, and the real node is under the demo and bench tests here.
+type standIn struct {
+	mu       sync.Mutex
+	messages map[string]map[string]any // by schedule id
+	bodies   []string                  // of all POST requests
+	inbox    []map[string]any
+	grown    chan struct{} // closed and replaced when the inbox grows
+	queries  []string
+}
+
+func newStandIn() *standIn {
+	return &standIn{messages: make(map[string]map[string]any), grown: make(chan struct{})}
+}
+
+// start serves it on a free port until the test ends.
+func (s *standIn) start(t *testing.T) (url string) {
+	t.Helper()
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (s *standIn) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages", s.schedule)
+	mux.HandleFunc("GET /v1/messages", s.list)
+	mux.HandleFunc("GET /v1/messages/{id}", s.get)
+	mux.HandleFunc("DELETE /v1/messages/{id}", s.cancel)
+	mux.HandleFunc("GET /v1/inbox/{name}", s.readInbox)
+	mux.HandleFunc("GET /v1/cluster", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"node":"n1","members":[{"node":"n1","address":"127.0.0.1:7946","state":"alive"}],
+			"buckets":[{"bucket":0,"owner":"n1","token":3,"checkpoint":"2027-01-31T09:30:00.000Z","claimed":"2027-01-31T09:30:01.000Z","lag":"1.2s"},
+			           {"bucket":1,"owner":"","token":0,"checkpoint":"1970-01-01T00:00:00.000Z","claimed":"1970-01-01T00:00:00.000Z","lag":0}]}`)
+	})
+	return mux
+}
+
+func (s *standIn) schedule(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var m map[string]any
+	if err := json.Unmarshal(body, &m); err != nil {
+		problemJSON(w, http.StatusBadRequest, "the body is not JSON: "+err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bodies = append(s.bodies, string(body))
+	if m["channel"] == "nowhere:x" {
+		problemJSON(w, http.StatusBadRequest, `there is no broker "nowhere": name one of inbox, rabbitmq`)
+		return
+	}
+	id, _ := m["scheduleId"].(string)
+	if id == "" {
+		id = "made-" + strconv.Itoa(len(s.messages))
+	}
+	status := http.StatusCreated
+	if _, again := s.messages[id]; again {
+		status = http.StatusOK
+	}
+	m["scheduleId"], m["status"] = id, "PENDING"
+	if m["executionTime"] == nil {
+		m["executionTime"] = "2027-01-31T09:30:00.000Z"
+	}
+	s.messages[id] = m
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{"scheduleId": id, "bucket": 7, "executionTime": m["executionTime"], "status": "PENDING"})
+}
+
+func (s *standIn) get(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.messages[r.PathValue("id")]
+	if !ok {
+		problemJSON(w, http.StatusNotFound, fmt.Sprintf("there is no message %q", r.PathValue("id")))
+		return
+	}
+	json.NewEncoder(w).Encode(m)
+}
+
+func (s *standIn) cancel(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := r.PathValue("id")
+	m, ok := s.messages[id]
+	switch {
+	case !ok:
+		problemJSON(w, http.StatusNotFound, fmt.Sprintf("there is no message %q", id))
+	case m["status"] == "DELIVERED":
+		problemJSON(w, http.StatusConflict, fmt.Sprintf("message %q is DELIVERED: too late to cancel it", id))
+	default:
+		m["status"] = "CANCELLED"
+		json.NewEncoder(w).Encode(map[string]any{"scheduleId": id, "status": "CANCELLED"})
+	}
+}
+
+// list pages by id, two at a time, whatever the limit: a page may always be
+// shorter.
+func (s *standIn) list(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queries = append(s.queries, r.URL.RawQuery)
+	ids := make([]string, 0, len(s.messages))
+	for id := range s.messages {
+		if id > r.FormValue("cursor") {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	limit, _ := strconv.Atoi(r.FormValue("limit"))
+	answer := map[string]any{}
+	page := []any{}
+	for i, id := range ids {
+		if i == min(limit, 2) {
+			answer["nextCursor"] = ids[i-1]
+			break
+		}
+		page = append(page, s.messages[id])
+	}
+	answer["messages"] = page
+	json.NewEncoder(w).Encode(answer)
+}
+
+// deliver puts a message into the one inbox.
+func (s *standIn) deliver(id string, marked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inbox = append(s.inbox, map[string]any{
+		"scheduleId": id, "executionTime": "2027-01-31T09:30:00.000Z", "deliveredAt": "2027-01-31T09:30:00.004Z",
+		"attempt": 1, "possibleDuplicate": marked, "contentType": "text/plain", "payload": "hello", "headers": map[string]string{},
+	})
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
+func (s *standIn) readInbox(w http.ResponseWriter, r *http.Request) {
+	if name := r.PathValue("name"); strings.Contains(name, "/") {
+		problemJSON(w, http.StatusBadRequest, fmt.Sprintf("inbox name %q has a forbidden character", name))
+		return
+	}
+	after, _ := strconv.Atoi(r.FormValue("after"))
+	wait, _ := time.ParseDuration(r.FormValue("wait"))
+	timeout := time.After(wait)
+	for waiting := true; ; {
+		s.mu.Lock()
+		page, grown := s.inbox[min(after, len(s.inbox)):], s.grown
+		s.mu.Unlock()
+		if len(page) > 0 || !waiting {
+			json.NewEncoder(w).Encode(map[string]any{"messages": page, "nextCursor": strconv.Itoa(after + len(page))})
+			return
+		}
+		select {
+		case <-timeout:
+			waiting = false
+		case <-r.Context().Done():
+			return
+		case <-grown:
+		}
+	}
+}
+
+func problemJSON(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail})
+}
