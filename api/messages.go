@@ -168,9 +168,6 @@ func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, in
 
 // replace puts m in the place of old, and tells the owner.
 func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.Record) (scheduled, error) {
-	if old.Status.Final() {
-		return scheduled{}, tooLate(m.ScheduleID, old.State)
-	}
 	r, err := s.config.Messages.Replace(ctx, m, old.Version)
 	if postdate.KindOf(err) == postdate.KindTooLate {
 		return scheduled{}, tooLate(m.ScheduleID, r.State)
