@@ -130,7 +130,7 @@ func (n *Node) openStore() error {
 	if err != nil {
 		return err
 	}
-	n.store = measure(s, n.metrics)
+	n.store = store.Coalesce(measure(s, n.metrics))
 	return nil
 }
 

@@ -33,6 +33,11 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, config(t.TempDir())) })
 }
 
+// TestCoalesced is the store as a node uses it.
+func TestCoalesced(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return store.Coalesce(open(t, config(t.TempDir()))) })
+}
+
 // TestDurable cuts the power: everything that was not synced is gone.
 func TestDurable(t *testing.T) {
 	var mu sync.Mutex

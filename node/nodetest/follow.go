@@ -1,0 +1,97 @@
+package nodetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Arrival is a message as an inbox shows it, and when it was received.
+type Arrival struct {
+	ScheduleID        string            `json:"scheduleId"`
+	ExecutionTime     time.Time         `json:"executionTime"`
+	DeliveredAt       time.Time         `json:"deliveredAt"`
+	Attempt           int               `json:"attempt"`
+	PossibleDuplicate bool              `json:"possibleDuplicate"`
+	ContentType       string            `json:"contentType"`
+	PayloadEncoding   string            `json:"payloadEncoding"`
+	Payload           json.RawMessage   `json:"payload"`
+	Headers           map[string]string `json:"headers"`
+	ReceivedAt        time.Time         `json:"-"`
+}
+
+// Follower reads one inbox from cursor to cursor, also across restarts of the
+// node. It is not safe for concurrent use.
+type Follower struct {
+	client *Client
+	inbox  string
+	cursor string
+}
+
+// Follow makes a follower that begins with the inbox's first message.
+func (c *Client) Follow(inbox string) *Follower { return &Follower{client: c, inbox: inbox} }
+
+// Next reads what comes next. It waits up to wait for it, and may return none.
+// After an error the cursor is where it was.
+func (f *Follower) Next(wait time.Duration) ([]Arrival, error) {
+	query := url.Values{"limit": {"1000"}, "after": {f.cursor}, "wait": {wait.String()}}
+	a, err := f.client.Do(http.MethodGet, "/v1/inbox/"+f.inbox+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	received := time.Now()
+	var page struct {
+		Messages   []Arrival
+		NextCursor string
+	}
+	if err := json.Unmarshal(a.Body, &page); err != nil || a.Code != http.StatusOK {
+		return nil, &BadAnswer{a}
+	}
+	for i := range page.Messages {
+		page.Messages[i].ReceivedAt = received
+	}
+	f.cursor = page.NextCursor
+	return page.Messages, nil
+}
+
+// BadAnswer is an answer that a follower cannot go on from.
+type BadAnswer struct{ Answer Answer }
+
+func (e *BadAnswer) Error() string { return fmt.Sprintf("the inbox was answered with %s", e.Answer) }
+
+// Run hands every arrival to take, in order, until ctx ends; then it reads once
+// more, so that what was there at the end of ctx is taken too. While there is no
+// node it asks again.
+func (f *Follower) Run(ctx context.Context, take func(Arrival)) error {
+	const longPoll, again = time.Second, 5 * time.Millisecond
+	for ctx.Err() == nil {
+		arrivals, err := f.Next(longPoll)
+		if _, bad := err.(*BadAnswer); bad {
+			return err
+		}
+		if err != nil {
+			time.Sleep(again) // a node that is down gives no signal when it is back
+			continue
+		}
+		for _, a := range arrivals {
+			take(a)
+		}
+	}
+	return f.Rest(take)
+}
+
+// Rest takes what is in the inbox now.
+func (f *Follower) Rest(take func(Arrival)) error {
+	for {
+		arrivals, err := f.Next(0)
+		if err != nil || len(arrivals) == 0 {
+			return err
+		}
+		for _, a := range arrivals {
+			take(a)
+		}
+	}
+}

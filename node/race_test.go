@@ -1,0 +1,206 @@
+package node_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+// The races aim changes at messages from a while before their time to a little
+// after it.
+const (
+	racers    = 16
+	raceCount = 4000
+	raceSpan  = 4 * time.Second // over which the messages are due
+	aimBefore = 200 * time.Millisecond
+	aimAfter  = 50 * time.Millisecond
+)
+
+// racing is a message and when it is to be changed.
+type racing struct {
+	id       string
+	due, aim time.Time
+}
+
+// scheduleRace schedules the messages in batches, due in order.
+func scheduleRace(t *testing.T, c *nodetest.Client, channel string, note func(racing)) []racing {
+	t.Helper()
+	const batch = 500
+	begin := time.Now().Add(3 * time.Second)
+	all := make([]racing, raceCount)
+	for from := 0; from < len(all); from += batch {
+		ms := make([]nodetest.Message, batch)
+		for i := range ms {
+			due := begin.Add(time.Duration(from+i) * raceSpan / raceCount).Truncate(time.Millisecond)
+			aim := due.Add(-aimBefore + time.Duration(rand.Int64N(int64(aimBefore+aimAfter))))
+			r := racing{id: fmt.Sprintf("race-%d", from+i), due: due, aim: aim}
+			all[from+i] = r
+			note(r)
+			ms[i] = nodetest.Message{ScheduleID: r.id, Channel: channel, ExecutionTime: nodetest.At(due), Payload: "old"}
+		}
+		results, err := c.Batch(ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range results {
+			if r.Status != "PENDING" {
+				t.Fatalf("scheduling: %+v", r)
+			}
+		}
+	}
+	return all
+}
+
+// race calls change for each message at the moment it is aimed for, or as soon
+// after as a racer is free.
+func race(all []racing, change func(racing)) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range racers {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				<-time.After(time.Until(all[i].aim))
+				change(all[i])
+			}
+		})
+	}
+	group.Wait()
+}
+
+// A cancel that was answered with 200 is never followed by a delivery, and one
+// that came too late changes nothing, however close to the due time they fall.
+func TestCancelRacesDelivery(t *testing.T) {
+	_, client := start(t, config(t))
+	ledger := nodetest.NewLedger()
+	all := scheduleRace(t, client, "inbox:race", func(r racing) { ledger.Sent(r.id, r.due) })
+	for _, r := range all {
+		ledger.Note(r.id, nodetest.Accepted)
+	}
+	end := follow(t, client, "race", ledger.Arrived)
+	var cancelled, tooLate atomic.Int64
+	race(all, func(r racing) {
+		a, err := client.Cancel(r.id)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", r.id, err)
+		case a.Code == http.StatusOK:
+			cancelled.Add(1)
+			ledger.Note(r.id, nodetest.Withdrawn)
+		case a.Code == http.StatusConflict:
+			tooLate.Add(1)
+			if s := a.Problem().MessageStatus; s != "PENDING" && s != "DELIVERED" {
+				t.Errorf("%s: %s", r.id, a)
+			}
+		default:
+			t.Errorf("%s: %s", r.id, a)
+		}
+	})
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	totals := ledger.Check(t)
+	t.Log(totals)
+	if cancelled.Load() == 0 || tooLate.Load() == 0 {
+		t.Errorf("%d cancels were in time and %d too late: the race was none", cancelled.Load(), tooLate.Load())
+	}
+	if totals.Twice > 0 || totals.Marked > 0 {
+		t.Errorf("%d messages arrived twice, %d marked, though nothing failed", totals.Twice, totals.Marked)
+	}
+	for id, m := range shown(t, client) {
+		want := "DELIVERED"
+		if ledger.Is(id, nodetest.Withdrawn) {
+			want = "CANCELLED"
+		}
+		if m.Status != want {
+			t.Errorf("%s is shown as %s, but it is %s", id, m.Status, want)
+		}
+	}
+	if a, err := client.Cancel("race-never"); err != nil || a.Code != http.StatusNotFound {
+		t.Errorf("an id that was never scheduled: %s, %v", a, err)
+	}
+	again(t, client, ledger, all)
+}
+
+// again repeats a few cancels: what was cancelled answers 200 for ever, and what
+// was delivered 409.
+func again(t *testing.T, client *nodetest.Client, ledger *nodetest.Ledger, all []racing) {
+	t.Helper()
+	for _, r := range all[:100] {
+		want := http.StatusConflict
+		if ledger.Is(r.id, nodetest.Withdrawn) {
+			want = http.StatusOK
+		}
+		if a, err := client.Cancel(r.id); err != nil || a.Code != want {
+			t.Errorf("%s again: %s, %v; want %d", r.id, a, err, want)
+		}
+	}
+}
+
+// shown lists every message by its id.
+func shown(t *testing.T, client *nodetest.Client) map[string]nodetest.Shown {
+	t.Helper()
+	list, err := client.List("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]nodetest.Shown{}
+	for _, m := range list {
+		if _, twice := all[m.ScheduleID]; twice {
+			t.Errorf("the list shows %s twice", m.ScheduleID)
+		}
+		all[m.ScheduleID] = m
+	}
+	return all
+}
+
+// A reschedule that was answered with 200 is never followed by a delivery of the
+// old version, nor by one before the new time.
+func TestPatchRacesDelivery(t *testing.T) {
+	_, client := start(t, config(t))
+	ledger := nodetest.NewLedger()
+	all := scheduleRace(t, client, "inbox:race", func(r racing) { ledger.Sent(r.id, r.due) })
+	var mu sync.Mutex
+	changed := map[string]time.Time{} // to when
+	tooLate := 0
+	arrived := map[string][]nodetest.Arrival{}
+	end := follow(t, client, "race", func(a nodetest.Arrival) { arrived[a.ScheduleID] = append(arrived[a.ScheduleID], a) })
+	race(all, func(r racing) {
+		later := r.due.Add(time.Duration(rand.Int64N(int64(time.Second)))).Truncate(time.Millisecond)
+		a, err := client.Patch(r.id, nodetest.Message{ExecutionTime: nodetest.At(later), Payload: "new"})
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil && a.Code == http.StatusOK:
+			changed[r.id] = later
+		case err == nil && a.Code == http.StatusConflict:
+			tooLate++
+		default:
+			t.Errorf("%s: %s, %v", r.id, a, err)
+		}
+	})
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	t.Logf("%d rescheduled, %d too late", len(changed), tooLate)
+	if len(changed) == 0 || tooLate == 0 {
+		t.Error("the race was none")
+	}
+	for _, r := range all {
+		want, due := `"old"`, r.due
+		if later, ok := changed[r.id]; ok {
+			want, due = `"new"`, later
+		}
+		got := arrived[r.id]
+		if len(got) != 1 || string(got[0].Payload) != want || !got[0].ExecutionTime.Equal(due) || got[0].DeliveredAt.Before(due) || got[0].PossibleDuplicate {
+			t.Errorf("%s, due at %s, wanted once with %s: %+v", r.id, nodetest.At(due), want, got)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package node_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+// patience bounds every wait for something that has to come. It is no measure of
+// speed: the machine may be busy.
+const patience = 90 * time.Second
+
+// patient is a context that ends with the test's patience.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// config is a node's configuration with a store of the test's own.
+func config(t *testing.T) node.Config {
+	t.Helper()
+	c := node.DefaultConfig()
+	c.HTTP, c.NodeID = "127.0.0.1:0", "test"
+	c.Store = "pebble:" + filepath.Join(t.TempDir(), "store")
+	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	return c
+}
+
+// start starts a node, which is stopped when the test ends, and a client of it.
+func start(t *testing.T, c node.Config) (*node.Node, *nodetest.Client) {
+	t.Helper()
+	n, err := node.Start(patient(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := nodetest.NewClient(n.Addr())
+	t.Cleanup(func() {
+		client.Close()
+		stop(t, n)
+	})
+	return n, client
+}
+
+// stop stops a node in order.
+func stop(t *testing.T, n *node.Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		t.Errorf("the node did not stop in order: %v", err)
+	}
+}
+
+// follow hands an inbox's arrivals to take until the function that it returns is
+// called, which reads the inbox to its end first.
+func follow(t *testing.T, c *nodetest.Client, inbox string, take func(nodetest.Arrival)) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Follow(inbox).Run(ctx, take) }()
+	end = func() {
+		t.Helper()
+		if ctx.Err() != nil {
+			return
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("following inbox:%s: %v", inbox, err)
+		}
+	}
+	t.Cleanup(end)
+	return end
+}

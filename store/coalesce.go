@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"sync"
+
+	"github.com/postdate/postdate"
+)
+
+const (
+	// coalescedMax bounds how many messages of different callers share a call.
+	coalescedMax = 1_000
+	// coalescedCalls is how many such calls are under way at a time: while one
+	// waits for the disk, the next is decided.
+	coalescedCalls = 2
+)
+
+// Coalesce makes calls of Insert and Cancel that arrive together travel together:
+// while calls are under way, those that come gather and become the next one. A
+// lone call does not wait. What a call means stays the same, but that one whose
+// context ends on the way is not given up: its outcome is unknown then.
+func Coalesce(s Store) Store {
+	c := &coalesced{Store: s}
+	c.inserts.run = s.Insert
+	c.cancels.run = func(ctx context.Context, ws []withdrawal) []Cancelled {
+		keys := make([]postdate.Key, len(ws))
+		at := ws[0].at
+		for i, w := range ws {
+			keys[i], at = w.key, max(at, w.at) // they differ by less than a call takes
+		}
+		return s.Cancel(ctx, keys, at)
+	}
+	return c
+}
+
+// coalesced is a Store in front of which calls gather.
+type coalesced struct {
+	Store
+	inserts gathering[postdate.Message, Inserted]
+	cancels gathering[withdrawal, Cancelled]
+}
+
+type withdrawal struct {
+	key postdate.Key
+	at  postdate.Time
+}
+
+func (c *coalesced) Insert(ctx context.Context, messages []postdate.Message) []Inserted {
+	results, err := c.inserts.do(ctx, messages)
+	if err != nil {
+		results = make([]Inserted, len(messages))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results
+}
+
+func (c *coalesced) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled {
+	ws := make([]withdrawal, len(keys))
+	for i, key := range keys {
+		ws[i] = withdrawal{key, at}
+	}
+	results, err := c.cancels.do(ctx, ws)
+	if err != nil {
+		results = make([]Cancelled, len(keys))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results
+}
+
+// gathering collects the items of calls until run can take them.
+type gathering[T, R any] struct {
+	run func(ctx context.Context, items []T) []R
+
+	mu      sync.Mutex
+	waiting []*gathered[T, R]
+	running int
+}
+
+// gathered is one caller's items, and in the end their results.
+type gathered[T, R any] struct {
+	items   []T
+	results []R
+	done    chan struct{}
+}
+
+func (g *gathering[T, R]) do(ctx context.Context, items []T) ([]R, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, postdate.E(postdate.KindUnavailable, "given up before it was begun: %w", err)
+	}
+	call := &gathered[T, R]{items: items, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, call)
+	if g.running < coalescedCalls {
+		g.running++
+		go g.drain()
+	}
+	g.mu.Unlock()
+	select {
+	case <-call.done:
+		return call.results, nil
+	case <-ctx.Done():
+		return nil, postdate.E(postdate.KindUnknown, "given up while it was under way: %w", ctx.Err())
+	}
+}
+
+// drain makes calls until nothing waits.
+func (g *gathering[T, R]) drain() {
+	for calls := g.next(); calls != nil; calls = g.next() {
+		items := calls[0].items
+		if len(calls) > 1 {
+			items = nil
+			for _, c := range calls {
+				items = append(items, c.items...)
+			}
+		}
+		results := g.run(context.Background(), items)
+		for _, c := range calls {
+			c.results, results = results[:len(c.items):len(c.items)], results[len(c.items):]
+			close(c.done)
+		}
+	}
+}
+
+// next takes what waits, up to coalescedMax items but at least one call, and nil
+// where nothing does: then one drain less is running.
+func (g *gathering[T, R]) next() []*gathered[T, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, items := 0, 0
+	for n < len(g.waiting) && (n == 0 || items+len(g.waiting[n].items) <= coalescedMax) {
+		items += len(g.waiting[n].items)
+		n++
+	}
+	if n == 0 {
+		g.running--
+		return nil
+	}
+	calls := g.waiting[:n:n]
+	g.waiting = append(g.waiting[:0:0], g.waiting[n:]...)
+	return calls
+}

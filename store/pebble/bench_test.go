@@ -1,0 +1,160 @@
+package pebble_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/pebble"
+)
+
+func benchStore(b *testing.B) *pebble.Store {
+	c := pebble.DefaultConfig(b.TempDir())
+	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	s, err := pebble.Open(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func benchMessage(i int, due postdate.Time) postdate.Message {
+	id := fmt.Sprintf("m%d", i)
+	m := postdate.Message{
+		Key: bucket.KeyOf(postdate.DefaultTenant, id, postdate.BucketsDefault), Channel: "inbox:bench",
+		ExecutionTime: due, CreatedAt: due, ContentType: "text/plain", Payload: make([]byte, 256),
+	}
+	for j := range m.Payload {
+		m.Payload[j] = byte(i * j)
+	}
+	m.Digest = postdate.DigestOf(&m, "")
+	return m
+}
+
+// cpu reports processor time per message, which other programs on the machine
+// disturb less than the time on the clock.
+func cpu(b *testing.B, messages int) func() {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before, start := used(), time.Now()
+	return func() {
+		b.ReportMetric(float64((used()-before).Nanoseconds())/float64(messages)/1e3, "cpu-µs/msg")
+		b.ReportMetric(float64(messages)/time.Since(start).Seconds(), "msg/s")
+	}
+}
+
+// BenchmarkInsert is one message per call, from 64 callers, each synced.
+func BenchmarkInsert(b *testing.B) { benchInsert(b, benchStore(b)) }
+
+// BenchmarkInsertCoalesced is the same as a node does it.
+func BenchmarkInsertCoalesced(b *testing.B) { benchInsert(b, store.Coalesce(benchStore(b))) }
+
+func benchInsert(b *testing.B, s store.Messages) {
+	now := postdate.WallOf(time.Now())
+	var next atomic.Int64
+	b.ResetTimer()
+	done := cpu(b, b.N)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				m := []postdate.Message{benchMessage(int(i), now+postdate.Time(i%3_600_000))}
+				if r := s.Insert(context.Background(), m); r[0].Err != nil {
+					b.Error(r[0].Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	done()
+}
+
+// BenchmarkInsertBatch is 500 messages per call, from four callers.
+func BenchmarkInsertBatch(b *testing.B) {
+	s := benchStore(b)
+	now := postdate.WallOf(time.Now())
+	var next atomic.Int64
+	b.ResetTimer()
+	done := cpu(b, b.N*500)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				ms := make([]postdate.Message, 500)
+				for j := range ms {
+					i := int(n)*500 + j
+					ms[j] = benchMessage(i, now+postdate.Time(i%3_600_000))
+				}
+				s.Insert(context.Background(), ms)
+			}
+		})
+	}
+	wg.Wait()
+	done()
+}
+
+// BenchmarkCycle is the owner's work for 500 messages: claim, read, lay down in
+// an inbox, settle.
+func BenchmarkCycle(b *testing.B) {
+	s := benchStore(b)
+	ctx := context.Background()
+	now := postdate.WallOf(time.Now())
+	for from := 0; from < b.N*500; from += 500 {
+		ms := make([]postdate.Message, 500)
+		for j := range ms {
+			ms[j] = benchMessage(from+j, now+postdate.Time((from+j)/500))
+		}
+		s.Insert(ctx, ms)
+	}
+	claims := make([]store.Claim, postdate.BucketsDefault)
+	for i := range claims {
+		got, err := s.Acquire(ctx, []store.Acquisition{{Bucket: i, Owner: "n", Lease: "l"}})
+		if err != nil || !got[0].OK {
+			b.Fatal(err)
+		}
+		claims[i] = store.Claim{Bucket: i, Token: got[0].Partition.Token, Scan: store.Scan{Limit: 1000, BytesMax: 1 << 30}}
+	}
+	b.ResetTimer()
+	done := cpu(b, b.N*500)
+	for n := range b.N {
+		to := now + postdate.Time(n)
+		for i := range claims {
+			claims[i].Claimed, claims[i].Checkpoint = to, to-1
+			claims[i].Scan.After, claims[i].Scan.To = store.Position{Time: to}, to
+		}
+		var settle []store.Settlement
+		var box []store.InboxMessage
+		for i, r := range s.Claim(ctx, claims) {
+			for _, m := range r.Due {
+				settle = append(settle, store.Settlement{Key: m.Key, Version: 1, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
+				box = append(box, store.InboxMessage{Tenant: m.Tenant, Inbox: "bench", ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: to, Payload: m.Payload})
+			}
+		}
+		if len(settle) != 500 {
+			b.Fatalf("found %d messages", len(settle))
+		}
+		if err := s.AppendInbox(ctx, box); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Settle(ctx, settle); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	done()
+}
