@@ -1,0 +1,357 @@
+package postdate_test
+
+import (
+	"bufio"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// This test holds the layout that ARCHITECTURE.md describes: who may import whom,
+// what must be pure, how long things may be, and that everything says what it is
+// for. A rule is changed there and here, in one commit that says why.
+
+const module = "github.com/postdate/postdate"
+
+const (
+	fileLinesMax     = 500 // tests may be longer
+	functionLinesMax = 70
+	parametersMax    = 5
+)
+
+// mayImport says which packages of this module a room may import, tests aside.
+// A room is a folder; "." is the root; "*" stands for every package but a
+// command. An entry for a folder counts for the folders below that have none.
+var mayImport = map[string][]string{
+	".":                               {},
+	"bucket":                          {"."},
+	"ring":                            {"."},
+	"recurrence":                      {"."},
+	"membership":                      {"."},
+	"store":                           {".", "bucket"},
+	"store/pebble":                    {".", "bucket", "store"},
+	"store/mongo":                     {".", "bucket", "store"},
+	"store/storetest":                 {".", "bucket", "store"},
+	"publisher":                       {"."},
+	"publisher/publishertest":         {".", "publisher"},
+	"publisher/rabbitmq":              {".", "publisher"},
+	"publisher/rabbitmq/rabbitmqtest": {},
+	"publisher/kafka":                 {".", "publisher"},
+	"publisher/webhook":               {".", "publisher"},
+	"publisher/inbox":                 {".", "publisher", "store"},
+	"fence":                           {".", "bucket", "store"},
+	"poller":                          {".", "bucket", "store", "publisher"},
+	"api":                             {".", "bucket", "store"},
+	"node":                            {"*"},
+	"sim":                             {"*"},
+	"cmd":                             {"*"},
+}
+
+// pure are the files that decide: a simulator runs them, so they start no
+// goroutine, do no I/O and read no clock. A folder stands for all of its files.
+var pure = []string{
+	".", "bucket", "ring", "recurrence", "fence/fence.go",
+	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/settle.go",
+}
+
+// pureImports are the packages outside of this module that a pure file may use.
+var pureImports = []string{
+	"cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math",
+	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/spaolacci/murmur3",
+}
+
+// clocks are the functions of package time that read a clock or wait for one.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+
+// badNames say nothing about what is inside.
+var badNames = []string{"util", "utils", "common", "types", "model", "models", "helper", "helpers", "misc", "base"}
+
+// selfEvident methods need no comment: their interface says what they do.
+var selfEvident = []string{"String", "Error", "Unwrap"}
+
+// source is one parsed Go file.
+type source struct {
+	path   string // with slashes, from the root
+	folder string
+	test   bool
+	lines  int
+	set    *token.FileSet
+	tree   *ast.File
+}
+
+func (s *source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
+
+// files lists the checkout's files with this ending, hidden and test data aside.
+func files(t *testing.T, ending string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != "." && (d.Name()[0] == '.' || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(p, ending) {
+			paths = append(paths, filepath.ToSlash(p))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func sources(t *testing.T) (all []*source) {
+	t.Helper()
+	for _, p := range files(t, ".go") {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &source{path: p, folder: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), lines: strings.Count(string(text), "\n"), set: token.NewFileSet()}
+		if s.tree, err = parser.ParseFile(s.set, p, text, parser.ParseComments); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (s *source) imports() (paths []string) {
+	for _, i := range s.tree.Imports {
+		paths = append(paths, strings.Trim(i.Path.Value, `"`))
+	}
+	return paths
+}
+
+// room is a package of this module as mayImport names it.
+func room(imported string) (name string, ours bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+// allowed is the entry that counts for a folder.
+func allowed(folder string) (rooms []string, ok bool) {
+	for f := folder; ; f = path.Dir(f) {
+		if rooms, ok = mayImport[f]; ok && (f != "." || folder == ".") {
+			return rooms, true
+		}
+		if f == "." {
+			return nil, false
+		}
+	}
+}
+
+func TestImportDirections(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		rooms, ok := allowed(s.folder)
+		if !ok {
+			t.Errorf("%s: the folder %s is no room of ARCHITECTURE.md: find its place there, and give it an entry in mayImport", s.path, s.folder)
+			continue
+		}
+		for _, imported := range s.imports() {
+			name, ours := room(imported)
+			inside := strings.HasPrefix(name, s.folder+"/internal/")
+			switch {
+			case !ours && s.folder == "." && strings.Contains(strings.Split(imported, "/")[0], "."):
+				t.Errorf("%s imports %s: the root package imports only the standard library", s.path, imported)
+			case !ours || inside || slices.Contains(rooms, name):
+			case slices.Contains(rooms, "*") && !strings.HasPrefix(name, "cmd/"):
+			default:
+				t.Errorf("%s imports %s: %s may import only %v of this module", s.path, imported, s.folder, rooms)
+			}
+		}
+	}
+}
+
+// isPure says whether s is one of the pure files.
+func isPure(s *source) bool {
+	return !s.test && (slices.Contains(pure, s.folder) || slices.Contains(pure, s.path))
+}
+
+func TestWhatDecidesIsPure(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range sources(t) {
+		if !isPure(s) {
+			continue
+		}
+		found[s.folder], found[s.path] = true, true
+		for _, imported := range s.imports() {
+			if _, ours := room(imported); !ours && !slices.Contains(pureImports, imported) {
+				t.Errorf("%s imports %s: what decides must be pure", s.path, imported)
+			}
+		}
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine: what decides must be pure; put it into the loop that acts", s.at(n))
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
+					t.Errorf("%s uses time.%s: what decides gets a postdate.Now", s.at(n), n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for _, p := range pure {
+		if strings.HasSuffix(p, ".go") && !found[p] {
+			t.Errorf("%s is to be pure and is not there: was it renamed?", p)
+		}
+	}
+}
+
+func TestNothingIsTooLong(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test && s.lines > fileLinesMax {
+			t.Errorf("%s has %d lines: at most %d; a file is one thing", s.path, s.lines, fileLinesMax)
+		}
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if lines := s.set.Position(n.End()).Line - s.at(n.Name).Line + 1; lines > functionLinesMax {
+					t.Errorf("%s: %s has %d lines: at most %d", s.at(n), n.Name.Name, lines, functionLinesMax)
+				}
+			case *ast.FuncType:
+				if count := n.Params.NumFields(); count > parametersMax {
+					t.Errorf("%s: a function of %d parameters: at most %d", s.at(n), count, parametersMax)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestEverythingSaysWhatItIsFor(t *testing.T) {
+	packageDocs := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		packageDocs[s.folder] += 0
+		if s.tree.Doc != nil {
+			packageDocs[s.folder]++
+		}
+		if name := s.tree.Name.Name; slices.Contains(badNames, name) || slices.Contains(badNames, path.Base(s.folder)) {
+			t.Errorf("%s: a package named %s says nothing about what is inside", s.path, name)
+		}
+		for _, d := range s.tree.Decls {
+			s.checkDocs(t, d)
+		}
+	}
+	for folder, docs := range packageDocs {
+		if docs != 1 {
+			t.Errorf("the package in %s has %d package comments: one file says what it is for and what it promises", folder, docs)
+		}
+	}
+}
+
+// checkDocs wants a comment for each exported name of a declaration; one above a
+// group of constants or variables counts for all of the group.
+func (s *source) checkDocs(t *testing.T, d ast.Decl) {
+	missing := func(n *ast.Ident) {
+		t.Errorf("%s: %s is exported and has no comment", s.at(n), n.Name)
+	}
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil && d.Name.Name == "init" {
+			t.Errorf("%s: an init function: nothing registers itself; the node wires everything", s.at(d))
+		}
+		known := d.Recv != nil && (slices.Contains(selfEvident, d.Name.Name) || !receiver(d).IsExported())
+		if d.Name.IsExported() && d.Doc == nil && !known && s.tree.Name.Name != "main" {
+			missing(d.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.IsExported() && spec.Doc == nil && spec.Comment == nil && (d.Doc == nil || len(d.Specs) > 1) {
+					missing(spec.Name)
+				}
+			case *ast.ValueSpec:
+				for _, n := range spec.Names {
+					if n.IsExported() && spec.Doc == nil && spec.Comment == nil && d.Doc == nil {
+						missing(n)
+					}
+				}
+			}
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(d *ast.FuncDecl) *ast.Ident {
+	e := d.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x
+		default:
+			return ast.NewIdent("?")
+		}
+	}
+}
+
+var (
+	docLink = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	docFile = regexp.MustCompile("`([a-z][a-z0-9_/]*/[a-z0-9_]+\\.(?:go|json|txt))`")
+	docTest = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)")
+)
+
+// TestDocumentsNameWhatExists holds the documents to the code: the files that they
+// link or name, and the tests on which they rest a promise, are there.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	tests := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test {
+				tests[f.Name.Name] = true
+			}
+		}
+	}
+	exists := func(p string) bool { _, err := os.Stat(p); return err == nil }
+	for _, doc := range files(t, ".md") {
+		f, err := os.Open(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(f)
+		for n := 1; lines.Scan(); n++ {
+			for _, m := range docLink.FindAllStringSubmatch(lines.Text(), -1) {
+				if !exists(path.Join(path.Dir(doc), m[1])) {
+					t.Errorf("%s:%d links to %s, which is not there", doc, n, m[1])
+				}
+			}
+			for _, m := range docFile.FindAllStringSubmatch(lines.Text(), -1) {
+				if !exists(m[1]) {
+					t.Errorf("%s:%d names the file %s, which is not there", doc, n, m[1])
+				}
+			}
+			for _, m := range docTest.FindAllStringSubmatch(lines.Text(), -1) {
+				if !tests[m[1]] {
+					t.Errorf("%s:%d names %s, and there is no such test", doc, n, m[1])
+				}
+			}
+		}
+		f.Close()
+	}
+}
