@@ -1,0 +1,57 @@
+# Everything that is done with this repository. `make` alone prints the list.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+FUZZTIME ?= 10s
+BENCHFLAGS ?=
+TESTFLAGS ?=
+
+# Pinned, so that a new check of theirs breaks nobody's build.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## see the whole thing at work, in six seconds
+	$(GO) run ./cmd/postdate demo
+
+.PHONY: test
+test: deps ## run every test with the race detector, against a real RabbitMQ (TESTFLAGS=...)
+	@GO="$(GO)" .ci/test $(TESTFLAGS)
+
+.PHONY: deps
+deps: ## install what the tests need, where it is missing: RabbitMQ and a C compiler
+	@.ci/deps
+
+.PHONY: short
+short: ## run the tests that need no broker
+	@$(GO) test -race -short -timeout 10m $$($(GO) list -test -f '{{.ImportPath}} {{.Deps}}' ./... | \
+	  awk '$$1 ~ /\.test$$/ && !/rabbitmqtest/ { sub(/\.test$$/, "", $$1); print $$1 }')
+
+.PHONY: lint
+lint: ## check the form: gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); \
+	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
+	@GO="$(GO)" .ci/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...)
+	$(GO) run ./cmd/postdate bench $(BENCHFLAGS)
+
+.PHONY: build
+build: ## build bin/postdate
+	$(GO) build -trimpath -o bin/postdate ./cmd/postdate
+
+.PHONY: clean
+clean: ## remove what build made
+	rm -rf bin
