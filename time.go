@@ -1,6 +1,7 @@
 package postdate
 
 import (
+	"strings"
 	"time"
 )
 
@@ -51,6 +52,9 @@ func ParseTime(s string) (Time, error) {
 	if err != nil {
 		if _, zoneless := time.Parse("2006-01-02T15:04:05.999999999", s); zoneless == nil {
 			return 0, E(KindInvalid, "time %q has no zone: end it with Z for UTC or with an offset like +02:00", s)
+		}
+		if year, _, ok := strings.Cut(s, "-"); ok && len(year) > 4 && strings.Trim(year, "0123456789") == "" {
+			return 0, E(KindInvalid, "time %q is out of range: the latest is %s", s, LatestTime)
 		}
 		return 0, E(KindInvalid, "time %q is not RFC 3339: write it like 2027-01-31T09:30:00Z or 2027-01-31T09:30:00.250+02:00", s)
 	}
