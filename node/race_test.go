@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,9 +16,9 @@ import (
 // The races aim changes at messages from a while before their time to a little
 // after it.
 const (
-	racers    = 16
+	racers    = 32
 	raceCount = 4000
-	raceSpan  = 4 * time.Second // over which the messages are due
+	raceSpan  = 8 * time.Second // over which the messages are due
 	aimBefore = 200 * time.Millisecond
 	aimAfter  = 50 * time.Millisecond
 )
@@ -60,6 +61,7 @@ func scheduleRace(t *testing.T, c *nodetest.Client, channel string, note func(ra
 // race calls change for each message at the moment it is aimed for, or as soon
 // after as a racer is free.
 func race(all []racing, change func(racing)) {
+	all = slices.SortedFunc(slices.Values(all), func(a, b racing) int { return a.aim.Compare(b.aim) })
 	var next atomic.Int64
 	var group sync.WaitGroup
 	for range racers {

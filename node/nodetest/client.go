@@ -256,3 +256,23 @@ func (c *Client) Metric(name string) (float64, error) {
 	}
 	return 0, fmt.Errorf("/metrics has no series %s", name)
 }
+
+// Cluster is what GET /v1/cluster shows, as far as tests look at it.
+type Cluster struct {
+	Node    string
+	Buckets []struct {
+		Bucket int
+		Owner  string
+		Token  uint64
+	}
+}
+
+// Cluster reads the view of the cluster.
+func (c *Client) Cluster() (Cluster, error) {
+	var view Cluster
+	a, err := c.Do(http.MethodGet, "/v1/cluster", nil)
+	if err == nil {
+		err = json.Unmarshal(a.Body, &view)
+	}
+	return view, err
+}

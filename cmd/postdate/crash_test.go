@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+// TestCrash kills a node with SIGKILL at random moments, again and again under a
+// steady load, starts it anew on the same store each time, and then accounts for
+// every message that was ever acknowledged. POSTDATE_CRASH_ROUNDS and
+// POSTDATE_CRASH_RATE (schedules per second) make it longer or lighter.
+func TestCrash(t *testing.T) {
+	rounds, rate := fromEnvironment(t, "POSTDATE_CRASH_ROUNDS", 10), fromEnvironment(t, "POSTDATE_CRASH_RATE", 2000)
+	store := "pebble:" + filepath.Join(t.TempDir(), "store")
+	start := func() *serving {
+		return startServe(t, nil, "--store", store, "--log-level", "warn")
+	}
+	node := start()
+	l := &crashLoad{
+		t: t, client: nodetest.NewClient(node.ready.HTTP), ledger: nodetest.NewLedger(),
+		rate: rate, stop: make(chan struct{}), back: make(chan struct{}),
+	}
+	l.returned(node)
+	defer l.client.Close()
+	following, stopFollowing := context.WithCancel(context.Background())
+	defer stopFollowing()
+	followed := make(chan error, 1)
+	go func() { followed <- l.client.Follow(crashInbox).Run(following, l.ledger.Arrived) }()
+
+	l.start()
+	var up time.Duration
+	for round := range rounds {
+		alive := time.Duration(3 * rand.Float64() * float64(time.Second))
+		<-time.After(alive) // the random moment
+		up += alive
+		l.kill(node)
+		node = start()
+		l.returned(node)
+		t.Logf("kill %d after %v: %d sent so far, %d open", round+1, alive.Round(time.Millisecond), l.sent.Load(), l.ledger.Open())
+	}
+	close(l.stop)
+	l.workers.Wait()
+	t.Logf("%.0f schedules/s while the node was up", float64(l.sent.Load())/up.Seconds())
+
+	// The last kill: what falls due while nothing runs, and nothing new comes after.
+	due := l.scheduleSome(2 * time.Second)
+	l.kill(node)
+	<-time.After(time.Until(due))
+	node = start()
+	l.returned(node)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := l.client.AwaitNonePending(ctx); err != nil {
+		t.Error(err)
+	}
+	stopFollowing()
+	if err := <-followed; err != nil {
+		t.Error(err)
+	}
+	t.Log(l.ledger.Check(t))
+	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Wait(); err != nil {
+		t.Errorf("after all the crashes it did not stop in order: %v\n%s", err, &node.stderr)
+	}
+}
+
+const crashInbox = "crash"
+
+func fromEnvironment(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q: it must be a whole number from 1", name, text)
+	}
+	return n
+}
+
+// crashLoad schedules and cancels, whatever becomes of the node.
+type crashLoad struct {
+	t       *testing.T
+	client  *nodetest.Client
+	ledger  *nodetest.Ledger
+	rate    int
+	sent    atomic.Int64
+	stop    chan struct{}
+	workers sync.WaitGroup
+
+	mu   sync.Mutex
+	back chan struct{} // closed while the node is up
+}
+
+// returned says that the node is up.
+func (l *crashLoad) returned(node *serving) {
+	l.client.Move(node.ready.HTTP)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.back)
+}
+
+// awaitNode returns when the node is up, as far as is known.
+func (l *crashLoad) awaitNode() {
+	l.mu.Lock()
+	back := l.back
+	l.mu.Unlock()
+	<-back
+}
+
+func (l *crashLoad) kill(node *serving) {
+	l.t.Helper()
+	l.mu.Lock()
+	l.back = make(chan struct{})
+	l.mu.Unlock()
+	l.ledger.Killed(time.Now())
+	if err := node.Process.Kill(); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := node.Wait(); node.ProcessState.ExitCode() != -1 {
+		l.t.Fatalf("the node ended before it was killed: %v\n%s", err, &node.stderr)
+	}
+}
+
+const (
+	crashSingles = 24 // callers that schedule one by one: half of the load
+	crashBatches = 4  // callers that schedule the other half in batches
+	crashBatch   = 50
+)
+
+func (l *crashLoad) start() {
+	for n := range crashSingles {
+		l.workers.Go(func() { l.work(fmt.Sprintf("single-%d", n), 1, l.rate/2/crashSingles) })
+	}
+	for n := range crashBatches {
+		l.workers.Go(func() { l.work(fmt.Sprintf("batch-%d", n), crashBatch, l.rate/2/crashBatches/crashBatch) })
+	}
+}
+
+// work schedules so many at a time, so often a second, and cancels some.
+func (l *crashLoad) work(name string, size, perSecond int) {
+	tick := time.NewTicker(time.Second / time.Duration(max(perSecond, 1)))
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+		}
+		ms := make([]nodetest.Message, size)
+		for i := range ms {
+			ms[i] = l.message(fmt.Sprintf("%s-%d-%d", name, n, i))
+		}
+		if !l.schedule(ms) {
+			l.awaitNode()
+			if n%2 == 0 { // as a client would that wants to know; of the others nothing is known
+				l.schedule(ms)
+			}
+		}
+		if n%10 == 0 {
+			l.cancel(ms[0].ScheduleID)
+		}
+	}
+}
+
+func (l *crashLoad) message(id string) nodetest.Message {
+	due := time.Now().Add(time.Duration((0.2 + 2.8*rand.Float64()) * float64(time.Second)))
+	l.ledger.Sent(id, due)
+	l.sent.Add(1)
+	return nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(due), Payload: id}
+}
+
+// schedule notes what was acknowledged. It answers false where no answer came:
+// then nothing is known of the messages.
+func (l *crashLoad) schedule(ms []nodetest.Message) bool {
+	if len(ms) > 1 {
+		results, err := l.client.Batch(ms)
+		for _, r := range results {
+			if r.Error != nil {
+				l.t.Errorf("a batch's item was answered with %+v", *r.Error)
+				continue
+			}
+			l.ledger.Note(r.ScheduleID, nodetest.Accepted)
+		}
+		return err == nil
+	}
+	a, err := l.client.Schedule(ms[0])
+	switch {
+	case err != nil:
+		return false
+	case a.Code != http.StatusCreated && a.Code != http.StatusOK:
+		l.t.Errorf("a schedule was answered with %s", a)
+	default:
+		l.ledger.Note(ms[0].ScheduleID, nodetest.Accepted)
+	}
+	return true
+}
+
+func (l *crashLoad) cancel(id string) {
+	if !l.ledger.Is(id, nodetest.Accepted) {
+		return
+	}
+	a, err := l.client.Cancel(id)
+	switch {
+	case err != nil:
+		l.ledger.Note(id, nodetest.Wavering)
+	case a.Code == http.StatusOK:
+		l.ledger.Note(id, nodetest.Withdrawn)
+	case a.Code != http.StatusConflict:
+		l.t.Errorf("a cancel of an acknowledged message was answered with %s", a)
+	}
+}
+
+// scheduleSome schedules messages that are due within d, and returns when the
+// last of them is.
+func (l *crashLoad) scheduleSome(d time.Duration) time.Time {
+	due := time.Now().Add(d)
+	ms := make([]nodetest.Message, 500)
+	for i := range ms {
+		id := fmt.Sprintf("meanwhile-%d", i)
+		at := due.Add(-time.Duration(i) * d / 1000)
+		l.ledger.Sent(id, at)
+		ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(at), Payload: id}
+	}
+	l.schedule(ms)
+	return due
+}

@@ -1,0 +1,178 @@
+package node_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
+)
+
+// insistent schedules until it is answered, as a client does whose node is
+// restarted: with the same id, which makes it safe.
+func insistent(t *testing.T, c *nodetest.Client, ledger *nodetest.Ledger, id string) {
+	due := time.Now().Add(50*time.Millisecond + rand.N(1500*time.Millisecond))
+	ledger.Sent(id, due)
+	m := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
+	err := nodetest.Poll(patient(t), func() (bool, error) {
+		a, err := c.Schedule(m)
+		if err != nil || a.Code == http.StatusServiceUnavailable {
+			return false, nil // down, or about to be
+		}
+		if a.Code != http.StatusCreated && a.Code != http.StatusOK {
+			return false, fmt.Errorf("%s: %s", id, a)
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ledger.Note(id, nodetest.Accepted)
+}
+
+// An orderly restart under load is not to be seen in what arrives: nothing is
+// lost, nothing comes twice, and nothing is even marked.
+func TestRestartUnderLoad(t *testing.T) {
+	const restarts, callers = 5, 16
+	c := config(t)
+	n, client := start(t, c)
+	ledger := nodetest.NewLedger()
+	end := follow(t, client, "all", ledger.Arrived)
+	over := make(chan struct{})
+	var load sync.WaitGroup
+	for caller := range callers {
+		load.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				default:
+					insistent(t, client, ledger, fmt.Sprintf("m-%d-%d", caller, i))
+				}
+			}
+		})
+	}
+	tokens := map[int]uint64{}
+	for range restarts {
+		<-time.After(time.Second) // under load
+		noteTokens(t, client, tokens)
+		stop(t, n)
+		var err error
+		if n, err = node.Start(patient(t), c); err != nil {
+			t.Fatal(err)
+		}
+		client.Move(n.Addr())
+	}
+	t.Cleanup(func() { stop(t, n) })
+	close(over)
+	load.Wait()
+	noteTokens(t, client, tokens)
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	totals := ledger.Check(t)
+	t.Log(totals)
+	if totals.Marked > 0 || totals.Twice > 0 {
+		t.Errorf("%d arrivals are marked, %d messages came twice", totals.Marked, totals.Twice)
+	}
+	if totals.Accepted < restarts*callers {
+		t.Errorf("only %d messages: that was no load", totals.Accepted)
+	}
+}
+
+// noteTokens holds every bucket's token against the one before: it grows by one
+// with each owner.
+func noteTokens(t *testing.T, c *nodetest.Client, last map[int]uint64) {
+	t.Helper()
+	view, err := c.Cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range view.Buckets {
+		if before, known := last[b.Bucket]; known && b.Token != before+1 {
+			t.Errorf("bucket %d: token %d after %d", b.Bucket, b.Token, before)
+		}
+		if b.Owner == "" {
+			t.Errorf("bucket %d has no owner", b.Bucket)
+		}
+		last[b.Bucket] = b.Token
+	}
+}
+
+// A node whose broker cannot be reached stops in order, and what waits for that
+// broker arrives, unmarked, when a later run reaches it.
+func TestStopWhileChannelIsDown(t *testing.T) {
+	const count = 50
+	url := rabbitmqtest.URL(t)
+	broker := rabbitmqtest.NewClient(t, url)
+	queue := fmt.Sprint("restart-", time.Now().UnixNano())
+	broker.Declare(queue, nil)
+	c := config(t)
+	c.RabbitMQ = "amqp://guest:guest@" + closedPort(t) + "/"
+	n, client := start(t, c)
+	for i := range count {
+		a, err := client.Schedule(nodetest.Message{ScheduleID: fmt.Sprint("m-", i), Channel: "rabbitmq:" + queue, Delay: "1ms", Payload: i})
+		if err != nil || a.Code != http.StatusCreated {
+			t.Fatal(a, err)
+		}
+	}
+	awaitParked(t, client, count)
+	stop(t, n)
+
+	c.RabbitMQ = url
+	n, client = start(t, c)
+	ids := map[string]bool{}
+	for _, d := range broker.Take(queue, count, patience) {
+		if d.Headers["postdate-possible-duplicate"] != nil {
+			t.Errorf("%s is marked", d.MessageId)
+		}
+		if d.Headers["postdate-attempt"] != int32(1) {
+			t.Errorf("%s: attempt %v; waiting for a channel is none", d.MessageId, d.Headers["postdate-attempt"])
+		}
+		ids[d.MessageId] = true
+	}
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	if left := broker.Len(queue); len(ids) != count || left != 0 {
+		t.Errorf("%d of %d messages arrived, and %d more", len(ids), count, left)
+	}
+}
+
+// awaitParked returns when so many messages wait for their channel.
+func awaitParked(t *testing.T, c *nodetest.Client, count int) {
+	t.Helper()
+	parked := 0
+	err := nodetest.Poll(patient(t), func() (bool, error) {
+		pending, err := c.List("PENDING")
+		parked = 0
+		for _, m := range pending {
+			if m.Parked != "" {
+				parked++
+			}
+		}
+		return parked >= count, err
+	})
+	if err != nil {
+		t.Fatalf("%d of %d messages are parked: %v", parked, count, err)
+	}
+}
+
+// closedPort is an address on which nothing listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
