@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -36,6 +38,7 @@ type world struct {
 	sent     map[string]*history
 	order    []string
 	messages int
+	trace    hash.Hash64 // of every event and effect
 }
 
 // history is what happened to one message.
@@ -91,7 +94,7 @@ const (
 func newWorld(t interface{ Errorf(string, ...any) }, seed uint64) *world {
 	return &world{
 		t: t, r: rand.New(rand.NewPCG(seed, 1)), start: 1_900_000_000_000, n: 4, store: storetest.NewMem(4),
-		faults: true, down: map[postdate.Channel]time.Duration{}, sent: map[string]*history{},
+		trace: fnv.New64a(), faults: true, down: map[postdate.Channel]time.Duration{}, sent: map[string]*history{},
 	}
 }
 
@@ -173,7 +176,9 @@ func (w *world) tell(n *simNode, ev Event) {
 	if w.bug == bugFastClock {
 		now.Wall += 20
 	}
+	fmt.Fprintf(w.trace, "%v %T", now, ev)
 	for _, e := range n.m.Step(now, ev) {
+		w.note(e)
 		w.do(n, e)
 	}
 	n.tick++
@@ -183,6 +188,22 @@ func (w *world) tell(n *simNode, ev Event) {
 			w.tell(n, Tick{})
 		}
 	})
+}
+
+// note adds an effect to the trace.
+func (w *world) note(e Effect) {
+	switch e := e.(type) {
+	case Publish:
+		for _, it := range e.Batch {
+			fmt.Fprint(w.trace, e.Channel, it.Delivery.Message.ScheduleID, it.Delivery.Attempt, it.Delivery.PossibleDuplicate)
+		}
+	case Claim:
+		for _, c := range e.Claims {
+			fmt.Fprint(w.trace, c.Bucket, c.Token, c.Checkpoint, c.Claimed, c.Scan.After, c.Scan.To, c.Scan.Limit)
+		}
+	default:
+		fmt.Fprintf(w.trace, "%+v", e)
+	}
 }
 
 func (w *world) wakeUp(n *simNode) {
@@ -477,6 +498,19 @@ func TestWorld(t *testing.T) {
 			}
 			t.Logf("%d messages, %d delivered, %d marked, %d nodes", len(w.order), delivered, marked, w.nodes)
 		})
+	}
+}
+
+// TestSameSeedSameRun shows that a run can be replayed.
+func TestSameSeedSameRun(t *testing.T) {
+	var traces []uint64
+	for range 2 {
+		w := newWorld(t, 7)
+		w.play(10 * time.Second)
+		traces = append(traces, w.trace.Sum64())
+	}
+	if traces[0] != traces[1] {
+		t.Errorf("the same seed gave two runs: %x and %x", traces[0], traces[1])
 	}
 }
 
