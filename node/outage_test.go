@@ -1,0 +1,320 @@
+package node_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
+)
+
+// outage is a node with a broker of its own, to be ill-treated.
+type outage struct {
+	broker *rabbitmqtest.Broker
+	client *nodetest.Client
+}
+
+// TestRabbitMQOutages stops, cuts, alarms and empties a real broker under load.
+func TestRabbitMQOutages(t *testing.T) {
+	broker := rabbitmqtest.Start(t)
+	c := config(t)
+	c.RabbitMQ = broker.URL
+	_, client := start(t, c)
+	o := &outage{broker, client}
+	t.Run("stopped", o.stopped)
+	t.Run("connections cut", o.cut)
+	t.Run("queue deleted", o.deleted)
+	t.Run("memory alarm", o.alarmed)
+}
+
+// steady schedules about 200 messages a second to a channel, until it is ended;
+// then it says which were accepted.
+type steady struct {
+	mu       sync.Mutex
+	accepted []string
+	over     chan struct{}
+	callers  sync.WaitGroup
+}
+
+func startSteady(t *testing.T, c *nodetest.Client, name, channel string) *steady {
+	const callers = 4
+	s := &steady{over: make(chan struct{})}
+	for caller := range callers {
+		s.callers.Go(func() {
+			tick := time.NewTicker(callers * time.Second / 200)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				select {
+				case <-s.over:
+					return
+				case <-tick.C:
+				}
+				due := nodetest.At(time.Now().Add(100 * time.Millisecond))
+				id := fmt.Sprintf("%s-%d-%d", name, caller, i)
+				a, err := c.Schedule(nodetest.Message{ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: due})
+				if err != nil || a.Code != http.StatusCreated {
+					t.Errorf("%s: %s, %v; a broker's trouble is none of the client's", id, a, err)
+					continue
+				}
+				s.mu.Lock()
+				s.accepted = append(s.accepted, id)
+				s.mu.Unlock()
+			}
+		})
+	}
+	return s
+}
+
+func (s *steady) end() []string {
+	close(s.over)
+	s.callers.Wait()
+	return s.accepted
+}
+
+func (s *steady) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.accepted)
+}
+
+// awaitQueue returns when a queue holds at least n messages.
+func awaitQueue(t *testing.T, c rabbitmqtest.Client, queue string, n int) {
+	t.Helper()
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return c.Len(queue) >= n, nil }); err != nil {
+		t.Fatalf("queue %s: %v", queue, err)
+	}
+}
+
+// settle waits until nothing is pending, and holds what is in the queue against
+// what was accepted: each at least once, and nothing of never.
+func (o *outage) settle(t *testing.T, queue string, accepted, never []string) {
+	t.Helper()
+	if err := o.client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	got := counted(t, rabbitmqtest.NewClient(t, o.broker.URL).TakeAll(queue))
+	lost := 0
+	for _, id := range accepted {
+		if got[id] == 0 {
+			lost++
+			m, err := o.client.Get(id)
+			t.Logf("lost: %+v, %v", m, err)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d messages are lost", lost, len(accepted))
+	}
+	for _, id := range never {
+		if got[id] > 0 {
+			t.Errorf("%s arrived, though that was ruled out", id)
+		}
+	}
+}
+
+// schedule schedules n messages to be delivered now.
+func (o *outage) schedule(t *testing.T, name, channel string, n int, more func(*nodetest.Message)) []string {
+	t.Helper()
+	ms, ids := make([]nodetest.Message, n), make([]string, n)
+	for i := range ms {
+		ids[i] = fmt.Sprint(name, "-", i)
+		due := nodetest.At(time.Now())
+		ms[i] = nodetest.Message{ScheduleID: ids[i], Channel: channel, ExecutionTime: due, Payload: due}
+		if more != nil {
+			more(&ms[i])
+		}
+	}
+	results, err := o.client.Batch(ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Error != nil {
+			t.Fatalf("%+v", *r.Error)
+		}
+	}
+	return ids
+}
+
+// outageTime is how long the broker is down: 10 s, or as many seconds as
+// POSTDATE_OUTAGE_SECONDS says.
+func outageTime(t *testing.T) time.Duration {
+	text := os.Getenv("POSTDATE_OUTAGE_SECONDS")
+	if text == "" {
+		return 10 * time.Second
+	}
+	d, err := time.ParseDuration(text + "s")
+	if err != nil || d <= 0 {
+		t.Fatalf("POSTDATE_OUTAGE_SECONDS is %q: it must be a number of seconds", text)
+	}
+	return d
+}
+
+// A broker that is down for a while loses nothing and disturbs nobody else. What
+// waits for it can be cancelled for certain, and can expire.
+func (o *outage) stopped(t *testing.T) {
+	const queue, channel = "stopped", "rabbitmq:stopped"
+	broker := rabbitmqtest.NewClient(t, o.broker.URL)
+	broker.Declare(queue, nil)
+	ledger := nodetest.NewLedger()
+	end := follow(t, o.client, "beside", ledger.Arrived)
+	load := startSteady(t, o.client, "load", channel)
+	awaitQueue(t, broker, queue, 100)
+	o.broker.Stop()
+	backAt := time.After(outageTime(t))
+
+	parked := o.schedule(t, "parked", channel, 40, nil)
+	expiring := o.schedule(t, "expiring", channel, 10, func(m *nodetest.Message) {
+		m.ExpiresAt = nodetest.At(time.Now().Add(2 * time.Second))
+	})
+	o.awaitAllParked(t, parked)
+	cancelled, rest := o.cancelHalf(t, parked)
+	o.beside(t, ledger)
+	for _, id := range expiring {
+		m := o.awaitFinal(t, id)
+		if m.Status != "DELIVERY_FAILED" || !strings.Contains(m.LastError, "expired") {
+			t.Errorf("%s, which expired while the broker was down: %+v", id, m)
+		}
+	}
+	<-backAt
+	o.broker.Restart()
+	awaitQueue(t, broker, queue, load.count()) // and the load goes on
+	o.settle(t, queue, append(load.end(), rest...), append(cancelled, expiring...))
+	end()
+	if totals := ledger.Check(t); totals.Twice > 0 || totals.Marked > 0 {
+		t.Errorf("the broker's outage is to be seen in the inbox: %s", totals)
+	}
+}
+
+// beside sends messages to an inbox and waits until they are there, while the
+// broker is down.
+func (o *outage) beside(t *testing.T, ledger *nodetest.Ledger) {
+	t.Helper()
+	const count = 200
+	due := time.Now().Add(200 * time.Millisecond)
+	for i := range count {
+		ledger.Sent(fmt.Sprint("beside-", i), due)
+	}
+	o.schedule(t, "beside", "inbox:beside", count, func(m *nodetest.Message) { m.ExecutionTime = nodetest.At(due) })
+	for i := range count {
+		ledger.Note(fmt.Sprint("beside-", i), nodetest.Accepted)
+	}
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return ledger.Open() == 0, nil }); err != nil {
+		t.Errorf("%d messages to an inbox wait for a broker: %v", ledger.Open(), err)
+	}
+}
+
+// awaitAllParked returns when these messages wait for their channel.
+func (o *outage) awaitAllParked(t *testing.T, ids []string) {
+	t.Helper()
+	for _, id := range ids {
+		err := nodetest.Poll(patient(t), func() (bool, error) {
+			m, err := o.client.Get(id)
+			return m.Parked != "", err
+		})
+		if err != nil {
+			m, _ := o.client.Get(id)
+			t.Fatalf("%+v is not parked: %v", m, err)
+		}
+	}
+}
+
+// cancelHalf cancels half of what waits for its channel. Only a message that is
+// just being sent as a probe may be refused.
+func (o *outage) cancelHalf(t *testing.T, parked []string) (cancelled, rest []string) {
+	t.Helper()
+	half := len(parked) / 2
+	rest = append(rest, parked[half:]...)
+	for _, id := range parked[:half] {
+		a, err := o.client.Cancel(id)
+		switch {
+		case err == nil && a.Code == http.StatusOK:
+			cancelled = append(cancelled, id)
+		case err == nil && a.Code == http.StatusConflict:
+			rest = append(rest, id)
+		default:
+			t.Errorf("%s: %s, %v", id, a, err)
+		}
+	}
+	if len(cancelled) < half/2 {
+		t.Errorf("of %d messages that wait for the broker only %d could be cancelled", half, len(cancelled))
+	}
+	return cancelled, rest
+}
+
+func (o *outage) awaitFinal(t *testing.T, id string) (m nodetest.Shown) {
+	t.Helper()
+	err := nodetest.Poll(patient(t), func() (_ bool, err error) {
+		m, err = o.client.Get(id)
+		return m.Status != "PENDING", err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Connections that are cut under load lose nothing; what was in flight may
+// come twice, marked.
+func (o *outage) cut(t *testing.T) {
+	const queue, channel = "cut", "rabbitmq:cut"
+	broker := rabbitmqtest.NewClient(t, o.broker.URL)
+	broker.Declare(queue, nil)
+	load := startSteady(t, o.client, "cut", channel)
+	for range 3 {
+		awaitQueue(t, broker, queue, load.count()+50)
+		o.broker.CloseAllConnections()
+	}
+	awaitQueue(t, broker, queue, load.count()+50)
+	o.settle(t, queue, load.end(), nil)
+}
+
+// A queue that is deleted and made again within the retries loses nothing that
+// was not in it, and nobody else notices.
+func (o *outage) deleted(t *testing.T) {
+	const queue, channel = "deleted", "rabbitmq:deleted"
+	broker := rabbitmqtest.NewClient(t, o.broker.URL)
+	broker.Declare(queue, nil)
+	broker.Declare("beside", nil)
+	load := startSteady(t, o.client, "queue-beside", "rabbitmq:beside")
+	o.schedule(t, "before", channel, 1, nil)
+	awaitQueue(t, broker, queue, 1)
+	broker.Delete(queue)
+	ids := o.schedule(t, "deleted", channel, 50, func(m *nodetest.Message) {
+		m.Retry = &nodetest.Retry{MaxAttempts: 100, MinBackoff: "100ms"}
+	})
+	for _, id := range ids {
+		err := nodetest.Poll(patient(t), func() (bool, error) {
+			m, err := o.client.Get(id)
+			return m.Attempts > 0 && strings.Contains(m.LastError, "NO_ROUTE"), err
+		})
+		if err != nil {
+			t.Fatal(id, err)
+		}
+	}
+	broker.Declare(queue, nil)
+	accepted := load.end()
+	o.settle(t, queue, ids, nil)
+	o.settle(t, "beside", accepted, nil)
+}
+
+// While a memory alarm is raised the broker takes nothing: what waits can be
+// cancelled, and the rest arrives when it is cleared.
+func (o *outage) alarmed(t *testing.T) {
+	const queue, channel = "alarmed", "rabbitmq:alarmed"
+	broker := rabbitmqtest.NewClient(t, o.broker.URL)
+	broker.Declare(queue, nil)
+	load := startSteady(t, o.client, "alarm", channel)
+	awaitQueue(t, broker, queue, 100)
+	o.broker.SetMemoryAlarm(true)
+	parked := o.schedule(t, "alarm-parked", channel, 40, nil)
+	o.awaitAllParked(t, parked)
+	cancelled, rest := o.cancelHalf(t, parked)
+	o.broker.SetMemoryAlarm(false)
+	awaitQueue(t, broker, queue, load.count())
+	o.settle(t, queue, append(load.end(), rest...), cancelled)
+}
