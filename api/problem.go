@@ -196,7 +196,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	case postdate.KindFull:
 		p.Type, p.retryAfter = StoreFull, 30
 		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, then repeat the request"
-		return p, true
+		return p, false // the store has logged it, once and not for each request
 	case postdate.KindUnavailable, postdate.KindFenced:
 		p.Type, p.retryAfter = Unavailable, 1
 		p.Detail = "the store cannot do this at present; surely nothing was done: repeat the request in a moment"

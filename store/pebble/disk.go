@@ -41,6 +41,29 @@ func (s *Store) checkDisk() {
 	}
 }
 
+// awaitRoom holds up every write while the disk has no room at all. Pebble would
+// take the first failed write of its log for the end, and retry a failed flush
+// without a pause; so nothing is told to it before there is room again. What was
+// acknowledged is on disk, and what waits here is unknown to its caller.
+func (s *Store) awaitRoom() {
+	s.full.Store(true)
+	s.c.Log.Error("the disk is full: every write waits until there is room", "dir", s.c.Dir)
+	tick := time.NewTicker(diskCheckEvery)
+	defer tick.Stop()
+	for {
+		use, err := s.c.FS.GetDiskUsage(s.c.Dir)
+		if err == nil && use.AvailBytes >= s.c.ReserveBytes/2 {
+			s.c.Log.Info("the disk has room again: writes go on", "dir", s.c.Dir)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.stop:
+			return
+		}
+	}
+}
+
 func (s *Store) errFull() error {
 	return postdate.E(postdate.KindFull, "the store's disk is almost full: less than %d MiB are free; make room, or let pending messages be delivered, then try again", s.c.ReserveBytes>>20)
 }

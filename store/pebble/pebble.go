@@ -116,17 +116,24 @@ func Open(c Config) (*Store, error) {
 	if err := checkDir(c); err != nil {
 		return nil, err
 	}
-	db, err := openLSM(c)
-	if err != nil {
-		return nil, openError(c.Dir, err)
-	}
 	s := &Store{
-		c: c, db: db, locks: make([]sync.Mutex, c.Buckets),
+		c: c, locks: make([]sync.Mutex, c.Buckets),
 		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
 	}
-	if err := s.load(); err != nil {
-		return nil, errors.Join(err, db.Close())
+	var opened atomic.Bool // until then a full disk is an error, not something to wait for
+	c.FS = vfs.OnDiskFull(c.FS, func() {
+		if opened.Load() {
+			s.awaitRoom()
+		}
+	})
+	var err error
+	if s.db, err = openLSM(c); err != nil {
+		return nil, openError(c.Dir, err)
 	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	opened.Store(true)
 	s.checkDisk()
 	s.idle.Go(s.watchDisk)
 	return s, nil
