@@ -67,6 +67,9 @@ func (a Answer) Problem() (p Problem) {
 	return p
 }
 
+// Into reads the answer's JSON.
+func (a Answer) Into(v any) error { return json.Unmarshal(a.Body, v) }
+
 func (a Answer) String() string { return fmt.Sprintf("%d %s", a.Code, a.Body) }
 
 // Do makes one request, headers as "Name", "value", …. A body has the content

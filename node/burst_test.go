@@ -1,0 +1,93 @@
+package node_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/poller"
+)
+
+// Many messages due at one instant are delivered once each, are never all in
+// memory, and do not hold up what is due for another channel meanwhile.
+func TestBurst(t *testing.T) {
+	const burst, trickle, batch = 20_000, 200, 5_000
+	_, client := start(t, config(t))
+	instant := time.Now().Add(10 * time.Second).Truncate(time.Millisecond)
+	ledger := nodetest.NewLedger()
+	schedule := func(inbox string, n int, due func(i int) time.Time) {
+		for from := 0; from < n; from += batch {
+			ms := make([]nodetest.Message, min(batch, n-from))
+			for i := range ms {
+				id, at := fmt.Sprint(inbox, "-", from+i), due(from+i)
+				ledger.Sent(id, at)
+				ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: nodetest.At(at), Payload: from + i}
+			}
+			results, err := client.Batch(ms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range results {
+				if r.Error != nil {
+					t.Fatalf("%+v", *r.Error)
+				}
+				ledger.Note(r.ScheduleID, nodetest.Accepted)
+			}
+		}
+	}
+	schedule("trickle", trickle, func(i int) time.Time { return instant.Add(time.Duration(i+1) * 5 * time.Millisecond) })
+	schedule("burst", burst, func(int) time.Time { return instant })
+	if time.Now().After(instant) {
+		t.Fatalf("this machine took over 10 s to schedule %d messages: there was no burst", burst)
+	}
+	var mu sync.Mutex
+	first, last := map[string]time.Time{}, map[string]time.Time{}
+	var ends []func()
+	for _, inbox := range []string{"burst", "trickle"} {
+		ends = append(ends, follow(t, client, inbox, func(a nodetest.Arrival) {
+			ledger.Arrived(a)
+			mu.Lock()
+			defer mu.Unlock()
+			if first[inbox].IsZero() {
+				first[inbox] = a.DeliveredAt
+			}
+			last[inbox] = a.DeliveredAt
+		}))
+	}
+	most, scrapes := watchHand(t, client, ledger)
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range ends {
+		end()
+	}
+	totals := ledger.Check(t)
+	t.Logf("%s; at most %v in hand in %d scrapes", totals, most, scrapes)
+	if totals.Twice > 0 || totals.Marked > 0 {
+		t.Error("in quiet operation nothing comes twice, and nothing is marked")
+	}
+	if limit := poller.DefaultConfig().HandMax; most > float64(limit) || most == 0 {
+		t.Errorf("at most %v messages were in memory: it must be above 0 and at most %d", most, limit)
+	}
+	if !first["trickle"].Before(last["burst"]) {
+		t.Errorf("the trickle began at %s, when the burst was over at %s", nodetest.At(first["trickle"]), nodetest.At(last["burst"]))
+	}
+}
+
+// watchHand reads how many messages are in memory, again and again until all have
+// arrived.
+func watchHand(t *testing.T, client *nodetest.Client, ledger *nodetest.Ledger) (most float64, scrapes int) {
+	t.Helper()
+	err := nodetest.Poll(patient(t), func() (bool, error) {
+		now, err := client.Metric("postdate_messages_in_hand")
+		most = max(most, now)
+		scrapes++
+		return err == nil && ledger.Open() == 0, err
+	})
+	if err != nil {
+		t.Fatalf("%d messages have not arrived: %v", ledger.Open(), err)
+	}
+	return most, scrapes
+}
