@@ -9,21 +9,23 @@ import (
 	"github.com/postdate/postdate/node/nodetest"
 )
 
-// TestBadInput sends what clients get wrong to a real node: each is answered with
-// a problem whose detail helps, and nothing is scheduled.
-func TestBadInput(t *testing.T) {
-	_, client := start(t, config(t))
+// badInput is a request that cannot be served, and what its answer must say.
+type badInput struct {
+	name, method, path, contentType, body string
+	code                                  int
+	kind                                  string
+	words                                 []string // in the detail
+}
+
+// with is a body with all that is needed but the time.
+func with(members string) string { return `{"channel": "inbox:a", "payload": 1, ` + members + `}` }
+
+func badInputs() []badInput {
 	const messages = "/v1/messages"
-	with := func(members string) string { return `{"channel": "inbox:a", "payload": 1, ` + members + `}` }
 	later := with(`"delay": "1h"`)
 	// The limit of a single body is its payload in base64 and what may stand beside it.
 	overLimit := strings.Repeat(" ", postdate.PayloadBytesMax/3*4+384<<10+1-len(later)) + later
-	for _, test := range []struct {
-		name, method, path, contentType, body string
-		code                                  int
-		kind                                  string
-		words                                 []string // in the detail
-	}{
+	return []badInput{
 		{"malformed JSON", "POST", messages, "", `{"channel": "inbox:a",}`, 400, "malformed-json", []string{"not JSON", "at byte 21"}},
 		{"JSON that ends", "POST", messages, "", `{"channel": "inbox:a"`, 400, "malformed-json", []string{"ends too early"}},
 		{"no body", "POST", messages, "", ``, 400, "malformed-json", []string{"the body is empty: send a JSON object"}},
@@ -60,7 +62,14 @@ func TestBadInput(t *testing.T) {
 		{"unknown status", "GET", messages + "?status=SENT", "", ``, 400, "invalid-parameter", []string{"SENT", "PENDING, DELIVERED, DELIVERY_FAILED, CANCELLED"}},
 		{"no cursor", "GET", "/v1/inbox/a?after=xyz", "", ``, 400, "invalid-parameter", []string{"cursor"}},
 		{"too long a wait", "GET", "/v1/inbox/a?wait=1h", "", ``, 400, "invalid-parameter", []string{"between 0s and 30s"}},
-	} {
+	}
+}
+
+// TestBadInput sends what clients get wrong to a real node: each is answered with
+// a problem whose detail helps, and nothing is scheduled.
+func TestBadInput(t *testing.T) {
+	_, client := start(t, config(t))
+	for _, test := range badInputs() {
 		t.Run(test.name, func(t *testing.T) {
 			var body []byte
 			if test.method == http.MethodPost {

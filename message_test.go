@@ -1,0 +1,163 @@
+package postdate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// Only PENDING can become something else, and every final status stays.
+func TestStatusTable(t *testing.T) {
+	names := []string{"PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"}
+	for i, s := range postdate.Statuses() {
+		if s.String() != names[i] {
+			t.Errorf("status %d is called %s, want %s", i, s, names[i])
+		}
+		if back, err := postdate.ParseStatus(names[i]); err != nil || back != s {
+			t.Errorf("%s reads as %v, %v", names[i], back, err)
+		}
+		if final := s != postdate.Pending; s.Final() != final {
+			t.Errorf("%s: final is %v", s, s.Final())
+		}
+		for _, next := range postdate.Statuses() {
+			if want := s == postdate.Pending; s.CanBecome(next) != want {
+				t.Errorf("%s to %s: %v, want %v", s, next, s.CanBecome(next), want)
+			}
+		}
+	}
+	if none := postdate.Status(0); none.Final() || none.CanBecome(postdate.Pending) || postdate.Pending.CanBecome(none) {
+		t.Error("the zero value is a status")
+	}
+	for _, name := range []string{"", "pending", "Status(1)", "SENT"} {
+		if _, err := postdate.ParseStatus(name); postdate.KindOf(err) != postdate.KindInvalid {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Back-off doubles from the first to the largest, and jitter takes away up to a
+// half, never more.
+func TestBackoff(t *testing.T) {
+	p := postdate.RetryPolicy{MaxAttempts: 9, MinBackoff: time.Second, MaxBackoff: 10 * time.Second}
+	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		want *= time.Second
+		if got := p.Backoff(i+1, 0); got != want {
+			t.Errorf("after %d attempts: %v, want %v", i+1, got, want)
+		}
+		if got := p.Backoff(i+1, 0.999999); got < want/2 || got > want/2+want/100 {
+			t.Errorf("after %d attempts with the most jitter: %v, want about %v", i+1, got, want/2)
+		}
+	}
+	longest := postdate.RetryPolicy{MinBackoff: time.Millisecond, MaxBackoff: postdate.RetryBackoffMax}
+	if got := longest.Backoff(postdate.RetryAttemptMax, 0); got != postdate.RetryBackoffMax {
+		t.Errorf("after the most attempts: %v", got)
+	}
+}
+
+func TestRetryPolicyOr(t *testing.T) {
+	d := postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	for _, test := range []struct{ given, want postdate.RetryPolicy }{
+		{postdate.RetryPolicy{}, d},
+		{postdate.RetryPolicy{MaxAttempts: 1}, postdate.RetryPolicy{MaxAttempts: 1, MinBackoff: time.Second, MaxBackoff: time.Minute}},
+		{postdate.RetryPolicy{MinBackoff: time.Hour}, postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Hour, MaxBackoff: time.Hour}},
+		{postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4}, postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4}},
+	} {
+		if got := test.given.Or(d); got != test.want {
+			t.Errorf("%+v becomes %+v, want %+v", test.given, got, test.want)
+		}
+	}
+}
+
+// The digest is the same for the same request, and another one wherever the
+// request's content is another.
+func TestDigest(t *testing.T) {
+	base := func() *postdate.Message {
+		return &postdate.Message{
+			Channel: "inbox:a", ExecutionTime: 1000, ExpiresAt: 2000, Payload: []byte("ab"), ContentType: "c",
+			Headers: []postdate.Header{{Name: "h", Value: "v"}}, PartitionKey: "k", Retry: postdate.RetryPolicy{MaxAttempts: 1},
+		}
+	}
+	const when = "PT1S"
+	first := postdate.DigestOf(base(), when)
+	for name, same := range map[string]func(*postdate.Message){
+		"nothing":                              func(*postdate.Message) {},
+		"the time that a delay resolves to":    func(m *postdate.Message) { m.ExecutionTime = 5000 },
+		"when it was sent":                     func(m *postdate.Message) { m.CreatedAt = 7 },
+		"the trace of the request":             func(m *postdate.Message) { m.Traceparent = "00-1" },
+		"the name, which it is compared under": func(m *postdate.Message) { m.ScheduleID = "other" },
+	} {
+		m := base()
+		same(m)
+		if postdate.DigestOf(m, when) != first {
+			t.Errorf("%s changes the digest", name)
+		}
+	}
+	seen := map[postdate.Digest]string{first: "nothing"}
+	for name, change := range map[string]func(*postdate.Message){
+		"channel":      func(m *postdate.Message) { m.Channel = "inbox:b" },
+		"expiry":       func(m *postdate.Message) { m.ExpiresAt = 2001 },
+		"payload":      func(m *postdate.Message) { m.Payload = []byte("ac") },
+		"encoding":     func(m *postdate.Message) { m.Encoding = postdate.EncodingBase64 },
+		"content type": func(m *postdate.Message) { m.ContentType = "d" },
+		"key":          func(m *postdate.Message) { m.PartitionKey = "" },
+		"a border":     func(m *postdate.Message) { m.ContentType, m.PartitionKey = "ck", "" },
+		"attempts":     func(m *postdate.Message) { m.Retry.MaxAttempts = 2 },
+		"back-off":     func(m *postdate.Message) { m.Retry.MinBackoff = 1 },
+		"most":         func(m *postdate.Message) { m.Retry.MaxBackoff = 1 },
+		"header value": func(m *postdate.Message) { m.Headers[0].Value = "w" },
+		"header name":  func(m *postdate.Message) { m.Headers[0].Name = "i" },
+		"no header":    func(m *postdate.Message) { m.Headers = nil },
+		"header moved": func(m *postdate.Message) { m.Headers, m.Payload = nil, []byte("\x01h\x01vab") },
+	} {
+		m := base()
+		change(m)
+		d := postdate.DigestOf(m, when)
+		if same, taken := seen[d]; taken {
+			t.Errorf("%s gives the digest of %s", name, same)
+		}
+		seen[d] = name
+	}
+	if postdate.DigestOf(base(), "PT2S") == first {
+		t.Error("another time gives the same digest")
+	}
+}
+
+func TestCheckNames(t *testing.T) {
+	for _, good := range []string{"a", "order-1", "A_b.c:d~e@f+g=h,i", strings.Repeat("x", postdate.ScheduleIDBytesMax)} {
+		if err := postdate.CheckScheduleID(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for bad, words := range map[string]string{
+		"":      "empty",
+		"a b":   "byte 1",
+		"a/b":   "forbidden character",
+		"ü":     "byte 0",
+		"a\x00": "byte 1",
+		".":     "URL path",
+		"..":    "URL path",
+		"100%":  "byte 3",
+		"x" + strings.Repeat("x", postdate.ScheduleIDBytesMax): "129 bytes",
+	} {
+		err := postdate.CheckScheduleID(bad)
+		if postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %v, want %s", bad, err, words)
+		}
+	}
+	if err := postdate.CheckTenant(strings.Repeat("x", postdate.TenantBytesMax+1)); err == nil {
+		t.Error("a tenant's name over its limit is taken")
+	}
+}
+
+func TestErrorKinds(t *testing.T) {
+	cause := postdate.E(postdate.KindFull, "no room")
+	err := postdate.E(postdate.KindUnknown, "writing %s: %w", "m", cause)
+	if postdate.KindOf(err) != postdate.KindUnknown || err.Error() != "writing m: no room" || err.Unwrap() != error(cause) {
+		t.Errorf("got %v of %v", postdate.KindOf(err), err)
+	}
+	if postdate.KindOf(nil) != postdate.KindInternal {
+		t.Error("no error has a kind")
+	}
+}

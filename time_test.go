@@ -1,0 +1,101 @@
+package postdate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+func TestParseTime(t *testing.T) {
+	for text, want := range map[string]string{
+		"2027-01-31T09:30:00Z":           "2027-01-31T09:30:00.000Z",
+		"2027-01-31T09:30:00.25+02:00":   "2027-01-31T07:30:00.250Z",
+		"2027-01-31T09:30:00.000000001Z": "2027-01-31T09:30:00.001Z", // up: never early
+		"2027-01-31T09:30:00.9990001Z":   "2027-01-31T09:30:01.000Z",
+		"2027-01-31T09:30:00.001Z":       "2027-01-31T09:30:00.001Z",
+		"1970-01-01T00:00:00.001Z":       "1970-01-01T00:00:00.001Z",
+		"9999-12-31T23:59:59.999Z":       "9999-12-31T23:59:59.999Z",
+	} {
+		if got, err := postdate.ParseTime(text); err != nil || got.String() != want {
+			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for text, words := range map[string]string{
+		"2027-01-31T09:30:00":       "has no zone",
+		"2027-01-31T09:30:00.5":     "has no zone",
+		"2027-01-31":                "RFC 3339",
+		"2027-02-30T00:00:00Z":      "2027-02-30",
+		"tomorrow":                  "RFC 3339",
+		"":                          "RFC 3339",
+		"1769851800":                "RFC 3339",
+		"20000-01-01T00:00:00Z":     "9999",
+		"1970-01-01T00:00:00Z":      "out of range",
+		"1969-12-31T23:59:59Z":      "out of range",
+		"9999-12-31T23:59:59.9991Z": "out of range",
+		"9999-12-31T23:59:59-01:00": "out of range",
+	} {
+		_, err := postdate.ParseTime(text)
+		if postdate.KindOf(err) != postdate.KindInvalid || err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %v, want %q", text, err, words)
+		}
+	}
+}
+
+// A message's time is rounded up and a clock's reading down, so that what is due
+// by these is due by the clock.
+func TestRounding(t *testing.T) {
+	half := time.UnixMilli(1000).Add(time.Nanosecond)
+	if got := postdate.TimeOf(half); got != 1001 {
+		t.Errorf("TimeOf is %d", got)
+	}
+	if got := postdate.WallOf(half); got != 1000 {
+		t.Errorf("WallOf is %d", got)
+	}
+	if a, b := postdate.TimeOf(time.UnixMilli(1000)), postdate.WallOf(time.UnixMilli(1000)); a != 1000 || b != 1000 {
+		t.Errorf("a whole millisecond becomes %d and %d", a, b)
+	}
+	at := postdate.Time(1000)
+	for d, want := range map[time.Duration]postdate.Time{
+		0: 1000, 1: 1001, time.Millisecond: 1001, time.Millisecond + 1: 1002, -time.Millisecond: 999,
+	} {
+		if got := at.Add(d); got != want {
+			t.Errorf("1000 later by %v is %d, want %d", d, got, want)
+		}
+	}
+	if got := at.Sub(998); got != 2*time.Millisecond {
+		t.Errorf("Sub is %v", got)
+	}
+	later := postdate.Now{Wall: 5, Mono: 7}.Later(time.Second)
+	if later != (postdate.Now{Wall: 1005, Mono: 7 + time.Second}) {
+		t.Errorf("Later is %+v", later)
+	}
+}
+
+// FuzzParseTime: what is accepted lies in the range, is not before what the
+// client named, and reads back as itself.
+func FuzzParseTime(f *testing.F) {
+	for _, s := range []string{"2027-01-31T09:30:00.25+02:00", "9999-12-31T23:59:59.999Z", "2027-01-31T09:30:00,5Z", "0000-01-01T00:00:00Z", "2027-01-31T24:00:00Z", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := postdate.ParseTime(s)
+		if err != nil {
+			if postdate.KindOf(err) != postdate.KindInvalid {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return
+		}
+		if at < postdate.EarliestTime || at > postdate.LatestTime {
+			t.Fatalf("%q is %d", s, at)
+		}
+		exact, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil || at.Std().Before(exact) || at.Std().Sub(exact) >= time.Millisecond {
+			t.Fatalf("%q is %s (%v)", s, at, err)
+		}
+		if again, err := postdate.ParseTime(at.String()); err != nil || again != at {
+			t.Fatalf("%q is %s, which is %s, %v", s, at, again, err)
+		}
+	})
+}
