@@ -355,3 +355,22 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		f.Close()
 	}
 }
+
+// TestEveryDependencyHasAReason wants each direct requirement of go.mod in
+// ARCHITECTURE.md, which says why it is this one.
+func TestEveryDependencyHasAReason(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	reasons := read("ARCHITECTURE.md")
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`)
+	for _, m := range direct.FindAllStringSubmatch(read("go.mod"), -1) {
+		if name := strings.TrimPrefix(m[1], "github.com/"); !strings.Contains(reasons, "`"+name+"`") {
+			t.Errorf("ARCHITECTURE.md does not say why %s", m[1])
+		}
+	}
+}
