@@ -128,7 +128,7 @@ func TestStopWhileChannelIsDown(t *testing.T) {
 	stop(t, n)
 
 	c.RabbitMQ = url
-	n, client = start(t, c)
+	_, client = start(t, c)
 	ids := map[string]bool{}
 	for _, d := range broker.Take(queue, count, patience) {
 		if d.Headers["postdate-possible-duplicate"] != nil {
