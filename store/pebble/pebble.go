@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -114,6 +115,9 @@ func Open(c Config) (*Store, error) {
 		}
 	}
 	if err := checkDir(c); err != nil {
+		return nil, err
+	}
+	if err := checkLogs(c); err != nil {
 		return nil, err
 	}
 	s := &Store{
@@ -287,6 +291,7 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.c.Fatal(fmt.Errorf(format, args...))
+	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a stack follows
+	l.c.Fatal(errors.New(text))
 	select {} // Pebble goes on into undefined states where this returns
 }
