@@ -25,8 +25,15 @@ func (sink) Insert(_ context.Context, messages []postdate.Message) []store.Inser
 	return results
 }
 
+// load is a request body and how many messages it stands for.
+type load struct {
+	body     []byte
+	messages int
+}
+
 // benchmark calls the handlers as the server would, without a socket.
-func benchmark(b *testing.B, inbox Inbox, method, path string, body []byte, perCall int) {
+func benchmark(b *testing.B, inbox Inbox, method, path string, load load) {
+	body, perCall := load.body, load.messages
 	server, err := New(Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox})
 	if err != nil {
 		b.Fatal(err)
@@ -56,7 +63,7 @@ func benchMessage(i int) string {
 }
 
 func BenchmarkPostOne(b *testing.B) {
-	benchmark(b, &fakeInbox{}, "POST", "/v1/messages", []byte(benchMessage(1)), 1)
+	benchmark(b, &fakeInbox{}, "POST", "/v1/messages", load{[]byte(benchMessage(1)), 1})
 }
 
 func BenchmarkPostBatchOf500(b *testing.B) {
@@ -64,7 +71,7 @@ func BenchmarkPostBatchOf500(b *testing.B) {
 	for i := range 500 {
 		items = append(items, benchMessage(i))
 	}
-	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", []byte("["+strings.Join(items, ",")+"]"), 500)
+	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", load{[]byte("["+strings.Join(items, ",")+"]"), 500})
 }
 
 func BenchmarkInboxPageOf1000(b *testing.B) {
@@ -75,5 +82,5 @@ func BenchmarkInboxPageOf1000(b *testing.B) {
 			ContentType: contentTypeJSON, Payload: bytes.Clone([]byte(benchPayload)), Headers: []postdate.Header{{Name: "x-shop", Value: "berlin"}},
 		})
 	}
-	benchmark(b, inbox, "GET", "/v1/inbox/bench?limit=1000", nil, 1000)
+	benchmark(b, inbox, "GET", "/v1/inbox/bench?limit=1000", load{nil, 1000})
 }

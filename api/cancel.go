@@ -18,19 +18,18 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	now := s.config.Now()
-	result := s.config.Messages.Cancel(storeCtx, []postdate.Key{key}, now)[0]
-	if p := s.cancelled(key, result, now); p != nil {
+	result := s.config.Messages.Cancel(storeCtx, []postdate.Key{key}, s.config.Now())[0]
+	if p := s.cancelled(key, result); p != nil {
 		return p
 	}
 	return finish(ctx, fasthttp.StatusOK, appendResult(begin(ctx), key.ScheduleID, postdate.Cancelled, nil))
 }
 
 // cancelled judges one result and counts it.
-func (s *Server) cancelled(key postdate.Key, result store.Cancelled, now postdate.Time) *Problem {
+func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	switch {
 	case result.Err == nil:
-		if result.State.SettledAt == now { // else an earlier request did it
+		if result.Changed { // else an earlier request did it
 			s.metrics.cancelled.Inc()
 		}
 		return nil
@@ -75,9 +74,8 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	if len(keys) > 0 {
 		storeCtx, cancel := s.storeContext()
 		defer cancel()
-		now := s.config.Now()
-		for i, result := range s.config.Messages.Cancel(storeCtx, keys, now) {
-			problems[places[i]] = s.cancelled(keys[i], result, now)
+		for i, result := range s.config.Messages.Cancel(storeCtx, keys, s.config.Now()) {
+			problems[places[i]] = s.cancelled(keys[i], result)
 		}
 	}
 	b := append(begin(ctx), `{"results":[`...)

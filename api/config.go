@@ -13,11 +13,11 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Inbox reads messages that were delivered to an inbox. Read waits up to wait
-// for the first one after the cursor, and may return none. The end of ctx ends
+// Inbox reads messages that were delivered to an inbox. Read waits as
+// long as r says for the first one after the cursor, and may return none. The end of ctx ends
 // the wait.
 type Inbox interface {
-	Read(ctx context.Context, tenant, name, after string, limit int, wait time.Duration) (messages []store.InboxMessage, next string, err error)
+	Read(ctx context.Context, r store.InboxRead) (messages []store.InboxMessage, next string, err error)
 }
 
 // Config is all that a [Server] needs. Fields without a default are required.

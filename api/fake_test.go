@@ -123,6 +123,7 @@ func (f *fakeStore) Cancel(ctx context.Context, keys []postdate.Key, at postdate
 		default:
 			r.Status, r.SettledAt = postdate.Cancelled, at
 			f.records[key] = r
+			results[i].Changed = true
 		}
 		results[i].State = r.State
 	}
@@ -195,7 +196,8 @@ type fakeInbox struct {
 	waiting  chan struct{} // takes one value for each reader that begins to wait
 }
 
-func (f *fakeInbox) Read(ctx context.Context, _, name, after string, limit int, wait time.Duration) ([]store.InboxMessage, string, error) {
+func (f *fakeInbox) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
+	after, limit, wait := r.After, r.Limit, r.Wait
 	f.mu.Lock()
 	if f.err != nil {
 		defer f.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // getInbox answers with what lies in an inbox after a cursor, and waits for it
@@ -35,7 +36,9 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 
 	readCtx, cancel := context.WithTimeout(s.polls, wait+s.config.StoreTimeout)
 	defer cancel()
-	messages, next, err := s.config.Inbox.Read(readCtx, s.tenantOf(ctx), name, after, limit, wait)
+	messages, next, err := s.config.Inbox.Read(readCtx, store.InboxRead{
+		Tenant: s.tenantOf(ctx), Inbox: name, After: after, Limit: limit, Wait: wait,
+	})
 	if s.polls.Err() != nil && err != nil {
 		messages, next, err = nil, after, nil // shutting down: the reader goes on elsewhere
 	}

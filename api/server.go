@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Server struct {
 	polls    context.Context
 	endPolls context.CancelFunc
 	draining atomic.Bool
+	fresh    sync.Map // of net.Conn: those on which no request has begun
 }
 
 // New makes a server. It fails where the Config is not valid or the metrics'
@@ -62,6 +64,7 @@ func New(config Config) (*Server, error) {
 	s.http = &fasthttp.Server{
 		Name:                         "postdate",
 		Handler:                      s.router().Handler,
+		ConnState:                    s.noteConn,
 		ErrorHandler:                 s.brokenRequest,
 		HeaderReceived:               s.limits,
 		Concurrency:                  config.ConnectionsMax,
@@ -87,7 +90,20 @@ func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.endPolls()
+	s.fresh.Range(func(conn, _ any) bool {
+		conn.(net.Conn).Close() // it has asked for nothing, and would be waited for
+		return true
+	})
 	return s.http.ShutdownWithContext(ctx)
+}
+
+// noteConn keeps s.fresh: the connections on which no request has begun yet.
+func (s *Server) noteConn(conn net.Conn, state fasthttp.ConnState) {
+	if state == fasthttp.StateNew {
+		s.fresh.Store(conn, nil)
+		return
+	}
+	s.fresh.Delete(conn)
 }
 
 // handler answers one call: by writing the response, or by a Problem.

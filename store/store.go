@@ -26,6 +26,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -80,8 +81,9 @@ type Inserted struct {
 // Cancelled is what became of one cancel. State is the present one, also with
 // KindTooLate.
 type Cancelled struct {
-	State postdate.State
-	Err   error
+	State   postdate.State
+	Changed bool // it was not cancelled before this call
+	Err     error
 }
 
 // ListQuery selects messages of one tenant. Zero fields do not select.
@@ -290,6 +292,16 @@ type Inbox interface {
 	// behind the last one returned. A reader that goes on from cursor to cursor
 	// sees every message. KindInvalid for a cursor that is none.
 	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string, err error)
+}
+
+// InboxRead asks for what lies in an inbox behind a cursor, as a reader that can
+// wait does.
+type InboxRead struct {
+	Tenant string
+	Inbox  string
+	After  string        // a cursor; "": from the first that is kept
+	Limit  int           // messages
+	Wait   time.Duration // for the first one, where there is none yet
 }
 
 // InboxMessage is a message as it lies in an inbox.

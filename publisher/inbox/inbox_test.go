@@ -176,7 +176,7 @@ type page struct {
 func read(ctx context.Context, p *inbox.Publisher, after string, wait time.Duration) <-chan page {
 	got := make(chan page, 1)
 	go func() {
-		messages, next, err := p.Read(ctx, "t", "x", after, 10, wait)
+		messages, next, err := p.Read(ctx, store.InboxRead{Tenant: "t", Inbox: "x", After: after, Limit: 10, Wait: wait})
 		pg := page{next: next, err: err}
 		for _, m := range messages {
 			pg.ids = append(pg.ids, m.ScheduleID)

@@ -8,27 +8,26 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Read returns up to limit messages of an inbox after a cursor ("": from the
-// first that is kept), and the cursor to go on from. Where there is none it waits
-// for one, and returns nothing and the same cursor when wait is over or the
-// publisher is closed. A caller that ends ctx gets a KindUnavailable error.
+// Read returns messages of an inbox behind a cursor, and the cursor to go on from.
+// Where there is none it waits for one, and returns nothing and the same cursor
+// when the wait is over or the publisher is closed. A caller that ends ctx gets a KindUnavailable error.
 // Other errors are the store's.
-func (p *Publisher) Read(ctx context.Context, tenant, inbox, after string, limit int, wait time.Duration) ([]store.InboxMessage, string, error) {
-	if wait <= 0 {
-		return p.read(ctx, name{tenant, inbox}, after, limit)
+func (p *Publisher) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
+	if r.Wait <= 0 {
+		return p.read(ctx, r)
 	}
-	over := time.NewTimer(wait)
+	over := time.NewTimer(r.Wait)
 	defer over.Stop()
 	poll := time.NewTicker(PollInterval)
 	defer poll.Stop()
-	n := name{tenant, inbox}
+	n := name{r.Tenant, r.Inbox}
 	p.enlist(n)
 	defer p.delist(n)
 	for {
 		// The bell is taken before the look, so that what is appended after the
 		// look rings it.
 		rung := p.listen(n)
-		messages, next, err := p.read(ctx, n, after, limit)
+		messages, next, err := p.read(ctx, r)
 		if err != nil || len(messages) > 0 {
 			return messages, next, err
 		}
@@ -36,19 +35,19 @@ func (p *Publisher) Read(ctx context.Context, tenant, inbox, after string, limit
 		case <-rung:
 		case <-poll.C:
 		case <-over.C:
-			return nil, after, nil
+			return nil, r.After, nil
 		case <-p.closing:
-			return nil, after, nil
+			return nil, r.After, nil
 		case <-ctx.Done():
-			return nil, after, postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())
+			return nil, r.After, postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())
 		}
 	}
 }
 
-func (p *Publisher) read(ctx context.Context, n name, after string, limit int) ([]store.InboxMessage, string, error) {
-	messages, next, err := p.box.ReadInbox(ctx, n.tenant, n.inbox, after, limit)
+func (p *Publisher) read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
+	messages, next, err := p.box.ReadInbox(ctx, r.Tenant, r.Inbox, r.After, r.Limit)
 	if err != nil || len(messages) == 0 {
-		return nil, after, err
+		return nil, r.After, err
 	}
 	return messages, next, nil
 }

@@ -68,7 +68,7 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 		}
 	}
 	p.mu.Lock()
-	p.sent(s, l, on, burst, answers, err)
+	p.sent(s, l, outcome{on, burst, answers, err})
 }
 
 // mend takes a lane's link away once it is closed, so that the next burst gets a
@@ -80,8 +80,17 @@ func (p *Publisher) mend(l *lane) {
 	}
 }
 
-// sent notes what became of a burst: as many were written as there are answers.
-func (p *Publisher) sent(s *session, l *lane, on *link, burst []*item, answers []confirm, err error) {
+// outcome is what became of a burst: as many items were written as there are answers.
+type outcome struct {
+	on      *link
+	burst   []*item
+	answers []confirm
+	err     error
+}
+
+// sent notes what became of a burst.
+func (p *Publisher) sent(s *session, l *lane, w outcome) {
+	on, burst, answers, err := w.on, w.burst, w.answers, w.err
 	now := time.Now()
 	if err == nil && l.link == nil {
 		l.link = on

@@ -172,6 +172,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 		for i := from; i < to; i++ {
 			if first, again := done[keys[i]]; again {
 				results[i] = results[first]
+				results[i].Changed = false
 				continue
 			}
 			var err error
@@ -213,5 +214,5 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 	st := old
 	st.Status, st.SettledAt, st.Parked = postdate.Cancelled, at, false
 	w.setState(key, &st)
-	return store.Cancelled{State: st.State}, nil
+	return store.Cancelled{State: st.State, Changed: true}, nil
 }

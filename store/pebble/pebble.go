@@ -124,6 +124,9 @@ func Open(c Config) (*Store, error) {
 		c: c, locks: make([]sync.Mutex, c.Buckets),
 		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
 	}
+	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
+		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again
+	}
 	var opened atomic.Bool // until then a full disk is an error, not something to wait for
 	c.FS = vfs.OnDiskFull(c.FS, func() {
 		if opened.Load() {

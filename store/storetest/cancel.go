@@ -10,9 +10,11 @@ func cancelling() []check {
 		{"a PENDING message is CANCELLED at the time given, and no scan returns it", cancelPending},
 		{"a cancelled message stays cancelled, without an error, as of the first time", func(x *trial) {
 			m := x.add(t0)
-			x.cancel(m, t0-100)
+			if first := x.cancel(m, t0-100); !first.Changed {
+				x.Errorf("a cancel that changed the message does not say so: %+v", first)
+			}
 			again := x.cancel(m, t0-50)
-			if again.Err != nil || again.State != x.get(m.Key).State || again.State.SettledAt != t0-100 {
+			if again.Err != nil || again.Changed || again.State != x.get(m.Key).State || again.State.SettledAt != t0-100 {
 				x.Errorf("cancelled again: got %+v, want it CANCELLED at %d", again, t0-100)
 			}
 		}},

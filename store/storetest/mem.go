@@ -122,7 +122,7 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 	}
 	record.Status, record.SettledAt, record.Parked = postdate.Cancelled, at, false
 	m.records[key] = record
-	return store.Cancelled{State: record.State}
+	return store.Cancelled{State: record.State, Changed: true}
 }
 
 // List implements store.Messages.
