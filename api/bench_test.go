@@ -71,7 +71,7 @@ func BenchmarkPostBatchOf500(b *testing.B) {
 	for i := range 500 {
 		items = append(items, benchMessage(i))
 	}
-	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", load{[]byte("["+strings.Join(items, ",")+"]"), 500})
+	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", load{[]byte("[" + strings.Join(items, ",") + "]"), 500})
 }
 
 func BenchmarkInboxPageOf1000(b *testing.B) {
