@@ -1,0 +1,114 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+// A store that cannot be used ends the start with one sentence and exit code 1,
+// and what is in it is there when the cause is gone.
+func TestServeRefusesAStore(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	s := startServe(t, nil, "--store", "pebble:"+dir)
+	client := nodetest.NewClient(s.ready.HTTP)
+	defer client.Close()
+	a, err := client.Schedule(nodetest.Message{ScheduleID: "kept", Channel: "inbox:a", Delay: "1h", Payload: 1})
+	if err != nil || a.Code != http.StatusCreated {
+		t.Fatal(a, err)
+	}
+	refused(t, dir, nil, "in use by another process", "stop that one, or name another directory")
+	if m, err := client.Get("kept"); err != nil || m.Status != "PENDING" {
+		t.Errorf("the first node was disturbed: %+v, %v", m, err)
+	}
+	stopServe(t, s)
+
+	refused(t, dir, []string{"--buckets", "8"}, "has 64 buckets", "start it with --buckets 64")
+	file := filepath.Join(dir, "LOCK")
+	refused(t, file, nil, "not a directory")
+	refused(t, filepath.Join(file, "below"), nil, "not a directory")
+	refused(t, filepath.Dir(dir), nil, "holds other files", "name an empty or a new directory")
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	flip(t, slices.Max(manifests))
+	refused(t, dir, nil, "is damaged", "restore the directory from a backup")
+	flip(t, slices.Max(manifests))
+
+	s = startServe(t, nil, "--store", "pebble:"+dir)
+	client.Move(s.ready.HTTP)
+	if m, err := client.Get("kept"); err != nil || m.Status != "PENDING" {
+		t.Errorf("after all the refused starts: %+v, %v", m, err)
+	}
+	stopServe(t, s)
+}
+
+// A directory without the right to write is refused in words. The superuser has
+// every right, so its directory lies in a file system that is read-only.
+func TestServeRefusesAReadOnlyStore(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	if os.Geteuid() == 0 {
+		if err := syscall.Mount("tmpfs", parent, "tmpfs", syscall.MS_RDONLY, "size=1m"); err != nil {
+			t.Fatalf("this test needs the right to mount, or to run as somebody else than the superuser: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(parent, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	} else if err := os.Chmod(parent, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, nil, dir, "cannot be written", "or name another directory")
+}
+
+func stopServe(t *testing.T, s *serving) {
+	t.Helper()
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &s.stderr)
+	}
+}
+
+// refused fails where a node starts on the directory, or does not say why not.
+func refused(t *testing.T, dir string, more []string, words ...string) {
+	t.Helper()
+	cmd := command(t, append([]string{"serve", "--http", "127.0.0.1:0", "--log-level", "error", "--store", "pebble:" + dir}, more...)...)
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("it ended with %v, want exit code %d; it said: %s", err, exitFailed, out)
+	}
+	if !strings.HasPrefix(string(out), "postdate: ") {
+		t.Errorf("it said: %s", out)
+	}
+	for _, w := range words {
+		if !strings.Contains(string(out), w) {
+			t.Errorf("it did not say %q: %s", w, out)
+		}
+	}
+}
+
+// flip flips a byte at the beginning of a file, or flips it back.
+func flip(t *testing.T, name string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil || len(b) < 20 {
+		t.Fatal(name, len(b), err)
+	}
+	b[10] ^= 0xff
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
