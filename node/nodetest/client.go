@@ -218,15 +218,8 @@ func (c *Client) List(status string) ([]Shown, error) {
 // AwaitNonePending returns when no message is PENDING any more.
 func (c *Client) AwaitNonePending(ctx context.Context) error {
 	return Poll(ctx, func() (bool, error) {
-		a, err := c.Do(http.MethodGet, "/v1/messages?status=PENDING&limit=1", nil)
-		if err != nil {
-			return false, err
-		}
-		var page struct{ Messages []Shown }
-		if err := json.Unmarshal(a.Body, &page); err != nil || a.Code != http.StatusOK {
-			return false, fmt.Errorf("list: %s", a)
-		}
-		return len(page.Messages) == 0, nil
+		pending, err := c.List("PENDING")
+		return len(pending) == 0, err
 	})
 }
 
