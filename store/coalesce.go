@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/postdate/postdate"
@@ -21,8 +22,9 @@ const (
 
 // Coalesce makes calls of Insert and Cancel that arrive together travel together:
 // while calls are under way, those that come gather and become the next one. A
-// lone call does not wait. What a call means stays the same, but that one whose
-// context ends on the way is not given up: its outcome is unknown then.
+// lone call does not wait. What a call means stays the same; where its context
+// ends while it waits it is not done, and once it is on its way its outcome is
+// unknown.
 func Coalesce(s Store) Store {
 	c := &coalesced{Store: s}
 	c.inserts.run = s.Insert
@@ -113,8 +115,23 @@ func (g *gathering[T, R]) do(ctx context.Context, items []T) ([]R, error) {
 	case <-call.done:
 		return call.results, nil
 	case <-ctx.Done():
+		if g.withdraw(call) {
+			return nil, postdate.E(postdate.KindUnavailable, "given up before it was begun: %w", ctx.Err())
+		}
 		return nil, postdate.E(postdate.KindUnknown, "given up while it was under way: %w", ctx.Err())
 	}
+}
+
+// withdraw takes back a call that still waits.
+func (g *gathering[T, R]) withdraw(call *gathered[T, R]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting, call)
+	if i < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, i, i+1)
+	return true
 }
 
 // drain makes calls until nothing waits.
