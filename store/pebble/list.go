@@ -28,6 +28,7 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, er
 	for b := range s.c.Buckets {
 		l.seek(listStart(&q, b), b)
 	}
+	defer l.states.close()
 	heap.Init(&l.heads)
 	page, err := l.page(ctx)
 	if err != nil {
@@ -65,6 +66,8 @@ type lister struct {
 	iter  *lsm.Iterator
 	q     *store.ListQuery
 	heads listHeads
+
+	states lookup
 }
 
 // seek adds the first message of bucket b at or behind start.
@@ -123,7 +126,7 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	if head.key.Tenant != l.q.Tenant {
 		return rec, false, nil
 	}
-	st, found, err := l.s.state(head.key, nil)
+	st, found, err := l.states.state(l.s, head.key)
 	if err != nil || !found || st.ExecutionTime != head.execution {
 		return rec, false, err // replaced or expired in between
 	}

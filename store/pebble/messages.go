@@ -46,12 +46,12 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 	if len(messages) > 1 {
 		here = make(map[postdate.Key]state, len(messages))
 	}
-	for i := range messages {
+	for _, i := range inOrder(len(messages), func(i int) *postdate.Key { return &messages[i].Key }) {
 		m := &messages[i]
 		old, found := here[m.Key]
 		if !found {
 			var err error
-			if old, found, err = s.state(m.Key, w.key); err != nil {
+			if old, found, err = w.state(m.Key); err != nil {
 				return err
 			}
 		}
@@ -80,7 +80,7 @@ func insertedBefore(m *postdate.Message, old *state) store.Inserted {
 // Get implements store.Messages.
 func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error) {
 	for {
-		st, found, err := s.state(key, nil)
+		st, found, err := s.state(key)
 		if err != nil {
 			return postdate.Record{}, s.readError(err)
 		}
@@ -103,7 +103,7 @@ func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error
 
 // gone says whether key's state is no longer what was read.
 func (s *Store) gone(key postdate.Key, read *state) bool {
-	now, found, err := s.state(key, nil)
+	now, found, err := s.state(key)
 	return err == nil && (!found || now.Version != read.Version)
 }
 
@@ -115,7 +115,7 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 	var rec postdate.Record
 	var refused error
 	decide := func(w *writer, _, _ int) error {
-		old, found, err := s.state(m.Key, w.key)
+		old, found, err := w.state(m.Key)
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 // cancel runs under the bucket's lock, as claims do: so either the claim is seen
 // here, or the cancel is seen by the scan that follows the claim.
 func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Cancelled, error) {
-	old, found, err := s.state(key, w.key)
+	old, found, err := w.state(key)
 	switch {
 	case err != nil:
 		return store.Cancelled{}, err

@@ -101,7 +101,7 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 	}
 	decide := func(w *writer, from, to int) error {
 		for _, f := range old[from:to] {
-			st, found, err := s.state(f.key, w.key)
+			st, found, err := w.state(f.key)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,6 @@ import (
 	"syscall"
 
 	lsm "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/postdate/postdate"
@@ -58,7 +57,7 @@ type Config struct {
 func DefaultConfig(dir string) Config {
 	return Config{
 		Dir: dir, Buckets: postdate.BucketsDefault,
-		CacheBytes: 64 << 20, MemtableSize: 32 << 20, ReserveBytes: 64 << 20,
+		CacheBytes: 128 << 20, MemtableSize: 32 << 20, ReserveBytes: 64 << 20,
 		Log: slog.Default(),
 	}
 }
@@ -156,9 +155,8 @@ func openLSM(c Config) (*lsm.DB, error) {
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 	}
-	// Every insert asks whether its id is taken: filters answer that without the disk.
 	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].FilterPolicy = filterStates
 		o.Levels[i].FilterType = lsm.TableFilter
 	}
 	return lsm.Open(c.Dir, o)

@@ -16,8 +16,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	var failure error
 	decide := func(w *writer, from, to int) error {
 		done := make(map[postdate.Key]struct{}, to-from) // settled by this chunk, not yet readable
-		for i := from; i < to; i++ {
-			p := &settlements[i]
+		for _, i := range inOrder(to-from, func(i int) *postdate.Key { return &settlements[from+i].Key }) {
+			p := &settlements[from+i]
 			if _, again := done[p.Key]; again {
 				continue
 			}
@@ -37,7 +37,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 }
 
 func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
-	old, found, err := s.state(p.Key, w.key)
+	old, found, err := w.state(p.Key)
 	if err != nil {
 		return false, err
 	}

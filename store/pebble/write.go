@@ -20,9 +20,13 @@ const chunkMax = 256
 type writer struct {
 	s     *Store
 	batch *lsm.Batch
+	read  lookup
 	key   []byte // scratch
 	value []byte // scratch
 }
+
+// state reads a message's state as it was when the locks were taken.
+func (w *writer) state(key postdate.Key) (state, bool, error) { return w.read.state(w.s, key) }
 
 func (s *Store) writer() *writer { return &writer{s: s, batch: s.db.NewBatch()} }
 
@@ -134,6 +138,7 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, deci
 		w := s.writer()
 		unlock := s.lock(buckets)
 		err := decide(w, from, to)
+		w.read.close()
 		if err == nil {
 			err = w.apply()
 		}
@@ -161,18 +166,11 @@ func (s *Store) readError(err error) error {
 	return postdate.E(postdate.KindInternal, "the store in %s cannot be read: %w", s.c.Dir, err)
 }
 
-// state reads a message's state.
-func (s *Store) state(key postdate.Key, scratch []byte) (st state, found bool, err error) {
-	v, closer, err := s.db.Get(stateKey(scratch[:0], key))
-	if errors.Is(err, lsm.ErrNotFound) {
-		return state{}, false, nil
-	}
-	if err != nil {
-		return state{}, false, err
-	}
-	defer closer.Close()
-	st, err = readState(v)
-	return st, err == nil, err
+// state reads a message's state as it is.
+func (s *Store) state(key postdate.Key) (state, bool, error) {
+	var l lookup
+	defer l.close()
+	return l.state(s, key)
 }
 
 // message reads a message whose execution time is known.
