@@ -245,7 +245,15 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) close(ctx context.Context) (err error) {
 	if n.quit != nil {
 		n.quit()
-		n.background.Wait()
+		ended := make(chan struct{})
+		go func() {
+			n.background.Wait()
+			close(ended)
+		}()
+		select { // one may hang in a write to a full disk, which only closing the store ends
+		case <-ended:
+		case <-ctx.Done():
+		}
 	}
 	if n.channels != nil {
 		err = n.channels.close(ctx)

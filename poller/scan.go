@@ -30,7 +30,7 @@ type owned struct {
 	// held has, per congested channel, the first message that was passed over.
 	held    map[postdate.Channel]store.Position
 	sweepAt time.Duration
-	resumed bool // the last scan resumed a held channel: the next one goes on
+	turn    int // which of its scans is the next to have its way
 
 	polling bool          // a claim is under way
 	nudged  postdate.Time // the earliest nudge since it began; Far where none came
@@ -181,6 +181,7 @@ func (m *Machine) startClaim(now postdate.Now) {
 	if m.polled != nil || now.Mono < m.nextPoll {
 		return
 	}
+	m.finishDrains(now)
 	var polls []poll
 	// Never all the room there is: what is stuck leaves room for the others.
 	room, roomBytes := (m.c.HandMax-m.hand)/2, (m.c.HandBytesMax-m.handBytes)/2
@@ -192,7 +193,6 @@ func (m *Machine) startClaim(now postdate.Now) {
 		}
 	}
 	if len(polls) == 0 {
-		m.finishDrains(now)
 		return
 	}
 	skip := m.congested()
@@ -217,7 +217,7 @@ func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil
 func (m *Machine) anyDue(now postdate.Now) bool {
 	soon := now.Wall.Add(m.c.Ahead - m.c.Gather)
 	for _, b := range m.order {
-		if b.due <= soon || b.late != nowhere || now.Mono >= b.sweepAt || b.draining || m.resumable(b) != "" {
+		if b.due <= soon || b.late != nowhere || b.sweepDue(now) || b.draining || m.resumable(b) != "" {
 			return true
 		}
 	}
@@ -229,28 +229,58 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	claimed := max(b.claimed, now.Wall.Add(m.c.Ahead))
 	if b.draining {
 		claimed = b.claimed // finish what is claimed, and begin nothing
+		if now.Mono >= b.drainUntil {
+			return poll{}, false
+		}
 	}
 	p := poll{bucket: b, claim: store.Claim{
 		Bucket: b.hold.Bucket, Token: b.hold.Token, Checkpoint: b.settledUpTo(), Claimed: claimed,
 	}}
-	scan := &p.claim.Scan
-	scan.To = claimed
-	resume := m.resumable(b)
-	switch {
-	case now.Mono >= b.sweepAt && !b.draining:
-		p.kind = scanSweep
-	case resume != "" && !(b.resumed && (b.late != nowhere || b.due <= claimed)):
-		p.kind, p.resume = scanHeld, resume
-		scan.After, scan.To = justBefore(b.held[resume]), min(b.read.Time, claimed)
-	case b.late != nowhere:
-		p.kind, scan.After = scanLate, b.late
-	case b.due <= claimed, b.draining && b.idle() && b.checkpoint < claimed:
-		p.kind, scan.After = scanOn, b.read
-	default:
-		return poll{}, false
+	// After the wall clock was set back, claimed may lie far ahead: what is not
+	// due for long is not taken into the hand.
+	to := min(claimed, now.Wall.Add(m.c.Ahead))
+	p.claim.Scan.To = to
+	b.turn++
+	for i := range scanTurns {
+		if m.chooseKind(now, b, &p, (b.turn+i)%scanTurns) {
+			return p, true
+		}
 	}
-	b.resumed = p.kind == scanHeld
-	return p, true
+	return poll{}, false
+}
+
+// scanTurns is how many scans of a bucket take turns: what is new, what is late,
+// and what was held back. A sweep comes before them, for it goes on as what is late.
+const scanTurns = 3
+
+// chooseKind makes p one of the scans that take turns, if there is need for it.
+func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool {
+	scan := &p.claim.Scan
+	if b.sweepDue(now) {
+		p.kind = scanSweep
+		return true
+	}
+	switch turn {
+	case 0:
+		p.kind, scan.After = scanOn, b.read
+		return b.due <= scan.To || b.draining && b.idle() && b.checkpoint < b.claimed
+	case 1:
+		p.kind, scan.After = scanLate, b.late
+		return b.late != nowhere
+	default:
+		p.resume = m.resumable(b)
+		if p.resume == "" {
+			return false
+		}
+		p.kind, scan.After, scan.To = scanHeld, justBefore(b.held[p.resume]), min(b.read.Time, scan.To)
+		return true
+	}
+}
+
+// sweepDue says whether a sweep is to begin: not while the last one, or anything
+// else that is late, has not been read to its end.
+func (b *owned) sweepDue(now postdate.Now) bool {
+	return now.Mono >= b.sweepAt && b.late == nowhere && !b.draining
 }
 
 // justBefore is a position shortly before p. What lies between, at most a few
@@ -299,12 +329,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		if !r.Complete {
 			b.held[p.resume] = r.Ended
 		}
-	case scanSweep:
-		b.sweepAt = now.Mono + m.c.SweepEvery
+	case scanSweep, scanLate:
 		b.late = nowhere
-		b.readTo(r)
-	case scanLate:
-		b.late = nowhere
+		b.sweepAt = now.Mono + m.c.SweepEvery // from the end of the last one, or of its present part
 		b.readTo(r)
 	case scanOn:
 		b.readTo(r)

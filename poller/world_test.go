@@ -380,9 +380,9 @@ func (w *world) takenBack(h *history, version uint64) {
 	h.withdrawn[version] = true
 }
 
-// disturb does one of the things that happen to nodes and brokers.
-func (w *world) disturb() {
-	switch w.r.IntN(4) {
+// disturb does one of the things that happen to nodes and brokers, 0 to 3.
+func (w *world) disturb(how int) {
+	switch how {
 	case 0: // a crash, and a restart after a while
 		n := w.node
 		n.alive = false
@@ -421,8 +421,9 @@ func (w *world) play(length time.Duration) {
 		})
 	}
 	for at := w.upTo(3 * time.Second); at < length; at += w.upTo(6 * time.Second) {
-		w.after(at, w.disturb)
+		w.after(at, func() { w.disturb(w.r.IntN(4)) })
 	}
+	w.after(length/2, func() { w.disturb(0) }) // every run has a crash
 	w.run(length)
 	w.faults = false
 	for end := length + 5*time.Minute; w.mono < end && w.unfinished(); {

@@ -36,6 +36,9 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 	if err := s.scan(claims, claimed, results); err != nil {
 		failed(0, len(results), s.readError(err))
 	}
+	if err := s.settled(); err != nil {
+		failed(0, len(results), err)
+	}
 	return results
 }
 

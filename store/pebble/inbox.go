@@ -24,7 +24,7 @@ type inbox struct {
 }
 
 // inboxOf loads the inbox's last number on first use.
-func (s *Store) inboxOf(tenant, name string) (*inbox, error) {
+func (s *Store) inboxOf(tenant, name string, forWriting bool) (*inbox, error) {
 	s.inboxMu.Lock()
 	defer s.inboxMu.Unlock()
 	id := tenant + "\x00" + name
@@ -36,7 +36,9 @@ func (s *Store) inboxOf(tenant, name string) (*inbox, error) {
 		return nil, s.readError(err)
 	}
 	box := &inbox{last: last, durable: last}
-	s.inboxes[id] = box
+	if last > 0 || forWriting { // a reader may ask for any name: that is not kept
+		s.inboxes[id] = box
+	}
 	return box, nil
 }
 
@@ -79,7 +81,7 @@ func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) er
 }
 
 func (s *Store) appendRun(messages []store.InboxMessage) error {
-	box, err := s.inboxOf(messages[0].Tenant, messages[0].Inbox)
+	box, err := s.inboxOf(messages[0].Tenant, messages[0].Inbox, true)
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 	if err != nil {
 		return nil, "", err
 	}
-	box, err := s.inboxOf(tenant, name)
+	box, err := s.inboxOf(tenant, name, false)
 	if err != nil {
 		return nil, "", err
 	}

@@ -96,8 +96,7 @@ func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error
 		if err != nil {
 			return postdate.Record{}, s.readError(err)
 		}
-		m.Digest = st.Digest
-		return postdate.Record{Message: m, State: st.State}, nil
+		return postdate.Record{Message: m, State: st.State}, s.settled()
 	}
 }
 

@@ -90,6 +90,8 @@ type Store struct {
 	inboxes map[string]*inbox
 	birth   uint32 // names this store in inbox cursors
 
+	unsynced atomic.Int64 // writes that can be read and are not on disk yet
+
 	full atomic.Bool // less than the reserve is free
 	stop chan struct{}
 	idle sync.WaitGroup

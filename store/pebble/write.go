@@ -81,7 +81,12 @@ func (w *writer) apply() error {
 	if w.batch.Empty() {
 		return nil
 	}
-	return w.s.db.ApplyNoSyncWait(w.batch, lsm.Sync)
+	w.s.unsynced.Add(1)
+	err := w.s.db.ApplyNoSyncWait(w.batch, lsm.Sync)
+	if err != nil {
+		w.s.unsynced.Add(-1)
+	}
+	return err
 }
 
 // sync waits until everything applied is on disk, and everything that the
@@ -91,7 +96,18 @@ func (w *writer) sync() error {
 	if w.batch.Empty() {
 		return unknown(w.s.db.LogData([]byte{0}, lsm.Sync))
 	}
-	return unknown(w.batch.SyncWait())
+	err := w.batch.SyncWait()
+	w.s.unsynced.Add(-1)
+	return unknown(err)
+}
+
+// settled waits until everything that a read may have seen is on disk: what is
+// answered, or published, must not rest on what a power loss can take back.
+func (s *Store) settled() error {
+	if s.unsynced.Load() == 0 {
+		return nil
+	}
+	return unknown(s.db.LogData([]byte{0}, lsm.Sync))
 }
 
 // unknown is the kind of every failed sync: the bytes may be on disk.

@@ -1,0 +1,125 @@
+package poller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// longBucket is one bucket with so many messages of a channel that answers
+// nothing that a scan over them takes longer than the pause between two sweeps, and
+// behind them one message of another channel.
+type longBucket struct{ rows []postdate.Record }
+
+const scannedMax = 20_000
+
+func newLongBucket(n int, end postdate.Time) *longBucket {
+	b := &longBucket{}
+	for i := range n {
+		b.add(fmt.Sprintf("a%07d", i), "x:stuck", end-postdate.Time(n-i))
+	}
+	b.add("b", "x:free", end+500)
+	return b
+}
+
+func (b *longBucket) add(id string, c postdate.Channel, at postdate.Time) {
+	b.rows = append(b.rows, postdate.Record{
+		Message: postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: id}, Channel: c, ExecutionTime: at},
+		State:   postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: at},
+	})
+}
+
+func (b *longBucket) scan(s store.Scan) (r store.ClaimResult) {
+	r.Next = postdate.Far
+	examined := 0
+	for _, rec := range b.rows {
+		at := store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: rec.ScheduleID}
+		if !s.After.Before(at) {
+			continue
+		}
+		if at.Time > s.To {
+			r.Next = at.Time
+			break
+		}
+		if examined++; examined > scannedMax {
+			return r
+		}
+		r.Ended = at
+		if _, skip := s.Skip[rec.Channel]; skip {
+			if r.Skipped == nil {
+				r.Skipped = map[postdate.Channel]store.Position{rec.Channel: at}
+			}
+			continue
+		}
+		if r.Due = append(r.Due, rec); len(r.Due) >= s.Limit {
+			return r
+		}
+	}
+	r.Complete, r.Ended = true, store.Position{Time: s.To + 1}
+	return r
+}
+
+// A backlog that takes longer to pass over than the pause between two sweeps does
+// not keep another channel's message from being read.
+func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	b := newLongBucket(140_000, now.Wall)
+	m.Step(now, LeaseUntil{time.Hour})
+	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
+	for end := now.Mono + time.Minute; now.Mono < end; {
+		var next []Effect
+		claimed := false
+		for _, e := range effects {
+			switch e := e.(type) {
+			case Claim:
+				claimed = true
+				now = now.Later(400 * time.Millisecond)
+				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+			case Publish:
+				if e.Channel == "x:free" {
+					return
+				}
+			case FindParked:
+				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)
+			}
+		}
+		if !claimed {
+			now = now.Later(max(m.Wake(now), time.Millisecond))
+			next = append(next, m.Step(now, Tick{})...)
+		}
+		effects = next
+	}
+	t.Error("the other channel's message was not published within a minute")
+}
+
+// A bucket with a long backlog is handed over within DrainMax, not at the
+// backlog's end.
+func TestDrainWithABacklog(t *testing.T) {
+	w := newWorld(t, 1)
+	w.faults = false
+	for i := range 4_000 {
+		key := bucket.KeyOf(postdate.DefaultTenant, fmt.Sprint("m", i), w.n)
+		m := postdate.Message{Key: key, Channel: chanSlow, ExecutionTime: w.now().Wall - 1000}
+		w.sent[key.ScheduleID] = &history{key: key, acked: true, withdrawn: map[uint64]bool{}}
+		w.store.Insert(context.Background(), []postdate.Message{m})
+	}
+	w.takeOver()
+	w.run(time.Second)
+	records, _, _ := w.store.Partitions(context.Background())
+	for _, p := range records {
+		w.tell(w.node, Drain{store.Hold{Bucket: p.Bucket, Token: p.Token}})
+	}
+	w.run(w.mono + simConfig.DrainMax + 2*time.Second)
+	if owned := len(w.node.m.buckets); owned > 0 {
+		t.Errorf("%d buckets are not handed over", owned)
+	}
+	if len(w.node.m.channels) > 0 && w.node.m.hand > 0 {
+		t.Errorf("%d messages are still in hand", w.node.m.hand)
+	}
+}
