@@ -57,8 +57,11 @@ func (ch *channels) missing(channel postdate.Channel) error {
 	}
 	slices.Sort(names)
 	hint := ""
-	if channel.Broker() == "rabbitmq" {
+	switch channel.Broker() {
+	case "rabbitmq":
 		hint = "; start it with --rabbitmq"
+	case "kafka", "http", "https":
+		hint = "; this version delivers to RabbitMQ and inboxes only"
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
 }
