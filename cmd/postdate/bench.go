@@ -58,6 +58,7 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	f.IntVar(&c.Rate, "rate", c.Rate, "the steady load, in messages per second, due 1 to 10 s ahead")
 	f.DurationVar(&c.Duration, "duration", c.Duration, "how long the steady load lasts")
 	f.IntVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages")
+	f.DurationVar(&c.Rest, "rest", c.Rest, "pause after the backlog is loaded, in which the store merges it")
 	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
 	f.BoolVar(&b.json, "json", false, "print the figures as JSON")
 	cmd.MarkFlagsMutuallyExclusive("server", "store")

@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,7 +156,8 @@ func openLSM(c Config) (*lsm.DB, error) {
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 40,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		// Merging takes half of the processors at most: the rest delivers.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = filterStates

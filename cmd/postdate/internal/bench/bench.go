@@ -27,6 +27,7 @@ type Config struct {
 	Rate       int           // of the steady load, in messages per second
 	Duration   time.Duration // of the steady load
 	Backlog    int           // far-off messages to load before the steady load; 0: none
+	Rest       time.Duration // after the backlog is loaded, in which the store merges what it wrote
 	Cancel     int           // how many messages to cancel one by one; 0: no such phase
 	Payload    int           // bytes
 	Disposable bool          // the server's store is thrown away: leave it as it is
@@ -148,6 +149,9 @@ func (r *run) phases(ctx context.Context) error {
 		if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", r.Backlog), backlog, farOff); err != nil {
 			return err
 		}
+		if err := pause(ctx, r.Rest); err != nil {
+			return err
+		}
 		above := r.group("above", r.Messages)
 		pending = append(pending, above)
 		name := fmt.Sprintf("schedule, %d callers, above the backlog", r.Callers)
@@ -180,4 +184,16 @@ func scatter(i int, within time.Duration) time.Duration {
 	h *= 0xc4ceb9fe1a85ec53
 	h ^= h >> 33
 	return time.Duration(h % uint64(within))
+}
+
+// pause waits for d, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
