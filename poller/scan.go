@@ -30,7 +30,9 @@ type owned struct {
 	// held has, per congested channel, the first message that was passed over.
 	held    map[postdate.Channel]store.Position
 	sweepAt time.Duration
-	turn    int // which of its scans is the next to have its way
+	// sweeping: a sweep has begun and goes on, as what is late, up to read.
+	sweeping bool
+	turn     int // which of its scans is the next to have its way
 
 	polling bool          // a claim is under way
 	nudged  postdate.Time // the earliest nudge since it began; Far where none came
@@ -277,10 +279,9 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	}
 }
 
-// sweepDue says whether a sweep is to begin: not while the last one, or anything
-// else that is late, has not been read to its end.
+// sweepDue says whether a sweep is to begin: not while the last one goes on.
 func (b *owned) sweepDue(now postdate.Now) bool {
-	return now.Mono >= b.sweepAt && b.late == nowhere && !b.draining
+	return now.Mono >= b.sweepAt && !b.sweeping && !b.draining
 }
 
 // justBefore is a position shortly before p. What lies between, at most a few
@@ -330,9 +331,12 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 			b.held[p.resume] = r.Ended
 		}
 	case scanSweep, scanLate:
+		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.late = nowhere
-		b.sweepAt = now.Mono + m.c.SweepEvery // from the end of the last one, or of its present part
 		b.readTo(r)
+		if b.sweeping && b.late == nowhere { // it has come to its end
+			b.sweeping, b.sweepAt = false, now.Mono+m.c.SweepEvery
+		}
 	case scanOn:
 		b.readTo(r)
 	}

@@ -123,3 +123,33 @@ func TestDrainWithABacklog(t *testing.T) {
 		t.Errorf("%d messages are still in hand", w.node.m.hand)
 	}
 }
+
+// A steady stream of messages that are due at once does not put off the sweep.
+func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	m.Step(now, LeaseUntil{time.Hour})
+	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
+	sweeps := 0
+	for end := now.Mono + 20*time.Second; now.Mono < end; now = now.Later(5 * time.Millisecond) {
+		next := m.Step(now, Nudged{0, now.Wall - 1}) // while the claim is under way, and behind what was read
+		for _, e := range effects {
+			switch e := e.(type) {
+			case Claim:
+				scan := e.Claims[0].Scan
+				if scan.After == (store.Position{}) {
+					sweeps++
+				}
+				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{{
+					Complete: true, Ended: store.Position{Time: scan.To + 1}, Next: postdate.Far,
+				}}})...)
+			case FindParked:
+				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)
+			}
+		}
+		effects = next
+	}
+	if sweeps < 5 {
+		t.Errorf("%d sweeps in 20 s, want one every %s", sweeps, DefaultConfig().SweepEvery)
+	}
+}
