@@ -79,6 +79,9 @@ type Message struct {
 	Traceparent   string   // W3C trace context of the request that scheduled it
 	Retry         RetryPolicy
 	Digest        Digest // of the request: tells a repeated request from another one
+	// MayRepeat: the message may have been scheduled twice, under two ids, so each
+	// delivery carries the mark of a possible duplicate.
+	MayRepeat bool
 }
 
 // Header is one of the client's own headers.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
@@ -15,7 +16,7 @@ type Locks interface {
 	Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error)
 	Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error)
 	Release(ctx context.Context, holds []store.Hold) error
-	Renew(ctx context.Context, lease bucket.Lease) error
+	Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error)
 }
 
 // Listener is told what the keeper decides. Its methods may block for a moment.
@@ -92,7 +93,7 @@ func (k *Keeper) do(ctx context.Context, e Effect) {
 	case Renew:
 		began := k.mono()
 		go func() {
-			err := k.store.Renew(ctx, e.Lease)
+			_, err := k.store.Renew(ctx, e.Lease)
 			k.failed("renewing the lease", err)
 			k.Tell(Renewed{began, err})
 		}()

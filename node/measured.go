@@ -94,11 +94,11 @@ func (m *measured) Settle(ctx context.Context, settlements []store.Settlement) e
 	return err
 }
 
-func (m *measured) Renew(ctx context.Context, lease bucket.Lease) error {
+func (m *measured) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
 	done := m.timed("renew")
-	err := m.Store.Renew(ctx, lease)
+	now, err := m.Store.Renew(ctx, lease)
 	done(err)
-	return err
+	return now, err
 }
 
 func (m *measured) AppendInbox(ctx context.Context, messages []store.InboxMessage) error {

@@ -136,7 +136,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 			return false
 		}
 		reason := "expired at " + expires.String() + " before it was delivered"
-		if it.Delivery.PossibleDuplicate {
+		if it.doubt {
 			reason = "expired at " + expires.String() + "; an earlier attempt may have been delivered"
 		}
 		if it.rec.LastError != "" {
@@ -197,7 +197,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 			if probe {
 				m.goDown(now, c, r.Reason, true)
 			}
-			it.Delivery.PossibleDuplicate = true
+			it.doubt = true
 			m.retry(now, it, r)
 		}
 	}

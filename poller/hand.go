@@ -17,6 +17,7 @@ type Item struct {
 	due     postdate.Time // when it is to be published
 	stage   stage
 	probe   bool // it is sent to see whether its channel is back
+	doubt   bool // an earlier publish may have arrived
 }
 
 type stage uint8
@@ -47,9 +48,9 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	inDoubt := b.doubtFrom < rec.AttemptTime && rec.AttemptTime <= b.doubtTo
 	it := &Item{
 		Delivery: postdate.Delivery{
-			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt,
+			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
-		rec: rec, bucket: b, channel: m.channelOf(rec.Channel),
+		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
 		// A client that cut its time down to the millisecond meant up to one more:
 		// the execution time's whole millisecond has to be over.
 		due: max(rec.ExecutionTime+1, rec.AttemptTime),

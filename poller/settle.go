@@ -20,7 +20,7 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 		s.How = store.SettleFailed
 	} else {
 		s.How = store.SettleRetry
-		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), 1))
+		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), min(r.RetryAfter, policy.MaxBackoff), 1))
 		if it.rec.ExpiresAt != 0 {
 			s.AttemptTime = min(s.AttemptTime, max(it.rec.ExpiresAt, now.Wall+1))
 		}
@@ -32,7 +32,7 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	it.stage = stageSettling
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
-	s.PossibleDuplicate = it.Delivery.PossibleDuplicate
+	s.PossibleDuplicate = it.doubt
 	if len(s.Reason) > postdate.LastErrorBytesMax {
 		s.Reason = s.Reason[:postdate.LastErrorBytesMax]
 	}

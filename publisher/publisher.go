@@ -8,6 +8,7 @@ package publisher
 
 import (
 	"context"
+	"time"
 
 	"github.com/postdate/postdate"
 )
@@ -55,6 +56,9 @@ type Result struct {
 	// Permanent: no retry can help (the message is too large, say). Only with
 	// Refused.
 	Permanent bool
+	// RetryAfter is how long the receiver asks to be left alone before the next
+	// attempt; 0 where it did not ask.
+	RetryAfter time.Duration
 }
 
 // All is the same result n times, for a batch that shares one fate.

@@ -38,6 +38,7 @@ type Store interface {
 	Due
 	Partitions
 	Inbox
+	Channels
 	Housekeeping
 }
 
@@ -257,8 +258,10 @@ type Partitions interface {
 	// held under this token any more is passed over.
 	Release(ctx context.Context, holds []Hold) error
 
-	// Renew writes a lease. All of a node's buckets hang on it.
-	Renew(ctx context.Context, lease bucket.Lease) error
+	// Renew writes a lease. All of a node's buckets hang on it. It answers the
+	// store's own clock as it was at the write, or 0 where the store has none but
+	// the node's.
+	Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error)
 }
 
 // Acquisition asks for one bucket, as it was seen.
@@ -318,6 +321,27 @@ type InboxMessage struct {
 	Payload           []byte
 	Headers           []postdate.Header
 }
+
+// Channels keeps what operators set of channels, for all nodes.
+type Channels interface {
+	// Channels lists the channels of which something is set.
+	Channels(ctx context.Context) ([]ChannelSettings, error)
+
+	// SetChannel puts the settings of one channel in the place of what was set
+	// before. Settings that are all zero are as if nothing had ever been set.
+	SetChannel(ctx context.Context, settings ChannelSettings) error
+}
+
+// ChannelSettings are what an operator set of a channel.
+type ChannelSettings struct {
+	Channel      postdate.Channel
+	Paused       bool    // nothing is published to it
+	MaxPerSecond float64 // messages, per node; 0: no limit
+	MaxInFlight  int     // messages at the broker, per node; 0: no limit of its own
+}
+
+// None says whether nothing is set.
+func (s ChannelSettings) None() bool { return s == ChannelSettings{Channel: s.Channel} }
 
 // Housekeeping is the rest.
 type Housekeeping interface {

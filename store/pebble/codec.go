@@ -35,6 +35,9 @@ const (
 	flagPossibleDuplicate
 )
 
+// formMayRepeat is a flag beside the encoding.
+const formMayRepeat = 1 << 7
+
 func appendState(b []byte, s *state) []byte {
 	var flags byte
 	if s.Parked {
@@ -69,7 +72,11 @@ func readState(v []byte) (s state, err error) {
 
 // appendMessage writes what the keys do not say.
 func appendMessage(b []byte, m *postdate.Message) []byte {
-	b = append(b, layout, byte(m.Encoding))
+	form := byte(m.Encoding)
+	if m.MayRepeat {
+		form |= formMayRepeat
+	}
+	b = append(b, layout, form)
 	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
 	b = appendText(b, string(m.Channel))
 	b = appendText(b, m.ContentType)
@@ -88,7 +95,8 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	r := reader{rest: v}
 	m.Key, m.ExecutionTime = key, execution
 	r.layout()
-	m.Encoding = postdate.Encoding(r.byte())
+	form := r.byte()
+	m.Encoding, m.MayRepeat = postdate.Encoding(form&^formMayRepeat), form&formMayRepeat != 0
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
 	m.Channel = postdate.Channel(r.text())
 	m.ContentType = r.text()

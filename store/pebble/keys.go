@@ -19,6 +19,7 @@ import (
 //	l lease                              a lease's renewals
 //	b tenant 0 inbox 0 sequence          a message in an inbox
 //	c tenant 0 inbox 0                   the last sequence number that was expired
+//	h channel                            what an operator set of a channel
 //	x                                    the store's birth record
 const (
 	spaceMessage   = 'm'
@@ -30,6 +31,7 @@ const (
 	spaceLease     = 'l'
 	spaceInbox     = 'b'
 	spaceInboxTail = 'c'
+	spaceChannel   = 'h'
 	spaceBirth     = 'x'
 )
 

@@ -73,10 +73,10 @@ func (s *Store) setPartition(w *writer, p bucket.Partition) {
 }
 
 // Renew implements store.Partitions.
-func (s *Store) Renew(_ context.Context, lease bucket.Lease) error {
+func (s *Store) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
 	s.leaseMu.Lock()
 	defer s.leaseMu.Unlock()
-	return unknown(s.db.Set(leaseKey(nil, lease.ID), binary.AppendUvarint(nil, lease.Renewals), lsm.Sync))
+	return 0, unknown(s.db.Set(leaseKey(nil, lease.ID), binary.AppendUvarint(nil, lease.Renewals), lsm.Sync))
 }
 
 // Expire implements store.Housekeeping.

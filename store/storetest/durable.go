@@ -46,6 +46,7 @@ func durable() []check {
 			x.wantDue(everything(home, x.own(home), t0))
 		}},
 		{"settlements survive", durableSettle},
+		{"what is set of a channel survives", channelsSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
 		{"inbox messages and cursors survive", func(x *trial) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type Mem struct {
 	leases     map[string]bucket.Lease
 	records    map[postdate.Key]postdate.Record
 	inboxes    map[inboxName]*memInbox
+	channels   map[postdate.Channel]store.ChannelSettings
 }
 
 // NewMem makes an empty store with the given number of buckets.
@@ -32,6 +34,7 @@ func NewMem(buckets int) *Mem {
 		leases:     map[string]bucket.Lease{},
 		records:    map[postdate.Key]postdate.Record{},
 		inboxes:    map[inboxName]*memInbox{},
+		channels:   map[postdate.Channel]store.ChannelSettings{},
 	}
 	for b := range m.partitions {
 		m.partitions[b].Bucket = b
@@ -205,10 +208,28 @@ func (m *Mem) Release(_ context.Context, holds []store.Hold) error {
 }
 
 // Renew implements store.Partitions.
-func (m *Mem) Renew(_ context.Context, lease bucket.Lease) error {
+func (m *Mem) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leases[lease.ID] = lease
+	return 0, nil
+}
+
+// Channels implements store.Channels.
+func (m *Mem) Channels(context.Context) ([]store.ChannelSettings, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.channels)), nil
+}
+
+// SetChannel implements store.Channels.
+func (m *Mem) SetChannel(_ context.Context, settings store.ChannelSettings) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.channels[settings.Channel] = settings
+	if settings.None() {
+		delete(m.channels, settings.Channel)
+	}
 	return nil
 }
 

@@ -227,12 +227,12 @@ func (s releaseIgnoresToken) Release(_ context.Context, holds []store.Hold) erro
 	return nil
 }
 
-func (s renewsOnce) Renew(ctx context.Context, lease bucket.Lease) error {
+func (s renewsOnce) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
 	s.mu.Lock()
 	_, known := s.leases[lease.ID]
 	s.mu.Unlock()
 	if known {
-		return nil
+		return 0, nil
 	}
 	return s.Mem.Renew(ctx, lease)
 }

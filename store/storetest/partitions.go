@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
@@ -40,6 +41,7 @@ func partitions() []check {
 		{"a release leaves token, checkpoint and claimed, and the next token is higher", release},
 		{"a release with a token that was passed on changes nothing, and the others of its call are released", releaseStale},
 		{"a lease is seen as it was renewed last", renew},
+		{"a renewal tells the store's clock, if it has one, and it never goes back", clock},
 	}
 }
 
@@ -170,7 +172,7 @@ func renew(x *trial) {
 		{ID: "lease-a", Renewals: 1}, {ID: "lease-b", Renewals: 1}, {ID: "lease-a", Renewals: 2},
 		{ID: "knoten-ä", Renewals: 1 << 40}, {ID: "lease-a", Renewals: 3},
 	} {
-		if err := x.store.Renew(x.ctx, l); err != nil {
+		if _, err := x.store.Renew(x.ctx, l); err != nil {
 			x.Fatalf("Renew: %v", err)
 		}
 	}
@@ -182,5 +184,17 @@ func renew(x *trial) {
 		if l.Renewals != want[l.ID] {
 			x.Errorf("lease %q is at %d, want %d", l.ID, l.Renewals, want[l.ID])
 		}
+	}
+}
+
+// clock holds a store's clock only to what no machine's speed can break.
+func clock(x *trial) {
+	last := postdate.Time(0)
+	for i := range uint64(5) {
+		now, err := x.store.Renew(x.ctx, bucket.Lease{ID: "lease-a", Renewals: i})
+		if err != nil || now < last || last != 0 && now == 0 {
+			x.Errorf("Renew: the clock shows %v after %v, error %v", now, last, err)
+		}
+		last = now
 	}
 }

@@ -101,6 +101,7 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 		Payload:      randomBytes(r, r.IntN(40)),
 		Encoding:     postdate.Encoding(r.IntN(3)),
 		ContentType:  randomOf(r, "text/plain; =ü", r.IntN(20)),
+		MayRepeat:    r.IntN(2) == 1,
 		PartitionKey: randomOf(r, "\x00kéy", r.IntN(9)),
 		Traceparent:  randomOf(r, "0123456789abcdef-", r.IntN(55)),
 		Retry: postdate.RetryPolicy{

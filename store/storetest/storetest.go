@@ -82,6 +82,7 @@ func areas() []area {
 		{"settle", settling()},
 		{"park", parking()},
 		{"partitions", partitions()},
+		{"channels", channels()},
 		{"inbox", inboxes()},
 		{"expire", expiring()},
 		{"round trip", roundTrips()},
