@@ -9,7 +9,11 @@
 // that it owns a bucket: that is settled where it matters, by the token in every
 // claim.
 //
-// What decides is [Machine], a pure step; what acts is [Keeper].
+// A node whose wall clock is further from the store's than [Config.SkewMax] owns
+// nothing: it gives up its buckets at once, and takes none until the clocks agree.
+//
+// What decides is [Machine], a pure step; what acts is [Keeper]. watch.go is how
+// others are judged.
 package fence
 
 import (
@@ -30,6 +34,7 @@ type Config struct {
 	RenewEvery time.Duration // how often the own lease is renewed
 	LookEvery  time.Duration // how often the records are read
 	RetryAfter time.Duration // how long to wait after a store call failed
+	SkewMax    time.Duration // how far the wall clock may be from the store's; 0: not compared
 
 	// Exclusive: no other process can have the store open, so every owner
 	// that is not this run is gone, and its lease need not be watched.
@@ -40,8 +45,9 @@ type Config struct {
 func DefaultConfig(node, lease string) Config {
 	return Config{
 		Node: node, Lease: lease,
-		LeaseTime: 3 * time.Second, RenewEvery: 750 * time.Millisecond,
-		LookEvery: time.Second, RetryAfter: 200 * time.Millisecond,
+		LeaseTime: 2500 * time.Millisecond, RenewEvery: 500 * time.Millisecond,
+		LookEvery: 500 * time.Millisecond, RetryAfter: 100 * time.Millisecond,
+		SkewMax: time.Second,
 	}
 }
 
@@ -52,6 +58,10 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "a node needs a name and a lease id")
 	case c.RenewEvery <= 0 || c.LookEvery <= 0 || c.RetryAfter <= 0:
 		return postdate.E(postdate.KindInvalid, "the intervals of the lease must be positive")
+	case c.SkewMax < 0:
+		return postdate.E(postdate.KindInvalid, "the bound of the clock's skew is negative")
+	case c.LeaseTime < 3*c.LookEvery:
+		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three looks of %s", c.LeaseTime, c.LookEvery)
 	case c.LeaseTime < 3*c.RenewEvery:
 		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three renewals of %s", c.LeaseTime, c.RenewEvery)
 	}
@@ -67,16 +77,22 @@ type (
 	Tick struct{}
 	// Want names the buckets that this node should own, all of them.
 	Want struct{ Buckets []int }
-	// Saw is what was read from the store, or why it could not be.
+	// Hint says that the records may have changed. It may bring a look forward; it
+	// never shortens a watch.
+	Hint struct{}
+	// Saw is what a look that began at Began read, or why it could not.
 	Saw struct {
+		Began      time.Duration
 		Partitions []bucket.Partition
 		Leases     []bucket.Lease
 		Err        error
 	}
-	// Renewed says how the renewal that began at Began ended.
+	// Renewed says how the renewal that began at Began ended. Store is the store's
+	// clock, read between WallBegan and WallEnded of the node's; 0 where it has none.
 	Renewed struct {
-		Began time.Duration
-		Err   error
+		Began                       time.Duration
+		WallBegan, WallEnded, Store postdate.Time
+		Err                         error
 	}
 	// Took says how an acquisition ended.
 	Took struct {
@@ -96,6 +112,7 @@ type (
 
 func (Tick) event()     {}
 func (Want) event()     {}
+func (Hint) event()     {}
 func (Saw) event()      {}
 func (Renewed) event()  {}
 func (Took) event()     {}
@@ -126,6 +143,11 @@ type (
 	// LeaseUntil says up to when, on the monotonic clock, nobody else can
 	// have taken a bucket of this node.
 	LeaseUntil struct{ Mono time.Duration }
+	// Alive names the leases that were not seen to stand still for the lease time.
+	Alive struct{ Leases []string }
+	// Skewed says how far the wall clock is ahead of the store's (negative:
+	// behind), when that becomes too much, and 0 when it is within its bound again.
+	Skewed struct{ Ahead time.Duration }
 )
 
 func (Look) effect()       {}
@@ -136,18 +158,15 @@ func (Gained) effect()     {}
 func (Lost) effect()       {}
 func (Drain) effect()      {}
 func (LeaseUntil) effect() {}
+func (Alive) effect()      {}
+func (Skewed) effect()     {}
 
 // held is a bucket that this node owns.
 type held struct {
 	token    uint64
 	draining bool // Drain was asked for
 	drained  bool // may be given back
-}
-
-// sighting is another run's lease as it was first seen in its present state.
-type sighting struct {
-	renewals uint64
-	since    time.Duration
+	gone     bool // nobody here works on it any more: Lost was said
 }
 
 // Machine decides. Step must not be called concurrently.
@@ -155,7 +174,9 @@ type Machine struct {
 	c         Config
 	want      map[int]bool
 	held      map[int]*held
-	seen      map[string]sighting
+	gave      map[int]uint64 // the last token under which each bucket was given back
+	watch     watch
+	skewed    bool
 	renewals  uint64
 	until     time.Duration // end of the own lease
 	nextRenew time.Duration
@@ -163,11 +184,12 @@ type Machine struct {
 	nextGive  time.Duration
 
 	renewing, looking, taking, giving bool // a store call is under way
+	hinted                            bool // look again when the present look ends
 }
 
 // NewMachine makes a machine that owns nothing and wants nothing.
 func NewMachine(c Config) *Machine {
-	return &Machine{c: c, want: map[int]bool{}, held: map[int]*held{}, seen: map[string]sighting{}}
+	return &Machine{c: c, want: map[int]bool{}, held: map[int]*held{}, gave: map[int]uint64{}, watch: watch{still: c.LeaseTime}}
 }
 
 // Step takes in one event at a time on the monotonic clock, and says what to do.
@@ -177,6 +199,9 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	case Tick:
 	case Want:
 		out = m.wanted(now, ev.Buckets)
+	case Hint:
+		m.nextLook = min(m.nextLook, now)
+		m.hinted = m.looking // what is being read may be older than the hint
 	case Saw:
 		out = m.saw(now, ev)
 	case Renewed:
@@ -201,6 +226,9 @@ func (m *Machine) Wake() time.Duration { return min(m.nextRenew, m.nextLook) }
 // Held says how many buckets are owned at present.
 func (m *Machine) Held() int { return len(m.held) }
 
+// Looked says when the look began whose answer was taken in last.
+func (m *Machine) Looked() time.Duration { return m.watch.looked }
+
 // due starts the store calls whose time has come, one of each sort at a time.
 func (m *Machine) due(now time.Duration) (out []Effect) {
 	if !m.renewing && now >= m.nextRenew {
@@ -215,21 +243,11 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	if now >= m.nextLook {
 		m.nextLook = now + m.c.LookEvery
 	}
-	if holds := m.drained(); !m.giving && now >= m.nextGive && len(holds) > 0 {
+	if holds := m.holds(func(h *held) bool { return h.drained }); !m.giving && now >= m.nextGive && len(holds) > 0 {
 		m.giving = true
 		out = append(out, GiveBack{holds})
 	}
 	return out
-}
-
-func (m *Machine) drained() (holds []store.Hold) {
-	for b, h := range m.held {
-		if h.drained {
-			holds = append(holds, store.Hold{Bucket: b, Token: h.token})
-		}
-	}
-	slices.SortFunc(holds, func(a, b store.Hold) int { return a.Bucket - b.Bucket })
-	return holds
 }
 
 // wanted takes the new share. What is not wanted any more is drained first.
@@ -238,13 +256,12 @@ func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 	for _, b := range buckets {
 		m.want[b] = true
 	}
-	for b, h := range m.held {
-		if !m.want[b] && !h.draining {
-			h.draining = true
-			out = append(out, Drain{store.Hold{Bucket: b, Token: h.token}})
+	for _, hold := range m.holds(func(h *held) bool { return !h.draining && !h.gone }) {
+		if !m.want[hold.Bucket] {
+			m.held[hold.Bucket].draining = true
+			out = append(out, Drain{hold})
 		}
 	}
-	slices.SortFunc(out, func(a, b Effect) int { return a.(Drain).Hold.Bucket - b.(Drain).Hold.Bucket })
 	m.nextLook = now
 	return out
 }
@@ -262,17 +279,53 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 	if first {
 		m.nextLook = now
 	}
-	return []Effect{LeaseUntil{m.until}}
+	return append(m.compareClocks(ev), LeaseUntil{m.until})
+}
+
+// compareClocks gives everything up where the wall clock is too far off: by it the
+// node would publish too early. What it leaves behind is in doubt for the others.
+func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
+	ahead := skew(ev)
+	off := m.c.SkewMax > 0 && max(ahead, -ahead) > m.c.SkewMax
+	switch {
+	case off && !m.skewed:
+		out = append(out, Skewed{ahead})
+		for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
+			m.held[hold.Bucket].drained, m.held[hold.Bucket].gone = true, true
+			out = append(out, Lost{hold})
+		}
+	case !off && m.skewed:
+		out = append(out, Skewed{0})
+	}
+	m.skewed = off
+	return out
+}
+
+// skew is how far the wall clock is at least ahead of the store's.
+func skew(ev Renewed) time.Duration {
+	switch {
+	case ev.Store == 0:
+		return 0
+	case ev.WallBegan > ev.Store:
+		return ev.WallBegan.Sub(ev.Store)
+	case ev.WallEnded < ev.Store:
+		return ev.WallEnded.Sub(ev.Store)
+	}
+	return 0
 }
 
 // saw compares the records with what is held, and takes what is wanted and free.
 func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	m.looking = false
+	if m.hinted {
+		m.hinted, m.nextLook = false, now
+	}
 	if ev.Err != nil {
 		m.nextLook = min(m.nextLook, now+m.c.RetryAfter)
 		return nil
 	}
-	m.watch(now, ev)
+	m.watch.look(now, ev)
+	out = append(out, Alive{m.watch.alive(ev)})
 	var wants []store.Acquisition
 	var gained []bucket.Partition
 	for _, p := range ev.Partitions {
@@ -280,12 +333,12 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 		switch {
 		case h != nil && h.token < p.Token:
 			out = append(out, m.lose(store.Hold{Bucket: p.Bucket, Token: h.token})...)
-		case h != nil || !m.want[p.Bucket] || m.taking:
-		case p.Lease == m.c.Lease && p.Owner != "":
+		case h != nil || !m.want[p.Bucket] || m.taking || m.skewed:
+		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
 			// An acquisition whose outcome was unknown went through.
 			m.held[p.Bucket] = &held{token: p.Token}
 			gained = append(gained, p)
-		case m.free(now, p):
+		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
 			wants = append(wants, store.Acquisition{Bucket: p.Bucket, SeenToken: p.Token, Owner: m.c.Node, Lease: m.c.Lease})
 		}
 	}
@@ -299,40 +352,9 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	return out
 }
 
-// watch notes since when each lease has stood still.
-func (m *Machine) watch(now time.Duration, ev Saw) {
-	renewals := make(map[string]uint64, len(ev.Leases))
-	for _, l := range ev.Leases {
-		renewals[l.ID] = l.Renewals
-	}
-	seen := make(map[string]sighting, len(m.seen))
-	for _, p := range ev.Partitions {
-		if p.Lease == "" {
-			continue
-		}
-		s, known := m.seen[p.Lease]
-		if !known || s.renewals != renewals[p.Lease] {
-			s = sighting{renewals: renewals[p.Lease], since: now}
-		}
-		seen[p.Lease] = s
-	}
-	m.seen = seen
-}
-
-// free says whether the bucket may be taken.
-func (m *Machine) free(now time.Duration, p bucket.Partition) bool {
-	if p.Owner == "" || m.c.Exclusive {
-		return true
-	}
-	return now-m.seen[p.Lease].since >= m.c.LeaseTime
-}
-
-func (m *Machine) took(now time.Duration, ev Took) []Effect {
+func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	m.taking = false
-	if ev.Err != nil {
-		m.nextLook = min(m.nextLook, now+m.c.RetryAfter) // looking tells what went through
-		return nil
-	}
+	m.nextLook = min(m.nextLook, now+m.c.RetryAfter) // somebody may have been quicker, or the outcome is unknown
 	var gained []bucket.Partition
 	for _, r := range ev.Results {
 		if r.OK {
@@ -343,7 +365,14 @@ func (m *Machine) took(now time.Duration, ev Took) []Effect {
 	if len(gained) == 0 {
 		return nil
 	}
-	return []Effect{Gained{gained}}
+	out = append(out, Gained{gained})
+	for _, p := range gained { // the share may have changed meanwhile
+		if h := m.held[p.Bucket]; !m.want[p.Bucket] || m.skewed {
+			h.draining = true
+			out = append(out, Drain{store.Hold{Bucket: p.Bucket, Token: h.token}})
+		}
+	}
+	return out
 }
 
 func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
@@ -354,8 +383,12 @@ func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 		return
 	}
 	for _, hold := range ev.Holds {
+		m.gave[hold.Bucket] = max(m.gave[hold.Bucket], hold.Token)
 		if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
 			delete(m.held, hold.Bucket)
+		}
+		if m.want[hold.Bucket] {
+			m.nextLook = now // it was wanted again while it was on its way out
 		}
 	}
 }
@@ -367,5 +400,19 @@ func (m *Machine) lose(hold store.Hold) []Effect {
 		return nil
 	}
 	delete(m.held, hold.Bucket)
+	if h.gone {
+		return nil
+	}
 	return []Effect{Lost{hold}}
+}
+
+// holds lists the buckets that are held and of which yes holds, by number.
+func (m *Machine) holds(yes func(h *held) bool) (holds []store.Hold) {
+	for b, h := range m.held {
+		if yes(h) {
+			holds = append(holds, store.Hold{Bucket: b, Token: h.token})
+		}
+	}
+	slices.SortFunc(holds, func(a, b store.Hold) int { return a.Bucket - b.Bucket })
+	return holds
 }

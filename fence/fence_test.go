@@ -84,6 +84,7 @@ func (r *rig) look(saw fence.Saw) []fence.Effect {
 	for range 10 {
 		r.now = max(r.now, r.m.Wake())
 		if effects := r.renewed(r.step(fence.Tick{})); count[fence.Look](effects) > 0 {
+			saw.Began = r.now
 			return r.step(saw)
 		}
 	}

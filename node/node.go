@@ -108,7 +108,7 @@ func (n *Node) open() error {
 	}
 	locks := fence.DefaultConfig(n.c.NodeID, n.c.NodeID+"/"+lease.String())
 	locks.Exclusive = n.store.Exclusive()
-	n.keeper = fence.NewKeeper(locks, n.store, n.clock.mono, listener{n.loop}, n.c.Log)
+	n.keeper = fence.NewKeeper(locks, n.store, n.clock.now, listener{n.loop}, n.c.Log)
 	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
 	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
 	n.api, err = api.New(api.Config{
@@ -141,6 +141,8 @@ func (l listener) Gained(ps []bucket.Partition)  { l.loop.Tell(poller.Gained{Par
 func (l listener) Lost(h store.Hold)             { l.loop.Tell(poller.Lost{Hold: h}) }
 func (l listener) Drain(h store.Hold)            { l.loop.Tell(poller.Drain{Hold: h}) }
 func (l listener) LeaseUntil(mono time.Duration) { l.loop.Tell(poller.LeaseUntil{Mono: mono}) }
+func (l listener) Alive([]string)                { /* there are no others */ }
+func (l listener) GaveBack([]store.Hold)         { /* nobody waits for them */ }
 
 // run starts the loops.
 func (n *Node) run() {
