@@ -285,6 +285,9 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 // compareClocks gives everything up where the wall clock is too far off: by it the
 // node would publish too early. What it leaves behind is in doubt for the others.
 func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
+	if ev.Store == 0 {
+		return nil // the store has no clock but the node's
+	}
 	ahead := skew(ev)
 	off := m.c.SkewMax > 0 && max(ahead, -ahead) > m.c.SkewMax
 	switch {
@@ -304,8 +307,6 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 // skew is how far the wall clock is at least ahead of the store's.
 func skew(ev Renewed) time.Duration {
 	switch {
-	case ev.Store == 0:
-		return 0
 	case ev.WallBegan > ev.Store:
 		return ev.WallBegan.Sub(ev.Store)
 	case ev.WallEnded < ev.Store:
