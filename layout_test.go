@@ -65,7 +65,7 @@ var pure = []string{
 // pureImports are the packages outside of this module that a pure file may use.
 var pureImports = []string{
 	"cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math",
-	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/spaolacci/murmur3",
+	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
 }
 
 // clocks are the functions of package time that read a clock or wait for one.
