@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 // goroutine, do no I/O and read no clock. A folder stands for all of its files.
 var pure = []string{
 	".", "bucket", "ring", "recurrence", "fence/fence.go", "fence/watch.go",
-	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/settle.go",
+	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go",
 }
 
 // pureImports are the packages outside of this module that a pure file may use.

@@ -27,12 +27,16 @@ type channel struct {
 	probeAt  time.Duration // the next probe, while down
 	probing  bool          // a probe is with the broker
 	parkedIn []int         // buckets that may have messages parked for it, ascending
+
+	limit     *limit // what an operator set of it, or nil
+	inFlight  int    // messages with the broker
+	lastError string // the broker's last words that were no confirm
 }
 
 func (m *Machine) channelOf(name postdate.Channel) *channel {
 	c := m.channels[name]
 	if c == nil {
-		c = &channel{name: name}
+		c = &channel{name: name, limit: m.limits[name]}
 		m.channels[name] = c
 	}
 	return c
@@ -101,11 +105,15 @@ func (m *Machine) publish(now postdate.Now) {
 	for _, c := range channels {
 		m.sift(now, c)
 		m.expireReady(now, c)
-		if c.down {
+		if c.down || c.paused() {
 			m.probeAndPark(now, c)
 		}
 		for len(c.ready) > 0 && c.batches < m.c.BatchesMax && !c.down {
-			m.send(now, c, min(len(c.ready), m.c.BatchMax))
+			n := c.allowed(now, min(len(c.ready), m.c.BatchMax))
+			if n == 0 {
+				break
+			}
+			m.send(now, c, n)
 		}
 		c.listed = len(c.ready) > 0
 		if c.listed {
@@ -150,7 +158,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // probeAndPark sends one message to a channel that is down, if it is time, and
 // parks the others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
-	if len(c.ready) > 0 && !c.probing && now.Mono >= c.probeAt {
+	if len(c.ready) > 0 && !c.paused() && !c.probing && now.Mono >= c.probeAt {
 		c.probing = true
 		c.ready[0].probe = true
 		m.send(now, c, 1)
@@ -165,6 +173,7 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	batch := slices.Clone(c.ready[:n])
 	c.ready = c.ready[n:]
 	c.batches++
+	c.inFlight += n
 	for _, it := range batch {
 		if it.due > now.Wall || it.rec.ExecutionTime >= now.Wall {
 			panic("poller: about to publish early: " + it.rec.ScheduleID)
@@ -178,12 +187,17 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 func (m *Machine) published(now postdate.Now, ev Published) {
 	c := ev.Batch[0].channel
 	c.batches--
+	c.inFlight -= len(ev.Batch)
 	probe := ev.Batch[0].probe
 	if probe {
 		c.probing = false
 	}
 	for i, it := range ev.Batch {
-		switch r := ev.Results[i]; r.Outcome {
+		r := ev.Results[i]
+		if r.Outcome != publisher.Confirmed {
+			c.lastError = r.Reason
+		}
+		switch r.Outcome {
 		case publisher.Confirmed:
 			m.up(c)
 			m.settleAs(it, store.Settlement{How: store.SettleDelivered, At: now.Wall, Attempts: it.Delivery.Attempt})
@@ -222,7 +236,7 @@ func (m *Machine) goDown(now postdate.Now, c *channel, reason string, probe bool
 // park lets a message wait in the store until its channel is back. That is no
 // attempt. One that can expire waits for a time instead, to be looked at again.
 func (m *Machine) park(now postdate.Now, it *Item) {
-	s := store.Settlement{How: store.SettlePark, Attempts: it.rec.Attempts, Reason: it.channel.reason}
+	s := store.Settlement{How: store.SettlePark, Attempts: it.rec.Attempts, Reason: it.channel.why()}
 	if it.rec.ExpiresAt != 0 {
 		s.How = store.SettleRetry
 		s.AttemptTime = min(it.rec.ExpiresAt, now.Wall.Add(max(it.channel.backoff, m.c.Retry.MinBackoff)))
@@ -262,7 +276,7 @@ func (m *Machine) startUnpark(now postdate.Now) {
 		if c.down {
 			limit = 1
 		}
-		if now.Mono < c.wakeAt() || c.probing || c.hand > m.handPerChannel()/2 {
+		if c.paused() || now.Mono < c.wakeAt() || c.probing || c.hand > m.handPerChannel()/2 {
 			continue
 		}
 		if c.down && c.hand > 0 {
@@ -272,8 +286,11 @@ func (m *Machine) startUnpark(now postdate.Now) {
 		m.parked = append(slices.Delete(m.parked, i, i+1), c) // the others' turn is next
 		m.unparking, m.unparkMore = true, false
 		m.unparkOf = store.Unpark{
-			Bucket: c.parkedIn[0], Token: b.hold.Token, Channel: c.name, At: b.claimed + 1, Limit: limit,
+			// A time of its own for each: what is read under it cannot be taken for
+			// what was read before and parked again.
+			Bucket: c.parkedIn[0], Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
 		}
+		b.unpark = m.unparkOf.At
 		m.emit(Unpark{m.unparkOf})
 		return
 	}

@@ -51,6 +51,7 @@ type Loop struct {
 
 	viewMu sync.Mutex
 	view   View
+	asks   chan chan []ChannelView
 }
 
 // Parts are what a loop is made of.
@@ -70,6 +71,7 @@ func NewLoop(p Parts) *Loop {
 		m: NewMachine(p.Config, rand.Float64), store: p.Store, publish: p.Publish, clock: p.Clock,
 		metrics: p.Metrics, log: p.Log,
 		events: make(chan Event, 256), stop: make(chan struct{}), nudge: make(chan struct{}, 1),
+		asks:   make(chan chan []ChannelView),
 		Fenced: func(store.Hold) {}, Drained: func(store.Hold) {},
 		horizon: make([]atomic.Int64, p.Buckets), nudged: make([]atomic.Int64, p.Buckets),
 	}
@@ -122,6 +124,8 @@ func (l *Loop) Run(ctx context.Context) {
 			l.takeNudges(ctx)
 		case <-timer.C:
 			l.step(ctx, Tick{})
+		case answer := <-l.asks:
+			answer <- l.m.channelViews()
 		}
 		for more := true; more; { // what came meanwhile, before the timer is set
 			select {
@@ -236,43 +240,4 @@ func (l *Loop) publishBatch(ctx context.Context, e Publish) (results []publisher
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown, Reason: "internal error: the publisher did not say what became of each message"})
 	}
 	return results
-}
-
-// View is what the loop was doing at its last step.
-type View struct {
-	Overdue map[int]postdate.Time // per bucket: the earliest due message in hand that is not settled
-	Hand    int                   // messages in memory
-	At      postdate.Now
-}
-
-// viewEvery bounds how often the view is made: it is for people.
-const viewEvery = 100 * time.Millisecond
-
-func (l *Loop) setView(now postdate.Now) {
-	if now.Mono-l.view.At.Mono < viewEvery && l.view.Overdue != nil {
-		return
-	}
-	v := View{Overdue: map[int]postdate.Time{}, Hand: l.m.hand, At: now}
-	down := 0
-	for _, b := range l.m.order {
-		if first := b.settledUpTo() + 1; first <= now.Wall && !b.idle() {
-			v.Overdue[b.hold.Bucket] = first
-		}
-	}
-	for _, c := range l.m.channels {
-		if c.down {
-			down++
-		}
-	}
-	l.viewMu.Lock()
-	l.view = v
-	l.viewMu.Unlock()
-	l.metrics.observe(v, down)
-}
-
-// View is what the loop was doing a moment ago.
-func (l *Loop) View() View {
-	l.viewMu.Lock()
-	defer l.viewMu.Unlock()
-	return l.view
 }

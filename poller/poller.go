@@ -4,7 +4,8 @@
 // It promises, for a store and publishers that keep their contracts:
 //
 //   - No message is published before its execution time by the node's clock, nor
-//     before the claim that covers it is durable, nor after the node's lease ran out.
+//     before the claim that covers it is durable, nor after the node's lease ran out,
+//     also where the lease came back: then it is claimed anew.
 //   - Everything that is published and not settled lies between its bucket's
 //     checkpoint and claimed, so that after a crash exactly that range is in doubt.
 //   - A message of which a publish may have arrived is published again only with
@@ -17,7 +18,7 @@
 // What decides is [Machine], a pure step over events and a reading of the clocks;
 // what acts is [Loop]. The machine's files follow a message's way: scan.go
 // (claim and read), hand.go (wait for the time), channel.go (publish, park, probe),
-// settle.go.
+// limit.go (pauses and rates), settle.go.
 package poller
 
 import (
@@ -111,6 +112,8 @@ type (
 	Drain struct{ Hold store.Hold }
 	// LeaseUntil says up to when, on the monotonic clock, publishing is safe.
 	LeaseUntil struct{ Mono time.Duration }
+	// Limits says what operators set of channels, all of it.
+	Limits struct{ Settings []store.ChannelSettings }
 	// Nudged says that a bucket has a message due at a time.
 	Nudged struct {
 		Bucket int
@@ -144,6 +147,7 @@ func (Gained) event()      {}
 func (Lost) event()        {}
 func (Drain) event()       {}
 func (LeaseUntil) event()  {}
+func (Limits) event()      {}
 func (Nudged) event()      {}
 func (Claimed) event()     {}
 func (Published) event()   {}
@@ -190,12 +194,14 @@ type Machine struct {
 	c          Config
 	random     func() float64 // in [0, 1): jitter
 	leaseUntil time.Duration
+	lapses     int // how often the lease ran out before it was renewed
 	out        []Effect
 
 	buckets map[int]*owned
 	order   []*owned // the same, by number
 
 	channels map[postdate.Channel]*channel
+	limits   map[postdate.Channel]*limit
 	ready    []*channel // those with something to publish, in turn
 	parked   []*channel // those with parked messages, in turn
 
@@ -223,7 +229,7 @@ type Machine struct {
 
 // NewMachine makes a machine that owns nothing. random gives numbers in [0, 1).
 func NewMachine(c Config, random func() float64) *Machine {
-	return &Machine{c: c, random: random, buckets: map[int]*owned{}, channels: map[postdate.Channel]*channel{}}
+	return &Machine{c: c, random: random, buckets: map[int]*owned{}, channels: map[postdate.Channel]*channel{}, limits: map[postdate.Channel]*limit{}}
 }
 
 // Step takes in one event and says what to do now.
@@ -237,7 +243,9 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	case Drain:
 		m.drain(now, ev.Hold)
 	case LeaseUntil:
-		m.leaseUntil = max(m.leaseUntil, ev.Mono)
+		m.extendLease(now, ev.Mono)
+	case Limits:
+		m.setLimits(ev.Settings)
 	case Nudged:
 		m.nudge(ev.Bucket, ev.At)
 	case Claimed:
@@ -282,6 +290,11 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 					w.mono(b.drainUntil)
 				}
 			}
+		}
+	}
+	for _, c := range m.ready {
+		if c.limit != nil {
+			w.mono(c.limit.freeAt)
 		}
 	}
 	if m.settleUnder == 0 && len(m.settle) > 0 {

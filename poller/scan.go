@@ -36,6 +36,7 @@ type owned struct {
 
 	polling bool          // a claim is under way
 	nudged  postdate.Time // the earliest nudge since it began; Far where none came
+	unpark  postdate.Time // the last attempt time that was given to parked messages
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
@@ -57,6 +58,7 @@ type poll struct {
 	kind   scanKind
 	resume postdate.Channel // for scanHeld
 	claim  store.Claim
+	lapses int // Machine.lapses when it began
 }
 
 type scanKind uint8
@@ -214,6 +216,29 @@ func (m *Machine) startClaim(now postdate.Now) {
 // leased says whether nobody else can have taken a bucket by now.
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
+// extendLease takes in a renewal. One that comes after the lease had ended may have
+// been written when somebody else had taken a bucket, and given it back: nothing
+// that was claimed before is published on the strength of that claim.
+func (m *Machine) extendLease(now postdate.Now, until time.Duration) {
+	if m.leaseUntil != 0 && now.Mono >= m.leaseUntil {
+		m.lapses++
+		for _, b := range m.order {
+			m.reread(b)
+		}
+	}
+	m.leaseUntil = max(m.leaseUntil, until)
+}
+
+// reread drops what is in hand and not with a broker, to be claimed and read again.
+func (m *Machine) reread(b *owned) {
+	for _, it := range b.hand {
+		if it.stage == stageWaiting || it.stage == stageReady {
+			b.missed(store.Position{Time: it.rec.AttemptTime})
+		}
+	}
+	m.dropWaiting(b)
+}
+
 // anyDue says whether some bucket has something to do: the wait for company ends
 // with the first one.
 func (m *Machine) anyDue(now postdate.Now) bool {
@@ -235,7 +260,7 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 			return poll{}, false
 		}
 	}
-	p := poll{bucket: b, claim: store.Claim{
+	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
 		Bucket: b.hold.Bucket, Token: b.hold.Token, Checkpoint: b.settledUpTo(), Claimed: claimed,
 	}}
 	// After the wall clock was set back, claimed may lie far ahead: what is not
@@ -302,6 +327,8 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 			continue
 		}
 		switch err := results[i].Err; {
+		case err == nil && p.lapses != m.lapses:
+			// The bucket may have had another owner since: claim again.
 		case err == nil:
 			m.scanned(now, p, &results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
@@ -353,10 +380,12 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 // readTo notes how far a scan came.
 func (b *owned) readTo(r *store.ClaimResult) {
 	switch {
+	case r.Complete:
+		// It may end before read: where the wall clock was set back, what lies
+		// between is read again when its time comes.
+		b.read, b.due = r.Ended, r.Next
 	case r.Ended.Before(b.read):
 		b.missed(r.Ended) // it had gone back, and goes on from there
-	case r.Complete:
-		b.read, b.due = r.Ended, r.Next
 	default:
 		b.read, b.due = r.Ended, r.Ended.Time
 	}

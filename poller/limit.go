@@ -1,0 +1,71 @@
+package poller
+
+import (
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// limit is what an operator set of a channel. The rate is held by a token bucket:
+// tokens come evenly, and as many as come in rateBurst can gather.
+type limit struct {
+	set    store.ChannelSettings
+	tokens float64
+	at     time.Duration // when tokens was right
+	freeAt time.Duration // when there is a token again, where there was none
+}
+
+// rateBurst is how much of a rate may go out at once.
+const rateBurst = 100 * time.Millisecond
+
+// setLimits takes in what is set of channels. What was parked while a channel was
+// paused becomes due when it is not any more, as if it had been down.
+func (m *Machine) setLimits(all []store.ChannelSettings) {
+	limits := make(map[postdate.Channel]*limit, len(all))
+	for _, s := range all {
+		l := m.limits[s.Channel]
+		if l == nil {
+			l = &limit{}
+		}
+		l.set = s
+		limits[s.Channel] = l
+	}
+	m.limits = limits
+	for name, c := range m.channels {
+		c.limit = limits[name]
+	}
+}
+
+func (c *channel) paused() bool { return c.limit != nil && c.limit.set.Paused }
+
+// why is the reason for which the channel's messages are parked.
+func (c *channel) why() string {
+	if c.paused() {
+		return "the channel is paused"
+	}
+	return c.reason
+}
+
+// allowed says how many of n messages may go out now, and takes their tokens.
+func (c *channel) allowed(now postdate.Now, n int) int {
+	l := c.limit
+	if l == nil {
+		return n
+	}
+	if l.set.MaxInFlight > 0 {
+		n = min(n, max(l.set.MaxInFlight-c.inFlight, 0))
+	}
+	if l.set.MaxPerSecond <= 0 || n == 0 {
+		return n
+	}
+	most := max(1, l.set.MaxPerSecond*rateBurst.Seconds())
+	l.tokens = min(most, l.tokens+(now.Mono-l.at).Seconds()*l.set.MaxPerSecond)
+	l.at = now.Mono
+	n = min(n, int(l.tokens))
+	l.tokens -= float64(n)
+	if l.tokens < 1 {
+		l.freeAt = now.Mono + time.Duration((1-l.tokens)/l.set.MaxPerSecond*float64(time.Second)) + 1
+	}
+	return n
+}
