@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"publisher/rabbitmq":              {".", "publisher"},
 	"publisher/rabbitmq/rabbitmqtest": {},
 	"publisher/kafka":                 {".", "publisher"},
+	"publisher/kafka/kafkatest":       {},
 	"publisher/webhook":               {".", "publisher"},
 	"publisher/inbox":                 {".", "publisher", "store"},
 	"fence":                           {".", "bucket", "store"},

@@ -1,0 +1,99 @@
+package kafkatest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// version is the Kafka that tests start.
+const version = "4.1.1"
+
+const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>postdate</groupId><artifactId>kafkatest</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>` + version + `</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+`
+
+// jars is the folder with Kafka's programs, which the first test of a machine
+// fetches: 43 MB. Tests that fetch at the same time do not disturb each other.
+func jars() (string, error) {
+	if _, err := exec.LookPath("java"); err != nil {
+		return "", fmt.Errorf("this test needs a Kafka broker, and that needs Java 17: run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "postdate")
+	dir := filepath.Join(cache, "kafka-"+version)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if _, err := exec.LookPath("mvn"); err != nil {
+		return "", fmt.Errorf("this test needs a Kafka broker, which Maven fetches: run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(cache, "fetch-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := os.WriteFile(filepath.Join(work, "pom.xml"), []byte(pom), 0o644); err != nil {
+		return "", err
+	}
+	fetched := filepath.Join(work, "jars")
+	mvn := exec.Command("mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+fetched)
+	mvn.Dir = work
+	if out, err := mvn.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("fetch Kafka %s with Maven: %w\n%s", version, err, out)
+	}
+	if err := os.Rename(fetched, dir); err != nil {
+		if _, other := os.Stat(dir); other != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+var parts struct {
+	sync.Mutex
+	told map[string]bool
+}
+
+// part tells the test command, once per program and kind, which broker was used: a
+// line in the file that POSTDATE_TEST_PARTS names.
+func part(t testing.TB, how string) {
+	t.Helper()
+	path := os.Getenv("POSTDATE_TEST_PARTS")
+	parts.Lock()
+	defer parts.Unlock()
+	if path == "" || parts.told[how] {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	line := "kafka: real, " + how
+	if how == "started by the tests" {
+		line = "kafka " + version + ": real, " + how
+	}
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		t.Fatal(err)
+	}
+	if parts.told == nil {
+		parts.told = map[string]bool{}
+	}
+	parts.told[how] = true
+}
