@@ -1,0 +1,93 @@
+package mongotest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// What a test builds on: what was written survives the death of the primary, and
+// the part that was used is told.
+func TestSetSurvivesItsPrimary(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "parts")
+	t.Setenv("POSTDATE_TEST_PARTS", told)
+	set := mongotest.Start(t, 3)
+	client, err := mongo.Connect(options.Client().ApplyURI(set.URI()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Disconnect(context.Background())
+	c := client.Database("test").Collection("c")
+	insert := func(id int) {
+		t.Helper()
+		if _, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(1)
+	first := set.Primary()
+	set.Kill(first)
+	insert(2)
+	set.Restart(first)
+	set.StepDown()
+	insert(3)
+	if n, err := c.CountDocuments(t.Context(), bson.D{}); err != nil || n != 3 {
+		t.Fatalf("there are %d documents, %v; want 3", n, err)
+	}
+	text, err := os.ReadFile(told)
+	if err != nil || !strings.HasPrefix(string(text), "mongodb: real mongod ") || !strings.HasSuffix(string(text), ", 3 members, started by the tests\n") {
+		t.Fatalf("told %q, %v", text, err)
+	}
+}
+
+// A test program that is killed leaves no server behind.
+func TestServersDieWithTheirProgram(t *testing.T) {
+	if os.Getenv("MONGOTEST_VICTIM") != "" {
+		fmt.Println("address", mongotest.Start(t, 1).Address(0))
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	victim := exec.Command(os.Args[0], "-test.run=^TestServersDieWithTheirProgram$")
+	victim.Env = append(os.Environ(), "MONGOTEST_VICTIM=1", "POSTDATE_TEST_PARTS=")
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var address string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if a, ok := strings.CutPrefix(lines.Text(), "address "); ok {
+			address = a
+		}
+	}
+	_ = victim.Wait() // it was killed
+	if address == "" {
+		t.Fatal("the victim started no server")
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatalf("the server at %s outlives the program that started it", address)
+		}
+	}
+}

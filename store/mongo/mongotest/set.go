@@ -1,0 +1,267 @@
+package mongotest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+)
+
+const (
+	startTimeout = 60 * time.Second // it takes 3 s on an idle machine
+	callTimeout  = 10 * time.Second
+)
+
+// Set is a replica set whose servers are processes of the test program. Methods
+// that take a member count from 0; they fail the test where they cannot do what
+// they say, and panic in a set that [Open] made.
+type Set struct {
+	t       testing.TB // nil where Open made it
+	dir     string
+	name    string // "": no replica set
+	group   *group
+	members []*member
+}
+
+type member struct {
+	address string
+	process *os.Process
+	exit    chan struct{} // closed when the present run has ended
+}
+
+// Open starts a replica set that keeps its data in dir, for programs that are no
+// tests. dir is removed with the set, at [Set.Close] or at the end of the program.
+func Open(dir string, members int) (*Set, error) {
+	s, err := lay(dir, members)
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	for i := range s.members {
+		if err := s.run(i); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	if err := s.initiate(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// lay makes folders and picks ports.
+func lay(dir string, members int) (*Set, error) {
+	s := &Set{dir: dir, name: "postdate"}
+	ports, err := freePorts(members)
+	if err != nil {
+		return nil, err
+	}
+	for i, port := range ports {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint(i)), 0o700); err != nil {
+			return nil, err
+		}
+		s.members = append(s.members, &member{address: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	// The group's first process does nothing, so that each server can end alone.
+	s.group, err = newGroup(exec.Command("sleep", "infinity"), dir)
+	return s, err
+}
+
+// run starts a member and waits until it takes connections.
+func (s *Set) run(i int) error {
+	path, err := program()
+	if err != nil {
+		return err
+	}
+	m := s.members[i]
+	_, port, _ := net.SplitHostPort(m.address)
+	args := []string{
+		"--dbpath", filepath.Join(s.dir, fmt.Sprint(i)), "--port", port, "--bind_ip", "127.0.0.1", "--nounixsocket",
+		"--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "256", "--quiet",
+		"--setParameter", "diagnosticDataCollectionEnabled=false",
+		"--setParameter", "enableTestCommands=1",
+		"--logpath", s.logPath(i), "--logappend",
+	}
+	if s.name != "" {
+		args = append(args, "--replSet", s.name)
+	}
+	server := exec.Command(path, args...)
+	server.Dir = s.dir
+	if m.exit, err = s.group.start(server); err != nil {
+		return err
+	}
+	m.process = server.Process
+	deadline := time.Now().Add(startTimeout)
+	for {
+		conn, err := net.Dial("tcp", m.address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-m.exit:
+			return fmt.Errorf("mongod ended at its start:\n%s", s.log(i))
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("mongod takes no connection after %s: %w\n%s", startTimeout, err, s.log(i))
+		}
+	}
+}
+
+// initiate makes a replica set of the members and waits for its primary.
+func (s *Set) initiate() error {
+	var members bson.A
+	for i, m := range s.members {
+		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.address}})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	err := s.direct(0, func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
+			{Key: "_id", Value: s.name}, {Key: "members", Value: members},
+			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 2000}, {Key: "heartbeatIntervalMillis", Value: 500}}},
+		}}}).Err()
+	})
+	if err != nil {
+		return fmt.Errorf("replSetInitiate: %w", err)
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(startTimeout))
+	if err != nil {
+		return err
+	}
+	defer client.Disconnect(context.Background())
+	return client.Ping(ctx, readpref.Primary())
+}
+
+// direct talks to one member, whatever its state.
+func (s *Set) direct(i int, f func(admin *mongo.Database) error) error {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.members[i].address + "/?directConnection=true").
+		SetServerSelectionTimeout(callTimeout))
+	if err != nil {
+		return err
+	}
+	defer client.Disconnect(context.Background())
+	return f(client.Database("admin"))
+}
+
+// URI is the address of the whole set.
+func (s *Set) URI() string {
+	var addresses []string
+	for _, m := range s.members {
+		addresses = append(addresses, m.address)
+	}
+	return "mongodb://" + strings.Join(addresses, ",") + "/?replicaSet=" + s.name
+}
+
+// Address is a member's own address, host:port.
+func (s *Set) Address(i int) string { return s.members[i].address }
+
+// Fresh is the address of a new database in the set.
+func (s *Set) Fresh() string {
+	uri, _, err := fresh(s.URI())
+	s.must("name a database", err)
+	return uri
+}
+
+// Primary is the member that is the primary now. It waits for one.
+func (s *Set) Primary() int {
+	deadline := time.Now().Add(startTimeout)
+	for {
+		for i := range s.members {
+			if s.isPrimary(i) {
+				return i
+			}
+		}
+		if time.Now().After(deadline) {
+			s.must("find a primary", errors.New("there is none"))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *Set) isPrimary(i int) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var hello struct{ IsWritablePrimary bool }
+	err := s.direct(i, func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	})
+	return err == nil && hello.IsWritablePrimary
+}
+
+// StepDown makes the primary give up, and another member be elected.
+func (s *Set) StepDown() {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	err := s.direct(s.Primary(), func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{{Key: "replSetStepDown", Value: 5}, {Key: "force", Value: true}}).Err()
+	})
+	if mongo.IsNetworkError(err) {
+		return // it may cut its connections at that
+	}
+	s.must("step down", err)
+}
+
+// Kill ends a member with SIGKILL, and returns when it has ended.
+func (s *Set) Kill(i int) {
+	s.must("kill", s.members[i].process.Kill())
+	<-s.members[i].exit
+}
+
+// Restart starts a member again after [Set.Kill], with its data.
+func (s *Set) Restart(i int) { s.must("restart", s.run(i)) }
+
+// Stop stops a member with SIGSTOP: it keeps its connections and answers nobody.
+func (s *Set) Stop(i int) { s.must("stop", s.members[i].process.Signal(syscall.SIGSTOP)) }
+
+// Cont lets a stopped member go on.
+func (s *Set) Cont(i int) { s.must("continue", s.members[i].process.Signal(syscall.SIGCONT)) }
+
+// Close kills all members and removes their data.
+func (s *Set) Close() { s.group.end() }
+
+func (s *Set) must(what string, err error) {
+	if err == nil {
+		return
+	}
+	if s.t == nil {
+		panic(fmt.Sprintf("mongotest: cannot %s: %v", what, err))
+	}
+	s.t.Helper()
+	s.t.Fatalf("mongotest: cannot %s: %v", what, err)
+}
+
+func (s *Set) logPath(i int) string { return filepath.Join(s.dir, fmt.Sprintf("%d.log", i)) }
+
+// log is the end of what a member logged.
+func (s *Set) log(i int) []byte {
+	text, _ := os.ReadFile(s.logPath(i))
+	return bytes.TrimSpace(text[max(0, len(text)-2000):])
+}
+
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all stay taken until the last is known
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
