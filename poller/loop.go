@@ -112,8 +112,9 @@ func (l *Loop) Nudge(bucket int, at postdate.Time) {
 // Run runs until ctx ends. What is in flight then is left as it is: in doubt.
 func (l *Loop) Run(ctx context.Context) {
 	defer close(l.stop)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := newAlarm()
+	defer alarm.stop()
+	alarm.set(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,12 +123,12 @@ func (l *Loop) Run(ctx context.Context) {
 			l.step(ctx, ev)
 		case <-l.nudge:
 			l.takeNudges(ctx)
-		case <-timer.C:
+		case <-alarm.rings:
 			l.step(ctx, Tick{})
 		case answer := <-l.asks:
 			answer <- l.m.channelViews()
 		}
-		for more := true; more; { // what came meanwhile, before the timer is set
+		for more := true; more; { // what came meanwhile, before the alarm is set
 			select {
 			case ev := <-l.events:
 				l.step(ctx, ev)
@@ -135,7 +136,7 @@ func (l *Loop) Run(ctx context.Context) {
 				more = false
 			}
 		}
-		timer.Reset(l.wait())
+		alarm.set(l.wait())
 	}
 }
 

@@ -1,0 +1,27 @@
+//go:build !linux
+
+package poller
+
+import "time"
+
+// alarm wakes the loop.
+type alarm struct {
+	rings chan struct{}
+	timer *time.Timer
+}
+
+func newAlarm() *alarm {
+	a := &alarm{rings: make(chan struct{}, 1)}
+	a.timer = time.AfterFunc(time.Hour, func() {
+		select {
+		case a.rings <- struct{}{}:
+		default: // it rings already
+		}
+	})
+	return a
+}
+
+// set makes the alarm ring after d, and not at the time that was set before.
+func (a *alarm) set(d time.Duration) { a.timer.Reset(d) }
+
+func (a *alarm) stop() { a.timer.Stop() }
