@@ -91,6 +91,7 @@ type Store struct {
 	inboxes map[string]*inbox
 	birth   uint32 // names this store in inbox cursors
 
+	pace     pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
 
 	full atomic.Bool // less than the reserve is free
@@ -135,6 +136,7 @@ func Open(c Config) (*Store, error) {
 			s.awaitRoom()
 		}
 	})
+	c.FS = pacedFS{c.FS, &s.pace}
 	var err error
 	if s.db, err = openLSM(c); err != nil {
 		return nil, openError(c.Dir, err)
@@ -145,6 +147,7 @@ func Open(c Config) (*Store, error) {
 	opened.Store(true)
 	s.checkDisk()
 	s.idle.Go(s.watchDisk)
+	s.idle.Go(func() { s.pace.watch(s.db, s.stop) })
 	return s, nil
 }
 
@@ -156,7 +159,8 @@ func openLSM(c Config) (*lsm.DB, error) {
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 40,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
-		// Merging takes half of the processors at most: the rest delivers.
+		// Merging takes half of the processors at most, and rests (pace.go): the
+		// others deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 	}
 	for i := range o.Levels {
