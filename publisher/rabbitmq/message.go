@@ -11,10 +11,11 @@ import (
 
 // Sizes of the wire format, in bytes.
 const (
-	frameOverhead  = 8             // around every frame's content
-	propertiesFix  = 12 + 2 + 4    // class, weight, body size; the mask; the table's length
-	propertiesRest = 1 + 8 + 1 + 1 // delivery mode, timestamp, lengths of content type and message id
-	fieldFix       = 1 + 1 + 4     // a field's name length, type and value length
+	frameOverhead  = 8          // around every frame's content
+	propertiesFix  = 12 + 2 + 4 // class, weight, body size; the mask; the table's length
+	propertiesRest = 1 + 8      // delivery mode, timestamp; propertiesBytes is the rest
+	fieldFix       = 1 + 1 + 4  // a field's name length, type and value length
+	numberMax      = 8          // a number's width, which its text may be shorter than
 )
 
 // publishing is the delivery as AMQP has it. What AMQP cannot carry, or what would
@@ -23,17 +24,32 @@ const (
 // frame; 0: no limit.
 func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error) {
 	m := d.Message
+	msg := amqp.Publishing{
+		ContentType:  m.ContentType,
+		DeliveryMode: amqp.Persistent,
+		MessageId:    m.ScheduleID,
+		Timestamp:    m.ExecutionTime.Std(),
+		Body:         m.Payload,
+	}
 	headers := make(amqp.Table, len(m.Headers)+5)
-	bytes := propertiesFix + propertiesRest + len(m.ContentType) + len(m.ScheduleID)
+	bytes, kinds := propertiesFix+propertiesRest, headerKinds(m)
 	for h := range publisher.ClientHeaders(m) {
-		if h.Name == "CC" || h.Name == "BCC" {
-			return amqp.Publishing{}, fmt.Errorf("header %s: RabbitMQ takes it for a list of further queues, and a text is none", h.Name)
+		if kinds != nil && h.Name == postdate.AMQPHeaderTypes {
+			continue
 		}
-		if len(h.Name) > shortBytesMax {
+		isProperty, err := setProperty(&msg, h.Name, h.Value)
+		switch {
+		case err != nil:
+			return amqp.Publishing{}, err
+		case isProperty:
+			continue
+		case h.Name == "CC" || h.Name == "BCC":
+			return amqp.Publishing{}, fmt.Errorf("header %s: RabbitMQ takes it for a list of further queues, and a text is none", h.Name)
+		case len(h.Name) > shortBytesMax:
 			return amqp.Publishing{}, fmt.Errorf("header name of %d bytes: RabbitMQ allows %d", len(h.Name), shortBytesMax)
 		}
-		headers[h.Name] = h.Value
-		bytes += fieldFix + len(h.Name) + len(h.Value)
+		headers[h.Name] = typed(h.Value, kinds[h.Name])
+		bytes += fieldFix + len(h.Name) + max(len(h.Value), numberMax)
 	}
 	own := func(name string, value any, size int) {
 		headers[name] = value
@@ -49,20 +65,15 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 	if m.Traceparent != "" {
 		own(publisher.HeaderTraceparent, m.Traceparent, len(m.Traceparent))
 	}
+	bytes += propertiesBytes(&msg)
 	switch {
 	case len(m.ContentType) > shortBytesMax:
 		return amqp.Publishing{}, fmt.Errorf("content type of %d bytes: RabbitMQ allows %d", len(m.ContentType), shortBytesMax)
-	case len(m.ScheduleID) > shortBytesMax:
-		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d", len(m.ScheduleID), shortBytesMax)
+	case len(msg.MessageId) > shortBytesMax:
+		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d", len(msg.MessageId), shortBytesMax)
 	case frameBytesMax > 0 && bytes > frameBytesMax-frameOverhead:
 		return amqp.Publishing{}, fmt.Errorf("headers of %d bytes: they must fit into one frame, and this broker's frames hold %d", bytes, frameBytesMax-frameOverhead)
 	}
-	return amqp.Publishing{
-		Headers:      headers,
-		ContentType:  m.ContentType,
-		DeliveryMode: amqp.Persistent,
-		MessageId:    m.ScheduleID,
-		Timestamp:    m.ExecutionTime.Std(),
-		Body:         m.Payload,
-	}, nil
+	msg.Headers = headers
+	return msg, nil
 }

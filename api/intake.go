@@ -1,0 +1,137 @@
+package api
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// Intake makes messages of what arrives by other ways than HTTP, by the rules by
+// which this API judges requests. It is pure. Its errors are sentences for whoever
+// sent it.
+type Intake struct {
+	Buckets         int
+	Tenant          string
+	PayloadBytesMax int
+	CheckChannel    func(postdate.Channel) error
+}
+
+// Offer is what stands where a body says nothing.
+type Offer struct {
+	ScheduleID  string // one that is valid
+	Channel     string
+	Traceparent string
+	Now         postdate.Time // what a delay counts from
+}
+
+// Parcel is a message whose payload is any bytes, with what was said about it
+// beside them.
+type Parcel struct {
+	Offer
+	ExecutionTime postdate.Time
+	When          string // the time in the sender's own words, for the digest
+	Payload       []byte
+	ContentType   string // "": the sender names none, and neither will the delivery
+	Headers       []postdate.Header
+	PartitionKey  string
+}
+
+// Reading is what FromJSON tells beside the message.
+type Reading struct {
+	// Named: the schedule id stands in the body.
+	Named bool
+	// Expired: the message is whole, but expires before its time. It is refused,
+	// unless the store has it already and this is a late repetition.
+	Expired bool
+}
+
+// FromJSON reads a body as POST /v1/messages takes it.
+func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading, err error) {
+	var b messageBody
+	if p := decodeBody(body, &b); p != nil {
+		return m, r, p
+	}
+	r.Named = b.ScheduleID != nil
+	if !r.Named {
+		b.ScheduleID = &o.ScheduleID
+	}
+	b.Channel = orElse(b.Channel, o.Channel)
+	m.Traceparent = checkTraceparent([]byte(o.Traceparent))
+	c := checker{now: o.Now, payloadBytesMax: in.PayloadBytesMax, checkChannel: in.CheckChannel}
+	p, expired := c.named(&b, in.Tenant, in.Buckets, &m)
+	if p != nil {
+		r.Expired = expired
+		return m, r, p
+	}
+	return m, r, nil
+}
+
+// FromParcel makes the message of a parcel.
+func (in *Intake) FromParcel(p *Parcel) (m postdate.Message, err error) {
+	channel, err := postdate.ParseChannel(p.Channel)
+	if err == nil {
+		err = in.CheckChannel(channel)
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := checkParcel(p, in.PayloadBytesMax); err != nil {
+		return m, err
+	}
+	m = postdate.Message{
+		Key: in.Key(p.ScheduleID), Channel: channel,
+		ExecutionTime: p.ExecutionTime, CreatedAt: p.Now, Payload: p.Payload, Encoding: encodingOf(p),
+		ContentType: p.ContentType, Headers: p.Headers, PartitionKey: p.PartitionKey,
+		Traceparent: checkTraceparent([]byte(p.Traceparent)),
+	}
+	postdate.SortHeaders(m.Headers)
+	m.Digest = postdate.DigestOf(&m, p.When)
+	return m, nil
+}
+
+// Key is the key of a schedule id.
+func (in *Intake) Key(scheduleID string) postdate.Key {
+	return bucket.KeyOf(in.Tenant, scheduleID, in.Buckets)
+}
+
+func checkParcel(p *Parcel, payloadBytesMax int) error {
+	switch {
+	case len(p.Payload) > payloadBytesMax:
+		return postdate.E(postdate.KindTooLarge, "the body is %d bytes long: at most %d are allowed; put it elsewhere and send a reference", len(p.Payload), payloadBytesMax)
+	case len(p.ContentType) > postdate.ContentTypeBytesMax || strings.ContainsFunc(p.ContentType, func(r rune) bool { return r < ' ' || r > '~' }):
+		return invalid("the content type %q is not printable ASCII of at most %d bytes", clip(p.ContentType), postdate.ContentTypeBytesMax)
+	case len(p.PartitionKey) > postdate.KeyBytesMax:
+		return invalid("the key is %d bytes long: at most %d are allowed", len(p.PartitionKey), postdate.KeyBytesMax)
+	case !utf8.ValidString(p.PartitionKey):
+		return invalid("the key is not UTF-8")
+	}
+	if problem := checkHeaders(p.Headers); problem != nil {
+		return problem
+	}
+	seen := make(map[string]bool, len(p.Headers))
+	for _, h := range p.Headers {
+		if seen[h.Name] {
+			return invalid("header %s stands twice: leave one", h.Name)
+		}
+		seen[h.Name] = true
+		if !utf8.ValidString(h.Value) {
+			return invalid("header %s is not UTF-8", h.Name)
+		}
+	}
+	return nil
+}
+
+// encodingOf is the form in which the payload will be shown.
+func encodingOf(p *Parcel) postdate.Encoding {
+	switch {
+	case isJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
+		return postdate.EncodingJSON
+	case utf8.Valid(p.Payload):
+		return postdate.EncodingText
+	}
+	return postdate.EncodingBase64
+}
