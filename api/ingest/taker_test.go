@@ -1,0 +1,312 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+// world is a Taker over a store in memory, with a clock and faults of its own.
+type world struct {
+	*testing.T
+	*storetest.Mem
+	taker *Taker
+	sums  *prometheus.Registry
+	now   postdate.Time
+	calls int
+
+	mu    sync.Mutex
+	fault func(m *postdate.Message) (err error, written bool) // of an insert
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, Mem: storetest.NewMem(8), now: now}
+	w.restart()
+	return w
+}
+
+// restart puts a new Taker in the place of one that crashed.
+func (w *world) restart() {
+	in, err := intake(), error(nil)
+	w.sums = prometheus.NewRegistry()
+	w.taker, err = NewTaker(Config{Messages: w, Intake: *in, Now: func() postdate.Time { return w.now }, Metrics: w.sums})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls++
+	results := make([]store.Inserted, len(messages))
+	for i := range messages {
+		var err error
+		written := true
+		if w.fault != nil {
+			err, written = w.fault(&messages[i])
+		}
+		if written {
+			results[i] = w.Mem.Insert(ctx, messages[i:i+1])[0]
+		}
+		if err != nil {
+			results[i] = store.Inserted{Err: err}
+		}
+	}
+	return results
+}
+
+// take gives commands to the Taker and shows the outcomes.
+func (w *world) take(commands ...*Command) string {
+	var shown []string
+	for _, r := range w.taker.Take(context.Background(), "test", commands) {
+		shown = append(shown, []string{"again", "done", "bad"}[r.Outcome])
+	}
+	return strings.Join(shown, " ")
+}
+
+func (w *world) expect(got, want string) {
+	w.Helper()
+	if got != want {
+		w.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// stored are the messages that are there, with status, mark and payload.
+func (w *world) stored() string {
+	page, err := w.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1000})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var shown []string
+	for _, r := range page.Records {
+		s := fmt.Sprintf("%s=%s/%s", r.ScheduleID, r.Payload, r.Status)
+		if len(r.ScheduleID) == 36 {
+			s = strings.Replace(s, r.ScheduleID, "new", 1)
+		}
+		if r.MayRepeat {
+			s += "/marked"
+		}
+		shown = append(shown, s)
+	}
+	slices.Sort(shown)
+	return strings.Join(shown, " ")
+}
+
+// deliver claims everything up to now and settles it.
+func (w *world) deliver() {
+	ctx := context.Background()
+	for b := range 8 {
+		got, err := w.Acquire(ctx, []store.Acquisition{{Bucket: b, SeenToken: w.token(b), Owner: "o", Lease: "l"}})
+		if err != nil || !got[0].OK {
+			w.Fatal(got, err)
+		}
+		hold := store.Hold{Bucket: b, Token: got[0].Partition.Token}
+		result := w.Claim(ctx, []store.Claim{{Bucket: b, Token: hold.Token, Claimed: w.now, Scan: store.Scan{To: w.now, Limit: 100, BytesMax: 1 << 20}}})[0]
+		if result.Err != nil {
+			w.Fatal(result.Err)
+		}
+		for _, r := range result.Due {
+			if err := w.Settle(ctx, []store.Settlement{{Key: r.Key, Version: r.Version, Token: hold.Token, How: store.SettleDelivered, At: w.now, Attempts: 1}}); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+}
+
+func (w *world) token(b int) uint64 {
+	records, _, err := w.Partitions(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	i := slices.IndexFunc(records, func(p bucket.Partition) bool { return p.Bucket == b })
+	return records[i].Token
+}
+
+func delayed(id, body string, ms int) *Command {
+	return &Command{Body: []byte(body), MessageID: id, Headers: headers("x-delay", fmt.Sprint(ms)), Channel: "rabbitmq:q"}
+}
+
+func record(offset int64, body string) *Command {
+	c := &Command{Body: []byte(body), Records: true, Key: "s", Channel: "kafka:out", Position: fmt.Sprint("t:0:", offset), Place: Place{"t", 0, offset}}
+	if body == "" {
+		c.Body = nil
+	}
+	return c
+}
+
+func upsert(offset int64, payload string) *Command {
+	return record(offset, `{"scheduleId":"s","executionTime":"2027-01-15T09:00:00Z","payload":`+payload+`}`)
+}
+
+func TestTake(t *testing.T) {
+	w := newWorld(t)
+	commands := []*Command{delayed("a", "1", 1000), {Body: []byte("?")}, delayed("b", "2", 1000), delayed("a", "1", 1000)}
+	w.expect(w.take(commands...), "done bad done done")
+	w.expect(w.stored(), "a=1/PENDING b=2/PENDING")
+	w.expect(fmt.Sprint(w.calls), "2") // the second about the same id waits for the first
+	families, err := w.sums.Gather()
+	if err != nil || len(families) != 1 || len(families[0].Metric) != 3 {
+		t.Fatal(families, err)
+	}
+	for i, want := range []float64{1, 1, 2} { // bad, repeated, scheduled
+		if got := families[0].Metric[i].Counter.GetValue(); got != want {
+			t.Errorf("%v has %v, want %v", families[0].Metric[i].Label, got, want)
+		}
+	}
+}
+
+// A crash between the write and the acknowledgement: everything comes again, and
+// nothing is there twice, but what had no name, which is marked.
+func TestCrashBetweenWriteAndAck(t *testing.T) {
+	w := newWorld(t)
+	batch := func(again bool) []*Command {
+		named := delayed("", "named", 1000)
+		named.Headers = append(named.Headers, headers("postdate-schedule-id", "n")...)
+		placed := delayed("", "placed", 1000)
+		placed.Position = "t:0:1"
+		json := &Command{Body: []byte(`{"scheduleId":"j","delay":"1s","payload":1}`), Channel: "rabbitmq:q"}
+		all := []*Command{delayed("m", "x", 1000), named, placed, json, delayed("", "nameless", 1000)}
+		for _, c := range all {
+			c.Redelivered = again
+		}
+		return all
+	}
+	w.expect(w.take(batch(false)...), "done done done done done")
+	w.restart()
+	w.now += 500
+	w.expect(w.take(batch(true)...), "done done done done done")
+	w.expect(w.stored(), "j=1/PENDING m=x/PENDING n=named/PENDING new=nameless/PENDING new=nameless/PENDING/marked t:0:1=placed/PENDING")
+	w.restart()
+	w.now += 1000
+	w.deliver()
+	w.expect(w.take(batch(true)[1:4]...), "done done done")
+	if got := strings.Count(w.stored(), "PENDING"); got != 0 {
+		t.Errorf("%d messages are PENDING again: %s", got, w.stored())
+	}
+}
+
+// Consumers send messages back with a delay, and many leave the message id as it
+// is: that must not be taken for a repetition.
+func TestMessageIDThatIsUsedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.expect(w.take(delayed("m", "x", 1000)), "done")
+	w.expect(w.take(delayed("m", "x", 1000)), "done") // one is still to come: a repetition
+	w.expect(w.stored(), "m=x/PENDING")
+	w.expect(w.take(delayed("m", "y", 1000)), "done") // other content
+	w.expect(w.stored(), "m=x/PENDING new=y/PENDING")
+	w.now += 1000
+	w.expect(w.take(delayed("m", "x", 1000)), "done") // it may be on its way out, or back
+	w.deliver()
+	w.expect(w.take(delayed("m", "x", 1000)), "done")
+	w.expect(w.stored(), "m=x/DELIVERED new=x/PENDING/marked new=x/PENDING/marked new=y/DELIVERED")
+}
+
+// An id that the sender gave is his word for the same message.
+func TestIDThatIsTaken(t *testing.T) {
+	w := newWorld(t)
+	given := func(body string) *Command {
+		c := delayed("", body, 1000)
+		c.Headers = append(c.Headers, headers("postdate-schedule-id", "s")...)
+		return c
+	}
+	w.expect(w.take(given("x")), "done")
+	w.now += 2000
+	w.deliver()
+	w.expect(w.take(given("x"), given("y")), "done bad")
+	w.expect(w.stored(), "s=x/DELIVERED")
+}
+
+// The store is away, or does not say: nothing is lost, nothing is there twice, and
+// the order stays.
+func TestStoreThatFails(t *testing.T) {
+	for name, fault := range map[string]struct {
+		kind    postdate.Kind
+		written bool
+	}{
+		"unavailable": {postdate.KindUnavailable, false}, "full": {postdate.KindFull, false},
+		"unknown, not written": {postdate.KindUnknown, false}, "unknown, written": {postdate.KindUnknown, true}, "internal": {postdate.KindInternal, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			batch := []*Command{delayed("a", "1", 1000), delayed("", "2", 1000), upsert(1, "1"), upsert(2, "2"), record(3, "")}
+			w.fault = func(m *postdate.Message) (error, bool) {
+				if string(m.Payload) == "2" {
+					return postdate.E(fault.kind, "the test says so"), fault.written
+				}
+				return nil, true
+			}
+			got := w.take(batch...)
+			if want := "done again done again again"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			w.fault = nil
+			w.expect(w.take(batch...), "done done done done done")
+			w.expect(w.take(batch...), "done done done done done")
+			w.expect(w.stored(), "a=1/PENDING new=2/PENDING s=2/CANCELLED")
+		})
+	}
+}
+
+func TestRecords(t *testing.T) {
+	w := newWorld(t)
+	w.expect(w.take(upsert(1, "1"), upsert(2, "2"), upsert(3, "1"), upsert(4, "3")), "done done done done")
+	w.expect(w.stored(), "s=3/PENDING")
+	w.expect(w.take(upsert(5, "4"), record(6, ""), record(7, "")), "done done done")
+	w.expect(w.stored(), "s=4/CANCELLED")
+	w.expect(w.take(upsert(8, "5")), "bad") // a cancelled message stays so
+	unknown := record(9, "")
+	unknown.Key = "nobody"
+	w.expect(w.take(unknown), "bad")
+	w = newWorld(t)
+	w.expect(w.take(upsert(1, "1")), "done")
+	w.now += postdate.Time(3_600_000)
+	w.deliver()
+	w.expect(w.take(upsert(2, "2"), record(3, ""), upsert(4, "1")), "bad bad done")
+	w.expect(w.stored(), "s=1/DELIVERED")
+}
+
+// After a crash a partition is read again from an earlier place: what was overtaken
+// does not come back, not even for a moment.
+func TestRecordsThatComeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.expect(w.take(upsert(1, "1"), upsert(2, "2"), upsert(3, "3")), "done done done")
+	w.restart()
+	for offset, payload := range []string{"1", "2", "3"} {
+		w.expect(w.take(upsert(int64(offset+1), payload)), "done")
+		w.expect(w.stored(), "s=3/PENDING")
+	}
+	w.expect(w.take(upsert(4, "4"), record(5, "")), "done done")
+	w.restart()
+	for offset, payload := range []string{"1", "2", "3", "4"} {
+		w.expect(w.take(upsert(int64(offset+1), payload)), "done")
+	}
+	w.expect(w.take(record(5, "")), "done")
+	w.expect(w.stored(), "s=4/CANCELLED")
+}
+
+// A delay that ends after expiresAt only because the command comes late was done
+// the first time.
+func TestExpiredRepetition(t *testing.T) {
+	w := newWorld(t)
+	command := func() *Command {
+		return &Command{Body: []byte(`{"scheduleId":"s","delay":"1s","expiresAt":"2027-01-15T08:00:02Z","payload":1}`), Channel: "rabbitmq:q"}
+	}
+	w.expect(w.take(command()), "done")
+	w.now += 1500
+	w.expect(w.take(command()), "done")
+	other := command()
+	other.Body = []byte(strings.Replace(string(other.Body), `"s"`, `"t"`, 1))
+	w.expect(w.take(other), "bad")
+	w.expect(w.stored(), "s=1/PENDING")
+}
