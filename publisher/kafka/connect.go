@@ -1,0 +1,125 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/postdate/postdate"
+)
+
+const (
+	dialTimeout  = 5 * time.Second
+	idleTimeout  = 5 * time.Minute // less than a broker's own, which is ten by default
+	requestTries = 2               // for questions, which may be asked again
+	answerTime   = 3 * time.Second // beyond what a request allows the broker
+)
+
+// SASL is a login.
+type SASL struct {
+	Mechanism string // plain, scram-sha-256 or scram-sha-512
+	User      string
+	Password  string
+}
+
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	if s.User == "" {
+		return nil, postdate.E(postdate.KindInvalid, "the Kafka login has no user")
+	}
+	switch s.Mechanism {
+	case "plain":
+		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism(), nil
+	case "scram-sha-256":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism(), nil
+	case "scram-sha-512":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism(), nil
+	}
+	return nil, postdate.E(postdate.KindInvalid, "the Kafka login's mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
+}
+
+// Keys of Kafka's protocol whose versions are held down.
+const (
+	keyProduce         = 0
+	keyAddPartitions   = 24
+	keyEndTransaction  = 26
+	produceVersion     = 11 // names topics, and leaves it to the client to add partitions to transactions
+	addPartitionsByOne = 3
+	endWithoutNewEpoch = 4
+)
+
+func (c Config) options(m *metrics) []kgo.Opt {
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(keyProduce, produceVersion)
+	versions.SetMaxKeyVersion(keyAddPartitions, addPartitionsByOne)
+	versions.SetMaxKeyVersion(keyEndTransaction, endWithoutNewEpoch)
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Seeds...), kgo.ClientID(c.ClientID), kgo.Dialer(c.dial),
+		kgo.MaxVersions(versions), kgo.DisableClientMetrics(), kgo.WithHooks(m),
+		kgo.RequestRetries(requestTries), kgo.RetryTimeout(answerTime), kgo.RequestTimeoutOverhead(answerTime),
+		kgo.RetryBackoffFn(func(int) time.Duration { return backoffFirst }),
+		kgo.ConnIdleTimeout(idleTimeout), kgo.MetadataMinAge(backoffFirst),
+	}
+	if c.SASL != nil {
+		if m, err := c.SASL.mechanism(); err == nil { // Validate has tried it
+			opts = append(opts, kgo.SASL(m))
+		}
+	}
+	return opts
+}
+
+// errNotSent is in the chain of every error that says that a request surely has
+// not reached a broker.
+var errNotSent = errors.New("nothing was sent")
+
+// dial connects to a broker.
+func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, errNotSent)
+	}
+	if c.TLS == nil {
+		return &conn{Conn: raw, raw: raw}, nil
+	}
+	config := c.TLS.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("TLS with %s: %w (%w)", address, err, errNotSent)
+	}
+	return &conn{Conn: secure, raw: raw}, nil
+}
+
+// conn is a connection that knows when a request surely has not got through. The
+// client writes each request by one call, and a broker does nothing for a part of
+// one.
+type conn struct {
+	net.Conn          // what to read and write: TLS, or the same as raw
+	raw      net.Conn // the socket
+}
+
+// Write looks first whether the broker has hung up: else the loss of a connection
+// that lay idle would show only after the request was handed over.
+func (c *conn) Write(b []byte) (int, error) {
+	if hungUp(c.raw) {
+		return 0, fmt.Errorf("the broker has closed the connection (%w)", errNotSent)
+	}
+	n, err := c.Conn.Write(b)
+	if err != nil && n < len(b) {
+		err = fmt.Errorf("%w (%w)", err, errNotSent)
+	}
+	return n, err
+}

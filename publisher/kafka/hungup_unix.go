@@ -1,0 +1,29 @@
+//go:build unix
+
+package kafka
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// hungUp says whether the other side has closed the connection, by a look at what
+// waits to be read that takes nothing and does not wait.
+func hungUp(c net.Conn) (gone bool) {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		again := errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR)
+		gone = err == nil && n == 0 || err != nil && !again
+	})
+	return gone || err != nil
+}

@@ -1,0 +1,208 @@
+// Package kafka publishes to Kafka.
+//
+// Each message is one record, acknowledged by all in-sync replicas before it is
+// confirmed. Records travel in batches, one at a time for each partition, under a
+// producer id and a sequence number: a batch whose answer was lost is sent again as
+// the same batch, and the broker takes it once. What cannot be cleared up before the
+// caller's time is over is Unknown, and is not sent again by this package. Topics are
+// never made.
+//
+//	no such topic, not allowed      Refused  in the broker's words
+//	too large, invalid              Refused, permanently
+//	too few replicas, no leader     Down     before anything was appended
+//	not connected                   Down     what was not written yet
+//	connection lost, no answer      Unknown  what was, if a second try did not tell
+//
+// The package speaks Kafka's protocol through franz-go's client and has a producer
+// of its own (see lane), because the library's keeps records and may send one after
+// its caller was told that it failed.
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// Config is what a Publisher needs. Only Seeds has no default.
+type Config struct {
+	// Seeds are addresses of brokers, host:port, from which the rest is found.
+	Seeds []string
+
+	// TLS encrypts the connections; nil: they are plain.
+	TLS *tls.Config
+
+	// SASL is how to log in; nil: not at all.
+	SASL *SASL
+
+	// ClientID is the name under which brokers know this client; "postdate" by
+	// default.
+	ClientID string
+
+	// PublishTimeout bounds each Publish; 10 s by default.
+	PublishTimeout time.Duration
+
+	// Log gets connections and their loss; slog.Default() by default.
+	Log *slog.Logger
+
+	// Metrics registers the publisher's metrics; nil: none.
+	Metrics prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	if c.ClientID == "" {
+		c.ClientID = "postdate"
+	}
+	if c.PublishTimeout == 0 {
+		c.PublishTimeout = 10 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Validate says what is wrong, as a KindInvalid error without secrets. Zero fields
+// stand for their defaults.
+func (c Config) Validate() error {
+	if len(c.Seeds) == 0 {
+		return postdate.E(postdate.KindInvalid, "no Kafka broker is named: write one or more, like kafka1:9092,kafka2:9092")
+	}
+	for _, seed := range c.Seeds {
+		host, port, err := net.SplitHostPort(seed)
+		if err != nil || host == "" || port == "" {
+			return postdate.E(postdate.KindInvalid, "the Kafka broker %q is not of the form host:port: write it like kafka1:9092", seed)
+		}
+	}
+	if c.PublishTimeout < 0 {
+		return postdate.E(postdate.KindInvalid, "the Kafka publish timeout %s is negative", c.PublishTimeout)
+	}
+	if c.SASL != nil {
+		_, err := c.SASL.mechanism()
+		return err
+	}
+	return nil
+}
+
+// Publisher publishes to one Kafka cluster. It implements publisher.Publisher.
+type Publisher struct {
+	config  Config
+	client  *kgo.Client
+	seeds   string // for people
+	metrics *metrics
+
+	mu      sync.Mutex
+	topics  map[string]*topic
+	leaders map[int32]*leader
+	ids     ids
+	state   State
+	calls   int           // of Publish that have not returned
+	closing bool          // no new calls
+	drained chan struct{} // closed when closing and no call is left
+
+	life    context.Context // ends when the publisher is closed
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when the background has ended
+}
+
+var _ publisher.Publisher = (*Publisher)(nil)
+
+// New makes a publisher and connects it in the background.
+func New(config Config) (*Publisher, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	p := &Publisher{
+		config: config, seeds: strings.Join(config.Seeds, ","),
+		topics: map[string]*topic{}, leaders: map[int32]*leader{},
+		state:   State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		drained: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	var err error
+	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
+		return nil, err
+	}
+	if p.client, err = kgo.NewClient(config.options(p.metrics)...); err != nil {
+		return nil, postdate.E(postdate.KindInvalid, "the Kafka settings cannot be used: %w", err)
+	}
+	p.life, p.stop = context.WithCancel(context.Background())
+	go p.watch()
+	return p, nil
+}
+
+const topicBytesMax = 249
+
+// Check implements publisher.Publisher: the topic's name must be one that Kafka
+// allows.
+func (p *Publisher) Check(channel postdate.Channel) error { return check(channel) }
+
+func check(channel postdate.Channel) error {
+	topic := channel.Target()
+	switch {
+	case channel.Broker() != "kafka" || topic == "":
+		return postdate.E(postdate.KindInvalid, "channel %q names no topic: write kafka:topic", channel)
+	case len(topic) > topicBytesMax:
+		return postdate.E(postdate.KindInvalid, "channel %q: the topic's name is %d bytes long, and Kafka allows %d", channel, len(topic), topicBytesMax)
+	case topic == "." || topic == "..":
+		return postdate.E(postdate.KindInvalid, "channel %q: Kafka allows no topic of that name", channel)
+	}
+	for i := range len(topic) {
+		switch b := topic[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
+		default:
+			return postdate.E(postdate.KindInvalid, "channel %q: a topic's name has letters, digits and . _ - only", channel)
+		}
+	}
+	return nil
+}
+
+// Close implements publisher.Publisher. Calls of Publish that come later answer
+// Down.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closing {
+		p.closing = true
+		if p.calls == 0 {
+			close(p.drained)
+		}
+	}
+	p.mu.Unlock()
+	var err error
+	select {
+	case <-p.drained:
+	case <-ctx.Done():
+		err = postdate.E(postdate.KindUnknown, "closed the Kafka publisher before all was confirmed: %w", ctx.Err())
+	}
+	p.stop()
+	p.client.Close()
+	<-p.stopped
+	return err
+}
+
+// enter counts a call, and says why it cannot be served: "" if it can.
+func (p *Publisher) enter() (down string) {
+	if p.closing {
+		return "the publisher is closed"
+	}
+	p.calls++
+	return ""
+}
+
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls--; p.calls == 0 && p.closing {
+		close(p.drained)
+	}
+}

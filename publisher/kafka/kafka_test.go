@@ -1,0 +1,107 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/publisher/kafka"
+	"github.com/postdate/postdate/publisher/kafka/kafkatest"
+	"github.com/postdate/postdate/publisher/publishertest"
+)
+
+const timeout = 10 * time.Second
+
+var names atomic.Int64
+
+// unique is a name that no other test uses.
+func unique(what string) string {
+	return fmt.Sprintf("%s-%d-%d", what, time.Now().UnixNano(), names.Add(1))
+}
+
+func newPublisher(t *testing.T, c kafka.Config) *kafka.Publisher {
+	t.Helper()
+	c.Log = slog.New(slog.DiscardHandler)
+	p, err := kafka.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// closing closes the publisher at the test's end.
+func closing(t *testing.T, p *kafka.Publisher) *kafka.Publisher {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return p
+}
+
+func harness(broker *kafkatest.Broker, client kafkatest.Client, level kafkatest.Isolation) publishertest.Harness {
+	return publishertest.Harness{
+		Timeout: timeout,
+		New: func(t *testing.T) publisher.Publisher {
+			return newPublisher(t, kafka.Config{Seeds: []string{broker.Address}, PublishTimeout: timeout})
+		},
+		Channel: func(*testing.T) postdate.Channel {
+			topic := unique("t")
+			client.CreateTopic(topic, 3, nil)
+			return postdate.Channel("kafka:" + topic)
+		},
+		Consume: func(t *testing.T, channel postdate.Channel, n int) []publishertest.Consumed {
+			var consumed []publishertest.Consumed
+			for _, r := range client.Take(channel.Target(), n, level) {
+				consumed = append(consumed, seen(t, r))
+			}
+			return consumed
+		},
+		Bad:        func(m *postdate.Message) { m.Payload = make([]byte, 2<<20) },
+		Refusing:   func(*testing.T) postdate.Channel { return "kafka:" + postdate.Channel(unique("missing")) },
+		Break:      func(*testing.T) func() { broker.Stop(); return broker.Restart },
+		BadChannel: "kafka:a/b",
+	}
+}
+
+func TestConformance(t *testing.T) {
+	broker := kafkatest.Start(t)
+	client := kafkatest.NewClient(t, broker.Address)
+	publishertest.Run(t, harness(broker, client, kafkatest.ReadCommitted))
+}
+
+// seen is a record as the suite wants it, after a look at what is Kafka's own.
+func seen(t *testing.T, r *kgo.Record) publishertest.Consumed {
+	t.Helper()
+	c := publishertest.Consumed{Payload: r.Value, Headers: map[string]string{}}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case "message-id":
+			c.MessageID = string(h.Value)
+		case "content-type":
+			c.ContentType = string(h.Value)
+		default:
+			if _, twice := c.Headers[h.Key]; twice {
+				t.Errorf("%s has header %s twice", r.Key, h.Key)
+			}
+			c.Headers[h.Key] = string(h.Value)
+		}
+	}
+	if string(r.Key) != c.MessageID {
+		t.Errorf("%s has key %q", c.MessageID, r.Key)
+	}
+	if age := time.Since(r.Timestamp); age < -time.Minute || age > time.Hour {
+		t.Errorf("%s has timestamp %s", c.MessageID, r.Timestamp)
+	}
+	return c
+}

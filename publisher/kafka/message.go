@@ -1,0 +1,106 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// Names of record headers that stand for what other brokers have fields for.
+const (
+	headerMessageID   = "message-id"
+	headerContentType = "content-type"
+)
+
+// record is the delivery as Kafka has it. A payload is never null: in a compacted
+// topic that would delete.
+func record(d *postdate.Delivery) kmsg.Record {
+	m := d.Message
+	key := m.PartitionKey
+	if key == "" {
+		key = m.ScheduleID
+	}
+	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+7)}
+	if r.Value == nil {
+		r.Value = []byte{}
+	}
+	own := func(name, value string) {
+		r.Headers = append(r.Headers, kmsg.Header{Key: name, Value: []byte(value)})
+	}
+	own(headerMessageID, m.ScheduleID)
+	own(headerContentType, m.ContentType)
+	own(publisher.HeaderScheduleID, m.ScheduleID)
+	own(publisher.HeaderExecutionTime, m.ExecutionTime.String())
+	own(publisher.HeaderAttempt, strconv.Itoa(d.Attempt))
+	if d.PossibleDuplicate {
+		own(publisher.HeaderPossibleDuplicate, "true")
+	}
+	if m.Traceparent != "" {
+		own(publisher.HeaderTraceparent, m.Traceparent)
+	}
+	for h := range publisher.ClientHeaders(m) {
+		if !strings.EqualFold(h.Name, headerMessageID) && !strings.EqualFold(h.Name, headerContentType) {
+			own(h.Name, h.Value)
+		}
+	}
+	return r
+}
+
+// Sizes of the record format, in bytes; of a record's parts the largest.
+const (
+	batchHead  = 61
+	recordHead = 5 + 1 + 1 + 5 + 5 + 5 + 5 // length, attributes, time, place, lengths of key and value, count of headers
+	headerHead = 5 + 5
+)
+
+// sizeOf is the most that a record takes in a batch.
+func sizeOf(r *kmsg.Record) int {
+	n := recordHead + len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += headerHead + len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
+// producer is the identity under which a broker recognises a batch that it has
+// already taken.
+type producer struct {
+	id    int64
+	epoch int16
+}
+
+// transactional is the attribute of a batch that is part of a transaction.
+const transactional = 1 << 4
+
+// encode makes a record batch. All of its records bear the time at which it is
+// made: by their execution times, late messages could fall to a topic's retention at
+// once.
+func encode(records []*kmsg.Record, by producer, sequence int32, attributes int16, at int64) []byte {
+	var body []byte
+	for i, r := range records {
+		r.OffsetDelta, r.Length = int32(i), 0
+		start := len(body)
+		body = r.AppendTo(body)
+		r.Length = int32(len(body) - start - 1) // the length itself took one byte: it was 0
+		body = r.AppendTo(body[:start])
+	}
+	batch := kmsg.RecordBatch{
+		PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes,
+		LastOffsetDelta: int32(len(records) - 1), FirstTimestamp: at, MaxTimestamp: at,
+		ProducerID: by.id, ProducerEpoch: by.epoch, FirstSequence: sequence,
+		NumRecords: int32(len(records)), Records: body,
+		Length: int32(batchHead - 12 + len(body)),
+	}
+	b := batch.AppendTo(make([]byte, 0, batchHead+len(body)))
+	const crcAt, crcFrom = 17, 21
+	binary.BigEndian.PutUint32(b[crcAt:], crc32.Checksum(b[crcFrom:], castagnoli))
+	return b
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -1,0 +1,87 @@
+package kafka
+
+import (
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// metrics are what an operator watches.
+type metrics struct {
+	connects prometheus.Counter
+	outcomes *prometheus.CounterVec
+}
+
+func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		connects: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "postdate_kafka_connects_total", Help: "Connections made to Kafka's brokers; each broker takes a few.",
+		}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "postdate_kafka_publishes_total", Help: "Publishes to Kafka by outcome.",
+		}, []string{"outcome"}),
+	}
+	if registry == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.connects, m.outcomes,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "postdate_kafka_connected", Help: "1 while Kafka answers.",
+		}, func() float64 {
+			if p.State().Phase == Connected {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "postdate_kafka_in_flight", Help: "Messages that were handed over for Kafka and are not settled.",
+		}, func() float64 { return float64(p.inFlight()) }),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, postdate.E(postdate.KindInternal, "register the Kafka publisher's metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (p *Publisher) inFlight() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.topics {
+		n += len(t.waiting)
+		for _, l := range t.lanes {
+			n += len(l.queue)
+			if l.batch != nil {
+				n += len(l.batch.items)
+			}
+		}
+	}
+	return n
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (m *metrics) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		m.connects.Inc()
+	}
+}
+
+// count counts results and returns them.
+func (m *metrics) count(results []publisher.Result) []publisher.Result {
+	var n [publisher.Unknown + 1]int
+	for _, r := range results {
+		n[r.Outcome]++
+	}
+	for outcome, n := range n {
+		if n > 0 {
+			m.outcomes.WithLabelValues(publisher.Outcome(outcome).String()).Add(float64(n))
+		}
+	}
+	return results
+}

@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// call is one Publish on its way.
+type call struct {
+	open int           // items that are not settled
+	done chan struct{} // closed when none is left
+}
+
+// stage is where an item is on its way.
+type stage uint8
+
+const (
+	queued  stage = iota // waits, and a caller that leaves takes it along
+	taken                // in a batch
+	settled              // has a result
+)
+
+// item is one message of a call. The publisher's lock guards it.
+type item struct {
+	call   *call
+	record kmsg.Record
+	size   int
+	stage  stage
+	batch  *batch // while taken
+	result publisher.Result
+}
+
+func (it *item) settle(r publisher.Result) {
+	if it.stage == settled {
+		return
+	}
+	it.stage, it.result, it.batch = settled, r, nil
+	if it.call.open--; it.call.open == 0 {
+		close(it.call.done)
+	}
+}
+
+func settleAll(items []*item, r publisher.Result) {
+	for _, it := range items {
+		it.settle(r)
+	}
+}
+
+// Publish implements publisher.Publisher.
+func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+	if err := check(channel); err != nil {
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was sent"}))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.config.PublishTimeout)
+	defer cancel()
+	c := &call{open: len(batch), done: make(chan struct{})}
+	items := make([]*item, len(batch))
+	for i := range batch {
+		it := &item{call: c, record: record(&batch[i])}
+		it.size = sizeOf(&it.record)
+		items[i] = it
+	}
+	if down := p.enqueue(channel.Target(), items); down != "" {
+		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: down}))
+	}
+	defer p.leave()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		p.giveUp(ctx, items)
+	}
+	results := make([]publisher.Result, len(items))
+	for i, it := range items {
+		results[i] = it.result
+	}
+	return p.metrics.count(results)
+}
+
+// enqueue puts the items on their way, or says why nothing can be sent now.
+func (p *Publisher) enqueue(name string, items []*item) (down string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if down := p.enter(); down != "" {
+		return down
+	}
+	p.route(p.topic(name), items)
+	return ""
+}
+
+// giveUp settles all that is open when the caller's time is over. A batch of which
+// somebody was told that its outcome is unknown is not sent again.
+func (p *Publisher) giveUp(ctx context.Context, items []*item) {
+	why := "the publish timeout of " + p.config.PublishTimeout.String() + " was over"
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		why = "the node stopped waiting"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, it := range items {
+		b := it.batch
+		switch {
+		case it.stage == queued || it.stage == taken && !b.maybe && !b.written:
+			it.settle(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords()})
+		case it.stage == taken:
+			it.settle(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords()})
+		}
+		if b != nil && !b.left {
+			b.left = true
+			if !b.lane.flying {
+				p.abandon(b.lane)
+			}
+		}
+	}
+}
+
+// lastWords are the reason for which the cluster cannot be reached at present.
+func (p *Publisher) lastWords() string {
+	if p.state.Phase == Connected {
+		return ""
+	}
+	return ": " + p.state.Reason
+}

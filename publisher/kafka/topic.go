@@ -1,0 +1,186 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/postdate/postdate/publisher"
+)
+
+const (
+	backoffFirst = 50 * time.Millisecond // between tries; it doubles
+	backoffLast  = time.Second
+
+	refusalTime = time.Second            // for which the answer that a topic is missing counts
+	doubtTime   = 250 * time.Millisecond // a broker that has just started may not know its topics: it is asked twice
+	freshTime   = time.Minute            // after which a topic's partitions are looked up again
+)
+
+// topic is a topic's partitions, and what waits to know them.
+type topic struct {
+	name    string
+	lanes   []*lane // by partition; one through which something was sent is never forgotten
+	count   int     // of partitions at present; 0: not known
+	waiting []*item
+
+	asking  bool      // a question is under way, or about to be
+	asked   time.Time // of the last good answer
+	doubted bool      // the last answer was that it is missing
+
+	refusal      publisher.Result
+	refusedUntil time.Time
+}
+
+func (p *Publisher) topic(name string) *topic {
+	t := p.topics[name]
+	if t == nil {
+		t = &topic{name: name}
+		p.topics[name] = t
+	}
+	return t
+}
+
+// hash is the Java client's, so that a key has the same partition whoever writes.
+var hash = kgo.StickyKeyPartitioner(nil).ForTopic("")
+
+// route brings items to their partitions' lanes.
+func (p *Publisher) route(t *topic, items []*item) {
+	if time.Now().Before(t.refusedUntil) {
+		settleAll(items, t.refusal)
+		return
+	}
+	if t.count == 0 {
+		t.waiting = append(t.waiting, items...)
+		p.ask(t, 0)
+		return
+	}
+	for _, it := range items {
+		l := t.lanes[hash.Partition(&kgo.Record{Key: it.record.Key}, t.count)]
+		l.queue = append(l.queue, it)
+		p.stir(l)
+	}
+	if time.Since(t.asked) > freshTime {
+		p.ask(t, 0)
+	}
+}
+
+// ask looks the topic's partitions up after a while. One question at a time.
+func (p *Publisher) ask(t *topic, after time.Duration) {
+	if t.asking {
+		return
+	}
+	t.asking = true
+	time.AfterFunc(after, func() {
+		req := kmsg.NewPtrMetadataRequest()
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = &t.name
+		req.Topics, req.AllowAutoTopicCreation = append(req.Topics, rt), false
+		ctx, cancel := context.WithTimeout(p.life, p.config.PublishTimeout)
+		defer cancel()
+		resp, err := req.RequestWith(ctx, p.client)
+		if err == nil && len(resp.Topics) != 1 {
+			err = errors.New("the broker's answer does not name the topic")
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		t.asking = false
+		p.reached(err)
+		if err != nil {
+			p.giveBack(t, publisher.Result{Outcome: publisher.Down, Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
+			p.forget(t)
+			return
+		}
+		p.learn(t, &resp.Topics[0])
+	})
+}
+
+// learn takes in what a broker says about a topic.
+func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
+	err := kerr.ErrorForCode(said.ErrorCode)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && !t.doubted:
+		t.doubted = true
+		p.ask(t, doubtTime)
+		return
+	case errors.Is(err, kerr.LeaderNotAvailable) || err == nil && len(said.Partitions) == 0:
+		if !p.stuck(t) {
+			p.ask(t, backoffFirst)
+		}
+		return
+	case err != nil:
+		t.doubted, t.count = false, 0
+		t.refusal = publisher.Result{Outcome: publisher.Refused, Reason: err.Error()}
+		t.refusedUntil = time.Now().Add(refusalTime)
+		p.giveBack(t, t.refusal)
+		time.AfterFunc(2*refusalTime, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.forget(t)
+		})
+		return
+	}
+	t.doubted, t.asked, t.refusedUntil, t.count = false, time.Now(), time.Time{}, len(said.Partitions)
+	for partition := len(t.lanes); partition < t.count; partition++ {
+		t.lanes = append(t.lanes, &lane{topic: t, partition: int32(partition), leader: -1, bytesMax: batchBytesMax})
+	}
+	for _, sp := range said.Partitions {
+		if int(sp.Partition) >= t.count {
+			continue
+		}
+		l := t.lanes[sp.Partition]
+		l.leader = sp.Leader
+		if kerr.ErrorForCode(sp.ErrorCode) != nil {
+			l.leader = -1
+		}
+		p.stir(l)
+	}
+	for _, l := range t.lanes[t.count:] { // partitions that are no more
+		rest := l.queue
+		l.queue = nil
+		t.waiting = append(t.waiting, rest...)
+	}
+	waiting := t.waiting
+	t.waiting = nil
+	p.route(t, waiting)
+}
+
+// stuck settles what waits for a topic that has no partitions yet, for the callers'
+// time would go by; the next call asks again.
+func (p *Publisher) stuck(t *topic) bool {
+	open := false
+	for _, it := range t.waiting {
+		open = open || it.stage == queued
+	}
+	if !open {
+		t.waiting = nil
+		p.forget(t)
+	}
+	return !open
+}
+
+// giveBack settles all that was not sent.
+func (p *Publisher) giveBack(t *topic, r publisher.Result) {
+	settleAll(t.waiting, r)
+	t.waiting = nil
+	for _, l := range t.lanes {
+		settleAll(l.queue, r)
+		l.queue = nil
+		if l.batch != nil && !l.flying && !l.batch.maybe {
+			settleAll(l.batch.items, r)
+			l.batch = nil
+		}
+	}
+}
+
+// forget drops a topic through which nothing was ever sent. The others stay: under
+// its producer id, a partition's sequence numbers must never start again.
+func (p *Publisher) forget(t *topic) {
+	if p.topics[t.name] == t && len(t.lanes) == 0 && len(t.waiting) == 0 && !t.asking && !time.Now().Before(t.refusedUntil) {
+		delete(p.topics, t.name)
+	}
+}
