@@ -1,0 +1,172 @@
+package membership
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/postdate/postdate"
+)
+
+// joinTimeout bounds one round of looking up and trying addresses.
+const joinTimeout = 10 * time.Second
+
+// Membership is this node's part in the gossip.
+type Membership struct {
+	config    Config
+	log       *slog.Logger
+	metrics   *metrics
+	meta      []byte
+	transport *transport
+	list      *memberlist.Memberlist
+	address   string // that others know
+
+	changed chan struct{}
+	clashes chan clash
+	toSend  chan struct{}
+	stop    chan struct{}
+	loops   sync.WaitGroup
+
+	mu       sync.Mutex
+	roster   roster
+	leaving  map[string]bool // said that they leave, and are still members
+	problems map[string]problem
+	outbox   map[string]map[int]postdate.Time
+
+	ending  sync.Mutex // held while it leaves or shuts down
+	left    bool
+	stopped bool
+}
+
+// Start listens, tries the seeds once, and goes on trying them. That no seed
+// answers is no error: somebody has to be first. An error is a bad config, a port
+// that is taken, or KindConflict: another node of the same name answers.
+func Start(ctx context.Context, c Config) (*Membership, error) {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	meta, err := c.Meta.encode()
+	if err != nil {
+		return nil, err
+	}
+	m := &Membership{
+		config: c, log: c.Log, meta: meta,
+		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1), stop: make(chan struct{}),
+		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{}, outbox: map[string]map[int]postdate.Time{},
+	}
+	if m.metrics, err = newMetrics(c.Metrics); err != nil {
+		return nil, err
+	}
+	if err := m.open(ctx); err != nil {
+		return nil, err
+	}
+	m.join(ctx, false)
+	if err := m.refuseTwin(ctx); err != nil {
+		m.Shutdown()
+		return nil, err
+	}
+	m.loops.Go(m.sendNudges)
+	m.loops.Go(m.rejoin)
+	return m, nil
+}
+
+// open listens and starts the library, which knows nobody yet.
+func (m *Membership) open(ctx context.Context) error {
+	key, err := keyOf(m.config.Key)
+	if err != nil {
+		return err
+	}
+	tuned := m.config.tuned(key)
+	tuned.Logger = log.New(logged{m}, "", 0)
+	if m.transport, err = listen(ctx, m.config.Bind, tuned.Logger); err != nil {
+		return err
+	}
+	tuned.Transport = m.transport
+	tuned.BindPort = m.transport.GetAutoBindPort()
+	if err := m.advertise(ctx, tuned); err != nil {
+		m.transport.Shutdown()
+		return err
+	}
+	hooks := events{m}
+	tuned.Delegate, tuned.Events, tuned.Conflict = hooks, hooks, hooks
+	if m.list, err = memberlist.Create(tuned); err != nil {
+		m.transport.Shutdown()
+		return postdate.E(postdate.KindUnavailable, "--gossip %s: %w (name the address that others reach with --gossip-advertise)", m.config.Bind, err)
+	}
+	if len(key) == 0 && !m.transport.loopback() {
+		m.log.Warn("gossip: whoever reaches this port can join the cluster: set --gossip-key", "address", m.address)
+	}
+	return nil
+}
+
+// advertise finds the address under which others reach this node.
+func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) error {
+	if m.config.Advertise != "" {
+		host, port, err := split("--gossip-advertise", m.config.Advertise)
+		if err != nil {
+			return err
+		}
+		if tuned.AdvertiseAddr, err = pick(ctx, "--gossip-advertise", host); err != nil {
+			return err
+		}
+		if tuned.AdvertisePort = port; port == 0 {
+			tuned.AdvertisePort = tuned.BindPort
+		}
+	}
+	ip, port, err := m.transport.FinalAdvertiseAddr(tuned.AdvertiseAddr, tuned.AdvertisePort)
+	if err != nil || ip.IsUnspecified() {
+		return invalid("--gossip %s listens everywhere, and which address others reach is unclear: name it with --gossip-advertise", m.config.Bind)
+	}
+	m.address = net.JoinHostPort(ip.String(), strconv.Itoa(port))
+	return nil
+}
+
+// Address is the one under which others reach this node's gossip, host:port.
+func (m *Membership) Address() string { return m.address }
+
+// Leave says goodbye, so that the others need not miss this node first, and then
+// shuts down. It gives up saying goodbye at ctx's deadline.
+func (m *Membership) Leave(ctx context.Context) error {
+	defer m.Shutdown()
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	if m.left || m.stopped {
+		return nil
+	}
+	m.left = true
+	timeout := joinTimeout
+	if until, ok := ctx.Deadline(); ok {
+		timeout = max(time.Until(until), time.Millisecond)
+	}
+	m.mu.Lock()
+	m.leaving[m.config.Name] = true
+	m.mu.Unlock()
+	m.toAll(append([]byte{packetLeaving}, m.config.Name...))
+	if err := m.list.Leave(timeout); err != nil {
+		return postdate.E(postdate.KindUnavailable, "the other nodes may not have heard that this one leaves, and will miss it first: %w", err)
+	}
+	return nil
+}
+
+// Shutdown ends everything at once, as a crash would look to the others. It may be
+// called twice.
+func (m *Membership) Shutdown() {
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	if m.stopped {
+		return
+	}
+	m.stopped = true
+	close(m.stop)
+	if err := m.list.Shutdown(); err != nil {
+		m.log.Debug("gossip: shut down", "error", err)
+	}
+	m.loops.Wait()
+}

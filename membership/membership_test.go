@@ -1,0 +1,524 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+)
+
+// patience only bounds a hang.
+const patience = 60 * time.Second
+
+// quick is a config on loopback that tries again often.
+func quick(t *testing.T, name string, seeds ...*Membership) Config {
+	t.Helper()
+	c := Config{
+		Metrics: prometheus.NewRegistry(),
+		Name:    name, Bind: "127.0.0.1:0", Label: "test", RejoinEvery: 200 * time.Millisecond,
+		Meta: Meta{Lease: name + "/1", HTTP: "http-of-" + name}, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, s := range seeds {
+		c.Seeds = append(c.Seeds, s.Address())
+	}
+	return c
+}
+
+func start(t *testing.T, c Config) *Membership {
+	t.Helper()
+	m, err := Start(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Shutdown)
+	return m
+}
+
+// eventually waits until it is so, and looks again at each change.
+func (m *Membership) eventually(t *testing.T, what string, isSo func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	again := time.NewTicker(20 * time.Millisecond) // for what is no change of the members
+	defer again.Stop()
+	for !isSo() {
+		select {
+		case <-m.Changed():
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("%s: not %s; members %v, gone %v, problem %v", m.config.Name, what, m.Members(), m.Gone(), m.Problem())
+		}
+	}
+}
+
+func (m *Membership) names() (names []string) {
+	for _, member := range m.Members() {
+		names = append(names, member.Name)
+	}
+	return names
+}
+
+// see waits until m's members are these.
+func (m *Membership) see(t *testing.T, names ...string) {
+	t.Helper()
+	m.eventually(t, fmt.Sprint("members ", names), func() bool { return slices.Equal(m.names(), names) })
+}
+
+func TestJoinBySeeds(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	b := start(t, quick(t, "b", a))
+	c := start(t, quick(t, "c", a, b))
+	for _, m := range []*Membership{a, b, c} {
+		m.see(t, "a", "b", "c")
+		for _, got := range m.Members() {
+			want := Member{Name: got.Name, Address: got.Address, HTTP: "http-of-" + got.Name, Lease: got.Name + "/1", State: StateAlive}
+			if got != want {
+				t.Errorf("%s sees %+v, want %+v", m.config.Name, got, want)
+			}
+		}
+		if err := m.Problem(); err != nil {
+			t.Errorf("%s has a problem: %v", m.config.Name, err)
+		}
+		if got := m.counted(t, "postdate_gossip_members"); got != 3 {
+			t.Errorf("%s counts %v members", m.config.Name, got)
+		}
+	}
+	if got := c.Members()[0].Address; got != a.Address() {
+		t.Errorf("a's address is %s, want %s", got, a.Address())
+	}
+}
+
+// A seed's name stands for all of its addresses, this node's own among them.
+func TestSeedByName(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	_, port, _ := net.SplitHostPort(a.Address())
+	c := quick(t, "b")
+	c.Seeds = []string{"no-such-host.invalid:7946", "localhost:" + port}
+	b := start(t, c)
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
+}
+
+// A seed that is not there yet is found when it comes.
+func TestLateSeed(t *testing.T) {
+	t.Parallel()
+	place, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := place.Addr().String()
+	place.Close()
+	c := quick(t, "b")
+	c.Seeds = []string{address}
+	b := start(t, c)
+	b.eventually(t, "alone, in words", func() bool { return b.Problem() != nil && strings.Contains(b.Problem().Error(), "alone") })
+	c = quick(t, "a")
+	c.Bind = address
+	a := start(t, c)
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
+	b.eventually(t, "without a problem", func() bool { return b.Problem() == nil })
+}
+
+// part cuts every connection between the two sides.
+func part(left, right []*Membership) {
+	cut := func(side, other []*Membership) {
+		var addresses []string
+		for _, m := range other {
+			addresses = append(addresses, m.Address())
+		}
+		for _, m := range side {
+			m.Cut(func(address string) bool { return slices.Contains(addresses, address) })
+		}
+	}
+	cut(left, right)
+	cut(right, left)
+}
+
+// After a partition the sides find each other, also where the library has
+// forgotten the other side meanwhile, and also where no seed is left on one side.
+func TestPartitionHeals(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]time.Duration{"at once": 30 * time.Second, "forgotten": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			probes := map[string]*probed{}
+			config := func(name string, seeds ...*Membership) Config {
+				c := quick(t, name, seeds...)
+				probes[name] = &probed{}
+				c.tune = func(m *memberlist.Config) { m.GossipToTheDeadTime, m.Ping = forget, probes[name] }
+				return c
+			}
+			a := start(t, config("a"))
+			b, c := start(t, config("b", a)), start(t, config("c", a))
+			d := start(t, config("d", a))
+			all := []*Membership{a, b, c, d}
+			for _, m := range all {
+				m.see(t, "a", "b", "c", "d")
+			}
+			part([]*Membership{a, b}, []*Membership{c, d})
+			a.see(t, "a", "b")
+			b.see(t, "a", "b")
+			c.see(t, "c", "d")
+			d.see(t, "c", "d")
+			if forget < time.Second {
+				for _, m := range all {
+					n := &probes[m.config.Name].n
+					enough := n.Load() + 4
+					m.eventually(t, "forgetful", func() bool { return n.Load() >= enough })
+				}
+			}
+			began := time.Now()
+			for _, m := range all {
+				m.Cut(nil)
+			}
+			for _, m := range all {
+				m.see(t, "a", "b", "c", "d")
+			}
+			t.Logf("together again %s after the network", time.Since(began).Round(time.Millisecond))
+		})
+	}
+}
+
+// probed counts the probes that were answered. Every so many of them the library
+// walks through its nodes once, and forgets the dead.
+type probed struct{ n atomic.Int64 }
+
+func (*probed) AckPayload() []byte { return nil }
+
+func (p *probed) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) { p.n.Add(1) }
+
+// Who leaves is gone at once, and known to have left.
+func TestLeave(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
+	for _, m := range []*Membership{a, b, c} {
+		m.see(t, "a", "b", "c")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	began := time.Now()
+	if err := c.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
+	t.Logf("noticed %s after Leave was called", time.Since(began).Round(time.Millisecond))
+	for _, m := range []*Membership{a, b} {
+		if gone := m.Gone(); len(gone) != 1 || gone[0].Name != "c" || gone[0].State != StateLeft {
+			t.Errorf("%s says %+v", m.config.Name, gone)
+		}
+	}
+	if err := c.Leave(ctx); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	c.Shutdown()
+}
+
+// Who crashes is missed after a while, and called back: it may be a partition.
+func TestCrash(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
+	for _, m := range []*Membership{a, b, c} {
+		m.see(t, "a", "b", "c")
+	}
+	began := time.Now()
+	c.Shutdown()
+	a.see(t, "a", "b")
+	first := time.Since(began)
+	b.see(t, "a", "b")
+	t.Logf("noticed after %s and %s", first.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	if gone := a.Gone(); len(gone) != 1 || gone[0].Name != "c" || gone[0].State != StateLost {
+		t.Errorf("a says %+v", gone)
+	}
+}
+
+// A node that comes back under another address, before the others miss the old
+// one, gets its name back.
+func TestNameMovesAfterCrash(t *testing.T) {
+	t.Parallel()
+	a := start(t, quick(t, "a"))
+	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
+	for _, m := range []*Membership{a, b, c} {
+		m.see(t, "a", "b", "c")
+	}
+	c.Shutdown()
+	config := quick(t, "c", a, b)
+	config.Meta.Lease = "c/2"
+	again := start(t, config)
+	for _, m := range []*Membership{a, b, again} {
+		m.eventually(t, "seeing the new c", func() bool {
+			members := m.Members()
+			return len(members) == 3 && members[2].Lease == "c/2" && members[2].Address == again.Address()
+		})
+	}
+}
+
+// A second node of a name does not start, and does the first no harm.
+func TestTwinIsRefused(t *testing.T) {
+	t.Parallel()
+	a := start(t, quick(t, "a"))
+	b := start(t, quick(t, "b", a))
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
+	twin, err := Start(context.Background(), quick(t, "b", a))
+	if err == nil {
+		twin.Shutdown()
+		t.Fatal("it started")
+	}
+	if postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "--node-id") || !strings.Contains(err.Error(), b.Address()) {
+		t.Errorf("it says: %v", err)
+	}
+	for _, m := range []*Membership{a, b} {
+		m.see(t, "a", "b")
+		if got := m.Members()[1].Address; got != b.Address() {
+			t.Errorf("%s sees b at %s, want %s", m.config.Name, got, b.Address())
+		}
+	}
+}
+
+// Two nodes of a name that started apart are told when they meet, and agree which
+// one yields.
+func TestTwinsThatMeet(t *testing.T) {
+	t.Parallel()
+	told := make(chan Conflict, 100)
+	config := func() Config {
+		c := quick(t, "x")
+		c.OnConflict = func(c Conflict) { told <- c }
+		return c
+	}
+	one, two := start(t, config()), start(t, config())
+	start(t, quick(t, "y", one, two))
+	yields := map[string]bool{}
+	deadline := time.After(patience)
+	for len(yields) < 1 {
+		select {
+		case c := <-told:
+			yields[c.Mine] = c.Yield
+			if c.Yield != (c.Mine > c.Other) || c.Mine == c.Other || c.Name != "x" {
+				t.Errorf("told %+v", c)
+			}
+		case <-deadline:
+			t.Fatalf("nobody was told; %s and %s", one.Address(), two.Address())
+		}
+	}
+}
+
+// counted is the value of a metric: the sum over its labels.
+func (m *Membership) counted(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	families, err := m.config.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, metric := range f.GetMetric() {
+				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// neverMerge holds that two nodes that try each other again and again do not become
+// members, and that each can say why.
+func neverMerge(t *testing.T, one, two Config, word string) {
+	t.Helper()
+	a := start(t, one)
+	two.Seeds = append(two.Seeds, a.Address())
+	b := start(t, two)
+	for _, m := range []*Membership{a, b} {
+		m.eventually(t, "saying why", func() bool { return m.Problem() != nil && strings.Contains(m.Problem().Error(), word) })
+	}
+	b.eventually(t, "still trying", func() bool { return b.counted(t, "postdate_gossip_joins_total") >= 5 })
+	for _, m := range []*Membership{a, b} {
+		if names := m.names(); len(names) != 1 {
+			t.Errorf("%s has the members %v", m.config.Name, names)
+		}
+	}
+}
+
+func TestForeignClusterNeverMerges(t *testing.T) {
+	for _, labels := range [][2]string{{"one", "two"}, {"one", ""}, {"", "two"}} {
+		t.Run(strings.Join(labels[:], "-"), func(t *testing.T) {
+			t.Parallel()
+			one, two := quick(t, "a"), quick(t, "b")
+			one.Label, two.Label = labels[0], labels[1]
+			neverMerge(t, one, two, "--store")
+		})
+	}
+}
+
+func TestWrongKeyNeverMerges(t *testing.T) {
+	key := func(s string) []byte { return bytes.Repeat([]byte(s), 32) }
+	for name, keys := range map[string][2][]byte{
+		"another": {key("1"), key("2")}, "none here": {key("1"), nil}, "none there": {nil, key("2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, two := quick(t, "a"), quick(t, "b")
+			one.Key, two.Key = keys[0], keys[1]
+			neverMerge(t, one, two, "--gossip-key")
+		})
+	}
+}
+
+// With the same key, written one way or the other, nodes find each other.
+func TestSameKey(t *testing.T) {
+	t.Parallel()
+	one := quick(t, "a")
+	one.Key = []byte("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	a := start(t, one)
+	two := quick(t, "b", a)
+	two.Key = []byte("01234567890123456789012345678901")
+	b := start(t, two)
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
+}
+
+// inbox gathers what arrives.
+type inbox struct {
+	mu     sync.Mutex
+	nudges map[int]postdate.Time
+	texts  []string
+}
+
+func (i *inbox) take(nudges []Nudge) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, n := range nudges {
+		i.nudges[n.Bucket] = n.At
+	}
+}
+
+func (i *inbox) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.nudges)
+}
+
+func (i *inbox) read(payload []byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.texts = append(i.texts, string(payload))
+}
+
+func TestNudgesArrive(t *testing.T) {
+	for name, key := range map[string][]byte{"open": nil, "encrypted": bytes.Repeat([]byte("k"), 16)} {
+		t.Run(name, func(t *testing.T) {
+			in := inbox{nudges: map[int]postdate.Time{}}
+			one := quick(t, "a")
+			one.OnNudges, one.Key = in.take, key
+			a := start(t, one)
+			two := quick(t, "b", a)
+			two.Key = key
+			b := start(t, two)
+			b.see(t, "a", "b")
+			const buckets = 5000 // in many packets
+			at := func(bucket int) postdate.Time { return postdate.Time(1_800_000_000_000 + bucket*997) }
+			b.eventually(t, "heard", func() bool { // packets may be lost
+				var nudges []Nudge
+				for bucket := range buckets {
+					nudges = append(nudges, Nudge{bucket, at(bucket)})
+				}
+				if err := b.Nudge("a", nudges...); err != nil {
+					t.Fatal(err)
+				}
+				return in.count() == buckets
+			})
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			for bucket, got := range in.nudges {
+				if got != at(bucket) {
+					t.Fatalf("bucket %d is nudged to %s, want %s", bucket, got, at(bucket))
+				}
+			}
+			if sent := b.counted(t, "postdate_gossip_nudges_sent_total"); sent < buckets {
+				t.Errorf("%v nudges were counted as sent", sent)
+			}
+			if received := a.counted(t, "postdate_gossip_nudges_received_total"); received < buckets {
+				t.Errorf("%v nudges were counted as received", received)
+			}
+		})
+	}
+}
+
+func TestNudgeToNobody(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	for _, name := range []string{"a", "b"} {
+		if err := a.Nudge(name, Nudge{1, 1000}); postdate.KindOf(err) != postdate.KindNotFound {
+			t.Errorf("to %s: %v", name, err)
+		}
+	}
+	if got := a.counted(t, "postdate_gossip_nudges_dropped_total"); got != 2 {
+		t.Errorf("%v nudges were counted as dropped, want 2", got)
+	}
+}
+
+func TestBroadcast(t *testing.T) {
+	var in inbox
+	one := quick(t, "a")
+	one.OnBroadcast = in.read
+	a := start(t, one)
+	b := start(t, quick(t, "b", a))
+	b.see(t, "a", "b")
+	b.eventually(t, "heard", func() bool {
+		if err := b.Broadcast([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return slices.Contains(in.texts, "hello")
+	})
+	if err := b.Broadcast(make([]byte, 2000)); postdate.KindOf(err) != postdate.KindTooLarge {
+		t.Errorf("a payload that is too large: %v", err)
+	}
+}
+
+// A cut works in one direction too: what comes from there is not heard.
+func TestCutDropsWhatArrives(t *testing.T) {
+	var in inbox
+	one := quick(t, "a")
+	one.OnBroadcast = in.read
+	a := start(t, one)
+	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
+	b.see(t, "a", "b", "c")
+	c.see(t, "a", "b", "c")
+	a.Cut(func(address string) bool { return address == b.Address() })
+	a.eventually(t, "hearing c", func() bool {
+		b.Broadcast([]byte("b"))
+		c.Broadcast([]byte("c"))
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return slices.Contains(in.texts, "c")
+	})
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if slices.Contains(in.texts, "b") {
+		t.Error("what b said came through")
+	}
+}
+
+func TestPortIsTaken(t *testing.T) {
+	a := start(t, quick(t, "a"))
+	c := quick(t, "b")
+	c.Bind = a.Address()
+	if m, err := Start(context.Background(), c); err == nil {
+		m.Shutdown()
+		t.Error("it started")
+	} else if postdate.KindOf(err) != postdate.KindUnavailable || !strings.Contains(err.Error(), "--gossip") {
+		t.Errorf("it says: %v", err)
+	}
+}

@@ -1,0 +1,190 @@
+package membership
+
+import (
+	"encoding/binary"
+
+	"github.com/postdate/postdate"
+)
+
+// Nudge says that something in a bucket is due at a time.
+type Nudge struct {
+	Bucket int
+	At     postdate.Time
+}
+
+// The first byte of a packet says what it is.
+const (
+	packetNudges    = 1
+	packetBroadcast = 2
+	packetLeaving   = 3 // the sender's name follows
+
+	// packetBytesMax fits into one datagram with the library's own bytes, a
+	// label and the encryption's.
+	packetBytesMax = 1024
+)
+
+// encodeNudges makes as many packets as it takes. A nudge is two varints: the
+// bucket, and the time less the one before it.
+func encodeNudges(nudges []Nudge) (packets [][]byte) {
+	var b []byte
+	var last postdate.Time
+	for _, n := range nudges {
+		if b == nil {
+			b, last = append(make([]byte, 0, packetBytesMax), packetNudges), 0
+		}
+		b = binary.AppendUvarint(b, uint64(n.Bucket))
+		b = binary.AppendVarint(b, int64(n.At-last))
+		last = n.At
+		if len(b) > packetBytesMax-2*binary.MaxVarintLen64 {
+			packets, b = append(packets, b), nil
+		}
+	}
+	if b != nil {
+		packets = append(packets, b)
+	}
+	return packets
+}
+
+// decodeNudges is the way back, without the first byte. ok is false where anything
+// is amiss: then nothing of the packet counts.
+func decodeNudges(b []byte) (nudges []Nudge, ok bool) {
+	var last postdate.Time
+	for len(b) > 0 {
+		bucket, n := binary.Uvarint(b)
+		if n <= 0 || bucket >= postdate.BucketsMax {
+			return nil, false
+		}
+		b = b[n:]
+		step, n := binary.Varint(b)
+		if n <= 0 || step < -int64(postdate.LatestTime) || step > int64(postdate.LatestTime) {
+			return nil, false
+		}
+		b = b[n:]
+		last += postdate.Time(step)
+		if last < postdate.EarliestTime || last > postdate.LatestTime {
+			return nil, false
+		}
+		nudges = append(nudges, Nudge{Bucket: int(bucket), At: last})
+	}
+	return nudges, true
+}
+
+// Nudge tells a member that something is due, if the network feels like it. It
+// never blocks: nudges that come faster than they leave are gathered, and of each
+// bucket the earliest time stays. An unknown member is an error of KindNotFound;
+// a nudge out of range is dropped.
+func (m *Membership) Nudge(to string, nudges ...Nudge) error {
+	if _, err := m.nodeNamed(to); err != nil {
+		m.metrics.dropped.Add(float64(len(nudges)))
+		return err
+	}
+	m.mu.Lock()
+	waiting := m.outbox[to]
+	if waiting == nil {
+		waiting = map[int]postdate.Time{}
+		m.outbox[to] = waiting
+	}
+	for _, n := range nudges {
+		at, ok := waiting[n.Bucket]
+		switch {
+		case n.Bucket < 0 || n.Bucket >= postdate.BucketsMax || n.At < postdate.EarliestTime || n.At > postdate.LatestTime:
+			m.metrics.dropped.Inc()
+		case !ok || n.At < at:
+			waiting[n.Bucket] = n.At
+		}
+	}
+	m.mu.Unlock()
+	signal(m.toSend)
+	return nil
+}
+
+// sendNudges sends what waits, over and over. While it sends, more is gathered.
+func (m *Membership) sendNudges() {
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-m.toSend:
+		}
+		m.mu.Lock()
+		outbox := m.outbox
+		m.outbox = map[string]map[int]postdate.Time{}
+		m.mu.Unlock()
+		for to, waiting := range outbox {
+			nudges := make([]Nudge, 0, len(waiting))
+			for bucket, at := range waiting {
+				nudges = append(nudges, Nudge{bucket, at})
+			}
+			m.sendTo(to, nudges)
+		}
+	}
+}
+
+func (m *Membership) sendTo(name string, nudges []Nudge) {
+	node, err := m.nodeNamed(name)
+	for _, p := range encodeNudges(nudges) {
+		if err == nil {
+			err = m.list.SendBestEffort(node, p)
+		}
+	}
+	if err != nil {
+		m.metrics.dropped.Add(float64(len(nudges)))
+		m.log.Debug("gossip: nudges are lost", "to", name, "error", err)
+		return
+	}
+	m.metrics.sent.Add(float64(len(nudges)))
+}
+
+// Broadcast sends a small payload to every other member, if the network feels like
+// it. An error means that it is too large and was sent to nobody.
+func (m *Membership) Broadcast(payload []byte) error {
+	if len(payload) >= packetBytesMax {
+		return postdate.E(postdate.KindTooLarge, "a broadcast has %d bytes: less than %d fit into a packet", len(payload), packetBytesMax)
+	}
+	m.toAll(append([]byte{packetBroadcast}, payload...))
+	return nil
+}
+
+func (m *Membership) toAll(packet []byte) {
+	for _, member := range m.Members() {
+		node, err := m.nodeNamed(member.Name)
+		if err != nil {
+			continue // this node itself, or gone just now
+		}
+		if err := m.list.SendBestEffort(node, packet); err != nil {
+			m.log.Debug("gossip: a packet is lost", "to", member.Name, "error", err)
+		}
+	}
+}
+
+// receive takes a packet, whose bytes are the library's to use again.
+func (m *Membership) receive(b []byte) {
+	if len(b) == 0 {
+		m.metrics.garbage.Inc()
+		return
+	}
+	switch kind, rest := b[0], b[1:]; kind {
+	case packetNudges:
+		nudges, ok := decodeNudges(rest)
+		if !ok {
+			m.metrics.garbage.Inc()
+			return
+		}
+		m.metrics.received.Add(float64(len(nudges)))
+		if m.config.OnNudges != nil && len(nudges) > 0 {
+			m.config.OnNudges(nudges)
+		}
+	case packetBroadcast:
+		if m.config.OnBroadcast != nil {
+			m.config.OnBroadcast(append([]byte(nil), rest...))
+		}
+	case packetLeaving:
+		m.mu.Lock()
+		if _, ok := m.roster[string(rest)]; ok {
+			m.leaving[string(rest)] = true
+		}
+		m.mu.Unlock()
+	default:
+		m.metrics.garbage.Inc() // of a later version, perhaps
+	}
+}
