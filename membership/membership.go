@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -40,7 +41,7 @@ type Membership struct {
 	outbox   map[string]map[int]postdate.Time
 
 	ending  sync.Mutex // held while it leaves or shuts down
-	left    bool
+	left    atomic.Bool
 	stopped bool
 }
 
@@ -131,16 +132,15 @@ func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) er
 // Address is the one under which others reach this node's gossip, host:port.
 func (m *Membership) Address() string { return m.address }
 
-// Leave says goodbye, so that the others need not miss this node first, and then
-// shuts down. It gives up saying goodbye at ctx's deadline.
+// Leave says goodbye, so that the others need not miss this node first: they count
+// it as gone at once. It gives up at ctx's deadline. Until Shutdown this node still
+// hears of the others, and can tell them what it hands over.
 func (m *Membership) Leave(ctx context.Context) error {
-	defer m.Shutdown()
 	m.ending.Lock()
 	defer m.ending.Unlock()
-	if m.left || m.stopped {
+	if m.stopped || !m.left.CompareAndSwap(false, true) {
 		return nil
 	}
-	m.left = true
 	timeout := joinTimeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(until), time.Millisecond)

@@ -201,7 +201,10 @@ func (p *probed) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) { p
 
 // Who leaves is gone at once, and known to have left.
 func TestLeave(t *testing.T) {
-	a := start(t, quick(t, "a"))
+	var in inbox
+	config := quick(t, "a")
+	config.OnBroadcast = in.read
+	a := start(t, config)
 	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
 	for _, m := range []*Membership{a, b, c} {
 		m.see(t, "a", "b", "c")
@@ -220,6 +223,13 @@ func TestLeave(t *testing.T) {
 			t.Errorf("%s says %+v", m.config.Name, gone)
 		}
 	}
+	// It still tells the others what it hands over.
+	c.eventually(t, "heard", func() bool {
+		c.Broadcast([]byte("take over"))
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return slices.Contains(in.texts, "take over")
+	})
 	if err := c.Leave(ctx); err != nil {
 		t.Errorf("again: %v", err)
 	}

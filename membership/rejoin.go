@@ -58,6 +58,9 @@ func (m *Membership) rejoin() {
 			tellUntil = time.Now().Add(tellFor)
 		case <-timer.C:
 		}
+		if m.left.Load() {
+			return
+		}
 		m.join(ctx, time.Now().Before(tellUntil))
 		timer.Reset(wait())
 	}
