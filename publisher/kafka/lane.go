@@ -45,9 +45,10 @@ type batch struct {
 	lane    *lane
 	items   []*item
 	bytes   []byte
-	written bool // this try: the request was handed to the connection
-	maybe   bool // an earlier try may have been taken
-	left    bool // a caller has left: there is no further try
+	written bool   // this try: the request was handed to the connection
+	maybe   bool   // an earlier try may have been taken
+	left    bool   // a caller has left: there is no further try
+	reason  string // for which the last try came to nothing; "": this is the first
 }
 
 // leader is a broker that leads partitions. One request is under way at a time, with
@@ -159,7 +160,7 @@ func (p *Publisher) rest(l *lane, r publisher.Result) {
 	if now.Sub(l.failing) >= patience {
 		if b := l.batch; b != nil && !b.maybe {
 			settleAll(b.items, r)
-			l.batch = nil
+			l.drop()
 		}
 		settleAll(l.queue, r)
 		l.queue = nil
@@ -195,24 +196,30 @@ func (p *Publisher) dissolve(l *lane) {
 			back = append(back, it)
 		}
 	}
-	l.batch, l.queue = nil, append(back, l.queue...)
+	l.drop()
+	l.queue = append(back, l.queue...)
 }
 
-// spoil drops the lane's identity: the broker may or may not have taken the last
-// batch under it, so no further number of it can be told to be right.
-func (l *lane) spoil() { l.spoilt, l.producer, l.sequence = l.producer, nil, 0 }
+// drop ends the lane's batch without a confirm. Its identity goes with it, also where
+// the broker surely has not taken the batch: under a number that it has seen, it
+// would take other messages for a repetition, and lose them.
+func (l *lane) drop() {
+	if l.batch.bytes != nil {
+		l.spoilt, l.producer, l.sequence = l.producer, nil, 0
+	}
+	l.batch = nil
+}
 
 // doubt ends the lane's batch with an unknown outcome.
 func (p *Publisher) doubt(l *lane, reason string) {
 	settleAll(l.batch.items, publisher.Result{Outcome: publisher.Unknown, Reason: reason})
-	l.batch = nil
-	l.spoil()
+	l.drop()
 }
 
 // abandon ends a batch that a caller has left, and that is not in flight.
 func (p *Publisher) abandon(l *lane) {
 	if l.batch.maybe {
-		p.doubt(l, "another message of its batch ran out of time before Kafka confirmed it"+p.lastWords())
+		p.doubt(l, "another message of its batch ran out of time before Kafka confirmed it"+p.lastWords(l.batch))
 	} else {
 		p.dissolve(l)
 	}

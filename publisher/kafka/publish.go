@@ -111,9 +111,9 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 		b := it.batch
 		switch {
 		case it.stage == queued || it.stage == taken && !b.maybe && !b.written:
-			it.settle(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords()})
+			it.settle(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords(b)})
 		case it.stage == taken:
-			it.settle(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords()})
+			it.settle(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords(b)})
 		}
 		if b != nil && !b.left {
 			b.left = true
@@ -124,10 +124,13 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 	}
 }
 
-// lastWords are the reason for which the cluster cannot be reached at present.
-func (p *Publisher) lastWords() string {
-	if p.state.Phase == Connected {
-		return ""
+// lastWords are what went wrong with a batch, or with the cluster.
+func (p *Publisher) lastWords(b *batch) string {
+	switch {
+	case b != nil && b.reason != "":
+		return ": " + b.reason
+	case p.state.Phase != Connected:
+		return ": " + p.state.Reason
 	}
-	return ": " + p.state.Reason
+	return ""
 }

@@ -77,7 +77,7 @@ func (p *Publisher) send(to *leader, batches []*batch) {
 		case !ok:
 			a = answer{reason: "Kafka's answer does not name the partition", verdict: again, appended: true}
 		}
-		if !b.written { // left out
+		if b.left && !b.written { // left out
 			a = answer{reason: "the caller left before the message was sent", verdict: again}
 		}
 		b.written, b.lane.flying = false, false
@@ -113,6 +113,10 @@ func (p *Publisher) answered(l *lane, a answer) {
 		return
 	}
 	b.maybe = b.maybe || a.appended
+	if b.left && b.reason != "" {
+		a.reason = b.reason // it was left out: what went wrong before is what matters
+	}
+	b.reason = a.reason
 	if a.verdict != again && a.verdict != anew {
 		l.failing, l.tries = time.Time{}, 0
 	}
@@ -125,7 +129,6 @@ func (p *Publisher) answered(l *lane, a answer) {
 		p.rest(l, publisher.Result{Outcome: publisher.Down, Reason: a.reason})
 	case a.verdict == anew:
 		p.dissolve(l)
-		l.spoil()
 		p.rest(l, publisher.Result{Outcome: publisher.Down, Reason: a.reason})
 	case a.verdict == smaller && len(b.items) > 1:
 		l.bytesMax = max(1, len(b.bytes)/2)
@@ -136,7 +139,7 @@ func (p *Publisher) answered(l *lane, a answer) {
 			outcome = publisher.Down
 		}
 		settleAll(b.items, publisher.Result{Outcome: outcome, Reason: a.reason, Permanent: a.verdict == smaller})
-		l.batch = nil
+		l.drop()
 	}
 }
 

@@ -59,9 +59,15 @@ func (p *Publisher) route(t *topic, items []*item) {
 		p.ask(t, 0)
 		return
 	}
+	var stirred []*lane
 	for _, it := range items {
 		l := t.lanes[hash.Partition(&kgo.Record{Key: it.record.Key}, t.count)]
+		if len(l.queue) == 0 {
+			stirred = append(stirred, l)
+		}
 		l.queue = append(l.queue, it)
+	}
+	for _, l := range stirred { // only now, so that they travel together
 		p.stir(l)
 	}
 	if time.Since(t.asked) > freshTime {
@@ -172,7 +178,7 @@ func (p *Publisher) giveBack(t *topic, r publisher.Result) {
 		l.queue = nil
 		if l.batch != nil && !l.flying && !l.batch.maybe {
 			settleAll(l.batch.items, r)
-			l.batch = nil
+			l.drop()
 		}
 	}
 }

@@ -102,7 +102,8 @@ func start() (*Broker, error) {
 }
 
 // properties is a node that is broker and controller at once, whose topics are
-// made by hand, and whose groups and transactions need no second node.
+// made by hand, and whose groups and transactions need no second node. After a kill it
+// is let in again when its former self is given up, hence the short session.
 const properties = `process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:%[2]d
@@ -118,6 +119,8 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=200
 `
 
 // lay writes the broker's files, picks its ports and formats its storage.
