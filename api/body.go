@@ -55,6 +55,8 @@ func knownFields(body any, under jsontext.Pointer) []string {
 	switch body.(type) {
 	case *cancelBody:
 		return cancelFields
+	case *channelBody:
+		return channelFields
 	}
 	if under == "/retry" {
 		return retryFields
@@ -204,6 +206,10 @@ func wantedOf(t reflect.Type) string {
 		return wantedOf(t.Elem())
 	case reflect.String:
 		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Int:
 		return "a whole number"
 	case reflect.Slice:

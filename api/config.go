@@ -44,6 +44,8 @@ type Config struct {
 	CheckChannel func(postdate.Channel) error
 	// Cluster is the view that GET /v1/cluster shows. Default: an empty one.
 	Cluster func() Cluster
+	// Channels is what operators see and set of channels. Default: nothing.
+	Channels Channels
 	// Ready says why the node is not ready, or nil. Default: always ready.
 	Ready func() error
 
@@ -85,6 +87,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() Cluster { return Cluster{} }
+	}
+	if c.Channels == nil {
+		c.Channels = noChannels{}
 	}
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }

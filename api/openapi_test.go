@@ -22,7 +22,7 @@ import (
 
 // requestSchemas are closed in the document itself. All others are closed here,
 // so that an answer with a member that the document does not know is caught.
-var requestSchemas = []string{"Schedule", "Change", "Result"}
+var requestSchemas = []string{"Schedule", "Change", "Result", "ChannelChange"}
 
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
@@ -172,7 +172,9 @@ func (c *contract) successes() {
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
-	for _, path := range []string{"/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
+	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true,"maxPerSecond":0.5}`)
+	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`, "Content-Type: application/merge-patch+json")
+	for _, path := range []string{"/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
 }
@@ -188,7 +190,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -198,11 +200,12 @@ func (c *contract) refusals() {
 	c.call(413, "POST", "/v1/messages", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
+	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")
 	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1"} {
 		c.call(400, "GET", path, "")
 	}
 }
@@ -213,6 +216,8 @@ func (c *contract) failures() {
 	} {
 		c.store.fail(postdate.E(kind, "inner"))
 		c.inbox.err = postdate.E(kind, "inner")
+		c.channels.err = postdate.E(kind, "inner")
+		c.call(status, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true}`)
 		c.call(status, "POST", "/v1/messages", order("f"))
 		c.call(status, "PUT", "/v1/messages/f", order("f"))
 		c.call(status, "PATCH", "/v1/messages/f", `{"delay":"1s"}`)
@@ -221,6 +226,7 @@ func (c *contract) failures() {
 			c.call(status, "GET", "/v1/messages/f", "")
 			c.call(status, "GET", "/v1/messages", "")
 			c.call(status, "GET", "/v1/inbox/test", "")
+			c.call(status, "GET", "/v1/channels", "")
 		}
 	}
 	c.mu.Lock()

@@ -126,6 +126,8 @@ var routes = []route{
 	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage},
 	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage},
 	{"GET", "/v1/inbox/{name}", (*Server).getInbox},
+	{"GET", "/v1/channels", (*Server).getChannels},
+	{"PATCH", "/v1/channels", (*Server).patchChannel},
 	{"GET", "/v1/cluster", (*Server).getCluster},
 	{"GET", "/healthz", (*Server).getHealth},
 	{"GET", "/readyz", (*Server).getReady},

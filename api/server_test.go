@@ -17,6 +17,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 )
 
 const testBuckets = 64
@@ -33,12 +34,13 @@ func must[T any](v T, err error) T {
 
 // rig is a server on a real listener, over a store and an inbox in memory.
 type rig struct {
-	t      *testing.T
-	server *Server
-	store  *fakeStore
-	inbox  *fakeInbox
-	url    string
-	log    *lockedBuffer
+	t        *testing.T
+	server   *Server
+	store    *fakeStore
+	inbox    *fakeInbox
+	channels *fakeChannels
+	url      string
+	log      *lockedBuffer
 
 	mu     sync.Mutex
 	now    postdate.Time
@@ -71,9 +73,9 @@ func (l *lockedBuffer) String() string {
 
 func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, now: testNow, log: &lockedBuffer{}}
+	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Channel]store.ChannelSettings{}}, now: testNow, log: &lockedBuffer{}}
 	config := Config{
-		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox,
+		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels,
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Scheduled: func(bucket int, at postdate.Time) {

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Channels is what operators see of channels, and set of them.
+type Channels interface {
+	// List shows the channels of which this node knows something, by name.
+	List(ctx context.Context) ([]Channel, error)
+	// Change applies f to what is set of a channel, for all nodes, and answers
+	// what is set then.
+	Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error)
+}
+
+// Channel is one channel, as the answering node sees it.
+type Channel struct {
+	store.ChannelSettings
+	Down      bool // it takes nothing at present, and is probed
+	InHand    int  // messages in this node's memory
+	InFlight  int  // of these, at the broker
+	Parked    bool // messages of it wait in the store for it to come back
+	LastError string
+}
+
+// The bounds of what can be set.
+const (
+	rateMax     = 1e6
+	inFlightMax = 1_000_000
+)
+
+// channelBody is the body that changes what is set of a channel.
+type channelBody struct {
+	Channel      string   `json:"channel"`
+	Paused       *bool    `json:"paused"`
+	MaxPerSecond *float64 `json:"maxPerSecond"`
+	MaxInFlight  *int     `json:"maxInFlight"`
+}
+
+var channelFields = fieldsOf(reflect.TypeFor[channelBody]())
+
+func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	all, err := s.config.Channels.List(storeCtx)
+	if err != nil {
+		return s.failed("list channels", err, "")
+	}
+	b := append(begin(ctx), `{"channels":[`...)
+	for i := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendChannel(b, &all[i])
+	}
+	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
+}
+
+func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	raw, p := bodyOf(ctx, s.singleBytesMax(), contentTypeJSON, "application/merge-patch+json")
+	if p != nil {
+		return p
+	}
+	var body channelBody
+	if p := decodeBody(raw, &body); p != nil {
+		return p
+	}
+	channel, p := body.check(s.config.CheckChannel)
+	if p != nil {
+		return p
+	}
+	storeCtx, cancel := s.storeContext()
+	defer cancel()
+	set, err := s.config.Channels.Change(storeCtx, channel, body.apply)
+	if err != nil {
+		return s.failed("change a channel", err, "")
+	}
+	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
+}
+
+// check says what is wrong with the body.
+func (b *channelBody) check(checkChannel func(postdate.Channel) error) (postdate.Channel, *Problem) {
+	channel, err := postdate.ParseChannel(b.Channel)
+	if err == nil {
+		err = checkChannel(channel)
+	}
+	switch {
+	case err != nil:
+		return "", fieldProblem("/channel", err)
+	case b.Paused == nil && b.MaxPerSecond == nil && b.MaxInFlight == nil:
+		return "", fieldProblem("", invalid("nothing to change: give paused, maxPerSecond or maxInFlight"))
+	case b.MaxPerSecond != nil && (math.IsNaN(*b.MaxPerSecond) || *b.MaxPerSecond < 0 || *b.MaxPerSecond > rateMax):
+		return "", fieldProblem("/maxPerSecond", invalid("maxPerSecond must be between 0 (no limit) and %d", int(rateMax)))
+	case b.MaxInFlight != nil && (*b.MaxInFlight < 0 || *b.MaxInFlight > inFlightMax):
+		return "", fieldProblem("/maxInFlight", invalid("maxInFlight must be between 0 (no limit of its own) and %d", inFlightMax))
+	}
+	return channel, nil
+}
+
+func (b *channelBody) apply(s *store.ChannelSettings) {
+	if b.Paused != nil {
+		s.Paused = *b.Paused
+	}
+	if b.MaxPerSecond != nil {
+		s.MaxPerSecond = *b.MaxPerSecond
+	}
+	if b.MaxInFlight != nil {
+		s.MaxInFlight = *b.MaxInFlight
+	}
+}
+
+func appendChannel(b []byte, c *Channel) []byte {
+	b = appendSettings(append(b, '{'), &c.ChannelSettings)
+	state := "up"
+	switch {
+	case c.Paused:
+		state = "paused"
+	case c.Down:
+		state = "down"
+	}
+	b = appendMember(b, "state", state)
+	b = append(b, `,"inHand":`...)
+	b = strconv.AppendInt(b, int64(c.InHand), 10)
+	b = append(b, `,"inFlight":`...)
+	b = strconv.AppendInt(b, int64(c.InFlight), 10)
+	b = append(b, `,"parked":`...)
+	b = strconv.AppendBool(b, c.Parked)
+	if c.LastError != "" {
+		b = appendMember(b, "lastError", c.LastError)
+	}
+	return append(b, '}')
+}
+
+func appendSettings(b []byte, s *store.ChannelSettings) []byte {
+	b = append(b, `"channel":`...)
+	b = appendText(b, string(s.Channel))
+	b = append(b, `,"paused":`...)
+	b = strconv.AppendBool(b, s.Paused)
+	b = append(b, `,"maxPerSecond":`...)
+	b = strconv.AppendFloat(b, s.MaxPerSecond, 'g', -1, 64)
+	b = append(b, `,"maxInFlight":`...)
+	return strconv.AppendInt(b, int64(s.MaxInFlight), 10)
+}
+
+// noChannels stands for a node that was given none.
+type noChannels struct{}
+
+func (noChannels) List(context.Context) ([]Channel, error) { return nil, nil }
+
+func (noChannels) Change(context.Context, postdate.Channel, func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+	return store.ChannelSettings{}, postdate.E(postdate.KindUnavailable, "this node keeps no settings of channels")
+}

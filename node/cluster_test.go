@@ -1,0 +1,341 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+// shared is a store in memory that several nodes of one process share.
+type shared struct{ *storetest.Mem }
+
+func (shared) Exclusive() bool { return false }
+
+func (shared) Name() string { return "a cluster of a test" }
+
+// team is a cluster in one process. Its nodes come and go.
+type team struct {
+	t    *testing.T
+	open func(c *node.Config) // gives a node its store
+
+	mu     sync.Mutex
+	nodes  map[string]*node.Node
+	cut    map[string]bool // gossip addresses of nodes that are cut off
+	client *nodetest.Client
+	ledger *nodetest.Ledger
+	all    []string // HTTP addresses of nodes that serve
+	next   atomic.Int64
+}
+
+func newTeam(t *testing.T, open func(c *node.Config)) *team {
+	return &team{t: t, open: open, nodes: map[string]*node.Node{}, cut: map[string]bool{}, ledger: nodetest.NewLedger()}
+}
+
+// teamInMemory shares a model of a store.
+func teamInMemory(t *testing.T) *team {
+	mem := shared{storetest.NewMem(32)}
+	return newTeam(t, func(c *node.Config) {
+		c.OpenStore = func() (store.Store, error) { return mem, nil }
+	})
+}
+
+// add starts a node that joins the others.
+func (m *team) add(name string) *node.Node {
+	m.t.Helper()
+	c := config(m.t)
+	c.NodeID, c.Gossip = name, "127.0.0.1:0"
+	if os.Getenv("POSTDATE_TEST_LOG") != "" {
+		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("at", name)
+	}
+	m.mu.Lock()
+	for _, n := range m.nodes {
+		c.Join = append(c.Join, n.GossipAddr())
+	}
+	m.mu.Unlock()
+	c.CutGossip = func(address string) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		own := m.nodes[name]
+		return m.cut[address] || own != nil && m.cut[own.GossipAddr()]
+	}
+	m.open(&c)
+	n, err := node.Start(patient(m.t), c)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.nodes[name] = n
+	m.all = append(m.all, n.Addr())
+	m.mu.Unlock()
+	return n
+}
+
+// remove stops a node in order.
+func (m *team) remove(name string) {
+	m.t.Helper()
+	m.mu.Lock()
+	n := m.nodes[name]
+	delete(m.nodes, name)
+	for i, a := range m.all {
+		if a == n.Addr() {
+			m.all = append(m.all[:i:i], m.all[i+1:]...)
+			break
+		}
+	}
+	m.mu.Unlock()
+	stop(m.t, n)
+}
+
+// address is a node that serves, each in turn.
+func (m *team) address() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[int(m.next.Add(1))%len(m.all)]
+}
+
+// owners says how many buckets each node owns by the records.
+func (m *team) owners() map[string]int {
+	client := nodetest.NewClient(m.address())
+	defer client.Close()
+	view, err := client.Cluster()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	owners := map[string]int{}
+	for _, b := range view.Buckets {
+		owners[b.Owner]++
+	}
+	return owners
+}
+
+// awaitOwners waits until exactly these nodes own buckets.
+func (m *team) awaitOwners(names ...string) {
+	m.t.Helper()
+	var owners map[string]int
+	err := nodetest.Poll(patient(m.t), func() (bool, error) {
+		owners = m.owners()
+		if len(owners) != len(names) {
+			return false, nil
+		}
+		for _, name := range names {
+			if owners[name] == 0 {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		m.t.Fatalf("the owners are %v, want %v: %v", owners, names, err)
+	}
+}
+
+// load schedules through all nodes until the function that it returns is called.
+func (m *team) load(callers int) (end func()) {
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			client := nodetest.NewClient(m.address())
+			defer client.Close()
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				case <-tick.C:
+				}
+				m.schedule(client, fmt.Sprintf("m-%d-%d", caller, i))
+			}
+		})
+	}
+	return func() {
+		close(over)
+		group.Wait()
+	}
+}
+
+// schedule asks one node after the other until one has answered.
+func (m *team) schedule(client *nodetest.Client, id string) {
+	due := time.Now().Add(time.Second + time.Duration(m.next.Load()%1000)*time.Millisecond)
+	m.ledger.Sent(id, due)
+	message := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
+	err := nodetest.Poll(patient(m.t), func() (bool, error) {
+		client.Move(m.address())
+		a, err := client.Schedule(message)
+		switch {
+		case err != nil || a.Code == http.StatusServiceUnavailable || a.Code == http.StatusGatewayTimeout:
+			return false, nil
+		case a.Code != http.StatusCreated && a.Code != http.StatusOK:
+			return false, fmt.Errorf("%s: %s", id, a)
+		}
+		return true, nil
+	})
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	m.ledger.Note(id, nodetest.Accepted)
+}
+
+// A cluster grows, shrinks, has its gossip cut and healed, under load: nothing is
+// lost, nothing comes twice, and nothing is even marked.
+func TestCluster(t *testing.T) { grows(t, teamInMemory(t)) }
+
+func grows(t *testing.T, m *team) {
+	m.add("a")
+	follower := nodetest.NewClient(m.address())
+	defer follower.Close()
+	endFollow := follow(t, follower, "all", m.ledger.Arrived)
+	m.awaitOwners("a")
+	endLoad := m.load(8)
+	m.add("b")
+	m.add("c")
+	m.awaitOwners("a", "b", "c")
+	m.remove("b")
+	m.awaitOwners("a", "c")
+	m.add("b")
+	m.awaitOwners("a", "b", "c")
+
+	m.cutOff("c") // both sides go on; by the fence each bucket keeps its owner
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return m.sees("a") == 2 && m.sees("c") == 1, nil }); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitOwners("a", "b", "c")
+	m.heal()
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return m.sees("a") == 3 && m.sees("c") == 3, nil }); err != nil {
+		t.Fatal(err)
+	}
+	m.remove("c")
+	m.remove("b")
+	m.awaitOwners("a")
+	endLoad()
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return m.ledger.Open() == 0, nil }); err != nil {
+		t.Error(err)
+	}
+	endFollow()
+	m.remove("a")
+	totals := m.ledger.Check(t)
+	t.Log(totals)
+	if totals.Marked > 0 || totals.Twice > 0 {
+		t.Errorf("%d marked, %d twice, and nothing had failed", totals.Marked, totals.Twice)
+	}
+}
+
+func (m *team) cutOff(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cut[m.nodes[name].GossipAddr()] = true
+}
+
+func (m *team) heal() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.cut)
+}
+
+// sees counts the members that a node believes alive.
+func (m *team) sees(name string) (alive int) {
+	m.mu.Lock()
+	client := nodetest.NewClient(m.nodes[name].Addr())
+	m.mu.Unlock()
+	defer client.Close()
+	view, err := client.Cluster()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, member := range view.Members {
+		if member.State == "alive" {
+			alive++
+		}
+	}
+	return alive
+}
+
+// Two nodes of one name: the second is refused, with a sentence that helps.
+func TestTwoNodesOfOneName(t *testing.T) {
+	m := teamInMemory(t)
+	first := m.add("a")
+	defer m.remove("a")
+	c := config(t)
+	c.NodeID, c.Gossip, c.Join = "a", "127.0.0.1:0", []string{first.GossipAddr()}
+	m.open(&c)
+	n, err := node.Start(patient(t), c)
+	if err == nil {
+		stop(t, n)
+		t.Fatal("a second node of the same name has started")
+	}
+	t.Log(err)
+}
+
+// What is paused on one node is paused on all.
+func TestPauseReachesAllNodes(t *testing.T) {
+	m := teamInMemory(t)
+	defer func() {
+		for _, name := range []string{"a", "b"} {
+			m.remove(name)
+		}
+	}()
+	m.add("a")
+	m.add("b")
+	m.awaitOwners("a", "b")
+	clients := map[string]*nodetest.Client{}
+	for name, n := range m.nodes {
+		clients[name] = nodetest.NewClient(n.Addr())
+		defer clients[name].Close()
+	}
+	if a, err := clients["a"].Do("PATCH", "/v1/channels", []byte(`{"channel":"inbox:held","paused":true}`)); err != nil || a.Code != http.StatusOK {
+		t.Fatal(a, err)
+	}
+	paused := func(name string) bool {
+		a, err := clients[name].Do("GET", "/v1/channels", nil)
+		if err != nil || a.Code != http.StatusOK {
+			t.Fatal(a, err)
+		}
+		var list struct {
+			Channels []struct{ Channel, State string }
+		}
+		if err := a.Into(&list); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Channels) > 0 && list.Channels[0].Channel == "inbox:held" && list.Channels[0].State == "paused"
+	}
+	if err := nodetest.Poll(patient(t), func() (bool, error) { return paused("a") && paused("b"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		id := fmt.Sprintf("held-%d", i)
+		if a, err := clients["b"].Schedule(nodetest.Message{ScheduleID: id, Channel: "inbox:held", Delay: "10ms", Payload: i}); err != nil || a.Code != http.StatusCreated {
+			t.Fatal(a, err)
+		}
+	}
+	awaitParked(t, clients["a"], 40)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range 10 {
+		if a, err := clients["a"].Cancel(fmt.Sprintf("held-%d", i)); err != nil || a.Code != http.StatusOK {
+			t.Errorf("a message of a paused channel cannot be cancelled: %s, %v", a, err)
+		}
+	}
+	if a, err := clients["b"].Do("PATCH", "/v1/channels", []byte(`{"channel":"inbox:held","paused":false}`)); err != nil || a.Code != http.StatusOK {
+		t.Fatal(a, err)
+	}
+	if err := clients["a"].AwaitNonePending(ctx); err != nil {
+		t.Error(err)
+	}
+	delivered, err := clients["a"].List("DELIVERED")
+	if err != nil || len(delivered) != 30 {
+		t.Errorf("%d delivered after the channel was resumed, want 30 (%v)", len(delivered), err)
+	}
+}

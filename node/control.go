@@ -1,0 +1,109 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// settingsEvery is how often what is set of channels is read: another node may
+// have set it.
+const settingsEvery = 2 * time.Second
+
+// control keeps the poller at what operators set of channels, and shows both.
+type control struct {
+	store store.Channels
+	loop  *poller.Loop
+	stale chan struct{} // another node has set something
+	tell  func()        // the other nodes, of a change
+
+	mu  sync.Mutex // orders reads of the settings, so that an old one never comes last
+	set map[postdate.Channel]store.ChannelSettings
+}
+
+// read takes over what is set.
+func (c *control) read(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.store.Channels(ctx)
+	if err != nil {
+		return err
+	}
+	set := make(map[postdate.Channel]store.ChannelSettings, len(all))
+	for _, s := range all {
+		set[s.Channel] = s
+	}
+	c.set = set
+	c.loop.Tell(poller.Limits{Settings: all})
+	return nil
+}
+
+// List implements api.Channels.
+func (c *control) List(ctx context.Context) ([]api.Channel, error) {
+	views, err := c.loop.Channels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]api.Channel, 0, len(views))
+	shown := map[postdate.Channel]bool{}
+	for _, v := range views {
+		shown[v.Channel] = true
+		s := c.set[v.Channel]
+		s.Channel = v.Channel
+		all = append(all, api.Channel{
+			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0, LastError: v.Reason,
+		})
+	}
+	for channel, s := range c.set {
+		if !shown[channel] {
+			all = append(all, api.Channel{ChannelSettings: s})
+		}
+	}
+	slices.SortFunc(all, func(a, b api.Channel) int { return cmp.Compare(a.Channel, b.Channel) })
+	return all, nil
+}
+
+// Change implements api.Channels. Of two changes of one channel on two nodes at
+// the same time the last one stands, whole.
+func (c *control) Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+	if err := c.read(ctx); err != nil {
+		return store.ChannelSettings{}, err
+	}
+	c.mu.Lock()
+	s := c.set[channel]
+	c.mu.Unlock()
+	s.Channel = channel
+	f(&s)
+	if err := c.store.SetChannel(ctx, s); err != nil {
+		return s, err
+	}
+	c.tell()
+	return s, c.read(ctx)
+}
+
+// run reads what is set again and again, until ctx ends.
+func (c *control) run(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(settingsEvery)
+	defer tick.Stop()
+	for {
+		if err := c.read(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("reading the settings of channels failed and is repeated", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-c.stale:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

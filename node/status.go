@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
+)
+
+// viewTimeout bounds the read that GET /v1/cluster makes.
+const viewTimeout = 5 * time.Second
+
+// ready says whether the node does its work.
+func (n *Node) ready() error {
+	status := n.keeper.Status()
+	switch held, want := status.Held, n.store.Buckets(); {
+	case status.Ahead != 0:
+		return postdate.E(postdate.KindUnavailable, "this machine's clock is %s ahead of the store's, and at most %s are allowed (--clock-skew-max): set the clock; until then the node owns no buckets", status.Ahead, n.c.ClockSkewMax)
+	case n.cluster != nil && n.clock.mono() >= status.Lease:
+		return postdate.E(postdate.KindUnavailable, "the node has no lease: the store does not answer")
+	case n.cluster != nil && status.Partitions == nil:
+		return postdate.E(postdate.KindUnavailable, "the partition records are not read yet")
+	case n.cluster == nil && held != want:
+		return postdate.E(postdate.KindUnavailable, "%d of %d buckets are owned", held, want)
+	}
+	return nil
+}
+
+// view is what GET /v1/cluster shows.
+func (n *Node) view() api.Cluster {
+	c := api.Cluster{Node: n.c.NodeID, Members: []api.Member{{Node: n.c.NodeID, Address: n.Addr(), State: "alive"}}}
+	if n.cluster != nil {
+		c.Members = n.cluster.members()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
+	defer cancel()
+	records, _, err := n.store.Partitions(ctx)
+	if err != nil {
+		n.c.Log.Error("the partition records cannot be read", "error", err)
+		return c
+	}
+	view := n.loop.View()
+	now := n.clock.wall()
+	for _, p := range records {
+		b := api.Bucket{Bucket: p.Bucket, Owner: p.Owner, Token: p.Token, Checkpoint: p.Checkpoint, Claimed: p.Claimed}
+		if since, overdue := view.Overdue[p.Bucket]; overdue {
+			b.Lag = max(now.Sub(since), 0)
+		} else if p.Owner != n.c.NodeID && p.Checkpoint < min(p.Claimed, now) {
+			b.Lag = now.Sub(p.Checkpoint) // its owner knows better
+		}
+		c.Buckets = append(c.Buckets, b)
+	}
+	return c
+}
