@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ type Status struct {
 	Lease      time.Duration      // end of the own lease, on the monotonic clock
 	Ahead      time.Duration      // of the wall clock before the store's, where that is too much; 0: it is not
 	Looked     time.Duration      // when the records were read
-	Partitions []bucket.Partition // as they were then
+	Partitions []bucket.Partition // as they were then, by number; not to be changed
 	Alive      []string           // leases that did not stand still
 }
 
@@ -103,6 +104,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if saw, ok := ev.(Saw); ok && saw.Err == nil {
+			slices.SortFunc(saw.Partitions, func(a, b bucket.Partition) int { return a.Bucket - b.Bucket })
 			k.note(func(s *Status) { s.Partitions, s.Looked = saw.Partitions, saw.Began })
 		}
 		for _, e := range k.m.Step(k.clock().Mono, ev) {

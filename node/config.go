@@ -8,16 +8,30 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
 )
 
 // Config is what an operator can set of a node.
 type Config struct {
-	HTTP     string   // address to listen on; port 0 picks one
-	Store    string   // "pebble:FOLDER"
-	RabbitMQ string   // amqp URL; "": there are no rabbitmq: channels
-	Buckets  int      // N, fixed at the store's birth
-	NodeID   string   // this node's name
-	Join     []string // addresses of a cluster's nodes
+	HTTP     string // address to listen on; port 0 picks one
+	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
+	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
+	Buckets  int    // N, fixed at the store's birth
+	NodeID   string // this node's name
+
+	// Of a cluster: a node whose store others share.
+	Gossip          string        // address to gossip on
+	GossipAdvertise string        // address under which others reach it; "": Gossip
+	GossipKey       string        // base64 of 16, 24 or 32 bytes; "": gossip is open
+	Join            []string      // addresses of some nodes' gossip
+	Lease           time.Duration // how long a silent node keeps its buckets; 0: the default
+	ClockSkewMax    time.Duration // how far the wall clock may be from the store's
+
+	// In tests: to and from which addresses no gossip passes, and a store that is
+	// used in the place of Store. Nodes share it where it is not exclusive.
+	CutGossip func(address string) bool
+	OpenStore func() (store.Store, error)
 
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
@@ -36,6 +50,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		HTTP: "127.0.0.1:8080", Store: "pebble:./data", Buckets: postdate.BucketsDefault, NodeID: name,
+		Gossip: "127.0.0.1:7946", Lease: fence.DefaultConfig("n", "l").LeaseTime, ClockSkewMax: fence.DefaultConfig("n", "l").SkewMax,
 		Retention: 24 * time.Hour, InboxRetention: 24 * time.Hour,
 		PayloadBytesMax: postdate.PayloadBytesMax, Retry: postdate.RetryDefault,
 		Log: slog.Default(), Version: "unknown",
@@ -47,12 +62,20 @@ func (c Config) Validate() error {
 	invalid := func(format string, args ...any) error {
 		return postdate.E(postdate.KindInvalid, format, args...)
 	}
-	if _, err := c.storeDir(); err != nil {
-		return err
+	if !c.mongoDB() {
+		if _, err := c.storeDir(); err != nil {
+			return err
+		}
 	}
 	switch {
-	case len(c.Join) > 0:
-		return invalid("--join: the embedded store serves one node and cannot join a cluster; a cluster needs a store that its nodes share")
+	case len(c.Join) > 0 && !c.mongoDB():
+		return invalid("--join: the embedded store serves one node and cannot join a cluster; give all nodes a store that they share: --store mongodb://HOST/DATABASE")
+	case c.mongoDB() && c.Gossip == "":
+		return invalid("--gossip is empty: the nodes of a cluster find each other by it; name an address like 127.0.0.1:7946")
+	case c.Lease < leaseMin || c.Lease > leaseMax:
+		return invalid("--lease is %s: it must be between %s and %s", c.Lease, leaseMin, leaseMax)
+	case c.ClockSkewMax < 10*time.Millisecond || c.ClockSkewMax > time.Minute:
+		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
@@ -77,14 +100,21 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// The bounds of --lease. A shorter one is lost in the noise of a busy machine.
+const (
+	leaseMin = 500 * time.Millisecond
+	leaseMax = 5 * time.Minute
+)
+
+// mongoDB says whether the store is MongoDB, which nodes can share.
+func (c Config) mongoDB() bool {
+	return c.OpenStore != nil || strings.HasPrefix(c.Store, "mongodb://") || strings.HasPrefix(c.Store, "mongodb+srv://")
+}
+
 // storeDir is the folder of the embedded store.
 func (c Config) storeDir() (string, error) {
-	kind, rest, _ := strings.Cut(c.Store, ":")
-	switch {
-	case kind == "pebble" && rest != "":
+	if kind, rest, _ := strings.Cut(c.Store, ":"); kind == "pebble" && rest != "" {
 		return rest, nil
-	case kind == "mongodb" || kind == "mongodb+srv":
-		return "", postdate.E(postdate.KindInvalid, "--store: this version has only the embedded store: write pebble:FOLDER")
 	}
-	return "", postdate.E(postdate.KindInvalid, "--store %q is not of the form pebble:FOLDER, like pebble:./data", c.Store)
+	return "", postdate.E(postdate.KindInvalid, "--store %q is neither of the form pebble:FOLDER, like pebble:./data, nor a MongoDB URI, like mongodb://HOST/DATABASE", c.Store)
 }

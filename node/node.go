@@ -12,13 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
@@ -31,8 +29,11 @@ type Node struct {
 	clock   clock
 	metrics *prometheus.Registry
 
-	store      store.Store
+	inner      store.Store // as it was opened
+	store      store.Store // the same, measured, with calls that gather
 	channels   *channels
+	control    *control
+	cluster    *cluster // nil where the store is this node's alone
 	loop       *poller.Loop
 	keeper     *fence.Keeper
 	api        *api.Server
@@ -68,7 +69,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	}
 	n := &Node{c: c, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(), failed: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := n.open(); err != nil {
+	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.close(ctx))
 	}
 	n.run()
@@ -84,13 +85,13 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 }
 
 // open makes the parts, and starts none.
-func (n *Node) open() error {
+func (n *Node) open(ctx context.Context) error {
 	var err error
 	// The port comes first: it is the cheapest to be refused.
 	if n.listener, err = net.Listen("tcp", n.c.HTTP); err != nil {
 		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; name a free address, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
 	}
-	if err := n.openStore(); err != nil {
+	if err := n.openStore(ctx); err != nil {
 		return err
 	}
 	if n.channels, err = openChannels(n.c, n.store, n.clock.wall, n.metrics); err != nil {
@@ -102,47 +103,48 @@ func (n *Node) open() error {
 		Config: config, Buckets: n.store.Buckets(), Store: n.store, Publish: n.channels.publish,
 		Clock: n.clock.now, Metrics: poller.NewMetrics(n.metrics), Log: n.c.Log,
 	})
-	lease, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("naming this run: %w", err)
+	n.control = &control{store: n.store, loop: n.loop, stale: make(chan struct{}, 1), tell: n.tellOthers}
+	if err := n.openLocks(ctx); err != nil {
+		return err
 	}
-	locks := fence.DefaultConfig(n.c.NodeID, n.c.NodeID+"/"+lease.String())
-	locks.Exclusive = n.store.Exclusive()
-	n.keeper = fence.NewKeeper(locks, n.store, n.clock.now, listener{n.loop}, n.c.Log)
-	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
-	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.clock.wall, Log: n.c.Log, Registry: n.metrics,
-		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.loop.Nudge, CheckChannel: n.channels.check,
-		Cluster: n.cluster, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
+		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
+		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 	})
 	return err
 }
 
-func (n *Node) openStore() error {
-	dir, err := n.c.storeDir()
+func (n *Node) openStore(ctx context.Context) error {
+	open := n.openPebble
+	switch {
+	case n.c.OpenStore != nil:
+		open = n.c.OpenStore
+	case n.c.mongoDB():
+		open = func() (store.Store, error) { return n.openMongo(ctx) }
+	}
+	s, err := open()
 	if err != nil {
 		return err
 	}
-	config := pebble.DefaultConfig(dir)
-	config.Buckets, config.Log = n.c.Buckets, n.c.Log
-	s, err := pebble.Open(config)
-	if err != nil {
-		return err
-	}
+	n.inner = s
 	n.store = store.Coalesce(measure(s, n.metrics))
 	return nil
 }
 
-// listener passes the keeper's decisions on to the poller.
-type listener struct{ loop *poller.Loop }
+func (n *Node) openPebble() (store.Store, error) {
+	dir, err := n.c.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	config := pebble.DefaultConfig(dir)
+	config.Buckets, config.Log = n.c.Buckets, n.c.Log
+	return pebble.Open(config)
+}
 
-func (l listener) Gained(ps []bucket.Partition)  { l.loop.Tell(poller.Gained{Partitions: ps}) }
-func (l listener) Lost(h store.Hold)             { l.loop.Tell(poller.Lost{Hold: h}) }
-func (l listener) Drain(h store.Hold)            { l.loop.Tell(poller.Drain{Hold: h}) }
-func (l listener) LeaseUntil(mono time.Duration) { l.loop.Tell(poller.LeaseUntil{Mono: mono}) }
-func (l listener) Alive([]string)                { /* there are no others */ }
-func (l listener) GaveBack([]store.Hold)         { /* nobody waits for them */ }
+func (n *Node) openMongo(context.Context) (store.Store, error) {
+	return nil, postdate.E(postdate.KindInvalid, "--store: MongoDB is not in this build")
+}
 
 // run starts the loops.
 func (n *Node) run() {
@@ -151,6 +153,11 @@ func (n *Node) run() {
 	n.background.Go(func() { n.loop.Run(ctx) })
 	n.background.Go(func() { n.keeper.Run(ctx) })
 	n.background.Go(func() { n.expire(ctx) })
+	n.background.Go(func() { n.control.run(ctx, n.c.Log) })
+	if n.cluster != nil {
+		n.background.Go(func() { n.cluster.run(ctx) })
+		return
+	}
 	all := make([]int, n.store.Buckets())
 	for b := range all {
 		all[b] = b
@@ -161,53 +168,52 @@ func (n *Node) run() {
 // ownedEvery is how often a start and a stop look whether they are through.
 const ownedEvery = 2 * time.Millisecond
 
+// awaitBuckets waits until the node can do its work: alone, until it owns every
+// bucket; in a cluster, until it has a lease and knows who has which bucket. That
+// others may still hold its share is no reason not to serve.
 func (n *Node) awaitBuckets(ctx context.Context) error {
-	return n.awaitHeld(ctx, n.store.Buckets())
+	if n.cluster == nil {
+		return n.awaitHeld(ctx, n.store.Buckets())
+	}
+	return n.await(ctx, n.ready)
 }
 
 func (n *Node) awaitHeld(ctx context.Context, want int) error {
+	return n.await(ctx, func() error {
+		if held := n.keeper.Held(); held != want {
+			return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", held, want)
+		}
+		return nil
+	})
+}
+
+// await waits until nothing is in the way, or the node failed.
+func (n *Node) await(ctx context.Context, inTheWay func() error) error {
 	tick := time.NewTicker(ownedEvery)
 	defer tick.Stop()
-	for n.keeper.Held() != want {
+	for err := inTheWay(); err != nil; err = inTheWay() {
 		select {
 		case <-tick.C:
+		case <-n.failed:
+			return n.failure
 		case <-ctx.Done():
-			return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", n.keeper.Held(), want)
+			return err
 		}
 	}
 	return nil
-}
-
-// ready says whether the node does its work.
-func (n *Node) ready() error {
-	if held, want := n.keeper.Held(), n.store.Buckets(); held != want {
-		return postdate.E(postdate.KindUnavailable, "%d of %d buckets are owned", held, want)
-	}
-	return nil
-}
-
-// cluster is what GET /v1/cluster shows.
-func (n *Node) cluster() api.Cluster {
-	c := api.Cluster{Node: n.c.NodeID, Members: []api.Member{{Node: n.c.NodeID, Address: n.Addr(), State: "alive"}}}
-	records, _, err := n.store.Partitions(context.Background())
-	if err != nil {
-		n.c.Log.Error("the partition records cannot be read", "error", err)
-		return c
-	}
-	view := n.loop.View()
-	now := n.clock.wall()
-	for _, p := range records {
-		b := api.Bucket{Bucket: p.Bucket, Owner: p.Owner, Token: p.Token, Checkpoint: p.Checkpoint, Claimed: p.Claimed}
-		if since, overdue := view.Overdue[p.Bucket]; overdue {
-			b.Lag = max(now.Sub(since), 0)
-		}
-		c.Buckets = append(c.Buckets, b)
-	}
-	return c
 }
 
 // Addr is the address of the HTTP API, with its real port.
 func (n *Node) Addr() string { return n.listener.Addr().String() }
+
+// GossipAddr is the address at which other nodes find this one, with its real
+// port; empty where there can be no others.
+func (n *Node) GossipAddr() string {
+	if n.cluster == nil {
+		return ""
+	}
+	return n.cluster.gossip.Address()
+}
 
 // Done is closed when the node failed and has to be stopped. Err says why.
 func (n *Node) Done() <-chan struct{} { return n.failed }
@@ -236,7 +242,11 @@ func (n *Node) Stop(ctx context.Context) error {
 		err := n.api.Shutdown(ctx)
 		n.listener.Close()
 		n.serving.Wait()
-		n.keeper.Tell(fence.Want{})
+		if n.cluster != nil {
+			err = errors.Join(err, n.cluster.leave(ctx))
+		} else {
+			n.keeper.Tell(fence.Want{})
+		}
 		err = errors.Join(err, n.awaitHeld(ctx, 0))
 		n.stopErr = errors.Join(err, n.close(ctx))
 	})
@@ -257,8 +267,11 @@ func (n *Node) close(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		}
 	}
+	if n.cluster != nil && n.cluster.gossip != nil {
+		n.cluster.gossip.Shutdown()
+	}
 	if n.channels != nil {
-		err = n.channels.close(ctx)
+		err = errors.Join(err, n.channels.close(ctx))
 	}
 	if n.store != nil {
 		err = errors.Join(err, n.store.Close())

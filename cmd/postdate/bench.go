@@ -77,9 +77,9 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 	defer stop()
 	report, err := b.measure(ctx, cmd.ErrOrStderr())
 	if report == nil || len(report.Rows) == 0 {
-		return redactError(err, b.config.RabbitMQ)
+		return secrets{urls: []string{b.config.RabbitMQ}}.redactError(err)
 	}
-	return redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()), b.config.RabbitMQ)
+	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()))
 }
 
 // environ is the variables that bench reads: not the store of a node that may

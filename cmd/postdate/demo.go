@@ -53,7 +53,7 @@ It exits with 1 if one is missing or early, or if the cancelled one arrives.`,
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return redactError(demo(ctx, cmd, rabbitMQ), rabbitMQ)
+		return secrets{urls: []string{rabbitMQ}}.redactError(demo(ctx, cmd, rabbitMQ))
 	})
 	return cmd
 }
@@ -71,9 +71,9 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 	config.Store = "pebble:" + filepath.Join(folder, "data")
 	config.RabbitMQ = rabbitMQ
 	config.Version = buildVersion()
-	config.Log = newLog(redactURL(cmd.ErrOrStderr(), rabbitMQ), "warn", "text")
+	config.Log = newLog(secrets{urls: []string{rabbitMQ}}.redact(cmd.ErrOrStderr()), "warn", "text")
 	if err := config.Validate(); err != nil {
-		return usagef("%v", redactError(err, rabbitMQ))
+		return usagef("%v", secrets{urls: []string{rabbitMQ}}.redactError(err))
 	}
 	n, err := node.Start(ctx, config)
 	if err != nil {

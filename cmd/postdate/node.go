@@ -27,11 +27,16 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	c := &n.config
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
-	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store")
+	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, mongodb://HOST/DATABASE one that the nodes of a cluster share")
 	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ, "RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
 	f.IntVar(&c.Buckets, "buckets", c.Buckets, "into how many buckets messages are divided; fixed when the store is made")
 	f.StringVar(&c.NodeID, "node-id", "", "this node's name (default: the host's)")
-	f.StringSliceVar(&c.Join, "join", nil, "addresses of a cluster's nodes; may be repeated")
+	f.StringVar(&c.Gossip, "gossip", c.Gossip, "with MongoDB: address at which the nodes of a cluster find each other")
+	f.StringVar(&c.GossipAdvertise, "gossip-advertise", "", "with MongoDB: address under which others reach --gossip (default: the same)")
+	f.StringVar(&c.GossipKey, "gossip-key", "", "with MongoDB: base64 of 16, 24 or 32 bytes that encrypt gossip; none: it is open")
+	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; may be repeated")
+	f.DurationVar(&c.Lease, "lease", c.Lease, "with MongoDB: how long a silent node keeps its buckets")
+	f.DurationVar(&c.ClockSkewMax, "clock-skew-max", c.ClockSkewMax, "with MongoDB: how far this machine's clock may be from the database's")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long a finished message can still be read")
 	f.DurationVar(&c.InboxRetention, "inbox-retention", c.InboxRetention, "how long an inbox keeps a message")
 	f.Var(&n.payloadMax, "payload-max", "the largest payload")
@@ -50,7 +55,7 @@ func (n *nodeFlags) finish(stderr io.Writer) node.Config {
 		c.NodeID = node.DefaultConfig().NodeID
 	}
 	c.Version = buildVersion()
-	c.Log = newLog(redactURL(stderr, c.RabbitMQ), n.logLevel.value, n.logFormat.value)
+	c.Log = newLog(secretsOf(c).redact(stderr), n.logLevel.value, n.logFormat.value)
 	return c
 }
 

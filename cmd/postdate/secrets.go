@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/url"
 	"strings"
+
+	"github.com/postdate/postdate/node"
 )
 
 // redactor is a writer that passes a secret on as "xxxxx", whoever wrote it: a
@@ -13,9 +15,20 @@ type redactor struct {
 	secrets *strings.Replacer
 }
 
-// redactURL is w without the password of the URL address.
-func redactURL(w io.Writer, address string) io.Writer {
-	if r := passwordReplacer(address); r != nil {
+// secrets are what a node's settings hold and no log may show.
+type secrets struct {
+	urls  []string // their passwords
+	words []string
+}
+
+// secretsOf lists the secrets of a node's settings.
+func secretsOf(c node.Config) secrets {
+	return secrets{urls: []string{c.RabbitMQ, c.Store}, words: []string{c.GossipKey}}
+}
+
+// redact is w without the secrets.
+func (s secrets) redact(w io.Writer) io.Writer {
+	if r := s.replacer(); r != nil {
 		return &redactor{w: w, secrets: r}
 	}
 	return w
@@ -29,9 +42,9 @@ func (r *redactor) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// redactError is err without the password of the URL address.
-func redactError(err error, address string) error {
-	r := passwordReplacer(address)
+// redactError is err without the secrets.
+func (s secrets) redactError(err error) error {
+	r := s.replacer()
 	if err == nil || r == nil {
 		return err
 	}
@@ -47,11 +60,31 @@ func (e *redactedError) Error() string { return e.text }
 
 func (e *redactedError) Unwrap() error { return e.err }
 
-// passwordReplacer finds the password without parsing the whole URL, for it is
+// hidden stands for what must not be shown.
+const hidden = "xxxxx"
+
+// replacer is nil where there are no secrets.
+func (s secrets) replacer() *strings.Replacer {
+	var pairs []string
+	for _, u := range s.urls {
+		pairs = append(pairs, passwordPairs(u)...)
+	}
+	for _, w := range s.words {
+		if w != "" {
+			pairs = append(pairs, w, hidden)
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// passwordPairs finds the password without parsing the whole URL, for it is
 // needed most where the URL is wrong. The password is replaced where it stands
 // behind its user's name or in front of the host, not wherever the same letters
 // occur: it may well be "guest".
-func passwordReplacer(address string) *strings.Replacer {
+func passwordPairs(address string) []string {
 	_, rest, ok := strings.Cut(address, "://")
 	if !ok {
 		return nil
@@ -64,10 +97,9 @@ func passwordReplacer(address string) *strings.Replacer {
 	if !ok || password == "" {
 		return nil
 	}
-	const hidden = "xxxxx"
 	pairs := []string{":" + password, ":" + hidden, password + "@", hidden + "@"}
 	if plain, err := url.PathUnescape(password); err == nil && plain != password {
 		pairs = append(pairs, ":"+plain, ":"+hidden, plain+"@", hidden+"@")
 	}
-	return strings.NewReplacer(pairs...)
+	return pairs
 }

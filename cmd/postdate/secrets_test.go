@@ -18,15 +18,24 @@ func TestPasswordsAreHidden(t *testing.T) {
 		{"", "nothing", "nothing"},
 	} {
 		var b strings.Builder
-		if n, err := fmt.Fprint(redactURL(&b, test.address), test.text); err != nil || n != len(test.text) || b.String() != test.want {
+		if n, err := fmt.Fprint((secrets{urls: []string{test.address}}).redact(&b), test.text); err != nil || n != len(test.text) || b.String() != test.want {
 			t.Errorf("%s: written as %q (%d, %v), want %q", test.address, b.String(), n, err, test.want)
 		}
 		cause := errors.New(test.text)
-		if err := redactError(cause, test.address); err.Error() != test.want || !errors.Is(err, cause) {
+		if err := (secrets{urls: []string{test.address}}).redactError(cause); err.Error() != test.want || !errors.Is(err, cause) {
 			t.Errorf("%s: the error is %q, want %q", test.address, err, test.want)
 		}
 	}
-	if err := redactError(nil, "amqp://user:hunter2@host/"); err != nil {
+	if err := (secrets{urls: []string{"amqp://user:hunter2@host/"}}).redactError(nil); err != nil {
 		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestWordsAreHidden(t *testing.T) {
+	var b strings.Builder
+	s := secrets{urls: []string{"mongodb://u:pw1@h/db", "amqp://u:pw2@h/"}, words: []string{"", "c2VjcmV0"}}
+	fmt.Fprint(s.redact(&b), "u:pw1@h u:pw2@h key c2VjcmV0")
+	if want := "u:xxxxx@h u:xxxxx@h key xxxxx"; b.String() != want {
+		t.Errorf("written as %q, want %q", b.String(), want)
 	}
 }

@@ -54,9 +54,9 @@ Every flag is also a key of the file that --config names, which goes after both.
 			config.Log.Warn("unknown environment variable"+didYouMean("", u[1]), slog.String("name", u[0]))
 		}
 		if err := config.Validate(); err != nil {
-			return usagef("%v", redactError(err, config.RabbitMQ))
+			return usagef("%v", secretsOf(config).redactError(err))
 		}
-		return redactError(serve(p.stdout, config), config.RabbitMQ)
+		return secretsOf(config).redactError(serve(p.stdout, config))
 	})
 	return cmd
 }

@@ -74,6 +74,11 @@ node-id: 0128
 join:
   - a:1
   - b:2
+gossip: 0.0.0.0:7
+gossip-advertise: me:7
+gossip-key: c2VjcmV0
+lease: 4s
+clock-skew-max: 2s
 retention: 1h
 inbox-retention: 2h
 payload-max: 1MiB
@@ -87,9 +92,10 @@ log-format: json
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Store, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
+	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Store, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
+		c.Gossip, c.GossipAdvertise, c.GossipKey, c.Lease, c.ClockSkewMax,
 		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 pebble:/x amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 1h0m0s 2h0m0s 1048576 {9 2s 3m0s}"
+	want := "0.0.0.0:80 pebble:/x amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s 1h0m0s 2h0m0s 1048576 {9 2s 3m0s}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

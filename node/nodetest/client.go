@@ -256,6 +256,7 @@ func (c *Client) Metric(name string) (float64, error) {
 // Cluster is what GET /v1/cluster shows, as far as tests look at it.
 type Cluster struct {
 	Node    string
+	Members []struct{ Node, Address, State string }
 	Buckets []struct {
 		Bucket int
 		Owner  string
