@@ -183,3 +183,19 @@ func TestLostIsSaidOnce(t *testing.T) {
 		t.Error("a bucket that somebody else has is still held")
 	}
 }
+
+// While a renewal hangs there is nothing to do, and no wake-up is asked for again
+// and again.
+func TestAHangingRenewalAsksForNoWakeUp(t *testing.T) {
+	r := newRig(t)
+	r.lease(4)
+	r.now += r.c.RenewEvery
+	only[fence.Renew](t, r.step(fence.Tick{}))
+	for range 5 {
+		r.now += r.c.RenewEvery / 2
+		r.step(fence.Tick{})
+		if wake := r.m.Wake(); wake <= r.now {
+			t.Fatalf("it is %v, and the next wake-up is at %v", r.now, wake)
+		}
+	}
+}

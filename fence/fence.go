@@ -220,8 +220,18 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	return append(out, m.due(now)...)
 }
 
-// Wake is the next time at which Step must be called with a Tick.
-func (m *Machine) Wake() time.Duration { return min(m.nextRenew, m.nextLook) }
+// Wake is the next time at which Step must be called with a Tick. What waits for an
+// answer asks for no wake-up.
+func (m *Machine) Wake() time.Duration {
+	wake := m.nextLook
+	if !m.renewing {
+		wake = min(wake, m.nextRenew)
+	}
+	if !m.giving && len(m.holds(func(h *held) bool { return h.drained })) > 0 {
+		wake = min(wake, m.nextGive)
+	}
+	return wake
+}
 
 // Held says how many buckets are owned at present.
 func (m *Machine) Held() int { return len(m.held) }

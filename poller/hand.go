@@ -18,6 +18,10 @@ type Item struct {
 	stage   stage
 	probe   bool // it is sent to see whether its channel is back
 	doubt   bool // an earlier publish may have arrived
+
+	// next is when it is due again, as a scan saw while its settlement was not known
+	// to be written: it was rescheduled, say, or unparked. Far: none saw that.
+	next postdate.Time
 }
 
 type stage uint8
@@ -33,10 +37,13 @@ const (
 // take puts what a scan found into the hand, if it is not there already.
 func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	b := p.bucket
-	if _, here := b.hand[rec.Key]; here {
+	if it, here := b.hand[rec.Key]; here {
+		if it.rec.State != rec.State {
+			it.next = min(it.next, rec.AttemptTime) // its settlement went through, and something followed
+		}
 		return
 	}
-	if old, gone := b.gone[rec.Key]; gone && old.Version == rec.Version && old.AttemptTime == rec.AttemptTime {
+	if old, gone := b.gone[rec.Key]; gone && old == rec.State {
 		return // it was settled while the scan was under way
 	}
 	if rec.AttemptTime <= p.claim.Checkpoint {
@@ -51,6 +58,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
 		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
+		next: postdate.Far,
 		// A client that cut its time down to the millisecond meant up to one more:
 		// the execution time's whole millisecond has to be over.
 		due: max(rec.ExecutionTime+1, rec.AttemptTime),
@@ -88,6 +96,9 @@ func (m *Machine) drop(it *Item) {
 	m.handBytes -= len(it.rec.Payload)
 	it.channel.hand--
 	m.forget(it.channel)
+	if it.next != postdate.Far && !b.lost {
+		b.nudge(it.next)
+	}
 }
 
 // dropWaiting drops what is not with a broker yet. It stays PENDING in the store.

@@ -1,0 +1,61 @@
+package poller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// A message that is rescheduled while it is not known whether its settlement was
+// written is read again once that is known, and the checkpoint does not pass it.
+func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	rec := postdate.Record{
+		Message: postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "m"}, Channel: "x:y", ExecutionTime: now.Wall - 10},
+		State:   postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: now.Wall - 10},
+	}
+	claim := func(effects []Effect) store.Claim {
+		t.Helper()
+		for _, e := range effects {
+			if c, ok := e.(Claim); ok {
+				return c.Claims[0]
+			}
+		}
+		t.Fatalf("no claim among %+v", effects)
+		return store.Claim{}
+	}
+	answer := func(c store.Claim, due ...postdate.Record) []Effect {
+		return m.Step(now, Claimed{[]store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
+	}
+	m.Step(now, LeaseUntil{time.Hour})
+	c := claim(m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
+	effects := answer(c, rec)
+	published := effects[0].(Publish)
+	m.Step(now, Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused, Reason: "no"}}})
+	now = now.Later(10 * time.Millisecond)
+	m.Step(now, Tick{}) // settles
+	m.Step(now, Settled{postdate.E(postdate.KindUnknown, "lost")})
+
+	// It was written; then the client rescheduled the message, and a scan sees that.
+	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.Claimed+1, c.Claimed+1
+	now = now.Later(50 * time.Millisecond)
+	effects = answer(claim(m.Step(now, Nudged{0, rec.AttemptTime})), rec)
+
+	now = now.Later(DefaultConfig().RetryAfter)
+	m.Step(now, Tick{}) // settles again
+	c = claim(append(effects, m.Step(now, Settled{})...))
+	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
+		t.Errorf("the next claim has the checkpoint %d and reads from %d, and the message is due at %d", c.Checkpoint, c.Scan.After.Time, rec.AttemptTime)
+	}
+	for _, e := range answer(c, rec) {
+		if p, ok := e.(Publish); ok && p.Batch[0].rec.Version == 2 {
+			return
+		}
+	}
+	t.Error("the new version is not published")
+}
