@@ -7,6 +7,7 @@ SHELL := bash
 GO ?= go
 FUZZTIME ?= 10s
 BENCHFLAGS ?=
+HOURS ?= 1000
 TESTFLAGS ?=
 
 # Pinned, so that a new check of theirs breaks nobody's build.
@@ -14,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## see the whole thing at work, in six seconds
@@ -47,6 +48,14 @@ fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 .PHONY: bench
 bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...)
 	$(GO) run ./cmd/postdate bench $(BENCHFLAGS)
+
+.PHONY: bite
+bite: ## show that the simulator finds planted bugs, with which seed and how soon
+	$(GO) test ./sim -run 'TestBite' -count 1 -v | grep -v '^=== '
+
+.PHONY: sim-long
+sim-long: ## simulate clusters with faults, fresh seeds (HOURS=1000 of cluster time)
+	$(GO) run ./cmd/sim -hours $(HOURS)
 
 .PHONY: build
 build: ## build bin/postdate

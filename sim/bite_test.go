@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// planted lists the bugs, in which sort of world each is looked for, and which
+// promises' watchers may see it first.
+var planted = []struct {
+	bug      bug
+	in       profile
+	promises []int
+}{
+	{bugNoFence, profileStorm, []int{5}},
+	{bugTokenReset, profileStorm, []int{5}},
+	{bugNotDurable, profileStorm, []int{0, 1, 3}},
+	{bugUnknownIsRefused, profileStorm, []int{1, 4}},
+	{bugUnknownIsDone, profileStorm, []int{1}},
+	{bugConfirmIgnored, profileStorm, []int{1}},
+	{bugNotMandatory, profileStorm, []int{1}},
+	{bugCheckpointFilters, profileStorm, []int{6}},
+	{bugClaimAfterRead, profileRaces, []int{3}},
+	{bugNoSecondLook, profileRaces, []int{3}},
+	{bugCancelForgotten, profileStorm, []int{3}},
+	{bugLeaseByWall, profileStorm, []int{5}},
+	{bugSettleVersion, profileStorm, []int{3}},
+	{bugSettleFinal, profileStorm, []int{1}},
+	{bugSettleToken, profileStorm, []int{5}},
+	{bugNoSweep, profileRaces, []int{1, 6}},
+	{bugNoNudges, profileStorm, []int{1, 6}},
+	{bugEarly, profileStorm, []int{2}},
+	{bugSkewIgnored, profileStorm, []int{2}},
+	{bugNoMark, profileStorm, []int{4}},
+	{bugNoLease, profileStorm, []int{5}},
+	{bugFirstSight, profileStorm, []int{5}},
+	{bugGossipIsTruth, profileStorm, []int{5}},
+	{bugNoDrain, profileQuiet, []int{4}},
+	{bugRetryForgets, profileStorm, []int{1, 4}},
+	{bugCheckpointRuns, profileStorm, []int{6}},
+	{bugNoDoubt, profileStorm, []int{4, 6}},
+	{bugNoSkip, profileChannels, []int{7}},
+	{bugScanBeyond, profileBacklog, []int{3, 8}},
+	{bugClaimCostsAll, profileBacklog, []int{8}},
+	{bugInsertTwice, profileStorm, []int{1}},
+	{bugParkedForgotten, profileStorm, []int{1, 6}},
+	{bugSettledTwice, profileStorm, []int{1, 4}},
+	{bugRowsVanish, profileStorm, []int{0}},
+}
+
+// TestBite shows that every watcher can fail: each planted bug is found, by the
+// watcher of a promise that it breaks.
+func TestBite(t *testing.T) {
+	caught := map[int]int{}
+	for _, b := range planted {
+		t.Run(string(b.bug), func(t *testing.T) {
+			r, seed, text := bite(b.bug, b.in)
+			if r.Violation == nil {
+				t.Fatalf("not found: %s", text)
+			}
+			what, _, _ := strings.Cut(r.Violation.What, "\n")
+			t.Logf("found with seed %d, %s: promise %d: %s", seed, text, r.Violation.Promise, what)
+			if !slices.Contains(b.promises, r.Violation.Promise) {
+				t.Errorf("found by the watcher of promise %d, want one of %v", r.Violation.Promise, b.promises)
+			}
+			caught[r.Violation.Promise]++
+		})
+	}
+	for promise := range watchers {
+		if caught[promise] == 0 {
+			t.Errorf("nothing was caught by the watcher of promise %d", promise)
+		}
+	}
+}
+
+// bite plays worlds of one sort with a bug until it is found.
+func bite(b bug, in profile) (r Result, seed uint64, text string) {
+	began, simulated := time.Now(), time.Duration(0)
+	for ; seed < 600; seed++ {
+		o := Options{Seed: seed, Length: 2 * time.Minute, bug: b}
+		if profileOf(seed) != in {
+			continue
+		}
+		r = Run(o)
+		simulated += r.Simulated
+		if r.Violation != nil {
+			break
+		}
+	}
+	return r, seed, fmt.Sprintf("%s simulated, %s real", simulated.Round(time.Second), time.Since(began).Round(time.Millisecond))
+}

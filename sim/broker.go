@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/publisher"
+)
+
+// broker is one channel: how it is by nature, and what goes wrong at present.
+type broker struct {
+	name    postdate.Channel
+	kind    channelKind
+	down    time.Duration // until when
+	blocked time.Duration
+	deleted time.Duration
+	refuse  window
+	lose    window // confirms
+	late    time.Duration
+	lateBy  time.Duration
+	outages int // what is under way when one begins has an unknown outcome
+}
+
+// publishDeadline is when a publisher gives up on a confirm.
+const publishDeadline = 10 * time.Second
+
+// fateOf is what becomes of one publish.
+type fateOf struct {
+	result  publisher.Result
+	took    time.Duration // until the answer
+	arrives bool
+	arrival time.Duration
+}
+
+// publish hands a batch to its broker, and the answer back when every outcome is
+// known.
+func (p *process) publish(e poller.Publish) {
+	w := p.w
+	w.calls++
+	k := w.calls
+	emissions := make([]*emission, len(e.Batch))
+	for i, it := range e.Batch {
+		d := it.Delivery
+		marked := d.PossibleDuplicate && w.bug != bugNoMark
+		w.markText(d.Message.ScheduleID)
+		w.mark(11, uint64(d.Attempt), b2u(marked))
+		w.tell(p.n, "publishes %s %q attempt %d marked %t", d.Message.ScheduleID, d.Message.Payload, d.Attempt, marked)
+		emissions[i] = w.history.emitted(p, d.Message, marked)
+	}
+	p.after(w.upTo(100*time.Microsecond), func() {
+		b := w.channels[e.Channel]
+		outages := b.outages
+		results := make([]publisher.Result, len(e.Batch))
+		longest := time.Duration(0)
+		how, injected := w.inject.fate(k)
+		for i := range e.Batch {
+			f := p.brokerFate(b)
+			if injected {
+				f = injectedFate(how)
+			}
+			f = p.brokerBug(f)
+			results[i] = f.result
+			longest = max(longest, f.took)
+			if f.arrives {
+				m := emissions[i]
+				m.mayArrive = true
+				w.after(f.arrival, func() { w.history.arrived(m) })
+			}
+		}
+		w.after(longest, func() {
+			if outages != b.outages && w.bug == "" { // the connection was lost before the answer was sent
+				for i := range results {
+					if results[i].Outcome == publisher.Confirmed || results[i].Outcome == publisher.Refused {
+						results[i] = publisher.Result{Outcome: publisher.Unknown, Reason: "the connection was lost"}
+					}
+				}
+			}
+			p.run(func() { p.stepPoller(poller.Published{Batch: e.Batch, Results: results}) })
+		})
+	})
+}
+
+// brokerFate draws what becomes of one publish.
+func (p *process) brokerFate(b *broker) fateOf {
+	w := p.w
+	took := 200*time.Microsecond + w.upTo(3*time.Millisecond)
+	if b.kind == channelSlow {
+		took = w.upTo(400 * time.Millisecond)
+	}
+	f := fateOf{result: publisher.Result{Outcome: publisher.Confirmed}, took: took, arrives: true, arrival: took / 2}
+	switch {
+	case w.now < b.down:
+		return fateOf{result: publisher.Result{Outcome: publisher.Down, Reason: "the broker is down"}, took: took}
+	case w.now < b.blocked:
+		f.result = publisher.Result{Outcome: publisher.Unknown, Reason: "no confirm in time"}
+		f.took, f.arrives, f.arrival = publishDeadline, w.r.IntN(2) == 0, w.upTo(publishDeadline+3*time.Second)
+	case b.kind == channelMissing, w.now < b.deleted:
+		f.result, f.arrives = publisher.Result{Outcome: publisher.Refused, Reason: "NO_ROUTE"}, false
+		if w.bug == bugNotMandatory { // dropped, and confirmed
+			f.result = publisher.Result{Outcome: publisher.Confirmed}
+		}
+	case b.kind == channelPicky && w.r.IntN(3) > 0, w.chance(b.refuse.now(w.now)):
+		f.result, f.arrives = publisher.Result{Outcome: publisher.Refused, Reason: "nacked"}, false
+		if w.r.IntN(8) == 0 {
+			f.result.RetryAfter = w.upTo(2 * time.Second)
+		}
+	case w.chance(b.lose.now(w.now)):
+		f.result, f.arrives = publisher.Result{Outcome: publisher.Unknown, Reason: "the connection was lost"}, w.r.IntN(2) == 0
+		f.arrival = w.upTo(2 * took)
+	case w.now < b.late:
+		f.took += w.upTo(b.lateBy)
+	}
+	return f
+}
+
+// injectedFate is the fate of a publish that is made to fail.
+func injectedFate(h how) fateOf {
+	f := fateOf{result: publisher.Result{Outcome: publisher.Unknown, Reason: "made to fail"}, took: 2 * time.Millisecond, arrival: time.Millisecond}
+	f.arrives = h == failsAfter || h == hangsWithEffect
+	if h == hangs || h == hangsWithEffect {
+		f.took = publishDeadline
+	}
+	return f
+}
+
+func b2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

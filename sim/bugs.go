@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// bug is a planted bug: one of the sort that a fence, a poller, a store, a
+// publisher or an API could have. Only tests switch one on. Each is made here, in
+// store.go and in store_due.go, around the product's machines: the product has no
+// switch for it.
+type bug string
+
+// The planted bugs.
+const (
+	bugNoFence           bug = "a claim is not fenced"
+	bugTokenReset        bug = "a release resets the token"
+	bugNotDurable        bug = "acknowledged before it is durable"
+	bugUnknownIsRefused  bug = "an unknown publish is taken for refused"
+	bugUnknownIsDone     bug = "an unknown publish is taken for confirmed"
+	bugConfirmIgnored    bug = "a publish counts as confirmed when it is sent"
+	bugNotMandatory      bug = "the broker drops what is unroutable, and confirms it"
+	bugCheckpointFilters bug = "scans return nothing behind the checkpoint"
+	bugClaimAfterRead    bug = "a claim is written after its read"
+	bugNoSecondLook      bug = "a cancel does not look at the claim"
+	bugCancelForgotten   bug = "a cancel of a retried message answers and does nothing"
+	bugLeaseByWall       bug = "leases are judged by the wall clock"
+	bugSettleVersion     bug = "a settlement overwrites a newer version"
+	bugSettleFinal       bug = "a settlement overwrites a final state"
+	bugSettleToken       bug = "a settlement needs no token"
+	bugNoSweep           bug = "nothing looks behind the scans"
+	bugNoNudges          bug = "no nudges, and no sweep"
+	bugEarly             bug = "the poller's clock is ahead"
+	bugNoMark            bug = "the mark of a possible duplicate is left out"
+	bugNoLease           bug = "the lease is not checked before publishing"
+	bugFirstSight        bug = "a bucket is taken over at first sight"
+	bugGossipIsTruth     bug = "who is not seen in gossip is taken for dead"
+	bugNoDrain           bug = "a bucket is given back without being drained"
+	bugRetryForgets      bug = "a retry forgets the mark of a possible duplicate"
+	bugCheckpointRuns    bug = "the checkpoint runs ahead of what is unsettled"
+	bugNoDoubt           bug = "a new owner takes what was claimed for settled"
+	bugNoSkip            bug = "a slow channel may fill the hand"
+	bugScanBeyond        bug = "scans return what is not due"
+	bugInsertTwice       bug = "a repeated request schedules anew"
+	bugParkedForgotten   bug = "parked messages of earlier owners are not looked for"
+	bugSkewIgnored       bug = "a node with a wrong clock owns buckets"
+	bugSettledTwice      bug = "a refused publish is taken for an attempt that never was"
+	bugClaimCostsAll     bug = "a claim costs what is stored"
+	bugRowsVanish        bug = "a settled message vanishes"
+)
+
+func (w *world) fenceConfig(node, lease string) fence.Config {
+	c := fence.DefaultConfig(node, lease)
+	switch w.bug {
+	case bugFirstSight:
+		c.Exclusive = true
+	case bugSkewIgnored:
+		c.SkewMax = 0
+	}
+	return c
+}
+
+func (w *world) pollerConfig() poller.Config {
+	c := w.plan.poller
+	switch w.bug {
+	case bugNoSweep, bugNoNudges:
+		c.SweepEvery = 1000 * time.Hour
+	case bugParkedForgotten:
+		c.FindEvery = 1000 * time.Hour
+	}
+	return c
+}
+
+// fenceNow is the clock by which leases are judged.
+func (p *process) fenceNow() time.Duration {
+	now := p.n.clock.now()
+	if p.w.bug == bugLeaseByWall {
+		return now.Wall.Sub(epoch) + time.Hour
+	}
+	return now.Mono
+}
+
+// leaseEnd is the end of the lease on the clock of the poller.
+func (p *process) leaseEnd(t time.Duration) time.Duration {
+	switch p.w.bug {
+	case bugNoLease:
+		return 1 << 60
+	case bugLeaseByWall:
+		now := p.n.clock.now()
+		return t - (now.Wall.Sub(epoch) + time.Hour) + now.Mono
+	}
+	return t
+}
+
+func (p *process) fenceEvent(ev fence.Event) fence.Event {
+	saw, ok := ev.(fence.Saw)
+	if !ok || p.w.bug != bugGossipIsTruth {
+		return ev
+	}
+	partitions := make([]bucket.Partition, len(saw.Partitions))
+	for i, q := range saw.Partitions {
+		for _, o := range p.w.nodes {
+			if o.name == q.Owner && o != p.n && !strings.Contains(p.share, o.name) {
+				q.Owner = ""
+			}
+		}
+		partitions[i] = q
+	}
+	saw.Partitions = partitions
+	return saw
+}
+
+func (p *process) pollerNow() postdate.Now {
+	now := p.n.clock.now()
+	if p.w.bug == bugEarly {
+		now.Wall += 20
+	}
+	return now
+}
+
+func (p *process) pollerEvent(ev poller.Event) poller.Event {
+	switch ev := ev.(type) {
+	case poller.Gained:
+		if p.w.bug != bugNoDoubt {
+			return ev
+		}
+		partitions := make([]bucket.Partition, len(ev.Partitions))
+		for i, q := range ev.Partitions {
+			q.Checkpoint = q.Claimed
+			partitions[i] = q
+		}
+		return poller.Gained{Partitions: partitions}
+	case poller.Published:
+		results := make([]publisher.Result, len(ev.Results))
+		for i, r := range ev.Results {
+			switch {
+			case p.w.bug == bugUnknownIsRefused && r.Outcome == publisher.Unknown:
+				r.Outcome = publisher.Refused
+			case p.w.bug == bugUnknownIsDone && r.Outcome == publisher.Unknown, p.w.bug == bugConfirmIgnored:
+				r = publisher.Result{Outcome: publisher.Confirmed}
+			case p.w.bug == bugSettledTwice && r.Outcome == publisher.Unknown:
+				r = publisher.Result{Outcome: publisher.Down, Reason: r.Reason}
+			}
+			results[i] = r
+		}
+		return poller.Published{Batch: ev.Batch, Results: results}
+	}
+	return ev
+}
+
+// pollerEffect is the effect as a poller with the bug would have it.
+func (p *process) pollerEffect(e poller.Effect) poller.Effect {
+	switch e := e.(type) {
+	case poller.Settle:
+		if p.w.bug == bugRetryForgets {
+			settlements := make([]store.Settlement, len(e.Settlements))
+			for i, s := range e.Settlements {
+				if s.How == store.SettleRetry {
+					s.PossibleDuplicate = false
+				}
+				settlements[i] = s
+			}
+			return poller.Settle{Settlements: settlements}
+		}
+	case poller.Claim:
+		claims := make([]store.Claim, len(e.Claims))
+		for i, c := range e.Claims {
+			switch p.w.bug {
+			case bugNoSkip:
+				c.Scan.Skip = nil
+			case bugCheckpointRuns:
+				c.Checkpoint = max(c.Checkpoint, min(c.Claimed, p.pollerNow().Wall))
+			}
+			claims[i] = c
+		}
+		return poller.Claim{Claims: claims}
+	}
+	return e
+}
+
+func (p *process) parkedFound(found []store.ParkedChannel) []store.ParkedChannel {
+	if p.w.bug == bugParkedForgotten {
+		return nil
+	}
+	return found
+}
+
+// brokerBug is a fate as a publisher with the bug would tell of it.
+func (p *process) brokerBug(f fateOf) fateOf {
+	if p.w.bug == bugConfirmIgnored {
+		f.took = 0
+	}
+	return f
+}

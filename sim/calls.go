@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// window is something that lasts for a while, more or less strongly.
+type window struct {
+	until    time.Duration
+	strength float64
+}
+
+func (x window) now(now time.Duration) float64 {
+	if now < x.until {
+		return x.strength
+	}
+	return 0
+}
+
+// weather is what goes wrong with the store.
+type weather struct {
+	loseRequest, loseAnswer, hang window
+	slowUntil                     time.Duration
+	slowBy                        time.Duration
+	outage                        time.Duration // until when
+	failover                      time.Duration // until when; what is under way is unknown
+	failovers                     int
+}
+
+// storeCall is one call of the store.
+type storeCall struct {
+	name     string
+	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
+	effect   []func()        // its parts: others may come between
+	part     func()          // a part of the effect, for a failure midway; nil: all or nothing
+	answer   func()          // tells the process what the effect gave
+	failed   func(err error) // tells it that it failed
+}
+
+// storeDeadline is when a driver gives up on an answer.
+const storeDeadline = 10 * time.Second
+
+var (
+	errLost = postdate.E(postdate.KindUnknown, "the answer was lost")
+	errDown = postdate.E(postdate.KindUnavailable, "the store takes nothing at present")
+)
+
+// how is the fate of a call.
+type how uint8
+
+const (
+	wellDone how = iota
+	failsBefore
+	failsAfter
+	failsHalfway
+	hangs // without effect
+	hangsWithEffect
+)
+
+// latency is how long a way to the store or back takes.
+func (w *world) latency() time.Duration {
+	d := 100*time.Microsecond + w.upTo(2*time.Millisecond)
+	switch {
+	case w.plan.calm():
+	case w.now < w.weather.slowUntil:
+		d += w.upTo(w.weather.slowBy)
+	case w.r.IntN(200) == 0:
+		d += w.upTo(60 * time.Millisecond)
+	}
+	return d
+}
+
+// fate decides what becomes of a call, as it arrives.
+func (w *world) fate(n *node, k int) how {
+	if how, ok := w.inject.fate(k); ok {
+		return how
+	}
+	x := &w.weather
+	switch {
+	case w.now < n.noStore || w.now < x.outage || w.now < x.failover:
+		return []how{failsBefore, hangs}[w.r.IntN(2)]
+	case w.chance(x.loseRequest.now(w.now)):
+		return failsBefore
+	case w.chance(x.loseAnswer.now(w.now)):
+		return []how{failsAfter, failsHalfway}[w.r.IntN(2)]
+	case w.chance(x.hang.now(w.now)):
+		return []how{hangs, hangsWithEffect}[w.r.IntN(2)]
+	}
+	return wellDone
+}
+
+// call brings a call to the store and its answer back.
+func (p *process) call(c storeCall) {
+	w := p.w
+	w.calls++
+	k := w.calls
+	w.markText(c.name)
+	if c.deadline == 0 {
+		c.deadline = storeDeadline
+	}
+	began := w.now
+	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
+		w.after(w.latency(), func() { p.arrive(c, w.fate(p.n, k), began) })
+	})
+}
+
+// arrive is where a call takes effect.
+func (p *process) arrive(c storeCall, f how, began time.Duration) {
+	w := p.w
+	w.mark(7, uint64(f))
+	if f != wellDone {
+		w.tell(p.n, "%s: fate %d", c.name, f)
+	}
+	giveUp := max(began+c.deadline-w.now, time.Millisecond)
+	back := func(d time.Duration, do func()) { w.after(d, func() { p.run(do) }) }
+	switch f {
+	case failsBefore:
+		err := []error{errLost, errDown}[w.r.IntN(2)]
+		back(w.latency(), func() { c.failed(err) })
+		return
+	case hangs:
+		back(giveUp, func() { c.failed(errLost) })
+		return
+	case failsHalfway:
+		if c.part != nil {
+			c.part()
+			back(w.latency(), func() { c.failed(errLost) })
+			return
+		}
+	}
+	failovers := w.weather.failovers
+	w.effect(c.effect, func() {
+		switch {
+		case f == hangsWithEffect:
+			back(giveUp, func() { c.failed(errLost) })
+		case f != wellDone, failovers != w.weather.failovers:
+			back(w.latency(), func() { c.failed(errLost) })
+		default:
+			back(w.latency(), c.answer)
+		}
+	})
+}
+
+// effect does the parts of an effect, with a little time between them.
+func (w *world) effect(parts []func(), then func()) {
+	parts[0]()
+	switch {
+	case len(parts) == 1:
+		then()
+	case w.r.IntN(2) == 0:
+		w.effect(parts[1:], then)
+	case w.bug == bugClaimCostsAll:
+		w.after(time.Duration(len(w.store.records))*time.Millisecond, func() { w.effect(parts[1:], then) })
+	case w.plan.profile == profileRaces: // the claim and its read lie far apart
+		w.after(w.upTo(12*time.Millisecond), func() { w.effect(parts[1:], then) })
+	default:
+		w.after(w.latency(), func() { w.effect(parts[1:], then) })
+	}
+}
+
+var ctx = context.Background()
+
+func (p *process) claim(e poller.Claim) {
+	w := p.w
+	results := make([]store.ClaimResult, len(e.Claims))
+	for _, c := range e.Claims {
+		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.Claimed), uint64(c.Scan.After.Time), uint64(c.Scan.To), uint64(c.Scan.Limit), uint64(len(c.Scan.Skip)))
+		w.tell(p.n, "claims bucket %d, token %d: (%d, %d], reads from %d to %d", c.Bucket, c.Token, c.Checkpoint-epoch, c.Claimed-epoch, c.Scan.After.Time-epoch, c.Scan.To-epoch)
+	}
+	write := func(claims []store.Claim) {
+		for i, c := range claims {
+			results[i].Err = w.store.claimFor(p.n.name, c)
+		}
+	}
+	read := func() {
+		for i, c := range e.Claims {
+			if results[i].Err == nil {
+				results[i] = w.store.read(c.Bucket, c.Scan)
+			}
+		}
+	}
+	effect := []func(){func() { write(e.Claims) }, read}
+	if w.bug == bugClaimAfterRead {
+		effect = []func(){read, func() { write(e.Claims) }}
+	}
+	p.call(storeCall{
+		name: "claim", effect: effect,
+		part:   func() { write(e.Claims[:len(e.Claims)/2]) },
+		answer: func() { p.stepPoller(poller.Claimed{Results: results}) },
+		failed: func(err error) {
+			for i := range results {
+				results[i] = store.ClaimResult{Err: err}
+			}
+			p.stepPoller(poller.Claimed{Results: results})
+		},
+	})
+}
+
+func (p *process) settle(e poller.Settle) {
+	w := p.w
+	for i := range e.Settlements {
+		s := &e.Settlements[i]
+		w.markText(s.Key.ScheduleID)
+		w.mark(9, uint64(s.How), uint64(s.AttemptTime), uint64(s.Attempts))
+		w.tell(p.n, "settles %s version %d: how %d, attempts %d, attempt time %d, doubt %t (%s)", s.Key.ScheduleID, s.Version, s.How, s.Attempts, s.AttemptTime-epoch, s.PossibleDuplicate, s.Reason)
+	}
+	all := slices.Clone(e.Settlements)
+	p.call(storeCall{
+		name: "settle", effect: []func(){func() { w.store.Settle(ctx, all) }},
+		part:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
+		answer: func() { p.stepPoller(poller.Settled{}) },
+		failed: func(err error) { p.stepPoller(poller.Settled{Err: err}) },
+	})
+}
+
+func (p *process) unpark(e poller.Unpark) {
+	var moved int
+	var err error
+	u := e.Unpark
+	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Channel, u.Bucket, u.At-epoch)
+	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
+	p.call(storeCall{
+		name: "unpark", effect: []func(){func() { moved, err = p.w.store.Unpark(ctx, u) }},
+		answer: func() { p.stepPoller(poller.Unparked{Unpark: u, Moved: moved, Err: err}) },
+		failed: func(err error) { p.stepPoller(poller.Unparked{Unpark: u, Err: err}) },
+	})
+}
+
+func (p *process) findParked(e poller.FindParked) {
+	var found []store.ParkedChannel
+	p.call(storeCall{
+		name: "find parked", effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
+		answer: func() { p.stepPoller(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
+		failed: func(err error) { p.stepPoller(poller.ParkedFound{Buckets: e.Buckets, Err: err}) },
+	})
+}
+
+// locks carries out what the fence wants of the store, as its keeper does: what
+// hangs is given up after a lease time.
+func (p *process) locks(e fence.Effect) {
+	w, began := p.w, p.n.clock.now()
+	leaseTime := fence.DefaultConfig("", "").LeaseTime
+	began.Mono = p.fenceNow()
+	switch e := e.(type) {
+	case fence.Look:
+		saw := fence.Saw{Began: began.Mono}
+		p.call(storeCall{
+			name: "look", deadline: leaseTime,
+			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Partitions(ctx) }},
+			answer: func() { p.stepFence(saw) },
+			failed: func(err error) { p.stepFence(fence.Saw{Began: began.Mono, Err: err}) },
+		})
+	case fence.Renew:
+		renewed := fence.Renewed{Began: began.Mono, WallBegan: began.Wall}
+		p.call(storeCall{
+			name: "renew", deadline: leaseTime,
+			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
+			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.stepFence(renewed) },
+			failed: func(err error) { p.stepFence(fence.Renewed{Began: began.Mono, Err: err}) },
+		})
+	case fence.Take:
+		var took []store.Acquired
+		p.call(storeCall{
+			name: "take", deadline: leaseTime,
+			effect: []func(){func() { took, _ = w.store.Acquire(ctx, e.Wants) }},
+			part:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
+			answer: func() { p.stepFence(fence.Took{Results: took}) },
+			failed: func(err error) { p.stepFence(fence.Took{Err: err}) },
+		})
+	case fence.GiveBack:
+		p.call(storeCall{
+			name: "give back", deadline: leaseTime,
+			effect: []func(){func() { w.store.Release(ctx, e.Holds) }},
+			part:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
+			answer: func() { p.gaveBack(e.Holds) },
+			failed: func(err error) { p.stepFence(fence.GaveBack{Holds: e.Holds, Err: err}) },
+		})
+	}
+}
+
+// gaveBack tells the others that buckets are free.
+func (p *process) gaveBack(holds []store.Hold) {
+	for _, o := range p.w.nodes {
+		if o != p.n {
+			p.send(o, func(q *process) { q.stepFence(fence.Hint{}) })
+		}
+	}
+	p.stepFence(fence.GaveBack{Holds: holds})
+}

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// clientDeadline is when a client gives up on an answer.
+const clientDeadline = 15 * time.Second
+
+// request is what a client asked for, and what it was told.
+type request struct {
+	kind    kind
+	story   *story
+	edition string // the payload that it brings; "" for a cancel
+	began   time.Duration
+	ended   time.Duration
+	outcome outcome
+}
+
+// outcome is what a client was told.
+type outcome uint8
+
+const (
+	unknown  outcome = iota // nothing, or a 5xx
+	done                    // 2xx
+	tooLate                 // 409: delivery may have begun, or it ended
+	missing                 // 404
+	conflict                // 409: the id is taken, or others were quicker
+)
+
+func (o outcome) String() string {
+	return [...]string{"unknown", "done", "too late", "not found", "conflict"}[o]
+}
+
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return done
+	}
+	switch postdate.KindOf(err) {
+	case postdate.KindTooLate:
+		return tooLate
+	case postdate.KindNotFound:
+		return missing
+	case postdate.KindConflict, postdate.KindExists:
+		return conflict
+	}
+	return unknown
+}
+
+// happen plays item i of the plan.
+func (w *world) happen(i int) {
+	it := w.plan.items[i]
+	w.mark(12, uint64(i))
+	if it.kind.isFault() {
+		w.fault(it)
+		return
+	}
+	w.operations++
+	p := w.anyProcess()
+	if p == nil {
+		return // nobody answers
+	}
+	w.tell(p.n, "is asked to %s m%d %q (item %d)", it.kind, it.a, strconv.Itoa(i), i)
+	switch it.kind {
+	case opSchedule:
+		s := w.history.story(it.a)
+		s.request = w.message(it, s.key, strconv.Itoa(i))
+		w.schedule(p, s, *s.request)
+	case opRepeat:
+		if s := w.history.known(it.a); s != nil && s.request != nil {
+			w.schedule(p, s, *s.request)
+		}
+	case opCancel:
+		w.cancel(p, w.history.story(it.a))
+	case opMove:
+		w.move(p, w.history.story(it.a), it, strconv.Itoa(i))
+	case opList:
+		p.call(storeCall{
+			name: "list", effect: []func(){func() { w.store.List(ctx, store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 100}) }},
+			answer: func() {}, failed: func(error) {},
+		})
+	}
+}
+
+// anyProcess is one that takes requests.
+func (w *world) anyProcess() *process {
+	var up []*process
+	for _, n := range w.nodes {
+		if n.up() && !n.proc.stopping {
+			up = append(up, n.proc)
+		}
+	}
+	if len(up) == 0 {
+		return nil
+	}
+	return up[w.r.IntN(len(up))]
+}
+
+// message is what item it schedules.
+func (w *world) message(it item, key postdate.Key, edition string) *postdate.Message {
+	m := &postdate.Message{
+		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(), Payload: []byte(edition),
+		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5, MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
+	}
+	if it.e > 0 {
+		m.ExpiresAt = max(m.ExecutionTime, w.wall()).Add(it.e)
+	}
+	m.Digest = postdate.DigestOf(m, fmt.Sprint(it.d))
+	return m
+}
+
+// ask begins a request. The answer is noted once, or that none came.
+func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) {
+	r := &request{kind: k, story: s, edition: edition, began: w.now}
+	s.requests = append(s.requests, r)
+	answered := false
+	answer := func(o outcome) {
+		if !answered {
+			answered = true
+			r.ended, r.outcome = w.now, o
+			w.mark(13, uint64(o))
+			w.tell(nil, "%s of %s: %s", k, s.key.ScheduleID, o)
+			w.history.note(factAnswer{r})
+		}
+	}
+	w.after(clientDeadline, func() { answer(unknown) })
+	return r, answer
+}
+
+func (w *world) schedule(p *process, s *story, m postdate.Message) {
+	_, answer := w.ask(opSchedule, s, string(m.Payload))
+	var got store.Inserted
+	p.call(storeCall{
+		name: "insert", effect: []func(){func() { got = w.store.Insert(ctx, []postdate.Message{m})[0] }},
+		answer: func() {
+			if got.Err == nil && got.Status == postdate.Pending {
+				p.nudge(m.Bucket, got.ExecutionTime)
+			}
+			answer(outcomeOf(got.Err))
+		},
+		failed: func(error) { answer(unknown) },
+	})
+}
+
+func (w *world) cancel(p *process, s *story) {
+	_, answer := w.ask(opCancel, s, "")
+	var got store.Cancelled
+	p.call(storeCall{
+		name: "cancel", effect: []func(){func() { got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.n.clock.now().Wall)[0] }},
+		answer: func() { answer(outcomeOf(got.Err)) },
+		failed: func(error) { answer(unknown) },
+	})
+}
+
+// move reschedules a message, as PATCH does: it reads it, and puts another version
+// in its place.
+func (w *world) move(p *process, s *story, it item, edition string) {
+	_, answer := w.ask(opMove, s, edition)
+	var old, next postdate.Record
+	var err error
+	replace := storeCall{
+		name: "replace",
+		effect: []func(){func() {
+			m := old.Message
+			m.ExecutionTime, m.Payload = w.wall().Add(it.d), []byte(edition)
+			m.Digest = postdate.DigestOf(&m, "patched "+edition)
+			if m.ExpiresAt != 0 {
+				m.ExpiresAt = max(m.ExpiresAt, max(m.ExecutionTime, w.wall())+1)
+			}
+			next, err = w.store.Replace(ctx, m, old.Version)
+		}},
+		answer: func() {
+			if err == nil {
+				p.nudge(s.key.Bucket, next.ExecutionTime)
+			}
+			answer(outcomeOf(err))
+		},
+		failed: func(error) { answer(unknown) },
+	}
+	p.call(storeCall{
+		name: "get", effect: []func(){func() { old, err = w.store.Get(ctx, s.key) }},
+		answer: func() {
+			if err != nil {
+				answer(outcomeOf(err))
+				return
+			}
+			p.call(replace)
+		},
+		failed: func(error) { answer(unknown) },
+	})
+}
+
+// keyOf is the key of message number n.
+func (w *world) keyOf(n int) postdate.Key {
+	return bucket.KeyOf(postdate.DefaultTenant, fmt.Sprint("m", n), w.plan.buckets)
+}

@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// clock is one node's wall clock and monotonic clock. Both run at the same rate,
+// which may be wrong; the wall clock may be off, and may jump.
+type clock struct {
+	w      *world
+	ppm    int64         // how much faster than true time, in millionths
+	since  time.Duration // true time at the last change of rate
+	mono   time.Duration // the reading then
+	offset time.Duration // the wall clock's reading less epoch and less mono
+	jumped time.Duration // true time of the last jump
+}
+
+func newClock(w *world, c clockPlan) clock {
+	return clock{w: w, ppm: c.ppm, mono: c.boot, offset: c.skew - c.boot}
+}
+
+func (c *clock) monoNow() time.Duration {
+	d := c.w.now - c.since
+	return c.mono + d + time.Duration(int64(d)/1000*c.ppm/1000)
+}
+
+func (c *clock) now() postdate.Now {
+	mono := c.monoNow()
+	return postdate.Now{Wall: epoch + postdate.Time((mono+c.offset)/time.Millisecond), Mono: mono}
+}
+
+// trueTime is how long d on this clock takes in truth.
+func (c *clock) trueTime(d time.Duration) time.Duration {
+	return max(d-time.Duration(int64(d)/1000*c.ppm/1000), 0)
+}
+
+// drift changes the rate from now on.
+func (c *clock) drift(ppm int64) {
+	c.mono, c.since = c.monoNow(), c.w.now
+	c.ppm = ppm
+}
+
+// jump sets the wall clock.
+func (c *clock) jump(d time.Duration) {
+	c.offset += d
+	c.jumped = c.w.now
+}
+
+// right sets the wall clock right, and lets it run right.
+func (c *clock) right() {
+	c.drift(0)
+	c.offset = c.w.now - c.mono
+}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/postdate/postdate/poller"
+)
+
+// calm says whether nothing goes wrong with store and network in this sort of world.
+func (p *plan) calm() bool {
+	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog
+}
+
+// fault lets one thing go wrong.
+func (w *world) fault(it item) {
+	w.faults[it.kind.String()]++
+	w.tell(nil, "FAULT %s", it)
+	until := w.now + it.d
+	switch it.kind {
+	case faultCrash, faultPause, faultStop, faultJump, faultDrift, faultCut, faultGossip, faultGhost, faultBlind, faultNoStore:
+		w.nodeFault(w.nodes[it.a%len(w.nodes)], it)
+	case faultDown, faultBlocked, faultRefuse, faultLoseConfirm, faultLateConfirm, faultSilent:
+		w.brokerFault(w.channels[w.plan.channels[it.b]], it)
+	case faultLoseRequest:
+		w.weather.loseRequest = window{until, it.p}
+	case faultLoseAnswer:
+		w.weather.loseAnswer = window{until, it.p}
+	case faultHang:
+		w.weather.hang = window{until, it.p}
+	case faultSlow:
+		w.weather.slowUntil, w.weather.slowBy = until, it.e
+	case faultOutage:
+		w.weather.outage = until
+	case faultFailover:
+		w.weather.failover = until
+		w.weather.failovers++
+		w.store.failOver()
+	case faultForgotten:
+		w.store.forget(it.b)
+	}
+}
+
+func (w *world) nodeFault(n *node, it item) {
+	until, other := w.now+it.d, it.b%len(w.nodes)
+	switch it.kind {
+	case faultCrash:
+		n.crash()
+		w.after(it.d, n.start)
+	case faultPause:
+		n.pause(it.d)
+	case faultStop:
+		n.stop()
+		w.restart(n, it.d)
+	case faultJump:
+		n.clock.jump(it.d)
+		if w.bug == bugLeaseByWall && n.up() {
+			n.proc.run(func() { n.proc.stepPoller(poller.LeaseUntil{Mono: n.proc.leaseEnd(n.proc.until)}) })
+		}
+	case faultDrift:
+		n.clock.drift(int64(it.b))
+	case faultCut:
+		n.cut[other] = until
+	case faultGossip:
+		n.deaf = window{until, it.p}
+	case faultGhost:
+		n.ghost = until
+	case faultBlind:
+		n.blind[other] = until
+	case faultNoStore:
+		n.noStore = until
+	}
+}
+
+// restart starts a node some time after it has stopped.
+func (w *world) restart(n *node, d time.Duration) {
+	w.after(d, func() {
+		if n.up() {
+			if !w.healed {
+				w.restart(n, time.Second)
+			}
+			return
+		}
+		n.start()
+	})
+}
+
+func (w *world) brokerFault(b *broker, it item) {
+	until := w.now + it.d
+	switch it.kind {
+	case faultDown:
+		b.down = until
+		b.outages++
+	case faultBlocked:
+		b.blocked = until
+	case faultRefuse:
+		b.refuse = window{until, it.p}
+	case faultLoseConfirm:
+		b.lose = window{until, it.p}
+	case faultLateConfirm:
+		b.late, b.lateBy = until, it.e
+	case faultSilent:
+		b.deleted = until
+	}
+}
+
+// heal ends all faults: everything runs, and everything is reachable and right.
+func (w *world) heal() {
+	w.tell(nil, "everything heals")
+	w.healed = true
+	w.weather = weather{failovers: w.weather.failovers}
+	for _, n := range w.nodes {
+		n.clock.right()
+		clear(n.cut)
+		clear(n.blind)
+		n.deaf, n.ghost, n.noStore = window{}, 0, 0
+		switch {
+		case n.paused:
+			n.resume()
+		case !n.up():
+			n.start()
+		case n.proc.stopping:
+			w.after(31*time.Second, n.start)
+		}
+	}
+	for _, c := range w.plan.channels {
+		b := w.channels[c]
+		b.down, b.blocked, b.deleted, b.late, b.refuse, b.lose = 0, 0, 0, 0, window{}, window{}
+	}
+}

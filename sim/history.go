@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// history sees everything that the promises speak of, and hands each fact to
+// the functions that watch over them.
+type history struct {
+	w       *world
+	stories map[postdate.Key]*story
+	order   []*story
+	gains   map[gain]bucket.Partition // as they were gained
+	open    int                       // records that are not final and are to be at the end
+	sent    int                       // emissions so far
+	counts  map[string]int
+}
+
+// gain is a token as one process got it.
+type gain struct {
+	p      *process
+	bucket int
+	token  uint64
+}
+
+// story is what happened to one message.
+type story struct {
+	number    int
+	key       postdate.Key
+	request   *postdate.Message // as it was scheduled; nil: not yet
+	requests  []*request
+	emissions []*emission
+	withdrawn map[string]string // by edition: what took it back for certain
+	acked     bool
+	ackedAt   time.Duration
+	written   int // how often its record was changed
+}
+
+// emission is one message of one publish.
+type emission struct {
+	number    int
+	story     *story
+	edition   string // the payload: each version has its own
+	process   *process
+	token     uint64
+	message   *postdate.Message
+	marked    bool
+	at        time.Duration
+	wall      postdate.Time // of the node
+	row       *row          // what the store held then
+	partition bucket.Partition
+	first     bool // the first one of its edition
+	mayArrive bool
+	arrivedAt time.Duration // 0: not yet
+}
+
+// A fact is something that happened. The functions that watch over the promises
+// look at the facts that concern them.
+type fact any
+
+// The facts.
+type (
+	factEmit   struct{ e *emission }
+	factArrive struct{ e *emission }
+	factRecord struct {
+		by            string
+		story         *story
+		before, after *row // before is nil for a new one
+		settlement    *store.Settlement
+	}
+	factClaim struct {
+		node          string
+		claim         store.Claim
+		before, after bucket.Partition
+	}
+	factPartition struct {
+		by            string
+		before, after bucket.Partition
+	}
+	factAnswer struct{ r *request }
+	factEnd    struct{}
+)
+
+// watchers are the functions that watch over the promises, by number. Each says
+// what is wrong with a fact, or nothing.
+var watchers = [...]func(h *history, f fact) string{
+	0: conservation, 1: promise1, 2: promise2, 3: promise3, 4: promise4, 5: promise5, 6: promise6, 7: promise7, 8: promise8,
+}
+
+func newHistory(w *world) *history {
+	return &history{w: w, stories: map[postdate.Key]*story{}, gains: map[gain]bucket.Partition{}, counts: map[string]int{}}
+}
+
+// order is the order in which the watchers look: the most particular ones first.
+var order = [...]int{0, 2, 3, 5, 6, 4, 7, 8, 1}
+
+// note hands a fact to everybody who watches.
+func (h *history) note(f fact) {
+	for _, promise := range order {
+		if wrong := watchers[promise](h, f); wrong != "" && h.w.violation == nil {
+			h.w.violate(promise, "%s", wrong)
+		}
+	}
+}
+
+// story is that of message number n.
+func (h *history) story(n int) *story {
+	key := h.w.keyOf(n)
+	s := h.stories[key]
+	if s == nil {
+		s = &story{number: n, key: key, withdrawn: map[string]string{}}
+		h.stories[key] = s
+		h.order = append(h.order, s)
+	}
+	return s
+}
+
+// known is the story of message number n, if there is one.
+func (h *history) known(n int) *story { return h.stories[h.w.keyOf(n)] }
+
+// record is what the store holds of a message, or nil.
+func (h *history) record(s *story) *row { return h.w.store.records[s.key] }
+
+func (h *history) gained(p *process, g bucket.Partition) {
+	h.gains[gain{p, g.Bucket, g.Token}] = g
+}
+
+// emitted notes that a process hands a message to its broker, now.
+func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emission {
+	s := h.stories[m.Key]
+	h.sent++
+	e := &emission{
+		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.held[m.Bucket], message: m, marked: marked,
+		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.partitions[m.Bucket], first: true,
+	}
+	for _, o := range s.emissions {
+		if o.edition == e.edition {
+			e.first = false
+		}
+	}
+	s.emissions = append(s.emissions, e)
+	h.note(factEmit{e})
+	return e
+}
+
+// arrived notes that a message is with its consumer.
+func (h *history) arrived(e *emission) {
+	e.arrivedAt = h.w.now
+	h.w.mark(14, uint64(e.story.number), b2u(e.marked))
+	h.w.tell(nil, "%s %q arrives, marked %t", e.story.key.ScheduleID, e.edition, e.marked)
+	h.counts["arrived"]++
+	if e.marked {
+		h.counts["marked"]++
+	}
+	h.note(factArrive{e})
+}
+
+// due says whether a message is to be final at the end.
+func (h *history) due(r *row) bool { return r.ExecutionTime < epoch.Add(h.w.plan.length+healMax/2) }
+
+func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
+	s := h.stories[after.Key]
+	s.written++
+	if before != nil && before.Status == postdate.Pending && h.due(before) {
+		h.open--
+	}
+	if after.Status == postdate.Pending && h.due(after) {
+		h.open++
+	}
+	if after.Status.Final() {
+		h.counts[after.Status.String()]++
+	}
+	h.w.mark(15, uint64(s.number), after.Version, uint64(after.Status), uint64(after.AttemptTime))
+	h.note(factRecord{by, s, before, after, st})
+	switch by { // after the watchers: they are to see what was withdrawn before
+	case "cancel", "replace":
+		s.withdrawn[string(before.Payload)] = fmt.Sprintf("the %s at %s", by, h.w.now)
+	}
+}
+
+func (h *history) partitionChanged(by string, before, after bucket.Partition) {
+	h.w.mark(16, uint64(after.Bucket), after.Token)
+	h.note(factPartition{by, before, after})
+}
+
+func (h *history) claimed(node string, c store.Claim, before, after bucket.Partition) {
+	h.note(factClaim{node, c, before, after})
+}
+
+// unfinished says whether something that is due is not settled, or a request is
+// not answered.
+func (h *history) unfinished() bool { return h.open > 0 }

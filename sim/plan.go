@@ -1,0 +1,298 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
+)
+
+// plan is what happens in a world. It is drawn from the seed before the world
+// begins, so that leaving out an item does not change the others.
+type plan struct {
+	profile  profile
+	length   time.Duration // of the part with faults
+	buckets  int
+	starting int // nodes that run from the beginning
+	clocks   []clockPlan
+	poller   poller.Config
+	channels []postdate.Channel
+	items    []item
+}
+
+// clockPlan is how a node's clocks are at the beginning.
+type clockPlan struct {
+	skew time.Duration
+	ppm  int64
+	boot time.Duration // the monotonic clock's reading
+}
+
+// item is one thing that happens.
+type item struct {
+	at   time.Duration
+	kind kind
+	a, b int           // which node, message or channel
+	d    time.Duration // how long, or how far
+	e    time.Duration
+	p    float64 // how likely
+}
+
+// kind is what an item does.
+type kind uint8
+
+// What clients do, and then what goes wrong.
+const (
+	opSchedule kind = iota // message a to channel b, due in d, expiring e after that where e > 0
+	opRepeat               // the request that scheduled a, again
+	opCancel               // a
+	opMove                 // reschedule a to d from now
+	opList
+	faultCrash       // node a, back after d
+	faultPause       // node a sleeps for d
+	faultStop        // node a stops in order, and is back after d
+	faultJump        // the wall clock of node a jumps by d
+	faultDrift       // the clocks of node a run at b millionths too fast
+	faultCut         // nothing goes from node a to node b for d
+	faultGossip      // gossip is lost with p for d
+	faultGhost       // node a believes for d in a member that is none
+	faultBlind       // node a does not see node b for d
+	faultLoseRequest // calls are lost before they take effect, with p for d
+	faultLoseAnswer  // and after
+	faultHang        // are not answered before their deadline
+	faultSlow        // calls take up to e for d
+	faultOutage      // the store takes nothing for d
+	faultFailover    // and what is under way has an unknown outcome
+	faultNoStore     // node a cannot reach the store for d
+	faultForgotten   // the checkpoint of bucket b is lost
+	faultDown        // channel b takes nothing for d
+	faultBlocked     // channel b answers nothing for d
+	faultRefuse      // channel b refuses with p for d
+	faultLoseConfirm // channel b loses confirms with p for d
+	faultLateConfirm // channel b confirms up to e late for d
+	faultSilent      // the queue of channel b is deleted: the broker returns what is unroutable, for d
+	kinds            = iota
+)
+
+var kindNames = [kinds]string{
+	"schedule", "repeat", "cancel", "reschedule", "list", "crash", "pause", "orderly stop", "clock jump", "clock drift",
+	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "slow store",
+	"store outage", "store failover", "store out of reach", "checkpoint lost", "channel down", "channel blocked", "refusals",
+	"confirms lost", "confirms late", "queue deleted",
+}
+
+func (k kind) String() string { return kindNames[k] }
+
+func (k kind) isFault() bool { return k >= faultCrash }
+
+func (it item) String() string {
+	return fmt.Sprintf("%s a=%d b=%d d=%s e=%s p=%.2f", it.kind, it.a, it.b, it.d, it.e, it.p)
+}
+
+// profile is a sort of world.
+type profile uint8
+
+const (
+	profileStorm    profile = iota // everything goes wrong
+	profileRaces                   // cancels and reschedules around the due time
+	profileQuiet                   // orderly restarts only: no mark, no duplicate
+	profileChannels                // channels go wrong, one does not
+	profileBacklog                 // much is stored, little is due
+)
+
+func (p profile) String() string {
+	return [...]string{"storm", "races", "quiet", "channels", "backlog"}[p]
+}
+
+// profileOf is the sort of world that a seed gives.
+func profileOf(seed uint64) profile {
+	return [...]profile{
+		profileStorm, profileRaces, profileStorm, profileQuiet, profileStorm, profileChannels, profileRaces, profileBacklog,
+		profileStorm, profileRaces,
+	}[seed%10]
+}
+
+// channelKind is how a channel behaves by nature: its place in plan.channels.
+type channelKind int
+
+const (
+	channelGood    channelKind = iota
+	channelSlow                // takes up to 400 ms
+	channelPicky               // refuses two of three
+	channelMissing             // refuses for ever
+)
+
+// draw makes plans.
+type draw struct {
+	r *rand.Rand
+	p *plan
+	n int // messages so far
+}
+
+func (d *draw) upTo(t time.Duration) time.Duration { return time.Duration(d.r.Int64N(int64(t) + 1)) }
+
+func (d *draw) between(from, to time.Duration) time.Duration { return from + d.upTo(to-from) }
+
+func (d *draw) around(t time.Duration) time.Duration { return d.between(-t, t) }
+
+func (d *draw) add(it item) { d.p.items = append(d.p.items, it) }
+
+// makePlan draws a plan. length is that of the part with faults; 0 draws it too.
+func makePlan(seed uint64, length time.Duration) *plan {
+	d := &draw{r: rand.New(rand.NewPCG(seed, 2)), p: &plan{}}
+	p := d.p
+	p.profile = profileOf(seed)
+	p.length = d.between(4*time.Minute, 12*time.Minute)
+	if length > 0 {
+		p.length = length
+	}
+	p.buckets = []int{4, 6, 8}[d.r.IntN(3)]
+	d.nodes()
+	p.channels = []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"}
+	p.poller = poller.DefaultConfig()
+	p.poller.HandMax, p.poller.PageMax, p.poller.BatchMax, p.poller.BatchesMax = 256, 16, 8, 4
+	p.poller.SettleMax, p.poller.UnparkMax = 32, 8
+	d.operations()
+	switch p.profile {
+	case profileStorm:
+		d.storm(1)
+	case profileRaces:
+		d.storm(0.3)
+	case profileQuiet:
+		d.orderly()
+	case profileChannels:
+		d.badChannels()
+	}
+	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
+	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
+	return p
+}
+
+// nodes draws the cluster. In a world without faults the clocks are a little off, too.
+func (d *draw) nodes() {
+	n := 2 + d.r.IntN(3)
+	d.p.starting = n
+	if d.p.profile == profileStorm || d.p.profile == profileQuiet {
+		d.p.starting = 1 + d.r.IntN(n)
+	}
+	for range n {
+		c := clockPlan{skew: d.around(60 * time.Millisecond), ppm: d.r.Int64N(401) - 200, boot: d.upTo(time.Hour)}
+		if d.p.profile == profileStorm {
+			c.skew, c.ppm = d.around(300*time.Millisecond), d.r.Int64N(2_001)-1_000
+		}
+		d.p.clocks = append(d.p.clocks, c)
+	}
+}
+
+// operations draws what clients do.
+func (d *draw) operations() {
+	if d.p.profile == profileBacklog {
+		for range 4_000 { // far beyond the end
+			d.add(item{at: d.upTo(time.Second), kind: opSchedule, a: d.n, d: d.p.length + healMax + d.upTo(240*time.Hour)})
+			d.n++
+		}
+	}
+	pause := 550 * time.Millisecond
+	if d.p.profile == profileChannels {
+		pause = 200 * time.Millisecond
+	}
+	for at := time.Second; at < d.p.length; at += d.upTo(2 * pause) {
+		d.message(at)
+		if d.r.IntN(100) == 0 {
+			d.burst(at)
+		}
+	}
+}
+
+// burst draws many messages of one time, and often something that goes wrong while
+// they are in hand.
+func (d *draw) burst(at time.Duration) {
+	due := at + time.Second + d.upTo(4*time.Second)
+	for range 160 {
+		then := at + d.upTo(time.Second)
+		d.add(item{at: then, kind: opSchedule, a: d.n, b: min(d.r.IntN(4), 1), d: due - then})
+		d.n++
+	}
+	if d.p.calm() || d.r.IntN(3) == 0 {
+		return
+	}
+	for node := range d.p.clocks {
+		it := item{at: due + d.between(-40*time.Millisecond, 5*time.Millisecond), a: node, d: d.between(time.Second, 8*time.Second)}
+		if d.r.IntN(2) == 0 {
+			it.at = due + d.upTo(1500*time.Millisecond)
+		}
+		it.kind = []kind{faultPause, faultPause, faultNoStore, faultCrash, faultStop, faultBlind}[d.r.IntN(6)]
+		if it.kind == faultBlind {
+			it.at, it.b = it.at-d.upTo(time.Second), d.r.IntN(len(d.p.clocks))
+		}
+		if d.r.IntN(2) == 0 {
+			continue
+		}
+		d.add(it)
+		if d.r.IntN(3) == 0 { // and its clock is set, as when a virtual machine is moved
+			jump := d.around(5 * time.Second)
+			d.add(item{at: it.at, kind: faultJump, a: node, d: jump})
+			d.add(item{at: it.at + it.d + d.upTo(3*time.Second), kind: faultJump, a: node, d: -jump})
+		}
+	}
+}
+
+// message draws one message, and what else is done to it.
+func (d *draw) message(at time.Duration) {
+	it := item{at: at, kind: opSchedule, a: d.n, b: [...]int{0, 0, 0, 1, 1, 2, 2, 3}[d.r.IntN(8)]}
+	d.n++
+	switch d.r.IntN(8) {
+	case 0: // long ago
+		it.d = -d.upTo(2 * time.Second)
+	case 1: // now
+		it.d = d.around(60 * time.Millisecond)
+	case 2: // by and by
+		it.d = d.upTo(2 * time.Minute)
+	default:
+		it.d = d.upTo(8 * time.Second)
+	}
+	if d.r.IntN(20) == 0 {
+		it.e = 1 + d.upTo(3*time.Second)
+	}
+	d.add(it)
+	due := at + max(it.d, 0)
+	withdrawals := d.r.IntN(2)
+	if d.p.profile == profileRaces {
+		withdrawals = 1 + d.r.IntN(3)
+	}
+	for range withdrawals {
+		then := d.when(at, due)
+		switch d.r.IntN(5) {
+		case 0:
+			d.add(item{at: max(then, at), kind: opRepeat, a: it.a})
+		case 1, 2:
+			d.add(item{at: max(then, at), kind: opMove, a: it.a, d: d.around(100*time.Millisecond) + d.upTo(3*time.Second)})
+		case 3:
+			d.add(item{at: max(then, at), kind: opCancel, a: it.a})
+		default:
+			for range 2 { // two at once
+				d.add(item{at: max(then, at) + d.upTo(5*time.Millisecond), kind: opCancel, a: it.a})
+			}
+		}
+	}
+	if d.r.IntN(100) == 0 {
+		d.add(item{at: at, kind: opList})
+	}
+}
+
+// when is a time for a withdrawal: most often close to the due time.
+func (d *draw) when(at, due time.Duration) time.Duration {
+	switch d.r.IntN(10) {
+	case 0:
+		return at + d.upTo(due-at)
+	case 1:
+		return due + d.upTo(10*time.Second)
+	case 2, 3:
+		return due + d.around(500*time.Millisecond)
+	case 4: // between two attempts
+		return due + d.upTo(2*time.Second)
+	}
+	return due - 20*time.Millisecond + d.around([]time.Duration{25 * time.Millisecond, 4 * time.Millisecond}[d.r.IntN(2)])
+}

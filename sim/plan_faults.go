@@ -1,0 +1,124 @@
+package sim
+
+import "time"
+
+// orderly draws stops and starts in order, at most one at a time.
+func (d *draw) orderly() {
+	for at := 20 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, 60*time.Second) {
+		d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: d.between(time.Second, 12*time.Second)})
+	}
+}
+
+// badChannels draws trouble with every channel but the first.
+func (d *draw) badChannels() {
+	for at := 5 * time.Second; at < d.p.length; at += d.upTo(12 * time.Second) {
+		d.brokerFault(at, 1+d.r.IntN(len(d.p.channels)-1))
+	}
+	for at := 10 * time.Second; at < d.p.length; at += d.between(10*time.Second, 60*time.Second) {
+		for range 1_200 { // a flood for a slow channel
+			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: 1, d: d.upTo(2 * time.Second)})
+			d.n++
+		}
+	}
+}
+
+// storm draws faults of every sort. often is 1 for a storm.
+func (d *draw) storm(often float64) {
+	pause := time.Duration(float64(3*time.Second) / often)
+	for at := 3 * time.Second; at < d.p.length; at += d.upTo(2 * pause) {
+		switch d.r.IntN(4) {
+		case 0:
+			d.nodeFault(at)
+		case 1:
+			d.storeFault(at)
+		case 2:
+			d.brokerFault(at, d.r.IntN(len(d.p.channels)))
+		default:
+			d.gossipFault(at)
+		}
+	}
+}
+
+func (d *draw) nodeFault(at time.Duration) {
+	it := item{at: at, a: d.r.IntN(len(d.p.clocks))}
+	switch d.r.IntN(9) {
+	case 0, 1:
+		it.kind, it.d = faultCrash, d.upTo(8*time.Second)
+	case 2, 3:
+		it.kind, it.d = faultPause, d.upTo(8*time.Second)
+	case 4:
+		it.kind, it.d = faultPause, d.upTo(500*time.Millisecond)
+	case 5:
+		it.kind, it.d = faultStop, d.upTo(10*time.Second)
+	case 6:
+		it.kind, it.d = faultJump, d.around(900*time.Millisecond)
+	case 7:
+		it.kind, it.d = faultJump, d.around(90*time.Second)
+	default:
+		it.kind, it.b = faultDrift, d.r.IntN(20_001)-10_000
+	}
+	d.add(it)
+	switch it.kind { // and somebody sets it right again
+	case faultJump:
+		d.add(item{at: at + d.upTo(10*time.Second), kind: faultJump, a: it.a, d: -it.d})
+	case faultDrift:
+		d.add(item{at: at + d.upTo(30*time.Second), kind: faultDrift, a: it.a})
+	}
+}
+
+func (d *draw) gossipFault(at time.Duration) {
+	it := item{at: at, a: d.r.IntN(len(d.p.clocks)), b: d.r.IntN(len(d.p.clocks)), d: d.upTo(20 * time.Second)}
+	switch d.r.IntN(4) {
+	case 0:
+		it.kind = faultCut
+	case 1:
+		it.kind, it.p = faultGossip, d.r.Float64()
+	case 2:
+		it.kind = faultGhost
+	default:
+		it.kind = faultBlind
+	}
+	d.add(it)
+}
+
+func (d *draw) storeFault(at time.Duration) {
+	it := item{at: at, d: d.upTo(8 * time.Second), p: 0.3 * d.r.Float64()}
+	switch d.r.IntN(9) {
+	case 0:
+		it.kind = faultLoseRequest
+	case 1, 2:
+		it.kind = faultLoseAnswer
+	case 3:
+		it.kind = faultHang
+	case 4:
+		it.kind, it.e = faultSlow, d.upTo(2*time.Second)
+	case 5:
+		it.kind, it.d = faultOutage, d.upTo(6*time.Second)
+	case 6:
+		it.kind, it.d = faultFailover, d.upTo(6*time.Second)
+	case 7:
+		it.kind, it.a = faultNoStore, d.r.IntN(len(d.p.clocks))
+	default:
+		it.kind, it.b = faultForgotten, d.r.IntN(d.p.buckets)
+	}
+	d.add(it)
+}
+
+func (d *draw) brokerFault(at time.Duration, channel int) {
+	it := item{at: at, b: channel, d: d.upTo(10 * time.Second), p: d.r.Float64()}
+	switch d.r.IntN(7) {
+	case 0, 1:
+		it.kind = faultDown
+	case 2:
+		it.kind = faultBlocked
+	case 3:
+		it.kind = faultRefuse
+	case 4:
+		it.kind = faultLoseConfirm
+	case 5:
+		it.kind = faultSilent
+	default:
+		it.kind, it.e = faultLateConfirm, d.upTo(3*time.Second)
+	}
+	d.add(it)
+}

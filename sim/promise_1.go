@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// promise1: nothing acknowledged is lost, and every due message ends in exactly
+// one final state, which says what became of it.
+func promise1(h *history, f fact) string {
+	switch f := f.(type) {
+	case factAnswer:
+		s := f.r.story
+		if f.r.outcome != done || f.r.kind != opSchedule && f.r.kind != opRepeat {
+			return ""
+		}
+		s.acked = true
+		if s.ackedAt == 0 {
+			s.ackedAt = h.w.now
+		}
+		if h.record(s) == nil {
+			return fmt.Sprintf("%s was acknowledged and is not in the store", s.key.ScheduleID)
+		}
+	case factRecord:
+		return finalOnce(f)
+	case factEnd:
+		for _, s := range h.order {
+			r := h.record(s)
+			switch {
+			case r == nil && s.acked:
+				return fmt.Sprintf("%s was acknowledged and is gone", s.key.ScheduleID)
+			case r != nil && r.Status == postdate.Pending && h.due(r):
+				return fmt.Sprintf("%s is PENDING for ever: %+v", s.key.ScheduleID, r.State)
+			}
+		}
+	}
+	return ""
+}
+
+// finalOnce wants that what is final stays so, and that DELIVERED is true.
+func finalOnce(f factRecord) string {
+	id := f.story.key.ScheduleID
+	if f.before != nil && !f.before.Status.CanBecome(f.after.Status) {
+		return fmt.Sprintf("%s was %s and became %s by %s", id, f.before.Status, f.after.Status, f.by)
+	}
+	if f.settlement == nil {
+		return ""
+	}
+	arrived := false
+	for _, e := range f.story.emissions {
+		arrived = arrived || e.edition == string(f.after.Payload) && e.arrivedAt > 0
+	}
+	switch {
+	case f.settlement.How == store.SettleDelivered && !arrived:
+		return fmt.Sprintf("%s is DELIVERED and has not arrived", id)
+	case f.settlement.How == store.SettleFailed && arrived && !f.after.PossibleDuplicate:
+		return fmt.Sprintf("%s arrived and is DELIVERY_FAILED without a doubt: %s", id, f.after.LastError)
+	}
+	return ""
+}

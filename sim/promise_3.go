@@ -1,0 +1,35 @@
+package sim
+
+import "fmt"
+
+// promise3: what a cancel or a reschedule took back is never published, neither
+// then nor later; what was or may be published is not taken back; and a late
+// settlement touches no newer version. The histories of requests and deliveries are
+// checked as a whole in linear.go.
+func promise3(h *history, f fact) string {
+	switch f := f.(type) {
+	case factEmit:
+		if by, gone := f.e.story.withdrawn[f.e.edition]; gone {
+			return fmt.Sprintf("%s %q is published after %s", f.e.story.key.ScheduleID, f.e.edition, by)
+		}
+	case factArrive:
+		if by, gone := f.e.story.withdrawn[f.e.edition]; gone {
+			return fmt.Sprintf("%s %q arrives after %s", f.e.story.key.ScheduleID, f.e.edition, by)
+		}
+	case factRecord:
+		if f.settlement != nil && f.settlement.Version != f.before.Version {
+			return fmt.Sprintf("the settlement of version %d of %s overwrote version %d", f.settlement.Version, f.story.key.ScheduleID, f.before.Version)
+		}
+		if f.by != "cancel" && f.by != "replace" {
+			return ""
+		}
+		for _, e := range f.story.emissions {
+			if e.edition == string(f.before.Payload) && e.arrivedAt > 0 {
+				return fmt.Sprintf("%s %q was taken back for certain (%s), and had arrived at %s", f.story.key.ScheduleID, e.edition, f.by, e.arrivedAt)
+			}
+		}
+	case factEnd:
+		return notLinear(h)
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/postdate/postdate"
+)
+
+// promise4: a second publish of a message that may have arrived carries the mark,
+// a mark has a reason, and where nothing goes wrong there is neither.
+func promise4(h *history, f fact) string {
+	switch f := f.(type) {
+	case factEmit:
+		e := f.e
+		id := e.story.key.ScheduleID
+		switch {
+		case e.row == nil:
+			return fmt.Sprintf("%s is published and is not in the store", id)
+		case e.row.Status.Final() && !e.marked:
+			return fmt.Sprintf("%s is published without a mark, and is %s already", id, e.row.Status)
+		case e.marked && !reasonForMark(h, e):
+			return fmt.Sprintf("%s carries a mark without a reason", id)
+		case h.w.plan.profile == profileQuiet && (e.marked || twice(e)):
+			return fmt.Sprintf("%s is published twice, or marked (%t), though nothing went wrong", id, e.marked)
+		}
+	case factArrive:
+		for _, o := range f.e.story.emissions {
+			later := max(o.number, f.e.number)
+			if o == f.e || o.edition != f.e.edition || o.arrivedAt == 0 {
+				continue
+			}
+			if late := f.e.story.byNumber(later); !late.marked {
+				return fmt.Sprintf("%s %q arrived twice, and the later one, published at %s, has no mark", late.story.key.ScheduleID, late.edition, late.at)
+			}
+		}
+	}
+	return ""
+}
+
+// twice says whether another publish of the same may arrive.
+func twice(e *emission) bool {
+	for _, o := range e.story.emissions {
+		if o != e && o.edition == e.edition && o.mayArrive {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *story) byNumber(n int) *emission {
+	for _, e := range s.emissions {
+		if e.number == n {
+			return e
+		}
+	}
+	return nil
+}
+
+// reasonForMark says whether an earlier publish is in doubt, or lies in the range
+// that was in doubt when the bucket was gained.
+func reasonForMark(h *history, e *emission) bool {
+	if !e.first || e.row.PossibleDuplicate || e.message.MayRepeat {
+		return true
+	}
+	g := h.gains[gain{e.process, e.message.Bucket, e.token}]
+	in := func(t postdate.Time) bool { return g.Checkpoint < t && t <= g.Claimed }
+	return in(e.row.AttemptTime) || in(e.message.ExecutionTime)
+}

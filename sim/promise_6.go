@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/postdate/postdate"
+)
+
+// promise6: the checkpoint never passes an unsettled message, but for one that came
+// behind it; that one is found, too; and whatever is published and not settled lies
+// between checkpoint and claimed.
+func promise6(h *history, f fact) string {
+	switch f := f.(type) {
+	case factClaim:
+		for _, r := range h.w.store.waiting[f.claim.Bucket] {
+			if r.AttemptTime > f.after.Checkpoint {
+				break
+			}
+			if !r.late {
+				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and not settled",
+					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
+			}
+		}
+	case factEmit:
+		r, p := f.e.row, f.e.partition
+		if r != nil && r.Status == postdate.Pending && !r.Parked && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
+			(r.AttemptTime <= p.Checkpoint || r.AttemptTime > p.Claimed) {
+			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed, (%d, %d]", r.ScheduleID, r.AttemptTime-epoch, p.Checkpoint-epoch, p.Claimed-epoch)
+		}
+	case factEnd:
+		for _, s := range h.order {
+			if r := h.record(s); r != nil && r.Status == postdate.Pending && r.late && h.due(r) {
+				return fmt.Sprintf("%s came behind the checkpoint and is never found", s.key.ScheduleID)
+			}
+		}
+	}
+	return ""
+}

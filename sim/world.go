@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// epoch is the wall-clock time at which every world begins.
+const epoch postdate.Time = 1_900_000_000_000
+
+// world is one run: true time, what is to happen next, and everybody in it.
+type world struct {
+	plan   *plan
+	keep   map[int]bool // nil: everything
+	bug    bug
+	inject *injection
+	say    func(string)
+	r      *rand.Rand
+
+	now   time.Duration // true time
+	queue queue
+	seq   uint64
+
+	store    *Store
+	nodes    []*node
+	channels map[postdate.Channel]*broker
+	weather  weather
+	history  *history
+
+	healed     bool
+	violation  *Violation
+	trace      uint64
+	steps      int
+	calls      int
+	operations int
+	faults     map[string]int
+}
+
+func newWorld(o Options, p *plan) *world {
+	w := &world{
+		plan: p, bug: o.bug, inject: o.inject, say: o.Say, r: rand.New(rand.NewPCG(o.Seed, 1)),
+		store: NewStore(p.buckets), channels: map[postdate.Channel]*broker{}, faults: map[string]int{}, trace: 14695981039346656037,
+	}
+	if o.Keep != nil {
+		w.keep = map[int]bool{}
+		for _, i := range o.Keep {
+			w.keep[i] = true
+		}
+	}
+	w.store.bug = o.bug
+	w.store.clock = func() postdate.Time { return w.wall() }
+	w.history = newHistory(w)
+	w.store.watch = w.history
+	for i, c := range p.clocks {
+		w.nodes = append(w.nodes, newNode(w, i, c))
+	}
+	for i, name := range p.channels {
+		w.channels[name] = &broker{name: name, kind: channelKind(i)}
+	}
+	return w
+}
+
+// wall is true wall-clock time.
+func (w *world) wall() postdate.Time { return epoch + postdate.Time(w.now/time.Millisecond) }
+
+// plays says whether item i of the plan is played.
+func (w *world) plays(i int) bool { return w.keep == nil || w.keep[i] }
+
+// play lets the plan happen, then heals everything and waits until all is settled.
+func (w *world) play() {
+	for i := range w.plan.items {
+		if w.plays(i) {
+			w.at(w.plan.items[i].at, func() { w.happen(i) })
+		}
+	}
+	for i, n := range w.nodes {
+		if i < w.plan.starting {
+			w.after(w.upTo(300*time.Millisecond), n.start)
+		}
+	}
+	w.run(w.plan.length)
+	w.heal()
+	for end := w.plan.length + healMax; w.violation == nil && w.now < end && (w.history.unfinished() || w.now < w.plan.length+20*time.Second); {
+		w.run(w.now + 2*time.Second)
+	}
+	if w.violation == nil {
+		w.history.note(factEnd{})
+	}
+}
+
+// healMax is how long it may take until all is settled, once everything works.
+// Back-offs of a minute are part of it.
+const healMax = 6 * time.Minute
+
+// run lets the world go on until the time has come, or a promise is broken.
+func (w *world) run(until time.Duration) {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.violation == nil {
+		e := w.queue.pop()
+		w.now = max(w.now, e.at)
+		e.do()
+	}
+	if w.violation == nil {
+		w.now = until
+	}
+}
+
+func (w *world) at(t time.Duration, do func()) {
+	w.seq++
+	w.queue.push(event{max(t, w.now), w.seq, do})
+}
+
+func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
+
+func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.r.Int64N(int64(d) + 1)) }
+
+func (w *world) chance(p float64) bool { return p > 0 && w.r.Float64() < p }
+
+// violate notes the first broken promise. The world stops there.
+func (w *world) violate(promise int, format string, args ...any) {
+	if w.violation == nil {
+		w.violation = &Violation{promise, fmt.Sprintf(format, args...), w.now}
+		w.tell(nil, "BROKEN: %s", w.violation)
+	}
+}
+
+// mark adds numbers to the trace.
+func (w *world) mark(xs ...uint64) {
+	h := w.trace
+	for _, x := range append(xs, uint64(w.now)) {
+		h = (h ^ x) * 1099511628211
+		h ^= h >> 29
+	}
+	w.trace = h
+}
+
+// markText adds a text to the trace.
+func (w *world) markText(s string) {
+	h := w.trace
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	w.trace = h
+}
+
+// tell says what happens, where somebody listens. n is nil where it concerns no node.
+func (w *world) tell(n *node, format string, args ...any) {
+	if w.say == nil {
+		return
+	}
+	who := "world"
+	if n != nil {
+		who = n.name
+	}
+	w.say(fmt.Sprintf("%12.6f %-6s %s", w.now.Seconds(), who, fmt.Sprintf(format, args...)))
+}
+
+// event is something that is to happen.
+type event struct {
+	at  time.Duration
+	seq uint64 // of two at one time the one that was planned first
+	do  func()
+}
+
+// queue is a heap of events. It is written out because it is the innermost loop.
+type queue []event
+
+func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }
+
+func (q *queue) push(e event) {
+	*q = append(*q, e)
+	h := *q
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h[i].before(h[up]) {
+			return
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (q *queue) pop() event {
+	h := *q
+	first, last := h[0], len(h)-1
+	h[0], h[last] = h[last], event{}
+	h = h[:last]
+	*q = h
+	for i := 0; ; {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
+			if h[child].before(h[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return first
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}
