@@ -11,6 +11,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/inbox"
+	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/rabbitmq"
 	"github.com/postdate/postdate/store"
 )
@@ -30,6 +31,15 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheu
 			return nil, err
 		}
 		ch.publishers["rabbitmq"] = p
+	}
+	if len(c.Kafka.Seeds) > 0 {
+		config := c.Kafka.config()
+		config.Log, config.Metrics = c.Log, r
+		p, err := kafka.New(config)
+		if err != nil {
+			return nil, err
+		}
+		ch.publishers["kafka"] = p
 	}
 	return ch, nil
 }
@@ -60,8 +70,10 @@ func (ch *channels) missing(channel postdate.Channel) error {
 	switch channel.Broker() {
 	case "rabbitmq":
 		hint = "; start it with --rabbitmq"
-	case "kafka", "http", "https":
-		hint = "; this version delivers to RabbitMQ and inboxes only"
+	case "kafka":
+		hint = "; start it with --kafka"
+	case "http", "https":
+		hint = "; this version delivers to no webhooks"
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
 }

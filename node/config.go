@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/store"
 )
 
@@ -17,6 +19,7 @@ type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
+	Kafka    Kafka
 	Buckets  int    // N, fixed at the store's birth
 	NodeID   string // this node's name
 
@@ -40,6 +43,44 @@ type Config struct {
 
 	Log     *slog.Logger
 	Version string
+}
+
+// Kafka is how to reach a Kafka cluster.
+type Kafka struct {
+	Seeds    []string // host:port of some brokers; none: there are no kafka: channels
+	TLS      bool     // encrypts, and checks the brokers' certificates
+	SASL     string   // how to log in: plain, scram-sha-256 or scram-sha-512; "": not at all
+	User     string
+	Password string
+}
+
+// config is the same in the publisher's words.
+func (k Kafka) config() kafka.Config {
+	c := kafka.Config{Seeds: k.Seeds}
+	if k.TLS {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if k.SASL != "" {
+		c.SASL = &kafka.SASL{Mechanism: k.SASL, User: k.User, Password: k.Password}
+	}
+	return c
+}
+
+// validate says what is wrong with k.
+func (k Kafka) validate() error {
+	if len(k.Seeds) == 0 {
+		if k.TLS || k.SASL != "" || k.User != "" || k.Password != "" {
+			return postdate.E(postdate.KindInvalid, "--kafka is missing: name some brokers, like kafka1:9092,kafka2:9092")
+		}
+		return nil
+	}
+	if k.SASL == "" && (k.User != "" || k.Password != "") {
+		return postdate.E(postdate.KindInvalid, "--kafka-sasl is missing: with a user, say how to log in: plain, scram-sha-256 or scram-sha-512")
+	}
+	if err := k.config().Validate(); err != nil {
+		return postdate.E(postdate.KindInvalid, "--kafka: %w", err)
+	}
+	return nil
 }
 
 // DefaultConfig holds the defaults.
@@ -90,6 +131,9 @@ func (c Config) Validate() error {
 		return invalid("--retry-max-attempts is %d: it must be between 1 and %d", c.Retry.MaxAttempts, postdate.RetryAttemptMax)
 	case c.Retry.MinBackoff < time.Millisecond || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxBackoff > postdate.RetryBackoffMax:
 		return invalid("--retry-min-backoff must be at least 1ms, and --retry-max-backoff between that and %s", postdate.RetryBackoffMax)
+	}
+	if err := c.Kafka.validate(); err != nil {
+		return err
 	}
 	if c.RabbitMQ != "" {
 		u, err := url.Parse(c.RabbitMQ)

@@ -1,0 +1,109 @@
+package node_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/publisher/kafka/kafkatest"
+)
+
+// header is a record's header, or "".
+func header(r *kgo.Record, name string) string {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// Messages due over ten seconds go to a topic of eight partitions while the broker
+// is killed and comes back: nothing is lost, nothing is early by the broker's own
+// clock, and what comes twice is marked. Beside them a message for a topic that is
+// not there fails by its policy and delays nothing.
+func TestKafkaCrash(t *testing.T) {
+	const count, over, ahead = 20_000, 10 * time.Second, 6 * time.Second
+	broker := kafkatest.Start(t)
+	topics := kafkatest.NewClient(t, broker.Address)
+	topics.CreateTopic("orders", 8, map[string]string{"message.timestamp.type": "LogAppendTime"})
+	c := config(t)
+	c.Kafka = node.Kafka{Seeds: []string{broker.Address}}
+	_, client := start(t, c)
+	began := time.Now()
+	due := map[string]time.Time{}
+	for first := 0; first < count; first += 2000 {
+		batch := make([]nodetest.Message, 2000)
+		for i := range batch {
+			id := fmt.Sprintf("k-%05d", first+i)
+			due[id] = began.Add(ahead + time.Duration(first+i)*over/count).Truncate(time.Millisecond)
+			batch[i] = nodetest.Message{ScheduleID: id, Channel: "kafka:orders", ExecutionTime: nodetest.At(due[id]), Payload: first + i}
+		}
+		results, err := client.Batch(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range results {
+			if r.Error != nil {
+				t.Fatalf("%+v", *r.Error)
+			}
+		}
+	}
+	lost := nodetest.Message{ScheduleID: "nowhere", Channel: "kafka:no-such-topic", ExecutionTime: nodetest.At(began.Add(ahead)), Payload: 1, Retry: &nodetest.Retry{MaxAttempts: 2, MinBackoff: "100ms"}}
+	if a, err := client.Schedule(lost); err != nil || a.Code != 201 {
+		t.Fatal(a, err)
+	}
+	<-time.After(time.Until(began.Add(ahead + over/2))) // the middle of what is due
+	broker.Kill()
+	broker.Restart()
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := client.Get("nowhere"); err != nil || m.Status != "DELIVERY_FAILED" || m.Attempts != 2 {
+		t.Errorf("the message for a topic that is not there: %+v, %v", m, err)
+	}
+	marked, twice := accountRecords(t, topics.TakeAll("orders", kafkatest.ReadCommitted), due)
+	t.Logf("%d messages; %d records marked, %d messages twice", count, marked, twice)
+}
+
+// accountRecords holds what arrived against what was scheduled.
+func accountRecords(t *testing.T, records []*kgo.Record, due map[string]time.Time) (marked, twice int) {
+	t.Helper()
+	arrived := map[string]int{}
+	for _, r := range records {
+		id := header(r, "postdate-schedule-id")
+		at, known := due[id]
+		if !known || string(r.Key) != id || header(r, "message-id") != id {
+			t.Fatalf("a record with key %q and id %q: nobody scheduled it", r.Key, id)
+		}
+		if r.Timestamp.Before(at) {
+			t.Errorf("%s was appended at %s: it is due at %s", id, nodetest.At(r.Timestamp), nodetest.At(at))
+		}
+		isMarked := header(r, "postdate-possible-duplicate") == "true"
+		if isMarked {
+			marked++
+		}
+		if arrived[id]++; arrived[id] == 2 {
+			twice++
+		}
+		if arrived[id] > 1 && !isMarked {
+			t.Errorf("%s came again, and is not marked", id)
+		}
+	}
+	missing := 0
+	for id := range due {
+		if arrived[id] == 0 {
+			if missing++; missing <= 5 {
+				t.Errorf("%s is lost", id)
+			}
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d are lost", missing, len(due))
+	}
+	return marked, twice
+}
