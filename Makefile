@@ -22,11 +22,11 @@ demo: ## see the whole thing at work, in six seconds
 	$(GO) run ./cmd/postdate demo
 
 .PHONY: test
-test: deps ## run every test with the race detector, against a real RabbitMQ (TESTFLAGS=...)
+test: deps ## run every test with the race detector, against real RabbitMQ, Kafka, MongoDB (TESTFLAGS=...)
 	@GO="$(GO)" .ci/test $(TESTFLAGS)
 
 .PHONY: deps
-deps: ## install what the tests need, where it is missing: RabbitMQ and a C compiler
+deps: ## install what the tests need, where it is missing
 	@.ci/deps
 
 .PHONY: short
