@@ -1,0 +1,237 @@
+package mongo
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// appendMax bounds how many messages of different calls share a write.
+const appendMax = segmentMessages
+
+// appends gathers what arrives for each inbox while a write to it is under way, so
+// that one document is written by one command at a time from each process.
+type appends struct {
+	mu      sync.Mutex
+	waiting map[string]*appending // by inbox; only while there is something to do
+}
+
+// appending is what one inbox waits for.
+type appending struct {
+	calls []*appendCall
+	last  *segment // as it is known; nil: to be read
+}
+
+// appendCall is what one call brings for one inbox.
+type appendCall struct {
+	letters []letter
+	done    chan struct{}
+	err     error
+}
+
+// AppendInbox implements store.Inbox.
+func (s *Store) AppendInbox(ctx context.Context, messages []store.InboxMessage) error {
+	if err := ctx.Err(); err != nil {
+		return postdate.E(postdate.KindUnavailable, "given up before it was begun: %w", err)
+	}
+	calls := map[string]*appendCall{}
+	for i := range messages {
+		m := &messages[i]
+		if len(m.Payload) > payloadMax {
+			return errTooLarge(len(m.Payload))
+		}
+		inbox := inboxID(m.Tenant, m.Inbox)
+		if calls[inbox] == nil {
+			calls[inbox] = &appendCall{done: make(chan struct{})}
+		}
+		calls[inbox].letters = append(calls[inbox].letters, letterOf(m))
+	}
+	for inbox, call := range calls {
+		s.enqueue(inbox, call)
+	}
+	for _, call := range calls {
+		select {
+		case <-call.done:
+			if call.err != nil {
+				return call.err
+			}
+		case <-ctx.Done():
+			return postdate.E(postdate.KindUnknown, "given up while it was under way: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// enqueue lets a call wait for its inbox, and begins to work where nobody does.
+func (s *Store) enqueue(inbox string, call *appendCall) {
+	a := &s.appends
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	queue := a.waiting[inbox]
+	if queue == nil {
+		queue = &appending{}
+		a.waiting[inbox] = queue
+		go s.drain(inbox, queue)
+	}
+	queue.calls = append(queue.calls, call)
+}
+
+// drain writes what waits for an inbox until nothing does.
+func (s *Store) drain(inbox string, queue *appending) {
+	for {
+		calls, letters := s.nextAppends(inbox, queue)
+		if len(calls) == 0 {
+			return
+		}
+		err := s.within(context.Background(), func(ctx context.Context) error { return s.appendLetters(ctx, inbox, queue, letters) })
+		for _, c := range calls {
+			c.err = asWrite("appending to an inbox", err)
+			close(c.done)
+		}
+		if err != nil {
+			queue.last = nil
+		}
+	}
+}
+
+// nextAppends takes what waits, at least one call; nothing where there is none:
+// then the inbox is forgotten.
+func (s *Store) nextAppends(inbox string, queue *appending) (calls []*appendCall, letters []letter) {
+	a := &s.appends
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, count := 0, 0
+	for n < len(queue.calls) && (n == 0 || count+len(queue.calls[n].letters) <= appendMax) {
+		count += len(queue.calls[n].letters)
+		n++
+	}
+	if n == 0 {
+		delete(a.waiting, inbox)
+		return nil, nil
+	}
+	calls = queue.calls[:n:n]
+	queue.calls = append(queue.calls[:0:0], queue.calls[n:]...)
+	for _, c := range calls {
+		letters = append(letters, c.letters...)
+	}
+	return calls, letters
+}
+
+// appendLetters appends all or none.
+func (s *Store) appendLetters(ctx context.Context, inbox string, queue *appending, letters []letter) error {
+	parts := partsOf(letters)
+	if len(parts) == 1 {
+		return s.appendPart(ctx, inbox, queue, parts[0])
+	}
+	return s.untilFirst(ctx, func() error {
+		queue.last = nil
+		_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+			for _, part := range parts { // each fills a segment, but the last one
+				queue.last = nil
+				if err := s.tryAppend(ctx, inbox, queue, part); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		})
+		queue.last = nil
+		return err
+	})
+}
+
+// partsOf splits what is too large for one document. Every part but the last one is
+// larger than a segment, so that it fills the one that it goes to.
+func partsOf(letters []letter) [][]letter {
+	var parts [][]letter
+	from, size := 0, int64(0)
+	for i := range letters {
+		n := letters[i].bytes()
+		if i > from && size+n > partBytes {
+			parts = append(parts, letters[from:i])
+			from, size = i, 0
+		}
+		size += n
+	}
+	return append(parts, letters[from:])
+}
+
+// errMoved says that another process appended in between.
+var errMoved error = postdate.E(postdate.KindConflict, "another node appended to the inbox in between")
+
+// appendPart appends what fits into one document. Where other nodes append to the
+// same inbox it may have to find the last segment anew.
+func (s *Store) appendPart(ctx context.Context, inbox string, queue *appending, letters []letter) error {
+	return s.untilFirst(ctx, func() error { return s.tryAppend(ctx, inbox, queue, letters) })
+}
+
+// untilFirst tries until nobody else was quicker.
+func (s *Store) untilFirst(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err != errMoved {
+			return err
+		}
+		if ctx.Err() != nil {
+			return postdate.E(postdate.KindUnavailable, "appending to an inbox: other nodes were always quicker: try again")
+		}
+	}
+}
+
+// tryAppend pushes to the last segment, or begins the next one.
+func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, letters []letter) error {
+	last := queue.last
+	if last == nil {
+		var err error
+		if last, err = s.lastSegment(ctx, inbox); err != nil {
+			return readError("appending to an inbox", err)
+		}
+	}
+	queue.last = nil
+	var size int64
+	for i := range letters {
+		size += letters[i].bytes()
+	}
+	oldest := slices.MinFunc(letters, func(a, b letter) int { return int(a.DeliveredAt - b.DeliveredAt) }).DeliveredAt
+	if last == nil || last.full() {
+		g := segment{Count: int64(len(letters)), Bytes: size, Oldest: &oldest, Messages: letters}
+		if last != nil {
+			g.Number, g.Start, g.Base = last.Number+1, last.end(), last.end()
+		}
+		g.ID = segmentID(inbox, g.Number)
+		_, err := s.inboxes.InsertOne(ctx, &g)
+		if driver.IsDuplicateKeyError(err) {
+			return errMoved
+		}
+		if err == nil {
+			g.Messages = nil
+			queue.last = &g
+		}
+		return err
+	}
+	room := doc("_id", last.ID, "count", doc("$lt", segmentMessages), "bytes", doc("$lt", segmentBytes))
+	r, err := s.inboxes.UpdateOne(ctx, room, bson.D{
+		{Key: "$push", Value: doc("messages", doc("$each", letters))},
+		{Key: "$inc", Value: doc("count", int64(len(letters)), "bytes", size)},
+		{Key: "$min", Value: doc("oldest", oldest)},
+	}, options.UpdateOne().SetHint(indexID))
+	switch {
+	case err != nil:
+		return err
+	case r.MatchedCount == 0:
+		return errMoved
+	}
+	// Others may have pushed too: what is known is a lower bound. A segment that is
+	// full by it is read again before the next one is begun.
+	last.Count, last.Bytes = last.Count+int64(len(letters)), last.Bytes+size
+	if !last.full() {
+		queue.last = last
+	}
+	return nil
+}

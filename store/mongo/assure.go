@@ -1,0 +1,87 @@
+package mongo
+
+import (
+	"context"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/postdate/postdate"
+)
+
+// durable sets what the promises rest on, whatever the address says: writes wait
+// for the journals of a majority, and reads see what a majority has, from the
+// primary.
+func durable(o *options.ClientOptions) {
+	journal := true
+	o.SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal})
+	o.SetReadConcern(readconcern.Majority())
+	o.SetReadPreference(readpref.Primary())
+	o.SetRetryWrites(true)
+	o.SetRetryReads(true)
+}
+
+// assurance reads back from the commands themselves, as they go out while the
+// store is opened, that they ask for what durable set.
+type assurance struct {
+	mu          sync.Mutex
+	done        bool
+	wrote, read bool     // such commands were seen
+	weak        bson.Raw // a command that asks for less
+}
+
+// monitor shows every command to the assurance while it lasts, and to others.
+func (a *assurance) monitor(others *event.CommandMonitor) *event.CommandMonitor {
+	m := &event.CommandMonitor{}
+	if others != nil {
+		*m = *others
+	}
+	m.Started = func(ctx context.Context, e *event.CommandStartedEvent) {
+		a.see(e)
+		if others != nil && others.Started != nil {
+			others.Started(ctx, e)
+		}
+	}
+	return m
+}
+
+func (a *assurance) see(e *event.CommandStartedEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	switch e.CommandName {
+	case "insert", "update", "findAndModify":
+		a.wrote = true
+		w, _ := e.Command.Lookup("writeConcern", "w").StringValueOK()
+		j, _ := e.Command.Lookup("writeConcern", "j").BooleanOK()
+		if w != "majority" || !j {
+			a.weak = append(bson.Raw(nil), e.Command...)
+		}
+	case "find":
+		a.read = true
+		if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); level != "majority" {
+			a.weak = append(bson.Raw(nil), e.Command...)
+		}
+	}
+}
+
+// check ends the assurance.
+func (a *assurance) check() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.done = true
+	if a.weak != nil {
+		return postdate.E(postdate.KindInternal, "a command went out that does not ask for a majority with its journal: %.300s", a.weak.String())
+	}
+	if !a.wrote || !a.read {
+		return postdate.E(postdate.KindInternal, "the store was opened without a write and a read, so that nothing shows what they ask for")
+	}
+	return nil
+}

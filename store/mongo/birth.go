@@ -1,0 +1,166 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+)
+
+// layout is the number of this package's way to lay messages down.
+const layout = 1
+
+// birth is the one document of the collection birth.
+type birth struct {
+	ID      string `bson:"_id"`
+	Layout  int    `bson:"layout"`
+	Buckets int    `bson:"buckets"`
+	Name    int64  `bson:"name"`  // random: names the store in inbox cursors
+	Whole   bool   `bson:"whole"` // every partition record was written: from then on a missing one is damage
+}
+
+// The names of the indexes, as hints have them.
+const (
+	indexID       = "_id_"
+	indexDue      = "due"
+	indexParked   = "parked"
+	indexSettled  = "settled"
+	indexList     = "list"
+	indexOldest   = "oldest"
+	indexShardKey = "shard"
+)
+
+// start checks the server, and creates what is not there yet.
+func (s *Store) start(ctx context.Context) error {
+	if err := s.checkServer(ctx); err != nil {
+		return err
+	}
+	return s.within(ctx, func(ctx context.Context) error {
+		b, err := s.beBorn(ctx)
+		if err != nil {
+			return err
+		}
+		s.birth = uint32(b.Name)
+		if err := s.createIndexes(ctx); err != nil {
+			return opening(err)
+		}
+		if s.sharded {
+			if err := s.shard(ctx); err != nil {
+				return opening(err)
+			}
+		}
+		return s.createPartitions(ctx, b)
+	})
+}
+
+// checkServer refuses a server that is no replica set: without one there are no
+// majorities, no sessions and no retries.
+func (s *Store) checkServer(ctx context.Context) error {
+	var hello struct {
+		SetName string `bson:"setName"`
+		Msg     string `bson:"msg"`
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if err := s.client.Database("admin").RunCommand(ctx, doc("hello", 1)).Decode(&hello); err != nil {
+		return opening(err)
+	}
+	s.sharded = hello.Msg == "isdbgrid"
+	if hello.SetName == "" && !s.sharded {
+		return postdate.E(postdate.KindInvalid, "the MongoDB server of the store stands alone: it must be a replica set, if only of one member; start mongod with --replSet rs0 and call rs.initiate() once")
+	}
+	return nil
+}
+
+// opening makes a sentence of what went wrong while the store was opened.
+func opening(err error) error {
+	var known *postdate.Error
+	var s driver.ServerError
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case errors.As(err, &s) && (s.HasErrorCode(18) || s.HasErrorCode(13) || s.HasErrorCode(8000)):
+		return postdate.E(postdate.KindInvalid, "MongoDB does not let this user in or at its database: check name, password and roles (readWrite) in the store's address (%w)", err)
+	}
+	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, or has no primary: check the address and the servers (%w)", err)
+}
+
+// beBorn writes the birth record where there is none, and holds it against the
+// configuration. Of several nodes that do it at once one wins.
+func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
+	births := s.messages.Database().Collection("birth")
+	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32())}
+	_, err = births.UpdateOne(ctx, doc("_id", "birth"), doc("$setOnInsert", doc(
+		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false)), options.UpdateOne().SetUpsert(true))
+	if err != nil && !driver.IsDuplicateKeyError(err) {
+		return b, opening(err)
+	}
+	if err := births.FindOne(ctx, doc("_id", "birth")).Decode(&b); err != nil {
+		return b, opening(err)
+	}
+	name := births.Database().Name()
+	if b.Layout != layout {
+		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
+	}
+	if b.Buckets != s.c.Buckets {
+		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
+	}
+	return b, nil
+}
+
+// createPartitions writes the partition records, once in the store's life: one that
+// was written again would begin anew with its token, and fence off nobody.
+func (s *Store) createPartitions(ctx context.Context, b birth) error {
+	n, err := s.partitions.CountDocuments(ctx, doc())
+	if err != nil {
+		return opening(err)
+	}
+	if b.Whole {
+		if n != int64(b.Buckets) {
+			return postdate.E(postdate.KindInternal, "the store in the database %s has %d partition records and should have %d: it was damaged, and is not used; restore it from a backup", s.messages.Database().Name(), n, b.Buckets)
+		}
+		return nil
+	}
+	var records []partition
+	for i := range b.Buckets {
+		records = append(records, partition{Bucket: i})
+	}
+	if _, err := s.partitions.InsertMany(ctx, records, options.InsertMany().SetOrdered(false)); err != nil && !driver.IsDuplicateKeyError(err) {
+		return opening(err)
+	}
+	_, err = s.messages.Database().Collection("birth").UpdateOne(ctx, doc("_id", "birth"), doc("$set", doc("whole", true)))
+	return opening(err)
+}
+
+// createIndexes makes the indexes that are not there yet. A partial index costs
+// nothing for the messages that it leaves out: finished ones, in the end nearly all,
+// lie in no index but _id, that of the list, and that of the retention.
+func (s *Store) createIndexes(ctx context.Context) error {
+	where := func(filter bson.D) *options.IndexOptionsBuilder {
+		return options.Index().SetPartialFilterExpression(filter)
+	}
+	there := doc("$exists", true)
+	indexes := []driver.IndexModel{
+		{Keys: doc("bucket", 1, "due", 1, "_id", 1), Options: where(doc("due", there)).SetName(indexDue)},
+		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1), Options: where(doc("parked", true)).SetName(indexParked)},
+		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
+		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1), Options: options.Index().SetName(indexList)},
+	}
+	if s.sharded {
+		indexes = append(indexes, driver.IndexModel{
+			Keys: doc("bucket", "hashed", "executionTime", 1, "scheduleId", 1), Options: options.Index().SetName(indexShardKey),
+		})
+	}
+	if _, err := s.messages.Indexes().CreateMany(ctx, indexes); err != nil {
+		return err
+	}
+	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{
+		Keys: doc("oldest", 1), Options: where(doc("oldest", there)).SetName(indexOldest),
+	})
+	return err
+}

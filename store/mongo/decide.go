@@ -1,0 +1,72 @@
+package mongo
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// What decides between a claim and those who want to change a claimed message's
+// state without holding its bucket's lock is here, and pure. DESIGN.md has the
+// protocol; decide_test.go plays every order of its steps.
+
+// mark announces on a PENDING message that somebody is about to change its state
+// and looks at the partition record before. The change is made only where the mark
+// still stands; who removes it has won.
+type mark struct {
+	ID    bson.ObjectID `bson:"id"`    // of one try: never used twice
+	Token int64         `bson:"token"` // the settling owner's; 0: a cancel or a replace
+}
+
+func (m *mark) is(id bson.ObjectID) bool { return m != nil && m.ID == id }
+
+// verdict is what a cancel or a replace does next.
+type verdict uint8
+
+const (
+	verdictFinish    verdict = iota + 1 // the mark stands and no claim covers the message: write, where the mark still stands
+	verdictTooLate                      // a claim covers the message, or it has ended
+	verdictCancelled                    // it is CANCELLED
+	verdictWait                         // somebody else is about to change it: look again soon
+)
+
+// judge is the look: st and m were read after the mark id was set, and so was the
+// partition record p.
+func judge(p bucket.Partition, st postdate.State, m *mark, id bson.ObjectID) verdict {
+	switch {
+	case st.Status == postdate.Cancelled:
+		return verdictCancelled
+	case !p.Withdrawable(st):
+		return verdictTooLate
+	case m.is(id):
+		return verdictFinish
+	}
+	return verdictWait
+}
+
+// meeting is what an owner does with a due message that its read found, after its
+// claim under token.
+type meeting uint8
+
+const (
+	meetTake     meeting = iota + 1 // it is the owner's
+	meetOvertake                    // remove the mark first: whose mark is removed cannot write any more
+)
+
+func meet(m *mark, token uint64) meeting {
+	if m == nil || m.Token != 0 && uint64(m.Token) == token {
+		return meetTake // the owner's own settlement is under way: it knows that the message is in its hands
+	}
+	return meetOvertake
+}
+
+// stillDue says whether a message that was found at was, and whose mark was gone
+// when it was to be removed, is still what the owner's claim covers.
+func stillDue(was, now postdate.State) bool {
+	return now.Status == postdate.Pending && now.Version == was.Version && !now.Parked && now.AttemptTime == was.AttemptTime
+}
+
+// maySettle says whether a settlement other than DELIVERED counts: p was read
+// after its mark was set.
+func maySettle(p bucket.Partition, token uint64) bool { return p.Token == token && p.Owner != "" }

@@ -1,0 +1,354 @@
+package mongo
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// The tests here play the protocol of DESIGN.md on one message and one record, with
+// the package's own decisions, in every order of its steps. A step is what the
+// server does at once: one conditional write, or one read.
+
+// world is what the server holds, and what came out.
+type world struct {
+	p  bucket.Partition
+	st postdate.State
+	m  *mark
+
+	published []uint64 // versions that an owner was given to publish after its claim
+	told      map[string]uint64
+	refused   int
+}
+
+const (
+	playClaimed = postdate.Time(50) // before anything happens
+	playDue     = postdate.Time(100)
+	playTo      = postdate.Time(200) // of the claims that race
+)
+
+func newWorld() *world {
+	return &world{
+		p:    bucket.Partition{Owner: "a", Token: 1, Claimed: playClaimed},
+		st:   postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: playDue},
+		told: map[string]uint64{},
+	}
+}
+
+// actor is one process' run through the protocol: step takes it on by one step of
+// the server, and says whether it is at its end.
+type actor interface{ step(w *world) (ended bool) }
+
+// canceller is a cancel, or where replace is set a replace to a later time.
+type canceller struct {
+	name    string
+	replace bool
+	at      int
+	try     int
+	id      bson.ObjectID
+	st      postdate.State
+	m       *mark
+	p       bucket.Partition
+}
+
+func (c *canceller) step(w *world) bool {
+	switch c.at {
+	case 0: // mark
+		c.id, c.at = bson.NewObjectID(), 1
+		if w.st.Status == postdate.Pending && !w.st.PossibleDuplicate && w.m == nil {
+			w.m = &mark{ID: c.id}
+		}
+	case 1, 2: // look, in either order
+		if (c.at == 1) == (c.try%2 == 0) {
+			c.st, c.m = w.st, w.m
+		} else {
+			c.p = w.p
+		}
+		if c.at++; c.at == 3 {
+			return c.look(w)
+		}
+	case 3: // finish
+		if !w.m.is(c.id) || w.st.Status != postdate.Pending {
+			return c.again()
+		}
+		w.told[c.name] = w.st.Version
+		w.m = nil
+		if c.replace {
+			w.st = postdate.State{Status: postdate.Pending, Version: w.st.Version + 1, AttemptTime: playTo + 100}
+		} else {
+			w.st.Status = postdate.Cancelled
+		}
+		return true
+	case 4: // release
+		if w.m.is(c.id) {
+			w.m = nil
+		}
+		return true
+	}
+	return false
+}
+
+func (c *canceller) look(w *world) bool {
+	switch judge(c.p, c.st, c.m, c.id) {
+	case verdictFinish:
+		c.at = 3
+		return false
+	case verdictWait:
+		return c.again()
+	case verdictTooLate:
+		w.refused++
+	}
+	c.at = 4
+	return !c.m.is(c.id)
+}
+
+// again begins anew, a few times: then it gives up, as a call whose time is over.
+func (c *canceller) again() bool {
+	c.at = 0
+	c.try++
+	return c.try == 3
+}
+
+// owner claims, reads, and is given what it may publish. Where first is set it
+// acquires the bucket before, from the other one.
+type owner struct {
+	token   uint64
+	first   bool
+	at      int
+	seen    *postdate.State
+	m       *mark
+	publish bool
+}
+
+func (o *owner) step(w *world) bool {
+	switch o.at {
+	case 0: // acquire
+		o.at = 1
+		if o.first {
+			w.p, _ = w.p.Acquire(o.token-1, fmt.Sprint("owner-", o.token), "lease")
+			return false
+		}
+		return o.step(w)
+	case 1: // claim, and its read of the record
+		next, ok := w.p.Claim(o.token, playClaimed, playTo)
+		w.p = next
+		o.at = 2
+		return !ok
+	case 2: // read what is due
+		if w.st.Status != postdate.Pending || w.st.Parked || w.st.AttemptTime > playTo {
+			return true
+		}
+		st := w.st
+		o.seen, o.m, o.at = &st, w.m, 3
+		if meet(o.m, o.token) == meetTake {
+			w.published = append(w.published, st.Version)
+			return true
+		}
+	case 3: // overtake
+		if w.m != nil && w.m.ID == o.m.ID && w.st.Status == postdate.Pending {
+			w.m = nil
+			w.published = append(w.published, o.seen.Version)
+			return true
+		}
+		o.at = 4
+	case 4: // look once more
+		if stillDue(*o.seen, w.st) {
+			w.published = append(w.published, w.st.Version)
+		}
+		return true
+	}
+	return false
+}
+
+// settler settles an attempt of token's owner as to be tried again later, which
+// would let a cancel through.
+type settler struct {
+	token uint64
+	at    int
+	id    bson.ObjectID
+	ok    bool
+	wrote *bool
+}
+
+func (s *settler) step(w *world) bool {
+	switch s.at {
+	case 0: // mark
+		s.id, s.at = bson.NewObjectID(), 1
+		if w.st.Status != postdate.Pending || w.st.Version != 1 || w.m != nil && w.m.Token > int64(s.token) {
+			return true
+		}
+		w.m = &mark{ID: s.id, Token: int64(s.token)}
+	case 1: // look
+		s.ok, s.at = maySettle(w.p, s.token), 2
+	case 2: // finish, or remove the mark
+		if w.m.is(s.id) && w.st.Status == postdate.Pending {
+			w.m = nil
+			if s.ok {
+				w.st.AttemptTime = playTo + 500
+				*s.wrote = true
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// everyOrder runs the actors of each fresh scene in every order, and calls check at
+// the end of each. It returns how many orders there were.
+func everyOrder(scene func() (*world, []actor), check func(w *world, order []int)) int {
+	count := 0
+	var play func(order []int)
+	play = func(order []int) {
+		w, actors := scene()
+		ended := make([]bool, len(actors))
+		for _, a := range order {
+			ended[a] = actors[a].step(w)
+		}
+		if !slices.Contains(ended, false) {
+			count++
+			check(w, order)
+			return
+		}
+		for a := range actors {
+			if !ended[a] {
+				play(append(slices.Clip(order), a))
+			}
+		}
+	}
+	play(nil)
+	return count
+}
+
+func TestEveryOrder(t *testing.T) {
+	cancel := func(name string) actor { return &canceller{name: name} }
+	replace := func(name string) actor { return &canceller{name: name, replace: true} }
+	for _, scene := range []struct {
+		name   string
+		actors func(wrote *bool) []actor
+		setUp  func(w *world)
+	}{
+		{"a cancel and a claim", func(*bool) []actor { return []actor{cancel("c"), &owner{token: 1}} }, nil},
+		{"a cancel whose look reads the record first", func(*bool) []actor { return []actor{&canceller{name: "c", try: 1}, &owner{token: 1}} }, nil},
+		{"a replace and a claim", func(*bool) []actor { return []actor{replace("r"), &owner{token: 1}} }, nil},
+		{"a cancel, a claim and its successor's", func(*bool) []actor {
+			return []actor{cancel("c"), &owner{token: 1}, &owner{token: 2, first: true}}
+		}, nil},
+		{"a cancel, a replace and a claim", func(*bool) []actor { return []actor{cancel("c"), replace("r"), &owner{token: 1}} }, nil},
+		{"a former owner's settlement, its successor's claim, and a cancel", func(wrote *bool) []actor {
+			return []actor{cancel("c"), &settler{token: 1, wrote: wrote}, &owner{token: 2, first: true}}
+		}, func(w *world) { w.p.Claimed = playTo }},
+		{"a cancel of a parked message, which is unparked and claimed", func(*bool) []actor {
+			return []actor{cancel("c"), unparker{}, &owner{token: 1}}
+		}, func(w *world) { w.st.Parked = true }},
+	} {
+		t.Run(scene.name, func(t *testing.T) {
+			var wrote bool
+			both, neither := 0, 0
+			n := everyOrder(func() (*world, []actor) {
+				w := newWorld()
+				wrote = false
+				if scene.setUp != nil {
+					scene.setUp(w)
+				}
+				return w, scene.actors(&wrote)
+			}, func(w *world, order []int) {
+				for name, version := range w.told {
+					if slices.Contains(w.published, version) {
+						both++
+						t.Errorf("in the order %v %s was told that version %d is taken back, and it was published", order, name, version)
+					}
+				}
+				if w.st.Status == postdate.Cancelled && len(w.told) == 0 {
+					neither++
+					t.Errorf("in the order %v the message is CANCELLED and nobody was told", order)
+				}
+				if w.st.Status == postdate.Pending && len(w.told) == 0 && len(w.published) == 0 && w.p.Claimed == playTo && !wrote && w.st.AttemptTime <= playTo && !w.st.Parked && scene.setUp == nil {
+					t.Errorf("in the order %v the message was neither taken back nor published, and a claim covers it", order)
+				}
+			})
+			if n < 10 {
+				t.Errorf("there were %d orders: that shows nothing", n)
+			}
+			t.Logf("%d orders", n)
+		})
+	}
+}
+
+// unparker makes a parked message due.
+type unparker struct{}
+
+func (unparker) step(w *world) bool {
+	if w.st.Status == postdate.Pending && w.st.Parked {
+		w.st.Parked, w.st.AttemptTime = false, playDue
+	}
+	return true
+}
+
+// TestTheObviousWaysFail shows that the orders above would find it, if a step were
+// left out.
+func TestTheObviousWaysFail(t *testing.T) {
+	for name, actors := range map[string]func(wrote *bool) []actor{
+		"an owner that does not overtake": func(*bool) []actor {
+			return []actor{&canceller{name: "c"}, &careless{owner{token: 1}}}
+		},
+		"a settlement that does not mark": func(wrote *bool) []actor {
+			return []actor{&canceller{name: "c"}, &hasty{token: 1, wrote: wrote}, &owner{token: 2, first: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var wrote bool
+			caught := 0
+			everyOrder(func() (*world, []actor) {
+				w := newWorld()
+				if name == "a settlement that does not mark" {
+					w.p.Claimed = playTo
+				}
+				return w, actors(&wrote)
+			}, func(w *world, _ []int) {
+				for _, version := range w.told {
+					if slices.Contains(w.published, version) {
+						caught++
+					}
+				}
+			})
+			if caught == 0 {
+				t.Error("no order shows the bug")
+			}
+		})
+	}
+}
+
+// careless takes what it reads, marks or no marks.
+type careless struct{ owner }
+
+func (c *careless) step(w *world) bool {
+	if c.at == 3 {
+		w.published = append(w.published, c.seen.Version)
+		return true
+	}
+	return c.owner.step(w)
+}
+
+// hasty looks, and writes then.
+type hasty struct {
+	token uint64
+	at    int
+	ok    bool
+	wrote *bool
+}
+
+func (h *hasty) step(w *world) bool {
+	if h.at++; h.at == 1 {
+		h.ok = maySettle(w.p, h.token)
+		return !h.ok
+	}
+	if w.st.Status == postdate.Pending && w.st.Version == 1 {
+		w.st.AttemptTime, w.m = playTo+500, nil
+	}
+	return true
+}

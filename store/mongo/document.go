@@ -1,0 +1,165 @@
+package mongo
+
+import (
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+)
+
+// payloadInlineMax is the largest payload that a scan reads along with its
+// message. A larger one lies in a field of its own, and is read once it is known
+// that it fits into the page.
+const payloadInlineMax = 4 << 10
+
+// document is a message as it lies in the collection messages.
+type document struct {
+	ID            string `bson:"_id"` // tenant, zero byte, schedule id: unique, and in the order of scans
+	Bucket        int    `bson:"bucket"`
+	Tenant        string `bson:"tenant"`
+	ScheduleID    string `bson:"scheduleId"`
+	ExecutionTime int64  `bson:"executionTime"`
+
+	Status            int    `bson:"status"`
+	Version           int64  `bson:"version"`
+	AttemptTime       int64  `bson:"attemptTime"`
+	Due               *int64 `bson:"due,omitempty"` // the attempt time again, while PENDING and not parked: what the due index holds
+	Parked            bool   `bson:"parked,omitempty"`
+	Attempts          int    `bson:"attempts,omitempty"`
+	PossibleDuplicate bool   `bson:"possibleDuplicate,omitempty"`
+	SettledAt         *int64 `bson:"settledAt,omitempty"` // once final: what the index for retention holds
+	LastError         string `bson:"lastError,omitempty"`
+	Mark              *mark  `bson:"mark,omitempty"`
+
+	Channel      string   `bson:"channel"`
+	ExpiresAt    int64    `bson:"expiresAt,omitempty"`
+	CreatedAt    int64    `bson:"createdAt,omitempty"`
+	Payload      []byte   `bson:"payload,omitempty"`
+	Large        []byte   `bson:"large,omitempty"`      // instead of payload
+	LargeBytes   int      `bson:"largeBytes,omitempty"` // its size
+	Encoding     int      `bson:"encoding,omitempty"`
+	ContentType  string   `bson:"contentType,omitempty"`
+	Headers      []header `bson:"headers,omitempty"`
+	PartitionKey string   `bson:"partitionKey,omitempty"`
+	Traceparent  string   `bson:"traceparent,omitempty"`
+	MaxAttempts  int      `bson:"maxAttempts,omitempty"`
+	MinBackoff   int64    `bson:"minBackoff,omitempty"` // nanoseconds
+	MaxBackoff   int64    `bson:"maxBackoff,omitempty"`
+	MayRepeat    bool     `bson:"mayRepeat,omitempty"`
+	Digest       []byte   `bson:"digest"`
+}
+
+type header struct {
+	Name  string `bson:"n"`
+	Value string `bson:"v"`
+}
+
+// idOf is a message's _id.
+func idOf(k postdate.Key) string { return k.Tenant + "\x00" + k.ScheduleID }
+
+// keyOf is the key of the message with this _id.
+func keyOf(bucket int, id string) postdate.Key {
+	tenant, scheduleID, _ := strings.Cut(id, "\x00")
+	return postdate.Key{Bucket: bucket, Tenant: tenant, ScheduleID: scheduleID}
+}
+
+// documentOf is the document of a message in a state.
+func documentOf(m *postdate.Message, st *postdate.State) *document {
+	d := &document{
+		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: int64(m.ExecutionTime),
+		Status: int(st.Status), Version: int64(st.Version), AttemptTime: int64(st.AttemptTime), Parked: st.Parked,
+		Attempts: st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
+		Channel: string(m.Channel), ExpiresAt: int64(m.ExpiresAt), CreatedAt: int64(m.CreatedAt),
+		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
+		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
+		MayRepeat: m.MayRepeat, Digest: m.Digest[:],
+	}
+	if st.Status == postdate.Pending && !st.Parked {
+		d.Due = &d.AttemptTime
+	}
+	if st.Status.Final() {
+		settled := int64(st.SettledAt)
+		d.SettledAt = &settled
+	}
+	if len(m.Payload) > payloadInlineMax {
+		d.Large, d.LargeBytes = m.Payload, len(m.Payload)
+	} else {
+		d.Payload = m.Payload
+	}
+	for _, h := range m.Headers {
+		d.Headers = append(d.Headers, header(h))
+	}
+	return d
+}
+
+func (d *document) key() postdate.Key {
+	return postdate.Key{Bucket: d.Bucket, Tenant: d.Tenant, ScheduleID: d.ScheduleID}
+}
+
+func (d *document) state() postdate.State {
+	st := postdate.State{
+		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
+		AttemptTime: postdate.Time(d.AttemptTime), Parked: d.Parked, PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
+	}
+	if d.SettledAt != nil {
+		st.SettledAt = postdate.Time(*d.SettledAt)
+	}
+	return st
+}
+
+func (d *document) record() postdate.Record {
+	m := postdate.Message{
+		Key: d.key(), Channel: postdate.Channel(d.Channel), ExecutionTime: postdate.Time(d.ExecutionTime),
+		ExpiresAt: postdate.Time(d.ExpiresAt), CreatedAt: postdate.Time(d.CreatedAt),
+		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
+		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
+		Retry: postdate.RetryPolicy{MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff)},
+	}
+	if d.LargeBytes > 0 {
+		m.Payload = d.Large
+	}
+	for _, h := range d.Headers {
+		m.Headers = append(m.Headers, postdate.Header(h))
+	}
+	copy(m.Digest[:], d.Digest)
+	return postdate.Record{Message: m, State: d.state()}
+}
+
+// payloadBytes is the payload's size, whether it was read along or not.
+func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes) }
+
+// named is the part of a filter that names messages and their buckets.
+func named(ids []string, buckets []int) bson.D {
+	return doc("_id", anyOf(ids), "bucket", anyOf(buckets))
+}
+
+// anyOf matches one of the values.
+func anyOf[T any](values []T) any {
+	if len(values) == 1 {
+		return values[0]
+	}
+	return doc("$in", values)
+}
+
+// keyed gathers keys for one command.
+type keyed struct {
+	ids     []string
+	buckets []int
+	has     map[int]struct{}
+}
+
+func (k *keyed) add(key postdate.Key) {
+	k.ids = append(k.ids, idOf(key))
+	if _, known := k.has[key.Bucket]; known {
+		return
+	}
+	if k.has == nil {
+		k.has = map[int]struct{}{}
+	}
+	k.has[key.Bucket] = struct{}{}
+	k.buckets = append(k.buckets, key.Bucket)
+}
+
+func (k *keyed) filter() bson.D { return named(k.ids, k.buckets) }

@@ -1,0 +1,117 @@
+package mongo
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+)
+
+// expireSegments is how many segments one look finds.
+const expireSegments = 16
+
+// Expire implements store.Housekeeping. It also forgets the leases of runs that
+// ended long ago.
+func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+	messages, letters := 0, 0
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		if messages, err = s.expireMessages(ctx, settledBefore, limit); err != nil {
+			return err
+		}
+		if letters, err = s.expireInboxes(ctx, deliveredBefore, limit); err != nil {
+			return err
+		}
+		return s.forgetLeases(ctx)
+	})
+	return messages + letters, asWrite("expiring", err)
+}
+
+func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit int) (int, error) {
+	buckets := make([]int, s.c.Buckets)
+	for b := range buckets {
+		buckets[b] = b
+	}
+	cursor, err := s.messages.Find(ctx, doc("bucket", doc("$in", buckets), "settledAt", doc("$lt", int64(before))),
+		options.Find().SetHint(indexSettled).SetLimit(int64(limit)).SetProjection(doc("bucket", 1)))
+	if err != nil {
+		return 0, err
+	}
+	var old []document
+	if err := cursor.All(ctx, &old); err != nil || len(old) == 0 {
+		return 0, err
+	}
+	var keys keyed
+	for _, d := range old {
+		keys.add(keyOf(d.Bucket, d.ID))
+	}
+	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(before))})
+	deleted := 0
+	err = repeat(ctx, func() error {
+		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
+		if err == nil {
+			deleted += int(r.DeletedCount)
+		}
+		return err
+	})
+	if err == nil && s.sharded {
+		err = s.unregister(ctx, &keys)
+	}
+	return deleted, err
+}
+
+// expireInboxes takes old messages off the fronts of inboxes. An inbox's last
+// segment stays, so that its numbers go on.
+func (s *Store) expireInboxes(ctx context.Context, before postdate.Time, limit int) (int, error) {
+	expired := 0
+	for expired < limit {
+		cursor, err := s.inboxes.Find(ctx, doc("oldest", doc("$lt", int64(before))), options.Find().SetHint(indexOldest).
+			SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1, "count", 1)))
+		if err != nil {
+			return expired, err
+		}
+		var old []segment
+		if err := cursor.All(ctx, &old); err != nil || len(old) == 0 {
+			return expired, err
+		}
+		taken := 0
+		for i := range old {
+			n, err := s.expireSegment(ctx, &old[i], before, limit-expired-taken)
+			if err != nil {
+				return expired + taken, err
+			}
+			taken += n
+		}
+		if taken == 0 {
+			return expired, nil
+		}
+		expired += taken
+	}
+	return expired, nil
+}
+
+// expireSegment takes off up to limit messages of one segment, and the segments
+// before it that have none left.
+func (s *Store) expireSegment(ctx context.Context, g *segment, before postdate.Time, limit int) (int, error) {
+	n := 0
+	for n < min(len(g.Messages), limit) && g.Messages[n].DeliveredAt < int64(before) {
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	first := doc("$let", doc("vars", doc("m", doc("$arrayElemAt", bson.A{"$messages", 0})), "in", doc("$ifNull", bson.A{"$$m.at", "$$REMOVE"})))
+	r, err := s.inboxes.UpdateOne(ctx, doc("_id", g.ID, "base", g.Base), bson.A{
+		doc("$set", doc("messages", doc("$slice", bson.A{"$messages", n, segmentMessages * segmentMessages}), "base", g.Base+int64(n))),
+		doc("$set", doc("oldest", first)),
+	}, options.UpdateOne().SetHint(indexID))
+	if err != nil || r.MatchedCount == 0 {
+		return 0, err
+	}
+	inbox := g.ID[:len(g.ID)-16]
+	_, err = s.inboxes.DeleteMany(ctx, doc("_id", doc("$gte", inbox, "$lt", g.ID), "oldest", doc("$exists", false)), options.DeleteMany().SetHint(indexID))
+	return n, err
+}

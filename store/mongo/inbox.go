@@ -1,0 +1,191 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// An inbox is a chain of segments, each a document that holds some hundreds of
+// messages. Appending pushes to the last one, in one round trip and without a
+// counter: a document's writes are in order and whole, so readers see no message
+// before another that was appended earlier. The next segment begins where a full
+// one ends, and nothing is pushed to a full one any more.
+const (
+	segmentMessages = 1_000
+	segmentBytes    = 1 << 20 // a segment is full from here on
+	partBytes       = 8 << 20 // and never grows by more than this at once: MongoDB's documents end at 16 MiB
+)
+
+// segment is a part of an inbox in the collection inboxes.
+type segment struct {
+	ID       string   `bson:"_id"`    // tenant, inbox and number, so that they sort
+	Number   int64    `bson:"number"` // of the segment
+	Start    int64    `bson:"start"`  // how many messages ever came before it
+	Base     int64    `bson:"base"`   // and how many before the first one that is kept
+	Count    int64    `bson:"count"`  // how many ever came to it
+	Bytes    int64    `bson:"bytes"`
+	Oldest   *int64   `bson:"oldest,omitempty"` // when the first one that is kept was delivered
+	Messages []letter `bson:"messages"`
+}
+
+// letter is a message in a segment.
+type letter struct {
+	ScheduleID        string   `bson:"id"`
+	ExecutionTime     int64    `bson:"executionTime"`
+	DeliveredAt       int64    `bson:"at"`
+	Attempt           int      `bson:"attempt"`
+	PossibleDuplicate bool     `bson:"possibleDuplicate,omitempty"`
+	ContentType       string   `bson:"contentType,omitempty"`
+	Encoding          int      `bson:"encoding,omitempty"`
+	Payload           []byte   `bson:"payload,omitempty"`
+	Headers           []header `bson:"headers,omitempty"`
+}
+
+func letterOf(m *store.InboxMessage) letter {
+	l := letter{
+		ScheduleID: m.ScheduleID, ExecutionTime: int64(m.ExecutionTime), DeliveredAt: int64(m.DeliveredAt), Attempt: m.Attempt,
+		PossibleDuplicate: m.PossibleDuplicate, ContentType: m.ContentType, Encoding: int(m.Encoding), Payload: m.Payload,
+	}
+	for _, h := range m.Headers {
+		l.Headers = append(l.Headers, header(h))
+	}
+	return l
+}
+
+func (l *letter) message(tenant, inbox string) store.InboxMessage {
+	m := store.InboxMessage{
+		Tenant: tenant, Inbox: inbox, ScheduleID: l.ScheduleID, ExecutionTime: postdate.Time(l.ExecutionTime),
+		DeliveredAt: postdate.Time(l.DeliveredAt), Attempt: l.Attempt, PossibleDuplicate: l.PossibleDuplicate,
+		ContentType: l.ContentType, Encoding: postdate.Encoding(l.Encoding), Payload: l.Payload,
+	}
+	for _, h := range l.Headers {
+		m.Headers = append(m.Headers, postdate.Header(h))
+	}
+	return m
+}
+
+// bytes is about what the letter takes in its document.
+func (l *letter) bytes() int64 {
+	n := 150 + len(l.ScheduleID) + len(l.ContentType) + len(l.Payload)
+	for _, h := range l.Headers {
+		n += 30 + len(h.Name) + len(h.Value)
+	}
+	return int64(n)
+}
+
+// end is how many messages ever came up to the segment's last one.
+func (g *segment) end() int64 { return g.Start + g.Count }
+
+func (g *segment) full() bool {
+	return g.Count >= segmentMessages || g.Bytes >= segmentBytes
+}
+
+// inboxID is the prefix of an inbox's segments.
+func inboxID(tenant, name string) string { return tenant + "\x00" + name + "\x00" }
+
+func segmentID(inbox string, number int64) string { return fmt.Sprintf("%s%016x", inbox, number) }
+
+// segmentsFrom selects an inbox's segments from a number on.
+func segmentsFrom(inbox string, number int64) bson.D {
+	return doc("_id", doc("$gte", segmentID(inbox, number), "$lt", inbox+"g")) // behind every hexadecimal digit
+}
+
+// ReadInbox implements store.Inbox.
+func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []store.InboxMessage, next string, err error) {
+	at, err := s.readCursor(after)
+	if err != nil {
+		return nil, "", err
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		messages, at, err = s.readSegments(ctx, tenant, name, at, limit)
+		return err
+	})
+	if err != nil {
+		if postdate.KindOf(err) != postdate.KindInvalid {
+			err = readError("reading an inbox", err)
+		}
+		return nil, "", err
+	}
+	return messages, s.cursor(at), nil
+}
+
+// place is where a reader stands: before the message with this number, which is in
+// this segment or behind it.
+type place struct{ segment, number int64 }
+
+func (s *Store) readSegments(ctx context.Context, tenant, name string, at place, limit int) ([]store.InboxMessage, place, error) {
+	inbox := inboxID(tenant, name)
+	offset := doc("$max", bson.A{0, doc("$subtract", bson.A{at.number, "$base"})})
+	cursor, err := s.inboxes.Find(ctx, segmentsFrom(inbox, at.segment), options.Find().SetHint(indexID).SetSort(doc("_id", 1)).SetBatchSize(2).
+		SetProjection(doc("number", 1, "start", 1, "base", 1, "count", 1, "messages", doc("$slice", bson.A{"$messages", offset, limit}))))
+	if err != nil {
+		return nil, at, err
+	}
+	defer cursor.Close(ctx)
+	var messages []store.InboxMessage
+	end := int64(-1)
+	for len(messages) < limit && cursor.Next(ctx) {
+		var g segment
+		if err := cursor.Decode(&g); err != nil {
+			return nil, at, err
+		}
+		if end >= 0 && g.Start != end {
+			break // the one before was read when it was not full yet
+		}
+		if at.number > g.end() && end < 0 {
+			return nil, at, errAhead(s.cursor(at))
+		}
+		end = g.end()
+		at = place{g.Number, max(at.number, g.Base)}
+		for i := range g.Messages[:min(len(g.Messages), limit-len(messages))] {
+			messages = append(messages, g.Messages[i].message(tenant, name))
+			at.number++
+		}
+	}
+	if end < 0 && at.number > 0 && cursor.Err() == nil {
+		return nil, at, errAhead(s.cursor(at))
+	}
+	return messages, at, cursor.Err()
+}
+
+func errAhead(cursor string) error {
+	return postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)
+}
+
+// A cursor is the store's name and a place: one of another store would silently
+// skip messages.
+func (s *Store) cursor(at place) string {
+	return fmt.Sprintf("%08x-%d-%d", s.birth, at.segment, at.number)
+}
+
+func (s *Store) readCursor(cursor string) (at place, err error) {
+	if cursor == "" {
+		return at, nil
+	}
+	var birth uint32
+	n, err := fmt.Sscanf(cursor, "%08x-%d-%d", &birth, &at.segment, &at.number)
+	switch {
+	case n == 3 && err == nil && birth != s.birth:
+		return at, postdate.E(postdate.KindInvalid, "cursor %q is of another store: begin again without one", cursor)
+	case n != 3 || err != nil || at.segment < 0 || at.number < 0 || s.cursor(at) != cursor:
+		return at, postdate.E(postdate.KindInvalid, "cursor %q is none that was given out: begin again without one", cursor)
+	}
+	return at, nil
+}
+
+// lastSegment reads an inbox's last segment, without its messages.
+func (s *Store) lastSegment(ctx context.Context, inbox string) (*segment, error) {
+	var g segment
+	err := s.inboxes.FindOne(ctx, segmentsFrom(inbox, 0), options.FindOne().SetHint(indexID).SetSort(doc("_id", -1)).SetProjection(doc("messages", 0))).Decode(&g)
+	if err == driver.ErrNoDocuments {
+		return nil, nil
+	}
+	return &g, err
+}

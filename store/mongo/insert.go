@@ -1,0 +1,193 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	// insertTries bounds how often an insert looks for the message that is said to
+	// be there: it can expire in between.
+	insertTries = 5
+	codeTaken   = 11000
+
+	// payloadMax is what fits into one of MongoDB's documents, with room for the rest
+	// of the message, and in an inbox for its neighbours.
+	payloadMax = 6 << 20
+)
+
+func errNotFound(key postdate.Key) error {
+	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
+}
+
+// Insert implements store.Messages: one unordered insertMany, and a read of what
+// was there before.
+func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	results := make([]store.Inserted, len(messages))
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	for _, round := range rounds(len(messages), func(i int) postdate.Key { return messages[i].Key }) {
+		left := slices.DeleteFunc(round, func(i int) bool {
+			size := len(messages[i].Payload)
+			if size > payloadMax {
+				results[i].Err = errTooLarge(size)
+			}
+			return size > payloadMax
+		})
+		for try := 0; len(left) > 0; try++ {
+			if try == insertTries {
+				fail(results, left, postdate.E(postdate.KindUnavailable, "the message came and went while it was scheduled: try again"))
+				break
+			}
+			left = s.insert(ctx, messages, left, results)
+		}
+	}
+	return results
+}
+
+func errTooLarge(size int) error {
+	return postdate.E(postdate.KindTooLarge, "the payload has %d bytes: MongoDB takes at most %d", size, payloadMax)
+}
+
+func fail(results []store.Inserted, items []int, err error) {
+	for _, i := range items {
+		results[i] = store.Inserted{Err: err}
+	}
+}
+
+// insert inserts some of the messages. It returns those that are taken and whose
+// message is not there.
+func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (again []int) {
+	err := s.within(ctx, func(ctx context.Context) error {
+		if s.sharded {
+			var err error
+			if items, err = s.register(ctx, messages, items, results); err != nil || len(items) == 0 {
+				return err
+			}
+		}
+		documents := make([]*document, len(items))
+		for n, i := range items {
+			m := &messages[i]
+			st := postdate.NewState(m)
+			documents[n] = documentOf(m, &st)
+			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
+		}
+		_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
+		taken, err := takenOf(err, items, results)
+		if err != nil || len(taken) == 0 {
+			return err
+		}
+		again, err = s.present(ctx, messages, taken, results)
+		return err
+	})
+	if err != nil {
+		err = asWrite("scheduling", err)
+		for _, i := range items {
+			if results[i].Err == nil {
+				results[i] = store.Inserted{Err: err}
+			}
+		}
+	}
+	return again
+}
+
+// takenOf lists the items whose ids are taken, and notes what the server refused.
+func takenOf(err error, items []int, results []store.Inserted) (taken []int, rest error) {
+	var bulk driver.BulkWriteException
+	if err == nil || !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
+		return nil, err
+	}
+	for _, e := range bulk.WriteErrors {
+		if e.Index < 0 || e.Index >= len(items) {
+			return nil, err
+		}
+		i := items[e.Index]
+		if e.Code == codeTaken {
+			taken = append(taken, i)
+			continue
+		}
+		results[i] = store.Inserted{Err: writeError("scheduling", driver.WriteException{WriteErrors: driver.WriteErrors{e.WriteError}})}
+	}
+	if len(bulk.WriteErrors) == 0 {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// present answers for messages whose ids are taken. It lists those that are not
+// there (any more).
+func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (gone []int, err error) {
+	var keys keyed
+	for _, i := range items {
+		results[i] = store.Inserted{}
+		keys.add(messages[i].Key)
+	}
+	found, err := s.read(ctx, keys.filter(), doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
+	if err != nil {
+		return nil, readError("scheduling", err) // surely not done: the ids are taken
+	}
+	for _, i := range items {
+		m := &messages[i]
+		d := found[idOf(m.Key)]
+		switch {
+		case d == nil:
+			gone = append(gone, i)
+		case string(d.Digest) != string(m.Digest[:]):
+			results[i].Err = errExists(m.ScheduleID, postdate.Status(d.Status))
+		default:
+			results[i] = store.Inserted{ExecutionTime: postdate.Time(d.ExecutionTime), Status: postdate.Status(d.Status)}
+		}
+	}
+	return gone, nil
+}
+
+func errExists(id string, status postdate.Status) error {
+	return postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", id, status)
+}
+
+// read reads messages by _id.
+func (s *Store) read(ctx context.Context, filter, projection any) (map[string]*document, error) {
+	o := options.Find().SetHint(indexID)
+	if projection != nil {
+		o.SetProjection(projection)
+	}
+	cursor, err := s.messages.Find(ctx, filter, o)
+	if err != nil {
+		return nil, err
+	}
+	var all []document
+	if err := cursor.All(ctx, &all); err != nil {
+		return nil, err
+	}
+	found := make(map[string]*document, len(all))
+	for i := range all {
+		found[all[i].ID] = &all[i]
+	}
+	return found, nil
+}
+
+// Get implements store.Messages.
+func (s *Store) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
+	var keys keyed
+	keys.add(key)
+	var found map[string]*document
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		found, err = s.read(ctx, keys.filter(), nil)
+		return err
+	})
+	if err != nil {
+		return postdate.Record{}, readError("reading a message", err)
+	}
+	d := found[idOf(key)]
+	if d == nil {
+		return postdate.Record{}, errNotFound(key)
+	}
+	return d.record(), nil
+}

@@ -1,0 +1,108 @@
+package mongo
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// listExaminedMax bounds how many messages one page of a list looks at: a filter
+// that selects few of many gives short pages, not long waits.
+const listExaminedMax = 10_000
+
+var orderList = doc("executionTime", 1, "bucket", 1, "_id", 1)
+
+// List implements store.Messages.
+func (s *Store) List(ctx context.Context, q store.ListQuery) (page store.ListPage, err error) {
+	err = s.within(ctx, func(ctx context.Context) error {
+		page, err = s.list(ctx, &q)
+		return err
+	})
+	return page, readError("listing", err)
+}
+
+func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPage, err error) {
+	pipeline := bson.A{doc("$match", listRange(q)), doc("$sort", orderList)}
+	selecting := bson.D{}
+	if q.Status != 0 {
+		selecting = append(selecting, bson.E{Key: "status", Value: int(q.Status)})
+	}
+	if q.Channel != "" {
+		selecting = append(selecting, bson.E{Key: "channel", Value: string(q.Channel)})
+	}
+	if len(selecting) > 0 {
+		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))
+	}
+	pipeline = append(pipeline, doc("$limit", q.Limit+1))
+	cursor, err := s.messages.Aggregate(ctx, pipeline, options.Aggregate().SetHint(indexList))
+	if err != nil {
+		return page, err
+	}
+	var all []document
+	if err := cursor.All(ctx, &all); err != nil {
+		return page, err
+	}
+	for i := range all[:min(len(all), q.Limit)] {
+		page.Records = append(page.Records, all[i].record())
+	}
+	switch {
+	case len(all) > q.Limit:
+		page.Next = listPosition(&all[q.Limit-1])
+	case len(selecting) > 0:
+		page.Next, err = s.listBorder(ctx, q)
+	}
+	return page, err
+}
+
+func listPosition(d *document) *store.ListPosition {
+	return &store.ListPosition{ExecutionTime: postdate.Time(d.ExecutionTime), Bucket: d.Bucket, ScheduleID: d.ScheduleID}
+}
+
+// listRange is the range of the list index that a page begins with. Behind a
+// cursor it is what follows at the same time in the same bucket, in later buckets,
+// and at later times.
+func listRange(q *store.ListQuery) bson.D {
+	until := func(low string, at postdate.Time) bson.D {
+		times := doc(low, int64(at))
+		if q.To != 0 {
+			times = append(times, bson.E{Key: "$lt", Value: int64(q.To)})
+		}
+		return times
+	}
+	if q.After == nil || q.After.ExecutionTime < q.From {
+		return doc("tenant", q.Tenant, "executionTime", until("$gte", q.From))
+	}
+	at := q.After
+	if q.To != 0 && at.ExecutionTime >= q.To {
+		return doc("tenant", q.Tenant, "executionTime", until("$gt", at.ExecutionTime))
+	}
+	same := int64(at.ExecutionTime)
+	id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: at.ScheduleID})
+	return doc("$or", bson.A{
+		doc("tenant", q.Tenant, "executionTime", same, "bucket", at.Bucket, "_id", doc("$gt", id)),
+		doc("tenant", q.Tenant, "executionTime", same, "bucket", doc("$gt", at.Bucket)),
+		doc("tenant", q.Tenant, "executionTime", until("$gt", at.ExecutionTime)),
+	})
+}
+
+// listBorder is the last message that a page looked at, where it did not come to
+// the end; nil where it did.
+func (s *Store) listBorder(ctx context.Context, q *store.ListQuery) (*store.ListPosition, error) {
+	cursor, err := s.messages.Aggregate(ctx, bson.A{
+		doc("$match", listRange(q)), doc("$sort", orderList), doc("$skip", listExaminedMax-1), doc("$limit", 1),
+		doc("$project", doc("executionTime", 1, "bucket", 1)),
+	}, options.Aggregate().SetHint(indexList))
+	if err != nil {
+		return nil, err
+	}
+	var border []document
+	if err := cursor.All(ctx, &border); err != nil || len(border) == 0 {
+		return nil, err
+	}
+	border[0].ScheduleID = keyOf(border[0].Bucket, border[0].ID).ScheduleID
+	return listPosition(&border[0]), nil
+}

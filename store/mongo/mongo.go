@@ -1,0 +1,168 @@
+// Package mongo keeps messages in MongoDB, for a cluster of nodes. It passes
+// store/storetest on a real replica set.
+//
+// It promises what package store promises: every acknowledged write is on the
+// disks of a majority, and every read sees at least what this process wrote and
+// read before, also across a change of primary. Claims and cancels meet on two
+// documents, the message and its bucket's partition record; DESIGN.md beside this
+// file says why one of them always gives way.
+//
+// Every command on messages names its buckets and its index. What goes out in one
+// command is the same for one bucket and for all of a node's.
+package mongo
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// Config says where the store is.
+type Config struct {
+	URI     string        // mongodb:// or mongodb+srv://, with the database's name
+	Buckets int           // N: fixed at the store's birth, checked ever after
+	Timeout time.Duration // of a call without a deadline of its own; retries are within it
+	Select  time.Duration // how long a call waits for a primary before it is given up; the URI's own goes before
+	Log     *slog.Logger
+	Monitor *event.CommandMonitor // sees every command; nil: nobody
+}
+
+// DatabaseDefault is the database of an address that names none.
+const DatabaseDefault = "postdate"
+
+// DefaultConfig is a Config for the address uri.
+func DefaultConfig(uri string) Config {
+	return Config{
+		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Select: 10 * time.Second,
+		Log: slog.Default(),
+	}
+}
+
+// Validate says what is wrong with c, as a sentence that helps.
+func (c Config) Validate() error {
+	if c.Buckets < 1 || c.Buckets > postdate.BucketsMax {
+		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+	}
+	if c.Timeout <= 0 || c.Select <= 0 {
+		return postdate.E(postdate.KindInvalid, "the timeouts of the MongoDB store must be positive")
+	}
+	if _, err := connstring.ParseAndValidate(c.URI); err != nil {
+		return postdate.E(postdate.KindInvalid, "the address of the store is none that MongoDB's driver takes (%w): write it like mongodb://host1,host2,host3/%s?replicaSet=rs0", err, DatabaseDefault)
+	}
+	return nil
+}
+
+// Store is an open store. Its methods may be called by many nodes' processes at
+// once.
+type Store struct {
+	c       Config
+	client  *driver.Client
+	sharded bool   // behind a mongos
+	birth   uint32 // names this store in inbox cursors
+
+	messages, partitions, leases, inboxes, channels, registry *driver.Collection
+
+	// seen is the latest time of the set's that this process saw. Every read is at
+	// least as new, so what was answered before a change of primary holds after it.
+	seenMu sync.Mutex
+	seen   bson.Timestamp
+
+	appends appends
+
+	// crowded holds the buckets whose last scan filled its page: a hint for the
+	// next read of how to ask.
+	crowdedMu sync.Mutex
+	crowded   map[int]struct{}
+}
+
+// Open opens the store at c.URI, and creates it where there is none. Errors are
+// sentences for the operator.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	assured := &assurance{}
+	client, err := driver.Connect(clientOptions(c, assured))
+	if err != nil {
+		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+	}
+	s := newStore(c, client)
+	err = s.start(ctx)
+	if err == nil {
+		err = assured.check()
+	}
+	if err != nil {
+		_ = client.Disconnect(context.Background())
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(c Config, client *driver.Client) *Store {
+	name := DatabaseDefault
+	if cs, err := connstring.Parse(c.URI); err == nil && cs.Database != "" {
+		name = cs.Database
+	}
+	db := client.Database(name)
+	return &Store{
+		c: c, client: client,
+		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
+		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), registry: db.Collection("registry"),
+		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
+	}
+}
+
+// clientOptions are the address's own but for what the promises rest on.
+func clientOptions(c Config, assured *assurance) *options.ClientOptions {
+	o := options.Client().ApplyURI(c.URI)
+	if o.ServerSelectionTimeout == nil {
+		o.SetServerSelectionTimeout(c.Select)
+	}
+	if o.AppName == nil {
+		o.SetAppName("postdate")
+	}
+	durable(o)
+	o.SetTimeout(c.Timeout)
+	return o.SetMonitor(assured.monitor(c.Monitor))
+}
+
+// Buckets is N.
+func (s *Store) Buckets() int { return s.c.Buckets }
+
+// Exclusive is false: other nodes use the same store.
+func (s *Store) Exclusive() bool { return false }
+
+// Close closes the connections.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.Select)
+	defer cancel()
+	if err := s.client.Disconnect(ctx); err != nil {
+		return postdate.E(postdate.KindUnknown, "closing the store: %w", err)
+	}
+	return nil
+}
+
+// doc makes a document of names and values in turn.
+func doc(pairs ...any) bson.D {
+	d := make(bson.D, 0, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		d = append(d, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
+	}
+	return d
+}

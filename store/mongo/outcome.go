@@ -1,0 +1,156 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/postdate/postdate"
+)
+
+// Every error of the driver becomes one of three outcomes here. A write is surely
+// not done only where no server can have begun it: none was found, or the server
+// refused it in words. Everything else (a lost connection, a timeout, a primary
+// that stepped down in between, a majority that did not answer) is unknown.
+
+// writeError is what became of a write that failed.
+func writeError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch {
+	case full(err):
+		return postdate.E(postdate.KindFull, "%s: MongoDB has no room: make some; nothing is lost (%w)", what, err)
+	case notSent(err):
+		return unreachable(what, err)
+	case refused(err):
+		return postdate.E(postdate.KindInternal, "%s: MongoDB refused it: %w", what, err)
+	}
+	return postdate.E(postdate.KindUnknown, "%s: MongoDB did not say whether it is done: %w", what, err)
+}
+
+// readError is a read that failed: it changed nothing.
+func readError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unreachable(what, err)
+}
+
+func unreachable(what string, err error) error {
+	return postdate.E(postdate.KindUnavailable, "%s: MongoDB cannot be reached or has no primary: try again (%w)", what, err)
+}
+
+// notSent says that no server was found, or none had a connection free: the
+// driver shows such an error only where no earlier try went out.
+func notSent(err error) bool {
+	var selection topology.ServerSelectionError
+	var pool topology.WaitQueueTimeoutError
+	return errors.As(err, &selection) || errors.As(err, &pool)
+}
+
+// codesFull are the server's words for a full disk.
+var codesFull = []int{14031}
+
+func full(err error) bool {
+	var s driver.ServerError
+	if !errors.As(err, &s) {
+		return false
+	}
+	for _, code := range codesFull {
+		if s.HasErrorCode(code) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused says that the server answered that it does not do this, and that asking
+// again is of no use.
+func refused(err error) bool {
+	var s driver.ServerError
+	if !errors.As(err, &s) || again(err) {
+		return false
+	}
+	var bulk driver.BulkWriteException
+	if errors.As(err, &bulk) {
+		return bulk.WriteConcernError == nil && len(bulk.WriteErrors) > 0
+	}
+	var one driver.WriteException
+	if errors.As(err, &one) {
+		return one.WriteConcernError == nil && len(one.WriteErrors) > 0
+	}
+	return !s.HasErrorLabel("NetworkError") && !driver.IsTimeout(err)
+}
+
+// codesAgain are the server's words for a primary that is none any more, a
+// majority that was not reached, and a read that waited in vain for one.
+var codesAgain = []int{
+	6, 7, 89, 91, 112, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436, 64, 50, 202, 246,
+}
+
+// again says that the same command may well succeed soon.
+func again(err error) bool {
+	if driver.IsNetworkError(err) {
+		return true
+	}
+	var s driver.ServerError
+	if !errors.As(err, &s) {
+		return false
+	}
+	if s.HasErrorLabel("RetryableWriteError") || s.HasErrorLabel("TransientTransactionError") {
+		return true
+	}
+	for _, code := range codesAgain {
+		if s.HasErrorCode(code) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeat does f until it succeeds, or fails otherwise than by a change of primary,
+// or ctx ends. f is idempotent by its own filter: the driver repeats by itself only
+// what writes one document.
+func repeat(ctx context.Context, f func() error) error {
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		err := f()
+		if err == nil || !again(err) || !rest(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// rest pauses for about d, and says whether there is time to go on.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// unknown is the failure of a read that was to tell what a write did.
+func unknown(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return postdate.E(postdate.KindUnknown, "%s: MongoDB did not say whether it is done: %w", what, err)
+}
+
+// asWrite leaves an error that has its outcome as it is, and takes any other for
+// a write's.
+func asWrite(what string, err error) error {
+	var known *postdate.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return writeError(what, err)
+}

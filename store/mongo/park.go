@@ -1,0 +1,138 @@
+package mongo
+
+import (
+	"context"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Unpark implements store.Due. The owner is looked at before anything moves; one
+// that loses the bucket right then makes a message due that its successor had left
+// parked, which delays nothing and sends nothing twice: DESIGN.md.
+func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var found []document
+	var records map[int]*partition
+	err := s.all(ctx,
+		func(ctx context.Context) (err error) {
+			records, err = s.lookAt(ctx, []int{u.Bucket})
+			return err
+		},
+		func(ctx context.Context) error {
+			cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
+				options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(doc("bucket", 1)))
+			if err != nil {
+				return err
+			}
+			return cursor.All(ctx, &found)
+		})
+	if err != nil {
+		return 0, readError("unparking", err)
+	}
+	record, err := recordOf(records, u.Bucket)
+	if err != nil {
+		return 0, err
+	}
+	if !maySettle(record, u.Token) {
+		return 0, errFenced(u.Bucket)
+	}
+	if len(found) == 0 {
+		return 0, nil
+	}
+	keys := keyed{buckets: []int{u.Bucket}}
+	for _, d := range found {
+		keys.ids = append(keys.ids, d.ID)
+	}
+	filter := append(keys.filter(), doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel))...)
+	update := doc("$set", doc("due", int64(u.At), "attemptTime", int64(u.At)), "$unset", doc("parked", ""))
+	moved := 0
+	err = s.within(ctx, func(ctx context.Context) error {
+		return repeat(ctx, func() error {
+			r, err := s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
+			if err == nil {
+				moved += int(r.ModifiedCount)
+			}
+			return err
+		})
+	})
+	return moved, writeError("unparking", err)
+}
+
+// Parked implements store.Due. It asks whether anything is parked at all, and only
+// then walks from channel to channel.
+func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChannel, error) {
+	if len(buckets) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var found []store.ParkedChannel
+	var mu sync.Mutex
+	crowded, err := s.parkedBuckets(ctx, buckets)
+	if err == nil {
+		err = s.sideBySide(ctx, len(crowded), func(ctx context.Context, i int) error {
+			for channel := ""; ; {
+				next, ok, err := s.parkedAfter(ctx, crowded[i], channel)
+				if err != nil || !ok {
+					return err
+				}
+				mu.Lock()
+				found = append(found, store.ParkedChannel{Bucket: crowded[i], Channel: postdate.Channel(next)})
+				mu.Unlock()
+				channel = next
+			}
+		})
+	}
+	return found, readError("reading what is parked", err)
+}
+
+// parkedBuckets lists those of the buckets in which something is parked, by steps
+// from bucket to bucket: one for all where nothing is.
+func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int, err error) {
+	err = s.within(ctx, func(ctx context.Context) error {
+		left := buckets
+		for len(left) > 0 {
+			cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(left), "parked", true),
+				options.Find().SetHint(indexParked).SetSort(doc("bucket", 1)).SetLimit(1).SetProjection(doc("bucket", 1)))
+			if err != nil {
+				return err
+			}
+			var first []document
+			if err := cursor.All(ctx, &first); err != nil {
+				return err
+			}
+			if len(first) == 0 {
+				return nil
+			}
+			crowded = append(crowded, first[0].Bucket)
+			var above []int
+			for _, b := range left {
+				if b > first[0].Bucket {
+					above = append(above, b)
+				}
+			}
+			left = above
+		}
+		return nil
+	})
+	return crowded, err
+}
+
+// parkedAfter is the first channel behind another for which something is parked.
+func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
+	cursor, err := s.messages.Find(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)),
+		options.Find().SetHint(indexParked).SetSort(doc("channel", 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
+	if err != nil {
+		return "", false, err
+	}
+	var first []document
+	if err := cursor.All(ctx, &first); err != nil || len(first) == 0 {
+		return "", false, err
+	}
+	return first[0].Channel, true, nil
+}

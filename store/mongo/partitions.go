@@ -1,0 +1,221 @@
+package mongo
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// partition is a bucket's record as it lies in the collection partitions.
+type partition struct {
+	Bucket     int           `bson:"_id"`
+	Owner      string        `bson:"owner"`
+	Token      int64         `bson:"token"`
+	Lease      string        `bson:"lease"`
+	Checkpoint int64         `bson:"checkpoint"`
+	Claimed    int64         `bson:"claimed"`
+	TakenBy    bson.ObjectID `bson:"takenBy"` // the call that acquired it: tells a contender whether that was its own
+}
+
+func (p *partition) record() bucket.Partition {
+	return bucket.Partition{
+		Bucket: p.Bucket, Owner: p.Owner, Token: uint64(p.Token), Lease: p.Lease,
+		Checkpoint: postdate.Time(p.Checkpoint), Claimed: postdate.Time(p.Claimed),
+	}
+}
+
+type lease struct {
+	ID       string    `bson:"_id"`
+	Renewals int64     `bson:"renewals"`
+	At       time.Time `bson:"at"` // of the server's clock
+}
+
+// leaseKept is for how long the lease of a run that ended is kept: much longer
+// than any lease time, so that nobody who watches one sees it vanish.
+const leaseKept = 24 * time.Hour
+
+// lookAt reads some partition records, within a session.
+func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, error) {
+	found := make(map[int]*partition, len(buckets))
+	cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID))
+	if err != nil {
+		return nil, err
+	}
+	var all []partition
+	if err := cursor.All(ctx, &all); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		found[all[i].Bucket] = &all[i]
+	}
+	return found, nil
+}
+
+// Partitions implements store.Partitions.
+func (s *Store) Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+	var records []partition
+	var leases []lease
+	err := s.within(ctx, func(ctx context.Context) error {
+		cursor, err := s.partitions.Find(ctx, doc())
+		if err != nil {
+			return err
+		}
+		if err := cursor.All(ctx, &records); err != nil {
+			return err
+		}
+		if cursor, err = s.leases.Find(ctx, doc()); err != nil {
+			return err
+		}
+		return cursor.All(ctx, &leases)
+	})
+	if err != nil {
+		return nil, nil, readError("reading the partition records", err)
+	}
+	ps, ls := make([]bucket.Partition, len(records)), make([]bucket.Lease, len(leases))
+	for i := range records {
+		ps[i] = records[i].record()
+	}
+	for i, l := range leases {
+		ls[i] = bucket.Lease{ID: l.ID, Renewals: uint64(l.Renewals)}
+	}
+	return ps, ls, nil
+}
+
+// Acquire implements store.Partitions. One command takes all; whom each bucket
+// went to is read back.
+func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
+	results := make([]store.Acquired, len(wants))
+	for _, round := range rounds(len(wants), func(i int) int { return wants[i].Bucket }) {
+		if err := s.acquire(ctx, wants, round, results); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+func (s *Store) acquire(ctx context.Context, wants []store.Acquisition, round []int, results []store.Acquired) error {
+	call := bson.NewObjectID()
+	at := tableOf(round, func(i int) int { return wants[i].Bucket })
+	seen := at.column(func(i int) any { return int64(wants[i].SeenToken) })
+	update := bson.A{doc("$set", doc(
+		"owner", at.column(func(i int) any { return wants[i].Owner }),
+		"lease", at.column(func(i int) any { return wants[i].Lease }),
+		"token", doc("$add", bson.A{"$token", int64(1)}),
+		"takenBy", call,
+	))}
+	filter := doc("_id", anyOf(at.buckets), "$expr", doc("$eq", bson.A{"$token", seen}))
+	var after map[int]*partition
+	err := s.within(ctx, func(ctx context.Context) error {
+		err := repeat(ctx, func() error {
+			_, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
+			return err
+		})
+		if err != nil {
+			return writeError("acquiring buckets", err)
+		}
+		after, err = s.lookAt(ctx, at.buckets)
+		return unknown("acquiring buckets", err)
+	})
+	if err != nil {
+		return asWrite("acquiring buckets", err)
+	}
+	for _, i := range round {
+		p := after[wants[i].Bucket]
+		if p == nil {
+			return postdate.E(postdate.KindInternal, "the store has no record of bucket %d", wants[i].Bucket)
+		}
+		results[i] = store.Acquired{Partition: p.record(), OK: p.TakenBy == call}
+	}
+	return nil
+}
+
+// Release implements store.Partitions.
+func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
+	for _, round := range rounds(len(holds), func(i int) int { return holds[i].Bucket }) {
+		at := tableOf(round, func(i int) int { return holds[i].Bucket })
+		token := at.column(func(i int) any { return int64(holds[i].Token) })
+		filter := doc("_id", anyOf(at.buckets), "$expr", doc("$eq", bson.A{"$token", token}))
+		err := s.within(ctx, func(ctx context.Context) error {
+			return repeat(ctx, func() error {
+				_, err := s.partitions.UpdateMany(ctx, filter, doc("$set", doc("owner", "", "lease", "")), options.UpdateMany().SetHint(indexID))
+				return err
+			})
+		})
+		if err != nil {
+			return writeError("releasing buckets", err)
+		}
+	}
+	return nil
+}
+
+// Renew implements store.Partitions.
+func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error) {
+	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "at", "$$NOW"))}
+	var after lease
+	err := s.within(ctx, func(ctx context.Context) error {
+		return s.leases.FindOneAndUpdate(ctx, doc("_id", l.ID), update,
+			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetHint(indexID)).Decode(&after)
+	})
+	if err != nil {
+		return 0, writeError("renewing the lease", err)
+	}
+	return postdate.WallOf(after.At), nil
+}
+
+// forgetLeases removes the leases of runs that ended long ago.
+func (s *Store) forgetLeases(ctx context.Context) error {
+	_, err := s.leases.DeleteMany(ctx, doc("$expr", doc("$lt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", leaseKept.Milliseconds()})})))
+	return err
+}
+
+// table gives an update of many partition records a value of its own for each.
+type table struct {
+	items   []int // in the order of buckets
+	buckets []int
+}
+
+// tableOf is the table of some items, each of which has a bucket of its own.
+func tableOf(items []int, bucketOf func(item int) int) *table {
+	t := &table{items: items}
+	for _, i := range items {
+		t.buckets = append(t.buckets, bucketOf(i))
+	}
+	return t
+}
+
+// column is an expression whose value for the record with an _id is that of its
+// item.
+func (t *table) column(value func(item int) any) any {
+	values := make(bson.A, len(t.items))
+	same := true
+	for i, item := range t.items {
+		values[i] = value(item)
+		same = same && values[i] == values[0]
+	}
+	if same {
+		return doc("$literal", values[0])
+	}
+	return doc("$arrayElemAt", bson.A{doc("$literal", values), doc("$indexOfArray", bson.A{doc("$literal", t.buckets), "$_id"})})
+}
+
+// rounds splits n items so that within a round each has a key of its own, and that
+// those with one key come in order.
+func rounds[K comparable](n int, key func(item int) K) [][]int {
+	var all [][]int
+	count := make(map[K]int, n)
+	for i := range n {
+		k := key(i)
+		if count[k] == len(all) {
+			all = append(all, nil)
+		}
+		all[count[k]] = append(all[count[k]], i)
+		count[k]++
+	}
+	return all
+}

@@ -1,0 +1,214 @@
+package mongo
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// settleTries bounds how often a settlement whose marks were overtaken is made
+// again before the owner is asked to repeat it.
+const settleTries = 8
+
+// Settle implements store.Due: one statement for all messages that come to the same
+// state, and one command for all statements. A delivery is a fact and is written at
+// once; anything else goes by mark, look and finish, because a former owner's
+// settlement must not arrive after its successor has read the message.
+func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	for _, round := range rounds(len(settlements), func(i int) postdate.Key { return settlements[i].Key }) {
+		var delivered, others []*store.Settlement
+		for _, i := range round {
+			if p := &settlements[i]; p.How == store.SettleDelivered {
+				delivered = append(delivered, p)
+			} else {
+				others = append(others, p)
+			}
+		}
+		var steps []func(ctx context.Context) error
+		if len(delivered) > 0 {
+			steps = append(steps, func(ctx context.Context) error { return s.settleDelivered(ctx, delivered) })
+		}
+		if len(others) > 0 {
+			steps = append(steps, func(ctx context.Context) error { return s.settleOthers(ctx, others) })
+		}
+		if len(steps) == 0 {
+			continue
+		}
+		if err := s.all(ctx, steps...); err != nil {
+			return asWrite("settling", err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) error {
+	var statements []driver.WriteModel
+	for state, keys := range byOutcome(some) {
+		statements = append(statements, outcomeStatement(keys, state, nil))
+	}
+	_, err := s.bulk(ctx, statements)
+	return err
+}
+
+// settleOthers settles what only the present owner may.
+func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) error {
+	for range settleTries {
+		done, err := s.trySettle(ctx, some)
+		if err != nil || done {
+			return err
+		}
+	}
+	return postdate.E(postdate.KindUnknown, "settling: others changed the messages again and again: repeat it")
+}
+
+// trySettle takes settlements through mark, look and finish. done is false where a
+// mark was overtaken.
+func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done bool, err error) {
+	id := bson.NewObjectID()
+	type versioned struct {
+		version, token uint64
+	}
+	groups := map[versioned]*keyed{}
+	var all keyed
+	for _, p := range some {
+		all.add(p.Key)
+		v := versioned{p.Version, p.Token}
+		if groups[v] == nil {
+			groups[v] = &keyed{}
+		}
+		groups[v].add(p.Key)
+	}
+	var statements []driver.WriteModel
+	for v, keys := range groups {
+		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
+			SetFilter(append(keys.filter(), doc("status", int(postdate.Pending), "version", int64(v.version),
+				"mark.token", doc("$not", doc("$gt", int64(v.token))))...)). // a later owner's mark stands
+			SetUpdate(doc("$set", doc("mark", mark{ID: id, Token: int64(v.token)}))))
+	}
+	marked, err := s.bulk(ctx, statements)
+	if err != nil || marked == 0 {
+		return marked == 0, err
+	}
+	records, err := s.lookAt(ctx, all.buckets)
+	if err != nil {
+		return false, unknown("settling", err)
+	}
+	var present []*store.Settlement
+	var stale keyed
+	for _, p := range some {
+		record, err := recordOf(records, p.Key.Bucket)
+		if err != nil {
+			return false, err
+		}
+		if maySettle(record, p.Token) {
+			present = append(present, p)
+		} else {
+			stale.add(p.Key)
+		}
+	}
+	return s.finishSettle(ctx, id, marked, present, &stale)
+}
+
+// finishSettle writes the states of messages whose mark id still stands, and
+// removes it from those that are not the owner's any more.
+func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale *keyed) (done bool, err error) {
+	var statements []driver.WriteModel
+	for state, keys := range byOutcome(present) {
+		statements = append(statements, outcomeStatement(keys, state, &id))
+	}
+	if len(stale.ids) > 0 {
+		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
+			SetFilter(append(stale.filter(), bson.E{Key: "mark.id", Value: id})).SetUpdate(doc("$unset", doc("mark", ""))))
+	}
+	finished, err := s.bulk(ctx, statements)
+	return finished == marked, err
+}
+
+// bulk sends statements that change nothing where they are repeated, and tells how
+// many messages they matched: fewer where a repetition was needed.
+func (s *Store) bulk(ctx context.Context, statements []driver.WriteModel) (matched int64, err error) {
+	if len(statements) == 0 {
+		return 0, nil
+	}
+	err = repeat(ctx, func() error {
+		r, err := s.messages.BulkWrite(ctx, statements, options.BulkWrite().SetOrdered(false))
+		if err == nil {
+			matched = r.MatchedCount
+		}
+		return err
+	})
+	return matched, err
+}
+
+// outcome is a state that messages come to by settling, and the version at which.
+type outcome struct {
+	how               store.Settling
+	version           uint64
+	at, attemptTime   postdate.Time
+	attempts          int
+	possibleDuplicate bool
+	reason            string
+}
+
+// byOutcome gathers the messages that come to the same state.
+func byOutcome(some []*store.Settlement) map[outcome]*keyed {
+	groups := map[outcome]*keyed{}
+	for _, p := range some {
+		o := outcome{p.How, p.Version, p.At, p.AttemptTime, p.Attempts, p.PossibleDuplicate, p.Reason}
+		switch p.How { // what does not become part of the state does not part messages
+		case store.SettleRetry:
+			o.at = 0
+		case store.SettlePark:
+			o.at, o.attemptTime = 0, 0
+		default:
+			o.attemptTime = 0
+		}
+		if groups[o] == nil {
+			groups[o] = &keyed{}
+		}
+		groups[o].add(p.Key)
+	}
+	return groups
+}
+
+// outcomeStatement writes store.Settlement.State. id is the mark that must stand;
+// nil: whatever stands.
+func outcomeStatement(keys *keyed, o outcome, id *bson.ObjectID) driver.WriteModel {
+	set, unset := bson.D{}, doc("mark", "")
+	put := func(name string, value any, there bool) {
+		if there {
+			set = append(set, bson.E{Key: name, Value: value})
+		} else {
+			unset = append(unset, bson.E{Key: name, Value: ""})
+		}
+	}
+	put("attempts", o.attempts, o.attempts != 0)
+	put("possibleDuplicate", true, o.possibleDuplicate)
+	put("lastError", o.reason, o.reason != "")
+	put("parked", true, o.how == store.SettlePark)
+	put("due", int64(o.attemptTime), o.how == store.SettleRetry)
+	switch o.how {
+	case store.SettleRetry:
+		set = append(set, bson.E{Key: "attemptTime", Value: int64(o.attemptTime)})
+	case store.SettleDelivered:
+		set = append(set, doc("status", int(postdate.Delivered), "settledAt", int64(o.at))...)
+	case store.SettleFailed:
+		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", int64(o.at))...)
+	}
+	filter := append(keys.filter(), doc("status", int(postdate.Pending), "version", int64(o.version))...)
+	if id != nil {
+		filter = append(filter, bson.E{Key: "mark.id", Value: *id})
+	}
+	update := doc("$unset", unset)
+	if len(set) > 0 {
+		update = append(update, bson.E{Key: "$set", Value: set})
+	}
+	return driver.NewUpdateManyModel().SetHint(indexID).SetFilter(filter).SetUpdate(update)
+}

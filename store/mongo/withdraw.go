@@ -1,0 +1,275 @@
+package mongo
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	// markLife is how long a mark is seen to stand before it is taken for one whose
+	// process is gone, and is replaced. It bounds a wait; no promise rests on it.
+	markLife = time.Second
+	// waitMax bounds the pause before another look at a message that somebody else
+	// is about to change.
+	waitMax = 50 * time.Millisecond
+)
+
+// withdrawal is one cancel or replace on its way: mark, look, finish.
+type withdrawal struct {
+	s       *Store
+	id      bson.ObjectID   // of this try's marks
+	mine    []bson.ObjectID // of all tries
+	waiting map[string]waited
+}
+
+// waited is somebody else's mark, and since when it is seen to stand.
+type waited struct {
+	id    bson.ObjectID
+	since time.Time
+}
+
+func (s *Store) withdrawal() *withdrawal {
+	return &withdrawal{s: s, waiting: map[string]waited{}}
+}
+
+// markAll sets marks on those of the messages that are PENDING, match what else is
+// asked, and bear none, or one that stood too long.
+func (w *withdrawal) markAll(ctx context.Context, keys *keyed, also bson.D) error {
+	w.id = bson.NewObjectID()
+	w.mine = append(w.mine, w.id)
+	set := doc("$set", doc("mark", mark{ID: w.id}))
+	base := append(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also...)
+	filters := []bson.D{append(append(keys.filter(), base...), bson.E{Key: "mark", Value: doc("$exists", false)})}
+	if stale := w.stale(); len(stale) > 0 {
+		filters = append(filters, append(append(keys.filter(), base...), bson.E{Key: "mark.id", Value: anyOf(stale)}))
+	}
+	for _, filter := range filters {
+		err := repeat(ctx, func() error {
+			_, err := w.s.messages.UpdateMany(ctx, filter, set, options.UpdateMany().SetHint(indexID))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *withdrawal) stale() (ids []bson.ObjectID) {
+	for _, other := range w.waiting {
+		if time.Since(other.since) > markLife {
+			ids = append(ids, other.id)
+		}
+	}
+	return ids
+}
+
+// look reads the messages and their buckets' records, after the marks.
+func (w *withdrawal) look(ctx context.Context, keys *keyed, projection any) (found map[string]*document, records map[int]*partition, err error) {
+	err = w.s.all(ctx,
+		func(ctx context.Context) (err error) {
+			found, err = w.s.read(ctx, keys.filter(), projection)
+			return err
+		},
+		func(ctx context.Context) (err error) {
+			records, err = w.s.lookAt(ctx, keys.buckets)
+			return err
+		})
+	return found, records, err
+}
+
+// wait notes whose mark is waited for.
+func (w *withdrawal) wait(d *document) {
+	if d.Mark == nil || d.Mark.is(w.id) {
+		return
+	}
+	if known, ok := w.waiting[d.ID]; !ok || known.id != d.Mark.ID {
+		w.waiting[d.ID] = waited{d.Mark.ID, time.Now()}
+	}
+}
+
+// release removes the marks of messages that are not to be changed after all.
+// Where it fails they stand until somebody else passes.
+func (w *withdrawal) release(ctx context.Context, keys *keyed) error {
+	if len(keys.ids) == 0 {
+		return nil
+	}
+	return repeat(ctx, func() error {
+		_, err := w.s.messages.UpdateMany(ctx, append(keys.filter(), bson.E{Key: "mark.id", Value: w.id}),
+			doc("$unset", doc("mark", "")), options.UpdateMany().SetHint(indexID))
+		return err
+	})
+}
+
+func errTooLate(key postdate.Key, st postdate.State) error {
+	if st.Status == postdate.Pending {
+		return postdate.E(postdate.KindTooLate, "message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
+	}
+	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
+}
+
+// recordOf is the record of a message's bucket.
+func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
+	p := records[b]
+	if p == nil {
+		return bucket.Partition{}, postdate.E(postdate.KindInternal, "the store has no record of bucket %d", b)
+	}
+	return p.record(), nil
+}
+
+// stateFields are what a state is made of.
+var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1,
+	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
+
+// Cancel implements store.Messages.
+func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	results := make([]store.Cancelled, len(keys))
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	for _, round := range rounds(len(keys), func(i int) postdate.Key { return keys[i] }) {
+		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results}
+		left := round
+		for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
+			left = c.try(ctx, left)
+			if len(left) > 0 && !rest(ctx, pause) {
+				c.fail(left, unreachable("cancelling", ctx.Err()))
+				break
+			}
+		}
+	}
+	return results
+}
+
+// cancelling is one call of Cancel.
+type cancelling struct {
+	*withdrawal
+	keys    []postdate.Key
+	at      postdate.Time
+	results []store.Cancelled
+}
+
+func (c *cancelling) fail(items []int, err error) {
+	for _, i := range items {
+		c.results[i] = store.Cancelled{Err: err}
+	}
+}
+
+// try takes the messages through mark, look and finish. It returns those that are
+// not decided yet.
+func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
+	err := c.s.within(ctx, func(ctx context.Context) error {
+		var keys keyed
+		for _, i := range items {
+			keys.add(c.keys[i])
+		}
+		if err := c.markAll(ctx, &keys, nil); err != nil {
+			return unreachable("cancelling", err) // a mark alone changes nothing
+		}
+		found, records, err := c.lookAfter(ctx, &keys)
+		if err != nil {
+			return unreachable("cancelling", err)
+		}
+		var finish []int
+		var release keyed
+		for _, i := range items {
+			d := found[idOf(c.keys[i])]
+			v, err := c.judge(i, d, records)
+			switch {
+			case err != nil:
+				c.results[i] = store.Cancelled{Err: err}
+			case v == verdictFinish:
+				finish = append(finish, i)
+			case v == verdictWait:
+				c.wait(d)
+				left = append(left, i)
+			}
+			if v != verdictFinish && d != nil && d.Mark.is(c.id) && d.Status == int(postdate.Pending) {
+				release.add(c.keys[i])
+			}
+		}
+		again, err := c.finish(ctx, finish, found)
+		if err != nil {
+			c.fail(finish, asWrite("cancelling", err))
+		}
+		left = append(left, again...)
+		if err := c.release(ctx, &release); err != nil {
+			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim", "messages", len(release.ids), "error", err)
+		}
+		return nil
+	})
+	if err != nil {
+		c.fail(items, asWrite("cancelling", err))
+		return nil
+	}
+	return left
+}
+
+// lookAfter is look, in sessions of its own that see what this one wrote.
+func (w *withdrawal) lookAfter(ctx context.Context, keys *keyed) (map[string]*document, map[int]*partition, error) {
+	w.s.sawSession(ctx)
+	return w.look(ctx, keys, stateFields)
+}
+
+// judge notes the result of an item that is decided by its look.
+func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verdict, error) {
+	key := c.keys[i]
+	if d == nil {
+		return 0, errNotFound(key)
+	}
+	p, err := recordOf(records, key.Bucket)
+	if err != nil {
+		return 0, err
+	}
+	v := judge(p, d.state(), d.Mark, c.id)
+	switch v {
+	case verdictTooLate:
+		c.results[i] = store.Cancelled{State: d.state(), Err: errTooLate(key, d.state())}
+	case verdictCancelled:
+		// The mark stays on a message that its bearer cancelled.
+		mine := d.Mark != nil && slices.Contains(c.mine, d.Mark.ID)
+		c.results[i] = store.Cancelled{State: d.state(), Changed: mine}
+	}
+	return v, nil
+}
+
+// finish writes CANCELLED where the marks still stand. It returns those where it is
+// not known, because not all of them did.
+func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*document) (again []int, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	var keys keyed
+	for _, i := range items {
+		keys.add(c.keys[i])
+	}
+	filter := append(keys.filter(), bson.E{Key: "mark.id", Value: c.id}, bson.E{Key: "status", Value: int(postdate.Pending)})
+	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", int64(c.at)), "$unset", doc("due", "", "parked", ""))
+	var matched int64
+	err = repeat(ctx, func() error {
+		r, err := c.s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
+		if err == nil {
+			matched = r.MatchedCount // less than all where an earlier try got through without an answer
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if matched != int64(len(items)) {
+		return items, nil // who is CANCELLED shows at the next look
+	}
+	for _, i := range items {
+		st := found[idOf(c.keys[i])].state()
+		st.Status, st.SettledAt, st.Parked = postdate.Cancelled, c.at, false
+		c.results[i] = store.Cancelled{State: st, Changed: true}
+	}
+	return nil, nil
+}
