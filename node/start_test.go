@@ -17,14 +17,14 @@ import (
 const patience = 90 * time.Second
 
 // patient is a context that ends with the test's patience.
-func patient(t *testing.T) context.Context {
+func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // config is a node's configuration with a store of the test's own.
-func config(t *testing.T) node.Config {
+func config(t testing.TB) node.Config {
 	t.Helper()
 	c := node.DefaultConfig()
 	c.HTTP, c.NodeID = "127.0.0.1:0", "test"
@@ -34,7 +34,7 @@ func config(t *testing.T) node.Config {
 }
 
 // start starts a node, which is stopped when the test ends, and a client of it.
-func start(t *testing.T, c node.Config) (*node.Node, *nodetest.Client) {
+func start(t testing.TB, c node.Config) (*node.Node, *nodetest.Client) {
 	t.Helper()
 	n, err := node.Start(patient(t), c)
 	if err != nil {
@@ -49,7 +49,7 @@ func start(t *testing.T, c node.Config) (*node.Node, *nodetest.Client) {
 }
 
 // stop stops a node in order.
-func stop(t *testing.T, n *node.Node) {
+func stop(t testing.TB, n *node.Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -60,7 +60,7 @@ func stop(t *testing.T, n *node.Node) {
 
 // follow hands an inbox's arrivals to take until the function that it returns is
 // called, which reads the inbox to its end first.
-func follow(t *testing.T, c *nodetest.Client, inbox string, take func(nodetest.Arrival)) (end func()) {
+func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.Arrival)) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
