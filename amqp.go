@@ -5,14 +5,15 @@ package postdate
 // RabbitMQ turns them back into what they stand for. Other brokers and webhooks
 // get them as headers.
 const (
-	AMQPCorrelationID = "amqp-correlation-id"
-	AMQPReplyTo       = "amqp-reply-to"
-	AMQPExpiration    = "amqp-expiration" // milliseconds, as AMQP has it: a text
-	AMQPPriority      = "amqp-priority"   // 0 to 255
-	AMQPMessageID     = "amqp-message-id" // in the place of the schedule id
-	AMQPTimestamp     = "amqp-timestamp"  // seconds since 1970, in the place of the execution time
-	AMQPType          = "amqp-type"
-	AMQPAppID         = "amqp-app-id"
+	AMQPContentEncoding = "amqp-content-encoding"
+	AMQPCorrelationID   = "amqp-correlation-id"
+	AMQPReplyTo         = "amqp-reply-to"
+	AMQPExpiration      = "amqp-expiration" // milliseconds, as AMQP has it: a text
+	AMQPPriority        = "amqp-priority"   // 0 to 255
+	AMQPMessageID       = "amqp-message-id" // in the place of the schedule id
+	AMQPTimestamp       = "amqp-timestamp"  // seconds since 1970, in the place of the execution time
+	AMQPType            = "amqp-type"
+	AMQPAppID           = "amqp-app-id"
 
 	// AMQPUserID stays a header: a broker closes the channel of whoever publishes
 	// under a user's name that is not his own.

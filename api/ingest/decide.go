@@ -46,6 +46,9 @@ type Decision struct {
 // Decide reads a command. now is the node's clock, and fresh an id for a message
 // that nothing names. It is pure.
 func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decision {
+	if c.Fault != "" {
+		return Decision{Action: Refuse, Reason: c.Fault}
+	}
 	s, err := sort(c)
 	if err != nil {
 		return refuse(err)

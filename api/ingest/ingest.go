@@ -85,6 +85,9 @@ type Command struct {
 	// Redelivered: the broker may have handed this message over before.
 	Redelivered bool
 
+	// Fault says what of the message cannot be taken at all; "": nothing.
+	Fault string
+
 	// Records: the message is a record of a topic. JSON that names an id replaces
 	// the message of that id, and a record without a value cancels it.
 	Records bool

@@ -18,6 +18,8 @@ import (
 func setProperty(p *amqp.Publishing, name, value string) (bool, error) {
 	var to *string
 	switch name {
+	case postdate.AMQPContentEncoding:
+		to = &p.ContentEncoding
 	case postdate.AMQPCorrelationID:
 		to = &p.CorrelationId
 	case postdate.AMQPReplyTo:
@@ -59,7 +61,7 @@ func setProperty(p *amqp.Publishing, name, value string) (bool, error) {
 // propertiesBytes is the room that the optional properties take in a frame.
 func propertiesBytes(p *amqp.Publishing) int {
 	n := 1 // priority
-	for _, s := range []string{p.ContentType, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type, p.AppId, p.Expiration} {
+	for _, s := range []string{p.ContentType, p.ContentEncoding, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type, p.AppId, p.Expiration} {
 		n += 1 + len(s)
 	}
 	return n

@@ -21,7 +21,7 @@ func delivery(headers ...postdate.Header) *postdate.Delivery {
 // their types back; what does not read so stays a header of text.
 func TestHeadersBecomeProperties(t *testing.T) {
 	msg, err := publishing(delivery(
-		postdate.Header{Name: "amqp-app-id", Value: "shop"}, postdate.Header{Name: "amqp-correlation-id", Value: "c-1"},
+		postdate.Header{Name: "amqp-app-id", Value: "shop"}, postdate.Header{Name: "amqp-content-encoding", Value: "gzip"}, postdate.Header{Name: "amqp-correlation-id", Value: "c-1"},
 		postdate.Header{Name: "amqp-expiration", Value: "60000"}, postdate.Header{Name: "amqp-message-id", Value: "m/1"},
 		postdate.Header{Name: "amqp-priority", Value: "7"}, postdate.Header{Name: "amqp-reply-to", Value: "answers"},
 		postdate.Header{Name: "amqp-timestamp", Value: "1700000000"}, postdate.Header{Name: "amqp-type", Value: "order"},
@@ -47,7 +47,7 @@ func TestHeadersBecomeProperties(t *testing.T) {
 	}
 	msg.Headers = nil
 	if want := (amqp.Publishing{
-		AppId: "shop", CorrelationId: "c-1", Expiration: "60000", MessageId: "m/1", Priority: 7, ReplyTo: "answers",
+		AppId: "shop", ContentEncoding: "gzip", CorrelationId: "c-1", Expiration: "60000", MessageId: "m/1", Priority: 7, ReplyTo: "answers",
 		Timestamp: time.Unix(1700000000, 0), Type: "order", DeliveryMode: amqp.Persistent,
 	}); !reflect.DeepEqual(msg, want) {
 		t.Errorf("properties:\n got %+v\nwant %+v", msg, want)

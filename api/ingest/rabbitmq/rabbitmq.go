@@ -1,0 +1,200 @@
+// Package rabbitmq takes schedules from a RabbitMQ queue, classic or quorum, over
+// AMQP 0.9.1. What the messages mean is package ingest's.
+//
+// # Promises
+//
+//   - A message is acknowledged when its schedule is durable, or when it lies,
+//     confirmed, in the queue of rejected messages, and never before. Whatever ends
+//     in between, the broker hands it over again.
+//   - A message that can never be scheduled does not stop those behind it: it goes
+//     to the queue of rejected messages with the reason in its headers. From there
+//     it may be put back as it is.
+//   - Where the store is away, messages wait, unacknowledged, and are tried again;
+//     the prefetch bounds how many.
+//   - What a message has beside its body goes with it: see read.go.
+//
+// The queue itself is the operator's to declare; that of the rejected messages is
+// declared here. The source needs no broker to start: it connects, and reconnects,
+// in the background.
+package rabbitmq
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api/ingest"
+)
+
+// RoutingKey is the placeholder for a message's own routing key in a channel.
+const RoutingKey = "{routing-key}"
+
+// rejectedSuffix makes the name of the queue of rejected messages.
+const rejectedSuffix = ".postdate-rejected"
+
+const (
+	prefetchDefault = 1_000
+	prefetchMax     = 65_535
+	workers         = 4 // batches under way at a time
+	lagEvery        = 10 * time.Second
+
+	// Reconnecting, and trying again what the store could not take: the wait doubles
+	// from the first to the last, and is cut by up to a half at random.
+	backoffFirst = 100 * time.Millisecond
+	backoffLast  = 5 * time.Second
+	steadyTime   = 5 * time.Second // a session that held so long starts it afresh
+)
+
+// Config is what a Source needs. URL, Queue and Taker have no defaults.
+type Config struct {
+	URL      string // amqp:// or amqps://
+	Queue    string
+	Channel  string // where messages go that do not say; [RoutingKey] may stand in it
+	Rejected string // the queue of rejected messages; by default Queue + ".postdate-rejected"
+	Prefetch int    // how many messages are in hand at a time; 1,000 by default
+	Taker    *ingest.Taker
+	Log      *slog.Logger
+}
+
+// Source consumes one queue.
+type Source struct {
+	config   Config
+	name     string // for metrics and logs
+	address  string // host and port, without credentials
+	template ingest.Template
+
+	closing chan struct{} // closed: take nothing new
+	once    sync.Once
+	cut     context.CancelFunc // ends everything at once
+	stopped chan struct{}
+
+	mu     sync.Mutex
+	reason string // why nothing is consumed; "": it is
+}
+
+// Start begins to consume, in the background, until Close or the end of ctx, which
+// cuts off what is under way. Errors are sentences about the configuration.
+func Start(ctx context.Context, c Config) (*Source, error) {
+	uri, err := amqp.ParseURI(c.URL)
+	switch {
+	case err != nil || c.URL == "":
+		return nil, postdate.E(postdate.KindInvalid, "the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost")
+	case c.Queue == "" || len(c.Queue) > 255-len(rejectedSuffix):
+		return nil, postdate.E(postdate.KindInvalid, "the queue to take schedules from must have a name of 1 to %d bytes", 255-len(rejectedSuffix))
+	case c.Prefetch < 0 || c.Prefetch > prefetchMax:
+		return nil, postdate.E(postdate.KindInvalid, "the prefetch %d is not between 0, the default, and %d", c.Prefetch, prefetchMax)
+	case c.Taker == nil:
+		return nil, postdate.E(postdate.KindInternal, "nothing carries out what comes from queue %q", c.Queue)
+	}
+	if c.Rejected == "" {
+		c.Rejected = c.Queue + rejectedSuffix
+	}
+	if c.Prefetch == 0 {
+		c.Prefetch = prefetchDefault
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	s := &Source{
+		config: c, name: "rabbitmq:" + c.Queue, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)),
+		closing: make(chan struct{}), stopped: make(chan struct{}), reason: "not connected yet",
+	}
+	if s.template, err = ingest.ParseTemplate(c.Channel, RoutingKey, c.Taker.CheckChannel); err != nil {
+		return nil, err
+	}
+	ctx, s.cut = context.WithCancel(ctx)
+	go s.run(ctx)
+	return s, nil
+}
+
+// Ready says why nothing is consumed at present, or nil.
+func (s *Source) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == "" {
+		return nil
+	}
+	return postdate.E(postdate.KindUnavailable, "no schedules are taken from queue %q: %s", s.config.Queue, s.reason)
+}
+
+// Close takes nothing new, finishes what is in hand, no longer than ctx, and
+// disconnects. What is cut off stays in the queue.
+func (s *Source) Close(ctx context.Context) error {
+	s.once.Do(func() { close(s.closing) })
+	var err error
+	select {
+	case <-s.stopped:
+	case <-ctx.Done():
+		err = postdate.E(postdate.KindUnknown, "stopped taking schedules from queue %q before all that was in hand was done; it stays in the queue: %w", s.config.Queue, ctx.Err())
+		s.cut()
+		<-s.stopped
+	}
+	s.cut()
+	return err
+}
+
+// run keeps a session, until the source is closed.
+func (s *Source) run(ctx context.Context) {
+	defer close(s.stopped)
+	last := ""
+	for attempt := 0; ; attempt++ {
+		began := time.Now()
+		err := s.session(ctx)
+		if ctx.Err() != nil || isClosed(s.closing) {
+			s.setReason("it is closed")
+			return
+		}
+		s.setReason(err.Error())
+		if time.Since(began) >= steadyTime {
+			attempt, last = 0, ""
+		}
+		if err.Error() != last {
+			s.config.Log.Warn("no schedules are taken from a RabbitMQ queue; trying again", "queue", s.config.Queue, "address", s.address, "reason", err)
+			last = err.Error()
+		}
+		if !s.pause(ctx, attempt) {
+			s.setReason("it is closed")
+			return
+		}
+	}
+}
+
+func (s *Source) setReason(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reason = reason
+}
+
+// pause waits after the given number of vain attempts, and says whether to go on.
+func (s *Source) pause(ctx context.Context, attempt int) bool {
+	timer := time.NewTimer(backoff(attempt))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.closing:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func backoff(attempt int) time.Duration {
+	d := min(backoffFirst<<min(attempt, 20), backoffLast)
+	return d - time.Duration(rand.Float64()*float64(d)/2)
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
