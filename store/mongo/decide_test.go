@@ -117,12 +117,11 @@ func (c *canceller) again() bool {
 // owner claims, reads, and is given what it may publish. Where first is set it
 // acquires the bucket before, from the other one.
 type owner struct {
-	token   uint64
-	first   bool
-	at      int
-	seen    *postdate.State
-	m       *mark
-	publish bool
+	token uint64
+	first bool
+	at    int
+	seen  *postdate.State
+	m     *mark
 }
 
 func (o *owner) step(w *world) bool {

@@ -37,7 +37,21 @@ func open(t testing.TB, c mongo.Config) *mongo.Store {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, config(mongotest.Fresh(t))) })
+	storetest.Run(t, func(t *testing.T) store.Store {
+		c := config(mongotest.Fresh(t))
+		c.Monitor = strict(t)
+		return open(t, c)
+	})
+}
+
+// databaseOf is the database that an address names.
+func databaseOf(t *testing.T, uri string) string {
+	t.Helper()
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Path[1:]
 }
 
 // TestDurable ends the server with SIGKILL each time.
@@ -87,11 +101,7 @@ func TestRefusedStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Disconnect(context.Background())
-	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := client.Database(u.Path[1:])
+	db := client.Database(databaseOf(t, uri))
 	t.Run("a lost partition record", func(t *testing.T) {
 		if _, err := db.Collection("partitions").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: 3}}); err != nil {
 			t.Fatal(err)
