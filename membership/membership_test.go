@@ -131,6 +131,16 @@ func TestLateSeed(t *testing.T) {
 	b.eventually(t, "without a problem", func() bool { return b.Problem() == nil })
 }
 
+// A node that listens on loopback and is to join another machine says so.
+func TestLoopbackCannotLeave(t *testing.T) {
+	t.Parallel()
+	c := quick(t, "a")
+	c.Seeds = []string{"192.0.2.1:7946"} // an address for documentation, which nobody has
+	c.tune = func(m *memberlist.Config) { m.TCPTimeout = 50 * time.Millisecond }
+	a := start(t, c)
+	a.eventually(t, "saying why", func() bool { return a.Problem() != nil && strings.Contains(a.Problem().Error(), "this machine only") })
+}
+
 // part cuts every connection between the two sides.
 func part(left, right []*Membership) {
 	cut := func(side, other []*Membership) {

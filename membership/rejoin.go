@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -95,9 +96,24 @@ func (m *Membership) join(ctx context.Context, everybody bool) {
 		})
 	}
 	_ = group.Wait()
-	if len(m.config.Seeds) > 0 && len(m.Members()) < 2 && ctx.Err() == nil {
+	if len(m.config.Seeds) == 0 || len(m.Members()) > 1 || ctx.Err() != nil {
+		return
+	}
+	if elsewhere := outside(seeds); m.transport.loopback() && elsewhere != "" {
+		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "This node is alone: --gossip %s is reached from this machine only, and --join names %s on another one. Write --gossip 0.0.0.0:7946, or an address of the network between them.", m.config.Bind, elsewhere))
+	} else {
 		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "None of the addresses in --join answers as a node of this cluster: this node is alone, and tries again every %s. Its own address is %s, over TCP and UDP.", m.config.RejoinEvery, m.address))
 	}
+}
+
+// outside is the first of the addresses that is on another machine.
+func outside(addresses []string) string {
+	for _, a := range addresses {
+		if at, err := netip.ParseAddrPort(a); err == nil && !at.Addr().IsLoopback() {
+			return a
+		}
+	}
+	return ""
 }
 
 // try exchanges what both sides know with the node at an address.
