@@ -1,7 +1,7 @@
 // Package postdate is the vocabulary of Postdate, a delayed-message queue that is
 // sharded into buckets: a client says what to send, when, and to which channel,
-// and at that time the message is in RabbitMQ or in an inbox. (Kafka, webhooks and
-// the cluster are what the words leave room for; they are not built yet.)
+// and at that time the message is in RabbitMQ, in Kafka, at a webhook or in an inbox.
+// It runs alone on an embedded store, or as a cluster of nodes that share MongoDB.
 //
 // Every other package imports this one, and this one imports only the standard
 // library. It starts no goroutine and does no I/O.

@@ -20,6 +20,7 @@ import (
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/pebble"
 )
 
@@ -142,8 +143,21 @@ func (n *Node) openPebble() (store.Store, error) {
 	return pebble.Open(config)
 }
 
-func (n *Node) openMongo(context.Context) (store.Store, error) {
-	return nil, postdate.E(postdate.KindInvalid, "--store: MongoDB is not in this build")
+func (n *Node) openMongo(ctx context.Context) (store.Store, error) {
+	config := mongo.DefaultConfig(n.c.Store)
+	config.Buckets, config.Log = n.c.Buckets, n.c.Log
+	return mongo.Open(ctx, config)
+}
+
+// InitStore creates the store that c names, or what is missing of it, and closes
+// it again. A node does the same at its start; this is for who gives nodes no right
+// to create.
+func InitStore(ctx context.Context, c Config) error {
+	n := &Node{c: c, metrics: prometheus.NewRegistry()}
+	if err := n.openStore(ctx); err != nil {
+		return err
+	}
+	return n.store.Close()
 }
 
 // run starts the loops.

@@ -76,7 +76,7 @@ func newRoot(p process) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("node", newServe(p), newDemo(p))
+	add("node", newServe(p), newDemo(p), newStore(p))
 	add("messages", newSend(p), newGet(p), newCancel(p), newList(p), newTail(p))
 	add("look", newCluster(p), newChannels(p), newPause(p), newResume(p), newBench(p), newVersion())
 	return root

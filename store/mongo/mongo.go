@@ -13,6 +13,7 @@ package mongo
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -147,6 +148,12 @@ func (s *Store) Buckets() int { return s.c.Buckets }
 
 // Exclusive is false: other nodes use the same store.
 func (s *Store) Exclusive() bool { return false }
+
+// Name is the store's own, given at its birth: nodes that share it know each other
+// by it.
+func (s *Store) Name() string {
+	return fmt.Sprintf("%s-%08x", s.messages.Database().Name(), s.birth)
+}
 
 // Close closes the connections.
 func (s *Store) Close() error {
