@@ -29,6 +29,20 @@ type Publisher interface {
 	Close(ctx context.Context) error
 }
 
+// Fencer is a Publisher that can keep from consumers what a former owner of a bucket
+// publishes after it has lost it.
+type Fencer interface {
+	// Gained is called when the node has become the owner of buckets, and before it
+	// publishes from them. When it returns nil, nothing that former owners have not
+	// finished by then is ever seen. After an error it is called again, for a node
+	// that has made sure that it still is the owner; until then, publishes from those
+	// buckets are Down.
+	Gained(ctx context.Context, buckets []int) error
+
+	// Lost is called when the node has given buckets up, or has lost them.
+	Lost(buckets []int)
+}
+
 // Outcome is what became of one publish. The zero value is not an outcome.
 type Outcome uint8
 

@@ -84,7 +84,7 @@ var errNotSent = errors.New("nothing was sent")
 func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	raw, err := c.Dial(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", err, errNotSent)
 	}

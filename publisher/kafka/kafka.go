@@ -45,12 +45,29 @@ type Config struct {
 	// SASL is how to log in; nil: not at all.
 	SASL *SASL
 
+	// Dial reaches a broker; directly by default.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// ClientID is the name under which brokers know this client; "postdate" by
 	// default.
 	ClientID string
 
 	// PublishTimeout bounds each Publish; 10 s by default.
 	PublishTimeout time.Duration
+
+	// Fenced publishes in transactions, so that the cluster refuses what a former
+	// owner of a bucket publishes. Readers must then read committed records only, and
+	// the node must say by Gained and Lost which buckets it has.
+	Fenced bool
+
+	// TransactionPrefix begins the transactional ids, which end with the bucket's
+	// number: "postdate-" by default. Two clusters of Postdate at one of Kafka need
+	// two.
+	TransactionPrefix string
+
+	// OnFenced is called when the cluster says that another node has taken a bucket
+	// over. A node that finds that it is the owner still calls Gained again.
+	OnFenced func(bucket int)
 
 	// Log gets connections and their loss; slog.Default() by default.
 	Log *slog.Logger
@@ -62,6 +79,12 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = "postdate"
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.TransactionPrefix == "" {
+		c.TransactionPrefix = "postdate-"
 	}
 	if c.PublishTimeout == 0 {
 		c.PublishTimeout = 10 * time.Second
@@ -101,21 +124,25 @@ type Publisher struct {
 	seeds   string // for people
 	metrics *metrics
 
-	mu      sync.Mutex
-	topics  map[string]*topic
-	leaders map[int32]*leader
-	ids     ids
-	state   State
-	calls   int           // of Publish that have not returned
-	closing bool          // no new calls
-	drained chan struct{} // closed when closing and no call is left
+	mu       sync.Mutex
+	topics   map[string]*topic
+	leaders  map[int32]*leader
+	ids      ids
+	sessions map[int]*session // with Fenced, by bucket
+	state    State
+	calls    int           // of Publish that have not returned
+	closing  bool          // no new calls
+	drained  chan struct{} // closed when closing and no call is left
 
 	life    context.Context // ends when the publisher is closed
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when the background has ended
 }
 
-var _ publisher.Publisher = (*Publisher)(nil)
+var (
+	_ publisher.Publisher = (*Publisher)(nil)
+	_ publisher.Fencer    = (*Publisher)(nil)
+)
 
 // New makes a publisher and connects it in the background.
 func New(config Config) (*Publisher, error) {
@@ -125,7 +152,7 @@ func New(config Config) (*Publisher, error) {
 	config = config.withDefaults()
 	p := &Publisher{
 		config: config, seeds: strings.Join(config.Seeds, ","),
-		topics: map[string]*topic{}, leaders: map[int32]*leader{},
+		topics: map[string]*topic{}, leaders: map[int32]*leader{}, sessions: map[int]*session{},
 		state:   State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
 		drained: make(chan struct{}), stopped: make(chan struct{}),
 	}

@@ -49,11 +49,11 @@ func closing(t *testing.T, p *kafka.Publisher) *kafka.Publisher {
 	return p
 }
 
-func harness(broker *kafkatest.Broker, client kafkatest.Client, level kafkatest.Isolation) publishertest.Harness {
+func harness(address string, client kafkatest.Client) publishertest.Harness {
 	return publishertest.Harness{
 		Timeout: timeout,
 		New: func(t *testing.T) publisher.Publisher {
-			return newPublisher(t, kafka.Config{Seeds: []string{broker.Address}, PublishTimeout: timeout})
+			return newPublisher(t, kafka.Config{Seeds: []string{address}, PublishTimeout: timeout})
 		},
 		Channel: func(*testing.T) postdate.Channel {
 			topic := unique("t")
@@ -62,14 +62,13 @@ func harness(broker *kafkatest.Broker, client kafkatest.Client, level kafkatest.
 		},
 		Consume: func(t *testing.T, channel postdate.Channel, n int) []publishertest.Consumed {
 			var consumed []publishertest.Consumed
-			for _, r := range client.Take(channel.Target(), n, level) {
+			for _, r := range client.Take(channel.Target(), n, kafkatest.ReadCommitted) {
 				consumed = append(consumed, seen(t, r))
 			}
 			return consumed
 		},
 		Bad:        func(m *postdate.Message) { m.Payload = make([]byte, 2<<20) },
 		Refusing:   func(*testing.T) postdate.Channel { return "kafka:" + postdate.Channel(unique("missing")) },
-		Break:      func(*testing.T) func() { broker.Stop(); return broker.Restart },
 		BadChannel: "kafka:a/b",
 	}
 }
@@ -77,7 +76,9 @@ func harness(broker *kafkatest.Broker, client kafkatest.Client, level kafkatest.
 func TestConformance(t *testing.T) {
 	broker := kafkatest.Start(t)
 	client := kafkatest.NewClient(t, broker.Address)
-	publishertest.Run(t, harness(broker, client, kafkatest.ReadCommitted))
+	h := harness(broker.Address, client)
+	h.Break = func(*testing.T) func() { broker.Stop(); return broker.Restart }
+	publishertest.Run(t, h)
 }
 
 // seen is a record as the suite wants it, after a look at what is Kafka's own.

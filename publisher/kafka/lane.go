@@ -42,7 +42,7 @@ type lane struct {
 
 // batch is what travels together. It keeps its bytes over all tries.
 type batch struct {
-	lane    *lane
+	lane    *lane // nil in a transaction
 	items   []*item
 	bytes   []byte
 	written bool   // this try: the request was handed to the connection

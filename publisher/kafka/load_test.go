@@ -129,23 +129,26 @@ func batchOf(prefix string, n int) []postdate.Delivery {
 func TestBrokerComesAndGoes(t *testing.T) {
 	broker := kafkatest.Start(t)
 	client := kafkatest.NewClient(t, broker.Address)
-	p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{broker.Address}, PublishTimeout: 4 * time.Second}))
+	plain := closing(t, newPublisher(t, kafka.Config{Seeds: []string{broker.Address}, PublishTimeout: 4 * time.Second}))
+	fenced := closing(t, newFenced(t, broker.Address, "x", 0))
 	for _, c := range []struct {
 		name string
+		p    *kafka.Publisher
 		away func(l *load)
 	}{
-		{"stopped", func(*load) { broker.Stop(); broker.Restart() }},
-		{"killed", func(*load) { broker.Kill(); broker.Restart() }},
-		{"paused", func(l *load) { broker.Pause(); l.until(publisher.Unknown, 1); broker.Cont() }},
+		{"stopped", plain, func(*load) { broker.Stop(); broker.Restart() }},
+		{"killed", plain, func(*load) { broker.Kill(); broker.Restart() }},
+		{"killed, fenced", fenced, func(*load) { broker.Kill(); broker.Restart() }},
+		{"paused", plain, func(l *load) { broker.Pause(); l.until(publisher.Unknown, 1); broker.Cont() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			topic := unique("t")
 			client.CreateTopic(topic, 4, nil)
-			l := startLoad(t, p, topic)
+			l := startLoad(t, c.p, topic)
 			c.away(l)
 			l.until(publisher.Confirmed, 500)
 			l.end()
-			l.account(client.TakeAll(topic, kafkatest.ReadCommitted))
+			l.account(client.Take(topic, l.countLocked(publisher.Confirmed), kafkatest.ReadCommitted))
 			if n := l.countLocked(publisher.Refused); n > 0 {
 				t.Errorf("%d messages are refused, and nothing was wrong with them: %v", n, l.reasons)
 			}

@@ -53,6 +53,9 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) 
 func (p *Publisher) inFlight() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, s := range p.sessions {
+		n += len(s.queue)
+	}
 	for _, t := range p.topics {
 		n += len(t.waiting)
 		for _, l := range t.lanes {

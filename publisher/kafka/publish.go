@@ -28,6 +28,8 @@ const (
 // item is one message of a call. The publisher's lock guards it.
 type item struct {
 	call   *call
+	topic  string
+	bucket int
 	record kmsg.Record
 	size   int
 	stage  stage
@@ -67,7 +69,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	c := &call{open: len(batch), done: make(chan struct{})}
 	items := make([]*item, len(batch))
 	for i := range batch {
-		it := &item{call: c, record: record(&batch[i])}
+		it := &item{call: c, topic: channel.Target(), bucket: batch[i].Message.Bucket, record: record(&batch[i])}
 		it.size = sizeOf(&it.record)
 		items[i] = it
 	}
@@ -94,7 +96,11 @@ func (p *Publisher) enqueue(name string, items []*item) (down string) {
 	if down := p.enter(); down != "" {
 		return down
 	}
-	p.route(p.topic(name), items)
+	if p.config.Fenced {
+		p.routeFenced(items)
+	} else {
+		p.route(p.topic(name), items)
+	}
 	return ""
 }
 
@@ -117,7 +123,7 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 		}
 		if b != nil && !b.left {
 			b.left = true
-			if !b.lane.flying {
+			if b.lane != nil && !b.lane.flying {
 				p.abandon(b.lane)
 			}
 		}

@@ -49,9 +49,10 @@ func judge(said *kmsg.ProduceResponseTopicPartition) answer {
 		return surely(anew)
 	case kerr.LeaderNotAvailable, kerr.ThrottlingQuotaExceeded:
 		return surely(again)
-	case kerr.UnknownTopicOrPartition:
-		// Before or after the append: the offset tells. Whether there is such a topic
-		// is for its metadata to say, which are asked for before the next try.
+	case kerr.UnknownTopicOrPartition, kerr.NotLeaderForPartition:
+		// Before the append, or while it was waited for replicas: the offset tells.
+		// Who leads, and whether there is such a topic, is for the metadata to say,
+		// which are asked for before the next try.
 		if said.BaseOffset < 0 {
 			return surely(again)
 		}
