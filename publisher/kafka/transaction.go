@@ -242,7 +242,7 @@ func (p *Publisher) addPartitions(ctx context.Context, s *session, shares []*sha
 			}
 		}
 		if err == nil && named < len(shares) {
-			err = errors.New("Kafka's answer does not name all partitions of the transaction")
+			err = errors.New("the answer does not name all partitions of the transaction")
 		}
 		return err
 	})
@@ -322,7 +322,7 @@ func (p *Publisher) commit(ctx context.Context, s *session) (publisher.Result, e
 	}
 }
 
-var errNoCoordinator = errors.New("Kafka names no coordinator for the transaction")
+var errNoCoordinator = errors.New("no coordinator is known for the transaction")
 
 // endTransaction commits or aborts, in one try whose error is that try's own.
 func (p *Publisher) endTransaction(ctx context.Context, s *session, commit bool) error {
