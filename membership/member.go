@@ -142,5 +142,9 @@ func (m *Membership) nodeNamed(name string) (*memberlist.Node, error) {
 	if k, ok := m.roster[name]; ok && k.state == StateAlive && name != m.config.Name {
 		return &k.node, nil
 	}
-	return nil, postdate.E(postdate.KindNotFound, "no other member is called %q", name)
+	return nil, noMember(name)
+}
+
+func noMember(name string) error {
+	return postdate.E(postdate.KindNotFound, "no other member is called %q", name)
 }

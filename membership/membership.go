@@ -15,8 +15,13 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// joinTimeout bounds one round of looking up and trying addresses.
-const joinTimeout = 10 * time.Second
+const (
+	// joinTimeout bounds one round of looking up and trying addresses.
+	joinTimeout = 10 * time.Second
+
+	// leaveTimeout bounds a goodbye: an orderly stop has more to do than that.
+	leaveTimeout = 3 * time.Second
+)
 
 // Membership is this node's part in the gossip.
 type Membership struct {
@@ -133,7 +138,7 @@ func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) er
 func (m *Membership) Address() string { return m.address }
 
 // Leave says goodbye, so that the others need not miss this node first: they count
-// it as gone at once. It gives up at ctx's deadline. Until Shutdown this node still
+// it as gone at once. It gives up after a few seconds, or at ctx's deadline. Until Shutdown this node still
 // hears of the others, and can tell them what it hands over.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.ending.Lock()
@@ -141,9 +146,9 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if m.stopped || !m.left.CompareAndSwap(false, true) {
 		return nil
 	}
-	timeout := joinTimeout
+	timeout := leaveTimeout
 	if until, ok := ctx.Deadline(); ok {
-		timeout = max(time.Until(until), time.Millisecond)
+		timeout = min(timeout, max(time.Until(until), time.Millisecond))
 	}
 	m.mu.Lock()
 	m.leaving[m.config.Name] = true

@@ -74,11 +74,12 @@ func decodeNudges(b []byte) (nudges []Nudge, ok bool) {
 // bucket the earliest time stays. An unknown member is an error of KindNotFound;
 // a nudge out of range is dropped.
 func (m *Membership) Nudge(to string, nudges ...Nudge) error {
-	if _, err := m.nodeNamed(to); err != nil {
-		m.metrics.dropped.Add(float64(len(nudges)))
-		return err
-	}
 	m.mu.Lock()
+	if m.roster[to].state != StateAlive || to == m.config.Name {
+		m.mu.Unlock()
+		m.metrics.dropped.Add(float64(len(nudges)))
+		return noMember(to)
+	}
 	waiting := m.outbox[to]
 	if waiting == nil {
 		waiting = map[int]postdate.Time{}
