@@ -7,6 +7,7 @@ SHELL := bash
 GO ?= go
 FUZZTIME ?= 10s
 BENCHFLAGS ?=
+CHAOSFLAGS ?= -duration 2m -v
 HOURS ?= 1000
 TESTFLAGS ?=
 
@@ -56,6 +57,10 @@ bite: ## show that the simulator finds planted bugs, with which seed and how soo
 .PHONY: sim-long
 sim-long: ## simulate clusters with faults, fresh seeds (HOURS=1000 of cluster time)
 	$(GO) run ./cmd/sim -hours $(HOURS)
+
+.PHONY: chaos
+chaos: ## let faults loose on a cluster of real processes, and account for every message (CHAOSFLAGS=...)
+	$(GO) run ./cmd/chaos $(CHAOSFLAGS)
 
 .PHONY: build
 build: ## build bin/postdate

@@ -1,0 +1,290 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+)
+
+const (
+	warmUp       = 5 * time.Second  // load before the first fault
+	calmDown     = 3 * time.Second  // for copies that come after the last message
+	drainTimeout = 90 * time.Second // for everything due to arrive when all is healed
+	settleTime   = 60 * time.Second // for the cluster to be whole at the start
+	inbox        = "chaos"
+)
+
+var queues = []string{"chaos-1", "chaos-2", "chaos-3", "chaos-4"}
+
+// options are what a user says about a campaign.
+type options struct {
+	dir      string
+	duration time.Duration
+	rate     int
+	seed     uint64
+	race     bool
+	verbose  bool
+	out      io.Writer
+}
+
+// campaign is one run of a scenario.
+type campaign struct {
+	options
+	*cluster.Cluster
+	scenario scenario
+	ledger   *account.Ledger
+	load     *load
+	random   *rand.Rand // the driver's own: the sequence of faults does not depend on the load
+	until    time.Time  // no new fault begins after it
+	began    time.Time
+
+	mu     sync.Mutex
+	kills  []time.Time
+	missed []string // limits that were not kept
+	notes  []string // results of a scenario beside the account
+}
+
+// outcome is what a campaign comes to.
+type outcome struct {
+	account.Report
+	Missed, Notes []string
+}
+
+// runCampaign runs a scenario: servers, load, faults, healing, account.
+func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err error) {
+	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(), random: rand.New(rand.NewPCG(o.seed, 2)), began: time.Now()}
+	config := s.config
+	config.Dir, config.Race = o.dir, o.race
+	c.logf("%s, seed %d: starting the servers", s.name, o.seed)
+	if c.Cluster, err = cluster.Open(config); err != nil {
+		return outcome{}, err
+	}
+	defer c.Cluster.Close()
+	if err := declare(c.Rabbit.URL, queues); err != nil {
+		return outcome{}, fmt.Errorf("declaring the queues: %w", err)
+	}
+	for _, n := range c.Nodes[:s.nodes] {
+		if err := n.Start(); err != nil {
+			return outcome{}, err
+		}
+	}
+	if err := c.awaitWhole(ctx); err != nil {
+		return outcome{}, err
+	}
+	receiving, stopReceiving := context.WithCancel(ctx)
+	defer stopReceiving()
+	c.load = newLoad(c.ledger, c.Nodes, o.rate, o.seed)
+	for _, q := range queues {
+		c.load.queues = append(c.load.queues, "rabbitmq:"+q)
+	}
+	c.load.queues = append(c.load.queues, "inbox:"+inbox)
+	var receivers sync.WaitGroup
+	receivers.Go(func() { consume(receiving, c.Rabbit.URL, queues, c.ledger) })
+	receivers.Go(func() { c.load.follow(receiving, inbox) })
+
+	err = c.disturb(ctx)
+	if err == nil {
+		err = c.drain(ctx)
+	}
+	stopReceiving()
+	receivers.Wait()
+	return c.balance(), err
+}
+
+// disturb runs the load with the scenario's faults in it, and heals all.
+func (c *campaign) disturb(ctx context.Context) error {
+	c.until = time.Now().Add(c.duration)
+	stop, loaded := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(loaded)
+		c.load.run(stop)
+	}()
+	err := c.pause(ctx, warmUp)
+	if err == nil {
+		err = c.scenario.drive(ctx, c)
+	}
+	if rest := time.Until(c.until); err == nil && rest > 0 {
+		err = c.pause(ctx, rest)
+	}
+	close(stop)
+	c.logf("healing, with %d open", c.ledger.Open())
+	healed := c.heal()
+	<-loaded
+	return errors.Join(err, healed)
+}
+
+// heal ends whatever a fault left behind.
+func (c *campaign) heal() (err error) {
+	for _, n := range c.Nodes {
+		for _, g := range []*cluster.Gate{n.Store, n.Broker} {
+			if g != nil {
+				g.Heal()
+			}
+		}
+	}
+	for _, n := range c.Nodes[:c.scenario.nodes] {
+		if !n.Running() {
+			err = errors.Join(err, n.Start())
+		}
+	}
+	return err
+}
+
+// drain waits until everything that is owed has arrived.
+func (c *campaign) drain(ctx context.Context) error {
+	deadline := time.Now().Add(drainTimeout)
+	for {
+		open, pending := c.ledger.Open(), c.pending()
+		if open == 0 && pending == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.logf("after %s there are %d messages that have not arrived, and %s PENDING", drainTimeout, open, count(pending))
+			break // the account tells which
+		}
+		if err := c.pause(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	c.logf("drained %s after the load", time.Since(c.until).Round(time.Millisecond))
+	return c.pause(ctx, calmDown)
+}
+
+// count writes a number of messages of which -1 stands for unknown, and a page is all that is
+// asked for.
+func count(n int) string {
+	switch {
+	case n < 0:
+		return "an unknown number"
+	case n == pageOf:
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
+const pageOf = 100
+
+// pending counts the messages that are still PENDING, up to a page; -1: unknown.
+func (c *campaign) pending() int {
+	a := c.load.call(http.MethodGet, fmt.Sprintf("/v1/messages?status=PENDING&limit=%d", pageOf), nil)
+	var page struct{ Messages []struct{} }
+	if a.code != http.StatusOK || json.Unmarshal(a.body, &page) != nil {
+		return -1
+	}
+	return len(page.Messages)
+}
+
+// balance closes the account, and asks the nodes about what is missing.
+func (c *campaign) balance() outcome {
+	for _, check := range c.scenario.limits {
+		check(c)
+	}
+	r := c.ledger.Check()
+	asked := 0
+	for i, v := range r.Violations {
+		if v.ID == "" || asked == 10 {
+			continue
+		}
+		asked++
+		r.Violations[i].Text += "\n    the store says: " + strings.TrimSpace(string(c.load.call(http.MethodGet, "/v1/messages/"+v.ID, nil).body))
+	}
+	if left := c.load.left.Load(); left > 0 {
+		c.note("%d messages were not sent, because %d calls were in flight already", left, callsMax)
+	}
+	return outcome{Report: r, Missed: c.missed, Notes: c.notes}
+}
+
+// awaitWhole returns when every bucket has an owner.
+func (c *campaign) awaitWhole(ctx context.Context) error {
+	deadline := time.Now().Add(settleTime)
+	for {
+		view, err := c.view(c.Nodes[0])
+		if err == nil && view.whole(c.scenario.nodes) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %s not every bucket has an owner among %d nodes: %+v (%v)", settleTime, c.scenario.nodes, view, err)
+		}
+		if err := c.pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// view is the cluster as one node shows it.
+type view struct {
+	Buckets []struct {
+		Bucket int
+		Owner  string
+		Token  uint64
+	}
+}
+
+// whole says whether so many nodes own all buckets.
+func (v view) whole(nodes int) bool {
+	owners := map[string]int{}
+	for _, b := range v.Buckets {
+		owners[b.Owner]++
+	}
+	return len(v.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
+}
+
+// owned counts the buckets of a node.
+func (v view) owned(node string) (n int) {
+	for _, b := range v.Buckets {
+		if b.Owner == node {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *campaign) view(n *cluster.Node) (v view, err error) {
+	a := call(n, http.MethodGet, "/v1/cluster", nil)
+	if a.code != http.StatusOK {
+		return v, fmt.Errorf("/v1/cluster was answered with %s", a)
+	}
+	return v, json.Unmarshal(a.body, &v)
+}
+
+// pause waits, or ends with ctx.
+func (c *campaign) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *campaign) logf(format string, args ...any) {
+	if c.verbose {
+		fmt.Fprintf(c.out, "%s %7.1f s  %s\n", time.Now().Format("15:04:05.000"), time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// miss notes a limit that was not kept: nothing was broken, but it took too long.
+func (c *campaign) miss(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missed = append(c.missed, fmt.Sprintf(format, args...))
+}
+
+// note keeps a result.
+func (c *campaign) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want string // in the error; "": none
+	}{
+		{"-scenario kill9 -duration 20s -seed 7 -rate 200 -race -v", ""},
+		{"-scenario floppy", `no scenario "floppy"`},
+		{"-rate 0", "between 1 and 100000"},
+		{"-duration 1s", "at least 5s"},
+		{"-scenario kill9 more", `not "more"`},
+		{"-floppy", "help requested"},
+	} {
+		s, o, err := parse(strings.Fields(test.args), io.Discard)
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v", test.args, err)
+		case test.want == "" && (s.name != "kill9" || o.duration != 20*time.Second || o.seed != 7 || o.rate != 200 || !o.race || !o.verbose):
+			t.Errorf("%s: %+v", test.args, o)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: %v, want %q", test.args, err, test.want)
+		}
+	}
+}
+
+// What an answer tells of what was done: only where a node says so surely was nothing
+// done, and only a 2xx is an acknowledgement.
+func TestOutcomes(t *testing.T) {
+	ledger := account.NewLedger()
+	for _, test := range []struct {
+		answer answer
+		want   account.Outcome
+		odd    bool
+	}{
+		{answer{code: 201}, account.Done, false},
+		{answer{code: 200}, account.Done, false},
+		{answer{}, account.Unknown, false},
+		{answer{code: 503, body: []byte(`{"type":"urn:postdate:problem:unavailable"}`)}, account.NotDone, false},
+		{answer{code: 504, body: []byte(`{"type":"urn:postdate:problem:unknown-outcome"}`)}, account.Unknown, false},
+		{answer{code: 500, body: []byte(`{"type":"urn:postdate:problem:internal"}`)}, account.Unknown, false},
+		{answer{code: 409, body: []byte(`{"type":"urn:postdate:problem:too-late"}`)}, account.TooLate, false},
+		{answer{code: 409, body: []byte(`{"type":"urn:postdate:problem:exists"}`)}, account.Unknown, true},
+		{answer{code: 400}, account.Unknown, true},
+	} {
+		before := len(ledger.Check().Violations)
+		if o := test.answer.outcome(ledger, "a call"); o != test.want {
+			t.Errorf("%s: outcome %d, want %d", test.answer, o, test.want)
+		}
+		if odd := len(ledger.Check().Violations) > before; odd != test.odd {
+			t.Errorf("%s: odd is %t", test.answer, odd)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	var out bytes.Buffer
+	kept := account.Report{Sent: 1, Accepted: 1}
+	broken := account.Report{Sent: 1, Accepted: 1, Violations: []account.Violation{{Kind: account.Lost, ID: "m"}}}
+	for want, r := range map[int]outcome{
+		exitKept: {Report: kept}, exitBroken: {Report: broken, Missed: []string{"late"}},
+		exitSlow: {Report: kept, Missed: []string{"late"}}, exitFailed: {},
+	} {
+		if code := conclude(&out, scenarios[0], options{}, r); code != want {
+			t.Errorf("%+v: exit code %d, want %d", r, code, want)
+		}
+	}
+}
+
+// play runs a scenario and wants every promise kept. A limit of time that was not kept is
+// told and fails nothing: the machine may be busy.
+func play(t *testing.T, s scenario, o options) {
+	t.Helper()
+	if s.config.Isolated {
+		if err := cluster.CanIsolate(); err != nil {
+			t.Skip(err)
+		}
+	}
+	var err error
+	if o.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
+		t.Fatal(err)
+	}
+	o.out, o.verbose = t.Output(), true
+	result, err := runCampaign(t.Context(), s, o)
+	code := conclude(t.Output(), s, o, result)
+	if err != nil {
+		t.Error(err)
+	}
+	if code != exitKept && code != exitSlow {
+		t.Errorf("the nodes' logs are in %s", o.dir)
+	} else {
+		os.RemoveAll(o.dir)
+	}
+}
+
+// A short campaign, so that the harness and the promises are tried with every change.
+func TestKillOneOfThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts MongoDB, RabbitMQ and three nodes")
+	}
+	s, _ := scenarioNamed("kill9")
+	s.drive = killNode
+	play(t, s, options{duration: 12 * time.Second, rate: 200, seed: 1})
+}
+
+// With POSTDATE_CHAOS=1, every scenario.
+func TestScenarios(t *testing.T) {
+	if os.Getenv("POSTDATE_CHAOS") == "" {
+		t.Skip("set POSTDATE_CHAOS=1 to run every scenario, which takes about half an hour")
+	}
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) { play(t, s, options{duration: time.Minute, rate: 1000, seed: 1}) })
+	}
+}

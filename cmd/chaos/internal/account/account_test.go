@@ -1,0 +1,147 @@
+package account_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/account"
+)
+
+var due = time.UnixMilli(1_900_000_000_000)
+
+// copyAt is an arrival so many milliseconds after the message is due.
+func copyAt(ms int, marked bool) account.Arrival {
+	return account.Arrival{ID: "m", Via: "q", Due: due, Received: due.Add(time.Duration(ms) * time.Millisecond), Marked: marked, Attempt: 1}
+}
+
+type ledger = *account.Ledger
+
+// life is one message's, and what the accountant is to say of it.
+type life struct {
+	name     string
+	note     func(ledger)
+	fault    *account.Window
+	arrivals []account.Arrival
+	want     account.Kind // "": none
+}
+
+// lives has each way in which a promise can be broken, and what is like it and is none.
+func lives() []life {
+	later := due.Add(time.Second)
+	ofLater := copyAt(1005, false)
+	ofLater.Due = later
+	again := copyAt(900, false)
+	again.Redelivered = true
+	accepted := func(l ledger) { l.Scheduled("m", account.Done) }
+	cancelled := func(o account.Outcome) func(l ledger) {
+		return func(l ledger) { accepted(l); l.Cancelled("m", o) }
+	}
+	moved := func(o account.Outcome) func(l ledger) {
+		return func(l ledger) { accepted(l); l.Moved("m", later, o) }
+	}
+	broken := &account.Window{Fault: "kill", From: due.Add(20 * time.Millisecond), To: due.Add(50 * time.Millisecond), Marks: true}
+	slept := &account.Window{Fault: "stop", From: broken.From, To: broken.To, Marks: true, Sleeps: true}
+	gentle := &account.Window{Fault: "rolling", From: broken.From, To: broken.To}
+	return []life{
+		{"in order", accepted, nil, []account.Arrival{copyAt(1, false)}, ""},
+		{"lost", accepted, nil, nil, account.Lost},
+		{"lost after a repeated call", func(l ledger) { l.Scheduled("m", account.Unknown); accepted(l) }, nil, nil, account.Lost},
+		{"never answered", func(ledger) {}, nil, nil, ""},
+		{"never answered, and there", func(ledger) {}, nil, []account.Arrival{copyAt(1, false)}, ""},
+		{"refused", func(l ledger) { l.Scheduled("m", account.NotDone) }, nil, nil, ""},
+		{"refused, and there", func(l ledger) { l.Scheduled("m", account.NotDone) }, nil, []account.Arrival{copyAt(1, false)}, account.NeverScheduled},
+		{"refused after no answer, and there", func(l ledger) { l.Scheduled("m", account.Unknown); l.Scheduled("m", account.NotDone) }, nil, []account.Arrival{copyAt(1, false)}, ""},
+		{"early", accepted, nil, []account.Arrival{copyAt(-1, false)}, account.Early},
+		{"early by a fraction", accepted, nil, []account.Arrival{{ID: "m", Due: due, Received: due.Add(-time.Microsecond)}}, account.Early},
+		{"cancelled", cancelled(account.Done), nil, nil, ""},
+		{"cancelled, and there", cancelled(account.Done), nil, []account.Arrival{copyAt(1, false)}, account.AfterCancel},
+		{"too late to cancel, and lost", cancelled(account.TooLate), nil, nil, account.Lost},
+		{"surely not cancelled, and lost", cancelled(account.NotDone), nil, nil, account.Lost},
+		{"cancel unanswered", cancelled(account.Unknown), nil, nil, ""},
+		{"moved", moved(account.Done), nil, []account.Arrival{ofLater}, ""},
+		{"moved, and there at the old time", moved(account.Done), nil, []account.Arrival{copyAt(1, false)}, account.WrongTime},
+		{"too late to move", moved(account.TooLate), nil, []account.Arrival{copyAt(1, false)}, ""},
+		{"not moved, and there at the new time", moved(account.TooLate), nil, []account.Arrival{ofLater}, account.WrongTime},
+		{"move unanswered", moved(account.Unknown), nil, []account.Arrival{ofLater}, ""},
+		{"again after a fault, marked", accepted, broken, []account.Arrival{copyAt(1, false), copyAt(900, true)}, ""},
+		{"again after a fault, the mark removed", accepted, broken, []account.Arrival{copyAt(1, false), copyAt(900, false)}, account.Silent},
+		{"again, by the broker", accepted, nil, []account.Arrival{copyAt(1, false), again}, ""},
+		{"again without a fault", accepted, nil, []account.Arrival{copyAt(1, false), copyAt(900, false)}, account.Again},
+		{"marked after a fault", accepted, broken, []account.Arrival{copyAt(900, true)}, ""},
+		{"marked without a fault", accepted, nil, []account.Arrival{copyAt(900, true)}, account.NeedlessMark},
+		{"marked around a gentle fault", accepted, gentle, []account.Arrival{copyAt(900, true)}, account.NeedlessMark},
+		{"a sleeper's copy", accepted, slept, []account.Arrival{copyAt(900, true), copyAt(950, false)}, ""},
+		{"such a copy where none slept", accepted, broken, []account.Arrival{copyAt(900, true), copyAt(950, false)}, account.Silent},
+		{"said not to exist", func(l ledger) { accepted(l); l.Missing("m") }, nil, []account.Arrival{copyAt(1, false)}, account.Gone},
+		{"an odd answer", func(l ledger) { l.Odd("418") }, nil, nil, account.OddAnswer},
+	}
+}
+
+// The accountant finds each way in which a promise can be broken, and only these.
+func TestFindsEveryViolation(t *testing.T) {
+	for _, test := range lives() {
+		l := account.NewLedger()
+		l.Sent("m", "q", due)
+		test.note(l)
+		if test.fault != nil {
+			l.Fault(*test.fault)
+		}
+		for _, a := range test.arrivals {
+			l.Arrived(a)
+		}
+		r := l.Check()
+		switch {
+		case test.want == "" && len(r.Violations) > 0:
+			t.Errorf("%s: it complains %v", test.name, r.Violations)
+		case test.want != "" && (len(r.Violations) != 1 || r.Violations[0].Kind != test.want):
+			t.Errorf("%s: it complains %v, want one %q", test.name, r.Violations, test.want)
+		case test.want != "" && !strings.Contains(r.String(), "VIOLATION "+string(test.want)):
+			t.Errorf("%s: the report does not name it:\n%s", test.name, r)
+		}
+	}
+}
+
+func TestFindsStrangers(t *testing.T) {
+	l := account.NewLedger()
+	l.Arrived(copyAt(1, false))
+	if r := l.Check(); len(r.Violations) != 1 || r.Violations[0].Kind != account.NeverScheduled || r.Arrived != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestMeasuresLatenessAndGaps(t *testing.T) {
+	l := account.NewLedger()
+	fault := due.Add(30 * time.Second)
+	l.Fault(account.Window{Fault: "kill", From: fault, To: fault.Add(time.Second), Marks: true})
+	for i := range 100 {
+		id := string(rune('A' + i))
+		d := due.Add(time.Duration(i) * 500 * time.Millisecond)
+		l.Sent(id, "q", d)
+		l.Scheduled(id, account.Done)
+		if l.Open() != 1 {
+			t.Fatal("an accepted message is not open")
+		}
+		late := 10 * time.Millisecond
+		if i == 60 { // due with the fault, and the next two come before it
+			late = 1400 * time.Millisecond
+		}
+		if i == 61 || i == 62 {
+			late = time.Duration(63-i)*500*time.Millisecond - 100*time.Millisecond
+		}
+		l.Arrived(account.Arrival{ID: id, Due: d, Received: d.Add(late), Attempt: 1})
+	}
+	r := l.Check()
+	if len(r.Violations) > 0 || r.Arrived != 100 || r.Accepted != 100 {
+		t.Errorf("%s", r)
+	}
+	if r.Quiet.Max != 10*time.Millisecond || r.Faulty.Max != 1400*time.Millisecond || r.Quiet.P50 != 10*time.Millisecond {
+		t.Errorf("quiet %s, faulty %s", r.Quiet, r.Faulty)
+	}
+	if r.Gap.Long != 1400*time.Millisecond || !r.Gap.From.Equal(fault) {
+		t.Errorf("the gap is %s from %s", r.Gap.Long, r.Gap.From)
+	}
+	if last := l.Recovered(fault, fault.Add(5*time.Second), 100*time.Millisecond); last != 1400*time.Millisecond {
+		t.Errorf("the last late one came %s after the fault", last)
+	}
+}

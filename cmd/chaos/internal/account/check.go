@@ -1,0 +1,244 @@
+package account
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Kind is a sort of violation.
+type Kind string
+
+// The kinds.
+const (
+	Lost           Kind = "lost"
+	Early          Kind = "early"
+	AfterCancel    Kind = "delivered after its cancel was answered 200"
+	NeverScheduled Kind = "delivered though surely not scheduled"
+	WrongTime      Kind = "delivered for a time that nobody asked for"
+	Silent         Kind = "again, and not marked"
+	NeedlessMark   Kind = "marked, and no fault was near"
+	Again          Kind = "again, and no fault was near"
+	Gone           Kind = "acknowledged, then said not to exist"
+	OddAnswer      Kind = "an answer that no client should get"
+)
+
+// Violation is a broken promise.
+type Violation struct {
+	Kind Kind
+	ID   string
+	Text string // the message's life, or the answer
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%s: %s %s", v.Kind, v.ID, v.Text) }
+
+// Report is what a run comes to.
+type Report struct {
+	Sent, Accepted, Refused, Unanswered int
+	Cancelled, Wavering                 int // cancels answered 200, and unanswered
+	Moved                               int
+	Arrived, Marked, Twice              int // copies; marked ones; messages of which more than one came
+	Redelivered                         int // copies that the broker handed out again
+	ZombieCopies                        int // unmarked copies after the marked one, around a node that slept
+
+	Quiet, Faulty Lateness // of first arrivals, away from faults and around them
+	Gap           Gap
+	Windows       []Window
+	Violations    []Violation
+}
+
+// Lateness is how late messages were by the receiver's clock.
+type Lateness struct {
+	Count         int
+	P50, P99, Max time.Duration
+}
+
+// Gap is the longest time in which something was due and nothing arrived.
+type Gap struct {
+	From time.Time
+	Long time.Duration
+}
+
+// Check balances the account.
+func (l *Ledger) Check() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := checker{windows: l.windows}
+	r := &c.report
+	r.Sent, r.Redelivered, r.Windows = len(l.entries), l.redeliver, slices.Clone(l.windows)
+	for id, e := range l.entries {
+		slices.SortStableFunc(e.arrivals, func(a, b Arrival) int { return a.Received.Compare(b.Received) })
+		c.count(e)
+		c.promises(id, e)
+		for i := range e.arrivals {
+			c.arrival(id, e, i)
+		}
+	}
+	for _, a := range l.strange {
+		r.Arrived++
+		c.complain(NeverScheduled, a.ID, "arrived over "+a.Via+", and nobody sent it")
+	}
+	for _, text := range l.odd {
+		c.complain(OddAnswer, "", text)
+	}
+	slices.SortFunc(r.Violations, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	r.Quiet, r.Faulty = lateness(c.quiet), lateness(c.faulty)
+	r.Gap = c.gap()
+	return *r
+}
+
+// checker balances one account.
+type checker struct {
+	windows       []Window
+	report        Report
+	quiet, faulty []time.Duration
+	firsts        []first
+}
+
+// first is the first arrival of a message.
+type first struct{ due, received time.Time }
+
+func (c *checker) complain(k Kind, id, text string) {
+	c.report.Violations = append(c.report.Violations, Violation{k, id, text})
+}
+
+func (c *checker) count(e *entry) {
+	r := &c.report
+	switch e.exists {
+	case yes:
+		r.Accepted++
+	case no:
+		r.Refused++
+	default:
+		r.Unanswered++
+	}
+	switch e.cancelled {
+	case yes:
+		r.Cancelled++
+	case maybe:
+		r.Wavering++
+	}
+	if e.moved {
+		r.Moved++
+	}
+	r.Arrived += len(e.arrivals)
+	if len(e.arrivals) > 1 {
+		r.Twice++
+	}
+	for _, a := range e.arrivals {
+		if a.Marked {
+			r.Marked++
+		}
+	}
+}
+
+// promises checks a message's account as a whole.
+func (c *checker) promises(id string, e *entry) {
+	switch {
+	case e.owed() && len(e.arrivals) == 0:
+		c.complain(Lost, id, e.life())
+	case e.cancelled == yes && len(e.arrivals) > 0:
+		c.complain(AfterCancel, id, e.life())
+	case e.exists == no && len(e.arrivals) > 0:
+		c.complain(NeverScheduled, id, e.life())
+	}
+	if e.gone {
+		c.complain(Gone, id, e.life())
+	}
+}
+
+// arrival checks a message's i-th arrival.
+func (c *checker) arrival(id string, e *entry, i int) {
+	a := e.arrivals[i]
+	late := a.Received.Sub(a.Due)
+	if i == 0 {
+		c.firsts = append(c.firsts, first{a.Due, a.Received})
+		if c.near(a.Due, a.Received, nil) {
+			c.faulty = append(c.faulty, late)
+		} else {
+			c.quiet = append(c.quiet, late)
+		}
+	}
+	marks := func(w Window) bool { return w.Marks }
+	switch {
+	case !slices.ContainsFunc(e.dues, a.Due.Equal):
+		c.complain(WrongTime, id, e.life())
+	case late < 0:
+		c.complain(Early, id, e.life())
+	case a.Marked && !c.near(a.Due, a.Received, marks):
+		c.complain(NeedlessMark, id, e.life())
+	case i == 0:
+	case !c.near(a.Due, a.Received, marks):
+		c.complain(Again, id, e.life())
+	case !a.Marked && e.arrivals[0].Marked && c.near(a.Due, a.Received, func(w Window) bool { return w.Sleeps }):
+		c.report.ZombieCopies++
+	case !a.Marked:
+		c.complain(Silent, id, e.life())
+	}
+}
+
+// near says whether a fault (one that such admits; nil: any) was at work while a
+// message was on its way.
+func (c *checker) near(due, received time.Time, such func(Window) bool) bool {
+	for _, w := range c.windows {
+		if (such == nil || such(w)) && !received.Before(cut(w.From)) && due.Before(w.To.Add(Aftermath)) {
+			return true
+		}
+		// What was claimed shortly before a fault is settled after it.
+		if such != nil && such(w) && received.After(w.From.Add(-claimAhead)) && due.Before(w.To.Add(Aftermath)) {
+			return true
+		}
+	}
+	return false
+}
+
+// gap finds the longest time in which something was due and nothing came.
+func (c *checker) gap() (longest Gap) {
+	dues, times := make([]time.Time, len(c.firsts)), make([]time.Time, len(c.firsts))
+	for i, f := range c.firsts {
+		dues[i], times[i] = f.due, f.received
+	}
+	slices.SortFunc(dues, time.Time.Compare)
+	slices.SortFunc(times, time.Time.Compare)
+	for i := 1; i < len(times); i++ {
+		from := times[i-1]
+		if times[i].Sub(from) <= longest.Long {
+			continue
+		}
+		if n, _ := slices.BinarySearchFunc(dues, from, time.Time.Compare); n < len(dues) {
+			if long := times[i].Sub(dues[n]); long > longest.Long {
+				longest = Gap{From: dues[n], Long: long}
+			}
+		}
+	}
+	return longest
+}
+
+// Recovered is how long after from the last message came that was due between
+// from and until and was more than late behind its time; 0 where none was.
+func (l *Ledger) Recovered(from, until time.Time, late time.Duration) (last time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if len(e.arrivals) == 0 {
+			continue
+		}
+		a := e.arrivals[0]
+		if a.Received.Sub(a.Due) > late && a.Received.After(from) && a.Due.Before(until) {
+			last = max(last, a.Received.Sub(from))
+		}
+	}
+	return last
+}
+
+func lateness(all []time.Duration) Lateness {
+	if len(all) == 0 {
+		return Lateness{}
+	}
+	slices.Sort(all)
+	at := func(p float64) time.Duration { return all[int(p*float64(len(all)-1))] }
+	return Lateness{Count: len(all), P50: at(0.50), P99: at(0.99), Max: all[len(all)-1]}
+}

@@ -1,0 +1,265 @@
+//go:build linux
+
+// Package cluster runs a whole Postdate cluster of real processes for a fault
+// campaign: nodes, a MongoDB replica set of three, a RabbitMQ broker, and, where
+// nodes are to be cut off from each other or from their store, network namespaces.
+//
+// It promises that nothing of it outlives this program, however it ends, and that
+// nothing is changed in the machine's own network and mounts.
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// Config says what a cluster is made of.
+type Config struct {
+	Dir      string // logs and data
+	Nodes    int    // how many there may be; none is started
+	Embedded bool   // one node on the embedded store, no MongoDB
+	DiskMiB  int    // the embedded store lies on a file system of its own of this size; 0: in Dir
+	Isolated bool   // nodes have network namespaces of their own
+	Clock    bool   // MongoDB's clock can be shifted
+	Race     bool   // build the nodes with the race detector
+}
+
+// Cluster is what a campaign works on.
+type Cluster struct {
+	Mongo  *Mongo  // nil where the store is embedded
+	Rabbit *Rabbit //
+	Nodes  []*Node
+	Disk   *Disk  // nil where the store has no file system of its own
+	Clock  *Clock // nil where the clocks are right
+
+	dir, binary string
+	wires       *wires
+	servers     operator
+}
+
+// Mongo is the replica set. Its methods panic where they cannot do what they say; so
+// do Rabbit's: see [Try].
+type Mongo struct{ *mongotest.Set }
+
+// Rabbit is the broker.
+type Rabbit struct{ *rabbitmqtest.Broker }
+
+// Open builds the command, and starts the servers.
+func Open(c Config) (cluster *Cluster, err error) {
+	cl := &Cluster{dir: c.Dir, binary: filepath.Join(c.Dir, "postdate")}
+	defer func() {
+		if err != nil {
+			cl.Close()
+		}
+	}()
+	if err := build(cl.binary, c.Race); err != nil {
+		return nil, err
+	}
+	if c.Clock {
+		if cl.Clock, err = newClock(c.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if c.DiskMiB > 0 {
+		if cl.Disk, err = newDisk(filepath.Join(c.Dir, "disk"), c.DiskMiB); err != nil {
+			return nil, err
+		}
+	}
+	err = Try(func() {
+		cl.Rabbit = &Rabbit{rabbitmqtest.Start(&cl.servers)}
+		if !c.Embedded {
+			cl.Mongo = &Mongo{mongotest.Start(&cl.servers, 3)}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cl, cl.layNodes(c)
+}
+
+// build makes the command of the module in which this program was started.
+func build(path string, race bool) error {
+	args := []string{"build", "-o", path}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "github.com/postdate/postdate/cmd/postdate")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the command: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// layNodes prepares the nodes with their networks and flags.
+func (cl *Cluster) layNodes(c Config) (err error) {
+	if c.Isolated {
+		if cl.wires, err = newWires(); err != nil {
+			return err
+		}
+	}
+	store := "pebble:" + filepath.Join(c.Dir, "disk", "store")
+	if cl.Mongo != nil {
+		store = cl.Mongo.Fresh()
+	}
+	gossip, err := cl.gossipAddresses(c)
+	if err != nil {
+		return err
+	}
+	for i := range c.Nodes {
+		n := &Node{Number: i + 1, Name: fmt.Sprintf("n%d", i+1), cluster: cl}
+		n.client = n.newClient()
+		n.args = []string{"serve", "--http", "127.0.0.1:0", "--store", store, "--rabbitmq", cl.Rabbit.URL, "--node-id", n.Name}
+		if cl.Mongo != nil {
+			n.args = append(n.args, "--gossip", gossip[i], "--join", strings.Join(gossip, ","))
+		}
+		cl.Nodes = append(cl.Nodes, n)
+		if !c.Isolated {
+			continue
+		}
+		if err := cl.isolate(n, store); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (cl *Cluster) gossipAddresses(c Config) (all []string, err error) {
+	for i := range c.Nodes {
+		if c.Isolated {
+			all = append(all, address(i+1)+":7946")
+			continue
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all stay taken until the last is known
+		all = append(all, l.Addr().String())
+	}
+	return all, nil
+}
+
+// isolate gives a node a namespace, and gates in it to the servers.
+func (cl *Cluster) isolate(n *Node, store string) (err error) {
+	if n.space, err = cl.wires.attach(n.Number); err != nil {
+		return err
+	}
+	broker, err := url.Parse(cl.Rabbit.URL)
+	if err != nil {
+		return err
+	}
+	if n.Broker, err = openGate(n.space, []string{broker.Host}); err != nil {
+		return err
+	}
+	members, err := url.Parse(store)
+	if err != nil {
+		return err
+	}
+	n.Store, err = openGate(n.space, strings.Split(members.Host, ","))
+	return err
+}
+
+// Plug connects a node's wire to the other nodes, or pulls it out. Its way to the
+// store and the broker is another.
+func (cl *Cluster) Plug(n *Node, in bool) error { return cl.wires.plug(n.Number, in) }
+
+// Deafen makes what a node sends to another one vanish, while it still hears the
+// other; or ends that.
+func (cl *Cluster) Deafen(n, other *Node, on bool) error {
+	verb := "del"
+	if on {
+		verb = "add"
+	}
+	return n.space.ip("route", verb, "blackhole", address(other.Number)+"/32")
+}
+
+// Isolated says whether nodes have networks of their own.
+func (cl *Cluster) Isolated() bool { return cl.wires != nil }
+
+// Close ends everything. Logs stay.
+func (cl *Cluster) Close() {
+	for _, n := range cl.Nodes {
+		if n.Running() {
+			_ = n.Kill()
+		}
+		n.client.CloseIdleConnections()
+		for _, g := range []*Gate{n.Store, n.Broker} {
+			if g != nil {
+				g.close()
+			}
+		}
+		if n.space != nil {
+			n.space.close()
+		}
+	}
+	if cl.wires != nil {
+		cl.wires.close()
+	}
+	if cl.Disk != nil {
+		cl.Disk.close()
+	}
+	cl.servers.close()
+	_ = os.Remove(cl.binary)
+}
+
+// operator stands in for a test: the servers' packages report to one. A failure is a
+// panic, which [Try] makes an error again.
+type operator struct {
+	testing.TB
+	cleanups []func()
+}
+
+// failure is what an operator panics with.
+type failure string
+
+// Helper is part of testing.TB.
+func (o *operator) Helper() {}
+
+// Name is part of testing.TB.
+func (o *operator) Name() string { return "chaos" }
+
+// Cleanup keeps f until the cluster is closed.
+func (o *operator) Cleanup(f func()) { o.cleanups = append(o.cleanups, f) }
+
+// Logf is part of testing.TB.
+func (o *operator) Logf(string, ...any) {}
+
+// Errorf gives up what is being done.
+func (o *operator) Errorf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+// Fatalf gives up what is being done.
+func (o *operator) Fatalf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+// Fatal gives up what is being done.
+func (o *operator) Fatal(args ...any) { panic(failure(fmt.Sprint(args...))) }
+
+func (o *operator) close() {
+	for i := len(o.cleanups) - 1; i >= 0; i-- {
+		o.cleanups[i]()
+	}
+	o.cleanups = nil
+}
+
+// Try does something with the servers and makes an error of a failure.
+func Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = fmt.Errorf("%s", string(r))
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}

@@ -1,0 +1,291 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+const (
+	tick        = 20 * time.Millisecond
+	callsMax    = 512 // calls in flight: beyond, what a tick would have sent is left out
+	repeatsMax  = 8   // of a schedule that got no answer, at other nodes
+	repeatAfter = 250 * time.Millisecond
+)
+
+// load schedules at a steady rate, whatever becomes of the nodes, and cancels and
+// reschedules some of it, half of that at about the time when it is due.
+type load struct {
+	ledger *account.Ledger
+	nodes  []*cluster.Node
+	queues []string // channels
+	rate   int      // messages a second
+
+	mu     sync.Mutex
+	random *rand.Rand
+
+	calls   chan struct{}
+	running sync.WaitGroup
+	ids     atomic.Int64
+	left    atomic.Int64 // out, because too many calls were in flight
+}
+
+func newLoad(ledger *account.Ledger, nodes []*cluster.Node, rate int, seed uint64) *load {
+	return &load{ledger: ledger, nodes: nodes, rate: rate, random: rand.New(rand.NewPCG(seed, 1)), calls: make(chan struct{}, callsMax)}
+}
+
+// roll gives a random number in [0, 1).
+func (l *load) roll() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.random.Float64()
+}
+
+// between gives a random duration.
+func (l *load) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(l.roll()*float64(to-from))
+}
+
+// node picks a node that should answer, or nil.
+func (l *load) node() *cluster.Node {
+	first := int(l.roll() * float64(len(l.nodes)))
+	for i := range l.nodes {
+		if n := l.nodes[(first+i)%len(l.nodes)]; n.Up() {
+			return n
+		}
+	}
+	return nil
+}
+
+// run sends until stop, and returns when all that follows from it is done.
+func (l *load) run(stop <-chan struct{}) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	start, sent := time.Now(), 0
+	for {
+		select {
+		case <-stop:
+			l.running.Wait()
+			return
+		case <-ticker.C:
+		}
+		due := int(time.Since(start).Seconds() * float64(l.rate))
+		count := min(due-sent, l.rate/5+1) // no burst after a pause of this program
+		sent = due
+		l.begin(count/2, true)
+		for range count - count/2 {
+			l.begin(1, false)
+		}
+	}
+}
+
+// begin schedules so many messages in one call, beside the others.
+func (l *load) begin(count int, batch bool) {
+	if count == 0 {
+		return
+	}
+	select {
+	case l.calls <- struct{}{}:
+	default:
+		l.left.Add(int64(count))
+		return
+	}
+	l.running.Go(func() {
+		ms := make([]nodetest.Message, count)
+		dues := make([]time.Time, count)
+		for i := range ms {
+			ms[i], dues[i] = l.message()
+		}
+		l.schedule(ms, batch)
+		<-l.calls
+		for i, m := range ms {
+			if l.ledger.Acknowledged(m.ScheduleID) {
+				l.decide(m.ScheduleID, dues[i])
+			}
+		}
+	})
+}
+
+func (l *load) message() (nodetest.Message, time.Time) {
+	id := fmt.Sprintf("c%d", l.ids.Add(1))
+	ahead := l.between(300*time.Millisecond, 4*time.Second)
+	if l.roll() < 0.05 {
+		ahead = l.between(4*time.Second, 12*time.Second)
+	}
+	due := time.Now().Add(ahead).Truncate(time.Millisecond)
+	channel := l.queues[int(l.roll()*float64(len(l.queues)))]
+	l.ledger.Sent(id, channel, due)
+	return nodetest.Message{
+		ScheduleID: id, Channel: channel, ExecutionTime: nodetest.At(due), Payload: map[string]string{"id": id, "fill": fill},
+		Retry: &nodetest.Retry{MaxAttempts: 50}, // a fault is no reason to give a message up
+	}, due
+}
+
+// fill brings a payload to about 256 bytes.
+var fill = strings.Repeat("x", 230)
+
+// decide lets some messages be cancelled and some be moved.
+func (l *load) decide(id string, due time.Time) {
+	fate := l.roll()
+	if fate > 0.2 {
+		return
+	}
+	at := due.Add(l.between(-80*time.Millisecond, 30*time.Millisecond))
+	if l.roll() < 0.5 {
+		at = time.Now().Add(l.between(0, time.Until(due)))
+	}
+	l.running.Go(func() {
+		time.Sleep(time.Until(at)) // the race with the delivery is the point
+		if fate < 0.1 {
+			l.cancel(id)
+		} else {
+			l.move(id, due)
+		}
+	})
+}
+
+// schedule sends messages and notes what was answered. What got no answer is
+// repeated, half of it: of the rest nobody ever knows.
+func (l *load) schedule(ms []nodetest.Message, batch bool) {
+	wants := l.roll() < 0.5
+	for range repeatsMax {
+		if l.attempt(ms, batch) || !wants {
+			return
+		}
+		time.Sleep(repeatAfter)
+	}
+}
+
+// attempt schedules messages once, and says whether all is known of them.
+func (l *load) attempt(ms []nodetest.Message, batch bool) bool {
+	path, body := "/v1/messages", any(ms[0])
+	if batch {
+		path, body = "/v1/messages/batch", ms
+	}
+	a := l.call(http.MethodPost, path, body)
+	if !batch || a.code != http.StatusOK {
+		o := a.outcome(l.ledger, "a schedule of "+ms[0].ScheduleID)
+		for _, m := range ms {
+			l.ledger.Scheduled(m.ScheduleID, o)
+		}
+		return o == account.Done
+	}
+	var results struct{ Results []nodetest.BatchResult }
+	if err := json.Unmarshal(a.body, &results); err != nil || len(results.Results) != len(ms) {
+		l.ledger.Odd(fmt.Sprintf("a batch of %d was answered with %s", len(ms), a))
+		return true
+	}
+	known := true
+	for i, r := range results.Results {
+		o := account.Done
+		if r.Error != nil {
+			o = answer{code: r.Error.Status, kind: r.Error.Type, body: []byte(r.Error.Detail)}.outcome(l.ledger, "a batch's item "+ms[i].ScheduleID)
+			known = false
+		}
+		l.ledger.Scheduled(ms[i].ScheduleID, o)
+	}
+	return known
+}
+
+func (l *load) cancel(id string) {
+	a := l.call(http.MethodDelete, "/v1/messages/"+id, nil)
+	if a.code == http.StatusNotFound {
+		l.ledger.Missing(id)
+		return
+	}
+	l.ledger.Cancelled(id, a.outcome(l.ledger, "a cancel of "+id))
+}
+
+func (l *load) move(id string, due time.Time) {
+	to := due.Add(l.between(200*time.Millisecond, 3*time.Second)).Truncate(time.Millisecond)
+	a := l.call(http.MethodPatch, "/v1/messages/"+id, nodetest.Message{ExecutionTime: nodetest.At(to)})
+	if a.code == http.StatusNotFound {
+		l.ledger.Missing(id)
+		return
+	}
+	l.ledger.Moved(id, to, a.outcome(l.ledger, "a reschedule of "+id))
+}
+
+// answer is what a call came back with; code 0: with nothing.
+type answer struct {
+	code int
+	kind string // the type of a problem
+	body []byte
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.code, a.body) }
+
+// outcome says what an answer means. One that no client should get is noted.
+func (a answer) outcome(ledger *account.Ledger, what string) account.Outcome {
+	kind := a.kind
+	if kind == "" {
+		kind = nodetest.Answer{Body: a.body}.Problem().Type
+	}
+	switch strings.TrimPrefix(kind, "urn:postdate:problem:") {
+	case "too-late":
+		return account.TooLate
+	case "unavailable", "not-ready", "full", "conflict":
+		return account.NotDone
+	case "unknown-outcome", "internal":
+		return account.Unknown
+	}
+	switch {
+	case a.code == http.StatusOK || a.code == http.StatusCreated:
+		return account.Done
+	case a.code == 0:
+		return account.Unknown
+	}
+	ledger.Odd(fmt.Sprintf("%s was answered with %s", what, a))
+	return account.Unknown
+}
+
+// call makes one call at some node.
+func (l *load) call(method, path string, body any) answer {
+	n := l.node()
+	if n == nil {
+		return answer{}
+	}
+	return call(n, method, path, body)
+}
+
+// call makes one call at a node.
+func call(n *cluster.Node, method, path string, body any) answer {
+	var reader io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			panic(err) // our own types
+		}
+		reader = bytes.NewReader(b)
+	}
+	req, err := http.NewRequest(method, "http://"+n.Name+path, reader)
+	if err != nil {
+		panic(err) // our own paths
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := n.Client().Do(req)
+	if err != nil {
+		return answer{}
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return answer{}
+	}
+	return answer{code: res.StatusCode, body: b}
+}

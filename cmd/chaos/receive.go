@@ -1,0 +1,163 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+const (
+	prefetch = 2000
+	again    = 100 * time.Millisecond // what is down gives no signal when it is back
+)
+
+// declare makes the durable queues to which the load is delivered.
+func declare(broker string, queues []string) error {
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if _, err := ch.QueueDeclare(q, true, false, false, false, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consume notes all that comes to the queues until ctx ends, also across the broker's
+// restarts.
+func consume(ctx context.Context, broker string, queues []string, ledger *account.Ledger) {
+	for ctx.Err() == nil {
+		_ = consumeOnce(ctx, broker, queues, ledger) // whatever it was, the next one tries again
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+func consumeOnce(ctx context.Context, broker string, queues []string, ledger *account.Ledger) error {
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		return err
+	}
+	all := make(chan amqp.Delivery)
+	for _, q := range queues {
+		deliveries, err := ch.ConsumeWithContext(ctx, q, "", false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for d := range deliveries {
+				all <- d
+			}
+			all <- amqp.Delivery{} // the connection is gone
+		}()
+	}
+	ended := 0
+	for ended < len(queues) {
+		d := <-all
+		if d.Acknowledger == nil {
+			ended++
+			continue
+		}
+		received := time.Now()
+		a, err := arrival(d)
+		if err != nil {
+			ledger.Odd(fmt.Sprintf("a delivery at %s: %v", d.RoutingKey, err))
+		} else {
+			a.Received = received
+			ledger.Arrived(a)
+		}
+		_ = d.Ack(false) // lost with its connection, then the broker hands it out again
+	}
+	return errors.New("the broker ended the consumers")
+}
+
+// arrival reads what a message tells of itself.
+func arrival(d amqp.Delivery) (account.Arrival, error) {
+	a := account.Arrival{ID: d.MessageId, Via: d.RoutingKey, Redelivered: d.Redelivered}
+	text, _ := d.Headers["postdate-execution-time"].(string)
+	due, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return a, fmt.Errorf("message %s has the execution time %q", d.MessageId, text)
+	}
+	a.Due = due.Local()
+	switch n := d.Headers["postdate-attempt"].(type) {
+	case int32:
+		a.Attempt = int(n)
+	case int64:
+		a.Attempt = int(n)
+	}
+	switch mark := d.Headers["postdate-possible-duplicate"].(type) {
+	case bool:
+		a.Marked = mark
+	case string:
+		a.Marked = mark == "true"
+	}
+	return a, nil
+}
+
+// follow notes all that comes to an inbox until ctx ends, from whatever node answers.
+func (l *load) follow(ctx context.Context, inbox string) {
+	cursor := ""
+	for ctx.Err() == nil {
+		next, err := l.followOnce(inbox, cursor)
+		if err != nil {
+			time.Sleep(again)
+			continue
+		}
+		cursor = next
+	}
+}
+
+func (l *load) followOnce(inbox, cursor string) (next string, err error) {
+	n := l.node()
+	if n == nil {
+		return "", errors.New("no node is up")
+	}
+	query := url.Values{"limit": {"1000"}, "after": {cursor}, "wait": {"1s"}}
+	a := call(n, http.MethodGet, "/v1/inbox/"+inbox+"?"+query.Encode(), nil)
+	received := time.Now()
+	var page struct {
+		Messages   []nodetest.Arrival
+		NextCursor string
+	}
+	if a.code != http.StatusOK {
+		return "", fmt.Errorf("the inbox was answered with %s", a)
+	}
+	if err := json.Unmarshal(a.body, &page); err != nil {
+		return "", err
+	}
+	for _, m := range page.Messages {
+		l.ledger.Arrived(account.Arrival{
+			ID: m.ScheduleID, Via: "inbox", Due: m.ExecutionTime.Local(), Received: received, Marked: m.PossibleDuplicate, Attempt: m.Attempt,
+		})
+	}
+	return page.NextCursor, nil
+}
