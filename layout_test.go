@@ -379,3 +379,28 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryMetricIsDocumented wants each series of the product in the operator's
+// document.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := regexp.MustCompile(`^"(postdate_[a-z_]+)"$`)
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			l, ok := n.(*ast.BasicLit)
+			if !ok {
+				return true
+			}
+			if m := series.FindStringSubmatch(l.Value); m != nil && !strings.Contains(string(text), "`"+m[1]+"`") {
+				t.Errorf("%s: docs/operations.md does not say what %s is", s.at(l), m[1])
+			}
+			return true
+		})
+	}
+}
