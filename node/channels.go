@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,7 +21,12 @@ import (
 type channels struct {
 	publishers map[string]publisher.Publisher
 	inbox      *inbox.Publisher
+	fencer     publisher.Fencer // keeps former owners out at its broker; nil where none is to
+	onFenced   atomic.Pointer[func(bucket int)]
 }
+
+// fencedAt says whom to tell that the broker has fenced this node off a bucket.
+func (ch *channels) fencedAt(f func(bucket int)) { ch.onFenced.Store(&f) }
 
 func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
@@ -35,11 +41,20 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheu
 	if len(c.Kafka.Seeds) > 0 {
 		config := c.Kafka.config()
 		config.Log, config.Metrics = c.Log, r
+		config.TransactionPrefix = c.Kafka.prefix
+		config.OnFenced = func(bucket int) {
+			if f := ch.onFenced.Load(); f != nil {
+				(*f)(bucket)
+			}
+		}
 		p, err := kafka.New(config)
 		if err != nil {
 			return nil, err
 		}
 		ch.publishers["kafka"] = p
+		if c.Kafka.Fenced {
+			ch.fencer = p
+		}
 	}
 	return ch, nil
 }

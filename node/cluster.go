@@ -9,12 +9,9 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/membership"
-	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/ring"
-	"github.com/postdate/postdate/store"
 )
 
 // cluster is what makes a node one of many: it keeps the share of buckets that the
@@ -140,50 +137,4 @@ func (c *cluster) members() (all []api.Member) {
 	}
 	slices.SortFunc(all, func(a, b api.Member) int { return cmp.Compare(a.Node, b.Node) })
 	return all
-}
-
-// listener passes the keeper's decisions on to the poller, and to the other nodes.
-type listener struct {
-	loop    *poller.Loop
-	cluster *cluster // nil where there are no others
-	fencing fencing  // publishers that keep zombies out at the broker
-}
-
-// fencing is told which buckets are this node's.
-type fencing interface {
-	Gained(buckets []int)
-	Lost(bucket int)
-}
-
-func (l listener) Gained(ps []bucket.Partition) {
-	if l.fencing != nil {
-		buckets := make([]int, len(ps))
-		for i, p := range ps {
-			buckets[i] = p.Bucket
-		}
-		l.fencing.Gained(buckets)
-	}
-	l.loop.Tell(poller.Gained{Partitions: ps})
-}
-
-func (l listener) Lost(h store.Hold) {
-	l.loop.Tell(poller.Lost{Hold: h})
-	if l.fencing != nil {
-		l.fencing.Lost(h.Bucket)
-	}
-}
-
-func (l listener) Drain(h store.Hold)            { l.loop.Tell(poller.Drain{Hold: h}) }
-func (l listener) LeaseUntil(mono time.Duration) { l.loop.Tell(poller.LeaseUntil{Mono: mono}) }
-
-func (l listener) Alive(leases []string) {
-	if l.cluster != nil {
-		l.cluster.living(leases)
-	}
-}
-
-func (l listener) GaveBack([]store.Hold) {
-	if l.cluster != nil {
-		l.cluster.tell(wordReleased)
-	}
 }

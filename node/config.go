@@ -52,11 +52,14 @@ type Kafka struct {
 	SASL     string   // how to log in: plain, scram-sha-256 or scram-sha-512; "": not at all
 	User     string
 	Password string
+	Fenced   bool // a transactional id per bucket keeps former owners out
+
+	prefix string // of these ids: other stores may use the same Kafka
 }
 
 // config is the same in the publisher's words.
 func (k Kafka) config() kafka.Config {
-	c := kafka.Config{Seeds: k.Seeds}
+	c := kafka.Config{Seeds: k.Seeds, Fenced: k.Fenced}
 	if k.TLS {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -69,7 +72,7 @@ func (k Kafka) config() kafka.Config {
 // validate says what is wrong with k.
 func (k Kafka) validate() error {
 	if len(k.Seeds) == 0 {
-		if k.TLS || k.SASL != "" || k.User != "" || k.Password != "" {
+		if k.TLS || k.Fenced || k.SASL != "" || k.User != "" || k.Password != "" {
 			return postdate.E(postdate.KindInvalid, "--kafka is missing: name some brokers, like kafka1:9092,kafka2:9092")
 		}
 		return nil

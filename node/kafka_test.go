@@ -27,12 +27,17 @@ func header(r *kgo.Record, name string) string {
 // clock, and what comes twice is marked. Beside them a message for a topic that is
 // not there fails by its policy and delays nothing.
 func TestKafkaCrash(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { kafkaCrash(t, false) })
+	t.Run("fenced", func(t *testing.T) { kafkaCrash(t, true) })
+}
+
+func kafkaCrash(t *testing.T, fenced bool) {
 	const count, over, ahead = 20_000, 10 * time.Second, 6 * time.Second
 	broker := kafkatest.Start(t)
 	topics := kafkatest.NewClient(t, broker.Address)
 	topics.CreateTopic("orders", 8, map[string]string{"message.timestamp.type": "LogAppendTime"})
 	c := config(t)
-	c.Kafka = node.Kafka{Seeds: []string{broker.Address}}
+	c.Kafka = node.Kafka{Seeds: []string{broker.Address}, Fenced: fenced}
 	_, client := start(t, c)
 	began := time.Now()
 	due := map[string]time.Time{}

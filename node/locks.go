@@ -31,7 +31,12 @@ func (n *Node) openLocks(ctx context.Context) error {
 	if !locks.Exclusive {
 		n.cluster = &cluster{me: n.c.NodeID, buckets: n.store.Buckets(), changed: make(chan struct{}, 1)}
 	}
-	n.keeper = fence.NewKeeper(locks, n.store, n.clock.now, listener{loop: n.loop, cluster: n.cluster}, n.c.Log)
+	l := &listener{
+		loop: n.loop, cluster: n.cluster, fencer: n.channels.fencer, log: n.c.Log, end: n.life, held: map[int]uint64{},
+		hint: func() { n.keeper.Tell(fence.Hint{}) },
+	}
+	n.keeper = fence.NewKeeper(locks, n.store, n.clock.now, l, n.c.Log)
+	n.channels.fencedAt(l.Fenced)
 	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
 	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
 	if n.cluster == nil {

@@ -39,8 +39,9 @@ type Node struct {
 	keeper     *fence.Keeper
 	api        *api.Server
 	listener   net.Listener
-	serving    sync.WaitGroup // the HTTP server
-	background sync.WaitGroup // poller, keeper, housekeeping
+	serving    sync.WaitGroup  // the HTTP server
+	background sync.WaitGroup  // poller, keeper, housekeeping
+	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
 
 	failOnce sync.Once
@@ -69,6 +70,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{c: c, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(), failed: make(chan struct{})}
+	n.life, n.quit = context.WithCancel(context.Background())
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.close(ctx))
@@ -129,6 +131,9 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	n.inner = s
+	if s, ok := s.(named); ok {
+		n.c.Kafka.prefix = "postdate-" + s.Name() + "-"
+	}
 	n.store = store.Coalesce(measure(s, n.metrics))
 	return nil
 }
@@ -162,8 +167,7 @@ func InitStore(ctx context.Context, c Config) error {
 
 // run starts the loops.
 func (n *Node) run() {
-	ctx, quit := context.WithCancel(context.Background())
-	n.quit = quit
+	ctx := n.life
 	n.background.Go(func() { n.loop.Run(ctx) })
 	n.background.Go(func() { n.keeper.Run(ctx) })
 	n.background.Go(func() { n.expire(ctx) })

@@ -34,6 +34,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.Kafka.SASL, "kafka-sasl", "", "how to log in to Kafka: plain, scram-sha-256 or scram-sha-512; none: not at all")
 	f.StringVar(&c.Kafka.User, "kafka-user", "", "who logs in to Kafka")
 	f.StringVar(&c.Kafka.Password, "kafka-password", "", "with which password; better as an environment variable")
+	f.BoolVar(&c.Kafka.Fenced, "kafka-fenced", false, "publish to Kafka in transactions, so that it refuses what a node sends that has lost its bucket")
 	f.IntVar(&c.Buckets, "buckets", c.Buckets, "into how many buckets messages are divided; fixed when the store is made")
 	f.StringVar(&c.NodeID, "node-id", "", "this node's name (default: the host's)")
 	f.StringVar(&c.Gossip, "gossip", c.Gossip, "with MongoDB: address at which the nodes of a cluster find each other")

@@ -79,6 +79,7 @@ kafka-tls: true
 kafka-sasl: plain
 kafka-user: ku
 kafka-password: kp
+kafka-fenced: true
 gossip: 0.0.0.0:7
 gossip-advertise: me:7
 gossip-key: c2VjcmV0
@@ -100,7 +101,7 @@ log-format: json
 	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Store, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
 		c.Gossip, c.GossipAdvertise, c.GossipKey, c.Lease, c.ClockSkewMax, c.Kafka,
 		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 pebble:/x amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s {[k1:9092 k2:9092] true plain ku kp} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s}"
+	want := "0.0.0.0:80 pebble:/x amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s {[k1:9092 k2:9092] true plain ku kp true } 1h0m0s 2h0m0s 1048576 {9 2s 3m0s}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
