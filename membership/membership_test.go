@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -528,6 +529,40 @@ func TestCutDropsWhatArrives(t *testing.T) {
 	defer in.mu.Unlock()
 	if slices.Contains(in.texts, "b") {
 		t.Error("what b said came through")
+	}
+}
+
+// Where a third of the packets and of the connections are lost, nodes still find each
+// other, and nudges get through in the end.
+func TestLossyNetwork(t *testing.T) {
+	t.Parallel()
+	lossy := func(string) bool { return rand.IntN(3) == 0 }
+	in := inbox{nudges: map[int]postdate.Time{}}
+	config := quick(t, "a")
+	config.OnNudges = in.take
+	a := start(t, config)
+	a.Cut(lossy)
+	b := start(t, quick(t, "b", a))
+	b.Cut(lossy)
+	c := start(t, quick(t, "c", a))
+	c.Cut(lossy)
+	all := []*Membership{a, b, c}
+	for _, m := range all {
+		m.see(t, "a", "b", "c")
+	}
+	for bucket := range 50 {
+		b.eventually(t, "heard", func() bool {
+			_ = b.Nudge("a", Nudge{bucket, 1000}) // it may be out of sight for a while
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			return in.nudges[bucket] != 0
+		})
+	}
+	for _, m := range all {
+		m.Cut(nil)
+	}
+	for _, m := range all {
+		m.see(t, "a", "b", "c")
 	}
 }
 
