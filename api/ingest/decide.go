@@ -83,7 +83,7 @@ func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decisio
 		return d
 	}
 	d.Message.MayRepeat = name.identity == Fresh && c.Redelivered
-	if d.Action == Upsert {
+	if c.Records && name.identity == Given {
 		d.Message.Headers = withSource(d.Message.Headers, c.Place)
 	}
 	return d
@@ -130,7 +130,7 @@ func sort(c *Command) (s sorted, err error) {
 			*to = &h.Value
 		case name == headerTrace:
 			s.trace = h.Value
-		case name == headerDuplicate, name == HeaderSource, strings.HasPrefix(name, headerRejected), property[h.Name]:
+		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name]:
 		default:
 			s.rest = append(s.rest, *h)
 		}
@@ -204,6 +204,9 @@ func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 
 // parcel reads a message that is its own payload.
 func (s *sorted) parcel(in *api.Intake, c *Command, offer api.Offer) (d Decision, err error) {
+	if offer.Channel == "" {
+		return d, invalid("it does not say where to: give it a header postdate-channel, or name a channel after = in --ingest; one with {key} in it serves only records with a key")
+	}
 	p := api.Parcel{Offer: offer, Payload: c.Body, ContentType: c.ContentType, Headers: s.rest, PartitionKey: c.Key}
 	if s.delay != nil {
 		ms, err := parseDelay(*s.delay)

@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 		{"a delay that is none", Command{Headers: headers("x-delay", "soon"), Channel: channel}, `bad: x-delay "soon" is no number`},
 		{"a delay beyond bounds", Command{Headers: headers("x-delay", "3162240000001"), Channel: channel}, `bad: x-delay 3162240000001 is too long`},
 		{"a time that is none", Command{Headers: headers("postdate-execution-time", "2027-01-15T08:00:01"), Channel: channel}, `bad: header postdate-execution-time: time "2027-01-15T08:00:01" has no zone`},
-		{"no channel", Command{Headers: headers("x-delay", "1")}, "bad: channel is missing"},
+		{"no channel", Command{Headers: headers("x-delay", "1")}, "bad: it does not say where to"},
 		{"an unknown channel", Command{Headers: headers("x-delay", "1"), Channel: "nats:x"}, "bad: there is no broker nats"},
 		{"a reserved header", Command{Headers: headers("x-delay", "1", "postdate-color", "red"), Channel: channel}, "bad: header postdate-color begins with postdate-"},
 		{"an id that is none", Command{Headers: headers("x-delay", "1", "postdate-schedule-id", "a b"), Channel: channel}, `bad: scheduleId "a b" has a forbidden character`},

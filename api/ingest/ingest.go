@@ -26,6 +26,7 @@
 package ingest
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/postdate/postdate"
@@ -47,6 +48,9 @@ const (
 	HeaderRejectedFrom = headerRejected + "from" // the queue or topic
 	HeaderRejectedKey  = headerRejected + "routing-key"
 )
+
+// IsRejection says whether a header speaks of a rejection.
+func IsRejection(name string) bool { return strings.HasPrefix(strings.ToLower(name), headerRejected) }
 
 // Headers of deliveries that concern a command only where it is one that came
 // back.
@@ -101,6 +105,16 @@ type Place struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+}
+
+// PositionOf is a [Command.Position] of a record: its place, and its time stamp, for
+// a topic that is deleted and made anew begins with the same places.
+func PositionOf(p Place, stamp int64) string {
+	id := fmt.Sprintf("%s:%d:%d:%d", p.Topic, p.Partition, p.Offset, stamp)
+	if len(id) > postdate.ScheduleIDBytesMax {
+		return hashed("p", id)
+	}
+	return id
 }
 
 // Template is a channel in which a placeholder may stand for something of each

@@ -198,35 +198,47 @@ func (t *Taker) refused(ctx context.Context, source string, c *Command) {
 	t.bad(source, c, c.decision.Reason)
 }
 
+// cancel withdraws messages. A record that is read again, after a crash, must not
+// cancel what was scheduled behind it.
 func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) {
-	if len(commands) == 0 {
-		return
-	}
-	keys := make([]postdate.Key, len(commands))
-	for i, c := range commands {
-		keys[i] = c.decision.Message.Key
-	}
 	ctx, stop := context.WithTimeout(ctx, t.config.Timeout)
 	defer stop()
-	for i, r := range t.config.Messages.Cancel(ctx, keys, t.config.Now()) {
-		c := commands[i]
-		switch postdate.KindOf(r.Err) {
-		case postdate.KindNotFound:
-			t.bad(source, c, "nothing was cancelled: there is no message with this id; it may never have been scheduled, or it is finished and its retention is over")
-		case postdate.KindTooLate:
-			t.bad(source, c, "nothing was cancelled: "+tooLate(r.State))
+	var open []*Command
+	var keys []postdate.Key
+	for _, c := range commands {
+		key := c.decision.Message.Key
+		r, err := t.config.Messages.Get(ctx, key)
+		switch {
+		case err != nil && postdate.KindOf(err) == postdate.KindNotFound:
+			t.bad(source, c, nothingThere)
+		case err != nil:
+			c.again(err)
+		case supersedes(&r.Message, c.Place):
+			t.finish(source, c, howRepeated)
 		default:
-			switch {
-			case r.Err != nil:
-				c.again(r.Err)
-			case r.Changed:
-				t.finish(source, c, howCancelled)
-			default:
-				t.finish(source, c, howRepeated)
-			}
+			open, keys = append(open, c), append(keys, key)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	for i, r := range t.config.Messages.Cancel(ctx, keys, t.config.Now()) {
+		switch kind := postdate.KindOf(r.Err); {
+		case r.Err == nil && r.Changed:
+			t.finish(source, open[i], howCancelled)
+		case r.Err == nil:
+			t.finish(source, open[i], howRepeated)
+		case kind == postdate.KindNotFound:
+			t.bad(source, open[i], nothingThere)
+		case kind == postdate.KindTooLate:
+			t.bad(source, open[i], "nothing was cancelled: "+tooLate(r.State))
+		default:
+			open[i].again(r.Err)
 		}
 	}
 }
+
+const nothingThere = "nothing was cancelled: there is no message with this id; it may never have been scheduled, or it is finished and its retention is over"
 
 func tooLate(s postdate.State) string {
 	if s.Status == postdate.Pending {

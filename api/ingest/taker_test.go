@@ -293,6 +293,18 @@ func TestRecordsThatComeAgain(t *testing.T) {
 	}
 	w.expect(w.take(record(5, "")), "done")
 	w.expect(w.stored(), "s=4/CANCELLED")
+
+	w = newWorld(t) // a cancel that came before its time takes nothing back
+	named := delayed("", "x", 3_600_000)
+	named.Headers, named.Records, named.Place = append(named.Headers, headers("postdate-schedule-id", "n")...), true, Place{"t", 0, 8}
+	early := record(7, "")
+	early.Key = "n"
+	w.expect(w.take(record(1, ""), upsert(2, "1"), early, named), "bad done bad done")
+	w.restart()
+	again := record(7, "")
+	again.Key = "n"
+	w.expect(w.take(record(1, ""), again), "done done")
+	w.expect(w.stored(), "n=x/PENDING s=1/PENDING")
 }
 
 // A delay that ends after expiresAt only because the command comes late was done

@@ -61,13 +61,17 @@ func (c Config) options(m *metrics) []kgo.Opt {
 	versions.SetMaxKeyVersion(keyProduce, produceVersion)
 	versions.SetMaxKeyVersion(keyAddPartitions, addPartitionsByOne)
 	versions.SetMaxKeyVersion(keyEndTransaction, endWithoutNewEpoch)
-	opts := []kgo.Opt{
-		kgo.SeedBrokers(c.Seeds...), kgo.ClientID(c.ClientID), kgo.Dialer(c.dial),
+	return append(c.Connect(), kgo.ClientID(c.ClientID),
 		kgo.MaxVersions(versions), kgo.DisableClientMetrics(), kgo.WithHooks(m),
 		kgo.RequestRetries(requestTries), kgo.RetryTimeout(answerTime), kgo.RequestTimeoutOverhead(answerTime),
 		kgo.RetryBackoffFn(func(int) time.Duration { return backoffFirst }),
 		kgo.ConnIdleTimeout(idleTimeout), kgo.MetadataMinAge(backoffFirst),
-	}
+	)
+}
+
+// Connect is how to reach the brokers and log in, for other clients of theirs.
+func (c Config) Connect() []kgo.Opt {
+	opts := []kgo.Opt{kgo.SeedBrokers(c.Seeds...), kgo.Dialer(c.dial)}
 	if c.SASL != nil {
 		if m, err := c.SASL.mechanism(); err == nil { // Validate has tried it
 			opts = append(opts, kgo.SASL(m))

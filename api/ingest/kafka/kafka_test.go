@@ -1,0 +1,355 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/api/ingest"
+	"github.com/postdate/postdate/api/ingest/kafka"
+	publish "github.com/postdate/postdate/publisher/kafka"
+	"github.com/postdate/postdate/publisher/kafka/kafkatest"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+const patience = time.Minute // bounds a hang
+
+// messages is a store in memory that can fail.
+type messages struct {
+	*storetest.Mem
+	mu    sync.Mutex
+	fault func(calls int) (err error, written bool)
+	calls int
+	made  int // messages that are there
+}
+
+func newMessages() *messages { return &messages{Mem: storetest.NewMem(8)} }
+
+func (m *messages) Insert(ctx context.Context, batch []postdate.Message) []store.Inserted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	var err error
+	written := true
+	if m.fault != nil {
+		err, written = m.fault(m.calls)
+	}
+	results := make([]store.Inserted, len(batch))
+	if written {
+		results = m.Mem.Insert(ctx, batch)
+	}
+	for i := range results {
+		if results[i].Created {
+			m.made++
+		}
+		if err != nil {
+			results[i] = store.Inserted{Err: err}
+		}
+	}
+	return results
+}
+
+func (m *messages) set(fault func(calls int) (error, bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = fault
+}
+
+// count is how many messages are there.
+func (m *messages) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.made
+}
+
+// all are the messages that are there, in short, by id.
+func (m *messages) all(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := m.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1_000_000})
+	if err != nil || page.Next != nil {
+		t.Fatal(page.Next, err)
+	}
+	all := map[string]string{}
+	for _, r := range page.Records {
+		all[r.ScheduleID] = fmt.Sprintf("%s %s %s", r.Payload, r.Channel, r.Status)
+	}
+	return all
+}
+
+func start(t *testing.T, m *messages, address, topic string) *kafka.Source {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	taker, err := ingest.NewTaker(ingest.Config{Messages: m, Log: log, Intake: api.Intake{Buckets: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := kafka.Start(context.Background(), kafka.Config{
+		Connect: publish.Config{Seeds: []string{address}}.Connect(), Topic: topic, Group: topic, Channel: "kafka:out-{key}", Taker: taker, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+func stop(t *testing.T, s *kafka.Source) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// crash ends a source without a chance to commit what is under way.
+func crash(s *kafka.Source) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.Close(ctx)
+}
+
+// eventually waits for something that no signal tells of.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for late := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// on runs a test on a broker in the process and on a real one.
+func on(t *testing.T, test func(t *testing.T, address string)) {
+	t.Run("kfake", func(t *testing.T) {
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		test(t, cluster.ListenAddrs()[0])
+	})
+	t.Run("real", func(t *testing.T) { test(t, kafkatest.URI(t)) })
+}
+
+func record(partition int32, key string, value any, headers ...string) *kgo.Record {
+	r := &kgo.Record{Partition: partition, Key: []byte(key)}
+	if value != nil {
+		r.Value = fmt.Append(nil, value)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: headers[i], Value: []byte(headers[i+1])})
+	}
+	return r
+}
+
+func upsert(partition int32, id string, payload int) *kgo.Record {
+	return record(partition, id, fmt.Sprintf(`{"scheduleId":%q,"delay":"1h","channel":"kafka:x","payload":%d}`, id, payload))
+}
+
+func produce(t *testing.T, address, topic string, rs ...*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// committed is the sum of the group's offsets.
+func committed(t *testing.T, address, topic string) (sum int64) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group = topic
+	group := kmsg.NewOffsetFetchRequestGroup()
+	group.Group = topic
+	req.Groups = append(req.Groups, group)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil { // a young broker's coordinator is not there at once
+		return 0
+	}
+	for _, g := range resp.Groups {
+		for _, topic := range g.Topics {
+			for _, p := range topic.Partitions {
+				sum += max(p.Offset, 0)
+			}
+		}
+	}
+	return sum
+}
+
+func unique() string { return fmt.Sprintf("t-%d", time.Now().UnixNano()) }
+
+func TestTakesRecords(t *testing.T) {
+	on(t, func(t *testing.T, address string) {
+		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client.CreateTopic(topic, 3, nil)
+		client.CreateTopic(topic+".postdate-rejected", 1, nil)
+		produce(t, address, topic,
+			upsert(0, "a", 1), upsert(0, "a", 2), upsert(1, "b", 1), record(1, "b", nil), upsert(2, "c", 1),
+			record(0, "k", "hello", "x-delay", "3600000", "postdate-schedule-id", "d", "content-type", "text/plain"),
+			record(1, "k", "again", "x-delay", "3600000", "message-id", "e"),
+			record(2, "k", "nameless", "x-delay", "3600000"),
+			record(2, "", "no key", "x-delay", "3600000", "postdate-schedule-id", "f"),
+			record(2, "nobody", nil), record(2, "k", "says nothing", "mine", "yes"),
+		)
+		s := start(t, m, address, topic)
+		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == 11 })
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+		stop(t, s)
+		var got []string
+		for id, shown := range m.all(t) {
+			if strings.HasPrefix(id, topic+":2:1:") {
+				id = "placed"
+			}
+			got = append(got, id+" "+shown)
+		}
+		slices.Sort(got)
+		want := []string{
+			"a 2 kafka:x PENDING", "b 1 kafka:x CANCELLED", "c 1 kafka:x PENDING", "d hello kafka:out-k PENDING",
+			"e again kafka:out-k PENDING", "placed nameless kafka:out-k PENDING",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("\n got %q\nwant %q", got, want)
+		}
+		reasons := map[string]string{}
+		for _, r := range client.TakeAll(topic+".postdate-rejected", kafkatest.ReadCommitted) {
+			headers := map[string]string{}
+			for _, h := range r.Headers {
+				headers[h.Key] = string(h.Value)
+			}
+			reasons[headers["postdate-rejected-from"]] = fmt.Sprintf("%s %s %s: %.28s", r.Key, r.Value, headers["mine"], headers["postdate-rejected-reason"])
+		}
+		if want := map[string]string{
+			topic + "/2/2": " no key : it does not say where to: gi", topic + "/2/3": "nobody  : nothing was cancelled: there",
+			topic + "/2/4": "k says nothing yes: it does not say when: give i",
+		}; !maps.Equal(reasons, want) {
+			t.Errorf("rejected:\n got %q\nwant %q", reasons, want)
+		}
+	})
+}
+
+// Without a place for it, a bad record stops its partition, and no other; nothing
+// behind it is committed, and it goes on when the place is there.
+func TestRejectedTopicIsMissing(t *testing.T) {
+	on(t, func(t *testing.T, address string) {
+		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client.CreateTopic(topic, 2, nil)
+		produce(t, address, topic, upsert(0, "a", 1), record(0, "k", "bad"), upsert(0, "b", 1), upsert(1, "c", 1))
+		s := start(t, m, address, topic)
+		eventually(t, "it says what is missing", func() bool {
+			err := s.Ready()
+			return err != nil && strings.Contains(err.Error(), topic+".postdate-rejected\" for rejected records does not exist: create it")
+		})
+		produce(t, address, topic, upsert(1, "d", 1))
+		eventually(t, "the other partition goes on", func() bool { return committed(t, address, topic) == 3 })
+		client.CreateTopic(topic+".postdate-rejected", 1, nil)
+		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == 5 })
+		eventually(t, "it says that all is well", func() bool { return s.Ready() == nil })
+		stop(t, s)
+		if n := m.count(); n != 4 {
+			t.Errorf("%d messages are there, want 4", n)
+		}
+		if n := len(client.TakeAll(topic+".postdate-rejected", kafkatest.ReadCommitted)); n != 1 {
+			t.Errorf("%d records are rejected, want 1", n)
+		}
+	})
+}
+
+// The store fails between write and answer, members crash, others join: each
+// message is there once in the end, as the last record has it.
+func TestNothingIsLostAndNothingTwice(t *testing.T) {
+	const count = 1_500
+	on(t, func(t *testing.T, address string) {
+		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client.CreateTopic(topic, 3, nil)
+		client.CreateTopic(topic+".postdate-rejected", 1, nil)
+		var rs []*kgo.Record
+		for i := range count {
+			id, p := fmt.Sprint("m-", i), int32(i%3)
+			rs = append(rs, upsert(p, id, 1))
+			switch i % 5 {
+			case 0:
+				rs = append(rs, upsert(p, id, 2))
+			case 1:
+				rs = append(rs, record(p, "k", "placed", "x-delay", "3600000"))
+			}
+		}
+		produce(t, address, topic, rs[:count]...)
+		m.set(func(calls int) (error, bool) {
+			switch calls % 3 {
+			case 0:
+				return postdate.E(postdate.KindUnknown, "the test says so"), true
+			case 1:
+				return postdate.E(postdate.KindUnavailable, "the test says so"), false
+			}
+			return nil, true
+		})
+		first := start(t, m, address, topic)
+		eventually(t, "some is there", func() bool { return m.count() > count/10 })
+		crash(first)
+		second := start(t, m, address, topic)
+		produce(t, address, topic, rs[count:]...)
+		eventually(t, "the group goes on", func() bool { return committed(t, address, topic) > 0 })
+		third := start(t, m, address, topic)
+		m.set(nil)
+		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == int64(len(rs)) })
+		stop(t, second)
+		stop(t, third)
+		all := m.all(t)
+		if want := count + count/5; len(all) != want {
+			t.Errorf("%d messages are there, want %d", len(all), want)
+		}
+		for i := range count {
+			want := "1 kafka:x PENDING"
+			if i%5 == 0 {
+				want = "2 kafka:x PENDING"
+			}
+			if got := all[fmt.Sprint("m-", i)]; got != want {
+				t.Errorf("m-%d is %q, want %q", i, got, want)
+			}
+		}
+	})
+}
+
+func TestConfigIsRefusedInWords(t *testing.T) {
+	taker, err := ingest.NewTaker(ingest.Config{Messages: newMessages(), Intake: api.Intake{Buckets: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []kafka.Config{
+		{Taker: taker}, {Topic: "t"}, {Topic: strings.Repeat("t", 249), Taker: taker}, {Topic: "t", Taker: taker, Channel: "kafka:{routing-key}"},
+	} {
+		if _, err := kafka.Start(context.Background(), c); err == nil || postdate.KindOf(err) == postdate.KindInternal && c.Taker != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
