@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/postdate/postdate/publisher"
+)
+
+const (
+	answerBytesMax = 64 << 10        // of the head, and of the body, that are read
+	wordsBytesMax  = 200             // of the body, that go into a reason
+	answerTime     = 2 * time.Second // for the body: the status has told all
+	retryAfterMax  = time.Hour
+)
+
+// answered reads what a receiver's answer means. cancel ends the reading.
+func answered(resp *http.Response, cancel func()) publisher.Result {
+	stop := time.AfterFunc(answerTime, cancel)
+	defer stop.Stop()
+	// Read to its end, where that is near, the connection can serve again.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, answerBytesMax))
+	r := publisher.Result{Outcome: publisher.Refused, Reason: statusWords(resp, body)}
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return publisher.Result{Outcome: publisher.Confirmed}
+	case code == http.StatusGone:
+		r.Permanent = true
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
+		r.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	case code == http.StatusBadGateway, code == http.StatusGatewayTimeout, code == 520, code == 524:
+		r.Outcome = publisher.Unknown
+	}
+	return r
+}
+
+// statusWords are the status, and the beginning of what the receiver says about it.
+func statusWords(resp *http.Response, body []byte) string {
+	words := strconv.Itoa(resp.StatusCode)
+	if text := http.StatusText(resp.StatusCode); text != "" {
+		words += " " + text
+	}
+	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 {
+		words += ": redirects are not followed"
+		if to != "" {
+			words += ", name the target itself: " + plain([]byte(to))
+		}
+		return words
+	}
+	if said := plain(body); said != "" {
+		words += ": " + said
+	}
+	return words
+}
+
+// plain is the beginning of a text in one line.
+func plain(text []byte) string {
+	text = text[:min(len(text), wordsBytesMax)]
+	for len(text) > 0 { // a character that was cut off
+		if r, size := utf8.DecodeLastRune(text); r != utf8.RuneError || size > 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	if !utf8.Valid(text) {
+		return ""
+	}
+	printable := func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}
+	return strings.Join(strings.Fields(strings.Map(printable, string(text))), " ")
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
+		return time.Duration(min(seconds, uint64(retryAfterMax/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), retryAfterMax)
+	}
+	return 0
+}
+
+// failed reads what an exchange without an answer means.
+func failed(ctx context.Context, err error, written bool) publisher.Result {
+	var no *forbidden
+	if errors.As(err, &no) {
+		return publisher.Result{Outcome: publisher.Refused, Reason: no.Error()}
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the URL, which the message names
+	}
+	reason := err.Error()
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		reason = "the receiver has not answered in time"
+	case ctx.Err() != nil:
+		reason = "the node stopped waiting"
+	}
+	if written {
+		return publisher.Result{Outcome: publisher.Unknown, Reason: reason + ", and may have got the message"}
+	}
+	return publisher.Result{Outcome: publisher.Down, Reason: "the receiver cannot be reached: " + reason}
+}

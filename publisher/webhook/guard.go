@@ -1,0 +1,105 @@
+package webhook
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/postdate/postdate"
+)
+
+// guard says which addresses may be connected to.
+type guard struct {
+	hosts    map[string]bool // in lower case
+	networks []netip.Prefix
+}
+
+func newGuard(allow []string) (*guard, error) {
+	g := &guard{hosts: map[string]bool{}}
+	for _, entry := range allow {
+		entry = strings.TrimSpace(entry)
+		if prefix, err := netip.ParsePrefix(entry); err == nil {
+			g.networks = append(g.networks, prefix.Masked())
+			continue
+		}
+		if addr, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil && addr.Zone() == "" {
+			addr = addr.Unmap()
+			g.networks = append(g.networks, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		if entry == "" || strings.ContainsAny(entry, "/:@*[]% ") {
+			return nil, postdate.E(postdate.KindInvalid, "%q cannot be allowed to webhooks: write a host (without port), an address or a network like 10.0.0.0/8", entry)
+		}
+		g.hosts[hostKey(entry)] = true
+	}
+	return g, nil
+}
+
+// hostKey is a host's name for comparing: in lower case, without the root's dot.
+func hostKey(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+// special are the networks that are no part of the public internet, or that reach
+// into others: by the registries of RFC 6890 and what was added since.
+var special = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	"5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+)
+
+// translated is the network whose addresses end with an IPv4 address, to which a
+// translator (NAT64) passes the traffic on.
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = netip.MustParsePrefix(text)
+	}
+	return all
+}
+
+// permits says whether the address may be connected to under the host's name.
+func (g *guard) permits(host string, addr netip.Addr) bool {
+	if g.hosts[hostKey(host)] {
+		return true
+	}
+	addr = addr.Unmap().WithZone("")
+	if g.allows(addr) {
+		return true
+	}
+	if translated.Contains(addr) {
+		b := addr.As16()
+		return g.permits(host, netip.AddrFrom4([4]byte(b[12:])))
+	}
+	for _, network := range special {
+		if network.Contains(addr) {
+			return false
+		}
+	}
+	return addr.IsValid()
+}
+
+func (g *guard) allows(addr netip.Addr) bool {
+	for _, network := range g.networks {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+const remedy = "webhooks may reach public addresses only, and what the operator has named in --webhook-allow"
+
+// checkHost says what is wrong with a URL's host, as far as the URL itself tells: ""
+// if nothing is.
+func (g *guard) checkHost(host string) string {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && !g.permits(host, addr):
+		return "the address " + host + " is not public: " + remedy
+	case err != nil && (hostKey(host) == "localhost" || strings.HasSuffix(hostKey(host), ".localhost")) && !g.hosts[hostKey(host)] && !g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1})):
+		return "the host " + host + " is this machine: " + remedy
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// Values of the CloudEvents attributes that are the same for all messages. The
+// source, with which ids are unique, ends with the tenant.
+const (
+	cloudEventsVersion = "1.0"
+	eventSource        = "/postdate/"
+	eventType          = "postdate.message"
+)
+
+// ours are the headers that clients cannot set, because HTTP or this package does;
+// and so are all that begin with ce-, webhook-, proxy- or sec-.
+var ours = map[string]bool{
+	"Host": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "User-Agent": true,
+	"Connection": true, "Keep-Alive": true, "Transfer-Encoding": true, "Te": true, "Trailer": true,
+	"Upgrade": true, "Expect": true, "Http2-Settings": true,
+}
+
+var ownPrefixes = []string{"Ce-", "Webhook-", "Proxy-", "Sec-"}
+
+func isOurs(name string) bool {
+	if ours[name] {
+		return true
+	}
+	for _, prefix := range ownPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// request is the delivery as HTTP has it. What HTTP cannot carry is an error that
+// says why; no retry can help it.
+func (p *Publisher) request(to *url.URL, d *postdate.Delivery, now time.Time) (*http.Request, error) {
+	m := d.Message
+	h := http.Header{}
+	for own := range publisher.ClientHeaders(m) {
+		name := textproto.CanonicalMIMEHeaderKey(own.Name)
+		if !isToken(own.Name) {
+			return nil, fmt.Errorf("header %q: HTTP does not allow that name", own.Name)
+		}
+		if !isValue(own.Value) {
+			return nil, fmt.Errorf("header %s: HTTP does not allow control characters in its value", own.Name)
+		}
+		if !isOurs(name) {
+			h[name] = append(h[name], own.Value)
+		}
+	}
+	if !isValue(m.ContentType) {
+		return nil, fmt.Errorf("content type %q: HTTP does not allow control characters", m.ContentType)
+	}
+	if m.ContentType != "" {
+		h.Set("Content-Type", m.ContentType)
+	}
+	h.Set("User-Agent", "Postdate")
+	h.Set("ce-specversion", cloudEventsVersion)
+	h.Set("ce-id", m.ScheduleID)
+	h.Set("ce-source", eventSource+m.Tenant)
+	h.Set("ce-type", eventType)
+	h.Set("ce-time", m.ExecutionTime.String())
+	h.Set(publisher.HeaderScheduleID, m.ScheduleID)
+	h.Set(publisher.HeaderExecutionTime, m.ExecutionTime.String())
+	h.Set(publisher.HeaderAttempt, strconv.Itoa(d.Attempt))
+	if d.PossibleDuplicate {
+		h.Set(publisher.HeaderPossibleDuplicate, "true")
+	}
+	if m.Traceparent != "" {
+		h.Set(publisher.HeaderTraceparent, m.Traceparent)
+	}
+	if err := p.sign(h, m, now); err != nil {
+		return nil, err
+	}
+	// net/http sends a request a second time by itself where it has GetBody or no
+	// body and the client's headers call it idempotent. This one has neither.
+	return &http.Request{
+		Method: http.MethodPost, URL: to, Host: to.Host, Header: h, ContentLength: int64(len(m.Payload)),
+		Body: io.NopCloser(bytes.NewReader(m.Payload)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// sign adds the headers of the Standard Webhooks specification. Their id is the same
+// at each attempt, so that receivers can drop repetitions by it.
+func (p *Publisher) sign(h http.Header, m *postdate.Message, now time.Time) error {
+	if len(p.signers) == 0 {
+		return nil
+	}
+	var signatures []string
+	for _, s := range p.signers {
+		signature, err := s.Sign(m.ScheduleID, now, m.Payload)
+		if err != nil {
+			return err
+		}
+		signatures = append(signatures, signature)
+	}
+	h.Set(standardwebhooks.HeaderWebhookID, m.ScheduleID)
+	h.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	h.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+	return nil
+}
+
+func secretFits(secret string) bool {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	return err == nil && len(key) >= secretBytesMin && len(key) <= secretBytesMax
+}
+
+// isToken says whether HTTP takes it for a header's name.
+func isToken(name string) bool {
+	for i := range len(name) {
+		switch b := name[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+// isValue says whether HTTP takes it for a header's value.
+func isValue(value string) bool {
+	for i := range len(value) {
+		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,237 @@
+// Package webhook publishes by HTTP: a channel is the URL, and each message one POST
+// with its payload as the body.
+//
+// The receiver's status is its confirm:
+//
+//	2xx                            Confirmed
+//	410                            Refused, permanently
+//	3xx, other 4xx, other 5xx      Refused  redirects are not followed
+//	429, 503 with Retry-After      Refused  and not tried again before that
+//	502, 504, 520, 524             Unknown  a proxy may have passed it on
+//	no connection                  Down     the name, the address, TLS
+//	silence or an end after bytes  Unknown  of the request were written
+//
+// URLs are chosen by clients, so each address is looked at when it is connected to,
+// whatever its name said before: private, loopback, link-local and other special ones
+// are refused unless the operator has allowed them. No proxy is used. Connections
+// speak HTTP/1.1, where it is certain which request an error belongs to.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher"
+)
+
+// Config is what a Publisher needs. All fields have defaults.
+type Config struct {
+	// Allow names what may be reached beside public addresses: hosts as URLs name
+	// them, addresses, or networks like 10.0.0.0/8.
+	Allow []string
+
+	// Secrets sign each request, as whsec_ and base64. With several, which serves to
+	// change one for another, each gives a signature. None: requests are not signed.
+	Secrets []string
+
+	// Timeout bounds one request; 10 s by default. A Publish starts none when it is
+	// over, and so returns within twice the time.
+	Timeout time.Duration
+
+	// InFlight is how many requests one host may have at a time; 32 by default.
+	InFlight int
+
+	// TLS is how to check receivers; the system's certificates by default.
+	TLS *tls.Config
+
+	// Resolver looks names up; the system's by default.
+	Resolver *net.Resolver
+
+	// Log gets what a receiver's result cannot tell; slog.Default() by default.
+	Log *slog.Logger
+
+	// Metrics registers the publisher's metrics; nil: none.
+	Metrics prometheus.Registerer
+}
+
+const inFlightMax = 1000
+
+func (c Config) withDefaults() Config {
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.InFlight == 0 {
+		c.InFlight = 32
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Validate says what is wrong, as a KindInvalid error without secrets. Zero fields
+// stand for their defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if c.Timeout < 0 {
+		return postdate.E(postdate.KindInvalid, "the webhook timeout %s is negative", c.Timeout)
+	}
+	if c.InFlight < 1 || c.InFlight > inFlightMax {
+		return postdate.E(postdate.KindInvalid, "the number of webhooks in flight, %d, is not between 1 and %d", c.InFlight, inFlightMax)
+	}
+	if _, err := newGuard(c.Allow); err != nil {
+		return err
+	}
+	_, err := signers(c.Secrets)
+	return err
+}
+
+// Lengths of a signing secret, in bytes, as the Standard Webhooks specification has
+// them.
+const (
+	secretBytesMin = 24
+	secretBytesMax = 64
+)
+
+func signers(secrets []string) ([]*standardwebhooks.Webhook, error) {
+	var all []*standardwebhooks.Webhook
+	for i, secret := range secrets {
+		w, err := standardwebhooks.NewWebhook(secret)
+		if err != nil || !strings.HasPrefix(secret, "whsec_") || !secretFits(secret) {
+			return nil, postdate.E(postdate.KindInvalid, "webhook secret %d is not whsec_ and the base64 of %d to %d bytes: make one with `echo whsec_$(openssl rand -base64 32)`", i+1, secretBytesMin, secretBytesMax)
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+// Publisher publishes to HTTP receivers. It implements publisher.Publisher.
+type Publisher struct {
+	config  Config
+	guard   *guard
+	signers []*standardwebhooks.Webhook
+	client  *http.Client
+	metrics *metrics
+
+	mu      sync.Mutex
+	hosts   map[string]*host
+	calls   int           // of Publish that have not returned
+	closing bool          // no new calls
+	drained chan struct{} // closed when closing and no call is left
+}
+
+var _ publisher.Publisher = (*Publisher)(nil)
+
+// New makes a publisher. It connects when there is something to send.
+func New(config Config) (*Publisher, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	p := &Publisher{config: config, hosts: map[string]*host{}, drained: make(chan struct{})}
+	var err error
+	if p.guard, err = newGuard(config.Allow); err != nil {
+		return nil, err
+	}
+	if p.signers, err = signers(config.Secrets); err != nil {
+		return nil, err
+	}
+	if p.metrics, err = newMetrics(config.Metrics); err != nil {
+		return nil, err
+	}
+	p.client = &http.Client{
+		Transport: &http.Transport{
+			Proxy: nil, DialContext: p.dial, TLSClientConfig: config.TLS, TLSHandshakeTimeout: config.Timeout,
+			TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
+			DisableCompression: true, MaxIdleConnsPerHost: config.InFlight, MaxIdleConns: inFlightMax,
+			IdleConnTimeout: idleTime, MaxResponseHeaderBytes: answerBytesMax,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return p, nil
+}
+
+// Check implements publisher.Publisher. It looks no name up: an address that a name
+// stands for is looked at when it is connected to.
+func (p *Publisher) Check(channel postdate.Channel) error {
+	_, err := p.parse(channel)
+	return err
+}
+
+func (p *Publisher) parse(channel postdate.Channel) (*url.URL, error) {
+	u, err := url.Parse(string(channel))
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
+		return nil, postdate.E(postdate.KindInvalid, "channel %q is not a URL: write it like https://example.com/hook", channel)
+	case u.User != nil:
+		return nil, postdate.E(postdate.KindInvalid, "a webhook's URL may hold no user and password: send an Authorization header instead, or rely on the signature")
+	case strings.Contains(string(channel), "#"):
+		return nil, postdate.E(postdate.KindInvalid, "channel %q has a fragment (#…), which no receiver ever sees: leave it out", channel)
+	case u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "% \\"):
+		return nil, postdate.E(postdate.KindInvalid, "channel %q names no host: write it like https://example.com/hook", channel)
+	case !portFits(u):
+		return nil, postdate.E(postdate.KindInvalid, "channel %q has a port that is not between 1 and 65535", channel)
+	}
+	if why := p.guard.checkHost(u.Hostname()); why != "" {
+		return nil, postdate.E(postdate.KindInvalid, "channel %q: %s", channel, why)
+	}
+	return u, nil
+}
+
+func portFits(u *url.URL) bool {
+	if u.Port() == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return err == nil && n > 0
+}
+
+// Close implements publisher.Publisher. Calls of Publish that come later answer
+// Down.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closing {
+		p.closing = true
+		if p.calls == 0 {
+			close(p.drained)
+		}
+	}
+	p.mu.Unlock()
+	defer p.client.CloseIdleConnections()
+	select {
+	case <-p.drained:
+		return nil
+	case <-ctx.Done():
+		return postdate.E(postdate.KindUnknown, "closed the webhook publisher before all receivers had answered: %w", ctx.Err())
+	}
+}
+
+func (p *Publisher) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false
+	}
+	p.calls++
+	return true
+}
+
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls--; p.calls == 0 && p.closing {
+		close(p.drained)
+	}
+}
