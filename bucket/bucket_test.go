@@ -107,6 +107,7 @@ func TestClaim(t *testing.T) {
 	}{
 		{"forward", 5, 120, 160, true, 120, 160},
 		{"late: claimed never moves back", 5, 90, 110, true, 90, 120},
+		{"late: the checkpoint never moves forward", 5, 105, 110, true, 100, 120},
 		{"the checkpoint may", 5, 50, 120, true, 50, 120},
 		{"with an old token", 4, 120, 160, false, 100, 120},
 		{"with a token of the future", 6, 120, 160, false, 100, 120},

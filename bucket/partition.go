@@ -51,16 +51,20 @@ func (p Partition) Release(token uint64) (next Partition, ok bool) {
 // where a delayed claim of the owner's own arrives late. The checkpoint may:
 // when a message turns up behind it, the owner lowers it before it publishes
 // that message, so that everything that is published and not settled lies
-// between checkpoint and claimed.
+// between checkpoint and claimed. A claim that arrives late therefore never raises it.
 func (p Partition) Claim(token uint64, checkpoint, claimed postdate.Time) (next Partition, ok bool) {
 	if p.Token != token || p.Owner == "" {
 		return p, false
 	}
+	late := claimed < p.Claimed
 	p.Claimed = max(p.Claimed, claimed)
-	p.Checkpoint = checkpoint
-	if p.Checkpoint > p.Claimed {
-		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %d", p.Bucket, p.Checkpoint, p.Claimed))
+	if checkpoint > p.Claimed {
+		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %d", p.Bucket, checkpoint, p.Claimed))
 	}
+	if late {
+		checkpoint = min(checkpoint, p.Checkpoint)
+	}
+	p.Checkpoint = checkpoint
 	return p, true
 }
 

@@ -199,3 +199,23 @@ func TestAHangingRenewalAsksForNoWakeUp(t *testing.T) {
 		}
 	}
 }
+
+// An acquisition whose outcome was unknown and that went through is given back where
+// the bucket is not wanted any more: it would hang on this node's lease for ever.
+func TestTakenAndNotWantedAnyMore(t *testing.T) {
+	r := newRig(t)
+	r.lease(4)
+	saw := fence.Saw{Began: r.now, Partitions: []bucket.Partition{{Bucket: 4, Token: 7}}}
+	only[fence.Take](t, r.step(saw))
+	r.step(fence.Want{})
+	r.step(fence.Took{Err: postdate.E(postdate.KindUnknown, "lost")})
+	r.now += r.c.LookEvery
+	saw.Began, saw.Partitions[0] = r.now, bucket.Partition{Bucket: 4, Token: 8, Owner: r.c.Node, Lease: r.c.Lease}
+	effects := r.step(saw)
+	if count[fence.Gained](effects) > 0 {
+		t.Error("what is not wanted is gained")
+	}
+	if give := only[fence.GiveBack](t, effects); !reflect.DeepEqual(give.Holds, []store.Hold{{Bucket: 4, Token: 8}}) {
+		t.Errorf("it gives back %+v", give.Holds)
+	}
+}

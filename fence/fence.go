@@ -344,11 +344,16 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 		switch {
 		case h != nil && h.token < p.Token:
 			out = append(out, m.lose(store.Hold{Bucket: p.Bucket, Token: h.token})...)
-		case h != nil || !m.want[p.Bucket] || m.taking || m.skewed:
+		case h != nil || m.taking:
 		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
 			// An acquisition whose outcome was unknown went through.
+			if !m.want[p.Bucket] || m.skewed { // too late: nobody works on it, and it goes back
+				m.held[p.Bucket] = &held{token: p.Token, draining: true, drained: true, gone: true}
+				continue
+			}
 			m.held[p.Bucket] = &held{token: p.Token}
 			gained = append(gained, p)
+		case !m.want[p.Bucket] || m.skewed:
 		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
 			wants = append(wants, store.Acquisition{Bucket: p.Bucket, SeenToken: p.Token, Owner: m.c.Node, Lease: m.c.Lease})
 		}

@@ -59,3 +59,28 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	}
 	t.Error("the new version is not published")
 }
+
+// A nudge for a millisecond within which a page ended is not taken for one that the
+// next page finds.
+func TestNudgeWhereAPageEnded(t *testing.T) {
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	due := store.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
+	m.Step(now, LeaseUntil{time.Hour})
+	m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
+	m.Step(now, Nudged{0, due.Time})                                   // a message "j" of the same time
+	effects := m.Step(now, Claimed{[]store.ClaimResult{{Ended: due}}}) // the page is full
+	for range 5 {
+		for _, e := range effects {
+			c, ok := e.(Claim)
+			if !ok {
+				continue
+			}
+			if c.Claims[0].Scan.After.Before(store.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
+				return
+			}
+			effects = m.Step(now, Claimed{[]store.ClaimResult{{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
+		}
+	}
+	t.Error("no scan goes back to it before the sweep")
+}

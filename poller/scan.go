@@ -152,7 +152,7 @@ func (b *owned) nudge(at postdate.Time) {
 	switch {
 	case b.polling:
 		b.nudged = min(b.nudged, at) // the scan may have passed it already
-	case at < b.read.Time:
+	case store.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
 		b.missed(store.Position{Time: at})
 	default:
 		b.due = min(b.due, at)

@@ -10,6 +10,8 @@
 //   - Every write but AppendInbox is idempotent by its own arguments: it may be
 //     repeated after an unknown outcome. (A repeated Replace answers KindConflict
 //     where the first one went through.)
+//   - What was given up with an unknown outcome may still take effect later, but no
+//     Settle does so after a repetition of it was answered.
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not
 //     done, KindUnknown means that only a repetition tells.
 //   - Every call names its buckets. There is no scatter-gather but in List,

@@ -66,16 +66,17 @@ func (x *trial) wantFenced(token uint64) {
 
 func claimBack(x *trial) {
 	token := x.own(home)
-	for _, step := range []struct{ checkpoint, claimed, want postdate.Time }{
-		{t0, t0 + 100, t0 + 100},
-		{t0 + 50, t0 + 20, t0 + 100}, // a delayed claim arrives late
-		{t0 - 50, t0 + 100, t0 + 100},
-		{t0 + 10, t0 + 101, t0 + 101},
+	for _, step := range []struct{ checkpoint, claimed, wantCheckpoint, want postdate.Time }{
+		{t0, t0 + 100, t0, t0 + 100},
+		{t0 + 50, t0 + 20, t0, t0 + 100}, // a delayed claim arrives late, and raises nothing
+		{t0 - 50, t0 + 100, t0 - 50, t0 + 100},
+		{t0 - 60, t0 + 20, t0 - 60, t0 + 100},
+		{t0 + 10, t0 + 101, t0 + 10, t0 + 101},
 	} {
 		c := everything(home, token, step.claimed)
 		c.Checkpoint, c.Scan.To = step.checkpoint, t0
 		x.claim(c)
-		if p := x.partition(home); p.Claimed != step.want || p.Checkpoint != step.checkpoint {
+		if p := x.partition(home); p.Claimed != step.want || p.Checkpoint != step.wantCheckpoint {
 			x.Errorf("after a claim of %+v the record is %+v", step, p)
 		}
 	}
