@@ -26,12 +26,12 @@ func (x window) now(now time.Duration) float64 {
 
 // weather is what goes wrong with the store.
 type weather struct {
-	loseRequest, loseAnswer, hang window
-	slowUntil                     time.Duration
-	slowBy                        time.Duration
-	outage                        time.Duration // until when
-	failover                      time.Duration // until when; what is under way is unknown
-	failovers                     int
+	loseRequest, loseAnswer, hang, stray window
+	slowUntil                            time.Duration
+	slowBy                               time.Duration
+	outage                               time.Duration // until when
+	failover                             time.Duration // until when; what is under way is unknown
+	failovers                            int
 }
 
 // storeCall is one call of the store.
@@ -39,6 +39,7 @@ type storeCall struct {
 	name     string
 	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
 	effect   []func()        // its parts: others may come between
+	ordered  bool            // it takes no effect once it was given up: the contract says so
 	part     func()          // a part of the effect, for a failure midway; nil: all or nothing
 	answer   func()          // tells the process what the effect gave
 	failed   func(err error) // tells it that it failed
@@ -62,6 +63,7 @@ const (
 	failsHalfway
 	hangs // without effect
 	hangsWithEffect
+	strays // takes effect after it was given up
 )
 
 // latency is how long a way to the store or back takes.
@@ -90,6 +92,8 @@ func (w *world) fate(n *node, k int) how {
 		return failsBefore
 	case w.chance(x.loseAnswer.now(w.now)):
 		return []how{failsAfter, failsHalfway}[w.r.IntN(2)]
+	case w.chance(x.stray.now(w.now)):
+		return strays
 	case w.chance(x.hang.now(w.now)):
 		return []how{hangs, hangsWithEffect}[w.r.IntN(2)]
 	}
@@ -119,6 +123,9 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		w.tell(p.n, "%s: fate %d", c.name, f)
 	}
 	giveUp := max(began+c.deadline-w.now, time.Millisecond)
+	if w.r.IntN(2) == 0 {
+		giveUp = w.upTo(giveUp) // the connection breaks
+	}
 	back := func(d time.Duration, do func()) { w.after(d, func() { p.run(do) }) }
 	switch f {
 	case failsBefore:
@@ -127,6 +134,15 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		return
 	case hangs:
 		back(giveUp, func() { c.failed(errLost) })
+		return
+	case strays:
+		if c.ordered {
+			w.effect(c.effect, func() {})
+			back(giveUp, func() { c.failed(errLost) })
+			return
+		}
+		back(giveUp, func() { c.failed(errLost) })
+		w.after(giveUp+w.upTo(3*time.Second), func() { w.effect(c.effect, func() {}) })
 		return
 	case failsHalfway:
 		if c.part != nil {
@@ -213,7 +229,7 @@ func (p *process) settle(e poller.Settle) {
 	}
 	all := slices.Clone(e.Settlements)
 	p.call(storeCall{
-		name: "settle", effect: []func(){func() { w.store.Settle(ctx, all) }},
+		name: "settle", ordered: true, effect: []func(){func() { w.store.Settle(ctx, all) }},
 		part:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
 		answer: func() { p.stepPoller(poller.Settled{}) },
 		failed: func(err error) { p.stepPoller(poller.Settled{Err: err}) },

@@ -27,6 +27,8 @@ func (w *world) fault(it item) {
 		w.weather.loseAnswer = window{until, it.p}
 	case faultHang:
 		w.weather.hang = window{until, it.p}
+	case faultStray:
+		w.weather.stray = window{until, it.p}
 	case faultSlow:
 		w.weather.slowUntil, w.weather.slowBy = until, it.e
 	case faultOutage:

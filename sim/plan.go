@@ -62,6 +62,7 @@ const (
 	faultLoseRequest // calls are lost before they take effect, with p for d
 	faultLoseAnswer  // and after
 	faultHang        // are not answered before their deadline
+	faultStray       // take effect after they were given up
 	faultSlow        // calls take up to e for d
 	faultOutage      // the store takes nothing for d
 	faultFailover    // and what is under way has an unknown outcome
@@ -78,7 +79,7 @@ const (
 
 var kindNames = [kinds]string{
 	"schedule", "repeat", "cancel", "reschedule", "list", "crash", "pause", "orderly stop", "clock jump", "clock drift",
-	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "slow store",
+	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
 	"store outage", "store failover", "store out of reach", "checkpoint lost", "channel down", "channel blocked", "refusals",
 	"confirms lost", "confirms late", "queue deleted",
 }

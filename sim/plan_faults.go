@@ -83,7 +83,9 @@ func (d *draw) gossipFault(at time.Duration) {
 
 func (d *draw) storeFault(at time.Duration) {
 	it := item{at: at, d: d.upTo(8 * time.Second), p: 0.3 * d.r.Float64()}
-	switch d.r.IntN(9) {
+	switch d.r.IntN(11) {
+	case 9, 10:
+		it.kind = faultStray
 	case 0:
 		it.kind = faultLoseRequest
 	case 1, 2:
