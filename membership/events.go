@@ -19,6 +19,9 @@ func (e events) NotifyLeave(n *memberlist.Node) {
 	e.heard(n, StateLost)
 }
 
+// news is what the log says of a node.
+var news = map[State]string{StateAlive: "is here", StateLeft: "has left", StateLost: "does not answer any more"}
+
 func (m *Membership) heard(n *memberlist.Node, state State) {
 	m.mu.Lock()
 	if state == StateLost && m.leaving[n.Name] {
@@ -33,7 +36,7 @@ func (m *Membership) heard(n *memberlist.Node, state State) {
 	m.mu.Unlock()
 	m.metrics.members.Set(float64(members))
 	if n.Name != m.config.Name {
-		m.log.Info("gossip: a node is "+string(state), "node", n.Name, "address", n.Address(), "members", members)
+		m.log.Info("gossip: a node "+news[state], "node", n.Name, "address", n.Address(), "members", members)
 	}
 	signal(m.changed)
 }

@@ -73,7 +73,7 @@ func Start(ctx context.Context, c Config) (*Membership, error) {
 	if err := m.open(ctx); err != nil {
 		return nil, err
 	}
-	m.join(ctx, false)
+	m.join(ctx, false, true)
 	if err := m.refuseTwin(ctx); err != nil {
 		m.Shutdown()
 		return nil, err

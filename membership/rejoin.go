@@ -62,14 +62,14 @@ func (m *Membership) rejoin() {
 		if m.left.Load() {
 			return
 		}
-		m.join(ctx, time.Now().Before(tellUntil))
+		m.join(ctx, time.Now().Before(tellUntil), false)
 		timer.Reset(wait())
 	}
 }
 
 // join tries everybody who is missing, or everybody at all, so that they hear of
 // this node.
-func (m *Membership) join(ctx context.Context, everybody bool) {
+func (m *Membership) join(ctx context.Context, everybody, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	seeds := m.lookupSeeds(ctx)
@@ -96,8 +96,8 @@ func (m *Membership) join(ctx context.Context, everybody bool) {
 		})
 	}
 	_ = group.Wait()
-	if len(m.config.Seeds) == 0 || len(m.Members()) > 1 || ctx.Err() != nil {
-		return
+	if len(m.config.Seeds) == 0 || len(m.Members()) > 1 || ctx.Err() != nil || first {
+		return // the first node of a cluster is alone for a moment
 	}
 	if elsewhere := outside(seeds); m.transport.loopback() && elsewhere != "" {
 		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "This node is alone: --gossip %s is reached from this machine only, and --join names %s on another one. Write --gossip 0.0.0.0:7946, or an address of the network between them.", m.config.Bind, elsewhere))
