@@ -118,6 +118,7 @@ func (c *campaign) disturb(ctx context.Context) error {
 	if rest := time.Until(c.until); err == nil && rest > 0 {
 		err = c.pause(ctx, rest)
 	}
+	c.measured()
 	close(stop)
 	c.logf("healing, with %d open", c.ledger.Open())
 	healed := c.heal()

@@ -83,7 +83,7 @@ func stopNode(ctx context.Context, c *campaign) error {
 		}
 		err := c.pause(ctx, 3*leaseTime)
 		c.tokensGrew(before, n)
-		return errors.Join(err, n.Signal(syscall.SIGCONT))
+		return errors.Join(err, n.Signal(syscall.SIGCONT), c.pause(ctx, time.Second))
 	})
 }
 
@@ -105,7 +105,7 @@ func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
 				kept++
 			}
 		}
-		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token", asleep.Name, before.owned(asleep.Name), kept)
+		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token, so that its claims would be accepted", asleep.Name, before.owned(asleep.Name), kept)
 		if kept > 0 {
 			c.miss("%d buckets of %s were not taken within three lease times", kept, asleep.Name)
 		}

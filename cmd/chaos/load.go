@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -259,33 +257,4 @@ func (l *load) call(method, path string, body any) answer {
 		return answer{}
 	}
 	return call(n, method, path, body)
-}
-
-// call makes one call at a node.
-func call(n *cluster.Node, method, path string, body any) answer {
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			panic(err) // our own types
-		}
-		reader = bytes.NewReader(b)
-	}
-	req, err := http.NewRequest(method, "http://"+n.Name+path, reader)
-	if err != nil {
-		panic(err) // our own paths
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := n.Client().Do(req)
-	if err != nil {
-		return answer{}
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return answer{}
-	}
-	return answer{code: res.StatusCode, body: b}
 }

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 	"github.com/postdate/postdate/node/nodetest"
 )
 
@@ -123,26 +124,33 @@ func arrival(d amqp.Delivery) (account.Arrival, error) {
 	return a, nil
 }
 
-// follow notes all that comes to an inbox until ctx ends, from whatever node answers.
+// longPoll is how long an inbox is asked to wait, and inboxTimeout when the follower
+// gives a node up: short, so that a node in trouble is not taken for a late message.
+const longPoll, inboxTimeout = 500 * time.Millisecond, 1200 * time.Millisecond
+
+// follow notes all that comes to an inbox until ctx ends. It stays with a node as long
+// as that answers.
 func (l *load) follow(ctx context.Context, inbox string) {
-	cursor := ""
+	cursor, at := "", 0
 	for ctx.Err() == nil {
-		next, err := l.followOnce(inbox, cursor)
+		next, err := l.followOnce(l.nodes[at%len(l.nodes)], inbox, cursor)
 		if err != nil {
-			time.Sleep(again)
+			at++
+			if at%len(l.nodes) == 0 {
+				time.Sleep(again)
+			}
 			continue
 		}
 		cursor = next
 	}
 }
 
-func (l *load) followOnce(inbox, cursor string) (next string, err error) {
-	n := l.node()
-	if n == nil {
-		return "", errors.New("no node is up")
+func (l *load) followOnce(n *cluster.Node, inbox, cursor string) (next string, err error) {
+	if !n.Up() {
+		return "", errors.New("it is not up")
 	}
-	query := url.Values{"limit": {"1000"}, "after": {cursor}, "wait": {"1s"}}
-	a := call(n, http.MethodGet, "/v1/inbox/"+inbox+"?"+query.Encode(), nil)
+	query := url.Values{"limit": {"1000"}, "after": {cursor}, "wait": {longPoll.String()}}
+	a := callWithin(inboxTimeout, n, http.MethodGet, "/v1/inbox/"+inbox+"?"+query.Encode(), nil)
 	received := time.Now()
 	var page struct {
 		Messages   []nodetest.Arrival

@@ -17,10 +17,8 @@ import (
 	"time"
 )
 
-const (
-	readyTimeout = 90 * time.Second // a start waits for a primary, and the machine may be busy
-	callTimeout  = 10 * time.Second
-)
+// readyTimeout bounds a start: it waits for a primary, and the machine may be busy.
+const readyTimeout = 90 * time.Second
 
 // Node is one postdate process, which may be started many times. Its methods are
 // safe for concurrent use, but only one caller at a time may start and end it.
@@ -180,9 +178,10 @@ func (n *Node) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// Client is a client whose every call goes to this node, whatever the host.
+// Client is a client whose every call goes to this node, whatever the host. It bounds
+// no call.
 func (n *Node) Client() *http.Client { return n.client }
 
 func (n *Node) newClient() *http.Client {
-	return &http.Client{Timeout: callTimeout, Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}}
+	return &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}}
 }
