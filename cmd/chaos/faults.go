@@ -15,6 +15,10 @@ import (
 // leaseTime is the default of --lease.
 const leaseTime = 2500 * time.Millisecond
 
+// splitMin and splitMax bound how long nodes are cut off from each other: longer than
+// gossip takes to believe that they are dead.
+const splitMin, splitMax = 8 * time.Second, 16 * time.Second
+
 // A fault does its worst and heals it. It returns when it is over.
 type fault func(ctx context.Context, c *campaign) error
 
@@ -113,30 +117,34 @@ func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
 	}
 }
 
-// splitNetwork pulls nodes' wires, in one of three ways, while all of them reach the
-// store and the broker.
-func splitNetwork(ctx context.Context, c *campaign) error {
-	long := c.some(8*time.Second, 16*time.Second)
-	switch c.random.IntN(3) {
-	case 0:
-		n := c.pick()
-		return c.during(n.Name+" cut off from the other nodes", func() error {
-			return errors.Join(c.Plug(n, false), c.pause(ctx, long), c.Plug(n, true))
-		})
-	case 1:
-		return c.during("every node cut off from every other", func() error {
-			var errs []error
-			for _, n := range c.Nodes {
-				errs = append(errs, c.Plug(n, false))
-			}
-			errs = append(errs, c.pause(ctx, long))
-			for _, n := range c.Nodes {
-				errs = append(errs, c.Plug(n, true))
-			}
-			return errors.Join(errs...)
-		})
-	}
-	from, to := c.Nodes[0], c.Nodes[1+c.random.IntN(len(c.Nodes)-1)]
+// splitOne pulls a node's wire to the others, while all reach the store and the broker.
+func splitOne(ctx context.Context, c *campaign) error {
+	n, long := c.pick(), c.some(splitMin, splitMax)
+	return c.during(n.Name+" cut off from the other nodes", func() error {
+		return errors.Join(c.Plug(n, false), c.pause(ctx, long), c.Plug(n, true))
+	})
+}
+
+// splitAll pulls every node's wire.
+func splitAll(ctx context.Context, c *campaign) error {
+	long := c.some(splitMin, splitMax)
+	return c.during("every node cut off from every other", func() error {
+		var errs []error
+		for _, n := range c.Nodes {
+			errs = append(errs, c.Plug(n, false))
+		}
+		errs = append(errs, c.pause(ctx, long))
+		for _, n := range c.Nodes {
+			errs = append(errs, c.Plug(n, true))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// splitOneWay makes what one node sends to another vanish, and nothing else.
+func splitOneWay(ctx context.Context, c *campaign) error {
+	order, long := c.random.Perm(len(c.Nodes)), c.some(splitMin, splitMax)
+	from, to := c.Nodes[order[0]], c.Nodes[order[1]]
 	return c.during("nothing from "+from.Name+" to "+to.Name, func() error {
 		return errors.Join(c.Deafen(from, to, true), c.pause(ctx, long), c.Deafen(from, to, false))
 	})

@@ -30,7 +30,7 @@ var (
 )
 
 var everything = []fault{
-	killNode, stopNode, splitNetwork, cutStore, delayStore, resetStore, killPrimary, stepDowns, depose, killBroker, alarmBroker, cutBroker,
+	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns, depose, killBroker, alarmBroker, cutBroker,
 }
 
 // scenarios are all there are, in the order in which they are listed.
@@ -39,7 +39,7 @@ var scenarios = []scenario{
 	{"kill9", "kill -9 of one of three nodes", 3, three, repeated(killNode), []func(*campaign){backWithin(4 * time.Second)}},
 	{"stop", "SIGSTOP of an owner for three lease times", 3, three, repeated(stopNode), nil},
 	{"rolling", "all nodes restarted in turn, then 1, 5 and 2 nodes", 3, cluster.Config{Nodes: 5}, rolling, []func(*campaign){noGapOver(500 * time.Millisecond)}},
-	{"netsplit", "nodes cut off from each other, not from their store", 3, apart, repeated(splitNetwork), nil},
+	{"netsplit", "nodes cut off from each other, not from their store", 3, apart, repeated(splitOne, splitAll, splitOneWay), nil},
 	{"storecut", "a node cut off from MongoDB, or far from it, or never answered", 3, apart, repeated(cutStore, delayStore, resetStore), nil},
 	{"primary", "MongoDB's primary killed, and stepping down", 3, three, repeated(killPrimary, stepDowns), nil},
 	{"deposed", "MongoDB's primary stopped and awake again as a deposed one", 3, three, repeated(depose), nil},
