@@ -17,7 +17,8 @@ func report(t *testing.T, o Options, r Result) {
 		o.Seed, r.Profile, r.Violation, short.Violation, o.Seed, Ranges(short.Items))
 }
 
-// TestSim plays worlds of fresh seeds for POSTDATE_SIM_SECONDS (20 by default).
+// TestSim plays worlds of fresh seeds for POSTDATE_SIM_SECONDS (20 by default),
+// or those that begin with POSTDATE_SIM_SEED.
 func TestSim(t *testing.T) {
 	seconds := 20
 	if s := os.Getenv("POSTDATE_SIM_SECONDS"); s != "" {
@@ -30,6 +31,12 @@ func TestSim(t *testing.T) {
 		seconds = 2
 	}
 	seed := rand.Uint64() >> 24
+	if s := os.Getenv("POSTDATE_SIM_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("POSTDATE_SIM_SEED is %q: give a number", s)
+		}
+	}
 	simulated, worlds := time.Duration(0), 0
 	for until := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(until); seed++ {
 		o := Options{Seed: seed}
