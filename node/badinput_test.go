@@ -34,7 +34,7 @@ func badInputs() []badInput {
 		{"wrong kind of value", "POST", messages, "", with(`"delay": 60`), 400, "invalid-field", []string{"a string was expected at /delay, not a number"}},
 		{"no channel", "POST", messages, "", `{"payload": 1, "delay": "1h"}`, 400, "invalid-field", []string{"channel is missing", "inbox:test"}},
 		{"channel without broker", "POST", messages, "", `{"channel": "orders", "payload": 1, "delay": "1h"}`, 400, "invalid-field", []string{`"orders" is not of the form broker:target`}},
-		{"unknown broker", "POST", messages, "", `{"channel": "kafkaa:orders", "payload": 1, "delay": "1h"}`, 400, "invalid-field", []string{"kafkaa:orders", "does not have", "it has inbox"}},
+		{"unknown broker", "POST", messages, "", `{"channel": "kafkaa:orders", "payload": 1, "delay": "1h"}`, 400, "invalid-field", []string{"kafkaa:orders", "does not have", "it has http, https, inbox"}},
 		{"broker not configured", "POST", messages, "", `{"channel": "rabbitmq:orders", "payload": 1, "delay": "1h"}`, 400, "invalid-field", []string{"start it with --rabbitmq"}},
 		{"no time", "POST", messages, "", `{"channel": "inbox:a", "payload": 1}`, 400, "invalid-field", []string{"say when", "executionTime", "delay"}},
 		{"both times", "POST", messages, "", with(`"delay": "1h", "executionTime": "2030-01-01T00:00:00Z"`), 400, "invalid-field", []string{"executionTime and delay exclude each other"}},

@@ -14,6 +14,7 @@ import (
 	"github.com/postdate/postdate/publisher/inbox"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/rabbitmq"
+	"github.com/postdate/postdate/publisher/webhook"
 	"github.com/postdate/postdate/store"
 )
 
@@ -38,6 +39,13 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheu
 		}
 		ch.publishers["rabbitmq"] = p
 	}
+	hooks := c.Webhook.config()
+	hooks.Log, hooks.Metrics = c.Log, r
+	w, err := webhook.New(hooks)
+	if err != nil {
+		return nil, err
+	}
+	ch.publishers["https"], ch.publishers["http"] = w, w
 	if len(c.Kafka.Seeds) > 0 {
 		config := c.Kafka.config()
 		config.Log, config.Metrics = c.Log, r
@@ -87,15 +95,15 @@ func (ch *channels) missing(channel postdate.Channel) error {
 		hint = "; start it with --rabbitmq"
 	case "kafka":
 		hint = "; start it with --kafka"
-	case "http", "https":
-		hint = "; this version delivers to no webhooks"
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
 }
 
 func (ch *channels) close(ctx context.Context) (err error) {
-	for _, p := range ch.publishers {
-		err = errors.Join(err, p.Close(ctx))
+	for name, p := range ch.publishers {
+		if name != "http" { // the same as https
+			err = errors.Join(err, p.Close(ctx))
+		}
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher/kafka"
+	"github.com/postdate/postdate/publisher/webhook"
 	"github.com/postdate/postdate/store"
 )
 
@@ -20,8 +21,10 @@ type Config struct {
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
 	Kafka    Kafka
-	Buckets  int    // N, fixed at the store's birth
-	NodeID   string // this node's name
+	Webhook  Webhook
+	Ingest   []string // sources of schedules: rabbitmq:queue[=channel], kafka:topic[=channel]
+	Buckets  int      // N, fixed at the store's birth
+	NodeID   string   // this node's name
 
 	// Of a cluster: a node whose store others share.
 	Gossip          string        // address to gossip on
@@ -43,6 +46,16 @@ type Config struct {
 
 	Log     *slog.Logger
 	Version string
+}
+
+// Webhook is how channels that are URLs are served.
+type Webhook struct {
+	Allow   []string // hosts, addresses and networks that may be reached beside public addresses
+	Secrets []string // that sign each request; none: requests are not signed
+}
+
+func (w Webhook) config() webhook.Config {
+	return webhook.Config{Allow: w.Allow, Secrets: w.Secrets}
 }
 
 // Kafka is how to reach a Kafka cluster.
@@ -136,6 +149,12 @@ func (c Config) Validate() error {
 		return invalid("--retry-min-backoff must be at least 1ms, and --retry-max-backoff between that and %s", postdate.RetryBackoffMax)
 	}
 	if err := c.Kafka.validate(); err != nil {
+		return err
+	}
+	if err := c.Webhook.config().Validate(); err != nil {
+		return postdate.E(postdate.KindInvalid, "--webhook-allow or --webhook-secret: %w", err)
+	}
+	if err := c.validateIngest(); err != nil {
 		return err
 	}
 	if c.RabbitMQ != "" {

@@ -38,6 +38,7 @@ type Node struct {
 	loop       *poller.Loop
 	keeper     *fence.Keeper
 	api        *api.Server
+	sources    []source
 	listener   net.Listener
 	serving    sync.WaitGroup  // the HTTP server
 	background sync.WaitGroup  // poller, keeper, housekeeping
@@ -79,6 +80,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err := n.awaitBuckets(ctx); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
+	if err := n.openSources(); err != nil {
+		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+	}
 	n.serving.Go(func() {
 		if err := n.api.Serve(n.listener); err != nil {
 			n.fail(fmt.Errorf("serving HTTP: %w", err))
@@ -102,6 +106,10 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	config := poller.DefaultConfig()
 	config.Retry = n.c.Retry
+	if !n.store.Exclusive() {
+		// A claim takes two round trips to a majority, not one sync of the own disk.
+		config.Ahead, config.Gather, config.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
+	}
 	n.loop = poller.NewLoop(poller.Parts{
 		Config: config, Buckets: n.store.Buckets(), Store: n.store, Publish: n.channels.publish,
 		Clock: n.clock.now, Metrics: poller.NewMetrics(n.metrics), Log: n.c.Log,
@@ -257,7 +265,7 @@ func (n *Node) fail(err error) {
 // and closes everything. What ctx cuts short is left in doubt, not lost.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopped.Do(func() {
-		err := n.api.Shutdown(ctx)
+		err := errors.Join(n.closeSources(ctx), n.api.Shutdown(ctx))
 		n.listener.Close()
 		n.serving.Wait()
 		if n.cluster != nil {

@@ -43,13 +43,13 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"serve", "--help"}, {"demo", "--help"}, {"send", "--help"}, {"get", "--help"}, {"cancel", "--help"},
-		{"list", "--help"}, {"tail", "--help"}, {"cluster", "--help"}, {"bench", "--help"}, {"version", "--help"},
+		{"list", "--help"}, {"tail", "--help"}, {"cluster", "--help"}, {"channels", "--help"}, {"pause", "--help"}, {"resume", "--help"}, {"bench", "--help"}, {"store", "init", "--help"}, {"version", "--help"},
 	} {
-		r := call([]string{"POSTDATE_RABBITMQ=amqp://user:secret@host/"}, "", args...)
+		r := call([]string{"POSTDATE_RABBITMQ=amqp://user:hunter2@host/"}, "", args...)
 		if r.code != exitOK || r.stderr != "" {
 			t.Errorf("%v: exit code %d, standard error %q", args, r.code, r.stderr)
 		}
-		if strings.Contains(r.stdout, "secret") {
+		if strings.Contains(r.stdout, "hunter2") {
 			t.Errorf("%v shows the secret", args)
 		}
 		all.WriteString("$ postdate " + strings.Join(args, " ") + "\n" + r.stdout + "\n")

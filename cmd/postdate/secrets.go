@@ -23,7 +23,7 @@ type secrets struct {
 
 // secretsOf lists the secrets of a node's settings.
 func secretsOf(c node.Config) secrets {
-	return secrets{urls: []string{c.RabbitMQ, c.Store}, words: []string{c.GossipKey, c.Kafka.Password}}
+	return secrets{urls: []string{c.RabbitMQ, c.Store}, words: append([]string{c.GossipKey, c.Kafka.Password}, c.Webhook.Secrets...)}
 }
 
 // redact is w without the secrets.

@@ -1,0 +1,95 @@
+package node_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/postdate/postdate/node/nodetest"
+)
+
+// A channel that is a URL is a webhook: the receiver gets the payload with the
+// message's headers, signed, and what it refuses comes again.
+func TestWebhook(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	verifier, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := map[string]int{}
+	received := make(chan http.Header, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := verifier.Verify(body, r.Header); err != nil {
+			t.Errorf("the signature does not verify: %v", err)
+		}
+		mu.Lock()
+		seen[string(body)]++
+		first := seen[string(body)] == 1
+		mu.Unlock()
+		if first && strings.Contains(string(body), "again") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		received <- r.Header
+	}))
+	defer receiver.Close()
+	c := config(t)
+	c.Webhook.Allow, c.Webhook.Secrets = []string{"127.0.0.1"}, []string{secret}
+	_, client := start(t, c)
+	for _, payload := range []string{"once", "again"} {
+		m := nodetest.Message{ScheduleID: "hook-" + payload, Channel: receiver.URL + "/" + payload, Delay: "10ms", Payload: payload, Headers: map[string]string{"X-Mine": "1"}, Retry: &nodetest.Retry{MinBackoff: "10ms"}}
+		if a, err := client.Schedule(m); err != nil || a.Code != http.StatusCreated {
+			t.Fatal(a, err)
+		}
+	}
+	attempts := map[string]string{"hook-once": "1", "hook-again": "2"}
+	for range attempts {
+		select {
+		case h := <-received:
+			id := h.Get("Ce-Id")
+			if h.Get("Postdate-Attempt") != attempts[id] || h.Get("Postdate-Schedule-Id") != id || h.Get("X-Mine") != "1" || h.Get("Content-Type") != "application/json" {
+				t.Errorf("it received %v", h)
+			}
+		case <-time.After(patience):
+			t.Fatal("waited in vain")
+		}
+	}
+	if err := client.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An address that the operator has not allowed is not connected to.
+func TestWebhookToAPrivateAddress(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
+	defer receiver.Close()
+	_, client := start(t, config(t))
+	a, err := client.Schedule(nodetest.Message{ScheduleID: "inside", Channel: receiver.URL, Delay: "1ms", Payload: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Code == http.StatusBadRequest {
+		t.Log(a) // refused at once, for the address stands in the URL
+		return
+	}
+	err = nodetest.Poll(patient(t), func() (bool, error) {
+		m, err := client.Get("inside")
+		return m.LastError != "", err
+	})
+	m, _ := client.Get("inside")
+	if err != nil || m.Status == "DELIVERED" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	t.Log(m.LastError)
+}
