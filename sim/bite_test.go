@@ -27,7 +27,7 @@ var planted = []struct {
 	{bugNoSecondLook, profileRaces, []int{3}},
 	{bugCancelForgotten, profileStorm, []int{3}},
 	{bugLeaseByWall, profileStorm, []int{5}},
-	{bugSettleVersion, profileStorm, []int{3}},
+	{bugSettleVersion, profileRaces, []int{3}},
 	{bugSettleFinal, profileStorm, []int{1}},
 	{bugSettleToken, profileStorm, []int{5}},
 	{bugNoSweep, profileRaces, []int{1, 6}},

@@ -89,12 +89,8 @@ func (p *process) fenceNow() time.Duration {
 
 // leaseEnd is the end of the lease on the clock of the poller.
 func (p *process) leaseEnd(t time.Duration) time.Duration {
-	switch p.w.bug {
-	case bugNoLease:
+	if p.w.bug == bugNoLease {
 		return 1 << 60
-	case bugLeaseByWall:
-		now := p.n.clock.now()
-		return t - (now.Wall.Sub(epoch) + time.Hour) + now.Mono
 	}
 	return t
 }
@@ -119,8 +115,11 @@ func (p *process) fenceEvent(ev fence.Event) fence.Event {
 
 func (p *process) pollerNow() postdate.Now {
 	now := p.n.clock.now()
-	if p.w.bug == bugEarly {
+	switch p.w.bug {
+	case bugEarly:
 		now.Wall += 20
+	case bugLeaseByWall:
+		now.Mono = p.fenceNow()
 	}
 	return now
 }

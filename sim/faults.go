@@ -2,8 +2,6 @@ package sim
 
 import (
 	"time"
-
-	"github.com/postdate/postdate/poller"
 )
 
 // calm says whether nothing goes wrong with store and network in this sort of world.
@@ -55,9 +53,6 @@ func (w *world) nodeFault(n *node, it item) {
 		w.restart(n, it.d)
 	case faultJump:
 		n.clock.jump(it.d)
-		if w.bug == bugLeaseByWall && n.up() {
-			n.proc.run(func() { n.proc.stepPoller(poller.LeaseUntil{Mono: n.proc.leaseEnd(n.proc.until)}) })
-		}
 	case faultDrift:
 		n.clock.drift(int64(it.b))
 	case faultCut:

@@ -42,7 +42,6 @@ type process struct {
 
 	fenceTick, pollTick timer
 	heard               map[int]time.Duration // by node: when it was heard of last
-	until               time.Duration         // the end of the lease, as the fence has it
 	share               string                // the members of which the share was told last
 	stopping            bool
 	fenceSpin, pollSpin spin
@@ -225,7 +224,6 @@ func (p *process) doFence(e fence.Effect) {
 	case fence.Drain:
 		p.after(0, func() { p.drain(e.Hold) })
 	case fence.LeaseUntil:
-		p.until = e.Mono
 		p.after(0, func() { p.stepPoller(poller.LeaseUntil{Mono: p.leaseEnd(e.Mono)}) })
 	case fence.Skewed:
 		p.w.tell(p.n, "clock is %s ahead of the store's", e.Ahead)

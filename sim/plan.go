@@ -160,7 +160,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileStorm:
 		d.storm(1)
 	case profileRaces:
-		d.storm(0.3)
+		d.storm(0.6)
 	case profileQuiet:
 		d.orderly()
 	case profileChannels:
@@ -220,7 +220,7 @@ func (d *draw) burst(at time.Duration) {
 		return
 	}
 	for node := range d.p.clocks {
-		it := item{at: due + d.between(-40*time.Millisecond, 5*time.Millisecond), a: node, d: d.between(time.Second, 8*time.Second)}
+		it := item{at: due + d.between(-40*time.Millisecond, 5*time.Millisecond), a: node, d: d.between(time.Second, 10*time.Second)}
 		if d.r.IntN(2) == 0 {
 			it.at = due + d.upTo(1500*time.Millisecond)
 		}
@@ -231,12 +231,17 @@ func (d *draw) burst(at time.Duration) {
 		if d.r.IntN(2) == 0 {
 			continue
 		}
-		d.add(it)
-		if d.r.IntN(3) == 0 { // and its clock is set, as when a virtual machine is moved
-			jump := d.around(5 * time.Second)
-			d.add(item{at: it.at, kind: faultJump, a: node, d: jump})
-			d.add(item{at: it.at + it.d + d.upTo(3*time.Second), kind: faultJump, a: node, d: -jump})
+		if d.r.IntN(3) > 0 {
+			d.add(it)
+			continue
 		}
+		// A virtual machine is suspended: its wall clock goes on where it stood still,
+		// and is set right some time after.
+		it.kind, it.d = faultPause, d.between(4*time.Second, 9*time.Second)
+		jump := d.upTo(time.Second) - it.d
+		d.add(it)
+		d.add(item{at: it.at + time.Millisecond, kind: faultJump, a: node, d: jump})
+		d.add(item{at: it.at + it.d + d.upTo(3*time.Second), kind: faultJump, a: node, d: -jump})
 	}
 }
 
@@ -265,6 +270,9 @@ func (d *draw) message(at time.Duration) {
 	}
 	for range withdrawals {
 		then := d.when(at, due)
+		if it.b >= int(channelPicky) && d.r.IntN(2) == 0 { // between two attempts
+			then = due + d.upTo(1500*time.Millisecond)
+		}
 		switch d.r.IntN(5) {
 		case 0:
 			d.add(item{at: max(then, at), kind: opRepeat, a: it.a})
@@ -285,15 +293,13 @@ func (d *draw) message(at time.Duration) {
 
 // when is a time for a withdrawal: most often close to the due time.
 func (d *draw) when(at, due time.Duration) time.Duration {
-	switch d.r.IntN(10) {
+	switch d.r.IntN(9) {
 	case 0:
 		return at + d.upTo(due-at)
 	case 1:
 		return due + d.upTo(10*time.Second)
 	case 2, 3:
 		return due + d.around(500*time.Millisecond)
-	case 4: // between two attempts
-		return due + d.upTo(2*time.Second)
 	}
 	return due - 20*time.Millisecond + d.around([]time.Duration{25 * time.Millisecond, 4 * time.Millisecond}[d.r.IntN(2)])
 }

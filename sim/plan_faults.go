@@ -82,14 +82,14 @@ func (d *draw) gossipFault(at time.Duration) {
 }
 
 func (d *draw) storeFault(at time.Duration) {
-	it := item{at: at, d: d.upTo(8 * time.Second), p: 0.3 * d.r.Float64()}
+	it := item{at: at, d: d.upTo(8 * time.Second), p: 0.6 * d.r.Float64()}
 	switch d.r.IntN(11) {
 	case 9, 10:
 		it.kind = faultStray
 	case 0:
 		it.kind = faultLoseRequest
 	case 1, 2:
-		it.kind = faultLoseAnswer
+		it.kind, it.p = faultLoseAnswer, d.r.Float64()
 	case 3:
 		it.kind = faultHang
 	case 4:
