@@ -65,6 +65,8 @@ type Result struct {
 	Faults     map[string]int
 	Messages   map[string]int // by what became of them
 	Items      []int          // the numbers of what was played
+
+	callsBefore int // calls of stores and brokers until everything heals
 }
 
 // Run plays one world.
@@ -88,6 +90,7 @@ func Run(o Options) (r Result) {
 		}
 	}
 	r.Trace, r.Violation, r.Profile, r.Simulated = w.trace, w.violation, p.profile.String(), w.now
+	r.callsBefore = w.callsBefore
 	r.Steps, r.Calls, r.Operations, r.Faults, r.Messages = w.steps, w.calls, w.operations, w.faults, w.history.counts
 	return r
 }

@@ -30,13 +30,14 @@ type world struct {
 	weather  weather
 	history  *history
 
-	healed     bool
-	violation  *Violation
-	trace      uint64
-	steps      int
-	calls      int
-	operations int
-	faults     map[string]int
+	healed      bool
+	violation   *Violation
+	trace       uint64
+	steps       int
+	calls       int
+	callsBefore int // until everything heals
+	operations  int
+	faults      map[string]int
 }
 
 func newWorld(o Options, p *plan) *world {
@@ -82,6 +83,7 @@ func (w *world) play() {
 		}
 	}
 	w.run(w.plan.length)
+	w.callsBefore = w.calls
 	w.heal()
 	for end := w.plan.length + healMax; w.violation == nil && w.now < end && (w.history.unfinished() || w.now < w.plan.length+20*time.Second); {
 		w.run(w.now + 2*time.Second)
