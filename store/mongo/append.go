@@ -205,7 +205,10 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 			g.Number, g.Start, g.Base = last.Number+1, last.end(), last.end()
 		}
 		g.ID = segmentID(inbox, g.Number)
-		_, err := s.inboxes.InsertOne(ctx, &g)
+		err := s.once(ctx, func(ctx context.Context) error {
+			_, err := s.inboxes.InsertOne(ctx, &g)
+			return err
+		})
 		if driver.IsDuplicateKeyError(err) {
 			return errMoved
 		}
@@ -216,16 +219,19 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 		return err
 	}
 	room := doc("_id", last.ID, "count", doc("$lt", segmentMessages), "bytes", doc("$lt", segmentBytes))
-	r, err := s.inboxes.UpdateOne(ctx, room, bson.D{
-		{Key: "$push", Value: doc("messages", doc("$each", letters))},
-		{Key: "$inc", Value: doc("count", int64(len(letters)), "bytes", size)},
-		{Key: "$min", Value: doc("oldest", oldest)},
-	}, options.UpdateOne().SetHint(indexID))
-	switch {
-	case err != nil:
+	err := s.once(ctx, func(ctx context.Context) error {
+		r, err := s.inboxes.UpdateOne(ctx, room, bson.D{
+			{Key: "$push", Value: doc("messages", doc("$each", letters))},
+			{Key: "$inc", Value: doc("count", int64(len(letters)), "bytes", size)},
+			{Key: "$min", Value: doc("oldest", oldest)},
+		}, options.UpdateOne().SetHint(indexID))
+		if err == nil && r.MatchedCount == 0 {
+			return errMoved
+		}
 		return err
-	case r.MatchedCount == 0:
-		return errMoved
+	})
+	if err != nil {
+		return err
 	}
 	// Others may have pushed too: what is known is a lower bound. A segment that is
 	// full by it is read again before the next one is begun.

@@ -19,7 +19,7 @@ type channelSettings struct {
 // Channels implements store.Channels.
 func (s *Store) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
 	var all []channelSettings
-	err := s.within(ctx, func(ctx context.Context) error {
+	err := s.reading(ctx, func(ctx context.Context) error {
 		cursor, err := s.channels.Find(ctx, doc())
 		if err != nil {
 			return err
@@ -38,14 +38,16 @@ func (s *Store) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
 // SetChannel implements store.Channels.
 func (s *Store) SetChannel(ctx context.Context, c store.ChannelSettings) error {
 	err := s.within(ctx, func(ctx context.Context) error {
-		if c.None() {
-			_, err := s.channels.DeleteOne(ctx, doc("_id", string(c.Channel)), options.DeleteOne().SetHint(indexID))
+		return s.repeat(ctx, func(ctx context.Context) error {
+			if c.None() {
+				_, err := s.channels.DeleteOne(ctx, doc("_id", string(c.Channel)), options.DeleteOne().SetHint(indexID))
+				return err
+			}
+			_, err := s.channels.ReplaceOne(ctx, doc("_id", string(c.Channel)), channelSettings{
+				Channel: string(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
+			}, options.Replace().SetUpsert(true).SetHint(indexID))
 			return err
-		}
-		_, err := s.channels.ReplaceOne(ctx, doc("_id", string(c.Channel)), channelSettings{
-			Channel: string(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
-		}, options.Replace().SetUpsert(true).SetHint(indexID))
-		return err
+		})
 	})
 	return writeError("setting a channel", err)
 }

@@ -57,7 +57,7 @@ func (s *Store) writeClaims(ctx context.Context, at *table, claims []store.Claim
 			"checkpoint", doc("$cond", bson.A{late, doc("$min", bson.A{checkpoint, "$checkpoint"}), checkpoint}))),
 		doc("$set", doc("checkpoint", doc("$min", bson.A{"$checkpoint", "$claimed"}))),
 	}
-	return repeat(ctx, func() error {
+	return s.repeat(ctx, func(ctx context.Context) error {
 		_, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
 		return err
 	})

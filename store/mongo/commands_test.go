@@ -171,17 +171,17 @@ func (x *explainer) see(command bson.Raw) {
 // or named, and a step for each bucket.
 func (x *explainer) check(s statement, answer bson.Raw) {
 	keys, docs, returned := int64(0), int64(0), int64(0)
-	walk(answer, func(name string, v bson.RawValue) {
+	walk("", answer, func(in, name string, v bson.RawValue) {
 		n, ok := v.AsInt64OK()
 		if !ok {
 			return
 		}
-		switch name {
-		case "totalKeysExamined":
+		switch {
+		case name == "totalKeysExamined":
 			keys = max(keys, n)
-		case "totalDocsExamined":
+		case name == "totalDocsExamined":
 			docs = max(docs, n)
-		case "nReturned", "nMatched", "nWouldModify", "nWouldDelete":
+		case in == "executionStats" && name == "nReturned", name == "nMatched", name == "nWouldDelete": // of the whole, not of a stage
 			returned = max(returned, n)
 		}
 	})
@@ -205,16 +205,16 @@ func named(filter bson.Raw, field string) int64 {
 }
 
 // walk visits every number in a document, and what it lies in.
-func walk(d bson.Raw, visit func(name string, v bson.RawValue)) {
+func walk(in string, d bson.Raw, visit func(in, name string, v bson.RawValue)) {
 	elements, _ := d.Elements()
 	for _, e := range elements {
 		switch v := e.Value(); v.Type {
 		case bson.TypeEmbeddedDocument:
-			walk(v.Document(), visit)
+			walk(e.Key(), v.Document(), visit)
 		case bson.TypeArray:
-			walk(bson.Raw(v.Array()), visit)
+			walk(e.Key(), bson.Raw(v.Array()), visit)
 		default:
-			visit(e.Key(), v)
+			visit(in, e.Key(), v)
 		}
 	}
 }

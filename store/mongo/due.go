@@ -164,13 +164,16 @@ func (s *Store) findDue(ctx context.Context, ranges []bson.D, limit int) ([]*doc
 	if len(ranges) > 1 {
 		filter = doc("$or", ranges)
 	}
-	cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexDue).SetSort(orderDue).
-		SetProjection(lightly).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
-	if err != nil {
-		return nil, err
-	}
 	var all []*document
-	return all, cursor.All(ctx, &all)
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexDue).SetSort(orderDue).
+			SetProjection(lightly).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &all)
+	})
+	return all, err
 }
 
 // readNext finds the first message beyond to in each bucket: a walk along the index
@@ -182,19 +185,22 @@ func (s *Store) readNext(ctx context.Context, to postdate.Time, scans []*scan) e
 		byBucket[c.bucket] = c
 		buckets = append(buckets, c.bucket)
 	}
-	cursor, err := s.messages.Aggregate(ctx, bson.A{
-		doc("$match", doc("bucket", anyOf(buckets), "due", doc("$gt", int64(to)))),
-		doc("$sort", doc("bucket", 1, "due", 1)),
-		doc("$group", doc("_id", "$bucket", "due", doc("$first", "$due"))),
-	}, options.Aggregate().SetHint(indexDue))
-	if err != nil {
-		return err
-	}
 	var all []struct {
 		Bucket int   `bson:"_id"`
 		Due    int64 `bson:"due"`
 	}
-	if err := cursor.All(ctx, &all); err != nil {
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Aggregate(ctx, bson.A{
+			doc("$match", doc("bucket", anyOf(buckets), "due", doc("$gt", int64(to)))),
+			doc("$sort", doc("bucket", 1, "due", 1)),
+			doc("$group", doc("_id", "$bucket", "due", doc("$first", "$due"))),
+		}, options.Aggregate().SetHint(indexDue))
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &all)
+	})
+	if err != nil {
 		return err
 	}
 	for _, n := range all {

@@ -35,13 +35,16 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 	for b := range buckets {
 		buckets[b] = b
 	}
-	cursor, err := s.messages.Find(ctx, doc("bucket", doc("$in", buckets), "settledAt", doc("$lt", int64(before))),
-		options.Find().SetHint(indexSettled).SetLimit(int64(limit)).SetProjection(doc("bucket", 1)))
-	if err != nil {
-		return 0, err
-	}
 	var old []document
-	if err := cursor.All(ctx, &old); err != nil || len(old) == 0 {
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, doc("bucket", doc("$in", buckets), "settledAt", doc("$lt", int64(before))),
+			options.Find().SetHint(indexSettled).SetLimit(int64(limit)).SetProjection(doc("bucket", 1)))
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &old)
+	})
+	if err != nil || len(old) == 0 {
 		return 0, err
 	}
 	var keys keyed
@@ -50,7 +53,7 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 	}
 	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(before))})
 	deleted := 0
-	err = repeat(ctx, func() error {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
 		if err == nil {
 			deleted += int(r.DeletedCount)

@@ -99,12 +99,13 @@ func segmentsFrom(inbox string, number int64) bson.D {
 
 // ReadInbox implements store.Inbox.
 func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []store.InboxMessage, next string, err error) {
-	at, err := s.readCursor(after)
+	from, err := s.readCursor(after)
 	if err != nil {
 		return nil, "", err
 	}
-	err = s.within(ctx, func(ctx context.Context) error {
-		messages, at, err = s.readSegments(ctx, tenant, name, at, limit)
+	var at place
+	err = s.reading(ctx, func(ctx context.Context) (err error) {
+		messages, at, err = s.readSegments(ctx, tenant, name, from, limit)
 		return err
 	})
 	if err != nil {
@@ -183,7 +184,9 @@ func (s *Store) readCursor(cursor string) (at place, err error) {
 // lastSegment reads an inbox's last segment, without its messages.
 func (s *Store) lastSegment(ctx context.Context, inbox string) (*segment, error) {
 	var g segment
-	err := s.inboxes.FindOne(ctx, segmentsFrom(inbox, 0), options.FindOne().SetHint(indexID).SetSort(doc("_id", -1)).SetProjection(doc("messages", 0))).Decode(&g)
+	err := s.once(ctx, func(ctx context.Context) error {
+		return s.inboxes.FindOne(ctx, segmentsFrom(inbox, 0), options.FindOne().SetHint(indexID).SetSort(doc("_id", -1)).SetProjection(doc("messages", 0))).Decode(&g)
+	})
 	if err == driver.ErrNoDocuments {
 		return nil, nil
 	}

@@ -79,7 +79,11 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 			documents[n] = documentOf(m, &st)
 			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 		}
-		_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
+		// Where it is repeated, what the attempt before wrote answers as there already.
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
+			return err
+		})
 		taken, err := takenOf(err, items, results)
 		if err != nil || len(taken) == 0 {
 			return err
@@ -158,12 +162,15 @@ func (s *Store) read(ctx context.Context, filter, projection any) (map[string]*d
 	if projection != nil {
 		o.SetProjection(projection)
 	}
-	cursor, err := s.messages.Find(ctx, filter, o)
-	if err != nil {
-		return nil, err
-	}
 	var all []document
-	if err := cursor.All(ctx, &all); err != nil {
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, filter, o)
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &all)
+	})
+	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]*document, len(all))

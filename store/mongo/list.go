@@ -18,7 +18,7 @@ var orderList = doc("executionTime", 1, "bucket", 1, "_id", 1)
 
 // List implements store.Messages.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (page store.ListPage, err error) {
-	err = s.within(ctx, func(ctx context.Context) error {
+	err = s.reading(ctx, func(ctx context.Context) error {
 		page, err = s.list(ctx, &q)
 		return err
 	})

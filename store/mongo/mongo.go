@@ -36,6 +36,7 @@ type Config struct {
 	URI     string        // mongodb:// or mongodb+srv://, with the database's name
 	Buckets int           // N: fixed at the store's birth, checked ever after
 	Timeout time.Duration // of a call without a deadline of its own; retries are within it
+	Attempt time.Duration // of one command, after which it is tried again: a frozen server answers nobody
 	Select  time.Duration // how long a call waits for a primary before it is given up; the URI's own goes before
 	Log     *slog.Logger
 	Monitor *event.CommandMonitor // sees every command; nil: nobody
@@ -47,7 +48,7 @@ const DatabaseDefault = "postdate"
 // DefaultConfig is a Config for the address uri.
 func DefaultConfig(uri string) Config {
 	return Config{
-		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Select: 10 * time.Second,
+		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Attempt: 8 * time.Second, Select: 10 * time.Second,
 		Log: slog.Default(),
 	}
 }
@@ -57,7 +58,7 @@ func (c Config) Validate() error {
 	if c.Buckets < 1 || c.Buckets > postdate.BucketsMax {
 		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
 	}
-	if c.Timeout <= 0 || c.Select <= 0 {
+	if c.Timeout <= 0 || c.Attempt <= 0 || c.Select <= 0 {
 		return postdate.E(postdate.KindInvalid, "the timeouts of the MongoDB store must be positive")
 	}
 	if _, err := connstring.ParseAndValidate(c.URI); err != nil {

@@ -102,7 +102,7 @@ func again(err error) bool {
 	if !errors.As(err, &s) {
 		return false
 	}
-	if s.HasErrorLabel("RetryableWriteError") || s.HasErrorLabel("TransientTransactionError") {
+	if s.HasErrorLabel("RetryableWriteError") {
 		return true
 	}
 	for _, code := range codesAgain {
@@ -114,15 +114,24 @@ func again(err error) bool {
 }
 
 // repeat does f until it succeeds, or fails otherwise than by a change of primary,
-// or ctx ends. f is idempotent by its own filter: the driver repeats by itself only
-// what writes one document.
-func repeat(ctx context.Context, f func() error) error {
+// or ctx ends. f is idempotent: a read, or a write that is so by its own filter, of
+// which the driver repeats by itself only what writes one document. Each attempt has
+// a time of its own: a server that is frozen keeps its connections, and whoever asked
+// it would wait to the end, while its successor is long at work.
+func (s *Store) repeat(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		err := f()
-		if err == nil || !again(err) || !rest(ctx, pause) {
+		err := s.once(ctx, f)
+		if err == nil || !again(err) && !driver.IsTimeout(err) || !rest(ctx, pause) {
 			return err
 		}
 	}
+}
+
+// once gives one attempt its time.
+func (s *Store) once(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.c.Attempt)
+	defer cancel()
+	return f(ctx)
 }
 
 // rest pauses for about d, and says whether there is time to go on.

@@ -31,7 +31,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	err := s.within(ctx, func(ctx context.Context) error {
 		filter := append(keys.filter(), bson.E{Key: "mark.id", Value: anyOf(marks)}, bson.E{Key: "status", Value: int(postdate.Pending)})
 		var matched int64
-		err := repeat(ctx, func() error {
+		err := s.repeat(ctx, func(ctx context.Context) error {
 			r, err := s.messages.UpdateMany(ctx, filter, doc("$unset", doc("mark", "")), options.UpdateMany().SetHint(indexID))
 			if err == nil {
 				matched = r.MatchedCount

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
@@ -24,12 +25,14 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			return err
 		},
 		func(ctx context.Context) error {
-			cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
-				options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(doc("bucket", 1)))
-			if err != nil {
-				return err
-			}
-			return cursor.All(ctx, &found)
+			return s.repeat(ctx, func(ctx context.Context) error {
+				cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
+					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(doc("bucket", 1)))
+				if err != nil {
+					return err
+				}
+				return cursor.All(ctx, &found)
+			})
 		})
 	if err != nil {
 		return 0, readError("unparking", err)
@@ -50,14 +53,17 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	}
 	filter := append(keys.filter(), doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel))...)
 	update := doc("$set", doc("due", int64(u.At), "attemptTime", int64(u.At)), "$unset", doc("parked", ""))
-	moved := 0
+	moved, attempts := 0, 0
 	err = s.within(ctx, func(ctx context.Context) error {
-		return repeat(ctx, func() error {
+		return s.repeat(ctx, func(ctx context.Context) error {
 			r, err := s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
-			if err == nil {
-				moved += int(r.ModifiedCount)
+			if attempts++; err != nil {
+				return err
 			}
-			return err
+			if moved = int(r.ModifiedCount); attempts > 1 {
+				moved = len(found) // what an attempt without an answer moved is not counted
+			}
+			return nil
 		})
 	})
 	return moved, writeError("unparking", err)
@@ -97,17 +103,9 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	err = s.within(ctx, func(ctx context.Context) error {
 		left := buckets
 		for len(left) > 0 {
-			cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(left), "parked", true),
-				options.Find().SetHint(indexParked).SetSort(doc("bucket", 1)).SetLimit(1).SetProjection(doc("bucket", 1)))
-			if err != nil {
+			first, err := s.firstParked(ctx, doc("bucket", anyOf(left), "parked", true), "bucket")
+			if err != nil || len(first) == 0 {
 				return err
-			}
-			var first []document
-			if err := cursor.All(ctx, &first); err != nil {
-				return err
-			}
-			if len(first) == 0 {
-				return nil
 			}
 			crowded = append(crowded, first[0].Bucket)
 			var above []int
@@ -125,14 +123,22 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 
 // parkedAfter is the first channel behind another for which something is parked.
 func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
-	cursor, err := s.messages.Find(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)),
-		options.Find().SetHint(indexParked).SetSort(doc("channel", 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
-	if err != nil {
-		return "", false, err
-	}
-	var first []document
-	if err := cursor.All(ctx, &first); err != nil || len(first) == 0 {
+	first, err := s.firstParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel")
+	if err != nil || len(first) == 0 {
 		return "", false, err
 	}
 	return first[0].Channel, true, nil
+}
+
+// firstParked is the first parked message by a field, or none.
+func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first []document, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, filter,
+			options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &first)
+	})
+	return first, err
 }

@@ -43,12 +43,15 @@ const leaseKept = 24 * time.Hour
 // lookAt reads some partition records, within a session.
 func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, error) {
 	found := make(map[int]*partition, len(buckets))
-	cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID))
-	if err != nil {
-		return nil, err
-	}
 	var all []partition
-	if err := cursor.All(ctx, &all); err != nil {
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID))
+		if err != nil {
+			return err
+		}
+		return cursor.All(ctx, &all)
+	})
+	if err != nil {
 		return nil, err
 	}
 	for i := range all {
@@ -61,7 +64,7 @@ func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, 
 func (s *Store) Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error) {
 	var records []partition
 	var leases []lease
-	err := s.within(ctx, func(ctx context.Context) error {
+	err := s.reading(ctx, func(ctx context.Context) error {
 		cursor, err := s.partitions.Find(ctx, doc())
 		if err != nil {
 			return err
@@ -112,7 +115,7 @@ func (s *Store) acquire(ctx context.Context, wants []store.Acquisition, round []
 	filter := doc("_id", anyOf(at.buckets), "$expr", doc("$eq", bson.A{"$token", seen}))
 	var after map[int]*partition
 	err := s.within(ctx, func(ctx context.Context) error {
-		err := repeat(ctx, func() error {
+		err := s.repeat(ctx, func(ctx context.Context) error {
 			_, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
 			return err
 		})
@@ -142,7 +145,7 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 		token := at.column(func(i int) any { return int64(holds[i].Token) })
 		filter := doc("_id", anyOf(at.buckets), "$expr", doc("$eq", bson.A{"$token", token}))
 		err := s.within(ctx, func(ctx context.Context) error {
-			return repeat(ctx, func() error {
+			return s.repeat(ctx, func(ctx context.Context) error {
 				_, err := s.partitions.UpdateMany(ctx, filter, doc("$set", doc("owner", "", "lease", "")), options.UpdateMany().SetHint(indexID))
 				return err
 			})
@@ -159,8 +162,10 @@ func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error
 	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "at", "$$NOW"))}
 	var after lease
 	err := s.within(ctx, func(ctx context.Context) error {
-		return s.leases.FindOneAndUpdate(ctx, doc("_id", l.ID), update,
-			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetHint(indexID)).Decode(&after)
+		return s.repeat(ctx, func(ctx context.Context) error {
+			return s.leases.FindOneAndUpdate(ctx, doc("_id", l.ID), update,
+				options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetHint(indexID)).Decode(&after)
+		})
 	})
 	if err != nil {
 		return 0, writeError("renewing the lease", err)

@@ -95,8 +95,11 @@ func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Rec
 		keys.add(r.m.Key)
 		filter := append(keys.filter(), bson.E{Key: "mark.id", Value: r.id},
 			bson.E{Key: "status", Value: int(postdate.Pending)}, bson.E{Key: "version", Value: int64(r.ifVersion)})
-		result, failure := r.s.messages.ReplaceOne(ctx, filter, next, options.Replace().SetHint(indexID))
-		err, decided = failure, failure == nil && result.MatchedCount == 1
+		err = r.s.once(ctx, func(ctx context.Context) error {
+			result, err := r.s.messages.ReplaceOne(ctx, filter, next, options.Replace().SetHint(indexID))
+			decided = err == nil && result.MatchedCount == 1
+			return err
+		})
 	}
 	if err != nil {
 		return rec, false, writeError("replacing", err)

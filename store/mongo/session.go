@@ -32,6 +32,11 @@ func (s *Store) within(ctx context.Context, f func(ctx context.Context) error) e
 	return err
 }
 
+// reading is within for what only reads: it may run more than once.
+func (s *Store) reading(ctx context.Context, f func(ctx context.Context) error) error {
+	return s.within(ctx, func(ctx context.Context) error { return s.repeat(ctx, f) })
+}
+
 // bound gives a call without a deadline the store's own.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {

@@ -137,7 +137,7 @@ func (s *Store) bulk(ctx context.Context, statements []driver.WriteModel) (match
 	if len(statements) == 0 {
 		return 0, nil
 	}
-	err = repeat(ctx, func() error {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.messages.BulkWrite(ctx, statements, options.BulkWrite().SetOrdered(false))
 		if err == nil {
 			matched = r.MatchedCount

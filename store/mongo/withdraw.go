@@ -52,7 +52,7 @@ func (w *withdrawal) markAll(ctx context.Context, keys *keyed, also bson.D) erro
 		filters = append(filters, append(append(keys.filter(), base...), bson.E{Key: "mark.id", Value: anyOf(stale)}))
 	}
 	for _, filter := range filters {
-		err := repeat(ctx, func() error {
+		err := w.s.repeat(ctx, func(ctx context.Context) error {
 			_, err := w.s.messages.UpdateMany(ctx, filter, set, options.UpdateMany().SetHint(indexID))
 			return err
 		})
@@ -102,7 +102,7 @@ func (w *withdrawal) release(ctx context.Context, keys *keyed) error {
 	if len(keys.ids) == 0 {
 		return nil
 	}
-	return repeat(ctx, func() error {
+	return w.s.repeat(ctx, func(ctx context.Context) error {
 		_, err := w.s.messages.UpdateMany(ctx, append(keys.filter(), bson.E{Key: "mark.id", Value: w.id}),
 			doc("$unset", doc("mark", "")), options.UpdateMany().SetHint(indexID))
 		return err
@@ -253,7 +253,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 	filter := append(keys.filter(), bson.E{Key: "mark.id", Value: c.id}, bson.E{Key: "status", Value: int(postdate.Pending)})
 	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", int64(c.at)), "$unset", doc("due", "", "parked", ""))
 	var matched int64
-	err = repeat(ctx, func() error {
+	err = c.s.repeat(ctx, func(ctx context.Context) error {
 		r, err := c.s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
 		if err == nil {
 			matched = r.MatchedCount // less than all where an earlier try got through without an answer
