@@ -143,7 +143,6 @@ type explainer struct {
 	mu    sync.Mutex
 	on    bool
 	count int
-	worst string
 }
 
 func (x *explainer) see(command bson.Raw) {

@@ -34,8 +34,7 @@ func TestDeposedPrimary(t *testing.T) {
 	if r := now.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	got, err := now.Acquire(t.Context(), []store.Acquisition{{Bucket: m.Bucket, Owner: "n", Lease: "l"}})
-	if err != nil || !got[0].OK {
+	if got, err := now.Acquire(t.Context(), []store.Acquisition{{Bucket: m.Bucket, Owner: "n", Lease: "l"}}); err != nil || !got[0].OK {
 		t.Fatalf("Acquire: %+v, %v", got, err)
 	}
 	name := now.messages.Database().Name()
@@ -62,27 +61,12 @@ func TestDeposedPrimary(t *testing.T) {
 		t.Fatalf("Cancel through the next primary: %v", r.Err)
 	}
 	knows.saw(now.latest())
-	type answer struct {
-		rec postdate.Record
-		err error
-	}
-	ask := func(s *Store) chan answer {
-		c := make(chan answer, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-			defer cancel()
-			rec, err := s.Get(ctx, m.Key)
-			c <- answer{rec, err}
-		}()
-		return c
-	}
-	tied := ask(knows)
-	loose := ask(knowsNot)
+	tied, loose := ask(knows, m.Key), ask(knowsNot, m.Key)
 	claimed := make(chan store.ClaimResult, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		claimed <- owner.Claim(ctx, []store.Claim{{Bucket: m.Bucket, Token: got[0].Partition.Token, Claimed: 2000,
+		claimed <- owner.Claim(ctx, []store.Claim{{Bucket: m.Bucket, Token: 1, Claimed: 2000,
 			Scan: store.Scan{To: 2000, Limit: 10, BytesMax: 1 << 20}}})[0]
 	}()
 	time.Sleep(200 * time.Millisecond) // they lie in its sockets; without it the test shows less
@@ -101,4 +85,22 @@ func TestDeposedPrimary(t *testing.T) {
 	if a := <-loose; os.Getenv("POSTDATE_TEST_EXPERIMENTS") != "" {
 		t.Logf("tied to nothing: %v, %v", a.rec.Status, a.err)
 	}
+}
+
+// answer is what a read answered.
+type answer struct {
+	rec postdate.Record
+	err error
+}
+
+// ask reads a message, without waiting for it.
+func ask(s *Store, key postdate.Key) chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		rec, err := s.Get(ctx, key)
+		c <- answer{rec, err}
+	}()
+	return c
 }

@@ -1,0 +1,325 @@
+package mongo_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// The benchmarks stand beside the bare driver, written by hand as well as it goes,
+// against the same servers in the same run:
+//
+//	go test ./store/mongo -run '^$' -bench . -benchtime 3s
+//
+// POSTDATE_BENCH_MEMBERS sets the size of the replica set: 1 by default.
+
+func benchMembers() int {
+	if n, err := strconv.Atoi(os.Getenv("POSTDATE_BENCH_MEMBERS")); err == nil {
+		return n
+	}
+	return 1
+}
+
+// bench is a store, and the bare driver in a collection of its own with the same
+// indexes.
+type bench struct {
+	*mongo.Store
+	bare *driver.Collection
+	next atomic.Int64
+}
+
+func newBench(b *testing.B) *bench {
+	uri := mongotest.URI(b, benchMembers())
+	c := config(uri)
+	c.Buckets = postdate.BucketsDefault
+	s := open(b, c)
+	b.Cleanup(func() { s.Close() })
+	journal := true
+	client, err := driver.Connect(options.Client().ApplyURI(uri).SetReadConcern(readconcern.Majority()).
+		SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Disconnect(context.Background()) })
+	bare := client.Database("bare").Collection(fmt.Sprintf("messages%d", rand.Uint32()))
+	there := bson.D{{Key: "due", Value: bson.D{{Key: "$exists", Value: true}}}}
+	_, err = bare.Indexes().CreateMany(context.Background(), []driver.IndexModel{
+		{Keys: bson.D{{Key: "bucket", Value: 1}, {Key: "due", Value: 1}, {Key: "_id", Value: 1}}, Options: options.Index().SetName("due").SetPartialFilterExpression(there)},
+		{Keys: bson.D{{Key: "tenant", Value: 1}, {Key: "executionTime", Value: 1}, {Key: "bucket", Value: 1}, {Key: "_id", Value: 1}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { bare.Drop(context.Background()) })
+	return &bench{Store: s, bare: bare}
+}
+
+// benchPayloads are 256 bytes each, as random as possible, so that nothing is
+// compressed away.
+var benchPayloads = func() (all [1024][]byte) {
+	for i := range all {
+		all[i] = make([]byte, 256)
+		for j := range all[i] {
+			all[i][j] = byte(rand.Uint32())
+		}
+	}
+	return all
+}()
+
+func benchMessage(i int64, due postdate.Time) postdate.Message {
+	m := testMessage(fmt.Sprintf("m%09d", i), postdate.BucketsDefault, due)
+	m.ContentType, m.Payload = "application/json", benchPayloads[i%1024]
+	return m
+}
+
+// bareDocument is the same message, as a user of the driver would write it.
+func bareDocument(i int64, due postdate.Time) bson.D {
+	m := benchMessage(i, due)
+	return bson.D{
+		{Key: "_id", Value: "default\x00" + m.ScheduleID}, {Key: "bucket", Value: m.Bucket}, {Key: "tenant", Value: m.Tenant},
+		{Key: "scheduleId", Value: m.ScheduleID}, {Key: "executionTime", Value: int64(due)}, {Key: "status", Value: 1},
+		{Key: "version", Value: int64(1)}, {Key: "attemptTime", Value: int64(due)}, {Key: "due", Value: int64(due)},
+		{Key: "channel", Value: string(m.Channel)}, {Key: "createdAt", Value: int64(m.CreatedAt)}, {Key: "payload", Value: m.Payload},
+		{Key: "contentType", Value: m.ContentType}, {Key: "digest", Value: m.Digest[:]},
+	}
+}
+
+// callers runs f until b.N messages are done, size at a time.
+func (x *bench) callers(b *testing.B, callers, size int, f func(from int64) error) {
+	b.ResetTimer()
+	start := time.Now()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for left.Add(int64(-size)) > int64(-size) {
+				if err := f(x.next.Add(int64(size)) - int64(size)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "messages/s")
+}
+
+const benchDue = postdate.Time(1_900_000_000_000)
+
+// BenchmarkInsert is 64 callers that schedule one message each.
+func BenchmarkInsert(b *testing.B) {
+	b.Run("store", func(b *testing.B) {
+		x := newBench(b)
+		s := store.Coalesce(x.Store)
+		x.callers(b, 64, 1, func(i int64) error {
+			return s.Insert(b.Context(), []postdate.Message{benchMessage(i, benchDue+postdate.Time(i%1000))})[0].Err
+		})
+	})
+	b.Run("driver", func(b *testing.B) {
+		x := newBench(b)
+		x.callers(b, 64, 1, func(i int64) error {
+			_, err := x.bare.InsertOne(b.Context(), bareDocument(i, benchDue+postdate.Time(i%1000)))
+			return err
+		})
+	})
+}
+
+// BenchmarkBatch is 2 callers with 500 messages each.
+func BenchmarkBatch(b *testing.B) {
+	b.Run("store", func(b *testing.B) {
+		x := newBench(b)
+		x.callers(b, 2, 500, func(from int64) error {
+			batch := make([]postdate.Message, 500)
+			for i := range batch {
+				batch[i] = benchMessage(from+int64(i), benchDue+postdate.Time(i))
+			}
+			for _, r := range x.Insert(b.Context(), batch) {
+				if r.Err != nil {
+					return r.Err
+				}
+			}
+			return nil
+		})
+	})
+	b.Run("driver", func(b *testing.B) {
+		x := newBench(b)
+		x.callers(b, 2, 500, func(from int64) error {
+			batch := make([]bson.D, 500)
+			for i := range batch {
+				batch[i] = bareDocument(from+int64(i), benchDue+postdate.Time(i))
+			}
+			_, err := x.bare.InsertMany(b.Context(), batch, options.InsertMany().SetOrdered(false))
+			return err
+		})
+	})
+}
+
+// benchPage is how many messages a cycle drains.
+const benchPage = 2_048
+
+// BenchmarkDrain is an owner of 64 buckets that reads what is due and settles it, a
+// page of all buckets at a time.
+func BenchmarkDrain(b *testing.B) {
+	b.Run("store", func(b *testing.B) {
+		x := newBench(b)
+		x.fill(b, func(batch []postdate.Message) error {
+			for _, r := range x.Insert(b.Context(), batch) {
+				if r.Err != nil {
+					return r.Err
+				}
+			}
+			return nil
+		})
+		claims := x.claims(b)
+		b.ResetTimer()
+		start, done := time.Now(), 0
+		for done < b.N {
+			n, err := x.cycle(b.Context(), claims)
+			if err != nil {
+				b.Fatal(err)
+			}
+			done += n
+		}
+		b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
+	})
+	b.Run("driver", func(b *testing.B) {
+		x := newBench(b)
+		x.fill(b, func(batch []postdate.Message) error {
+			all := make([]bson.D, len(batch))
+			for i := range batch {
+				all[i] = bareDocument(x.next.Add(1), batch[i].ExecutionTime)
+			}
+			_, err := x.bare.InsertMany(b.Context(), all)
+			return err
+		})
+		b.ResetTimer()
+		start, done := time.Now(), 0
+		for done < b.N {
+			n, err := x.bareCycle(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			done += n
+		}
+		b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
+	})
+}
+
+// fill lays down enough to drain b.N messages, due one page each millisecond.
+func (x *bench) fill(b *testing.B, insert func([]postdate.Message) error) {
+	pages := (b.N+benchPage-1)/benchPage + 1
+	for p := range pages {
+		batch := make([]postdate.Message, benchPage)
+		for i := range batch {
+			batch[i] = benchMessage(int64(p*benchPage+i), benchDue+postdate.Time(p))
+		}
+		if err := insert(batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (x *bench) claims(b *testing.B) []store.Claim {
+	claims := make([]store.Claim, x.Buckets())
+	for i := range claims {
+		got, err := x.Acquire(b.Context(), []store.Acquisition{{Bucket: i, Owner: "n", Lease: "l"}})
+		if err != nil || !got[0].OK {
+			b.Fatal(err)
+		}
+		claims[i] = store.Claim{Bucket: i, Token: got[0].Partition.Token, Scan: store.Scan{Limit: 512, BytesMax: 1 << 20}}
+	}
+	return claims
+}
+
+// cycle drains what is due within the next millisecond.
+func (x *bench) cycle(ctx context.Context, claims []store.Claim) (int, error) {
+	to := benchDue + postdate.Time(x.next.Add(1)-1)
+	for i := range claims {
+		claims[i].Claimed, claims[i].Checkpoint, claims[i].Scan.To = to, to-1, to
+		claims[i].Scan.After = store.Position{Time: to}
+	}
+	var settle []store.Settlement
+	for i, r := range x.Claim(ctx, claims) {
+		if r.Err != nil {
+			return 0, r.Err
+		}
+		for _, m := range r.Due {
+			settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
+		}
+	}
+	if len(settle) == 0 {
+		return 0, fmt.Errorf("nothing is due at %d", to)
+	}
+	return len(settle), x.Settle(ctx, settle)
+}
+
+// bareCycle is what a hand-written drainer does: one hinted find, one hinted
+// updateMany.
+func (x *bench) bareCycle(ctx context.Context) (int, error) {
+	buckets := make([]int, postdate.BucketsDefault)
+	for i := range buckets {
+		buckets[i] = i
+	}
+	cursor, err := x.bare.Find(ctx, bson.D{{Key: "bucket", Value: bson.D{{Key: "$in", Value: buckets}}}, {Key: "due", Value: bson.D{{Key: "$lte", Value: int64(benchDue) + 1<<40}}}},
+		options.Find().SetHint("due").SetLimit(benchPage).SetBatchSize(benchPage+1))
+	if err != nil {
+		return 0, err
+	}
+	var all []struct {
+		ID         string `bson:"_id"`
+		Bucket     int
+		ScheduleID string `bson:"scheduleId"`
+		Channel    string
+		Payload    []byte
+		Version    int64
+	}
+	if err := cursor.All(ctx, &all); err != nil {
+		return 0, err
+	}
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	r, err := x.bare.UpdateMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}, {Key: "status", Value: 1}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: 2}, {Key: "settledAt", Value: int64(benchDue)}}}, {Key: "$unset", Value: bson.D{{Key: "due", Value: ""}}}},
+		options.UpdateMany().SetHint("_id_"))
+	if err != nil || r.ModifiedCount == 0 {
+		return 0, fmt.Errorf("drained nothing: %v", err)
+	}
+	return int(r.ModifiedCount), nil
+}
+
+// BenchmarkClaimNothing is the idle cycle of an owner of 64 buckets.
+func BenchmarkClaimNothing(b *testing.B) {
+	x := newBench(b)
+	claims := x.claims(b)
+	b.ResetTimer()
+	for i := range b.N {
+		for j := range claims {
+			claims[j].Claimed, claims[j].Scan.To = postdate.Time(i+1), postdate.Time(i+1)
+		}
+		for _, r := range x.Claim(b.Context(), claims) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+}
