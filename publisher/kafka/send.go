@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,7 +17,8 @@ type produce struct {
 	*kmsg.ProduceRequest
 	p       *Publisher
 	batches []*batch
-	formed  atomic.Bool // the client was about to write it
+	formed  bool // the client was about to write it
+	over    bool // its outcome is decided: it must not be written any more
 }
 
 // AppendTo implements kmsg.Request. The client calls it just before it writes: what
@@ -29,7 +29,7 @@ func (r *produce) AppendTo(b []byte) []byte {
 	r.Topics = nil
 	topics := map[*topic]int{}
 	for _, b := range r.batches {
-		if b.left {
+		if b.left || r.over {
 			continue
 		}
 		b.written = true
@@ -45,7 +45,7 @@ func (r *produce) AppendTo(b []byte) []byte {
 		part.Partition, part.Records = b.lane.partition, b.bytes
 		r.Topics[at].Partitions = append(r.Topics[at].Partitions, part)
 	}
-	r.formed.Store(true)
+	r.formed = true
 	return r.ProduceRequest.AppendTo(b)
 }
 
@@ -66,14 +66,16 @@ func (p *Publisher) send(to *leader, batches []*batch) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	to.busy = false
-	p.reached(err)
+	to.busy, req.over = false, true
+	if err == nil { // of one broker's silence, the metadata tell whether it is the cluster's
+		p.reached(nil)
+	}
 	answers := answersOf(resp)
 	for _, b := range batches {
 		a, ok := answers[place{b.lane.topic.name, b.lane.partition}]
 		switch {
 		case err != nil:
-			a = answer{reason: err.Error(), verdict: again, appended: req.formed.Load() && !errors.Is(err, errNotSent)}
+			a = answer{reason: err.Error(), verdict: again, appended: req.formed && !errors.Is(err, errNotSent)}
 		case !ok:
 			a = answer{reason: "Kafka's answer does not name the partition", verdict: again, appended: true}
 		}

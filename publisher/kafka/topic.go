@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -155,18 +156,12 @@ func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 	p.route(t, waiting)
 }
 
-// stuck settles what waits for a topic that has no partitions yet, for the callers'
-// time would go by; the next call asks again.
+// stuck says whether nobody waits any more for a topic that has no partitions yet; the
+// next call then asks again.
 func (p *Publisher) stuck(t *topic) bool {
-	open := false
-	for _, it := range t.waiting {
-		open = open || it.stage == queued
-	}
-	if !open {
-		t.waiting = nil
-		p.forget(t)
-	}
-	return !open
+	t.waiting = slices.DeleteFunc(t.waiting, func(it *item) bool { return it.stage == settled })
+	p.forget(t)
+	return len(t.waiting) == 0
 }
 
 // giveBack settles all that was not sent.
