@@ -206,18 +206,21 @@ func (s *Store) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 func (s *Store) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []postdate.Record
+	var all []*row
 	for _, r := range s.records {
 		if selected(&q, &r.Record) {
-			all = append(all, r.Record)
+			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b postdate.Record) int { return compareListed(listPosition(&a), listPosition(&b)) })
-	page := store.ListPage{Records: all}
-	if len(all) > q.Limit {
-		page.Records = all[:q.Limit]
-		last := listPosition(&all[q.Limit-1])
-		page.Next = &last
+	slices.SortFunc(all, func(a, b *row) int { return compareListed(listPosition(&a.Record), listPosition(&b.Record)) })
+	var page store.ListPage
+	for i, r := range all {
+		if i == q.Limit {
+			last := listPosition(&page.Records[i-1])
+			page.Next = &last
+			break
+		}
+		page.Records = append(page.Records, r.Record)
 	}
 	return page, nil
 }

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(2)
 	}
+	debug.SetGCPercent(400) // worlds are small and make much garbage
 	if !run(f) {
 		os.Exit(1)
 	}
