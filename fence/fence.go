@@ -179,11 +179,13 @@ type Machine struct {
 	skewed    bool
 	renewals  uint64
 	until     time.Duration // end of the own lease
+	lapses    int           // how often it ran out before it was renewed
 	nextRenew time.Duration
 	nextLook  time.Duration
 	nextGive  time.Duration
 
 	renewing, looking, taking, giving bool // a store call is under way
+	takeLapses                        int  // lapses when the present acquisition began
 	hinted                            bool // look again when the present look ends
 }
 
@@ -284,12 +286,27 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 		m.nextRenew = min(m.nextRenew, now+m.c.RetryAfter)
 		return nil
 	}
-	first := m.until == 0
-	m.until = max(m.until, ev.Began+m.c.LeaseTime)
-	if first {
+	out := m.compareClocks(ev)
+	if m.until == 0 {
 		m.nextLook = now
+	} else if now >= m.until-m.c.LeaseTime/5 && !m.c.Exclusive {
+		out = append(out, m.lapse(now)...)
 	}
-	return append(m.compareClocks(ev), LeaseUntil{m.until})
+	m.until = max(m.until, ev.Began+m.c.LeaseTime)
+	return append(out, LeaseUntil{m.until})
+}
+
+// lapse gives up everything because the lease ran out, or almost, before it was
+// renewed: somebody may have seen it stand still for long enough, and a request
+// for the buckets may be on its way. It names the present tokens, so what is taken
+// anew, under new ones, is safe from it.
+func (m *Machine) lapse(now time.Duration) (out []Effect) {
+	m.lapses++
+	m.nextLook = now
+	for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
+		out = append(out, m.lose(hold)...)
+	}
+	return out
 }
 
 // compareClocks gives everything up where the wall clock is too far off: by it the
@@ -338,7 +355,6 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	m.watch.look(now, ev)
 	out = append(out, Alive{m.watch.alive(ev)})
 	var wants []store.Acquisition
-	var gained []bucket.Partition
 	for _, p := range ev.Partitions {
 		h := m.held[p.Bucket]
 		switch {
@@ -346,31 +362,36 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 			out = append(out, m.lose(store.Hold{Bucket: p.Bucket, Token: h.token})...)
 		case h != nil || m.taking:
 		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
-			// An acquisition whose outcome was unknown went through.
-			if !m.want[p.Bucket] || m.skewed { // too late: nobody works on it, and it goes back
+			// An acquisition whose outcome was unknown went through, or the lease
+			// lapsed. It is taken anew, under a new token, or goes back.
+			if m.want[p.Bucket] && !m.skewed {
+				wants = append(wants, m.acquisition(p))
+			} else {
 				m.held[p.Bucket] = &held{token: p.Token, draining: true, drained: true, gone: true}
-				continue
 			}
-			m.held[p.Bucket] = &held{token: p.Token}
-			gained = append(gained, p)
 		case !m.want[p.Bucket] || m.skewed:
 		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
-			wants = append(wants, store.Acquisition{Bucket: p.Bucket, SeenToken: p.Token, Owner: m.c.Node, Lease: m.c.Lease})
+			wants = append(wants, m.acquisition(p))
 		}
 	}
-	if len(gained) > 0 {
-		out = append(out, Gained{gained})
-	}
 	if len(wants) > 0 && now < m.until {
-		m.taking = true
+		m.taking, m.takeLapses = true, m.lapses
 		out = append(out, Take{wants})
 	}
 	return out
 }
 
+func (m *Machine) acquisition(p bucket.Partition) store.Acquisition {
+	return store.Acquisition{Bucket: p.Bucket, SeenToken: p.Token, Owner: m.c.Node, Lease: m.c.Lease}
+}
+
 func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	m.taking = false
 	m.nextLook = min(m.nextLook, now+m.c.RetryAfter) // somebody may have been quicker, or the outcome is unknown
+	if m.takeLapses != m.lapses {
+		m.nextLook = now // what was taken is to be taken anew
+		return nil
+	}
 	var gained []bucket.Partition
 	for _, r := range ev.Results {
 		if r.OK {

@@ -206,8 +206,9 @@ func TestLosesByToken(t *testing.T) {
 }
 
 // An acquisition whose outcome is unknown is not repeated blindly: the records
-// tell whether it went through.
-func TestUnknownAcquisitionIsAdopted(t *testing.T) {
+// tell whether it went through. Then the bucket is taken anew, for under the old
+// token somebody else may be about to take it.
+func TestUnknownAcquisitionIsTakenAnew(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
 	only[fence.Take](t, r.step(fence.Saw{Partitions: []bucket.Partition{{Bucket: 1}}}))
@@ -217,11 +218,38 @@ func TestUnknownAcquisitionIsAdopted(t *testing.T) {
 	}
 	mine := bucket.Partition{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1", Checkpoint: 5, Claimed: 9}
 	effects := r.look(fence.Saw{Partitions: []bucket.Partition{mine}, Leases: []bucket.Lease{{ID: "me/1", Renewals: 1}}})
-	if gained := only[fence.Gained](t, effects); !reflect.DeepEqual(gained.Partitions, []bucket.Partition{mine}) {
-		t.Errorf("gained %+v", gained)
+	take := only[fence.Take](t, effects)
+	if want := []store.Acquisition{{Bucket: 1, SeenToken: 1, Owner: "me", Lease: "me/1"}}; !reflect.DeepEqual(take.Wants, want) {
+		t.Errorf("it takes %+v, want %+v", take.Wants, want)
 	}
-	if count[fence.Take](effects) > 0 {
-		t.Error("it takes again what it has")
+	if count[fence.Gained](effects) > 0 {
+		t.Error("it counts as its own what it takes anew")
+	}
+}
+
+// Where the lease ran out before it was renewed, every bucket is given up and taken
+// anew under a new token: a request of somebody who saw the lease stand still may
+// still be on its way. So is what was taken meanwhile.
+func TestALapsedLeaseTakesAnew(t *testing.T) {
+	r := newRig(t)
+	r.own(1, 2)
+	r.now += r.c.LeaseTime
+	effects := r.step(fence.Renewed{Began: r.now})
+	if lost := count[fence.Lost](effects); lost != 2 || r.m.Held() != 0 {
+		t.Fatalf("%d buckets are lost and %d held, want 2 and 0", lost, r.m.Held())
+	}
+	saw := fence.Saw{Began: r.now, Partitions: []bucket.Partition{{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1"}, {Bucket: 2, Owner: "me", Token: 1, Lease: "me/1"}}}
+	if take := only[fence.Take](t, r.step(saw)); len(take.Wants) != 2 || take.Wants[0].SeenToken != 1 {
+		t.Errorf("it takes %+v", take.Wants)
+	}
+	r.now += r.c.LeaseTime
+	r.step(fence.Renewed{Began: r.now})
+	for i := range saw.Partitions {
+		saw.Partitions[i].Token = 2
+	}
+	effects = r.step(fence.Took{Results: []store.Acquired{{Partition: saw.Partitions[0], OK: true}, {Partition: saw.Partitions[1], OK: true}}})
+	if count[fence.Gained](effects) > 0 {
+		t.Error("what was taken before the lease ran out is gained after it")
 	}
 }
 
