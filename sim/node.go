@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -73,9 +72,8 @@ func (n *node) start() {
 		n: n, w: w, lease: fmt.Sprintf("%s/%d", n.name, n.runs), alive: true,
 		held: map[int]uint64{}, heard: map[int]time.Duration{},
 	}
-	random := rand.New(rand.NewPCG(uint64(n.number), uint64(n.runs)))
 	p.fence = fence.NewMachine(w.fenceConfig(n.name, p.lease))
-	p.poller = poller.NewMachine(w.pollerConfig(), random.Float64)
+	p.poller = poller.NewMachine(w.pollerConfig(), w.r.Float64)
 	n.proc, n.paused, n.backlog = p, false, nil
 	w.tell(n, "starts as %s", p.lease)
 	p.stepFence(fence.Tick{})

@@ -18,7 +18,10 @@ type world struct {
 	bug    bug
 	inject *injection
 	say    func(string)
+	seed   uint64
+	luck   *rand.PCG // the source of r
 	r      *rand.Rand
+	turn   uint64 // which event of this moment it is
 
 	now   time.Duration // true time
 	queue queue
@@ -41,8 +44,9 @@ type world struct {
 }
 
 func newWorld(o Options, p *plan) *world {
+	luck := rand.NewPCG(o.Seed, 1)
 	w := &world{
-		plan: p, bug: o.bug, inject: o.inject, say: o.Say, r: rand.New(rand.NewPCG(o.Seed, 1)),
+		plan: p, bug: o.bug, inject: o.inject, say: o.Say, seed: o.Seed, luck: luck, r: rand.New(luck),
 		store: NewStore(p.buckets), channels: map[postdate.Channel]*broker{}, faults: map[string]int{}, trace: 14695981039346656037,
 	}
 	if o.Keep != nil {
@@ -101,12 +105,22 @@ const healMax = 6 * time.Minute
 func (w *world) run(until time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= until && w.violation == nil {
 		e := w.queue.pop()
-		w.now = max(w.now, e.at)
+		w.draw(e.at)
 		e.do()
 	}
 	if w.violation == nil {
 		w.now = until
 	}
+}
+
+// draw moves time on, and lets what is random hang on the time alone. Where an item
+// of the plan is left out, what it does not touch goes on as before.
+func (w *world) draw(at time.Duration) {
+	w.turn++
+	if at > w.now {
+		w.now, w.turn = at, 0
+	}
+	w.luck.Seed(w.seed, (uint64(w.now)+w.turn*0x9e3779b97f4a7c15)*0xbf58476d1ce4e5b9)
 }
 
 func (w *world) at(t time.Duration, do func()) {
