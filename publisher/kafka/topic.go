@@ -98,7 +98,8 @@ func (p *Publisher) ask(t *topic, after time.Duration) {
 		t.asking = false
 		p.reached(err)
 		if err != nil {
-			p.giveBack(t, publisher.Result{Outcome: publisher.Down, Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
+			// Lanes that get through do not need the answer.
+			p.giveBack(t, func(l *lane) bool { return !l.failing.IsZero() }, publisher.Result{Outcome: publisher.Down, Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
 			p.forget(t)
 			return
 		}
@@ -123,7 +124,7 @@ func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 		t.doubted, t.count = false, 0
 		t.refusal = publisher.Result{Outcome: publisher.Refused, Reason: err.Error()}
 		t.refusedUntil = time.Now().Add(refusalTime)
-		p.giveBack(t, t.refusal)
+		p.giveBack(t, func(*lane) bool { return true }, t.refusal)
 		time.AfterFunc(2*refusalTime, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -164,11 +165,14 @@ func (p *Publisher) stuck(t *topic) bool {
 	return len(t.waiting) == 0
 }
 
-// giveBack settles all that was not sent.
-func (p *Publisher) giveBack(t *topic, r publisher.Result) {
+// giveBack settles what waits for the topic and what was not sent in some lanes.
+func (p *Publisher) giveBack(t *topic, some func(*lane) bool, r publisher.Result) {
 	settleAll(t.waiting, r)
 	t.waiting = nil
 	for _, l := range t.lanes {
+		if !some(l) {
+			continue
+		}
 		settleAll(l.queue, r)
 		l.queue = nil
 		if l.batch != nil && !l.flying && !l.batch.maybe {
