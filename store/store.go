@@ -1,6 +1,6 @@
 // Package store is the contract of the place where messages live. Its
 // specification is the conformance suite in store/storetest, which every
-// implementation passes: store/pebble for one machine.
+// implementation passes: store/pebble for one machine, store/mongo for a cluster.
 //
 // # Promises
 //

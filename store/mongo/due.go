@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -14,6 +15,9 @@ const (
 	// commonMax bounds how many messages the read that all buckets share returns.
 	// Buckets that it does not come to are read alone.
 	commonMax = 2_000
+	// rangesMax bounds how many buckets share a read: a command of too many ranges is
+	// not answered in the order of the index.
+	rangesMax = 128
 	// passedMax is how many messages more than its limit a scan looks at where it
 	// passes some over.
 	passedMax = 1_000
@@ -45,19 +49,28 @@ func (c *scan) examinedMax() int {
 	return c.Limit
 }
 
-// filter selects what the scan looks at: one range of the due index, or two where it
-// goes on within one millisecond.
-func (c *scan) filters() []bson.D {
-	after := c.After
-	if after.ScheduleID == "" && after.Tenant == "" {
-		return []bson.D{doc("bucket", c.bucket, "due", doc("$gte", int64(after.Time), "$lte", int64(c.to)))}
+// rangesOf are the ranges of the due index that scans look at: one for all buckets
+// that are at the same time, and two for one that goes on within a millisecond.
+func rangesOf(scans []*scan) (ranges []bson.D) {
+	type times struct{ from, to postdate.Time }
+	together := map[times][]int{}
+	for _, c := range scans {
+		after := c.After
+		if after.ScheduleID == "" && after.Tenant == "" {
+			at := times{after.Time, c.to}
+			together[at] = append(together[at], c.bucket)
+			continue
+		}
+		id := idOf(postdate.Key{Tenant: after.Tenant, ScheduleID: after.ScheduleID})
+		if after.Time <= c.to {
+			ranges = append(ranges, doc("bucket", c.bucket, "due", int64(after.Time), "_id", doc("$gt", id)))
+		}
+		ranges = append(ranges, doc("bucket", c.bucket, "due", doc("$gt", int64(after.Time), "$lte", int64(c.to))))
 	}
-	id := idOf(postdate.Key{Tenant: after.Tenant, ScheduleID: after.ScheduleID})
-	var filters []bson.D
-	if after.Time <= c.to {
-		filters = append(filters, doc("bucket", c.bucket, "due", int64(after.Time), "_id", doc("$gt", id)))
+	for at, buckets := range together {
+		ranges = append(ranges, doc("bucket", anyOf(buckets), "due", doc("$gte", int64(at.from), "$lte", int64(at.to))))
 	}
-	return append(filters, doc("bucket", c.bucket, "due", doc("$gt", int64(after.Time), "$lte", int64(c.to))))
+	return ranges
 }
 
 var (
@@ -80,8 +93,8 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	}
 	s.crowdedMu.Unlock()
 	reads := []func(ctx context.Context) error{}
-	if len(common) > 0 {
-		reads = append(reads, func(ctx context.Context) error { return s.readCommon(ctx, common) })
+	for some := range slices.Chunk(common, rangesMax) {
+		reads = append(reads, func(ctx context.Context) error { return s.readCommon(ctx, some) })
 	}
 	if len(alone) > 0 {
 		reads = append(reads, func(ctx context.Context) error { return s.readAlone(ctx, alone) })
@@ -99,15 +112,13 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 // readCommon reads what is due in several buckets with one command.
 func (s *Store) readCommon(ctx context.Context, scans []*scan) error {
 	byBucket := make(map[int]*scan, len(scans))
-	var ranges []bson.D
 	limit := 0
 	for _, c := range scans {
 		byBucket[c.bucket] = c
-		ranges = append(ranges, c.filters()...)
 		limit += c.examinedMax()
 	}
 	limit = min(limit, max(commonMax, scans[0].examinedMax()))
-	all, err := s.findDue(ctx, ranges, limit)
+	all, err := s.findDue(ctx, rangesOf(scans), limit)
 	if err != nil {
 		return err
 	}
@@ -139,7 +150,7 @@ func (s *Store) readAlone(ctx context.Context, scans []*scan) error {
 	return s.sideBySide(ctx, len(scans), func(ctx context.Context, i int) error {
 		c := scans[i]
 		limit := c.examinedMax()
-		found, err := s.findDue(ctx, c.filters(), limit)
+		found, err := s.findDue(ctx, rangesOf(scans[i:i+1]), limit)
 		c.found, c.reached = found, len(found) < limit
 		return err
 	})
