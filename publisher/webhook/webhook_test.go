@@ -25,7 +25,7 @@ import (
 	"github.com/postdate/postdate/publisher/webhook"
 )
 
-const timeout = 5 * time.Second
+const timeout = 20 * time.Second
 
 // loopback is what tests allow: their own receivers.
 var loopback = []string{"127.0.0.1"}
@@ -225,7 +225,11 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(c.handler)
 			t.Cleanup(server.Close)
-			p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Timeout: 3 * time.Second}))
+			wait := timeout
+			if c.name == "silence" {
+				wait = 2 * time.Second
+			}
+			p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Timeout: wait}))
 			got := p.Publish(context.Background(), postdate.Channel(server.URL), batchOf(1))[0]
 			if got.Outcome != c.want.Outcome || got.Permanent != c.want.Permanent || got.RetryAfter != c.want.RetryAfter || !strings.Contains(got.Reason, c.want.Reason) {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -263,7 +267,7 @@ func TestSlowReceiver(t *testing.T) {
 	r := newReceiver()
 	quick := httptest.NewServer(r)
 	defer quick.Close()
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, InFlight: 4, Timeout: 3 * time.Second}))
+	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, InFlight: 4, Timeout: 6 * time.Second}))
 	var results []publisher.Result
 	var wg sync.WaitGroup
 	wg.Go(func() { results = p.Publish(context.Background(), postdate.Channel(slow.URL), batchOf(20)) })
