@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -41,6 +42,7 @@ type process struct {
 
 	fenceTick, pollTick timer
 	heard               map[int]time.Duration // by node: when it was heard of last
+	living              []string              // leases that move
 	share               string                // the members of which the share was told last
 	stopping            bool
 	fenceSpin, pollSpin spin
@@ -223,6 +225,11 @@ func (p *process) doFence(e fence.Effect) {
 		p.after(0, func() { p.drain(e.Hold) })
 	case fence.LeaseUntil:
 		p.after(0, func() { p.stepPoller(poller.LeaseUntil{Mono: p.leaseEnd(e.Mono)}) })
+	case fence.Alive:
+		if !slices.Equal(p.living, e.Leases) {
+			p.living = e.Leases
+			p.after(0, p.divide)
+		}
 	case fence.Skewed:
 		p.w.tell(p.n, "clock is %s ahead of the store's", e.Ahead)
 	}
@@ -334,10 +341,17 @@ func (p *process) listen() {
 			p.heard[o.number] = now
 		}
 	}
+	p.divide()
+}
+
+// divide tells the fence of the node's share, where the members have changed: those
+// that gossip knows and whose leases move, as the product has it.
+func (p *process) divide() {
+	n, now := p.n, p.w.now
 	var members []string
 	for _, o := range p.w.nodes {
 		at, known := p.heard[o.number]
-		if o == n || known && now-at < deadAfter && now >= n.blind[o.number] {
+		if o == n || known && now-at < deadAfter && now >= n.blind[o.number] && slices.Contains(p.living, o.proc.lease) {
 			members = append(members, o.name)
 		}
 	}

@@ -161,6 +161,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.storm(1)
 	case profileRaces:
 		d.storm(0.6)
+		d.lostAnswers()
 	case profileQuiet:
 		d.orderly()
 	case profileChannels:

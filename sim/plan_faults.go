@@ -124,3 +124,12 @@ func (d *draw) brokerFault(at time.Duration, channel int) {
 	}
 	d.add(it)
 }
+
+// lostAnswers draws times in which the store takes effect and does not say so:
+// clients and owners then race with their own repetitions.
+func (d *draw) lostAnswers() {
+	for at := 5 * time.Second; at < d.p.length; at += d.upTo(30 * time.Second) {
+		k := []kind{faultLoseAnswer, faultHang}[d.r.IntN(2)]
+		d.add(item{at: at, kind: k, d: d.upTo(5 * time.Second), p: 0.7 * d.r.Float64()})
+	}
+}
