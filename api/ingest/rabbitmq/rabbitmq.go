@@ -9,8 +9,8 @@
 //   - A message that can never be scheduled does not stop those behind it: it goes
 //     to the queue of rejected messages with the reason in its headers. From there
 //     it may be put back as it is.
-//   - Where the store is away, messages wait, unacknowledged, and are tried again;
-//     the prefetch bounds how many.
+//   - Where the store cannot take a message now, it waits, unacknowledged, and is tried
+//     again, beside those behind it; the prefetch bounds how many.
 //   - What a message has beside its body goes with it: see read.go.
 //
 // The queue itself is the operator's to declare; that of the rejected messages is
@@ -40,7 +40,7 @@ const RoutingKey = "{routing-key}"
 const rejectedSuffix = ".postdate-rejected"
 
 const (
-	prefetchDefault = 1_000
+	prefetchDefault = 500
 	prefetchMax     = 65_535
 	workers         = 4 // batches under way at a time
 	lagEvery        = 10 * time.Second
@@ -49,6 +49,7 @@ const (
 	// from the first to the last, and is cut by up to a half at random.
 	backoffFirst = 100 * time.Millisecond
 	backoffLast  = 5 * time.Second
+	againLast    = time.Second     // the last for the store
 	steadyTime   = 5 * time.Second // a session that held so long starts it afresh
 )
 
@@ -58,7 +59,7 @@ type Config struct {
 	Queue    string
 	Channel  string // where messages go that do not say; [RoutingKey] may stand in it
 	Rejected string // the queue of rejected messages; by default Queue + ".postdate-rejected"
-	Prefetch int    // how many messages are in hand at a time; 1,000 by default
+	Prefetch int    // how many messages are in hand at a time; 500 by default
 	Taker    *ingest.Taker
 	Log      *slog.Logger
 }
@@ -159,7 +160,7 @@ func (s *Source) run(ctx context.Context) {
 			s.config.Log.Warn("no schedules are taken from a RabbitMQ queue; trying again", "queue", s.config.Queue, "address", s.address, "reason", err)
 			last = err.Error()
 		}
-		if !s.pause(ctx, attempt) {
+		if !s.pause(ctx, attempt, backoffLast) {
 			s.setReason("it is closed")
 			return
 		}
@@ -172,9 +173,10 @@ func (s *Source) setReason(reason string) {
 	s.reason = reason
 }
 
-// pause waits after the given number of vain attempts, and says whether to go on.
-func (s *Source) pause(ctx context.Context, attempt int) bool {
-	timer := time.NewTimer(backoff(attempt))
+// pause waits after the given number of vain attempts, at most for last, and says
+// whether to go on.
+func (s *Source) pause(ctx context.Context, attempt int, last time.Duration) bool {
+	timer := time.NewTimer(backoff(attempt, last))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -185,8 +187,8 @@ func (s *Source) pause(ctx context.Context, attempt int) bool {
 	return false
 }
 
-func backoff(attempt int) time.Duration {
-	d := min(backoffFirst<<min(attempt, 20), backoffLast)
+func backoff(attempt int, last time.Duration) time.Duration {
+	d := min(backoffFirst<<min(attempt, 20), last)
 	return d - time.Duration(rand.Float64()*float64(d)/2)
 }
 

@@ -60,7 +60,7 @@ func (r *rejected) declare(conn *amqp.Connection) error {
 
 // put publishes messages with their reasons, and returns nil when the broker has
 // confirmed all of them. After an error any of them may lie there.
-func (r *rejected) put(ds []*amqp.Delivery, reasons []string) error {
+func (r *rejected) put(ds []inHand, reasons []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.publish(ds, reasons)
@@ -69,12 +69,12 @@ func (r *rejected) put(ds []*amqp.Delivery, reasons []string) error {
 		return fmt.Errorf("messages cannot be put into the queue %q for rejected ones: %w", r.source.config.Rejected, err)
 	}
 	for i, d := range ds {
-		r.source.config.Log.Warn("rejected a message", "queue", r.source.config.Queue, "message-id", d.MessageId, "reason", reasons[i])
+		r.source.config.Log.Warn("rejected a message", "queue", r.source.config.Queue, "message-id", d.delivery.MessageId, "reason", reasons[i])
 	}
 	return nil
 }
 
-func (r *rejected) publish(ds []*amqp.Delivery, reasons []string) error {
+func (r *rejected) publish(ds []inHand, reasons []string) error {
 	if err := r.connect(len(ds)); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (r *rejected) publish(ds []*amqp.Delivery, reasons []string) error {
 	defer cancel()
 	var confirms []*amqp.DeferredConfirmation
 	for i, d := range ds {
-		c, err := r.ch.PublishWithDeferredConfirm("", r.source.config.Rejected, true, false, aside(d, r.source.config.Queue, reasons[i]))
+		c, err := r.ch.PublishWithDeferredConfirm("", r.source.config.Rejected, true, false, aside(d.delivery, r.source.config.Queue, reasons[i]))
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ type session struct {
 	deliveries <-chan amqp.Delivery
 	rejected   *rejected
 	over       context.Context // ended with the connection
+	group      sync.WaitGroup  // workers, and what is tried again
 }
 
 // dial connects. The end of ctx cuts the connection.
@@ -76,11 +77,10 @@ func (s *Source) session(ctx context.Context) error {
 	go n.watchLag(conn)
 	s.setReason("")
 	s.config.Log.Info("taking schedules from a RabbitMQ queue", "queue", s.config.Queue, "address", s.address)
-	var group sync.WaitGroup
 	for range workers {
-		group.Go(n.work)
+		n.group.Go(n.work)
 	}
-	group.Wait()
+	n.group.Wait()
 	if !isClosed(s.closing) {
 		select { // the consumer may have heard of the end first
 		case <-over.Done():
@@ -186,66 +186,59 @@ func (n *session) work() {
 	}
 }
 
-// take carries out a batch until all of it is acknowledged, or cannot be any more.
+// inHand is a message that the broker does not know to be taken.
+type inHand struct {
+	delivery *amqp.Delivery
+	command  *ingest.Command
+}
+
+// take carries out a batch. What cannot be done now is tried again beside the work
+// on what follows: its number is bounded by the prefetch.
 func (n *session) take(batch []amqp.Delivery) {
-	commands := make([]*ingest.Command, len(batch))
+	hand := make([]inHand, len(batch))
 	for i := range batch {
-		commands[i] = read(&batch[i], n.template)
+		hand[i] = inHand{&batch[i], read(&batch[i], n.template)}
 	}
-	told := make([]bool, len(batch)) // the broker knows
-	for attempt := 0; ; attempt++ {
-		open, why := 0, ""
-		var bad []int
-		results := n.config.Taker.Take(n.over, n.name, commands)
-		for i, r := range results {
-			switch {
-			case told[i]:
-			case r.Outcome == ingest.Done:
-				n.ack(&batch[i])
-				told[i] = true
-			case r.Outcome == ingest.Bad:
-				bad = append(bad, i)
-			default:
-				open, why = open+1, r.Reason
+	if hand, why := n.attempt(hand); len(hand) > 0 && n.over.Err() == nil {
+		n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again", "queue", n.config.Queue, "messages", len(hand), "reason", why)
+		n.group.Go(func() {
+			for attempt := 0; len(hand) > 0 && n.pause(n.over, attempt, againLast); attempt++ {
+				hand, _ = n.attempt(hand)
 			}
-		}
-		if err := n.putAside(batch, results, bad); err != nil {
-			open, why = open+len(bad), err.Error()
-		} else {
-			for _, i := range bad {
-				told[i] = true
-			}
-		}
-		if open == 0 || n.over.Err() != nil {
-			return
-		}
-		if attempt == 0 {
-			n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again", "queue", n.config.Queue, "messages", open, "reason", why)
-		}
-		if !n.pause(n.over, attempt) {
-			return
-		}
+		})
 	}
 }
 
-// putAside moves what is bad of a batch into the queue of rejected messages.
-func (n *session) putAside(batch []amqp.Delivery, results []ingest.Result, bad []int) error {
+// attempt carries out what is in hand, and returns what is open after that, and why.
+func (n *session) attempt(hand []inHand) (open []inHand, why string) {
+	commands := make([]*ingest.Command, len(hand))
+	for i := range hand {
+		commands[i] = hand[i].command
+	}
+	var bad []inHand
+	var reasons []string
+	for i, r := range n.config.Taker.Take(n.over, n.name, commands) {
+		switch r.Outcome {
+		case ingest.Done:
+			n.ack(hand[i])
+		case ingest.Bad:
+			bad, reasons = append(bad, hand[i]), append(reasons, r.Reason)
+		default:
+			open, why = append(open, hand[i]), r.Reason
+		}
+	}
 	if len(bad) == 0 {
-		return nil
+		return open, why
 	}
-	ds, reasons := make([]*amqp.Delivery, len(bad)), make([]string, len(bad))
-	for i, b := range bad {
-		ds[i], reasons[i] = &batch[b], results[b].Reason
+	if err := n.rejected.put(bad, reasons); err != nil {
+		return append(open, bad...), err.Error()
 	}
-	if err := n.rejected.put(ds, reasons); err != nil {
-		return err
+	for _, h := range bad {
+		n.ack(h)
 	}
-	for _, d := range ds {
-		n.ack(d)
-	}
-	return nil
+	return open, why
 }
 
 // ack tells the broker. Where that fails the connection is gone, and the message
 // comes again.
-func (n *session) ack(d *amqp.Delivery) { _ = d.Ack(false) }
+func (n *session) ack(h inHand) { _ = h.delivery.Ack(false) }
