@@ -71,6 +71,7 @@ func (c Config) options(m *metrics) []kgo.Opt {
 
 // Connect is how to reach the brokers and log in, for other clients of theirs.
 func (c Config) Connect() []kgo.Opt {
+	c = c.withDefaults()
 	opts := []kgo.Opt{kgo.SeedBrokers(c.Seeds...), kgo.Dialer(c.dial)}
 	if c.SASL != nil {
 		if m, err := c.SASL.mechanism(); err == nil { // Validate has tried it
