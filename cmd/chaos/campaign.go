@@ -23,6 +23,7 @@ const (
 	calmDown     = 3 * time.Second  // for copies that come after the last message
 	drainTimeout = 90 * time.Second // for everything due to arrive when all is healed
 	settleTime   = 60 * time.Second // for the cluster to be whole at the start
+	lateShown    = time.Second      // seconds in which messages came later than this are told
 	inbox        = "chaos"
 )
 
@@ -200,6 +201,9 @@ func (c *campaign) balance() outcome {
 		}
 		asked++
 		r.Violations[i].Text += "\n    the store says: " + strings.TrimSpace(string(c.load.call(http.MethodGet, "/v1/messages/"+v.ID, nil).body))
+	}
+	for _, s := range c.ledger.Seconds(lateShown) {
+		c.logf("  of %d that were due from %s, %d came more than %s late, the last %s", s.Due, s.From.Format("15:04:05"), s.Late, lateShown, s.Worst.Round(time.Millisecond))
 	}
 	if left := c.load.left.Load(); left > 0 {
 		c.note("%d messages were not sent, because %d calls were in flight already", left, callsMax)

@@ -177,7 +177,7 @@ func (l *load) attempt(ms []nodetest.Message, batch bool) bool {
 	if !batch || a.code != http.StatusOK {
 		o := a.outcome(l.ledger, "a schedule of "+ms[0].ScheduleID)
 		for _, m := range ms {
-			l.ledger.Scheduled(m.ScheduleID, o)
+			l.ledger.Scheduled(m.ScheduleID, o, time.Now())
 		}
 		return o == account.Done
 	}
@@ -193,7 +193,7 @@ func (l *load) attempt(ms []nodetest.Message, batch bool) bool {
 			o = answer{code: r.Error.Status, kind: r.Error.Type, body: []byte(r.Error.Detail)}.outcome(l.ledger, "a batch's item "+ms[i].ScheduleID)
 			known = false
 		}
-		l.ledger.Scheduled(ms[i].ScheduleID, o)
+		l.ledger.Scheduled(ms[i].ScheduleID, o, time.Now())
 	}
 	return known
 }

@@ -74,6 +74,7 @@ type entry struct {
 	via       string
 	dues      []time.Time // the times at which it may be delivered
 	exists    existence
+	since     time.Time // when it was acknowledged
 	unsure    bool      // a call that schedules it was left without an answer
 	cancelled existence // no: not that anybody knows
 	gone      bool      // acknowledged, and later said not to exist
@@ -105,15 +106,15 @@ func (l *Ledger) Sent(id, via string, due time.Time) {
 // cut leaves the precision that a message has.
 func cut(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
-// Scheduled notes how a call that schedules a message ended; such a call may be
-// repeated.
-func (l *Ledger) Scheduled(id string, o Outcome) {
+// Scheduled notes how a call that schedules a message ended, and when; such a call may
+// be repeated.
+func (l *Ledger) Scheduled(id string, o Outcome, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entries[id]
 	switch {
 	case o == Done:
-		e.exists = yes
+		e.exists, e.since = yes, at
 	case e.exists == yes:
 	case o == NotDone && !e.unsure:
 		e.exists = no
@@ -213,6 +214,22 @@ func (l *Ledger) Arrivals() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.arrived
+}
+
+// late is how much later than it should a message first arrived: counted from its
+// acknowledgement, where that came after its time. Nothing is known of one that was
+// never acknowledged, or whose reschedule was never answered: it may have become durable
+// long after its time, when a cut connection was whole again.
+func (e *entry) late() (by time.Duration, known bool) {
+	if len(e.arrivals) == 0 || e.exists != yes || len(e.dues) != 1 {
+		return 0, false
+	}
+	a := e.arrivals[0]
+	from := a.Due
+	if e.since.After(from) {
+		from = e.since
+	}
+	return max(0, a.Received.Sub(from)), true
 }
 
 // owed says whether a message must arrive.

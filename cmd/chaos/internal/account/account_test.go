@@ -33,7 +33,7 @@ func lives() []life {
 	ofLater.Due = later
 	again := copyAt(900, false)
 	again.Redelivered = true
-	accepted := func(l ledger) { l.Scheduled("m", account.Done) }
+	accepted := func(l ledger) { l.Scheduled("m", account.Done, due.Add(-time.Second)) }
 	cancelled := func(o account.Outcome) func(l ledger) {
 		return func(l ledger) { accepted(l); l.Cancelled("m", o) }
 	}
@@ -46,12 +46,15 @@ func lives() []life {
 	return []life{
 		{"in order", accepted, nil, []account.Arrival{copyAt(1, false)}, ""},
 		{"lost", accepted, nil, nil, account.Lost},
-		{"lost after a repeated call", func(l ledger) { l.Scheduled("m", account.Unknown); accepted(l) }, nil, nil, account.Lost},
+		{"lost after a repeated call", func(l ledger) { l.Scheduled("m", account.Unknown, due.Add(-time.Second)); accepted(l) }, nil, nil, account.Lost},
 		{"never answered", func(ledger) {}, nil, nil, ""},
 		{"never answered, and there", func(ledger) {}, nil, []account.Arrival{copyAt(1, false)}, ""},
-		{"refused", func(l ledger) { l.Scheduled("m", account.NotDone) }, nil, nil, ""},
-		{"refused, and there", func(l ledger) { l.Scheduled("m", account.NotDone) }, nil, []account.Arrival{copyAt(1, false)}, account.NeverScheduled},
-		{"refused after no answer, and there", func(l ledger) { l.Scheduled("m", account.Unknown); l.Scheduled("m", account.NotDone) }, nil, []account.Arrival{copyAt(1, false)}, ""},
+		{"refused", func(l ledger) { l.Scheduled("m", account.NotDone, due.Add(-time.Second)) }, nil, nil, ""},
+		{"refused, and there", func(l ledger) { l.Scheduled("m", account.NotDone, due.Add(-time.Second)) }, nil, []account.Arrival{copyAt(1, false)}, account.NeverScheduled},
+		{"refused after no answer, and there", func(l ledger) {
+			l.Scheduled("m", account.Unknown, due.Add(-time.Second))
+			l.Scheduled("m", account.NotDone, due.Add(-time.Second))
+		}, nil, []account.Arrival{copyAt(1, false)}, ""},
 		{"early", accepted, nil, []account.Arrival{copyAt(-1, false)}, account.Early},
 		{"early by a fraction", accepted, nil, []account.Arrival{{ID: "m", Due: due, Received: due.Add(-time.Microsecond)}}, account.Early},
 		{"cancelled", cancelled(account.Done), nil, nil, ""},
@@ -118,7 +121,7 @@ func TestMeasuresLatenessAndGaps(t *testing.T) {
 		id := string(rune('A' + i))
 		d := due.Add(time.Duration(i) * 500 * time.Millisecond)
 		l.Sent(id, "q", d)
-		l.Scheduled(id, account.Done)
+		l.Scheduled(id, account.Done, due)
 		if l.Open() != 1 {
 			t.Fatal("an accepted message is not open")
 		}
@@ -143,5 +146,22 @@ func TestMeasuresLatenessAndGaps(t *testing.T) {
 	}
 	if last := l.Recovered(fault, fault.Add(5*time.Second), 100*time.Millisecond); last != 1400*time.Millisecond {
 		t.Errorf("the last late one came %s after the fault", last)
+	}
+	seconds := l.Seconds(900 * time.Millisecond)
+	if len(seconds) != 1 || !seconds[0].From.Equal(fault) || seconds[0].Due != 2 || seconds[0].Late != 1 || seconds[0].Worst != 1400*time.Millisecond {
+		t.Errorf("%+v", seconds)
+	}
+}
+
+// A message is late only from when it was acknowledged.
+func TestLateFromItsAcknowledgement(t *testing.T) {
+	l := account.NewLedger()
+	for id, ack := range map[string]account.Outcome{"acknowledged late": account.Done, "never": account.Unknown} {
+		l.Sent(id, "q", due)
+		l.Scheduled(id, ack, due.Add(3*time.Second))
+		l.Arrived(account.Arrival{ID: id, Due: due, Received: due.Add(3100 * time.Millisecond)})
+	}
+	if r := l.Check(); r.Quiet.Count != 1 || r.Quiet.Max != 100*time.Millisecond || len(r.Violations) > 0 {
+		t.Errorf("%s", r)
 	}
 }

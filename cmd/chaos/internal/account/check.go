@@ -153,9 +153,8 @@ func (c *checker) promises(id string, e *entry) {
 // arrival checks a message's i-th arrival.
 func (c *checker) arrival(id string, e *entry, i int) {
 	a := e.arrivals[i]
-	late := a.Received.Sub(a.Due)
-	if i == 0 {
-		c.firsts = append(c.firsts, first{a.Due, a.Received})
+	if late, known := e.late(); i == 0 && known {
+		c.firsts = append(c.firsts, first{a.Received.Add(-late), a.Received})
 		if c.near(a.Due, a.Received, nil) {
 			c.faulty = append(c.faulty, late)
 		} else {
@@ -166,7 +165,7 @@ func (c *checker) arrival(id string, e *entry, i int) {
 	switch {
 	case !slices.ContainsFunc(e.dues, a.Due.Equal):
 		c.complain(WrongTime, id, e.life())
-	case late < 0:
+	case a.Received.Before(a.Due):
 		c.complain(Early, id, e.life())
 	case a.Marked && !c.near(a.Due, a.Received, marks):
 		c.complain(NeedlessMark, id, e.life())
@@ -218,20 +217,56 @@ func (c *checker) gap() (longest Gap) {
 }
 
 // Recovered is how long after from the last message came that was due between
-// from and until and was more than late behind its time; 0 where none was.
+// from and until and came more than late behind its time; 0 where none did.
 func (l *Ledger) Recovered(from, until time.Time, late time.Duration) (last time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {
-		if len(e.arrivals) == 0 {
-			continue
-		}
-		a := e.arrivals[0]
-		if a.Received.Sub(a.Due) > late && a.Received.After(from) && a.Due.Before(until) {
-			last = max(last, a.Received.Sub(from))
+		if by, known := e.late(); known && by > late {
+			if a := e.arrivals[0]; a.Received.After(from) && a.Due.Before(until) {
+				last = max(last, a.Received.Sub(from))
+			}
 		}
 	}
 	return last
+}
+
+// Second is what was due in one second.
+type Second struct {
+	From  time.Time
+	Due   int // messages
+	Late  int // of them, those beyond the bound that was asked for
+	Worst time.Duration
+}
+
+// Seconds tells how late messages were by when they were due, one entry for each second
+// in which some were later than late.
+func (l *Ledger) Seconds(late time.Duration) (all []Second) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seconds := map[int64]Second{}
+	for _, e := range l.entries {
+		by, known := e.late()
+		if !known {
+			continue
+		}
+		due := e.arrivals[0].Due.Truncate(time.Second)
+		s := seconds[due.Unix()]
+		s.From = due
+		s.Due++
+		if by > late {
+			s.Late++
+		}
+		s.Worst = max(s.Worst, by)
+		seconds[due.Unix()] = s
+	}
+	for _, s := range seconds {
+		if s.Late > 0 {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Second) int { return a.From.Compare(b.From) })
+	return all
 }
 
 func lateness(all []time.Duration) Lateness {
