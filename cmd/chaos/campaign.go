@@ -190,6 +190,11 @@ func (c *campaign) pending() int {
 
 // balance closes the account, and asks the nodes about what is missing.
 func (c *campaign) balance() outcome {
+	for _, n := range c.Nodes {
+		if err := n.Crash(); err != nil {
+			c.ledger.Crashed(err.Error())
+		}
+	}
 	for _, check := range c.scenario.limits {
 		check(c)
 	}

@@ -88,6 +88,7 @@ type Ledger struct {
 	entries   map[string]*entry
 	strange   []Arrival // nobody scheduled them
 	odd       []string  // answers that no client should get
+	crashed   []string  // nodes that ended by themselves
 	windows   []Window
 	redeliver int
 	arrived   int
@@ -169,6 +170,13 @@ func (l *Ledger) Odd(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.odd = append(l.odd, what)
+}
+
+// Crashed notes that a node ended though nobody ended it.
+func (l *Ledger) Crashed(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crashed = append(l.crashed, what)
 }
 
 // Arrived notes an arrival.

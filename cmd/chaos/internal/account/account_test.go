@@ -77,6 +77,7 @@ func lives() []life {
 		{"a sleeper's copy", accepted, slept, []account.Arrival{copyAt(900, true), copyAt(950, false)}, ""},
 		{"such a copy where none slept", accepted, broken, []account.Arrival{copyAt(900, true), copyAt(950, false)}, account.Silent},
 		{"said not to exist", func(l ledger) { accepted(l); l.Missing("m") }, nil, []account.Arrival{copyAt(1, false)}, account.Gone},
+		{"a crash", func(l ledger) { l.Crashed("n1") }, nil, nil, account.Crash},
 		{"an odd answer", func(l ledger) { l.Odd("418") }, nil, nil, account.OddAnswer},
 	}
 }

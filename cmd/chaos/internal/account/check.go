@@ -22,6 +22,7 @@ const (
 	Again          Kind = "again, and no fault was near"
 	Gone           Kind = "acknowledged, then said not to exist"
 	OddAnswer      Kind = "an answer that no client should get"
+	Crash          Kind = "a node that ended by itself"
 )
 
 // Violation is a broken promise.
@@ -81,6 +82,9 @@ func (l *Ledger) Check() Report {
 	}
 	for _, text := range l.odd {
 		c.complain(OddAnswer, "", text)
+	}
+	for _, text := range l.crashed {
+		c.complain(Crash, "", text)
 	}
 	slices.SortFunc(r.Violations, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))

@@ -62,7 +62,7 @@ func (r Report) String() string {
 	for _, v := range r.Violations {
 		counts[v.Kind]++
 	}
-	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone, OddAnswer} {
+	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone, OddAnswer, Crash} {
 		fmt.Fprintf(t, "%s\t%d\t\n", k, counts[k])
 	}
 	t.Flush()

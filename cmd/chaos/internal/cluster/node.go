@@ -36,6 +36,8 @@ type Node struct {
 	client  *http.Client
 
 	mu    sync.Mutex
+	wants bool // it is to run
+	crash error
 	cmd   *exec.Cmd
 	http  string
 	up    bool
@@ -68,7 +70,7 @@ func (n *Node) Start() error {
 	}
 	ended := make(chan struct{})
 	n.mu.Lock()
-	n.cmd, n.ended = cmd, ended
+	n.cmd, n.ended, n.wants = cmd, ended, true
 	n.mu.Unlock()
 	ready := make(chan string, 1)
 	go func() {
@@ -82,6 +84,9 @@ func (n *Node) Start() error {
 		err := cmd.Wait()
 		n.mu.Lock()
 		n.up, n.err = false, err
+		if n.wants {
+			n.crash = fmt.Errorf("%s ended by itself at %s: %v, see %s", n.Name, time.Now().Format("15:04:05.000"), err, n.LogPath())
+		}
 		n.mu.Unlock()
 		close(ended)
 	}()
@@ -136,9 +141,24 @@ func (n *Node) Signal(s syscall.Signal) error {
 	return cmd.Process.Signal(s)
 }
 
+// expectEnd says that the process is to end, so that nobody calls it any more.
+func (n *Node) expectEnd() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wants, n.up = false, false
+}
+
+// Crash tells of an end of the process that nobody asked for; nil: there was none.
+func (n *Node) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.crash
+}
+
 // Kill ends the process with SIGKILL, and returns when it has ended.
 func (n *Node) Kill() error {
 	_, ended := n.run()
+	n.expectEnd()
 	if err := n.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s: %w", n.Name, err)
 	}
@@ -149,12 +169,10 @@ func (n *Node) Kill() error {
 // Stop ends the process in order, and fails where that does not work.
 func (n *Node) Stop() error {
 	_, ended := n.run()
+	n.expectEnd()
 	if err := n.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", n.Name, err)
 	}
-	n.mu.Lock()
-	n.up = false // no new calls
-	n.mu.Unlock()
 	select {
 	case <-ended:
 	case <-time.After(readyTimeout):
