@@ -36,6 +36,7 @@ type options struct {
 	rate     int
 	seed     uint64
 	race     bool
+	binary   string
 	verbose  bool
 	out      io.Writer
 }
@@ -67,7 +68,7 @@ type outcome struct {
 func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err error) {
 	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(), random: rand.New(rand.NewPCG(o.seed, 2)), began: time.Now()}
 	config := s.config
-	config.Dir, config.Race = o.dir, o.race
+	config.Dir, config.Race, config.Binary = o.dir, o.race, o.binary
 	c.logf("%s, seed %d: starting the servers", s.name, o.seed)
 	if c.Cluster, err = cluster.Open(config); err != nil {
 		return outcome{}, err

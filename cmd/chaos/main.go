@@ -78,6 +78,7 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	flags.IntVar(&o.rate, "rate", 1000, "schedules per second")
 	flags.Uint64Var(&o.seed, "seed", 1, "the sequence of faults")
 	flags.BoolVar(&o.race, "race", false, "build the nodes with the race detector")
+	flags.StringVar(&o.binary, "binary", "", "the postdate command to run (default: the one in this module is built)")
 	flags.BoolVar(&o.verbose, "v", false, "tell what goes on")
 	if err := flags.Parse(args); err != nil {
 		return scenario{}, o, flag.ErrHelp // it has been said
