@@ -1,0 +1,90 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+)
+
+// awaitWhole returns when every bucket has an owner.
+func (c *campaign) awaitWhole(ctx context.Context) error {
+	deadline := time.Now().Add(settleTime)
+	for {
+		view, err := c.view(c.Nodes[0])
+		if err == nil && view.whole(c.scenario.nodes) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %s not every bucket has an owner among %d nodes: %+v (%v)", settleTime, c.scenario.nodes, view, err)
+		}
+		if err := c.pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// view is the cluster as one node shows it.
+type view struct {
+	Buckets []struct {
+		Bucket int
+		Owner  string
+		Token  uint64
+	}
+}
+
+// whole says whether so many nodes own all buckets.
+func (v view) whole(nodes int) bool {
+	owners := map[string]int{}
+	for _, b := range v.Buckets {
+		owners[b.Owner]++
+	}
+	return len(v.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
+}
+
+// owned counts the buckets of a node.
+func (v view) owned(node string) (n int) {
+	for _, b := range v.Buckets {
+		if b.Owner == node {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *campaign) view(n *cluster.Node) (v view, err error) {
+	a := call(n, http.MethodGet, "/v1/cluster", nil)
+	if a.code != http.StatusOK {
+		return v, fmt.Errorf("/v1/cluster was answered with %s", a)
+	}
+	return v, json.Unmarshal(a.body, &v)
+}
+
+// count writes a number of messages of which -1 stands for unknown, and a page is all that is
+// asked for.
+func count(n int) string {
+	switch {
+	case n < 0:
+		return "an unknown number"
+	case n == pageOf:
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
+const pageOf = 100
+
+// pending counts the messages that are still PENDING, up to a page; -1: unknown.
+func (c *campaign) pending() int {
+	a := c.load.call(http.MethodGet, fmt.Sprintf("/v1/messages?status=PENDING&limit=%d", pageOf), nil)
+	var page struct{ Messages []struct{} }
+	if a.code != http.StatusOK || json.Unmarshal(a.body, &page) != nil {
+		return -1
+	}
+	return len(page.Messages)
+}
