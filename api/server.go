@@ -44,7 +44,7 @@ type Server struct {
 	polls    context.Context
 	endPolls context.CancelFunc
 	draining atomic.Bool
-	fresh    sync.Map // of net.Conn: those on which no request has begun
+	fresh    sync.Map // of net.Conn: those on which nothing has come yet
 }
 
 // New makes a server. It fails where the Config is not valid or the metrics'
@@ -64,7 +64,6 @@ func New(config Config) (*Server, error) {
 	s.http = &fasthttp.Server{
 		Name:                         "postdate",
 		Handler:                      s.router().Handler,
-		ConnState:                    s.noteConn,
 		ErrorHandler:                 s.brokenRequest,
 		HeaderReceived:               s.limits,
 		Concurrency:                  config.ConnectionsMax,
@@ -76,34 +75,26 @@ func New(config Config) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		TCPKeepalive:                 true,
 		Logger:                       slog.NewLogLogger(config.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
 }
 
 // Serve answers on l until Shutdown, and then returns nil.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(&freshListener{l, &s.fresh}) }
 
 // Shutdown takes no new connections, answers long polls with what there is, and
 // returns when every request in flight is answered, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.endPolls()
-	s.fresh.Range(func(conn, _ any) bool {
-		conn.(net.Conn).Close() // it has asked for nothing, and would be waited for
-		return true
-	})
-	return s.http.ShutdownWithContext(ctx)
-}
-
-// noteConn keeps s.fresh: the connections on which no request has begun yet.
-func (s *Server) noteConn(conn net.Conn, state fasthttp.ConnState) {
-	if state == fasthttp.StateNew {
-		s.fresh.Store(conn, nil)
-		return
-	}
-	s.fresh.Delete(conn)
+	ended := make(chan struct{})
+	var closing sync.WaitGroup
+	closing.Go(func() { s.closeFresh(ended) })
+	err := s.http.ShutdownWithContext(ctx)
+	close(ended)
+	closing.Wait()
+	return err
 }
 
 // handler answers one call: by writing the response, or by a Problem.

@@ -316,6 +316,62 @@ func TestShutdownEndsLongPolls(t *testing.T) {
 	}
 }
 
+// lateListener hands out one more connection when it is closed: it was accepted in the
+// moment in which the stop began.
+type lateListener struct {
+	net.Listener
+	once sync.Once
+	late net.Conn
+
+	asked, shut chan struct{}
+}
+
+func (l *lateListener) Accept() (net.Conn, error) {
+	conn := l.late
+	if conn == nil {
+		return nil, io.EOF
+	}
+	close(l.asked)
+	<-l.shut
+	l.late = nil
+	return conn, nil
+}
+
+func (l *lateListener) Close() error {
+	l.once.Do(func() { close(l.shut) })
+	return l.Listener.Close()
+}
+
+// A client's spare connection, on which nothing is asked, holds no stop up, whenever it
+// was made.
+func TestShutdownWaitsForNoSpareConnection(t *testing.T) {
+	r := newRig(t)
+	early, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, late := net.Pipe()
+	defer client.Close()
+	l := &lateListener{Listener: inner, late: late, shut: make(chan struct{}), asked: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(l) }()
+	<-l.asked
+	r.send("GET", "/healthz", "") // on a later connection: the early one was accepted
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := r.server.Shutdown(ctx); err != nil {
+		t.Errorf("the stop waited for a connection on which nothing was asked: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
 func TestSlowAndHugeRequests(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.ReadTimeout = 200 * time.Millisecond })
 	address := strings.TrimPrefix(r.url, "http://")
