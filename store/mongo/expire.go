@@ -52,6 +52,9 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 		keys.add(keyOf(d.Bucket, d.ID))
 	}
 	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(before))})
+	if s.sharded {
+		return s.deleteSharded(ctx, filter, &keys)
+	}
 	deleted := 0
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
@@ -60,9 +63,6 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 		}
 		return err
 	})
-	if err == nil && s.sharded {
-		err = s.unregister(ctx, &keys)
-	}
 	return deleted, err
 }
 

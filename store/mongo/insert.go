@@ -66,12 +66,6 @@ func fail(results []store.Inserted, items []int, err error) {
 // message is not there.
 func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (again []int) {
 	err := s.within(ctx, func(ctx context.Context) error {
-		if s.sharded {
-			var err error
-			if items, err = s.register(ctx, messages, items, results); err != nil || len(items) == 0 {
-				return err
-			}
-		}
 		documents := make([]*document, len(items))
 		for n, i := range items {
 			m := &messages[i]
@@ -79,12 +73,7 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 			documents[n] = documentOf(m, &st)
 			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 		}
-		// Where it is repeated, what the attempt before wrote answers as there already.
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
-			return err
-		})
-		taken, err := takenOf(err, items, results)
+		taken, err := s.write(ctx, documents, items, results)
 		if err != nil || len(taken) == 0 {
 			return err
 		}
@@ -100,6 +89,33 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		}
 	}
 	return again
+}
+
+// write inserts the items' documents, and lists the items whose ids are taken.
+func (s *Store) write(ctx context.Context, documents []*document, items []int, results []store.Inserted) (taken []int, err error) {
+	if !s.sharded {
+		// Where it is repeated, what the attempt before wrote answers as there already.
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
+			return err
+		})
+		return takenOf(err, items, results)
+	}
+	err = s.insertSharded(ctx, documents)
+	switch {
+	case !driver.IsDuplicateKeyError(err):
+		return nil, err
+	case len(items) == 1:
+		return items, nil
+	}
+	for n := range items { // one by one, to see which
+		some, err := s.write(ctx, documents[n:n+1], items[n:n+1], results)
+		if err != nil {
+			return taken, err
+		}
+		taken = append(taken, some...)
+	}
+	return taken, nil
 }
 
 // takenOf lists the items whose ids are taken, and notes what the server refused.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,9 +38,14 @@ func open(t testing.TB, c mongo.Config) *mongo.Store {
 	return s
 }
 
+// TestStore runs on a set of one member. POSTDATE_TEST_MEMBERS sets another size.
 func TestStore(t *testing.T) {
+	members := 1
+	if n, err := strconv.Atoi(os.Getenv("POSTDATE_TEST_MEMBERS")); err == nil {
+		members = n
+	}
 	storetest.Run(t, func(t *testing.T) store.Store {
-		c := config(mongotest.Fresh(t))
+		c := config(mongotest.URI(t, members))
 		c.Monitor = strict(t)
 		return open(t, c)
 	})

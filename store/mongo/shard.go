@@ -9,20 +9,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/store"
 )
 
-// What is here runs only behind a mongos. It follows MongoDB's manual and was not
-// tried: no mongos is to be had where the tests run.
+// What is here runs only behind a mongos. It follows MongoDB's manual. Its
+// transactions are tried on a replica set; shardCollection and what a mongos makes of
+// the rest were not tried: none is to be had where the tests run.
 //
 // Messages are sharded by hashed bucket, execution time and id. Under that key
-// MongoDB keeps ids unique on each shard only, so every id is first registered in a
-// collection that is sharded by its own hashed _id, where it is unique.
+// MongoDB keeps ids unique on each shard only, so every id also lies in a collection
+// that is sharded by its own hashed _id, where it is unique. An id and its message
+// come and go in one transaction.
 
-// registered is an id that is taken, and by what.
+// registered is an id that is taken.
 type registered struct {
-	ID     string `bson:"_id"`
-	Digest []byte `bson:"digest"` // of the message as it was first scheduled
+	ID string `bson:"_id"`
 }
 
 // shard shards what is not sharded yet.
@@ -42,42 +42,36 @@ func (s *Store) shard(ctx context.Context) error {
 	return nil
 }
 
-// register takes ids. It returns the items that are to be written: whose ids were
-// free, and those that a call before this one registered and may not have written.
-func (s *Store) register(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) ([]int, error) {
-	ids := make([]registered, len(items))
-	for n, i := range items {
-		ids[n] = registered{ID: idOf(messages[i].Key), Digest: messages[i].Digest[:]}
+// insertSharded registers ids and writes their messages, all or none. Where one is
+// taken the error says so, and not which.
+func (s *Store) insertSharded(ctx context.Context, documents []*document) error {
+	ids := make([]registered, len(documents))
+	for i, d := range documents {
+		ids[i].ID = d.ID
 	}
-	_, err := s.registry.InsertMany(ctx, ids, options.InsertMany().SetOrdered(false))
-	taken, err := takenOf(err, items, results)
-	if err != nil || len(taken) == 0 {
-		return items, err
-	}
-	gone, err := s.present(ctx, messages, taken, results)
-	if err != nil {
-		return nil, err
-	}
-	answered := map[int]bool{}
-	for _, i := range taken {
-		answered[i] = true
-	}
-	for _, i := range gone {
-		answered[i] = false
-	}
-	var left []int
-	for _, i := range items {
-		if !answered[i] {
-			left = append(left, i)
+	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		if _, err := s.registry.InsertMany(ctx, ids); err != nil {
+			return nil, err
 		}
-	}
-	return left, nil
+		return s.messages.InsertMany(ctx, documents)
+	})
+	return err
 }
 
-// unregister frees ids whose messages expired.
-func (s *Store) unregister(ctx context.Context, keys *keyed) error {
-	_, err := s.registry.DeleteMany(ctx, doc("_id", anyOf(keys.ids)))
-	return err
+// deleteSharded deletes messages and frees their ids, all or none.
+func (s *Store) deleteSharded(ctx context.Context, filter bson.D, keys *keyed) (int, error) {
+	deleted, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
+		if err != nil {
+			return 0, err
+		}
+		_, err = s.registry.DeleteMany(ctx, doc("_id", anyOf(keys.ids)))
+		return int(r.DeletedCount), err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return deleted.(int), nil
 }
 
 // moveSharded puts a new version in the place of one whose mark stands. Its

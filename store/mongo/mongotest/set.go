@@ -205,15 +205,24 @@ func (s *Set) isPrimary(i int) bool {
 
 // StepDown makes the primary give up, and another member be elected.
 func (s *Set) StepDown() {
+	for deadline := time.Now().Add(startTimeout); ; {
+		err := s.stepDown(s.Primary())
+		if err == nil || mongo.IsNetworkError(err) { // it may cut its connections at that
+			return
+		}
+		if time.Now().After(deadline) {
+			s.must("step down", err)
+		}
+	}
+}
+
+// stepDown fails where the member stepped down by itself right before.
+func (s *Set) stepDown(primary int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	err := s.direct(s.Primary(), func(admin *mongo.Database) error {
+	return s.direct(primary, func(admin *mongo.Database) error {
 		return admin.RunCommand(ctx, bson.D{{Key: "replSetStepDown", Value: 5}, {Key: "force", Value: true}}).Err()
 	})
-	if mongo.IsNetworkError(err) {
-		return // it may cut its connections at that
-	}
-	s.must("step down", err)
 }
 
 // Kill ends a member with SIGKILL, and returns when it has ended.
