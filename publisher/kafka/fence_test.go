@@ -224,6 +224,25 @@ func TestTransactionsThatFail(t *testing.T) {
 	}
 }
 
+// A bucket that could not be fenced publishes nothing until it is.
+func TestNotFencedYet(t *testing.T) {
+	f := newFake(t, 1, 1, nil)
+	p := closing(t, newPublisher(t, kafka.Config{Seeds: f.ListenAddrs(), Fenced: true, PublishTimeout: timeout}))
+	fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.TransactionalIDAuthorizationFailed, Count: -1, TopLevel: true})
+	err := p.Gained(context.Background(), []int{0, 1})
+	if postdate.KindOf(err) != postdate.KindUnavailable || err == nil || !strings.Contains(err.Error(), "fenced 0 of 2 buckets") || !strings.Contains(err.Error(), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED") {
+		t.Errorf("gained: %v", err)
+	}
+	if r := f.publish(p, "m", 1)[0]; r.Outcome != publisher.Down || !strings.Contains(r.Reason, "bucket 0 is not fenced") {
+		t.Errorf("%v: %s", r.Outcome, r.Reason)
+	}
+	fault.Remove()
+	gain(t, p, 0)
+	if r := f.publish(p, "m", 1)[0]; r.Outcome != publisher.Confirmed {
+		t.Errorf("%v: %s", r.Outcome, r.Reason)
+	}
+}
+
 // The answer to a commit is lost: the next try tells.
 func TestLostCommit(t *testing.T) {
 	f := newFake(t, 1, 2, nil)

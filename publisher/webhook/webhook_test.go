@@ -196,6 +196,8 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 		{"410", status(410), publisher.Result{Outcome: publisher.Refused, Permanent: true, Reason: "410 Gone"}},
 		{"429", status(429, "Retry-After", "7"), publisher.Result{Outcome: publisher.Refused, RetryAfter: 7 * time.Second, Reason: "429"}},
 		{"503", status(503, "Retry-After", "99999999999"), publisher.Result{Outcome: publisher.Refused, RetryAfter: time.Hour, Reason: "503"}},
+		{"503 until a date", status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), publisher.Result{Outcome: publisher.Refused, RetryAfter: time.Hour, Reason: "503"}},
+		{"503 until a past date", status(503, "Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"), publisher.Result{Outcome: publisher.Refused, Reason: "503"}},
 		{"503 without", status(503), publisher.Result{Outcome: publisher.Refused, Reason: "503"}},
 		{"500", status(500), publisher.Result{Outcome: publisher.Refused, Reason: "500"}},
 		{"502", status(502), publisher.Result{Outcome: publisher.Unknown, Reason: "502"}},
