@@ -6,6 +6,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
 )
 
 // broker is one channel: how it is by nature, and what goes wrong at present.
@@ -19,7 +20,8 @@ type broker struct {
 	lose    window // confirms
 	late    time.Duration
 	lateBy  time.Duration
-	outages int // what is under way when one begins has an unknown outcome
+	limit   store.ChannelSettings // what an operator set of it; zero: nothing
+	outages int                   // what is under way when one begins has an unknown outcome
 }
 
 // publishDeadline is when a publisher gives up on a confirm.

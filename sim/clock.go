@@ -42,6 +42,9 @@ func (c *clock) drift(ppm int64) {
 	c.ppm = ppm
 }
 
+// hold lets both clocks go on from an earlier reading of the monotonic one.
+func (c *clock) hold(mono time.Duration) { c.mono, c.since = mono, c.w.now }
+
 // jump sets the wall clock.
 func (c *clock) jump(d time.Duration) {
 	c.offset += d

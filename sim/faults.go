@@ -2,6 +2,9 @@ package sim
 
 import (
 	"time"
+
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
 )
 
 // calm says whether nothing goes wrong with store and network in this sort of world.
@@ -15,9 +18,9 @@ func (w *world) fault(it item) {
 	w.tell(nil, "FAULT %s", it)
 	until := w.now + it.d
 	switch it.kind {
-	case faultCrash, faultPause, faultStop, faultJump, faultDrift, faultCut, faultGossip, faultGhost, faultBlind, faultNoStore:
+	case faultCrash, faultPause, faultFreeze, faultStop, faultJump, faultDrift, faultCut, faultGossip, faultGhost, faultBlind, faultNoStore:
 		w.nodeFault(w.nodes[it.a%len(w.nodes)], it)
-	case faultDown, faultBlocked, faultRefuse, faultLoseConfirm, faultLateConfirm, faultSilent:
+	case faultDown, faultBlocked, faultRefuse, faultLoseConfirm, faultLateConfirm, faultLimit, faultSilent:
 		w.brokerFault(w.channels[w.plan.channels[it.b]], it)
 	case faultLoseRequest:
 		w.weather.loseRequest = window{until, it.p}
@@ -48,6 +51,8 @@ func (w *world) nodeFault(n *node, it item) {
 		w.after(it.d, n.start)
 	case faultPause:
 		n.pause(it.d)
+	case faultFreeze:
+		n.freeze(it.d)
 	case faultStop:
 		n.stop()
 		w.restart(n, it.d)
@@ -95,9 +100,36 @@ func (w *world) brokerFault(b *broker, it item) {
 		b.lose = window{until, it.p}
 	case faultLateConfirm:
 		b.late, b.lateBy = until, it.e
+	case faultLimit:
+		b.limit = store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(), MaxInFlight: it.a}
+		w.limit()
+		w.after(it.d, func() {
+			b.limit = store.ChannelSettings{}
+			w.limit()
+		})
 	case faultSilent:
 		b.deleted = until
 	}
+}
+
+// limit tells every process what operators have set.
+func (w *world) limit() {
+	for _, n := range w.nodes {
+		if n.up() {
+			n.proc.after(w.upTo(10*time.Millisecond), n.proc.limits)
+		}
+	}
+}
+
+// limits hands the poller what operators have set.
+func (p *process) limits() {
+	var all []store.ChannelSettings
+	for _, c := range p.w.plan.channels {
+		if l := p.w.channels[c].limit; l.Channel != "" {
+			all = append(all, l)
+		}
+	}
+	p.stepPoller(poller.Limits{Settings: all})
 }
 
 // heal ends all faults: everything runs, and everything is reachable and right.
@@ -122,5 +154,7 @@ func (w *world) heal() {
 	for _, c := range w.plan.channels {
 		b := w.channels[c]
 		b.down, b.blocked, b.deleted, b.late, b.refuse, b.lose = 0, 0, 0, 0, window{}, window{}
+		b.limit = store.ChannelSettings{}
 	}
+	w.limit()
 }

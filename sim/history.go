@@ -55,6 +55,7 @@ type emission struct {
 	row       *row          // what the store held then
 	partition bucket.Partition
 	first     bool // the first one of its edition
+	unaware   bool // its node was frozen, and cannot know yet that its lease ran out
 	mayArrive bool
 	arrivedAt time.Duration // 0: not yet
 }
@@ -137,6 +138,7 @@ func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emissio
 	e := &emission{
 		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.held[m.Bucket], message: m, marked: marked,
 		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.partitions[m.Bucket], first: true,
+		unaware: h.w.now < p.n.unaware,
 	}
 	for _, o := range s.emissions {
 		if o.edition == e.edition {

@@ -27,6 +27,7 @@ type node struct {
 	ghost   time.Duration         // until when it believes in a member that is none
 	blind   map[int]time.Duration // by member: until when it does not see it
 	noStore time.Duration         // until when the store is out of reach
+	unaware time.Duration         // until when it may believe in a lease that ended while it was frozen
 }
 
 // process is one run of the product on a node.
@@ -80,6 +81,7 @@ func (n *node) start() {
 	w.tell(n, "starts as %s", p.lease)
 	p.stepFence(fence.Tick{})
 	p.stepPoller(poller.Tick{})
+	p.limits()
 	p.gossip()
 }
 
@@ -105,6 +107,27 @@ func (n *node) pause(d time.Duration) {
 			n.resume()
 		}
 	})
+}
+
+// freeze stops the process and its clocks, as where a virtual machine is suspended:
+// when it goes on, it cannot know that time has passed.
+func (n *node) freeze(d time.Duration) {
+	if !n.up() || n.paused {
+		return
+	}
+	p, mono := n.proc, n.clock.monoNow()
+	n.w.after(d, func() {
+		if n.proc == p && n.paused {
+			n.clock.hold(mono)
+			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
+			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
+				if !n.w.healed {
+					n.clock.jump(d)
+				}
+			})
+		}
+	})
+	n.pause(d)
 }
 
 // resume lets everything happen that waits, in the order in which it came, but

@@ -52,6 +52,7 @@ const (
 	opList
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
+	faultFreeze      // node a and both of its clocks stand still for d, and nothing tells it
 	faultStop        // node a stops in order, and is back after d
 	faultJump        // the wall clock of node a jumps by d
 	faultDrift       // the clocks of node a run at b millionths too fast
@@ -73,15 +74,16 @@ const (
 	faultRefuse      // channel b refuses with p for d
 	faultLoseConfirm // channel b loses confirms with p for d
 	faultLateConfirm // channel b confirms up to e late for d
+	faultLimit       // an operator pauses channel b for d, or limits it to e.Seconds() messages a second
 	faultSilent      // the queue of channel b is deleted: the broker returns what is unroutable, for d
 	kinds            = iota
 )
 
 var kindNames = [kinds]string{
-	"schedule", "repeat", "cancel", "reschedule", "list", "crash", "pause", "orderly stop", "clock jump", "clock drift",
+	"schedule", "repeat", "cancel", "reschedule", "list", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
 	"store outage", "store failover", "store out of reach", "checkpoint lost", "channel down", "channel blocked", "refusals",
-	"confirms lost", "confirms late", "queue deleted",
+	"confirms lost", "confirms late", "operator's limit", "queue deleted",
 }
 
 func (k kind) String() string { return kindNames[k] }

@@ -41,7 +41,9 @@ func (d *draw) storm(often float64) {
 
 func (d *draw) nodeFault(at time.Duration) {
 	it := item{at: at, a: d.r.IntN(len(d.p.clocks))}
-	switch d.r.IntN(9) {
+	switch d.r.IntN(10) {
+	case 9:
+		it.kind, it.d = faultFreeze, d.upTo(8*time.Second)
 	case 0, 1:
 		it.kind, it.d = faultCrash, d.upTo(8*time.Second)
 	case 2, 3:
@@ -108,7 +110,9 @@ func (d *draw) storeFault(at time.Duration) {
 
 func (d *draw) brokerFault(at time.Duration, channel int) {
 	it := item{at: at, b: channel, d: d.upTo(10 * time.Second), p: d.r.Float64()}
-	switch d.r.IntN(7) {
+	switch d.r.IntN(8) {
+	case 7:
+		it.kind, it.e = faultLimit, time.Duration(d.r.IntN(3))*d.upTo(40*time.Second)
 	case 0, 1:
 		it.kind = faultDown
 	case 2:

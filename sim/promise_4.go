@@ -16,7 +16,7 @@ func promise4(h *history, f fact) string {
 		switch {
 		case e.row == nil:
 			return fmt.Sprintf("%s is published and is not in the store", id)
-		case e.row.Status.Final() && !e.marked:
+		case e.row.Status.Final() && !e.marked && !e.unaware:
 			return fmt.Sprintf("%s is published without a mark, and is %s already", id, e.row.Status)
 		case e.marked && !reasonForMark(h, e):
 			return fmt.Sprintf("%s carries a mark without a reason", id)
@@ -29,7 +29,7 @@ func promise4(h *history, f fact) string {
 			if o == f.e || o.edition != f.e.edition || o.arrivedAt == 0 {
 				continue
 			}
-			if late := f.e.story.byNumber(later); !late.marked {
+			if late := f.e.story.byNumber(later); !late.marked && !late.unaware {
 				return fmt.Sprintf("%s %q arrived twice, and the later one, published at %s, has no mark", late.story.key.ScheduleID, late.edition, late.at)
 			}
 		}

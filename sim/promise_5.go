@@ -8,7 +8,7 @@ import "fmt"
 func promise5(h *history, f fact) string {
 	switch f := f.(type) {
 	case factEmit:
-		if e := f.e; e.token != e.partition.Token {
+		if e := f.e; e.token != e.partition.Token && !e.unaware {
 			return fmt.Sprintf("%s publishes %s under token %d of bucket %d, which is at %d (%s)",
 				e.process.lease, e.story.key.ScheduleID, e.token, e.partition.Bucket, e.partition.Token, e.partition.Lease)
 		}
