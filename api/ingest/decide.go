@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,7 +84,7 @@ func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decisio
 		return d
 	}
 	d.Message.MayRepeat = name.identity == Fresh && c.Redelivered
-	if c.Records && name.identity == Given {
+	if c.Records {
 		d.Message.Headers = withSource(d.Message.Headers, c.Place)
 	}
 	return d
@@ -269,6 +270,11 @@ func withSource(headers []postdate.Header, p Place) []postdate.Header {
 	headers = append(headers, postdate.Header{Name: HeaderSource, Value: fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)})
 	postdate.SortHeaders(headers)
 	return headers
+}
+
+// isFrom says whether a message came from p.
+func isFrom(m *postdate.Message, p Place) bool {
+	return slices.ContainsFunc(withSource(nil, p), func(h postdate.Header) bool { return slices.Contains(m.Headers, h) })
 }
 
 // supersedes says whether a message that is there came from behind p in the same

@@ -261,6 +261,9 @@ func (t *Taker) insert(ctx context.Context, source string, commands []*Command) 
 	for i, r := range t.config.Messages.Insert(ctx, messages) {
 		c := commands[i]
 		for r = t.inserted(source, c, r); c.result.Outcome == Again && c.decision.Identity != Given && taken(r); {
+			if t.recognised(ctx, source, c) {
+				break
+			}
 			t.rename(c, r)
 			r = t.inserted(source, c, t.config.Messages.Insert(ctx, []postdate.Message{c.decision.Message})[0])
 		}
@@ -268,6 +271,23 @@ func (t *Taker) insert(ctx context.Context, source string, commands []*Command) 
 			t.replace(ctx, source, c)
 		}
 	}
+}
+
+// recognised looks whether the message that has a record's id came from that very
+// record, and says whether the command is through or cannot go on now.
+func (t *Taker) recognised(ctx context.Context, source string, c *Command) bool {
+	if !c.Records {
+		return false
+	}
+	switch old, err := t.config.Messages.Get(ctx, c.decision.Message.Key); {
+	case err == nil && isFrom(&old.Message, c.Place):
+		t.finish(source, c, howRepeated)
+	case err != nil && postdate.KindOf(err) != postdate.KindNotFound:
+		c.again(err)
+	default:
+		return false
+	}
+	return true
 }
 
 // taken says that another message has the id, or may be another one.

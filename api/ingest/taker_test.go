@@ -307,6 +307,25 @@ func TestRecordsThatComeAgain(t *testing.T) {
 	w.expect(w.stored(), "n=x/PENDING s=1/PENDING")
 }
 
+// A record that borrows a message id is known again by its place, also once it is
+// delivered; another one with the same id is another message.
+func TestRecordsWithMessageIDs(t *testing.T) {
+	w := newWorld(t)
+	at := func(offset int64) *Command {
+		c := delayed("m", "x", 1000)
+		c.Records, c.Place, c.Position = true, Place{"t", 0, offset}, fmt.Sprint("t:0:", offset)
+		return c
+	}
+	w.expect(w.take(at(1)), "done")
+	w.now += 1000
+	w.deliver()
+	w.expect(w.take(at(1)), "done")
+	w.expect(w.stored(), "m=x/DELIVERED")
+	w.expect(w.take(at(2)), "done")
+	w.expect(w.take(at(2)), "done")
+	w.expect(w.stored(), "m=x/DELIVERED t:0:2=x/PENDING/marked")
+}
+
 // A delay that ends after expiresAt only because the command comes late was done
 // the first time.
 func TestExpiredRepetition(t *testing.T) {

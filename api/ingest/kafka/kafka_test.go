@@ -340,6 +340,34 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	})
 }
 
+// The broker is killed and comes back, while records are taken.
+func TestBrokerIsKilled(t *testing.T) {
+	const count = 3_000
+	broker := kafkatest.Start(t)
+	client, topic, m := kafkatest.NewClient(t, broker.Address), unique(), newMessages()
+	client.CreateTopic(topic, 3, nil)
+	client.CreateTopic(topic+".postdate-rejected", 1, nil)
+	var rs []*kgo.Record
+	for i := range count {
+		rs = append(rs, upsert(int32(i%3), fmt.Sprint("m-", i), 1))
+	}
+	produce(t, broker.Address, topic, rs...)
+	m.set(func(int) (error, bool) {
+		time.Sleep(20 * time.Millisecond) // the broker is to die in the middle
+		return nil, true
+	})
+	s := start(t, m, broker.Address, topic)
+	eventually(t, "some is there", func() bool { return m.count() > 0 })
+	broker.Kill()
+	broker.Restart()
+	produce(t, broker.Address, topic, upsert(0, "last", 1))
+	eventually(t, "all is committed", func() bool { return committed(t, broker.Address, topic) == count+1 })
+	stop(t, s)
+	if n := len(m.all(t)); n != count+1 {
+		t.Errorf("%d messages are there, want %d", n, count+1)
+	}
+}
+
 func TestConfigIsRefusedInWords(t *testing.T) {
 	taker, err := ingest.NewTaker(ingest.Config{Messages: newMessages(), Intake: api.Intake{Buckets: 8}})
 	if err != nil {
