@@ -26,7 +26,7 @@ func (shared) Name() string { return "a cluster of a test" }
 
 // team is a cluster in one process. Its nodes come and go.
 type team struct {
-	t    *testing.T
+	t    testing.TB
 	open func(c *node.Config) // gives a node its store
 
 	mu     sync.Mutex
@@ -38,12 +38,12 @@ type team struct {
 	next   atomic.Int64
 }
 
-func newTeam(t *testing.T, open func(c *node.Config)) *team {
+func newTeam(t testing.TB, open func(c *node.Config)) *team {
 	return &team{t: t, open: open, nodes: map[string]*node.Node{}, cut: map[string]bool{}, ledger: nodetest.NewLedger()}
 }
 
 // teamInMemory shares a model of a store.
-func teamInMemory(t *testing.T) *team {
+func teamInMemory(t testing.TB) *team {
 	mem := shared{storetest.NewMem(32)}
 	return newTeam(t, func(c *node.Config) {
 		c.OpenStore = func() (store.Store, error) { return mem, nil }

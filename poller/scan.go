@@ -244,7 +244,7 @@ func (m *Machine) reread(b *owned) {
 func (m *Machine) anyDue(now postdate.Now) bool {
 	soon := now.Wall.Add(m.c.Ahead - m.c.Gather)
 	for _, b := range m.order {
-		if b.due <= soon || b.late != nowhere || b.sweepDue(now) || b.draining || m.resumable(b) != "" {
+		if b.due <= soon || b.late != nowhere || b.sweepDue(now.Mono) || b.draining || m.resumable(b) != "" {
 			return true
 		}
 	}
@@ -283,7 +283,7 @@ const scanTurns = 3
 // chooseKind makes p one of the scans that take turns, if there is need for it.
 func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool {
 	scan := &p.claim.Scan
-	if b.sweepDue(now) {
+	if b.sweepDue(now.Mono + m.c.SweepEvery/4) { // with others: sweeps that fall due together cost one round trip
 		p.kind = scanSweep
 		return true
 	}
@@ -304,9 +304,9 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	}
 }
 
-// sweepDue says whether a sweep is to begin: not while the last one goes on.
-func (b *owned) sweepDue(now postdate.Now) bool {
-	return now.Mono >= b.sweepAt && !b.sweeping && !b.draining
+// sweepDue says whether a sweep is to begin by a time: not while the last one goes on.
+func (b *owned) sweepDue(by time.Duration) bool {
+	return by >= b.sweepAt && !b.sweeping && !b.draining
 }
 
 // justBefore is a position shortly before p. What lies between, at most a few

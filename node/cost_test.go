@@ -1,0 +1,74 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// BenchmarkClusterCost counts the commands that a cluster of three nodes sends to
+// MongoDB: idle, and for each 1,000 messages that it takes and delivers to an inbox,
+// with few buckets and with many. It shows that a cycle's round trips do not grow
+// with the number of buckets.
+func BenchmarkClusterCost(b *testing.B) {
+	for _, buckets := range []int{64, 1024} {
+		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) { clusterCost(b, buckets) })
+	}
+}
+
+func clusterCost(b *testing.B, buckets int) {
+	const idle, count = 10 * time.Second, 5_000
+	var commands atomic.Int64
+	uri := mongotest.Fresh(b)
+	m := newTeam(b, func(c *node.Config) {
+		c.OpenStore = func() (store.Store, error) {
+			config := mongo.DefaultConfig(uri)
+			config.Buckets, config.Log = buckets, slog.New(slog.NewTextHandler(io.Discard, nil))
+			config.Monitor = &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) }}
+			return mongo.Open(b.Context(), config)
+		}
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		m.add(name)
+		defer m.remove(name)
+	}
+	m.awaitOwners("a", "b", "c")
+	for b.Loop() {
+		before, begin := commands.Load(), time.Now()
+		<-time.After(idle)
+		perSecond := float64(commands.Load()-before) / time.Since(begin).Seconds()
+		b.ReportMetric(perSecond/3, "idle-commands/s/node")
+
+		client := nodetest.NewClient(m.address())
+		before, begin = commands.Load(), time.Now()
+		for first := 0; first < count; first += 500 {
+			batch := make([]nodetest.Message, 500)
+			for i := range batch {
+				due := begin.Add(5*time.Second + time.Duration(first+i)*time.Millisecond)
+				batch[i] = nodetest.Message{ScheduleID: fmt.Sprintf("c-%d-%d", b.N, first+i), Channel: "inbox:cost", ExecutionTime: nodetest.At(due), Payload: i}
+			}
+			if _, err := client.Batch(batch); err != nil {
+				b.Fatal(err)
+			}
+		}
+		<-time.After(time.Until(begin.Add(12 * time.Second)))
+		if err := client.AwaitNonePending(patient(b)); err != nil {
+			b.Fatal(err)
+		}
+		extra := float64(commands.Load()-before) - perSecond*time.Since(begin).Seconds()
+		b.ReportMetric(extra/count*1000, "commands/1000-delivered")
+		client.Close()
+	}
+}
