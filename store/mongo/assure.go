@@ -30,32 +30,18 @@ func durable(o *options.ClientOptions) {
 // store is opened, that they ask for what durable set.
 type assurance struct {
 	mu          sync.Mutex
-	done        bool
 	wrote, read bool     // such commands were seen
 	weak        bson.Raw // a command that asks for less
 }
 
-// monitor shows every command to the assurance while it lasts, and to others.
-func (a *assurance) monitor(others *event.CommandMonitor) *event.CommandMonitor {
-	m := &event.CommandMonitor{}
-	if others != nil {
-		*m = *others
-	}
-	m.Started = func(ctx context.Context, e *event.CommandStartedEvent) {
-		a.see(e)
-		if others != nil && others.Started != nil {
-			others.Started(ctx, e)
-		}
-	}
-	return m
+// monitor shows every command to the assurance.
+func (a *assurance) monitor() *event.CommandMonitor {
+	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) { a.see(e) }}
 }
 
 func (a *assurance) see(e *event.CommandStartedEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.done {
-		return
-	}
 	switch e.CommandName {
 	case "insert", "update", "findAndModify":
 		a.wrote = true
@@ -72,11 +58,10 @@ func (a *assurance) see(e *event.CommandStartedEvent) {
 	}
 }
 
-// check ends the assurance.
+// check says what is missing.
 func (a *assurance) check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.done = true
 	if a.weak != nil {
 		return postdate.E(postdate.KindInternal, "a command went out that does not ask for a majority with its journal: %.300s", a.weak.String())
 	}

@@ -39,7 +39,7 @@ type Config struct {
 	Attempt time.Duration // of one command, after which it is tried again: a frozen server answers nobody
 	Select  time.Duration // how long a call waits for a primary before it is given up; the URI's own goes before
 	Log     *slog.Logger
-	Monitor *event.CommandMonitor // sees every command; nil: nobody
+	Monitor *event.CommandMonitor // sees every command once the store is open; nil: nobody
 }
 
 // DatabaseDefault is the database of an address that names none.
@@ -99,21 +99,34 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	assured := &assurance{}
-	client, err := driver.Connect(clientOptions(c, assured))
+	first, err := begin(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := driver.Connect(clientOptions(c).SetMonitor(c.Monitor))
 	if err != nil {
 		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
 	}
 	s := newStore(c, client)
-	err = s.start(ctx)
-	if err == nil {
-		err = assured.check()
-	}
+	s.birth, s.sharded, s.seen = first.birth, first.sharded, first.seen
+	return s, nil
+}
+
+// begin checks the server, and creates what is not there yet. It has a client of its
+// own, with the same options, whose commands are looked at: the driver copies every
+// command that somebody looks at, which is not for batches of messages.
+func begin(ctx context.Context, c Config) (*Store, error) {
+	assured := &assurance{}
+	client, err := driver.Connect(clientOptions(c).SetMonitor(assured.monitor()))
 	if err != nil {
-		_ = client.Disconnect(context.Background())
+		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+	}
+	defer client.Disconnect(context.Background())
+	s := newStore(c, client)
+	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, assured.check()
 }
 
 func newStore(c Config, client *driver.Client) *Store {
@@ -131,7 +144,7 @@ func newStore(c Config, client *driver.Client) *Store {
 }
 
 // clientOptions are the address's own but for what the promises rest on.
-func clientOptions(c Config, assured *assurance) *options.ClientOptions {
+func clientOptions(c Config) *options.ClientOptions {
 	o := options.Client().ApplyURI(c.URI)
 	if o.ServerSelectionTimeout == nil {
 		o.SetServerSelectionTimeout(c.Select)
@@ -141,7 +154,7 @@ func clientOptions(c Config, assured *assurance) *options.ClientOptions {
 	}
 	durable(o)
 	o.SetTimeout(c.Timeout)
-	return o.SetMonitor(assured.monitor(c.Monitor))
+	return o
 }
 
 // Buckets is N.
