@@ -101,6 +101,9 @@ func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err err
 	}
 	stopReceiving()
 	receivers.Wait()
+	if err == nil {
+		err = c.audit(ctx)
+	}
 	return c.balance(), err
 }
 

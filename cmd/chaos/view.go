@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+	"github.com/postdate/postdate/node/nodetest"
 )
 
 // awaitWhole returns when every bucket has an owner.
@@ -87,4 +89,38 @@ func (c *campaign) pending() int {
 		return -1
 	}
 	return len(page.Messages)
+}
+
+const (
+	auditPage    = 1000
+	auditRepeats = 20 // of a page that was not answered
+)
+
+// audit reads all that the store holds, for the account.
+func (c *campaign) audit(ctx context.Context) error {
+	query := url.Values{"limit": {fmt.Sprint(auditPage)}}
+	for failed := 0; ; {
+		a := c.load.call(http.MethodGet, "/v1/messages?"+query.Encode(), nil)
+		var page struct {
+			Messages   []nodetest.Shown
+			NextCursor string
+		}
+		if a.code != http.StatusOK || json.Unmarshal(a.body, &page) != nil {
+			if failed++; failed > auditRepeats {
+				return fmt.Errorf("the store cannot be read to its end: %s", a)
+			}
+			if err := c.pause(ctx, time.Second); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, m := range page.Messages {
+			c.ledger.Stored(m.ScheduleID, m.Status)
+		}
+		if page.NextCursor == "" {
+			c.ledger.Audited()
+			return nil
+		}
+		query.Set("cursor", page.NextCursor)
+	}
 }

@@ -79,6 +79,7 @@ type entry struct {
 	cancelled existence // no: not that anybody knows
 	gone      bool      // acknowledged, and later said not to exist
 	moved     bool
+	status    string // what the store says at the end; "": nothing
 	arrivals  []Arrival
 }
 
@@ -89,6 +90,7 @@ type Ledger struct {
 	strange   []Arrival // nobody scheduled them
 	odd       []string  // answers that no client should get
 	crashed   []string  // nodes that ended by themselves
+	audited   bool      // what the store holds was read to its end
 	windows   []Window
 	redeliver int
 	arrived   int
@@ -170,6 +172,25 @@ func (l *Ledger) Odd(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.odd = append(l.odd, what)
+}
+
+// Stored notes what status a message has in the store when all has been delivered.
+func (l *Ledger) Stored(id, status string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[id]
+	if e == nil {
+		l.odd = append(l.odd, "the store has "+id+", "+status+", and nobody sent it")
+		return
+	}
+	e.status = status
+}
+
+// Audited notes that [Ledger.Stored] was told of every message in the store.
+func (l *Ledger) Audited() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.audited = true
 }
 
 // Crashed notes that a node ended though nobody ended it.

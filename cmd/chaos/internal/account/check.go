@@ -22,6 +22,8 @@ const (
 	Again          Kind = "again, and no fault was near"
 	Gone           Kind = "acknowledged, then said not to exist"
 	OddAnswer      Kind = "an answer that no client should get"
+	FalseStatus    Kind = "the store's status is not what happened"
+	Stuck          Kind = "still PENDING, or given up"
 	Crash          Kind = "a node that ended by itself"
 )
 
@@ -65,7 +67,7 @@ type Gap struct {
 func (l *Ledger) Check() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := checker{windows: l.windows}
+	c := checker{windows: l.windows, audited: l.audited}
 	r := &c.report
 	r.Sent, r.Redelivered, r.Windows = len(l.entries), l.redeliver, slices.Clone(l.windows)
 	for id, e := range l.entries {
@@ -97,6 +99,7 @@ func (l *Ledger) Check() Report {
 // checker balances one account.
 type checker struct {
 	windows       []Window
+	audited       bool
 	report        Report
 	quiet, faulty []time.Duration
 	firsts        []first
@@ -149,8 +152,16 @@ func (c *checker) promises(id string, e *entry) {
 	case e.exists == no && len(e.arrivals) > 0:
 		c.complain(NeverScheduled, id, e.life())
 	}
-	if e.gone {
+	if e.gone || c.audited && e.exists == yes && e.status == "" {
 		c.complain(Gone, id, e.life())
+	}
+	switch came := len(e.arrivals) > 0; {
+	case e.status == "PENDING" || e.status == "DELIVERY_FAILED":
+		c.complain(Stuck, id, e.life())
+	case e.status == "DELIVERED" && !came && e.owed(), e.status == "CANCELLED" && came && e.cancelled == yes:
+		// it is lost, or came after its cancel: that has been said
+	case e.status == "DELIVERED" && !came, e.status == "CANCELLED" && came, e.status != "" && e.exists == no:
+		c.complain(FalseStatus, id, e.life())
 	}
 }
 

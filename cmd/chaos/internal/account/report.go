@@ -27,6 +27,9 @@ func (e *entry) life() string {
 	case maybe:
 		b.WriteString(", its cancel unanswered")
 	}
+	if e.status != "" {
+		b.WriteString(", in the store " + e.status)
+	}
 	for _, a := range e.arrivals {
 		fmt.Fprintf(&b, "; came %s for %s, attempt %d", a.Received.Format(clock), a.Due.Format(clock), a.Attempt)
 		if a.Marked {
@@ -62,7 +65,7 @@ func (r Report) String() string {
 	for _, v := range r.Violations {
 		counts[v.Kind]++
 	}
-	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone, OddAnswer, Crash} {
+	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone, OddAnswer, FalseStatus, Stuck, Crash} {
 		fmt.Fprintf(t, "%s\t%d\t\n", k, counts[k])
 	}
 	t.Flush()
