@@ -3,92 +3,87 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"strings"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// A Kafka topic is a source of schedules: a record with JSON makes a message or
-// replaces it, one without a value cancels it, a bad one goes to the topic of
-// rejected records.
-func TestIngestFromKafka(t *testing.T) {
+// TestKafkaSchedules: records make, replace and cancel messages of a whole node, HTTP
+// sees them, and what is due is in the topic that they name; nothing is taken twice
+// when the node is started anew.
+func TestKafkaSchedules(t *testing.T) {
 	address := kafkatest.URI(t)
-	topics := kafkatest.NewClient(t, address)
-	in := fmt.Sprintf("in-%d", time.Now().UnixNano())
-	topics.CreateTopic(in, 4, nil)
-	topics.CreateTopic(in+".postdate-rejected", 1, nil)
+	broker := kafkatest.NewClient(t, address)
+	name := fmt.Sprint("commands-", time.Now().UnixNano())
+	broker.CreateTopic(name, 2, nil)
+	broker.CreateTopic(name+".postdate-rejected", 1, nil)
+	broker.CreateTopic(name+"-out", 1, nil)
 	c := config(t)
-	c.Kafka, c.Ingest = node.Kafka{Seeds: []string{address}}, []string{"kafka:" + in + "=inbox:from-kafka"}
-	_, client := start(t, c)
-	producer, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.DefaultProduceTopic(in))
-	if err != nil {
-		t.Fatal(err)
+	c.Kafka, c.Ingest = node.Kafka{Seeds: []string{address}}, []string{"kafka:" + name + "=kafka:" + name + "-out"}
+	n, client := start(t, c)
+	command := func(id, payload, delay string) *kgo.Record {
+		return &kgo.Record{Topic: name, Key: []byte(id), Value: fmt.Appendf(nil, `{"scheduleId":%q,"delay":%q,"payload":%s}`, id, delay, payload)}
 	}
-	defer producer.Close()
-	send := func(key, value string, headers ...kgo.RecordHeader) {
-		t.Helper()
-		r := &kgo.Record{Key: []byte(key), Value: []byte(value), Headers: headers}
-		if value == "" {
-			r.Value = nil
+	send(t, address,
+		command("later", `1`, "1h"), command("changed", `1`, "1h"), command("changed", `2`, "1s"), command("withdrawn", `1`, "1h"),
+		&kgo.Record{Topic: name, Key: []byte("withdrawn")}, &kgo.Record{Topic: name, Key: []byte("bad"), Value: []byte("?")},
+		&kgo.Record{Topic: name, Key: []byte("k"), Value: []byte("raw"), Headers: []kgo.RecordHeader{{Key: "x-delay", Value: []byte("1000")}, {Key: "mine", Value: []byte("yes")}}},
+	)
+	for _, r := range broker.Take(name+"-out", 2, kafkatest.ReadCommitted) {
+		switch string(r.Key) {
+		case "changed":
+			if string(r.Value) != "2" {
+				t.Errorf("changed carries %s", r.Value)
+			}
+		case "k":
+			if string(r.Value) != "raw" || header(r, "mine") != "yes" || header(r, "x-delay") != "-1000" || header(r, "postdate-source") != "" {
+				t.Errorf("%s %v", r.Value, r.Headers)
+			}
+		default:
+			t.Errorf("%s has arrived", r.Key)
 		}
-		if err := producer.ProduceSync(patient(t), r).FirstErr(); err != nil {
-			t.Fatal(err)
+	}
+	if rs := broker.Take(name+".postdate-rejected", 1, kafkatest.ReadCommitted); string(rs[0].Key) != "bad" || header(rs[0], "postdate-rejected-reason") == "" {
+		t.Errorf("%s is rejected: %v", rs[0].Key, rs[0].Headers)
+	}
+	for id, want := range map[string]string{"later": "PENDING", "withdrawn": "CANCELLED"} {
+		for late := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the other partition may be slower
+			m, err := client.Get(id)
+			if err == nil && m.Status == want {
+				break
+			}
+			if err != nil || time.Now().After(late) {
+				t.Fatalf("%s is %s: %v", id, m.Status, err)
+			}
 		}
 	}
-	send("a", `{"scheduleId": "a", "channel": "inbox:from-kafka", "delay": "1h", "payload": 1}`)
-	send("a", `{"scheduleId": "a", "channel": "inbox:from-kafka", "delay": "1ms", "payload": 2}`)
-	send("b", `{"scheduleId": "b", "channel": "inbox:from-kafka", "delay": "1h", "payload": 1}`)
-	send("b", "")
-	send("c", "any bytes", kgo.RecordHeader{Key: "x-delay", Value: []byte("5")})
-	send("d", `{"channel": "nowhere:x"}`)
-	err = nodetest.Poll(patient(t), func() (bool, error) {
-		delivered, err := client.List("DELIVERED")
-		if err != nil || len(delivered) < 2 {
-			return false, err
-		}
-		cancelled, err := client.List("CANCELLED")
-		return len(cancelled) == 1 && cancelled[0].ScheduleID == "b", err
-	})
-	if err != nil {
-		delivered, _ := client.List("")
-		t.Fatalf("%v; there are %+v", err, delivered)
+	stop(t, n)
+	_, client = start(t, c)
+	send(t, address, command("marker", `1`, "0s"))
+	rs := broker.Take(name+"-out", 3, kafkatest.ReadCommitted)
+	if last := rs[2]; string(last.Key) != "marker" {
+		t.Errorf("%s has arrived again", last.Key)
 	}
-	var payloads []string
-	follow(t, client, "from-kafka", func(a nodetest.Arrival) { payloads = append(payloads, string(a.Payload)) })()
-	if got := strings.Join(payloads, " "); !strings.Contains(got, "2") || len(payloads) != 2 {
-		t.Errorf("arrived: %s", got)
-	}
-	if rejected := topics.Take(in+".postdate-rejected", 1, kafkatest.ReadCommitted); string(rejected[0].Key) != "d" {
-		t.Errorf("rejected: %+v", rejected[0])
+	if a, err := client.Cancel("later"); err != nil || a.Code != http.StatusOK {
+		t.Errorf("%s %v", a, err)
 	}
 }
 
-// What cannot be a source is refused with a sentence.
-func TestBadIngest(t *testing.T) {
-	for text, want := range map[string]string{
-		"amqp:in":           "not of the form",
-		"rabbitmq":          "not of the form",
-		"kafka:":            "not of the form",
-		"rabbitmq:in":       "--rabbitmq",
-		"kafka:in=inbox:a":  "--kafka",
-		"rabbitmq:=inbox:a": "not of the form",
-	} {
-		c := config(t)
-		c.Ingest = []string{text}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		n, err := node.Start(ctx, c)
-		cancel()
-		if err == nil {
-			stop(t, n)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--ingest %s: %v, want %q", text, err, want)
-		}
+func send(t *testing.T, address string, rs ...*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
 }
