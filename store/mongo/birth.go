@@ -12,6 +12,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
+const codeUnauthorized = 13
+
 // layout is the number of this package's way to lay messages down.
 const layout = 1
 
@@ -46,16 +48,23 @@ func (s *Store) start(ctx context.Context) error {
 			return err
 		}
 		s.birth = uint32(b.Name)
-		if err := s.createIndexes(ctx); err != nil {
+		if err := s.createIndexes(ctx); err != nil && !mayNot(err, b) {
 			return opening(err)
 		}
 		if s.sharded {
-			if err := s.shard(ctx); err != nil {
+			if err := s.shard(ctx); err != nil && !mayNot(err, b) {
 				return opening(err)
 			}
 		}
 		return s.createPartitions(ctx, b)
 	})
+}
+
+// mayNot says that a node has no right to create what is there already: somebody who
+// has it created the whole store before.
+func mayNot(err error, b birth) bool {
+	var s driver.ServerError
+	return b.Whole && errors.As(err, &s) && s.HasErrorCode(codeUnauthorized)
 }
 
 // checkServer refuses a server that is no replica set: without one there are no
@@ -84,7 +93,7 @@ func opening(err error) error {
 	switch {
 	case err == nil, errors.As(err, &known):
 		return err
-	case errors.As(err, &s) && (s.HasErrorCode(18) || s.HasErrorCode(13) || s.HasErrorCode(8000)):
+	case errors.As(err, &s) && (s.HasErrorCode(18) || s.HasErrorCode(codeUnauthorized) || s.HasErrorCode(8000)):
 		return postdate.E(postdate.KindInvalid, "MongoDB does not let this user in or at its database: check name, password and roles (readWrite) in the store's address (%w)", err)
 	}
 	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, or has no primary: check the address and the servers (%w)", err)

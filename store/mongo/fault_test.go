@@ -21,6 +21,7 @@ import (
 // nothing that was acknowledged is lost, and nothing is published for which a cancel
 // answered nil. POSTDATE_TEST_FAULTS sets the number of faults.
 func TestPrimariesComeAndGo(t *testing.T) {
+	t.Parallel()
 	set := mongotest.Start(t, 3)
 	uri := set.Fresh()
 	c := config(uri)

@@ -40,6 +40,7 @@ func open(t testing.TB, c mongo.Config) *mongo.Store {
 
 // TestStore runs on a set of one member. POSTDATE_TEST_MEMBERS sets another size.
 func TestStore(t *testing.T) {
+	t.Parallel() // it waits for disks, and the others for elections
 	members := 1
 	if n, err := strconv.Atoi(os.Getenv("POSTDATE_TEST_MEMBERS")); err == nil {
 		members = n
@@ -63,6 +64,7 @@ func databaseOf(t *testing.T, uri string) string {
 
 // TestDurable ends the server with SIGKILL each time.
 func TestDurable(t *testing.T) {
+	t.Parallel()
 	set := mongotest.Start(t, 1)
 	uris := map[store.Store]string{}
 	storetest.RunDurable(t, func(t *testing.T) store.Store {

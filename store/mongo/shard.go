@@ -35,7 +35,7 @@ func (s *Store) shard(ctx context.Context) error {
 	} {
 		err := admin.RunCommand(ctx, doc("shardCollection", name+"."+collection, "key", key)).Err()
 		var known driver.ServerError
-		if err != nil && !(errors.As(err, &known) && known.HasErrorCode(20)) { // it is sharded already
+		if err != nil && !(errors.As(err, &known) && (known.HasErrorCode(20) || known.HasErrorCode(23))) { // it is sharded already
 			return err
 		}
 	}
