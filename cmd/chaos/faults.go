@@ -212,19 +212,18 @@ func killPrimary(ctx context.Context, c *campaign) error {
 	})
 }
 
-// stepDowns makes the primary give up every 5 s.
-func stepDowns(ctx context.Context, c *campaign) error {
-	return c.during("MongoDB's primary steps down every 5 s", func() error {
-		for range 12 {
-			if err := try(c.Mongo.StepDown); err != nil {
-				return err
+// stepDowns makes the primary give up every 5 s, so often.
+func stepDowns(times int) fault {
+	return func(ctx context.Context, c *campaign) error {
+		return c.during("MongoDB's primary steps down every 5 s", func() error {
+			for range times {
+				if err := errors.Join(try(c.Mongo.StepDown), c.pause(ctx, 5*time.Second)); err != nil {
+					return err
+				}
 			}
-			if err := c.pause(ctx, 5*time.Second); err != nil || time.Now().After(c.until) {
-				return err
-			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 // depose stops the primary for 10 s, so that it wakes up as one that has been deposed.

@@ -30,7 +30,7 @@ var (
 )
 
 var everything = []fault{
-	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns, depose, killBroker, alarmBroker, cutBroker,
+	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns(3), depose, killBroker, alarmBroker, cutBroker,
 }
 
 // scenarios are all there are, in the order in which they are listed.
@@ -41,7 +41,7 @@ var scenarios = []scenario{
 	{"rolling", "all nodes restarted in turn, then 1, 5 and 2 nodes", 3, cluster.Config{Nodes: 5}, rolling, []func(*campaign){noGapOver(500 * time.Millisecond)}},
 	{"netsplit", "nodes cut off from each other, not from their store", 3, apart, repeated(splitOne, splitAll, splitOneWay), nil},
 	{"storecut", "a node cut off from MongoDB, or far from it, or never answered", 3, apart, repeated(cutStore, delayStore, resetStore), nil},
-	{"primary", "MongoDB's primary killed, and stepping down", 3, three, repeated(killPrimary, stepDowns), nil},
+	{"primary", "MongoDB's primary killed, and stepping down", 3, three, repeated(killPrimary, stepDowns(12)), nil},
 	{"deposed", "MongoDB's primary stopped and awake again as a deposed one", 3, three, repeated(depose), nil},
 	{"broker", "RabbitMQ killed, alarmed, its connections cut", 3, three, repeated(killBroker, alarmBroker, cutBroker), nil},
 	{"disk", "the embedded store on a disk that fills up", 1, cluster.Config{Nodes: 1, Embedded: true, DiskMiB: 256}, repeated(fillDisk), nil},
