@@ -62,7 +62,7 @@ func TestBite(t *testing.T) {
 				t.Fatalf("not found: %s", text)
 			}
 			what, _, _ := strings.Cut(r.Violation.What, "\n")
-			t.Logf("found with seed %d, %s: promise %d: %s", seed, text, r.Violation.Promise, what)
+			t.Logf("%s: seed %d, %s: promise %d: %s", b.bug, seed, text, r.Violation.Promise, what)
 			if !slices.Contains(b.promises, r.Violation.Promise) {
 				t.Errorf("found by the watcher of promise %d, want one of %v", r.Violation.Promise, b.promises)
 			}

@@ -105,7 +105,7 @@ func (w *world) anyProcess() *process {
 // message is what item it schedules.
 func (w *world) message(it item, key postdate.Key, edition string) *postdate.Message {
 	m := &postdate.Message{
-		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(), Payload: []byte(edition),
+		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(), Payload: []byte(edition), MayRepeat: it.a%37 == 36,
 		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5, MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
 	}
 	if it.e > 0 {

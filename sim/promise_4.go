@@ -18,9 +18,11 @@ func promise4(h *history, f fact) string {
 			return fmt.Sprintf("%s is published and is not in the store", id)
 		case e.row.Status.Final() && !e.marked && !e.unaware:
 			return fmt.Sprintf("%s is published without a mark, and is %s already", id, e.row.Status)
+		case e.message.MayRepeat && !e.marked:
+			return fmt.Sprintf("%s may have been scheduled twice, and carries no mark", id)
 		case e.marked && !reasonForMark(h, e):
 			return fmt.Sprintf("%s carries a mark without a reason", id)
-		case h.w.plan.profile == profileQuiet && (e.marked || twice(e)):
+		case h.w.plan.profile == profileQuiet && (e.marked && !e.message.MayRepeat || twice(e)):
 			return fmt.Sprintf("%s is published twice, or marked (%t), though nothing went wrong", id, e.marked)
 		}
 	case factArrive:
