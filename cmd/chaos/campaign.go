@@ -186,13 +186,27 @@ func (c *campaign) balance() outcome {
 		asked++
 		r.Violations[i].Text += "\n    the store says: " + strings.TrimSpace(string(c.load.call(http.MethodGet, "/v1/messages/"+v.ID, nil).body))
 	}
-	for _, s := range c.ledger.Seconds(lateShown) {
-		c.logf("  of %d that were due from %s, %d came more than %s late, the last %s", s.Due, s.From.Format("15:04:05"), s.Late, lateShown, s.Worst.Round(time.Millisecond))
-	}
+	c.tellLate()
 	if left := c.load.left.Load(); left > 0 {
 		c.note("%d messages were not sent, because %d calls were in flight already", left, callsMax)
 	}
 	return outcome{Report: r, Missed: c.missed, Notes: c.notes}
+}
+
+// tellLate tells when messages were late, up to ten seconds of it in a line.
+func (c *campaign) tellLate() {
+	seconds := c.ledger.Seconds(lateShown)
+	for len(seconds) > 0 {
+		sum, to := seconds[0], seconds[0].From
+		rest := seconds[1:]
+		for len(rest) > 0 && rest[0].From.Sub(to) == time.Second && to.Sub(sum.From) < 9*time.Second {
+			to, sum.Due, sum.Late, sum.Worst = rest[0].From, sum.Due+rest[0].Due, sum.Late+rest[0].Late, max(sum.Worst, rest[0].Worst)
+			rest = rest[1:]
+		}
+		c.logf("  of %d that were due from %s to %s, %d came more than %s late, the last %s",
+			sum.Due, sum.From.Format(time.TimeOnly), to.Add(time.Second).Format(time.TimeOnly), sum.Late, lateShown, sum.Worst.Round(time.Millisecond))
+		seconds = rest
+	}
 }
 
 // pause waits, or ends with ctx.
