@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
-	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -85,12 +84,10 @@ func TestExitCodes(t *testing.T) {
 // told and fails nothing: the machine may be busy.
 func play(t *testing.T, s scenario, o options) {
 	t.Helper()
-	if s.config.Isolated {
-		if err := cluster.CanIsolate(); err != nil {
-			t.Skip(err)
-		}
+	err := s.config.Possible()
+	if err != nil {
+		t.Skip(err)
 	}
-	var err error
 	if o.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 		t.Fatal(err)
 	}

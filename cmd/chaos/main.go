@@ -22,8 +22,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 )
 
 // The exit codes.
@@ -94,10 +92,8 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	case o.duration < warmUp:
 		return s, o, fmt.Errorf("-duration is %s: it must be at least %s, for faults begin only then", o.duration, warmUp)
 	}
-	if s.config.Isolated {
-		if err := cluster.CanIsolate(); err != nil {
-			return s, o, fmt.Errorf("the scenario %s cuts networks: %w", s.name, err)
-		}
+	if err := s.config.Possible(); err != nil {
+		return s, o, fmt.Errorf("the scenario %s cannot be run here: %w", s.name, err)
 	}
 	return s, o, nil
 }

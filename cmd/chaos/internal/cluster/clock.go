@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,12 +16,21 @@ import (
 // clock that goes wrong, and to a node that is the same as its own.
 type Clock struct{ path string }
 
+// faketime finds the library.
+func faketime() (path string, err error) {
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	if err != nil || len(found) == 0 {
+		return "", errors.New("libfaketime is not there (Debian: apt-get install faketime)")
+	}
+	return found[0], nil
+}
+
 // newClock writes a stand-in for mongod that runs it under libfaketime, and has
 // mongotest use it.
 func newClock(dir string) (*Clock, error) {
-	libraries, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-	if err != nil || len(libraries) == 0 {
-		return nil, fmt.Errorf("libfaketime is not there (Debian: apt-get install faketime)")
+	library, err := faketime()
+	if err != nil {
+		return nil, err
 	}
 	server := os.Getenv("POSTDATE_TEST_MONGOD")
 	if server == "" {
@@ -42,7 +52,7 @@ func newClock(dir string) (*Clock, error) {
 		return nil, err
 	}
 	wrapper := filepath.Join(dir, "mongod")
-	script := fmt.Sprintf("#!/bin/sh\nexport LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1\nexec %s \"$@\"\n", libraries[0], c.path, server)
+	script := fmt.Sprintf("#!/bin/sh\nexport LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1\nexec %s \"$@\"\n", library, c.path, server)
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		return nil, err
 	}

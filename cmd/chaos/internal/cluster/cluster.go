@@ -9,6 +9,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -32,6 +33,22 @@ type Config struct {
 	Clock    bool   // MongoDB's clock can be shifted
 	Race     bool   // build the nodes with the race detector
 	Binary   string // the command, ready-made; "": it is built
+}
+
+// Possible says what of c cannot be had on this machine, or nil.
+func (c Config) Possible() error {
+	if c.DiskMiB > 0 && os.Geteuid() != 0 {
+		return errors.New("a file system can only be mounted by root")
+	}
+	if c.Clock {
+		if _, err := faketime(); err != nil {
+			return err
+		}
+	}
+	if c.Isolated {
+		return canIsolate()
+	}
+	return nil
 }
 
 // Cluster is what a campaign works on.

@@ -29,8 +29,8 @@ import (
 // namespace is a network namespace, held by a process that sleeps.
 type namespace struct{ holder *exec.Cmd }
 
-// CanIsolate says why this process cannot make network namespaces, or nil.
-func CanIsolate() error {
+// canIsolate says why this process cannot make network namespaces, or nil.
+func canIsolate() error {
 	for _, program := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("network namespaces need the program %s (Debian: iproute2, util-linux): %w", program, err)
