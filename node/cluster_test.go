@@ -32,7 +32,6 @@ type team struct {
 	mu     sync.Mutex
 	nodes  map[string]*node.Node
 	cut    map[string]bool // gossip addresses of nodes that are cut off
-	client *nodetest.Client
 	ledger *nodetest.Ledger
 	all    []string // HTTP addresses of nodes that serve
 	next   atomic.Int64
