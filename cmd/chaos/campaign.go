@@ -33,6 +33,7 @@ type options struct {
 	dir      string
 	duration time.Duration
 	rate     int
+	races    float64
 	seed     uint64
 	race     bool
 	binary   string
@@ -87,6 +88,7 @@ func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err err
 	receiving, stopReceiving := context.WithCancel(ctx)
 	defer stopReceiving()
 	c.load = newLoad(c.ledger, c.Nodes, o.rate, o.seed)
+	c.load.races = o.races
 	for _, q := range queues {
 		c.load.queues = append(c.load.queues, "rabbitmq:"+q)
 	}

@@ -111,7 +111,7 @@ func TestKillOneOfThree(t *testing.T) {
 	}
 	s, _ := scenarioNamed("kill9")
 	s.drive = killNode
-	play(t, s, options{duration: 12 * time.Second, rate: 200, seed: 1})
+	play(t, s, options{duration: 12 * time.Second, rate: 200, races: 0.2, seed: 1})
 }
 
 // With POSTDATE_CHAOS=1, every scenario.
@@ -120,6 +120,6 @@ func TestScenarios(t *testing.T) {
 		t.Skip("set POSTDATE_CHAOS=1 to run every scenario, which takes about half an hour")
 	}
 	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) { play(t, s, options{duration: time.Minute, rate: 1000, seed: 1}) })
+		t.Run(s.name, func(t *testing.T) { play(t, s, options{duration: time.Minute, rate: 1000, races: 0.2, seed: 1}) })
 	}
 }

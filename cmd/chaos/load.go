@@ -31,6 +31,7 @@ type load struct {
 	nodes  []*cluster.Node
 	queues []string // channels
 	rate   int      // messages a second
+	races  float64  // the share of them that are cancelled or moved
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -138,7 +139,7 @@ var fill = strings.Repeat("x", 230)
 // decide lets some messages be cancelled and some be moved.
 func (l *load) decide(id string, due time.Time) {
 	fate := l.roll()
-	if fate > 0.2 {
+	if fate >= l.races {
 		return
 	}
 	at := due.Add(l.between(-80*time.Millisecond, 30*time.Millisecond))
@@ -147,7 +148,7 @@ func (l *load) decide(id string, due time.Time) {
 	}
 	l.running.Go(func() {
 		time.Sleep(time.Until(at)) // the race with the delivery is the point
-		if fate < 0.1 {
+		if fate < l.races/2 {
 			l.cancel(id)
 		} else {
 			l.move(id, due)

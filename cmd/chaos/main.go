@@ -74,6 +74,7 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	name := flags.String("scenario", "mixed", "what is to go wrong:\n"+list())
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "how long the load lasts; a fault that has begun is finished")
 	flags.IntVar(&o.rate, "rate", 1000, "schedules per second")
+	flags.Float64Var(&o.races, "races", 0.2, "the share of messages that are cancelled or moved, half of them close to their time")
 	flags.Uint64Var(&o.seed, "seed", 1, "the sequence of faults")
 	flags.BoolVar(&o.race, "race", false, "build the nodes with the race detector")
 	flags.StringVar(&o.binary, "binary", "", "the postdate command to run (default: the one in this module is built)")
@@ -87,6 +88,8 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 		return s, o, fmt.Errorf("it takes flags only, not %q", flags.Arg(0))
 	case !ok:
 		return s, o, fmt.Errorf("there is no scenario %q; there are\n%s", *name, list())
+	case o.races < 0 || o.races > 1:
+		return s, o, fmt.Errorf("-races %v is no share: it must be between 0 and 1", o.races)
 	case o.rate < 1 || o.rate > 100_000:
 		return s, o, fmt.Errorf("-rate is %d: it must be between 1 and 100000", o.rate)
 	case o.duration < warmUp:
