@@ -115,10 +115,13 @@ func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
 	}
-	p, mono := n.proc, n.clock.monoNow()
+	p, mono, froze := n.proc, n.clock.monoNow(), n.w.now
 	n.w.after(d, func() {
 		if n.proc == p && n.paused {
 			n.clock.hold(mono)
+			if c := fence.DefaultConfig("", ""); n.clock.jumped+c.LeaseTime+c.RenewEvery > froze {
+				n.clock.jumped = n.w.now // it has not compared its clock since: that takes it as long from now on
+			}
 			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
 			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
 				if !n.w.healed {

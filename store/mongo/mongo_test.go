@@ -38,10 +38,10 @@ func open(t testing.TB, c mongo.Config) *mongo.Store {
 	return s
 }
 
-// TestStore runs on a set of one member. POSTDATE_TEST_MEMBERS sets another size.
+// TestStore runs on a set of three members. POSTDATE_TEST_MEMBERS sets another size.
 func TestStore(t *testing.T) {
 	t.Parallel() // it waits for disks, and the others for elections
-	members := 1
+	members := 3
 	if n, err := strconv.Atoi(os.Getenv("POSTDATE_TEST_MEMBERS")); err == nil {
 		members = n
 	}
