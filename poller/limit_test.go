@@ -217,3 +217,23 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 		}
 	}
 }
+
+// What was held back of a congested channel stays known where the wall clock is set
+// back to before it, and the checkpoint does not pass it.
+func TestHeldBeyondTheClock(t *testing.T) {
+	b := newBench(t)
+	b.owned(nil)
+	o := b.m.buckets[0]
+	at := store.Position{Time: o.read.Time - 5, Tenant: "t", ScheduleID: "m"}
+	o.held["inbox:full"] = at
+	b.now.Wall -= 60_000
+	for range 20 {
+		b.after(100 * time.Millisecond)
+		for _, c := range of[Claim](b.step(Tick{})) {
+			b.answer(c, nil)
+		}
+		if held, ok := o.held["inbox:full"]; !ok || o.settledUpTo() >= at.Time {
+			t.Fatalf("held from %v (%v), and the checkpoint may come up to %d, beyond %d", held, ok, o.settledUpTo(), at.Time)
+		}
+	}
+}

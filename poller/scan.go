@@ -296,7 +296,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		return b.late != nowhere
 	default:
 		p.resume = m.resumable(b)
-		if p.resume == "" {
+		if p.resume == "" || b.held[p.resume].Time > scan.To { // not due any more: the wall clock was set back
 			return false
 		}
 		p.kind, scan.After, scan.To = scanHeld, justBefore(b.held[p.resume]), min(b.read.Time, scan.To)
@@ -354,7 +354,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	switch p.kind {
 	case scanHeld:
 		delete(b.held, p.resume)
-		if !r.Complete {
+		if !r.Complete || r.Ended.Before(b.read) { // it went as far as the clock, not as far as was read
 			b.held[p.resume] = r.Ended
 		}
 	case scanSweep, scanLate:
