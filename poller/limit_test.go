@@ -227,6 +227,7 @@ func TestHeldBeyondTheClock(t *testing.T) {
 	at := store.Position{Time: o.read.Time - 5, Tenant: "t", ScheduleID: "m"}
 	o.held["inbox:full"] = at
 	b.now.Wall -= 60_000
+	o.held["inbox:other"] = store.Position{Time: b.now.Wall - 5} // as a scan that was complete leaves it
 	for range 20 {
 		b.after(100 * time.Millisecond)
 		for _, c := range of[Claim](b.step(Tick{})) {

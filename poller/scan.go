@@ -312,6 +312,9 @@ func (b *owned) sweepDue(by time.Duration) bool {
 // justBefore is a position shortly before p. What lies between, at most a few
 // messages with almost the same id, is read again.
 func justBefore(p store.Position) store.Position {
+	if p.ScheduleID == "" {
+		return p // before every message of its time already
+	}
 	p.ScheduleID = p.ScheduleID[:len(p.ScheduleID)-1]
 	return p
 }
