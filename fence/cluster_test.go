@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestSleepIsNoWatching(t *testing.T) {
 	r.now += 10 * r.c.LeaseTime
 	saw := theirs(5)
 	saw.Began = r.now
-	r.step(fence.Renewed{Began: r.now})
+	r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
 	if effects := r.step(saw); count[fence.Take](effects) > 0 {
 		t.Error("taken after a sleep, without a watch")
 	}
@@ -112,7 +113,7 @@ func TestSkewedClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.own(1, 2)
-			effects := r.step(fence.Renewed{Began: r.now, Store: c.store, WallBegan: c.began, WallEnded: c.ended})
+			effects := r.step(fence.Renewed{Began: postdate.Now{Wall: c.began, Mono: r.now}, Store: c.store, WallEnded: c.ended})
 			if got := count[fence.Skewed](effects) == 1; got != c.off {
 				t.Fatalf("skewed %v, want %v: %+v", got, c.off, effects)
 			}
@@ -128,7 +129,7 @@ func TestSkewedClock(t *testing.T) {
 			if effects := r.look(free); count[fence.Take](effects) > 0 {
 				t.Error("it takes buckets while its clock is off")
 			}
-			back := only[fence.Skewed](t, r.step(fence.Renewed{Began: r.now, Store: 20_000, WallBegan: 20_000, WallEnded: 20_000}))
+			back := only[fence.Skewed](t, r.step(fence.Renewed{Began: postdate.Now{Wall: 20_000, Mono: r.now}, Store: 20_000, WallEnded: 20_000}))
 			if back.Ahead != 0 {
 				t.Errorf("it is told to be %v ahead", back.Ahead)
 			}
@@ -170,11 +171,27 @@ func TestATakeThatCameTooLateIsHandedOn(t *testing.T) {
 	only[fence.Drain](t, effects)
 }
 
+// A bucket that came after the clock had turned out to be off is not worked on: by
+// that clock, what is not due yet would go out.
+func TestATakeThatCameToASkewedNodeIsGivenBack(t *testing.T) {
+	r := newRig(t)
+	r.lease(1)
+	only[fence.Take](t, r.step(fence.Saw{Began: r.now, Partitions: []bucket.Partition{{Bucket: 1}}}))
+	r.step(fence.Renewed{Began: postdate.Now{Wall: 20_000, Mono: r.now}, Store: 10_000, WallEnded: 20_000})
+	effects := r.step(fence.Took{Results: []store.Acquired{{Partition: bucket.Partition{Bucket: 1, Token: 1, Owner: "me", Lease: "me/1"}, OK: true}}})
+	if count[fence.Gained](effects) > 0 {
+		t.Error("it works on a bucket though its clock is off")
+	}
+	if back := only[fence.GiveBack](t, effects); !slices.Equal(back.Holds, []store.Hold{{Bucket: 1, Token: 1}}) {
+		t.Errorf("it gives back %+v", back.Holds)
+	}
+}
+
 // A claim that is refused right after buckets were given up says nothing new.
 func TestLostIsSaidOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
-	r.step(fence.Renewed{Began: r.now, Store: 10_000, WallBegan: 20_000, WallEnded: 20_000})
+	r.step(fence.Renewed{Began: postdate.Now{Wall: 20_000, Mono: r.now}, Store: 10_000, WallEnded: 20_000})
 	if effects := r.step(fence.Fenced{Hold: store.Hold{Bucket: 1, Token: 1}}); count[fence.Lost](effects) > 0 {
 		t.Error("lost twice")
 	}

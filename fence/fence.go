@@ -87,12 +87,12 @@ type (
 		Leases     []bucket.Lease
 		Err        error
 	}
-	// Renewed says how the renewal that began at Began ended. Store is the store's
-	// clock, read between WallBegan and WallEnded of the node's; 0 where it has none.
+	// Renewed says how a renewal ended. Store is the store's clock, read between Began
+	// and WallEnded of the node's; 0 where it has none.
 	Renewed struct {
-		Began                       time.Duration
-		WallBegan, WallEnded, Store postdate.Time
-		Err                         error
+		Began            postdate.Now
+		WallEnded, Store postdate.Time
+		Err              error
 	}
 	// Took says how an acquisition ended.
 	Took struct {
@@ -140,9 +140,13 @@ type (
 	// Drain asks for what is in flight to be finished, so that the bucket can
 	// be given back.
 	Drain struct{ Hold store.Hold }
-	// LeaseUntil says up to when, on the monotonic clock, nobody else can
-	// have taken a bucket of this node.
-	LeaseUntil struct{ Mono time.Duration }
+	// LeaseUntil says up to when, on the monotonic clock, nobody else can have taken a
+	// bucket of this node. Read is what both clocks said when the renewal began: the
+	// buckets that the node still has are its own by them.
+	LeaseUntil struct {
+		Mono time.Duration
+		Read postdate.Now
+	}
 	// Alive names the leases that were not seen to stand still for the lease time.
 	Alive struct{ Leases []string }
 	// Skewed says how far the wall clock is ahead of the store's (negative:
@@ -292,8 +296,8 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 	} else if now >= m.until-m.c.LeaseTime/5 && !m.c.Exclusive {
 		out = append(out, m.lapse(now)...)
 	}
-	m.until = max(m.until, ev.Began+m.c.LeaseTime)
-	return append(out, LeaseUntil{m.until})
+	m.until = max(m.until, ev.Began.Mono+m.c.LeaseTime)
+	return append(out, LeaseUntil{m.until, ev.Began})
 }
 
 // lapse gives up everything because the lease ran out, or almost, before it was
@@ -334,8 +338,8 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 // skew is how far the wall clock is at least ahead of the store's.
 func skew(ev Renewed) time.Duration {
 	switch {
-	case ev.WallBegan > ev.Store:
-		return ev.WallBegan.Sub(ev.Store)
+	case ev.Began.Wall > ev.Store:
+		return ev.Began.Wall.Sub(ev.Store)
 	case ev.WallEnded < ev.Store:
 		return ev.WallEnded.Sub(ev.Store)
 	}
@@ -394,7 +398,11 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	}
 	var gained []bucket.Partition
 	for _, r := range ev.Results {
-		if r.OK {
+		switch {
+		case !r.OK:
+		case m.skewed: // it turned out meanwhile: it goes back as it is
+			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token, draining: true, drained: true, gone: true}
+		default:
 			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token}
 			gained = append(gained, r.Partition)
 		}
@@ -404,7 +412,7 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	}
 	out = append(out, Gained{gained})
 	for _, p := range gained { // the share may have changed meanwhile
-		if h := m.held[p.Bucket]; !m.want[p.Bucket] || m.skewed {
+		if h := m.held[p.Bucket]; !m.want[p.Bucket] {
 			h.draining = true
 			out = append(out, Drain{store.Hold{Bucket: p.Bucket, Token: h.token}})
 		}

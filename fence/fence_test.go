@@ -63,7 +63,7 @@ func (r *rig) lease(buckets ...int) {
 	if renew.Lease.ID != r.c.Lease {
 		r.t.Fatalf("it renews %+v", renew)
 	}
-	effects := r.step(fence.Renewed{Began: r.now})
+	effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
 	if until := only[fence.LeaseUntil](r.t, effects); until.Mono != r.now+r.c.LeaseTime {
 		r.t.Errorf("the lease lasts until %v, want %v from %v", until.Mono, r.c.LeaseTime, r.now)
 	}
@@ -73,7 +73,7 @@ func (r *rig) lease(buckets ...int) {
 // renewed keeps the own lease alive, and answers a renewal if one is asked for.
 func (r *rig) renewed(effects []fence.Effect) []fence.Effect {
 	if count[fence.Renew](effects) > 0 {
-		effects = append(effects, r.step(fence.Renewed{Began: r.now})...)
+		effects = append(effects, r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})...)
 	}
 	return effects
 }
@@ -234,7 +234,7 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
 	r.now += r.c.LeaseTime
-	effects := r.step(fence.Renewed{Began: r.now})
+	effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
 	if lost := count[fence.Lost](effects); lost != 2 || r.m.Held() != 0 {
 		t.Fatalf("%d buckets are lost and %d held, want 2 and 0", lost, r.m.Held())
 	}
@@ -243,7 +243,7 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 		t.Errorf("it takes %+v", take.Wants)
 	}
 	r.now += r.c.LeaseTime
-	r.step(fence.Renewed{Began: r.now})
+	r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
 	for i := range saw.Partitions {
 		saw.Partitions[i].Token = 2
 	}
@@ -296,7 +296,7 @@ func TestFailingStoreDoesNotSpin(t *testing.T) {
 		for _, e := range effects {
 			switch e := e.(type) {
 			case fence.Renew:
-				more = append(more, r.step(fence.Renewed{Began: r.now, Err: down})...)
+				more = append(more, r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}, Err: down})...)
 			case fence.Look:
 				more = append(more, r.step(fence.Saw{Err: down})...)
 			case fence.GiveBack:

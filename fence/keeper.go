@@ -25,7 +25,7 @@ type Listener interface {
 	Gained(partitions []bucket.Partition)
 	Lost(hold store.Hold)
 	Drain(hold store.Hold) // is to be answered with Drained
-	LeaseUntil(mono time.Duration)
+	LeaseUntil(until LeaseUntil)
 	Alive(leases []string)
 	GaveBack(holds []store.Hold) // they are free for others
 }
@@ -139,7 +139,7 @@ func (k *Keeper) do(ctx context.Context, e Effect) {
 	case Renew:
 		call("renewing the lease", func(ctx context.Context) (Event, error) {
 			at, err := k.store.Renew(ctx, e.Lease)
-			return Renewed{Began: began.Mono, WallBegan: began.Wall, WallEnded: k.clock().Wall, Store: at, Err: err}, err
+			return Renewed{Began: began, WallEnded: k.clock().Wall, Store: at, Err: err}, err
 		})
 	case Take:
 		call("taking buckets", func(ctx context.Context) (Event, error) {
@@ -172,7 +172,7 @@ func (k *Keeper) tell(e Effect) {
 		k.listener.Drain(e.Hold)
 	case LeaseUntil:
 		k.note(func(s *Status) { s.Lease = e.Mono })
-		k.listener.LeaseUntil(e.Mono)
+		k.listener.LeaseUntil(e)
 	case Alive:
 		k.note(func(s *Status) { s.Alive = e.Leases })
 		k.listener.Alive(e.Leases)

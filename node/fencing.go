@@ -127,8 +127,10 @@ func (l *listener) Lost(h store.Hold) {
 	l.gone(h)
 }
 
-func (l *listener) Drain(h store.Hold)            { l.loop.Tell(poller.Drain{Hold: h}) }
-func (l *listener) LeaseUntil(mono time.Duration) { l.loop.Tell(poller.LeaseUntil{Mono: mono}) }
+func (l *listener) Drain(h store.Hold) { l.loop.Tell(poller.Drain{Hold: h}) }
+func (l *listener) LeaseUntil(until fence.LeaseUntil) {
+	l.loop.Tell(poller.LeaseUntil{Mono: until.Mono, Read: until.Read})
+}
 
 func (l *listener) Alive(leases []string) {
 	if l.cluster != nil {

@@ -32,7 +32,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	answer := func(c store.Claim, due ...postdate.Record) []Effect {
 		return m.Step(now, Claimed{[]store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
 	}
-	m.Step(now, LeaseUntil{time.Hour})
+	m.Step(now, LeaseUntil{time.Hour, now})
 	c := claim(m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
 	effects := answer(c, rec)
 	published := effects[0].(Publish)
@@ -66,7 +66,7 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	due := store.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
-	m.Step(now, LeaseUntil{time.Hour})
+	m.Step(now, LeaseUntil{time.Hour, now})
 	m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
 	m.Step(now, Nudged{0, due.Time})                                   // a message "j" of the same time
 	effects := m.Step(now, Claimed{[]store.ClaimResult{{Ended: due}}}) // the page is full

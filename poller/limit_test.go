@@ -19,7 +19,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, m: NewMachine(DefaultConfig(), func() float64 { return 0 }), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
-	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour})
+	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	return b
 }
 
@@ -154,6 +154,40 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// A wall clock that is set makes nothing due before a renewal of the lease has judged
+// it, whose claims are new; also not where it is set back meanwhile.
+func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
+	b := newBench(t)
+	b.owned(records("inbox:a", 3, b.now.Wall+20))
+	before := b.now
+	quiet := func(what string, ev Event) {
+		t.Helper()
+		if effects := b.step(ev); len(of[Publish](effects)) > 0 || len(of[Claim](effects)) > 0 {
+			t.Fatalf("%s: %+v", what, effects)
+		}
+	}
+	b.after(time.Millisecond)
+	b.now.Wall += 30_000
+	quiet("set ahead", Tick{})
+	quiet("renewed before that", LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
+	b.after(10 * time.Millisecond)
+	quiet("still ahead", Tick{})
+	b.now.Wall -= 30_000
+	quiet("set back", Tick{})
+	effects := b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	if len(of[Publish](effects)) > 0 || len(of[Claim](effects)) != 1 {
+		t.Fatalf("after the renewal: %+v", effects)
+	}
+	effects = b.answer(of[Claim](effects)[0], records("inbox:a", 3, b.now.Wall+10))
+	if len(of[Publish](effects)) > 0 {
+		t.Fatal("published early")
+	}
+	b.after(20 * time.Millisecond)
+	if len(of[Publish](b.step(Tick{}))) != 1 {
+		t.Error("not published in time by the clock that was set right")
+	}
+}
+
 // What is in hand when the lease runs out is not published when it comes back,
 // but claimed anew; so is what a claim brings that was under way.
 func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
@@ -164,7 +198,7 @@ func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
 	}
 	b.m.leaseUntil = b.now.Mono + time.Second
 	b.after(2 * time.Second)
-	effects = b.step(LeaseUntil{Mono: b.now.Mono + time.Hour})
+	effects = b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published on the strength of a claim from before the lease ran out")
 	}
@@ -177,7 +211,7 @@ func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
 	}
 	b.m.leaseUntil = b.now.Mono + time.Second
 	b.after(2 * time.Second) // once more, while the claim is under way
-	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour})
+	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	effects = b.answer(claims[0], records("inbox:a", 3, b.now.Wall-3980))
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published on the strength of a claim that was under way when the lease ran out")

@@ -5,7 +5,8 @@
 //
 //   - No message is published before its execution time by the node's clock, nor
 //     before the claim that covers it is durable, nor after the node's lease ran out,
-//     also where the lease came back: then it is claimed anew.
+//     also where the lease came back: then it is claimed anew. A wall clock that is
+//     set ends the lease: who renews it judges the clock.
 //   - Everything that is published and not settled lies between its bucket's
 //     checkpoint and claimed, so that after a crash exactly that range is in doubt.
 //   - A message of which a publish may have arrived is published again only with
@@ -51,6 +52,9 @@ type Config struct {
 	DrainMax time.Duration
 	// LeaseMargin is how long before the lease's end publishing stops.
 	LeaseMargin time.Duration
+	// JumpMax is how far the wall clock may be set, against the monotonic one, between
+	// two renewals of the lease. Beyond that the lease counts as ended.
+	JumpMax time.Duration
 
 	HandMax      int // messages in memory
 	HandBytesMax int // payload bytes in memory, within one read's overshoot
@@ -72,7 +76,7 @@ func DefaultConfig() Config {
 	return Config{
 		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
 		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
-		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond,
+		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
 		HandMax: 16_384, HandBytesMax: 64 << 20, PageMax: 512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
@@ -87,6 +91,8 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
 	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin:
 		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
+	case c.LeaseMargin < 0 || c.JumpMax <= 0:
+		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
 	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
 	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
@@ -110,8 +116,12 @@ type (
 	// Drain asks to finish what is claimed of a bucket, so that it can be
 	// handed over. Drained answers it.
 	Drain struct{ Hold store.Hold }
-	// LeaseUntil says up to when, on the monotonic clock, publishing is safe.
-	LeaseUntil struct{ Mono time.Duration }
+	// LeaseUntil says up to when, on the monotonic clock, publishing is safe. Read is
+	// what both clocks said when that was asked, and is to be believed from then on.
+	LeaseUntil struct {
+		Mono time.Duration
+		Read postdate.Now
+	}
 	// Limits says what operators set of channels, all of it.
 	Limits struct{ Settings []store.ChannelSettings }
 	// Nudged says that a bucket has a message due at a time.
@@ -194,7 +204,8 @@ type Machine struct {
 	c          Config
 	random     func() float64 // in [0, 1): jitter
 	leaseUntil time.Duration
-	lapses     int // how often the lease ran out before it was renewed
+	believed   postdate.Now // a reading of the clocks: they go on together from there
+	lapses     int          // how often the lease ended before it was renewed
 	out        []Effect
 
 	buckets map[int]*owned
@@ -234,6 +245,7 @@ func NewMachine(c Config, random func() float64) *Machine {
 
 // Step takes in one event and says what to do now.
 func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
+	m.watchClock(now)
 	switch ev := ev.(type) {
 	case Tick:
 	case Gained:
@@ -243,7 +255,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	case Drain:
 		m.drain(now, ev.Hold)
 	case LeaseUntil:
-		m.extendLease(now, ev.Mono)
+		m.extendLease(now, ev)
 	case Limits:
 		m.setLimits(ev.Settings)
 	case Nudged:

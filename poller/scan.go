@@ -216,17 +216,31 @@ func (m *Machine) startClaim(now postdate.Now) {
 // leased says whether nobody else can have taken a bucket by now.
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
+// watchClock ends the lease where the wall clock was set since it was renewed, or ran
+// on while the machine slept and the monotonic clock with it: by such a clock a
+// message may seem due that is not.
+func (m *Machine) watchClock(now postdate.Now) {
+	jump := now.Wall.Sub(m.believed.Wall) - (now.Mono - m.believed.Mono)
+	if m.leaseUntil != 0 && max(jump, -jump) > m.c.JumpMax {
+		m.leaseUntil, m.believed = min(m.leaseUntil, now.Mono), now
+	}
+}
+
 // extendLease takes in a renewal. One that comes after the lease had ended may have
 // been written when somebody else had taken a bucket, and given it back: nothing
-// that was claimed before is published on the strength of that claim.
-func (m *Machine) extendLease(now postdate.Now, until time.Duration) {
+// that was claimed before is published on the strength of that claim. One that began
+// before the clock was set says nothing of the clock.
+func (m *Machine) extendLease(now postdate.Now, ev LeaseUntil) {
+	if ev.Read.Mono < m.believed.Mono {
+		return
+	}
 	if m.leaseUntil != 0 && now.Mono >= m.leaseUntil {
 		m.lapses++
 		for _, b := range m.order {
 			m.reread(b)
 		}
 	}
-	m.leaseUntil = max(m.leaseUntil, until)
+	m.leaseUntil, m.believed = max(m.leaseUntil, ev.Mono), ev.Read
 }
 
 // reread drops what is in hand and not with a broker, to be claimed and read again.

@@ -70,7 +70,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	b := newLongBucket(140_000, now.Wall)
-	m.Step(now, LeaseUntil{time.Hour})
+	m.Step(now, LeaseUntil{time.Hour, now})
 	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
 	for end := now.Mono + time.Minute; now.Mono < end; {
 		var next []Effect
@@ -128,7 +128,7 @@ func TestDrainWithABacklog(t *testing.T) {
 func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	m.Step(now, LeaseUntil{time.Hour})
+	m.Step(now, LeaseUntil{time.Hour, now})
 	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
 	sweeps := 0
 	for end := now.Mono + 20*time.Second; now.Mono < end; now = now.Later(5 * time.Millisecond) {

@@ -149,7 +149,7 @@ func (w *world) takeOver() {
 		}
 		gained = append(gained, got[0].Partition)
 	}
-	w.tell(n, LeaseUntil{w.mono + 3*time.Second})
+	w.tell(n, LeaseUntil{w.mono + 3*time.Second, w.now()})
 	w.renew(n)
 	w.tell(n, Gained{gained})
 }
@@ -159,7 +159,7 @@ func (w *world) renew(n *simNode) {
 		if n != w.node || !n.alive || n.paused {
 			return // its lease stands still from now on
 		}
-		w.tell(n, LeaseUntil{w.mono + 3*time.Second})
+		w.tell(n, LeaseUntil{w.mono + 3*time.Second, w.now()})
 		w.renew(n)
 	})
 }

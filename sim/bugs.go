@@ -51,6 +51,7 @@ const (
 	bugInsertTwice       bug = "a repeated request schedules anew"
 	bugParkedForgotten   bug = "parked messages of earlier owners are not looked for"
 	bugSkewIgnored       bug = "a node with a wrong clock owns buckets"
+	bugJumpBelieved      bug = "a wall clock that is set is believed until the next renewal"
 	bugSettledTwice      bug = "a refused publish is taken for an attempt that never was"
 	bugClaimCostsAll     bug = "a claim costs what is stored"
 	bugRowsVanish        bug = "a settled message vanishes"
@@ -72,6 +73,8 @@ func (w *world) pollerConfig() poller.Config {
 	switch w.bug {
 	case bugNoSweep, bugNoNudges:
 		c.SweepEvery = 1000 * time.Hour
+	case bugJumpBelieved:
+		c.JumpMax = 1000 * time.Hour
 	case bugParkedForgotten:
 		c.FindEvery = 1000 * time.Hour
 	}

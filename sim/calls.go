@@ -274,12 +274,12 @@ func (p *process) locks(e fence.Effect) {
 			failed: func(err error) { p.stepFence(fence.Saw{Began: began.Mono, Err: err}) },
 		})
 	case fence.Renew:
-		renewed := fence.Renewed{Began: began.Mono, WallBegan: began.Wall}
+		renewed := fence.Renewed{Began: began}
 		p.call(storeCall{
 			name: "renew", deadline: leaseTime,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
 			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.stepFence(renewed) },
-			failed: func(err error) { p.stepFence(fence.Renewed{Began: began.Mono, Err: err}) },
+			failed: func(err error) { p.stepFence(fence.Renewed{Began: began, Err: err}) },
 		})
 	case fence.Take:
 		var took []store.Acquired

@@ -14,7 +14,6 @@ type clock struct {
 	since  time.Duration // true time at the last change of rate
 	mono   time.Duration // the reading then
 	offset time.Duration // the wall clock's reading less epoch and less mono
-	jumped time.Duration // true time of the last jump
 }
 
 func newClock(w *world, c clockPlan) clock {
@@ -46,10 +45,7 @@ func (c *clock) drift(ppm int64) {
 func (c *clock) hold(mono time.Duration) { c.mono, c.since = mono, c.w.now }
 
 // jump sets the wall clock.
-func (c *clock) jump(d time.Duration) {
-	c.offset += d
-	c.jumped = c.w.now
-}
+func (c *clock) jump(d time.Duration) { c.offset += d }
 
 // right sets the wall clock right, and lets it run right.
 func (c *clock) right() {

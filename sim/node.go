@@ -115,13 +115,10 @@ func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
 	}
-	p, mono, froze := n.proc, n.clock.monoNow(), n.w.now
+	p, mono := n.proc, n.clock.monoNow()
 	n.w.after(d, func() {
 		if n.proc == p && n.paused {
 			n.clock.hold(mono)
-			if c := fence.DefaultConfig("", ""); n.clock.jumped+c.LeaseTime+c.RenewEvery > froze {
-				n.clock.jumped = n.w.now // it has not compared its clock since: that takes it as long from now on
-			}
 			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
 			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
 				if !n.w.healed {
@@ -250,7 +247,7 @@ func (p *process) doFence(e fence.Effect) {
 	case fence.Drain:
 		p.after(0, func() { p.drain(e.Hold) })
 	case fence.LeaseUntil:
-		p.after(0, func() { p.stepPoller(poller.LeaseUntil{Mono: p.leaseEnd(e.Mono)}) })
+		p.after(0, func() { p.stepPoller(poller.LeaseUntil{Mono: p.leaseEnd(e.Mono), Read: e.Read}) })
 	case fence.Alive:
 		if !slices.Equal(p.living, e.Leases) {
 			p.living = e.Leases

@@ -19,18 +19,15 @@ func promise2(h *history, f fact) string {
 	if early := e.message.ExecutionTime - e.wall; early >= 0 {
 		return fmt.Sprintf("%s is published %d ms before its time by its node's own clock", e.story.key.ScheduleID, early)
 	}
-	if early := e.message.ExecutionTime.Sub(h.w.wall()); early > earlyMax(e.process) {
+	if early := e.message.ExecutionTime.Sub(h.w.wall()); early > earlyMax() {
 		return fmt.Sprintf("%s is published %s before its time by a node whose clock is ahead", e.story.key.ScheduleID, early)
 	}
 	return ""
 }
 
-// earlyMax is how early a node may be by true time: the bound of its skew, unless
-// its clock jumped within a lease time, for it compares clocks when it renews.
-func earlyMax(p *process) time.Duration {
+// earlyMax is how early a node may be by true time, whatever its clock does: the bound
+// of its skew, and what it cannot know better than a renewal takes.
+func earlyMax() time.Duration {
 	c := fence.DefaultConfig("", "")
-	if p.w.now-p.n.clock.jumped < c.LeaseTime+c.RenewEvery {
-		return 1 << 62
-	}
-	return c.SkewMax + c.LeaseTime // it cannot know better than a renewal takes
+	return c.SkewMax + c.LeaseTime
 }
