@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	rejectTimeout  = 30 * time.Second // for the confirms of one batch
+	rejectTimeout  = 30 * time.Second // for one batch, with its confirms
 	reasonBytesMax = 1_000
 )
 
@@ -30,6 +30,7 @@ type rejected struct {
 
 	mu      sync.Mutex
 	conn    *amqp.Connection
+	cut     context.CancelFunc // hangs up
 	ch      *amqp.Channel
 	returns chan amqp.Return
 }
@@ -75,11 +76,15 @@ func (r *rejected) put(ds []inHand, reasons []string) error {
 }
 
 func (r *rejected) publish(ds []inHand, reasons []string) error {
-	if err := r.connect(len(ds)); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(r.over, rejectTimeout)
 	defer cancel()
+	if err := r.dial(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, r.cut)() // not every call has a deadline of its own
+	if err := r.open(len(ds)); err != nil {
+		return err
+	}
 	var confirms []*amqp.DeferredConfirmation
 	for i, d := range ds {
 		c, err := r.ch.PublishWithDeferredConfirm("", r.source.config.Rejected, true, false, aside(d.delivery, r.source.config.Queue, reasons[i]))
@@ -104,15 +109,22 @@ func (r *rejected) publish(ds []inHand, reasons []string) error {
 	}
 }
 
-// connect opens a channel on which no more than window messages are in flight.
-func (r *rejected) connect(window int) error {
-	if r.conn == nil || r.conn.IsClosed() {
-		conn, err := r.source.dial(r.over)
-		if err != nil {
-			return err
-		}
-		r.conn, r.ch = conn, nil
+// dial connects where there is no connection.
+func (r *rejected) dial() error {
+	if r.conn != nil && !r.conn.IsClosed() {
+		return nil
 	}
+	r.hangUp()
+	conn, cut, err := r.source.dial(r.over)
+	if err != nil {
+		return err
+	}
+	r.conn, r.cut, r.ch = conn, cut, nil
+	return nil
+}
+
+// open opens a channel on which no more than window messages are in flight.
+func (r *rejected) open(window int) error {
 	if r.ch != nil && !r.ch.IsClosed() && cap(r.returns) >= window {
 		return nil
 	}
@@ -134,6 +146,7 @@ func (r *rejected) connect(window int) error {
 func (r *rejected) hangUp() {
 	if r.conn != nil {
 		_ = r.conn.CloseDeadline(time.Now().Add(closeTimeout))
+		r.cut()
 		r.conn = nil
 	}
 }

@@ -17,6 +17,7 @@ const (
 	consumerTag  = "postdate"
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 5 * time.Second
+	setupTimeout = 10 * time.Second // for the broker's answers before the first message
 	heartbeat    = 5 * time.Second
 	whyTimeout   = 200 * time.Millisecond
 )
@@ -30,11 +31,13 @@ type session struct {
 	group      sync.WaitGroup  // workers, and what is tried again
 }
 
-// dial connects. The end of ctx cuts the connection.
-func (s *Source) dial(ctx context.Context) (*amqp.Connection, error) {
+// dial connects. cut, or the end of ctx, hangs up, and so ends every call that waits
+// for an answer.
+func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.CancelFunc, err error) {
+	ctx, cut = context.WithCancel(ctx)
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate ingest " + s.config.Queue)
-	conn, err := amqp.DialConfig(s.config.URL, amqp.Config{
+	conn, err = amqp.DialConfig(s.config.URL, amqp.Config{
 		Heartbeat: heartbeat, Properties: properties,
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
@@ -46,29 +49,26 @@ func (s *Source) dial(ctx context.Context) (*amqp.Connection, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("RabbitMQ at %s cannot be reached: %w", s.address, err)
+		cut()
+		return nil, nil, fmt.Errorf("RabbitMQ at %s cannot be reached: %w", s.address, err)
 	}
-	return conn, nil
+	return conn, cut, nil
 }
 
 // session connects and consumes until the connection ends, or all is done that was
 // in hand when the source was closed.
 func (s *Source) session(ctx context.Context) error {
-	hard, cut := context.WithCancel(ctx)
-	defer cut()
-	conn, err := s.dial(hard)
+	conn, cut, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
+	defer cut()
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(closeTimeout)) }()
-	over, end := context.WithCancelCause(hard)
+	over, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	n := &session{Source: s, over: over, rejected: &rejected{source: s, over: over}}
 	defer n.rejected.close()
-	if err := n.rejected.declare(conn); err != nil {
-		return err
-	}
-	ch, err := n.consume(conn)
+	ch, err := n.setUp(conn, cut)
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,21 @@ func (s *Source) session(ctx context.Context) error {
 		}
 	}
 	return errors.New("the broker ended the consumer: was the queue deleted?")
+}
+
+// setUp makes ready and begins to consume. A broker whose queue has no leader yet, as
+// after a crash, may never answer, and go on with its heartbeats: then cut.
+func (n *session) setUp(conn *amqp.Connection, cut context.CancelFunc) (*amqp.Channel, error) {
+	late := time.AfterFunc(setupTimeout, cut)
+	var ch *amqp.Channel
+	err := n.rejected.declare(conn)
+	if err == nil {
+		ch, err = n.consume(conn)
+	}
+	if !late.Stop() {
+		err = fmt.Errorf("RabbitMQ at %s did not answer within %s: does the queue have a leader?", n.address, setupTimeout)
+	}
+	return ch, err
 }
 
 // consume begins to consume.

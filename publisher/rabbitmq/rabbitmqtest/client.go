@@ -1,6 +1,7 @@
 package rabbitmqtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -87,6 +88,21 @@ func (c Client) Delete(queue string) {
 func (c Client) DeleteExchange(name string) {
 	c.t.Helper()
 	c.do(func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
+}
+
+// Exists says whether there is such a queue.
+func (c Client) Exists(queue string) bool {
+	c.t.Helper()
+	exists := true
+	c.do(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		var e *amqp.Error
+		if errors.As(err, &e) && e.Code == amqp.NotFound {
+			exists, err = false, nil
+		}
+		return err
+	})
+	return exists
 }
 
 // Len is the number of messages that wait in a queue.
