@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/proctest"
 )
 
 // patience only bounds a hang.
@@ -114,12 +115,11 @@ func TestSeedByName(t *testing.T) {
 // A seed that is not there yet is found when it comes.
 func TestLateSeed(t *testing.T) {
 	t.Parallel()
-	place, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := proctest.Ports(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := place.Addr().String()
-	place.Close()
+	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	c := quick(t, "b")
 	c.Seeds = []string{address}
 	b := start(t, c)

@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/proctest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
@@ -169,10 +169,9 @@ func awaitParked(t *testing.T, c *nodetest.Client, count int) {
 // closedPort is an address on which nothing listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := proctest.Ports(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
 }

@@ -5,8 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 // version is the Kafka that tests start.
@@ -65,35 +66,13 @@ func jars() (string, error) {
 	return dir, nil
 }
 
-var parts struct {
-	sync.Mutex
-	told map[string]bool
-}
-
-// part tells the test command, once per program and kind, which broker was used: a
-// line in the file that POSTDATE_TEST_PARTS names.
+// part tells the test command which broker was used.
 func part(t testing.TB, how string) {
 	t.Helper()
-	path := os.Getenv("POSTDATE_TEST_PARTS")
-	parts.Lock()
-	defer parts.Unlock()
-	if path == "" || parts.told[how] {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	line := "kafka: real, " + how
-	if how == "started by the tests" {
-		line = "kafka " + version + ": real, " + how
-	}
-	if _, err := fmt.Fprintln(f, line); err != nil {
-		t.Fatal(err)
-	}
-	if parts.told == nil {
-		parts.told = map[string]bool{}
-	}
-	parts.told[how] = true
+	proctest.Part(t, "kafka, "+how, func() (string, error) {
+		if how == started {
+			return "kafka " + version + ": real, " + how, nil
+		}
+		return "kafka: real, " + how, nil
+	})
 }

@@ -10,10 +10,8 @@
 package kafkatest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,11 +21,15 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 const (
 	startTimeout = 90 * time.Second // it takes 4 s on an idle machine
 	stopTimeout  = 30 * time.Second
+
+	started = "started by the tests"
 )
 
 // Broker is a Kafka that a test started: one node, broker and controller at once.
@@ -39,7 +41,7 @@ type Broker struct {
 	t     testing.TB
 	dir   string
 	jars  string
-	group *group
+	group *proctest.Group
 	java  *exec.Cmd
 	exit  chan struct{} // closed when the present run has ended
 }
@@ -52,8 +54,8 @@ func Start(t testing.TB) *Broker {
 		t.Fatal(err)
 	}
 	b.t = t
-	t.Cleanup(b.group.end)
-	part(t, "started by the tests")
+	t.Cleanup(b.group.End)
+	part(t, started)
 	return b
 }
 
@@ -75,7 +77,7 @@ func URI(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part(t, "started by the tests")
+	part(t, started)
 	return b.Address
 }
 
@@ -90,12 +92,12 @@ func start() (*Broker, error) {
 	}
 	b := &Broker{dir: dir, jars: jars}
 	if err := b.lay(); err != nil {
-		b.group.end()
+		b.group.End()
 		os.RemoveAll(dir)
 		return nil, err
 	}
 	if err := b.run(); err != nil {
-		b.group.end()
+		b.group.End()
 		return nil, err
 	}
 	return b, nil
@@ -125,7 +127,7 @@ broker.heartbeat.interval.ms=200
 
 // lay writes the broker's files, picks its ports and formats its storage.
 func (b *Broker) lay() error {
-	ports, err := freePorts(2)
+	ports, err := proctest.Ports(2)
 	if err != nil {
 		return err
 	}
@@ -134,8 +136,7 @@ func (b *Broker) lay() error {
 	if err := os.WriteFile(b.path("server.properties"), []byte(text), 0o600); err != nil {
 		return err
 	}
-	// The group's first process only lends it its number, over restarts.
-	if b.group, err = newGroup(exec.Command("sleep", "infinity"), b.dir); err != nil {
+	if b.group, err = proctest.Idle(b.dir); err != nil {
 		return err
 	}
 	format := b.command("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", b.path("server.properties"), "--standalone")
@@ -163,7 +164,7 @@ func (b *Broker) run() error {
 	defer out.Close()
 	b.java = b.command("kafka.Kafka", b.path("server.properties"))
 	b.java.Stdout, b.java.Stderr = out, out
-	if b.exit, err = b.group.start(b.java); err != nil {
+	if b.exit, err = b.group.Start(b.java); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(startTimeout)
@@ -174,11 +175,11 @@ func (b *Broker) run() error {
 		}
 		select {
 		case <-b.exit:
-			return fmt.Errorf("the broker ended at its start:\n%s", b.output())
+			return fmt.Errorf("the broker ended at its start:\n%s", proctest.Tail(b.path("out")))
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the broker does not answer after %s: %w\n%s", startTimeout, err, b.output())
+			return fmt.Errorf("the broker does not answer after %s: %w\n%s", startTimeout, err, proctest.Tail(b.path("out")))
 		}
 	}
 }
@@ -230,27 +231,8 @@ func (b *Broker) end(sig syscall.Signal) {
 	select {
 	case <-b.exit:
 	case <-time.After(stopTimeout):
-		b.t.Fatalf("the broker has not ended %s after %v:\n%s", stopTimeout, sig, b.output())
+		b.t.Fatalf("the broker has not ended %s after %v:\n%s", stopTimeout, sig, proctest.Tail(b.path("out")))
 	}
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
-
-// output is the end of what the broker printed.
-func (b *Broker) output() []byte {
-	text, _ := os.ReadFile(b.path("out"))
-	return bytes.TrimSpace(text[max(0, len(text)-2000):])
-}
-
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all stay taken until the last is known
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
-}

@@ -3,12 +3,12 @@ package rabbitmqtest
 import (
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 // Client looks at a broker's queues as an operator and a consumer would. Its
@@ -158,39 +158,15 @@ func (c Client) TakeAll(queue string) []amqp.Delivery {
 	return c.Take(queue, c.Len(queue), time.Minute)
 }
 
-var parts struct {
-	sync.Mutex
-	told map[string]bool
-}
-
-// part tells the test command, once per program and kind, which broker was
-// used: a line in the file that POSTDATE_TEST_PARTS names.
+// part tells the test command which broker was used.
 func part(t testing.TB, url, how string) {
 	t.Helper()
-	path := os.Getenv("POSTDATE_TEST_PARTS")
-	if path == "" {
-		return
-	}
-	parts.Lock()
-	defer parts.Unlock()
-	if parts.told[how] {
-		return
-	}
-	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatalf("the broker %s cannot be reached: %v", how, err)
-	}
-	defer conn.Close()
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := fmt.Fprintf(f, "rabbitmq %v: real, %s\n", conn.Properties["version"], how); err != nil {
-		t.Fatal(err)
-	}
-	if parts.told == nil {
-		parts.told = map[string]bool{}
-	}
-	parts.told[how] = true
+	proctest.Part(t, "rabbitmq, "+how, func() (string, error) {
+		conn, err := amqp.Dial(url)
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		return fmt.Sprintf("rabbitmq %v: real, %s", conn.Properties["version"], how), nil
+	})
 }

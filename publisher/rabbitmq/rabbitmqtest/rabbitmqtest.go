@@ -9,9 +9,7 @@
 package rabbitmqtest
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +20,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 const (
@@ -43,7 +43,7 @@ type Broker struct {
 	t     testing.TB
 	dir   string
 	env   []string
-	group *group
+	group *proctest.Group
 	exit  chan struct{} // closed when the present run has ended
 }
 
@@ -55,7 +55,7 @@ func Start(t testing.TB) *Broker {
 		t.Fatal(err)
 	}
 	b.t = t
-	t.Cleanup(b.group.end)
+	t.Cleanup(b.group.End)
 	part(t, b.URL, "started by the tests")
 	return b
 }
@@ -93,7 +93,7 @@ func start() (*Broker, error) {
 		return nil, err
 	}
 	if err := b.run(); err != nil {
-		b.group.end()
+		b.group.End()
 		return nil, err
 	}
 	return b, nil
@@ -101,7 +101,7 @@ func start() (*Broker, error) {
 
 // lay writes the broker's files, picks its ports and starts its port mapper.
 func (b *Broker) lay() error {
-	ports, err := freePorts(3)
+	ports, err := proctest.Ports(3)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (b *Broker) lay() error {
 	}
 	mapper := exec.Command("epmd", "-port", fmt.Sprint(ports[2]), "-address", "127.0.0.1")
 	mapper.Env = b.env
-	b.group, err = newGroup(mapper, b.dir)
+	b.group, err = proctest.NewGroup(mapper, b.dir)
 	return err
 }
 
@@ -151,7 +151,7 @@ func (b *Broker) run() error {
 	defer out.Close()
 	server := exec.Command(filepath.Join(programs, "rabbitmq-server"))
 	server.Env, server.Dir, server.Stdout, server.Stderr = b.env, b.dir, out, out
-	if b.exit, err = b.group.start(server); err != nil {
+	if b.exit, err = b.group.Start(server); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(startTimeout)
@@ -162,11 +162,11 @@ func (b *Broker) run() error {
 		}
 		select {
 		case <-b.exit:
-			return fmt.Errorf("the broker ended at its start:\n%s", b.output())
+			return fmt.Errorf("the broker ended at its start:\n%s", proctest.Tail(b.path("log/out")))
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the broker takes no connection after %s: %w\n%s", startTimeout, err, b.output())
+			return fmt.Errorf("the broker takes no connection after %s: %w\n%s", startTimeout, err, proctest.Tail(b.path("log/out")))
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (b *Broker) signal(sig syscall.Signal) {
 	select {
 	case <-b.exit:
 	case <-time.After(stopTimeout):
-		b.t.Fatalf("the broker has not ended %s after %v:\n%s", stopTimeout, sig, b.output())
+		b.t.Fatalf("the broker has not ended %s after %v:\n%s", stopTimeout, sig, proctest.Tail(b.path("log/out")))
 	}
 }
 
@@ -235,22 +235,3 @@ func (b *Broker) Control(args ...string) {
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
-
-// output is the end of what the broker printed.
-func (b *Broker) output() []byte {
-	text, _ := os.ReadFile(b.path("log/out"))
-	return bytes.TrimSpace(text[max(0, len(text)-2000):])
-}
-
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all stay taken until the last is known
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
-}

@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 // dropTimeout bounds the removal of a test's database.
@@ -153,35 +154,12 @@ func Standalone(t testing.TB) string {
 	return "mongodb://" + set.members[0].address + "/"
 }
 
-var parts struct {
-	sync.Mutex
-	told map[string]bool
-}
-
-// tell tells the test command, once per program and kind, which server was used:
-// a line in the file that POSTDATE_TEST_PARTS names.
+// tell tells the test command which server was used.
 func tell(t testing.TB, client *mongo.Client, how string) {
 	t.Helper()
-	path := os.Getenv("POSTDATE_TEST_PARTS")
-	parts.Lock()
-	defer parts.Unlock()
-	if path == "" || parts.told[how] {
-		return
-	}
-	var info struct{ Version string }
-	if err := client.Database("admin").RunCommand(context.Background(), bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info); err != nil {
-		t.Fatalf("the replica set %s cannot be reached: %v", how, err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := fmt.Fprintf(f, "mongodb: real mongod %s, %s\n", strings.TrimSpace(info.Version), how); err != nil {
-		t.Fatal(err)
-	}
-	if parts.told == nil {
-		parts.told = map[string]bool{}
-	}
-	parts.told[how] = true
+	proctest.Part(t, "mongodb, "+how, func() (string, error) {
+		var info struct{ Version string }
+		err := client.Database("admin").RunCommand(context.Background(), bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info)
+		return "mongodb: real mongod " + info.Version + ", " + how, err
+	})
 }

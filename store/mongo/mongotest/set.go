@@ -1,7 +1,6 @@
 package mongotest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 const (
@@ -32,7 +33,7 @@ type Set struct {
 	t       testing.TB // nil where Open made it
 	dir     string
 	name    string // "": no replica set
-	group   *group
+	group   *proctest.Group
 	members []*member
 }
 
@@ -66,7 +67,7 @@ func Open(dir string, members int) (*Set, error) {
 // lay makes folders and picks ports.
 func lay(dir string, members int) (*Set, error) {
 	s := &Set{dir: dir, name: "postdate"}
-	ports, err := freePorts(members)
+	ports, err := proctest.Ports(members)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +77,7 @@ func lay(dir string, members int) (*Set, error) {
 		}
 		s.members = append(s.members, &member{address: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
-	// The group's first process does nothing, so that each server can end alone.
-	s.group, err = newGroup(exec.Command("sleep", "infinity"), dir)
+	s.group, err = proctest.Idle(dir)
 	return s, err
 }
 
@@ -101,7 +101,7 @@ func (s *Set) run(i int) error {
 	}
 	server := exec.Command(path, args...)
 	server.Dir = s.dir
-	if m.exit, err = s.group.start(server); err != nil {
+	if m.exit, err = s.group.Start(server); err != nil {
 		return err
 	}
 	m.process = server.Process
@@ -113,11 +113,11 @@ func (s *Set) run(i int) error {
 		}
 		select {
 		case <-m.exit:
-			return fmt.Errorf("mongod ended at its start:\n%s", s.log(i))
+			return fmt.Errorf("mongod ended at its start:\n%s", proctest.Tail(s.logPath(i)))
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("mongod takes no connection after %s: %w\n%s", startTimeout, err, s.log(i))
+			return fmt.Errorf("mongod takes no connection after %s: %w\n%s", startTimeout, err, proctest.Tail(s.logPath(i)))
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (s *Set) Stop(i int) { s.must("stop", s.members[i].process.Signal(syscall.S
 func (s *Set) Cont(i int) { s.must("continue", s.members[i].process.Signal(syscall.SIGCONT)) }
 
 // Close kills all members and removes their data.
-func (s *Set) Close() { s.group.end() }
+func (s *Set) Close() { s.group.End() }
 
 func (s *Set) must(what string, err error) {
 	if err == nil {
@@ -255,22 +255,3 @@ func (s *Set) must(what string, err error) {
 }
 
 func (s *Set) logPath(i int) string { return filepath.Join(s.dir, fmt.Sprintf("%d.log", i)) }
-
-// log is the end of what a member logged.
-func (s *Set) log(i int) []byte {
-	text, _ := os.ReadFile(s.logPath(i))
-	return bytes.TrimSpace(text[max(0, len(text)-2000):])
-}
-
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all stay taken until the last is known
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
-}

@@ -11,7 +11,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postdate/postdate/node/proctest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
@@ -154,17 +154,16 @@ func (cl *Cluster) layNodes(c Config) (err error) {
 }
 
 func (cl *Cluster) gossipAddresses(c Config) (all []string, err error) {
+	ports, err := proctest.Ports(c.Nodes)
+	if err != nil {
+		return nil, err
+	}
 	for i := range c.Nodes {
 		if c.Isolated {
 			all = append(all, address(i+1)+":7946")
 			continue
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all stay taken until the last is known
-		all = append(all, l.Addr().String())
+		all = append(all, fmt.Sprintf("127.0.0.1:%d", ports[i]))
 	}
 	return all, nil
 }

@@ -1,0 +1,141 @@
+// Package proctest is what tests need that start servers as processes: groups of
+// processes that do not outlive the test program, ports, and the list of the real
+// parts that tests ran against.
+package proctest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Group is a process group that does not outlive the test program. A small shell,
+// the watch, holds the far end of a pipe: when the pipe closes, because the program
+// closed it, crashed or was killed, the watch kills the group and removes its folder.
+type Group struct {
+	id    int
+	dir   string
+	pipe  io.Closer
+	watch *exec.Cmd
+	once  sync.Once
+}
+
+// NewGroup starts the first process of a group that works in dir.
+func NewGroup(first *exec.Cmd, dir string) (*Group, error) {
+	g := &Group{dir: dir}
+	if _, err := g.Start(first); err != nil {
+		return nil, err
+	}
+	g.id = first.Process.Pid
+	g.watch = exec.Command("sh", "-c", `read -r _; kill -s KILL -- "-$1"; rm -rf "$2"`, "watch", fmt.Sprint(g.id), dir)
+	g.watch.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
+	pipe, err := g.watch.StdinPipe()
+	if err == nil {
+		err = g.watch.Start()
+	}
+	if err != nil {
+		syscall.Kill(-g.id, syscall.SIGKILL)
+		return nil, err
+	}
+	g.pipe = pipe
+	return g, nil
+}
+
+// Idle starts a group whose first process does nothing, so that every other one can
+// end alone.
+func Idle(dir string) (*Group, error) { return NewGroup(exec.Command("sleep", "infinity"), dir) }
+
+// Start starts a process in the group. The channel is closed at its end.
+func (g *Group) Start(cmd *exec.Cmd) (exit chan struct{}, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w (`make deps` installs what tests need)", cmd.Path, err)
+	}
+	exit = make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is the test's own doing
+		close(exit)
+	}()
+	return exit, nil
+}
+
+// End kills the group and removes its folder. A group that is nil has ended.
+func (g *Group) End() {
+	if g == nil {
+		return
+	}
+	g.once.Do(func() {
+		g.pipe.Close()
+		_ = g.watch.Wait()
+		os.RemoveAll(g.dir) // once more: a dying process may have written
+	})
+}
+
+const (
+	portMin, portMax = 15_000, 32_000
+	portTries        = 1_000
+)
+
+// Ports finds n ports of the loopback interface that nobody listens on. They lie below
+// those that Linux gives to outgoing connections: such a one would take the port while
+// its server is down, above all one that tries to reach the server.
+func Ports(n int) (ports []int, err error) {
+	for range portTries {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin)))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // all stay taken until the last is known
+		if ports = append(ports, l.Addr().(*net.TCPAddr).Port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d ports are free between %d and %d", n, portMin, portMax)
+}
+
+// Tail is the end of what a file says, for error messages.
+func Tail(path string) []byte {
+	text, _ := os.ReadFile(path)
+	return bytes.TrimSpace(text[max(0, len(text)-2000):])
+}
+
+var parts struct {
+	sync.Mutex
+	told map[string]bool
+}
+
+// Part tells the test command which real part a test ran against: a line in the file
+// that POSTDATE_TEST_PARTS names, once per program. kind tells lines apart; line asks
+// the part itself.
+func Part(t testing.TB, kind string, line func() (string, error)) {
+	t.Helper()
+	path := os.Getenv("POSTDATE_TEST_PARTS")
+	parts.Lock()
+	defer parts.Unlock()
+	if path == "" || parts.told[kind] {
+		return
+	}
+	text, err := line()
+	if err != nil {
+		t.Fatalf("%s cannot be reached: %v", kind, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, text); err != nil {
+		t.Fatal(err)
+	}
+	if parts.told == nil {
+		parts.told = map[string]bool{}
+	}
+	parts.told[kind] = true
+}
