@@ -1,0 +1,62 @@
+package pebble
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// FuzzStoredValues: whatever a value holds, reading it neither panics nor takes more
+// memory than it is long; and what can be read is what would be written again.
+func FuzzStoredValues(f *testing.F) {
+	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}
+	m := postdate.Message{
+		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true,
+		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
+	}
+	s := stateOf(&m, postdate.NewState(&m))
+	f.Add(appendState(nil, &s))
+	f.Add(appendMessage(nil, &m))
+	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
+	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: 5}))
+	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
+	f.Add(appendBirth(nil, 64, 1))
+	f.Add([]byte{layout, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, v []byte) {
+		if s, err := readState(v); err == nil {
+			again, err := readState(appendState(nil, &s))
+			same(t, s, again, err)
+		}
+		if m, err := readMessage(v, key, 7); err == nil {
+			again, err := readMessage(appendMessage(nil, &m), key, 7)
+			same(t, m, again, err)
+		}
+		if m, err := readInboxMessage(v, "t", "a"); err == nil {
+			again, err := readInboxMessage(appendInboxMessage(nil, &m), "t", "a")
+			same(t, m, again, err)
+		}
+		if p, err := readPartition(v, 3); err == nil {
+			again, err := readPartition(appendPartition(nil, p), 3)
+			same(t, p, again, err)
+		}
+		if c, err := readChannel(v, "inbox:a"); err == nil && c.MaxPerSecond == c.MaxPerSecond { // not a number is not itself
+			again, err := readChannel(appendChannel(nil, c), "inbox:a")
+			same(t, c, again, err)
+		}
+		if buckets, birth, err := readBirth(v); err == nil {
+			same(t, v, appendBirth(nil, buckets, birth), nil)
+		}
+		splitTimed(v)
+		splitFinished(v)
+	})
+}
+
+func same(t *testing.T, read, again any, err error) {
+	t.Helper()
+	if err != nil || !reflect.DeepEqual(read, again) {
+		t.Fatalf("read %+v, written and read again %+v, %v", read, again, err)
+	}
+}
