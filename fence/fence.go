@@ -108,6 +108,9 @@ type (
 	Fenced struct{ Hold store.Hold }
 	// Drained says that nothing of the bucket is in flight any more.
 	Drained struct{ Hold store.Hold }
+	// ClockSet says that the wall clock was set, or ran on while the machine slept and
+	// its monotonic clock with it, which may have been for longer than a lease.
+	ClockSet struct{}
 )
 
 func (Tick) event()     {}
@@ -119,6 +122,7 @@ func (Took) event()     {}
 func (GaveBack) event() {}
 func (Fenced) event()   {}
 func (Drained) event()  {}
+func (ClockSet) event() {}
 
 // An Effect is something that the machine wants done.
 type Effect interface{ effect() }
@@ -184,6 +188,7 @@ type Machine struct {
 	renewals  uint64
 	until     time.Duration // end of the own lease
 	lapses    int           // how often it ran out before it was renewed
+	setAt     time.Duration // when the wall clock was last set, until a renewal that began later; 0: it was not
 	nextRenew time.Duration
 	nextLook  time.Duration
 	nextGive  time.Duration
@@ -222,6 +227,8 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 		if h := m.held[ev.Hold.Bucket]; h != nil && h.token == ev.Hold.Token {
 			h.drained = true
 		}
+	case ClockSet:
+		m.setAt, m.nextRenew = now, now
 	}
 	return append(out, m.due(now)...)
 }
@@ -291,17 +298,24 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 		return nil
 	}
 	out := m.compareClocks(ev)
-	if m.until == 0 {
+	slept := m.setAt != 0 && ev.Began.Mono >= m.setAt
+	switch {
+	case m.setAt != 0 && !slept:
+		m.nextRenew = now // this one began before: it says nothing of the clock
+	case m.until == 0:
 		m.nextLook = now
-	} else if now >= m.until-m.c.LeaseTime/5 && !m.c.Exclusive {
+	case (slept || now >= m.until-m.c.LeaseTime/5) && !m.c.Exclusive:
 		out = append(out, m.lapse(now)...)
+	}
+	if slept {
+		m.setAt = 0
 	}
 	m.until = max(m.until, ev.Began.Mono+m.c.LeaseTime)
 	return append(out, LeaseUntil{m.until, ev.Began})
 }
 
 // lapse gives up everything because the lease ran out, or almost, before it was
-// renewed: somebody may have seen it stand still for long enough, and a request
+// renewed, or may have while the machine slept: somebody may have seen it stand still for long enough, and a request
 // for the buckets may be on its way. It names the present tokens, so what is taken
 // anew, under new ones, is safe from it.
 func (m *Machine) lapse(now time.Duration) (out []Effect) {

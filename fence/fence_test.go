@@ -253,6 +253,32 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 	}
 }
 
+// Where the wall clock was set, or ran on while the machine slept, the lease is renewed
+// at once, and what began to be renewed before that settles nothing.
+func TestAClockThatIsSetTakesAnew(t *testing.T) {
+	r := newRig(t)
+	r.own(1)
+	r.now += r.c.RenewEvery
+	only[fence.Renew](t, r.step(fence.Tick{}))
+	began := r.now
+	r.now += time.Millisecond
+	if effects := r.step(fence.ClockSet{}); count[fence.Renew](effects) > 0 {
+		t.Fatal("two renewals at a time")
+	}
+	effects := r.step(fence.Renewed{Began: postdate.Now{Mono: began}})
+	if only[fence.Renew](t, effects); count[fence.Lost](effects) > 0 {
+		t.Fatalf("the renewal from before that counts: %+v", effects)
+	}
+	effects = r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
+	if count[fence.Lost](effects) != 1 || count[fence.LeaseUntil](effects) != 1 {
+		t.Fatalf("it is not taken anew: %+v", effects)
+	}
+	r.now += r.c.RenewEvery
+	if effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}}); count[fence.Lost](effects) > 0 {
+		t.Error("lost twice")
+	}
+}
+
 // A bucket that is not wanted any more is drained before it is given back, and
 // stays held until that went through.
 func TestDrainsBeforeItGivesBack(t *testing.T) {

@@ -52,9 +52,11 @@ func (l *listener) Gained(ps []bucket.Partition) {
 		ctx, cancel := context.WithTimeout(l.end, fenceFirst)
 		err := l.fencer.Gained(ctx, bucketsOf(ps))
 		cancel()
+		l.mu.Lock() // so that what is lost meanwhile is told after it
 		if still := l.stillHeld(ps); len(still) > 0 {
 			l.loop.Tell(poller.Gained{Partitions: still})
 		}
+		l.mu.Unlock()
 		l.insist(ps, err)
 	}()
 }
@@ -62,7 +64,10 @@ func (l *listener) Gained(ps []bucket.Partition) {
 // insist fences buckets until it is done or they are lost.
 func (l *listener) insist(ps []bucket.Partition, err error) {
 	for err != nil {
-		if ps = l.stillHeld(ps); len(ps) == 0 {
+		l.mu.Lock()
+		ps = l.stillHeld(ps)
+		l.mu.Unlock()
+		if len(ps) == 0 {
 			return
 		}
 		l.log.Warn("fencing buckets at Kafka failed and is repeated; their messages for Kafka wait", "buckets", len(ps), "error", err)
@@ -94,9 +99,8 @@ func (l *listener) Fenced(b int) {
 	}()
 }
 
+// stillHeld is what is held of ps. The lock is.
 func (l *listener) stillHeld(ps []bucket.Partition) (still []bucket.Partition) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, p := range ps {
 		if l.held[p.Bucket] == p.Token {
 			still = append(still, p)
@@ -105,26 +109,26 @@ func (l *listener) stillHeld(ps []bucket.Partition) (still []bucket.Partition) {
 	return still
 }
 
-// gone forgets buckets that this node does not own any more.
-func (l *listener) gone(holds ...store.Hold) {
-	if l.fencer == nil {
-		return
-	}
-	var buckets []int
+// forget notes that this node does not own buckets any more, and says which of them
+// the fencer is to be told of.
+func (l *listener) forget(holds ...store.Hold) (buckets []int) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, h := range holds {
 		if l.held[h.Bucket] == h.Token {
 			delete(l.held, h.Bucket)
 			buckets = append(buckets, h.Bucket)
 		}
 	}
-	l.mu.Unlock()
-	l.fencer.Lost(buckets)
+	return buckets
 }
 
 func (l *listener) Lost(h store.Hold) {
+	buckets := l.forget(h)
 	l.loop.Tell(poller.Lost{Hold: h})
-	l.gone(h)
+	if l.fencer != nil {
+		l.fencer.Lost(buckets)
+	}
 }
 
 func (l *listener) Drain(h store.Hold) { l.loop.Tell(poller.Drain{Hold: h}) }
@@ -139,7 +143,9 @@ func (l *listener) Alive(leases []string) {
 }
 
 func (l *listener) GaveBack(holds []store.Hold) {
-	l.gone(holds...)
+	if buckets := l.forget(holds...); l.fencer != nil {
+		l.fencer.Lost(buckets)
+	}
 	if l.cluster != nil {
 		l.cluster.tell(wordReleased)
 	}

@@ -39,6 +39,7 @@ func (n *Node) openLocks(ctx context.Context) error {
 	n.channels.fencedAt(l.Fenced)
 	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
 	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
+	n.loop.ClockSet = func() { go n.keeper.Tell(fence.ClockSet{}) }
 	if n.cluster == nil {
 		return nil
 	}

@@ -105,6 +105,9 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	config := poller.DefaultConfig()
+	if n.c.Lease > 0 {
+		config.LeaseMargin = min(config.LeaseMargin, n.c.Lease/5)
+	}
 	config.Retry = n.c.Retry
 	if !n.store.Exclusive() {
 		// A claim takes two round trips to a majority, not one sync of the own disk.

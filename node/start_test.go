@@ -78,3 +78,20 @@ func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.A
 	t.Cleanup(end)
 	return end
 }
+
+// The shortest lease that is allowed leaves time to publish.
+func TestShortestLease(t *testing.T) {
+	c := config(t)
+	c.Lease = 500 * time.Millisecond
+	_, client := start(t, c)
+	came := make(chan string, 1)
+	defer follow(t, client, "a", func(a nodetest.Arrival) { came <- a.ScheduleID })()
+	if _, err := client.Schedule(nodetest.Message{ScheduleID: "m", Channel: "inbox:a", ExecutionTime: nodetest.At(time.Now()), Payload: 1}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-came:
+	case <-time.After(patience):
+		t.Error("nothing comes")
+	}
+}

@@ -168,6 +168,9 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	}
 	b.after(time.Millisecond)
 	b.now.Wall += 30_000
+	if set := of[ClockSet](b.step(Tick{})); len(set) != 1 || set[0].By != 30*time.Second {
+		t.Fatalf("said of the clock: %+v", set)
+	}
 	quiet("set ahead", Tick{})
 	quiet("renewed before that", LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
 	b.after(10 * time.Millisecond)

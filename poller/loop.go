@@ -40,8 +40,9 @@ type Loop struct {
 	events chan Event
 	stop   chan struct{}
 
-	// Fenced and Drained are told of what these effects say. They must not block.
+	// Fenced, Drained and ClockSet are told of what these effects say. They must not block.
 	Fenced, Drained func(store.Hold)
+	ClockSet        func()
 
 	// A nudge matters only where it is earlier than what the machine knows of:
 	// horizon[b] says so without a lock, and nudged[b] keeps the earliest one.
@@ -72,7 +73,7 @@ func NewLoop(p Parts) *Loop {
 		metrics: p.Metrics, log: p.Log,
 		events: make(chan Event, 256), stop: make(chan struct{}), nudge: make(chan struct{}, 1),
 		asks:   make(chan chan []ChannelView),
-		Fenced: func(store.Hold) {}, Drained: func(store.Hold) {},
+		Fenced: func(store.Hold) {}, Drained: func(store.Hold) {}, ClockSet: func() {},
 		horizon: make([]atomic.Int64, p.Buckets), nudged: make([]atomic.Int64, p.Buckets),
 	}
 	for b := range l.nudged {
@@ -220,6 +221,9 @@ func (l *Loop) do(ctx context.Context, e Effect) {
 		l.Fenced(e.Hold)
 	case Drained:
 		l.Drained(e.Hold)
+	case ClockSet:
+		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed", "by", e.By)
+		l.ClockSet()
 	}
 }
 

@@ -91,7 +91,7 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
 	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin:
 		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
-	case c.LeaseMargin < 0 || c.JumpMax <= 0:
+	case c.LeaseMargin <= 0 || c.JumpMax <= 0:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
 	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
@@ -165,8 +165,8 @@ func (Settled) event()     {}
 func (ParkedFound) event() {}
 func (Unparked) event()    {}
 
-// An Effect is something that the machine wants done. All but Fenced and Drained
-// are answered by an event each.
+// An Effect is something that the machine wants done. All but Fenced, Drained and
+// ClockSet are answered by an event each.
 type Effect interface{ effect() }
 
 // The effects.
@@ -188,6 +188,9 @@ type (
 	Fenced struct{ Hold store.Hold }
 	// Drained says that nothing of the bucket is claimed and unsettled.
 	Drained struct{ Hold store.Hold }
+	// ClockSet says that the wall clock was set, or ran on while the monotonic one stood
+	// still, by so much, and that everything waits for a renewal of the lease.
+	ClockSet struct{ By time.Duration }
 )
 
 func (Claim) effect()      {}
@@ -197,6 +200,7 @@ func (FindParked) effect() {}
 func (Unpark) effect()     {}
 func (Fenced) effect()     {}
 func (Drained) effect()    {}
+func (ClockSet) effect()   {}
 
 // Machine decides. Step must not be called concurrently. The same events at the
 // same times give the same effects.
@@ -204,8 +208,9 @@ type Machine struct {
 	c          Config
 	random     func() float64 // in [0, 1): jitter
 	leaseUntil time.Duration
-	believed   postdate.Now // a reading of the clocks: they go on together from there
-	lapses     int          // how often the lease ended before it was renewed
+	judged     postdate.Now  // a reading of the clocks that was found good: they go on together from there
+	setAt      time.Duration // when the wall clock was seen to be set since, on the monotonic one; 0: it was not
+	lapses     int           // how often the lease ended before it was renewed
 	out        []Effect
 
 	buckets map[int]*owned
@@ -244,8 +249,8 @@ func NewMachine(c Config, random func() float64) *Machine {
 }
 
 // Step takes in one event and says what to do now.
-func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
-	m.watchClock(now)
+func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
+	now := m.believe(read)
 	switch ev := ev.(type) {
 	case Tick:
 	case Gained:
@@ -256,6 +261,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 		m.drain(now, ev.Hold)
 	case LeaseUntil:
 		m.extendLease(now, ev)
+		now = m.believe(read)
 	case Limits:
 		m.setLimits(ev.Settings)
 	case Nudged:

@@ -216,14 +216,23 @@ func (m *Machine) startClaim(now postdate.Now) {
 // leased says whether nobody else can have taken a bucket by now.
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
-// watchClock ends the lease where the wall clock was set since it was renewed, or ran
-// on while the machine slept and the monotonic clock with it: by such a clock a
-// message may seem due that is not.
-func (m *Machine) watchClock(now postdate.Now) {
-	jump := now.Wall.Sub(m.believed.Wall) - (now.Mono - m.believed.Mono)
-	if m.leaseUntil != 0 && max(jump, -jump) > m.c.JumpMax {
-		m.leaseUntil, m.believed = min(m.leaseUntil, now.Mono), now
+// believe ends the lease where the wall clock was set since it was renewed, or ran on
+// while the machine slept and the monotonic clock with it: by such a clock a message
+// may seem due that is not. Until a renewal that began after that has judged it, the
+// clock goes on as if it had not been set.
+func (m *Machine) believe(now postdate.Now) postdate.Now {
+	if m.leaseUntil == 0 {
+		return now // none was judged yet, and nothing is done by it
 	}
+	on := m.judged.Later(now.Mono - m.judged.Mono)
+	if off := now.Wall.Sub(on.Wall); m.setAt == 0 && max(off, -off) > m.c.JumpMax {
+		m.leaseUntil, m.setAt = min(m.leaseUntil, now.Mono), now.Mono
+		m.emit(ClockSet{off})
+	}
+	if m.setAt != 0 {
+		return on
+	}
+	return now
 }
 
 // extendLease takes in a renewal. One that comes after the lease had ended may have
@@ -231,7 +240,7 @@ func (m *Machine) watchClock(now postdate.Now) {
 // that was claimed before is published on the strength of that claim. One that began
 // before the clock was set says nothing of the clock.
 func (m *Machine) extendLease(now postdate.Now, ev LeaseUntil) {
-	if ev.Read.Mono < m.believed.Mono {
+	if ev.Read.Mono < m.setAt {
 		return
 	}
 	if m.leaseUntil != 0 && now.Mono >= m.leaseUntil {
@@ -240,7 +249,7 @@ func (m *Machine) extendLease(now postdate.Now, ev LeaseUntil) {
 			m.reread(b)
 		}
 	}
-	m.leaseUntil, m.believed = max(m.leaseUntil, ev.Mono), ev.Read
+	m.leaseUntil, m.judged, m.setAt = max(m.leaseUntil, ev.Mono), ev.Read, 0
 }
 
 // reread drops what is in hand and not with a broker, to be claimed and read again.

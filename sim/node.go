@@ -109,16 +109,20 @@ func (n *node) pause(d time.Duration) {
 	})
 }
 
-// freeze stops the process and its clocks, as where a virtual machine is suspended:
-// when it goes on, it cannot know that time has passed.
+// freeze stops the process and its monotonic clock, as where a machine is suspended. If
+// the wall clock stands still too, it cannot know afterwards that time has passed.
 func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
 	}
-	p, mono := n.proc, n.clock.monoNow()
+	p, mono, wallRuns := n.proc, n.clock.monoNow(), n.w.chance(0.5)
 	n.w.after(d, func() {
 		if n.proc == p && n.paused {
 			n.clock.hold(mono)
+			if wallRuns {
+				n.clock.jump(d)
+				return
+			}
 			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
 			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
 				if !n.w.healed {
@@ -332,6 +336,10 @@ func (p *process) doPoller(e poller.Effect) {
 		p.w.mark(6, uint64(e.Hold.Bucket), e.Hold.Token)
 		p.drop(e.Hold)
 		p.after(0, func() { p.stepFence(fence.Drained{Hold: e.Hold}) })
+	case poller.ClockSet:
+		p.w.mark(17, uint64(p.n.number))
+		p.w.tell(p.n, "its clock was set by %s", e.By)
+		p.after(0, func() { p.stepFence(fence.ClockSet{}) })
 	}
 }
 

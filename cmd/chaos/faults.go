@@ -81,7 +81,7 @@ func stopNode(ctx context.Context, c *campaign) error {
 	if err != nil {
 		return err
 	}
-	return c.window(account.Window{Fault: "SIGSTOP of " + n.Name, Marks: true, Sleeps: true}, func() error {
+	return c.window(account.Window{Fault: "SIGSTOP of " + n.Name, Marks: true, HoldsUp: "*"}, func() error {
 		if err := n.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func splitOneWay(ctx context.Context, c *campaign) error {
 // cutStore cuts a node off from MongoDB for 20 s.
 func cutStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
-	return c.during(n.Name+" cut off from MongoDB", func() error {
+	return c.window(account.Window{Fault: n.Name + " cut off from MongoDB", Marks: true, HoldsUp: "inbox"}, func() error {
 		n.Store.Cut()
 		defer n.Store.Heal()
 		return c.pause(ctx, 20*time.Second)
@@ -163,7 +163,7 @@ func cutStore(ctx context.Context, c *campaign) error {
 // delayStore makes MongoDB 5 s away from a node.
 func delayStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
-	return c.during("5 s between "+n.Name+" and MongoDB", func() error {
+	return c.window(account.Window{Fault: "5 s between " + n.Name + " and MongoDB", Marks: true, HoldsUp: "inbox"}, func() error {
 		n.Store.Delay(5 * time.Second)
 		defer n.Store.Heal()
 		return c.pause(ctx, 12*time.Second)

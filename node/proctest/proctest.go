@@ -88,14 +88,15 @@ const (
 // its server is down, above all one that tries to reach the server.
 func Ports(n int) (ports []int, err error) {
 	for range portTries {
+		if len(ports) == n {
+			return ports, nil
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin)))
 		if err != nil {
 			continue
 		}
 		defer l.Close() // all stay taken until the last is known
-		if ports = append(ports, l.Addr().(*net.TCPAddr).Port); len(ports) == n {
-			return ports, nil
-		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return nil, fmt.Errorf("no %d ports are free between %d and %d", n, portMin, portMax)
 }

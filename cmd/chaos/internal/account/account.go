@@ -47,9 +47,10 @@ type Window struct {
 	// Marks says that outcomes may have become unknown, so that messages around it
 	// may be marked, and come again.
 	Marks bool
-	// Sleeps says that a node was stopped in the middle of its work: what it was
-	// about to hand over may come after the next owner's marked copy.
-	Sleeps bool
+	// HoldsUp names the broker, or * for all, on the way to which a copy may have been
+	// held up, because a node was stopped or the network was slow: it may come after
+	// the next owner's marked copy.
+	HoldsUp string
 }
 
 const (

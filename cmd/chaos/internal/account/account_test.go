@@ -12,7 +12,7 @@ var due = time.UnixMilli(1_900_000_000_000)
 
 // copyAt is an arrival so many milliseconds after the message is due.
 func copyAt(ms int, marked bool) account.Arrival {
-	return account.Arrival{ID: "m", Via: "q", Due: due, Received: due.Add(time.Duration(ms) * time.Millisecond), Marked: marked, Attempt: 1}
+	return account.Arrival{ID: "m", Via: "rabbitmq:q", Due: due, Received: due.Add(time.Duration(ms) * time.Millisecond), Marked: marked, Attempt: 1}
 }
 
 type ledger = *account.Ledger
@@ -41,7 +41,9 @@ func lives() []life {
 		return func(l ledger) { accepted(l); l.Moved("m", later, o) }
 	}
 	broken := &account.Window{Fault: "kill", From: due.Add(20 * time.Millisecond), To: due.Add(50 * time.Millisecond), Marks: true}
-	slept := &account.Window{Fault: "stop", From: broken.From, To: broken.To, Marks: true, Sleeps: true}
+	slept := &account.Window{Fault: "stop", From: broken.From, To: broken.To, Marks: true, HoldsUp: "*"}
+	far := &account.Window{Fault: "far", From: broken.From, To: broken.To, Marks: true, HoldsUp: "rabbitmq"}
+	elsewhere := &account.Window{Fault: "far", From: broken.From, To: broken.To, Marks: true, HoldsUp: "inbox"}
 	gentle := &account.Window{Fault: "rolling", From: broken.From, To: broken.To}
 	return []life{
 		{"in order", accepted, nil, []account.Arrival{copyAt(1, false)}, ""},
@@ -75,6 +77,8 @@ func lives() []life {
 		{"marked without a fault", accepted, nil, []account.Arrival{copyAt(900, true)}, account.NeedlessMark},
 		{"marked around a gentle fault", accepted, gentle, []account.Arrival{copyAt(900, true)}, account.NeedlessMark},
 		{"a sleeper's copy", accepted, slept, []account.Arrival{copyAt(900, true), copyAt(950, false)}, ""},
+		{"a copy from afar", accepted, far, []account.Arrival{copyAt(900, true), copyAt(950, false)}, ""},
+		{"such a copy on another way", accepted, elsewhere, []account.Arrival{copyAt(900, true), copyAt(950, false)}, account.Silent},
 		{"such a copy where none slept", accepted, broken, []account.Arrival{copyAt(900, true), copyAt(950, false)}, account.Silent},
 		{"said not to exist", func(l ledger) { accepted(l); l.Missing("m") }, nil, []account.Arrival{copyAt(1, false)}, account.Gone},
 		{"still there", func(l ledger) { l.Stored("m", "PENDING") }, nil, nil, account.Stuck},
@@ -94,7 +98,7 @@ func lives() []life {
 func TestFindsEveryViolation(t *testing.T) {
 	for _, test := range lives() {
 		l := account.NewLedger()
-		l.Sent("m", "q", due)
+		l.Sent("m", "rabbitmq:q", due)
 		test.note(l)
 		if test.fault != nil {
 			l.Fault(*test.fault)
@@ -129,7 +133,7 @@ func TestMeasuresLatenessAndGaps(t *testing.T) {
 	for i := range 100 {
 		id := string(rune('A' + i))
 		d := due.Add(time.Duration(i) * 500 * time.Millisecond)
-		l.Sent(id, "q", d)
+		l.Sent(id, "rabbitmq:q", d)
 		l.Scheduled(id, account.Done, due)
 		if l.Open() != 1 {
 			t.Fatal("an accepted message is not open")
@@ -166,7 +170,7 @@ func TestMeasuresLatenessAndGaps(t *testing.T) {
 func TestLateFromItsAcknowledgement(t *testing.T) {
 	l := account.NewLedger()
 	for id, ack := range map[string]account.Outcome{"acknowledged late": account.Done, "never": account.Unknown} {
-		l.Sent(id, "q", due)
+		l.Sent(id, "rabbitmq:q", due)
 		l.Scheduled(id, ack, due.Add(3*time.Second))
 		l.Arrived(account.Arrival{ID: id, Due: due, Received: due.Add(3100 * time.Millisecond)})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,7 +44,7 @@ type Report struct {
 	Moved                               int
 	Arrived, Marked, Twice              int // copies; marked ones; messages of which more than one came
 	Redelivered                         int // copies that the broker handed out again
-	ZombieCopies                        int // unmarked copies after the marked one, around a node that slept
+	HeldUp                              int // unmarked copies that came after the marked one, around a fault that holds things up
 
 	Quiet, Faulty Lateness // of first arrivals, away from faults and around them
 	Gap           Gap
@@ -187,11 +188,17 @@ func (c *checker) arrival(id string, e *entry, i int) {
 	case i == 0:
 	case !c.near(a.Due, a.Received, marks):
 		c.complain(Again, id, e.life())
-	case !a.Marked && e.arrivals[0].Marked && c.near(a.Due, a.Received, func(w Window) bool { return w.Sleeps }):
-		c.report.ZombieCopies++
+	case !a.Marked && e.arrivals[0].Marked && c.near(a.Due, a.Received, func(w Window) bool { return w.holdsUp(e.via) }):
+		c.report.HeldUp++
 	case !a.Marked:
 		c.complain(Silent, id, e.life())
 	}
+}
+
+// holdsUp says whether a copy over a channel may have been held up.
+func (w Window) holdsUp(via string) bool {
+	broker, _, _ := strings.Cut(via, ":")
+	return w.HoldsUp == "*" || w.HoldsUp == broker
 }
 
 // near says whether a fault (one that such admits; nil: any) was at work while a

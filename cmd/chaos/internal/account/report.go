@@ -57,7 +57,7 @@ func (r Report) String() string {
 	fmt.Fprintf(t, "rescheduled\t%d\t\n", r.Moved)
 	fmt.Fprintf(t, "arrived\t%d\t%d of them marked, %d messages more than once\n", r.Arrived, r.Marked, r.Twice)
 	fmt.Fprintf(t, "\t%d\tcopies handed out again by the broker itself\n", r.Redelivered)
-	fmt.Fprintf(t, "\t%d\tcopies of a node that slept, after the marked one\n", r.ZombieCopies)
+	fmt.Fprintf(t, "\t%d\tcopies that were held up on their way, after the marked one\n", r.HeldUp)
 	fmt.Fprintf(t, "late, no fault near\t%d\t%s\n", r.Quiet.Count, r.Quiet)
 	fmt.Fprintf(t, "late, around faults\t%d\t%s\n", r.Faulty.Count, r.Faulty)
 	fmt.Fprintf(t, "longest gap\t%s\tfrom %s\n", round(r.Gap.Long), r.Gap.From.Format(clock))
