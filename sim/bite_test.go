@@ -47,7 +47,7 @@ var planted = []struct {
 	{bugClaimCostsAll, profileBacklog, []int{8}},
 	{bugInsertTwice, profileStorm, []int{1}},
 	{bugParkedForgotten, profileStorm, []int{1, 6}},
-	{bugJumpBelieved, profileStorm, []int{2}},
+	{bugJumpBelieved, profileStorm, []int{2, 5}},
 	{bugSettledTwice, profileStorm, []int{1, 4}},
 	{bugRowsVanish, profileStorm, []int{0}},
 }
