@@ -109,8 +109,9 @@ type (
 	// Drained says that nothing of the bucket is in flight any more.
 	Drained struct{ Hold store.Hold }
 	// ClockSet says that the wall clock was set, or ran on while the machine slept and
-	// its monotonic clock with it, which may have been for longer than a lease.
-	ClockSet struct{}
+	// its monotonic clock with it: By, where positive, is how much time that clock may
+	// have missed.
+	ClockSet struct{ By time.Duration }
 )
 
 func (Tick) event()     {}
@@ -189,6 +190,7 @@ type Machine struct {
 	until     time.Duration // end of the own lease
 	lapses    int           // how often it ran out before it was renewed
 	setAt     time.Duration // when the wall clock was last set, until a renewal that began later; 0: it was not
+	slept     time.Duration // how much time now may have missed since that renewal
 	nextRenew time.Duration
 	nextLook  time.Duration
 	nextGive  time.Duration
@@ -229,6 +231,7 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 		}
 	case ClockSet:
 		m.setAt, m.nextRenew = now, now
+		m.slept += max(ev.By, 0)
 	}
 	return append(out, m.due(now)...)
 }
@@ -298,17 +301,15 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 		return nil
 	}
 	out := m.compareClocks(ev)
-	slept := m.setAt != 0 && ev.Began.Mono >= m.setAt
-	switch {
-	case m.setAt != 0 && !slept:
-		m.nextRenew = now // this one began before: it says nothing of the clock
-	case m.until == 0:
+	if m.until == 0 {
 		m.nextLook = now
-	case (slept || now >= m.until-m.c.LeaseTime/5) && !m.c.Exclusive:
+	} else if now+m.slept >= m.until-m.c.LeaseTime/5 && !m.c.Exclusive {
 		out = append(out, m.lapse(now)...)
 	}
-	if slept {
-		m.setAt = 0
+	if ev.Began.Mono >= m.setAt {
+		m.setAt, m.slept = 0, 0
+	} else {
+		m.nextRenew = now // it began before the clock was set, and says nothing of it
 	}
 	m.until = max(m.until, ev.Began.Mono+m.c.LeaseTime)
 	return append(out, LeaseUntil{m.until, ev.Began})
@@ -320,6 +321,7 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 // anew, under new ones, is safe from it.
 func (m *Machine) lapse(now time.Duration) (out []Effect) {
 	m.lapses++
+	m.slept = 0
 	m.nextLook = now
 	for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
 		out = append(out, m.lose(hold)...)

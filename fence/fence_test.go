@@ -254,7 +254,7 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 }
 
 // Where the wall clock was set, or ran on while the machine slept, the lease is renewed
-// at once, and what began to be renewed before that settles nothing.
+// at once, and where the lease may have run out meanwhile everything is taken anew.
 func TestAClockThatIsSetTakesAnew(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -262,20 +262,25 @@ func TestAClockThatIsSetTakesAnew(t *testing.T) {
 	only[fence.Renew](t, r.step(fence.Tick{}))
 	began := r.now
 	r.now += time.Millisecond
-	if effects := r.step(fence.ClockSet{}); count[fence.Renew](effects) > 0 {
+	if effects := r.step(fence.ClockSet{By: r.c.LeaseTime}); count[fence.Renew](effects) > 0 {
 		t.Fatal("two renewals at a time")
 	}
 	effects := r.step(fence.Renewed{Began: postdate.Now{Mono: began}})
-	if only[fence.Renew](t, effects); count[fence.Lost](effects) > 0 {
-		t.Fatalf("the renewal from before that counts: %+v", effects)
-	}
-	effects = r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
-	if count[fence.Lost](effects) != 1 || count[fence.LeaseUntil](effects) != 1 {
+	if only[fence.Renew](t, effects); count[fence.Lost](effects) != 1 {
 		t.Fatalf("it is not taken anew: %+v", effects)
 	}
+	if effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}}); count[fence.Renew](effects) > 0 {
+		t.Error("renewed for ever")
+	}
+	r = newRig(t)
+	r.own(1)
 	r.now += r.c.RenewEvery
-	if effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}}); count[fence.Lost](effects) > 0 {
-		t.Error("lost twice")
+	for _, by := range []time.Duration{-time.Hour, r.c.LeaseTime / 20} {
+		only[fence.Renew](t, r.step(fence.ClockSet{By: by}))
+		if effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}}); count[fence.Lost](effects) > 0 {
+			t.Errorf("a clock that was set by %s makes it take everything anew", by)
+		}
+		r.now += r.c.RenewEvery / 2
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -39,7 +40,7 @@ func (n *Node) openLocks(ctx context.Context) error {
 	n.channels.fencedAt(l.Fenced)
 	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
 	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
-	n.loop.ClockSet = func() { go n.keeper.Tell(fence.ClockSet{}) }
+	n.loop.ClockSet = func(by time.Duration) { go n.keeper.Tell(fence.ClockSet{By: by}) }
 	if n.cluster == nil {
 		return nil
 	}

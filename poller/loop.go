@@ -42,7 +42,7 @@ type Loop struct {
 
 	// Fenced, Drained and ClockSet are told of what these effects say. They must not block.
 	Fenced, Drained func(store.Hold)
-	ClockSet        func()
+	ClockSet        func(by time.Duration)
 
 	// A nudge matters only where it is earlier than what the machine knows of:
 	// horizon[b] says so without a lock, and nudged[b] keeps the earliest one.
@@ -73,7 +73,7 @@ func NewLoop(p Parts) *Loop {
 		metrics: p.Metrics, log: p.Log,
 		events: make(chan Event, 256), stop: make(chan struct{}), nudge: make(chan struct{}, 1),
 		asks:   make(chan chan []ChannelView),
-		Fenced: func(store.Hold) {}, Drained: func(store.Hold) {}, ClockSet: func() {},
+		Fenced: func(store.Hold) {}, Drained: func(store.Hold) {}, ClockSet: func(time.Duration) {},
 		horizon: make([]atomic.Int64, p.Buckets), nudged: make([]atomic.Int64, p.Buckets),
 	}
 	for b := range l.nudged {
@@ -223,7 +223,7 @@ func (l *Loop) do(ctx context.Context, e Effect) {
 		l.Drained(e.Hold)
 	case ClockSet:
 		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed", "by", e.By)
-		l.ClockSet()
+		l.ClockSet(e.By)
 	}
 }
 

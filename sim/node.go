@@ -339,7 +339,7 @@ func (p *process) doPoller(e poller.Effect) {
 	case poller.ClockSet:
 		p.w.mark(17, uint64(p.n.number))
 		p.w.tell(p.n, "its clock was set by %s", e.By)
-		p.after(0, func() { p.stepFence(fence.ClockSet{}) })
+		p.after(0, func() { p.stepFence(fence.ClockSet{By: e.By}) })
 	}
 }
 
