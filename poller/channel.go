@@ -252,8 +252,8 @@ func (m *Machine) parkedAt(c *channel, bucket int) {
 	if !slices.Contains(m.parked, c) {
 		m.parked = append(m.parked, c)
 	}
-	if m.unparking && m.unparkOf.Channel == c.name && m.unparkOf.Bucket == bucket {
-		m.unparkMore = true
+	for _, u := range m.unparks {
+		u.more = u.more || u.of.Channel == c.name && u.of.Bucket == bucket
 	}
 }
 
@@ -265,39 +265,72 @@ func (c *channel) wakeAt() time.Duration {
 	return 0
 }
 
+// unparking is an unpark that is under way.
+type unparking struct {
+	of   store.Unpark
+	more bool // more was parked there since it began
+}
+
 // startUnpark makes parked messages due: all of them, by and by, where the
 // channel is up, and one as a probe where it is down.
 func (m *Machine) startUnpark(now postdate.Now) {
-	if m.unparking || now.Mono < m.nextUnpark {
-		return
+	for len(m.unparks) < m.c.UnparksMax && now.Mono >= m.nextUnpark && m.unparkNext(now) {
 	}
+}
+
+// unparkNext starts one unpark of the channel whose turn it is, if there is need of one.
+func (m *Machine) unparkNext(now postdate.Now) bool {
 	for i, c := range m.parked {
+		number, under := m.unparkIn(c)
+		if number < 0 || c.paused() || now.Mono < c.wakeAt() || c.probing {
+			continue
+		}
 		limit := m.c.UnparkMax
 		if c.down {
 			limit = 1
 		}
-		if c.paused() || now.Mono < c.wakeAt() || c.probing || c.hand > m.handPerChannel()/2 {
-			continue
-		}
-		if c.down && c.hand > 0 {
+		if c.down && c.hand+under > 0 {
 			continue // one on its way will be the probe
 		}
-		b := m.buckets[c.parkedIn[0]]
+		if half := m.handPerChannel() / 2; c.hand > half || under > 0 && c.hand+under*limit > half {
+			continue
+		}
+		b := m.buckets[number]
 		m.parked = append(slices.Delete(m.parked, i, i+1), c) // the others' turn is next
-		m.unparking, m.unparkMore = true, false
-		m.unparkOf = store.Unpark{
+		u := &unparking{of: store.Unpark{
 			// A time of its own for each: what is read under it cannot be taken for
 			// what was read before and parked again.
-			Bucket: c.parkedIn[0], Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
-		}
-		b.unpark = m.unparkOf.At
-		m.emit(Unpark{m.unparkOf})
-		return
+			Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
+		}}
+		b.unpark = u.of.At
+		m.unparks = append(m.unparks, u)
+		m.emit(Unpark{u.of})
+		return true
 	}
+	return false
+}
+
+// unparkIn is a bucket where the channel has parked messages and none are being
+// unparked, or -1, and how many of its unparks are under way.
+func (m *Machine) unparkIn(c *channel) (bucket, under int) {
+	var busy []int
+	for _, u := range m.unparks {
+		if u.of.Channel == c.name {
+			busy = append(busy, u.of.Bucket)
+		}
+	}
+	for _, b := range c.parkedIn {
+		if !slices.Contains(busy, b) {
+			return b, len(busy)
+		}
+	}
+	return -1, len(busy)
 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
-	m.unparking = false
+	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
+	u := m.unparks[i]
+	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c := m.channels[ev.Unpark.Channel]
 	if ev.Err != nil {
 		m.nextUnpark = now.Mono + m.c.RetryAfter
@@ -306,7 +339,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	if ev.Moved > 0 {
 		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 	}
-	if c != nil && ev.Moved < ev.Unpark.Limit && !m.unparkMore {
+	if c != nil && ev.Moved < ev.Unpark.Limit && !u.more {
 		m.unparkedAll(c, ev.Unpark.Bucket)
 	}
 }

@@ -63,6 +63,7 @@ type Config struct {
 	BatchesMax   int // publishes in flight per channel
 	SettleMax    int // messages per settle
 	UnparkMax    int // messages per unpark
+	UnparksMax   int // unparks under way
 
 	// ProbeMin and ProbeMax bound the back-off between probes of a channel that
 	// is down.
@@ -78,7 +79,7 @@ func DefaultConfig() Config {
 		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
 		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
 		HandMax: 16_384, HandBytesMax: 64 << 20, PageMax: 512,
-		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256,
+		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
 		Retry: postdate.RetryDefault,
 	}
@@ -93,7 +94,7 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
 	case c.LeaseMargin <= 0 || c.JumpMax <= 0:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
-	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1:
+	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
 	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
 		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
@@ -182,7 +183,8 @@ type (
 	Settle struct{ Settlements []store.Settlement }
 	// FindParked asks which channels have parked messages in these buckets.
 	FindParked struct{ Buckets []int }
-	// Unpark asks for parked messages to become due. One at a time.
+	// Unpark asks for parked messages to become due. Several at a time, each of
+	// another channel or bucket.
 	Unpark struct{ Unpark store.Unpark }
 	// Fenced says that a claim was refused: the bucket is lost.
 	Fenced struct{ Hold store.Hold }
@@ -233,9 +235,7 @@ type Machine struct {
 	settledAt   time.Duration // when the last settle began
 	nextSettle  time.Duration // not before, after a failure
 
-	unparking  bool
-	unparkOf   store.Unpark // the one under way
-	unparkMore bool         // more was parked there since it began
+	unparks    []*unparking // those under way
 	nextUnpark time.Duration
 	finding    bool
 	find       []int // buckets whose parked channels are not known yet
@@ -318,7 +318,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	if m.settleUnder == 0 && len(m.settle) > 0 {
 		w.mono(max(m.nextSettle, m.settledAt+m.c.SettleGather))
 	}
-	if !m.unparking {
+	if len(m.unparks) < m.c.UnparksMax {
 		for _, c := range m.parked {
 			w.mono(max(m.nextUnpark, c.wakeAt()))
 		}

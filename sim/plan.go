@@ -156,7 +156,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	p.channels = []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"}
 	p.poller = poller.DefaultConfig()
 	p.poller.HandMax, p.poller.PageMax, p.poller.BatchMax, p.poller.BatchesMax = 256, 16, 8, 4
-	p.poller.SettleMax, p.poller.UnparkMax = 32, 8
+	p.poller.SettleMax, p.poller.UnparkMax, p.poller.UnparksMax = 32, 8, 3
 	d.operations()
 	switch p.profile {
 	case profileStorm:
