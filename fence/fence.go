@@ -316,9 +316,9 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 }
 
 // lapse gives up everything because the lease ran out, or almost, before it was
-// renewed, or may have while the machine slept: somebody may have seen it stand still for long enough, and a request
-// for the buckets may be on its way. It names the present tokens, so what is taken
-// anew, under new ones, is safe from it.
+// renewed, or may have while the machine slept: somebody may have seen it stand still
+// for long enough, and a request for the buckets may be on its way. It names the
+// present tokens, so what is taken anew, under new ones, is safe from it.
 func (m *Machine) lapse(now time.Duration) (out []Effect) {
 	m.lapses++
 	m.slept = 0

@@ -151,7 +151,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 	}
 	found, err := s.read(ctx, keys.filter(), doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
 	if err != nil {
-		return nil, readError("scheduling", err) // surely not done: the ids are taken
+		return nil, unknown("scheduling", err) // the ids are taken: maybe by an attempt of this call
 	}
 	for _, i := range items {
 		m := &messages[i]

@@ -46,11 +46,17 @@ func unreachable(what string, err error) error {
 }
 
 // notSent says that no server was found, or none had a connection free: the
-// driver shows such an error only where no earlier try went out.
+// driver shows such an error only where no earlier try of its own went out.
 func notSent(err error) bool {
 	var selection topology.ServerSelectionError
 	var pool topology.WaitQueueTimeoutError
-	return errors.As(err, &selection) || errors.As(err, &pool)
+	return errors.As(err, &selection) || errors.As(err, &pool) || cleared(err)
+}
+
+// cleared says that a connection was not to be had because another one had just failed.
+func cleared(err error) bool {
+	var pool interface{ Retryable() bool }
+	return errors.As(err, &pool) && pool.Retryable()
 }
 
 // codesFull are the server's words for a full disk.
@@ -95,7 +101,7 @@ var codesAgain = []int{
 
 // again says that the same command may well succeed soon.
 func again(err error) bool {
-	if driver.IsNetworkError(err) {
+	if driver.IsNetworkError(err) || cleared(err) {
 		return true
 	}
 	var s driver.ServerError
@@ -118,13 +124,31 @@ func again(err error) bool {
 // which the driver repeats by itself only what writes one document. Each attempt has
 // a time of its own: a server that is frozen keeps its connections, and whoever asked
 // it would wait to the end, while its successor is long at work.
+//
+// Where an attempt may have been carried out, a later one's failure does not undo it:
+// then the earlier error is returned in place of one that says surely not done.
 func (s *Store) repeat(ctx context.Context, f func(ctx context.Context) error) error {
+	var unsure error
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		err := s.once(ctx, f)
 		if err == nil || !again(err) && !driver.IsTimeout(err) || !rest(ctx, pause) {
-			return err
+			return afterAll(unsure, err)
+		}
+		if unsure == nil && !notSent(err) {
+			unsure = err
 		}
 	}
+}
+
+// afterAll is the error of the last attempt, seen in the light of an earlier one whose
+// outcome is unknown (nil: there was none). The errors of a batch are of single items,
+// and say what they say.
+func afterAll(unsure, err error) error {
+	var batch driver.BulkWriteException
+	if err == nil || unsure == nil || errors.As(err, &batch) || !notSent(err) && !full(err) && !refused(err) {
+		return err
+	}
+	return unsure
 }
 
 // once gives one attempt its time.

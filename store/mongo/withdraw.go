@@ -135,7 +135,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	for _, round := range rounds(len(keys), func(i int) postdate.Key { return keys[i] }) {
-		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results}
+		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results, unsure: map[int]bool{}}
 		left := round
 		for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
 			left = c.try(ctx, left)
@@ -154,11 +154,16 @@ type cancelling struct {
 	keys    []postdate.Key
 	at      postdate.Time
 	results []store.Cancelled
+	unsure  map[int]bool // items of which an earlier try may have written CANCELLED
 }
 
+// fail notes an error of the present try.
 func (c *cancelling) fail(items []int, err error) {
 	for _, i := range items {
 		c.results[i] = store.Cancelled{Err: err}
+		if c.unsure[i] {
+			c.results[i].Err = unknown("cancelling", err)
+		}
 	}
 }
 
@@ -264,6 +269,9 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		return nil, err
 	}
 	if matched != int64(len(items)) {
+		for _, i := range items {
+			c.unsure[i] = true
+		}
 		return items, nil // who is CANCELLED shows at the next look
 	}
 	for _, i := range items {

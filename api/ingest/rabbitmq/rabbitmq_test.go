@@ -233,7 +233,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			client.Declare(queue, map[string]any{"x-queue-type": kind})
 			// Killed within seconds, RabbitMQ 3.10 forgets where a new quorum queue's
 			// log is, and the queue comes back empty and without a leader.
-			broker.Control("eval", "dets:sync(ra_directory_reverse).")
+			broker.Control("eval", "catch dets:sync(ra_directory_reverse).")
 			fill := func(part int) {
 				var ps []amqp.Publishing
 				for i := range count {

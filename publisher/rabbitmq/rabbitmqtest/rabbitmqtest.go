@@ -29,7 +29,7 @@ const (
 	// /usr/sbin switch the user and are of no use here.
 	programs = "/usr/lib/rabbitmq/bin"
 
-	startTimeout = 60 * time.Second // it takes 3 s on an idle machine
+	startTimeout = 3 * time.Minute // it takes 3 s on an idle machine
 	stopTimeout  = 30 * time.Second
 )
 
