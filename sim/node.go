@@ -110,25 +110,29 @@ func (n *node) pause(d time.Duration) {
 }
 
 // freeze stops the process and its monotonic clock, as where a machine is suspended. If
-// the wall clock stands still too, it cannot know afterwards that time has passed.
+// the wall clock stands still too, or is set back meanwhile, the process cannot know
+// afterwards how much time has passed.
 func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
 	}
-	p, mono, wallRuns := n.proc, n.clock.monoNow(), n.w.chance(0.5)
+	p, mono, offset, wallRuns := n.proc, n.clock.monoNow(), n.clock.offset, n.w.chance(0.5)
 	n.w.after(d, func() {
-		if n.proc == p && n.paused {
-			n.clock.hold(mono)
-			if wallRuns {
-				n.clock.jump(d)
-				return
-			}
-			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
+		if n.proc != p || !n.paused {
+			return
+		}
+		n.clock.hold(mono)
+		if wallRuns {
+			n.clock.jump(d)
+		} else {
 			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
 				if !n.w.healed {
 					n.clock.jump(d)
 				}
 			})
+		}
+		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax {
+			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
 		}
 	})
 	n.pause(d)
