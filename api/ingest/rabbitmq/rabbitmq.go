@@ -28,6 +28,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api/ingest"
@@ -44,6 +45,7 @@ const (
 	prefetchMax     = 65_535
 	workers         = 4 // batches under way at a time
 	lagEvery        = 10 * time.Second
+	warnEvery       = 10 * time.Second // at most, that messages wait for the store
 
 	// Reconnecting, and trying again what the store could not take: the wait doubles
 	// from the first to the last, and is cut by up to a half at random.
@@ -75,6 +77,7 @@ type Source struct {
 	once    sync.Once
 	cut     context.CancelFunc // ends everything at once
 	stopped chan struct{}
+	warn    rate.Sometimes
 
 	mu     sync.Mutex
 	reason string // why nothing is consumed; "": it is
@@ -106,6 +109,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	s := &Source{
 		config: c, name: "rabbitmq:" + c.Queue, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)),
 		closing: make(chan struct{}), stopped: make(chan struct{}), reason: "not connected yet",
+		warn: rate.Sometimes{Interval: warnEvery},
 	}
 	if s.template, err = ingest.ParseTemplate(c.Channel, RoutingKey, c.Taker.CheckChannel); err != nil {
 		return nil, err

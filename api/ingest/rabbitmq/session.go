@@ -215,7 +215,9 @@ func (n *session) take(batch []amqp.Delivery) {
 		hand[i] = inHand{&batch[i], read(&batch[i], n.template)}
 	}
 	if hand, why := n.attempt(hand); len(hand) > 0 && n.over.Err() == nil {
-		n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again", "queue", n.config.Queue, "messages", len(hand), "reason", why)
+		n.warn.Do(func() {
+			n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again", "queue", n.config.Queue, "messages", len(hand), "reason", why)
+		})
 		n.group.Go(func() {
 			for attempt := 0; len(hand) > 0 && n.pause(n.over, attempt, againLast); attempt++ {
 				hand, _ = n.attempt(hand)
