@@ -24,7 +24,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-const patience = time.Minute // bounds a hang
+const patience = 3 * time.Minute // bounds a hang
 
 // messages is a store in memory that can fail.
 type messages struct {
@@ -63,6 +63,13 @@ func (m *messages) Insert(ctx context.Context, batch []postdate.Message) []store
 		}
 	}
 	return results
+}
+
+// set sets what fails; nil: nothing.
+func (m *messages) set(fault func(calls int) (error, bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = fault
 }
 
 // count is how many messages are there.
@@ -143,15 +150,19 @@ func send(t *testing.T, url, exchange, key string, ps ...amqp.Publishing) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var last *amqp.DeferredConfirmation
+	var confirms []*amqp.DeferredConfirmation
 	for _, p := range ps {
 		p.DeliveryMode = amqp.Persistent
-		if last, err = ch.PublishWithDeferredConfirm(exchange, key, true, false, p); err != nil {
+		c, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, p)
+		if err != nil {
 			t.Fatal(err)
 		}
+		confirms = append(confirms, c)
 	}
-	if !last.Wait() {
-		t.Fatal("the broker has not confirmed")
+	for _, c := range confirms {
+		if !c.Wait() {
+			t.Fatal("the broker has not confirmed")
+		}
 	}
 }
 
@@ -242,14 +253,12 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 				send(t, broker.URL, "", queue, ps...)
 			}
 			failing := func(kind postdate.Kind, written bool) {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				m.fault = func(calls int) (error, bool) {
+				m.set(func(calls int) (error, bool) {
 					if calls%3 != 0 {
 						return nil, true
 					}
 					return postdate.E(kind, "the test says so"), written
-				}
+				})
 			}
 			failing(postdate.KindUnknown, true)
 			fill(0)
@@ -270,6 +279,12 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			_ = s.Close(ctx)
 			s = start(t, m, c)
 			eventually(t, "the third part is taken", func() bool { return m.count() == 3*count })
+			stop(t, s)
+			// What was cut off after its write, or waited for the store, comes once more.
+			m.set(nil)
+			eventually(t, "the broker sees that nobody consumes", func() bool { return client.Consumers(queue) == 0 })
+			s = start(t, m, c)
+			eventually(t, "the rest is in hand", func() bool { return client.Len(queue) == 0 })
 			stop(t, s)
 			if n := client.Len(queue); n != 0 {
 				t.Errorf("%d messages are still in the queue", n)
@@ -393,6 +408,62 @@ func TestQueueWithoutLeader(t *testing.T) {
 	})
 	broker.Control("eval", "sys:resume("+leader+").")
 	eventually(t, "it is taken", func() bool { return m.count() == 1 })
+}
+
+// A quorum queue lets some thirty acknowledgements be under way; the broker keeps back
+// those behind them, and forgets them with the channel. Here the queue's process is
+// stopped meanwhile.
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	const count = 200
+	broker := rabbitmqtest.Start(t)
+	client := rabbitmqtest.NewClient(t, broker.URL)
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprint("single active consumer ", single), func(t *testing.T) {
+			queue, m := unique("slow"), newMessages()
+			client.Declare(queue, map[string]any{"x-queue-type": "quorum", "x-single-active-consumer": single})
+			write := make(chan struct{})
+			m.set(func(int) (error, bool) {
+				<-write
+				return nil, true
+			})
+			sent := 0
+			more := func(n int) {
+				var ps []amqp.Publishing
+				for range n {
+					ps = append(ps, delayed(fmt.Sprint("m-", sent)))
+					sent++
+				}
+				send(t, broker.URL, "", queue, ps...)
+			}
+			more(count)
+			s := start(t, m, rabbitmq.Config{URL: broker.URL, Queue: queue, Channel: "rabbitmq:x", Prefetch: 2 * count})
+			eventually(t, "all is in hand", func() bool { return client.Len(queue) == 0 })
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				stop(t, s)
+			}()
+			waiting := 0
+			eventually(t, "the consumer is cancelled", func() bool {
+				more(1)
+				waiting = client.Len(queue)
+				return waiting > 0
+			})
+			leader := fmt.Sprintf("whereis('%%2F_%s')", queue)
+			broker.Control("eval", "sys:suspend("+leader+").")
+			close(write)
+			eventually(t, "what was in hand is written", func() bool { return m.count() == sent-waiting })
+			select { // who waits for nothing has closed by then
+			case <-closed:
+			case <-time.After(time.Second):
+			}
+			broker.Control("eval", "sys:resume("+leader+").")
+			<-closed
+			if left, want := client.Len(queue), sent-m.count(); left != want {
+				t.Errorf("%d messages are still in the queue, want %d", left, want)
+			}
+		})
+	}
 }
 
 func TestConfigIsRefusedInWords(t *testing.T) {

@@ -81,7 +81,9 @@ func (s *Source) session(ctx context.Context) error {
 		n.group.Go(n.work)
 	}
 	n.group.Wait()
-	if !isClosed(s.closing) {
+	if isClosed(s.closing) {
+		n.settle(ch)
+	} else {
 		select { // the consumer may have heard of the end first
 		case <-over.Done():
 			return context.Cause(over)
@@ -158,6 +160,25 @@ func (n *session) stopAtClose(ch *amqp.Channel) {
 		_ = ch.Cancel(consumerTag, false) // an error means that the connection is gone
 	case <-n.over.Done():
 	}
+}
+
+// settle returns when the broker has carried out every acknowledgement. A quorum queue
+// keeps back those that come too fast for it, and forgets them with the channel: what
+// they are about would come again. Another consumer begins and ends through the queue's
+// log, the beginning behind what is not kept back, the end behind the rest. A message
+// that it is handed is worked off like the others.
+func (n *session) settle(ch *amqp.Channel) {
+	if err := ch.Qos(1, 0, false); err != nil {
+		return
+	}
+	last, err := ch.Consume(n.config.Queue, consumerTag+"-last", false, false, false, false, nil)
+	if err != nil || ch.Cancel(consumerTag+"-last", false) != nil {
+		return
+	}
+	for d := range last {
+		n.take([]amqp.Delivery{d})
+	}
+	n.group.Wait()
 }
 
 // watchLag measures how many messages wait.

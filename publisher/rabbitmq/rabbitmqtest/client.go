@@ -108,12 +108,31 @@ func (c Client) Exists(queue string) bool {
 // Len is the number of messages that wait in a queue.
 func (c Client) Len(queue string) int {
 	c.t.Helper()
-	var q amqp.Queue
+	return c.inspect(queue).Messages
+}
+
+// Consumers is how many consume from a queue, with those that have only messages in
+// hand still.
+func (c Client) Consumers(queue string) int {
+	c.t.Helper()
+	return c.inspect(queue).Consumers
+}
+
+// inspect asks for a queue's numbers. Of a quorum queue that does not answer within
+// 250 ms the broker says that it has none: then it is asked again.
+func (c Client) inspect(queue string) (q amqp.Queue) {
+	c.t.Helper()
 	c.do(func(ch *amqp.Channel) (err error) {
-		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
+		for late := time.Now().Add(time.Minute); time.Now().Before(late); {
+			asked := time.Now()
+			q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err != nil || q.Messages > 0 || q.Consumers > 0 || time.Since(asked) < 200*time.Millisecond {
+				return err
+			}
+		}
+		return fmt.Errorf("queue %s: the broker takes long to say that it is empty", queue)
 	})
-	return q.Messages
+	return q
 }
 
 // Take consumes n messages, or fails the test when they have not come by the
