@@ -19,6 +19,9 @@ const (
 	// joinTimeout bounds one round of looking up and trying addresses.
 	joinTimeout = 10 * time.Second
 
+	// lookupTimeout bounds the looking up alone.
+	lookupTimeout = 5 * time.Second
+
 	// leaveTimeout bounds a goodbye: an orderly stop has more to do than that.
 	leaveTimeout = 3 * time.Second
 )

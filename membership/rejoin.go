@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,19 +135,34 @@ func (m *Membership) try(address string) {
 
 // lookupSeeds finds the addresses that the seeds stand for now: behind a name there
 // may be others than a moment ago.
-func (m *Membership) lookupSeeds(ctx context.Context) (addresses []string) {
-	for _, seed := range m.config.Seeds {
-		host, port, err := split("--join", seed)
-		if err != nil {
-			continue // it was looked at at the start
-		}
-		ips, err := lookup(ctx, host)
-		if err != nil {
-			m.log.Debug("gossip: no address is known for a seed", "seed", seed, "error", err)
-		}
-		for _, ip := range ips {
-			addresses = append(addresses, net.JoinHostPort(ip.String(), strconv.Itoa(port)))
-		}
+//
+// A name whose servers do not answer must not take the time of the others.
+func (m *Membership) lookupSeeds(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found := make([][]string, len(m.config.Seeds))
+	var group errgroup.Group
+	for i, seed := range m.config.Seeds {
+		group.Go(func() error {
+			found[i] = m.lookupSeed(ctx, seed)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return slices.Concat(found...)
+}
+
+func (m *Membership) lookupSeed(ctx context.Context, seed string) (addresses []string) {
+	host, port, err := split("--join", seed)
+	if err != nil {
+		return nil // it was looked at at the start
+	}
+	ips, err := lookup(ctx, host)
+	if err != nil {
+		m.log.Debug("gossip: no address is known for a seed", "seed", seed, "error", err)
+	}
+	for _, ip := range ips {
+		addresses = append(addresses, net.JoinHostPort(ip.String(), strconv.Itoa(port)))
 	}
 	return addresses
 }
