@@ -272,7 +272,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.listener.Close()
 		n.serving.Wait()
 		if n.cluster != nil {
-			err = errors.Join(err, n.cluster.leave(ctx))
+			if err := n.cluster.leave(ctx); err != nil {
+				n.c.Log.Warn("left the cluster", "error", err) // it is no worse: the buckets are given back in the store
+			}
 		} else {
 			n.keeper.Tell(fence.Want{})
 		}
