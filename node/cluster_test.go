@@ -54,6 +54,7 @@ func (m *team) add(name string) *node.Node {
 	m.t.Helper()
 	c := config(m.t)
 	c.NodeID, c.Gossip = name, "127.0.0.1:0"
+	c.Lease = 20 * time.Second // a machine that stalls for a second or two is no failure here
 	if os.Getenv("POSTDATE_TEST_LOG") != "" {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("at", name)
 	}
