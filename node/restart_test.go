@@ -116,7 +116,7 @@ func TestStopWhileChannelIsDown(t *testing.T) {
 	queue := fmt.Sprint("restart-", time.Now().UnixNano())
 	broker.Declare(queue, nil)
 	c := config(t)
-	c.RabbitMQ = "amqp://guest:guest@" + closedPort(t) + "/"
+	c.RabbitMQ = "amqp://guest:guest@" + proctest.Closed(t) + "/"
 	n, client := start(t, c)
 	for i := range count {
 		a, err := client.Schedule(nodetest.Message{ScheduleID: fmt.Sprint("m-", i), Channel: "rabbitmq:" + queue, Delay: "1ms", Payload: i})
@@ -164,14 +164,4 @@ func awaitParked(t *testing.T, c *nodetest.Client, count int) {
 	if err != nil {
 		t.Fatalf("%d of %d messages are parked: %v", parked, count, err)
 	}
-}
-
-// closedPort is an address on which nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	ports, err := proctest.Ports(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0])
 }

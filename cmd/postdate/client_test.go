@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/node/proctest"
 )
 
 func TestSendBodies(t *testing.T) {
@@ -133,7 +135,7 @@ c            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
 func TestTailSurvivesARestart(t *testing.T) {
 	s := newStandIn()
 	first := &http.Server{Handler: s.handler()}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", proctest.Closed(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,12 +231,7 @@ BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
 
 // Without a server the sentence says what to do.
 func TestNoServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := proctest.Closed(t)
 	r := call(nil, "", "list", "--server", address)
 	if r.code != exitFailed || !strings.Contains(r.stderr, "no answer from http://"+address) || !strings.Contains(r.stderr, "connection refused") || !strings.Contains(r.stderr, "postdate serve") {
 		t.Errorf("got %+v", r)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -83,22 +84,62 @@ const (
 	portTries        = 1_000
 )
 
-// Ports finds n ports of the loopback interface that nobody listens on. They lie below
-// those that Linux gives to outgoing connections: such a one would take the port while
-// its server is down, above all one that tries to reach the server.
+// Ports finds n ports of the loopback interface that nobody listens on, and no other
+// test was given. They lie below those that Linux gives to outgoing connections: such a
+// one would take the port while its server is down, above all one that tries to reach
+// the server.
 func Ports(n int) (ports []int, err error) {
 	for range portTries {
 		if len(ports) == n {
 			return ports, nil
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portMin+rand.IntN(portMax-portMin)))
+		port := portMin + rand.IntN(portMax-portMin)
+		if !reserve(port) {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
 		}
-		defer l.Close() // all stay taken until the last is known
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		l.Close()
+		ports = append(ports, port)
 	}
 	return nil, fmt.Errorf("no %d ports are free between %d and %d", n, portMin, portMax)
+}
+
+// Closed is an address of the loopback interface on which nothing listens.
+func Closed(t testing.TB) string {
+	t.Helper()
+	ports, err := Ports(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
+}
+
+var reserved struct {
+	sync.Mutex
+	ports map[int]bool
+	locks *os.File // a byte for each port, locked until this program ends, however it ends
+}
+
+// reserve takes a port for this program, among all tests that run on this machine.
+func reserve(port int) bool {
+	reserved.Lock()
+	defer reserved.Unlock()
+	if reserved.locks == nil {
+		locks, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("postdate-test-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return false
+		}
+		reserved.locks, reserved.ports = locks, map[int]bool{}
+	}
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: int64(port), Len: 1}
+	if reserved.ports[port] || syscall.FcntlFlock(reserved.locks.Fd(), syscall.F_SETLK, &lock) != nil {
+		return false
+	}
+	reserved.ports[port] = true
+	return true
 }
 
 // Tail is the end of what a file says, for error messages.

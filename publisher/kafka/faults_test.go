@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/proctest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
@@ -113,7 +114,7 @@ func TestEachErrorHasItsOutcome(t *testing.T) {
 	} {
 		t.Run(c.err.Message, func(t *testing.T) {
 			f := newFake(t, 1, 1, nil)
-			p := f.publisher(t, 1500*time.Millisecond)
+			p := f.publisher(t, 5*time.Second)
 			before := f.publish(p, "before", 3)
 			fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: c.err, Count: c.count})
 			for _, r := range f.publish(p, "m", 3) {
@@ -268,12 +269,7 @@ func TestTopicsComeAndGo(t *testing.T) {
 
 // A cluster that is not there makes messages wait a moment, and says why.
 func TestNobodyThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := proctest.Closed(t)
 	p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
 	for _, r := range p.Publish(context.Background(), "kafka:t", batchOf("m", 2)) {
 		if r.Outcome != publisher.Down || !strings.Contains(r.Reason, address) || !strings.Contains(r.Reason, "refused") {

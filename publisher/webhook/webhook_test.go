@@ -20,6 +20,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/proctest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/publishertest"
 	"github.com/postdate/postdate/publisher/webhook"
@@ -120,9 +121,20 @@ func (r *receiver) take(t *testing.T, path string, n int) []publishertest.Consum
 
 func TestConformance(t *testing.T) {
 	r := newReceiver()
-	server := httptest.NewServer(r)
+	address := proctest.Closed(t)
+	serve := func() *httptest.Server {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(r)
+		server.Listener.Close()
+		server.Listener = l
+		server.Start()
+		return server
+	}
+	server := serve()
 	t.Cleanup(func() { server.Close() })
-	address := server.Listener.Addr().String()
 	var paths atomic.Int64
 	publishertest.Run(t, publishertest.Harness{
 		Timeout: 2 * timeout,
@@ -140,16 +152,7 @@ func TestConformance(t *testing.T) {
 		Break: func(t *testing.T) func() {
 			server.CloseClientConnections()
 			server.Close()
-			return func() {
-				l, err := net.Listen("tcp", address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				server = httptest.NewUnstartedServer(r)
-				server.Listener.Close()
-				server.Listener = l
-				server.Start()
-			}
+			return func() { server = serve() }
 		},
 		BadChannel: "https://user:password@example.com/",
 	})
@@ -242,16 +245,11 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 
 // A receiver that is not there is Down for the whole batch, after one look.
 func TestNobodyThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	resolver, _ := names(t, func(string) net.IP { return nil })
 	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
 	secure := httptest.NewTLSServer(newReceiver())
 	defer secure.Close()
-	for _, url := range []string{"http://" + l.Addr().String(), "http://nowhere.test/", secure.URL} {
+	for _, url := range []string{"http://" + proctest.Closed(t), "http://nowhere.test/", secure.URL} {
 		for _, r := range p.Publish(context.Background(), postdate.Channel(url), batchOf(200)) {
 			if r.Outcome != publisher.Down || !strings.HasPrefix(r.Reason, "the receiver cannot be reached: ") {
 				t.Fatalf("%s: %v: %s", url, r.Outcome, r.Reason)
