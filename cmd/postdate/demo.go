@@ -26,7 +26,7 @@ const (
 	demoFirst     = time.Second
 	demoLast      = 5 * time.Second
 	// demoPatience is how long after the last message's time the demo still waits.
-	demoPatience = 5 * time.Second
+	demoPatience = 30 * time.Second
 	// demoGrace is how long it watches on when all is there, for what must not come.
 	demoGrace = 300 * time.Millisecond
 )

@@ -21,7 +21,7 @@ import (
 // as the command (see TestMain).
 
 // commandTimeout ends a command that hangs, so that its test fails by itself.
-const commandTimeout = 90 * time.Second
+const commandTimeout = 5 * time.Minute
 
 // command prepares a call of the command in an empty folder.
 func command(t *testing.T, args ...string) *exec.Cmd {

@@ -26,7 +26,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-const patience = time.Minute // bounds a hang
+const patience = 3 * time.Minute // bounds a hang
 
 // messages is a store in memory that can fail.
 type messages struct {
@@ -221,9 +221,7 @@ func TestTakesRecords(t *testing.T) {
 		)
 		s := start(t, m, address, topic)
 		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == 11 })
-		if err := s.Ready(); err != nil {
-			t.Error(err)
-		}
+		eventually(t, "it is ready", func() bool { return s.Ready() == nil })
 		stop(t, s)
 		var got []string
 		for id, shown := range m.all(t) {

@@ -68,20 +68,29 @@ func (c Client) CreateTopic(topic string, partitions int, config map[string]stri
 
 // led says whether each partition of the topic has a leader by now.
 func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) bool {
-	req := kmsg.NewPtrMetadataRequest()
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &topic
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, cl)
-	if err != nil || len(resp.Topics[0].Partitions) < partitions {
+	resp, err := describe(ctx, cl, topic)
+	if err != nil || len(resp.Partitions) < partitions {
 		return false
 	}
-	for _, p := range resp.Topics[0].Partitions {
+	for _, p := range resp.Partitions {
 		if p.ErrorCode != 0 || p.Leader < 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// describe asks a broker what it knows of a topic.
+func describe(ctx context.Context, cl *kgo.Client, topic string) (kmsg.MetadataResponseTopic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return kmsg.MetadataResponseTopic{}, err
+	}
+	return resp.Topics[0], nil
 }
 
 // DeleteTopic deletes a topic with all that is in it.
@@ -96,8 +105,17 @@ func (c Client) DeleteTopic(topic string) {
 		if err == nil {
 			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 		}
+		for err == nil && !gone(ctx, cl, topic) { // the broker hears of it later than the controller
+			err = ctx.Err()
+		}
 		return err
 	})
+}
+
+// gone says whether the broker knows of no such topic.
+func gone(ctx context.Context, cl *kgo.Client, topic string) bool {
+	resp, err := describe(ctx, cl, topic)
+	return err == nil && kerr.ErrorForCode(resp.ErrorCode) == kerr.UnknownTopicOrPartition
 }
 
 // Isolation is what a consumer may see of transactions.

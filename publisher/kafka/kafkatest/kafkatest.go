@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	startTimeout = 90 * time.Second // it takes 4 s on an idle machine
-	stopTimeout  = 30 * time.Second
+	startTimeout = 3 * time.Minute // it takes 4 s on an idle machine
+	stopTimeout  = 2 * time.Minute
 
 	started = "started by the tests"
 )

@@ -30,7 +30,7 @@ const (
 	programs = "/usr/lib/rabbitmq/bin"
 
 	startTimeout = 3 * time.Minute // it takes 3 s on an idle machine
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = 2 * time.Minute
 )
 
 // Broker is a RabbitMQ that a test started. Its methods fail the test where
