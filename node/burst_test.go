@@ -16,39 +16,28 @@ func TestBurst(t *testing.T) {
 	const burst, trickle, batch = 20_000, 200, 5_000
 	_, client := start(t, config(t))
 	ledger := nodetest.NewLedger()
-	schedule := func(inbox string, n int, due func(i int) time.Time) {
-		for from := 0; from < n; from += batch {
-			ms := make([]nodetest.Message, min(batch, n-from))
-			for i := range ms {
-				id, at := fmt.Sprint(inbox, "-", from+i), due(from+i)
-				ledger.Sent(id, at)
-				ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: nodetest.At(at), Payload: from + i}
-			}
-			results, err := client.Batch(ms)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range results {
-				if r.Error != nil {
-					t.Fatalf("%+v", *r.Error)
-				}
-				ledger.Note(r.ScheduleID, nodetest.Accepted)
-			}
-		}
-	}
+	l := &burstLoad{t: t, client: client, ledger: ledger, batch: batch}
 	begin := time.Now()
-	schedule("trial", batch, func(int) time.Time { return begin })
-	room := 4*(burst/batch)*time.Since(begin) + 3*time.Second // ample, on however busy a machine
-	instant := time.Now().Add(room).Truncate(time.Millisecond)
-	schedule("trickle", trickle, func(i int) time.Time { return instant.Add(time.Duration(i+1) * 5 * time.Millisecond) })
-	schedule("burst", burst, func(int) time.Time { return instant })
-	if time.Now().After(instant) {
-		t.Fatalf("it took over %v to schedule %d messages: there was no burst", room, burst)
+	l.schedule("trial", batch, func(int) time.Time { return begin })
+	room := 4*(burst/batch)*time.Since(begin) + 3*time.Second // ample, unless the machine gets busier
+	var crowd, others string                                  // the inboxes of the attempt that was in time
+	for attempt := 1; ; attempt++ {
+		crowd, others = fmt.Sprint("burst-", attempt), fmt.Sprint("trickle-", attempt)
+		instant := time.Now().Add(room).Truncate(time.Millisecond)
+		l.schedule(others, trickle, func(i int) time.Time { return instant.Add(time.Duration(i+1) * 5 * time.Millisecond) })
+		l.schedule(crowd, burst, func(int) time.Time { return instant })
+		if !time.Now().After(instant) {
+			break
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("attempt %d took over %v to schedule %d messages: there was no burst", attempt, room, burst)
+		}
+		room *= 2
 	}
 	var mu sync.Mutex
 	first, last := map[string]time.Time{}, map[string]time.Time{}
 	var ends []func()
-	for _, inbox := range []string{"trial", "burst", "trickle"} {
+	for _, inbox := range l.inboxes {
 		ends = append(ends, follow(t, client, inbox, func(a nodetest.Arrival) {
 			ledger.Arrived(a)
 			mu.Lock()
@@ -74,8 +63,41 @@ func TestBurst(t *testing.T) {
 	if limit := poller.DefaultConfig().HandMax; most > float64(limit) || most == 0 {
 		t.Errorf("at most %v messages were in memory: it must be above 0 and at most %d", most, limit)
 	}
-	if !first["trickle"].Before(last["burst"]) {
-		t.Errorf("the trickle began at %s, when the burst was over at %s", nodetest.At(first["trickle"]), nodetest.At(last["burst"]))
+	if !first[others].Before(last[crowd]) {
+		t.Errorf("the trickle began at %s, when the burst was over at %s", nodetest.At(first[others]), nodetest.At(last[crowd]))
+	}
+}
+
+// burstLoad schedules in batches, and keeps account.
+type burstLoad struct {
+	t       *testing.T
+	client  *nodetest.Client
+	ledger  *nodetest.Ledger
+	batch   int
+	inboxes []string // those scheduled to
+}
+
+// schedule schedules n messages to an inbox of their own, which must be accepted.
+func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
+	l.t.Helper()
+	l.inboxes = append(l.inboxes, inbox)
+	for from := 0; from < n; from += l.batch {
+		ms := make([]nodetest.Message, min(l.batch, n-from))
+		for i := range ms {
+			id, at := fmt.Sprint(inbox, "-", from+i), due(from+i)
+			l.ledger.Sent(id, at)
+			ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: nodetest.At(at), Payload: from + i}
+		}
+		results, err := l.client.Batch(ms)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for _, r := range results {
+			if r.Error != nil {
+				l.t.Fatalf("%+v", *r.Error)
+			}
+			l.ledger.Note(r.ScheduleID, nodetest.Accepted)
+		}
 	}
 }
 

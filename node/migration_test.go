@@ -14,10 +14,11 @@ import (
 const delayedOrder int32 = 1_500
 
 // application is one that was written for RabbitMQ's delayed-message plugin. Nothing
-// in it knows of Postdate; the exchange's name is its one setting.
-func application(ch *amqp.Channel, exchange string) error {
+// in it knows of Postdate; the exchange's name is its one setting. It says when it
+// sent the delayed message.
+func application(ch *amqp.Channel, exchange string) (sent time.Time, err error) {
 	if err := ch.Confirm(false); err != nil {
-		return err
+		return sent, err
 	}
 	for _, order := range []struct {
 		id    string
@@ -29,13 +30,14 @@ func application(ch *amqp.Channel, exchange string) error {
 		}
 		if order.delay > 0 {
 			p.Headers["x-delay"] = order.delay
+			sent = time.Now()
 		}
 		confirm, err := ch.PublishWithDeferredConfirm(exchange, "orders.remind", true, false, p)
 		if err != nil || !confirm.Wait() {
-			return fmt.Errorf("the broker has not confirmed: %w", err)
+			return sent, fmt.Errorf("the broker has not confirmed: %w", err)
 		}
 	}
-	return nil
+	return sent, nil
 }
 
 // TestMigration makes the exchanges and queues of
@@ -71,16 +73,34 @@ func TestMigration(t *testing.T) {
 	c := config(t)
 	c.RabbitMQ, c.Ingest = url, []string{"rabbitmq:" + in + "=rabbitmq:" + orders + "/{routing-key}"}
 	start(t, c)
+	const delay = time.Duration(delayedOrder) * time.Millisecond
 	began := time.Now()
-	if err := application(ch, delayed); err != nil {
+	sent, err := application(ch, delayed)
+	if err != nil {
 		t.Fatal(err)
 	}
-	got := client.Take(work, 2, patience)
-	if took := time.Since(began); took < time.Duration(delayedOrder)*time.Millisecond {
+	confirmed := time.Since(sent) // the one without a delay is in the queue
+	var got [2]amqp.Delivery      // order 2, order 1
+	for i := range got {
+		d := client.Take(work, 1, patience)[0]
+		took, late := time.Since(sent), string(d.Body) == `{"order":1}`
+		if late {
+			got[1] = d
+		} else {
+			got[0] = d
+		}
+		if late && took < delay {
+			t.Errorf("the delayed one came %s after it was sent", took)
+		}
+		if late && i == 0 && confirmed < delay {
+			t.Error("the delayed one came first, and was not due when the other was in the queue")
+		}
+	}
+	if took := time.Since(began); took < delay {
 		t.Errorf("both are there after %s", took)
 	}
 	for i, d := range got {
-		id := fmt.Sprint(2 - i) // the one without a delay comes first
+		id := fmt.Sprint(2 - i)
 		if string(d.Body) != `{"order":`+id+`}` || d.CorrelationId != "order-"+id || d.Type != "reminder" || d.ContentType != "application/json" ||
 			d.RoutingKey != "orders.remind" || d.Headers["customer"] != int32(7) {
 			t.Errorf("%+v", d)

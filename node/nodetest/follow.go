@@ -3,6 +3,7 @@ package nodetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,6 +43,9 @@ func (f *Follower) Next(wait time.Duration) ([]Arrival, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Code == http.StatusServiceUnavailable || a.Code == http.StatusGatewayTimeout {
+		return nil, fmt.Errorf("%w: %s", errNotNow, a)
+	}
 	received := time.Now()
 	var page struct {
 		Messages   []Arrival
@@ -57,6 +61,9 @@ func (f *Follower) Next(wait time.Duration) ([]Arrival, error) {
 	return page.Messages, nil
 }
 
+// errNotNow is as good as no answer: the same cursor may be asked for again.
+var errNotNow = errors.New("the inbox cannot be read at present")
+
 // BadAnswer is an answer that a follower cannot go on from.
 type BadAnswer struct{ Answer Answer }
 
@@ -64,16 +71,16 @@ func (e *BadAnswer) Error() string { return fmt.Sprintf("the inbox was answered 
 
 // Run hands every arrival to take, in order, until ctx ends; then it reads once
 // more, so that what was there at the end of ctx is taken too. While there is no
-// node it asks again.
+// node, or it is not ready, it asks again.
 func (f *Follower) Run(ctx context.Context, take func(Arrival)) error {
-	const longPoll, again = time.Second, 5 * time.Millisecond
+	const longPoll = time.Second
 	for ctx.Err() == nil {
 		arrivals, err := f.Next(longPoll)
 		if _, bad := err.(*BadAnswer); bad {
 			return err
 		}
 		if err != nil {
-			time.Sleep(again) // a node that is down gives no signal when it is back
+			time.Sleep(again)
 			continue
 		}
 		for _, a := range arrivals {
@@ -83,10 +90,19 @@ func (f *Follower) Run(ctx context.Context, take func(Arrival)) error {
 	return f.Rest(take)
 }
 
+const (
+	again       = 5 * time.Millisecond // a node that is down gives no signal when it is back
+	notNowLimit = time.Minute          // how long Rest waits for a node that is there and not ready
+)
+
 // Rest takes what is in the inbox now.
 func (f *Follower) Rest(take func(Arrival)) error {
-	for {
+	for begin := time.Now(); ; {
 		arrivals, err := f.Next(0)
+		if errors.Is(err, errNotNow) && time.Since(begin) < notNowLimit {
+			time.Sleep(again)
+			continue
+		}
 		if err != nil || len(arrivals) == 0 {
 			return err
 		}
