@@ -23,7 +23,7 @@ func TestDeposedPrimary(t *testing.T) {
 	set := mongotest.Start(t, 3)
 	uri := set.Fresh()
 	c := DefaultConfig(uri)
-	c.Buckets, c.Attempt = 4, 3*time.Second
+	c.Buckets, c.Attempt, c.Timeout, c.Select = 4, 3*time.Second, 2*time.Minute, time.Minute // an election may take its time
 	now, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -64,10 +64,12 @@ func TestPrimariesComeAndGo(t *testing.T) {
 	stopOwning()
 	owners.Wait()
 	f.now.Add(1000)
-	for f.cycle() > 0 {
-	}
+	f.finish()
 	f.account()
 }
+
+// faultPatience bounds every wait for a store that has to work again.
+const faultPatience = 2 * time.Minute
 
 // faults is one such run. Its time is a counter that the owner moves.
 type faults struct {
@@ -93,9 +95,23 @@ type entry struct {
 func (f *faults) progress() {
 	f.t.Helper()
 	goal := f.worked.Load() + 300
-	for deadline := time.Now().Add(2 * time.Minute); f.worked.Load() < goal; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(faultPatience); f.worked.Load() < goal; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) || f.t.Failed() {
 			f.t.Fatal("the store does not work again after a fault")
+		}
+	}
+}
+
+// finish publishes what is left; a claim that failed may have left some.
+func (f *faults) finish() {
+	f.t.Helper()
+	for deadline := time.Now().Add(faultPatience); ; time.Sleep(5 * time.Millisecond) {
+		published, failed := f.cycle()
+		if published == 0 && (!failed || f.t.Failed()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("there is no end: %d were published just now; a claim failed: %t", published, failed)
 		}
 	}
 }
@@ -167,8 +183,9 @@ func (f *faults) acquire() {
 	}
 }
 
-// cycle claims, publishes and settles, and says how many it published.
-func (f *faults) cycle() int {
+// cycle claims, publishes and settles, and says how many it published and whether a
+// claim failed.
+func (f *faults) cycle() (published int, failed bool) {
 	now := postdate.Time(f.now.Add(1))
 	claims := make([]store.Claim, len(f.tokens))
 	for b, token := range f.tokens {
@@ -178,6 +195,7 @@ func (f *faults) cycle() int {
 	for b, r := range f.owner.Claim(f.t.Context(), claims) {
 		if r.Err != nil {
 			f.mayFail("Claim", r.Err)
+			failed = true
 			continue
 		}
 		for _, m := range r.Due {
@@ -194,7 +212,7 @@ func (f *faults) cycle() int {
 		err := f.owner.Settle(f.t.Context(), settlements)
 		if err == nil {
 			f.worked.Add(int64(len(settlements)))
-			return len(settlements)
+			return len(settlements), failed
 		}
 		f.mayFail("Settle", err)
 	}

@@ -75,6 +75,7 @@ func TestDurable(t *testing.T) {
 	}, func(t *testing.T, s store.Store) store.Store {
 		set.Kill(0)
 		set.Restart(0)
+		set.Primary() // it takes connections before it is one
 		next := open(t, config(uris[s]))
 		uris[next] = uris[s]
 		_ = s.Close() // its connections are dead; what it knew is not used

@@ -54,12 +54,24 @@ func URI(t testing.TB, members int) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 		defer cancel()
-		if err := client.Database(name).Drop(ctx); err != nil {
+		if err := drop(ctx, client.Database(name)); err != nil {
 			t.Errorf("dropping the test's database: %v", err)
 		}
 		_ = client.Disconnect(ctx)
 	})
 	return uri
+}
+
+// drop removes a database. It tries until ctx ends: a set may be between two
+// primaries.
+func drop(ctx context.Context, db *mongo.Database) error {
+	for {
+		err := db.Drop(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 func started(members int) string {
@@ -104,7 +116,7 @@ func shared(members int) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := Open(dir, members)
+	set, err := open(dir, members, ownElection)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,14 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second // it takes 3 s on an idle machine
+	startTimeout = 60 * time.Second // it takes 2 s on an idle machine
 	callTimeout  = 10 * time.Second
+)
+
+// How long a set's members hear of no primary before they elect another one.
+const (
+	quickElection = 2 * time.Second  // for sets whose primaries are deposed on purpose
+	ownElection   = 10 * time.Second // MongoDB's own: a machine that stalls deposes nobody
 )
 
 // Set is a replica set whose servers are processes of the test program. Methods
@@ -45,7 +51,9 @@ type member struct {
 
 // Open starts a replica set that keeps its data in dir, for programs that are no
 // tests. dir is removed with the set, at [Set.Close] or at the end of the program.
-func Open(dir string, members int) (*Set, error) {
+func Open(dir string, members int) (*Set, error) { return open(dir, members, quickElection) }
+
+func open(dir string, members int, election time.Duration) (*Set, error) {
 	s, err := lay(dir, members)
 	if err != nil {
 		os.RemoveAll(dir)
@@ -57,7 +65,7 @@ func Open(dir string, members int) (*Set, error) {
 			return nil, err
 		}
 	}
-	if err := s.initiate(); err != nil {
+	if err := s.initiate(election); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -123,7 +131,7 @@ func (s *Set) run(i int) error {
 }
 
 // initiate makes a replica set of the members and waits for its primary.
-func (s *Set) initiate() error {
+func (s *Set) initiate(election time.Duration) error {
 	var members bson.A
 	for i, m := range s.members {
 		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: m.address}})
@@ -133,11 +141,14 @@ func (s *Set) initiate() error {
 	err := s.direct(0, func(admin *mongo.Database) error {
 		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
 			{Key: "_id", Value: s.name}, {Key: "members", Value: members},
-			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 2000}, {Key: "heartbeatIntervalMillis", Value: 500}}},
+			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: election.Milliseconds()}, {Key: "heartbeatIntervalMillis", Value: 500}}},
 		}}}).Err()
 	})
 	if err != nil {
 		return fmt.Errorf("replSetInitiate: %w", err)
+	}
+	if err := s.elect(ctx); err != nil {
+		return fmt.Errorf("the first election: %w", err)
 	}
 	client, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(startTimeout))
 	if err != nil {
@@ -145,6 +156,20 @@ func (s *Set) initiate() error {
 	}
 	defer client.Disconnect(context.Background())
 	return client.Ping(ctx, readpref.Primary())
+}
+
+// elect makes the first member the primary. Unasked, a set of several would wait for
+// its whole electionTimeoutMillis.
+func (s *Set) elect(ctx context.Context) error {
+	return s.direct(0, func(admin *mongo.Database) error {
+		for {
+			err := admin.RunCommand(ctx, bson.D{{Key: "replSetStepUp", Value: 1}}).Err()
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			time.Sleep(20 * time.Millisecond) // the others may not know of the set yet
+		}
+	})
 }
 
 // direct talks to one member, whatever its state.
