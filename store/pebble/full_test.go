@@ -87,7 +87,7 @@ func TestDiskWithoutRoom(t *testing.T) {
 	if r := <-cancelled; r.Err != nil || r.State.Status != postdate.Cancelled {
 		t.Errorf("the cancel that waited: %+v", r)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for err := insert(3); err != nil; err = insert(3) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after there is room: %v", err)
