@@ -73,7 +73,7 @@ type Source struct {
 	address  string // host and port, without credentials
 	template ingest.Template
 
-	closing chan struct{} // closed: take nothing new
+	closing chan struct{} // closed: ask for nothing new
 	once    sync.Once
 	cut     context.CancelFunc // ends everything at once
 	stopped chan struct{}
@@ -129,7 +129,7 @@ func (s *Source) Ready() error {
 	return postdate.E(postdate.KindUnavailable, "no schedules are taken from queue %q: %s", s.config.Queue, s.reason)
 }
 
-// Close takes nothing new, finishes what is in hand, no longer than ctx, and
+// Close asks for nothing new, finishes what is in hand, no longer than ctx, and
 // disconnects. What is cut off stays in the queue.
 func (s *Source) Close(ctx context.Context) error {
 	s.once.Do(func() { close(s.closing) })

@@ -125,6 +125,14 @@ func stop(t *testing.T, s *rabbitmq.Source) {
 	}
 }
 
+// left is how many messages are in a queue from which nobody consumes any more, once
+// the broker has noticed and what was in hand is back.
+func left(t *testing.T, client rabbitmqtest.Client, queue string) int {
+	t.Helper()
+	eventually(t, "the broker sees that nobody consumes", func() bool { return client.Consumers(queue) == 0 })
+	return client.Len(queue)
+}
+
 // eventually waits for something that no signal tells of.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
@@ -206,7 +214,7 @@ func TestTakesFromQueues(t *testing.T) {
 			s := start(t, m, rabbitmq.Config{URL: url, Queue: queue, Channel: "rabbitmq:out/{routing-key}"})
 			eventually(t, "all is taken", func() bool { return m.count() == count*9/10 })
 			stop(t, s)
-			if n := client.Len(queue); n != 0 {
+			if n := left(t, client, queue); n != 0 {
 				t.Errorf("%d messages are still in the queue", n)
 			}
 			rejected := client.TakeAll(queue + ".postdate-rejected")
@@ -282,11 +290,11 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			stop(t, s)
 			// What was cut off after its write, or waited for the store, comes once more.
 			m.set(nil)
-			eventually(t, "the broker sees that nobody consumes", func() bool { return client.Consumers(queue) == 0 })
+			left(t, client, queue)
 			s = start(t, m, c)
 			eventually(t, "the rest is in hand", func() bool { return client.Len(queue) == 0 })
 			stop(t, s)
-			if n := client.Len(queue); n != 0 {
+			if n := left(t, client, queue); n != 0 {
 				t.Errorf("%d messages are still in the queue", n)
 			}
 			if n := len(m.all(t)); n != 3*count {
@@ -423,7 +431,10 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			client.Declare(queue, map[string]any{"x-queue-type": "quorum", "x-single-active-consumer": single})
 			write := make(chan struct{})
 			m.set(func(int) (error, bool) {
-				<-write
+				select {
+				case <-write:
+				case <-t.Context().Done():
+				}
 				return nil, true
 			})
 			sent := 0
@@ -441,7 +452,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			closed := make(chan struct{})
 			go func() {
 				defer close(closed)
-				stop(t, s)
+				_ = s.Close(t.Context())
 			}()
 			waiting := 0
 			eventually(t, "the consumer is cancelled", func() bool {
@@ -449,18 +460,14 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 				waiting = client.Len(queue)
 				return waiting > 0
 			})
-			leader := fmt.Sprintf("whereis('%%2F_%s')", queue)
-			broker.Control("eval", "sys:suspend("+leader+").")
+			broker.Control("eval", fmt.Sprintf("L = whereis('%%2F_%s'), sys:suspend(L), spawn(fun() -> timer:sleep(3000), sys:resume(L) end).", queue))
 			close(write)
-			eventually(t, "what was in hand is written", func() bool { return m.count() == sent-waiting })
-			select { // who waits for nothing has closed by then
-			case <-closed:
-			case <-time.After(time.Second):
-			}
-			broker.Control("eval", "sys:resume("+leader+").")
 			<-closed
-			if left, want := client.Len(queue), sent-m.count(); left != want {
-				t.Errorf("%d messages are still in the queue, want %d", left, want)
+			if m.count() < sent-waiting {
+				t.Errorf("%d messages are written, and %d were in hand", m.count(), sent-waiting)
+			}
+			if n, want := left(t, client, queue), sent-m.count(); n != want {
+				t.Errorf("%d messages are still in the queue, want %d", n, want)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ const (
 	consumerTag  = "postdate"
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 5 * time.Second
-	setupTimeout = 10 * time.Second // for the broker's answers before the first message
+	queueTimeout = 10 * time.Second // for what a queue has to answer: it may have no leader
 	heartbeat    = 5 * time.Second
 	whyTimeout   = 200 * time.Millisecond
 )
@@ -73,7 +73,7 @@ func (s *Source) session(ctx context.Context) error {
 		return err
 	}
 	go watch(end, conn.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyClose(make(chan *amqp.Error, 1)))
-	go n.stopAtClose(ch)
+	go n.stopAtClose(ch, cut)
 	go n.watchLag(conn)
 	s.setReason("")
 	s.config.Log.Info("taking schedules from a RabbitMQ queue", "queue", s.config.Queue, "address", s.address)
@@ -82,7 +82,7 @@ func (s *Source) session(ctx context.Context) error {
 	}
 	n.group.Wait()
 	if isClosed(s.closing) {
-		n.settle(ch)
+		n.settle(ch, cut)
 	} else {
 		select { // the consumer may have heard of the end first
 		case <-over.Done():
@@ -96,14 +96,14 @@ func (s *Source) session(ctx context.Context) error {
 // setUp makes ready and begins to consume. A broker whose queue has no leader yet, as
 // after a crash, may never answer, and go on with its heartbeats: then cut.
 func (n *session) setUp(conn *amqp.Connection, cut context.CancelFunc) (*amqp.Channel, error) {
-	late := time.AfterFunc(setupTimeout, cut)
+	late := time.AfterFunc(queueTimeout, cut)
 	var ch *amqp.Channel
 	err := n.rejected.declare(conn)
 	if err == nil {
 		ch, err = n.consume(conn)
 	}
 	if !late.Stop() {
-		err = fmt.Errorf("RabbitMQ at %s did not answer within %s: does the queue have a leader?", n.address, setupTimeout)
+		err = fmt.Errorf("RabbitMQ at %s did not answer within %s: does the queue have a leader?", n.address, queueTimeout)
 	}
 	return ch, err
 }
@@ -154,26 +154,28 @@ func watch(end context.CancelCauseFunc, conn, ch chan *amqp.Error) {
 
 // stopAtClose ends the consumer when the source is closed. What was handed over
 // already is worked off.
-func (n *session) stopAtClose(ch *amqp.Channel) {
+func (n *session) stopAtClose(ch *amqp.Channel, cut context.CancelFunc) {
 	select {
 	case <-n.closing:
+		defer time.AfterFunc(queueTimeout, cut).Stop()
 		_ = ch.Cancel(consumerTag, false) // an error means that the connection is gone
 	case <-n.over.Done():
 	}
 }
 
-// settle returns when the broker has carried out every acknowledgement. A quorum queue
-// keeps back those that come too fast for it, and forgets them with the channel: what
-// they are about would come again. Another consumer begins and ends through the queue's
-// log, the beginning behind what is not kept back, the end behind the rest. A message
-// that it is handed is worked off like the others.
-func (n *session) settle(ch *amqp.Channel) {
+// settle lets the broker carry out every acknowledgement, at an orderly end. A quorum
+// queue keeps back those that come too fast for it, and forgets them with the channel:
+// what they are about would come again. Another consumer begins and ends through the
+// queue's log, the beginning behind what is not kept back, the end behind the rest. It
+// may be handed one message more, which is worked off like the others.
+func (n *session) settle(ch *amqp.Channel, cut context.CancelFunc) {
+	defer time.AfterFunc(queueTimeout, cut).Stop()
 	if err := ch.Qos(1, 0, false); err != nil {
 		return
 	}
 	last, err := ch.Consume(n.config.Queue, consumerTag+"-last", false, false, false, false, nil)
 	if err != nil || ch.Cancel(consumerTag+"-last", false) != nil {
-		return
+		return // what is kept back comes again
 	}
 	for d := range last {
 		n.take([]amqp.Delivery{d})
