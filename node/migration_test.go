@@ -79,9 +79,8 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	confirmed := time.Since(sent) // the one without a delay is in the queue
-	var got [2]amqp.Delivery      // order 2, order 1
-	for i := range got {
+	var got [2]amqp.Delivery // order 2, order 1
+	for range got {
 		d := client.Take(work, 1, patience)[0]
 		took, late := time.Since(sent), string(d.Body) == `{"order":1}`
 		if late {
@@ -91,9 +90,6 @@ func TestMigration(t *testing.T) {
 		}
 		if late && took < delay {
 			t.Errorf("the delayed one came %s after it was sent", took)
-		}
-		if late && i == 0 && confirmed < delay {
-			t.Error("the delayed one came first, and was not due when the other was in the queue")
 		}
 	}
 	if took := time.Since(began); took < delay {
