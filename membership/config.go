@@ -60,7 +60,8 @@ type Config struct {
 	// Metrics, where set, gets this package's metrics.
 	Metrics prometheus.Registerer
 
-	tune func(*memberlist.Config) // for tests: what else is to be different
+	tune     func(*memberlist.Config) // for tests: what else is to be different
+	resolver *net.Resolver            // nil but in tests, which may break it
 }
 
 // Conflict is another node that calls itself as this one does, and still answered
@@ -155,11 +156,11 @@ func keyOf(text []byte) ([]byte, error) {
 }
 
 // lookup finds the addresses of a host, itself where it is one already.
-func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+func lookup(ctx context.Context, resolver *net.Resolver, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}, nil
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	ips, err := resolver.LookupNetIP(ctx, "ip", host)
 	for i := range ips {
 		ips[i] = ips[i].Unmap()
 	}
@@ -169,7 +170,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 // pick is the address to listen on or to advertise among those of a host: IPv4
 // where there is one, for that is what most networks speak.
 func pick(ctx context.Context, flag, host string) (string, error) {
-	ips, err := lookup(ctx, host)
+	ips, err := lookup(ctx, nil, host)
 	if err != nil || len(ips) == 0 {
 		return "", postdate.E(postdate.KindUnavailable, "%s: no address is known for %q: name an IP address, or mend its DNS entry (%v)", flag, host, err)
 	}

@@ -104,16 +104,14 @@ func TestJoinBySeeds(t *testing.T) {
 // A seed's name stands for all of its addresses, this node's own among them. A name
 // server that does not answer for one of them holds up no other.
 func TestSeedByName(t *testing.T) {
-	old := net.DefaultResolver
-	t.Cleanup(func() { net.DefaultResolver = old })
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
 	a := start(t, quick(t, "a"))
 	_, port, _ := net.SplitHostPort(a.Address())
 	c := quick(t, "b")
 	c.Seeds = []string{"no-such-host.invalid:7946", "localhost:" + port}
+	c.resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
 	b := start(t, c)
 	a.see(t, "a", "b")
 	b.see(t, "a", "b")

@@ -136,7 +136,7 @@ func (m *Membership) try(address string) {
 // lookupSeeds finds the addresses that the seeds stand for now: behind a name there
 // may be others than a moment ago.
 //
-// A name whose servers do not answer must not take the time of the others.
+// A name whose servers do not answer takes no more than a half of the round.
 func (m *Membership) lookupSeeds(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (m *Membership) lookupSeed(ctx context.Context, seed string) (addresses []s
 	if err != nil {
 		return nil // it was looked at at the start
 	}
-	ips, err := lookup(ctx, host)
+	ips, err := lookup(ctx, m.config.resolver, host)
 	if err != nil {
 		m.log.Debug("gossip: no address is known for a seed", "seed", seed, "error", err)
 	}

@@ -273,7 +273,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.serving.Wait()
 		if n.cluster != nil {
 			if err := n.cluster.leave(ctx); err != nil {
-				n.c.Log.Warn("left the cluster", "error", err) // it is no worse: the buckets are given back in the store
+				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err) // the buckets are given back in the store
 			}
 		} else {
 			n.keeper.Tell(fence.Want{})
