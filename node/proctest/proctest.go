@@ -94,7 +94,9 @@ func Ports(n int) (ports []int, err error) {
 			return ports, nil
 		}
 		port := portMin + rand.IntN(portMax-portMin)
-		if !reserve(port) {
+		if ok, err := reserve(port); err != nil {
+			return nil, err
+		} else if !ok {
 			continue
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -123,23 +125,27 @@ var reserved struct {
 	locks *os.File // a byte for each port, locked until this program ends, however it ends
 }
 
-// reserve takes a port for this program, among all tests that run on this machine.
-func reserve(port int) bool {
+// reserve takes a port for this program, among all tests that run on this machine, and
+// says whether it was free.
+func reserve(port int) (bool, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
 	if reserved.locks == nil {
 		locks, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("postdate-test-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return false
+			return false, err
 		}
 		reserved.locks, reserved.ports = locks, map[int]bool{}
 	}
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: int64(port), Len: 1}
-	if reserved.ports[port] || syscall.FcntlFlock(reserved.locks.Fd(), syscall.F_SETLK, &lock) != nil {
-		return false
+	switch err := syscall.FcntlFlock(reserved.locks.Fd(), syscall.F_SETLK, &lock); {
+	case reserved.ports[port] || err == syscall.EAGAIN || err == syscall.EACCES:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("locking a port among the tests on this machine: %w", err)
 	}
 	reserved.ports[port] = true
-	return true
+	return true, nil
 }
 
 // Tail is the end of what a file says, for error messages.
