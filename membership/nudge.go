@@ -180,12 +180,23 @@ func (m *Membership) receive(b []byte) {
 			m.config.OnBroadcast(append([]byte(nil), rest...))
 		}
 	case packetLeaving:
-		m.mu.Lock()
-		if _, ok := m.roster[string(rest)]; ok {
-			m.leaving[string(rest)] = true
-		}
-		m.mu.Unlock()
+		m.leaves(string(rest))
 	default:
 		m.metrics.garbage.Inc() // of a later version, perhaps
+	}
+}
+
+// leaves notes a node's word that it leaves. The library's own may have come before it,
+// by way of another node, and looked like a loss.
+func (m *Membership) leaves(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch k := m.roster[name]; k.state {
+	case StateAlive:
+		m.leaving[name] = true
+	case StateLost:
+		k.state = StateLeft
+		m.roster[name] = k
+		signal(m.changed)
 	}
 }
