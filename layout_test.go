@@ -50,12 +50,13 @@ var mayImport = map[string][]string{
 	"publisher/webhook":               {".", "publisher"},
 	"publisher/inbox":                 {".", "publisher", "store"},
 	"fence":                           {".", "bucket", "store"},
-	"poller":                          {".", "bucket", "store", "publisher"},
+	"poller":                          {".", "bucket", "fence", "store", "publisher"},
 	"api":                             {".", "bucket", "store"},
 	"api/ingest":                      {".", "api", "store"},
 	"api/ingest/rabbitmq":             {".", "api/ingest"},
 	"api/ingest/kafka":                {".", "api/ingest"},
 	"node":                            {"*"},
+	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},
 	"node/proctest":                   {},
 	"sim":                             {"*"},
 	"cmd":                             {"*"},
@@ -64,8 +65,9 @@ var mayImport = map[string][]string{
 // pure are the files that decide: a simulator runs them, so they start no
 // goroutine, do no I/O and read no clock. A folder stands for all of its files.
 var pure = []string{
-	".", "bucket", "ring", "recurrence", "fence/fence.go", "fence/watch.go",
-	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go",
+	".", "bucket", "ring", "recurrence", "fence",
+	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
+	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go", "poller/view.go",
 	"api/ingest/decide.go",
 }
 
@@ -82,7 +84,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "T
 var badNames = []string{"util", "utils", "common", "types", "model", "models", "helper", "helpers", "misc", "base"}
 
 // selfEvident methods need no comment: their interface says what they do.
-var selfEvident = []string{"String", "Error", "Unwrap"}
+var selfEvident = []string{"String", "Error", "Unwrap", "Event", "Effect"}
 
 // source is one parsed Go file.
 type source struct {

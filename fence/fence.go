@@ -12,7 +12,7 @@
 // A node whose wall clock is further from the store's than [Config.SkewMax] owns
 // nothing: it gives up its buckets at once, and takes none until the clocks agree.
 //
-// What decides is [Machine], a pure step; what acts is [Keeper]. watch.go is how
+// [Machine] is a pure step; node/machine joins it with the poller's. watch.go is how
 // others are judged.
 package fence
 
@@ -68,108 +68,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// An Event is something that the machine learns.
-type Event interface{ event() }
-
-// The events.
-type (
-	// Tick says only that time has passed.
-	Tick struct{}
-	// Want names the buckets that this node should own, all of them.
-	Want struct{ Buckets []int }
-	// Hint says that the records may have changed. It may bring a look forward; it
-	// never shortens a watch.
-	Hint struct{}
-	// Saw is what a look that began at Began read, or why it could not.
-	Saw struct {
-		Began      time.Duration
-		Partitions []bucket.Partition
-		Leases     []bucket.Lease
-		Err        error
-	}
-	// Renewed says how a renewal ended. Store is the store's clock, read between Began
-	// and WallEnded of the node's; 0 where it has none.
-	Renewed struct {
-		Began            postdate.Now
-		WallEnded, Store postdate.Time
-		Err              error
-	}
-	// Took says how an acquisition ended.
-	Took struct {
-		Results []store.Acquired
-		Err     error
-	}
-	// GaveBack says how a release ended.
-	GaveBack struct {
-		Holds []store.Hold
-		Err   error
-	}
-	// Fenced says that a claim under this token was refused.
-	Fenced struct{ Hold store.Hold }
-	// Drained says that nothing of the bucket is in flight any more.
-	Drained struct{ Hold store.Hold }
-	// ClockSet says that the wall clock was set, or ran on while the machine slept and
-	// its monotonic clock with it: By, where positive, is how much time that clock may
-	// have missed.
-	ClockSet struct{ By time.Duration }
-)
-
-func (Tick) event()     {}
-func (Want) event()     {}
-func (Hint) event()     {}
-func (Saw) event()      {}
-func (Renewed) event()  {}
-func (Took) event()     {}
-func (GaveBack) event() {}
-func (Fenced) event()   {}
-func (Drained) event()  {}
-func (ClockSet) event() {}
-
-// An Effect is something that the machine wants done.
-type Effect interface{ effect() }
-
-// The effects. Look, Renew, Take and GiveBack are answered by an event each.
-type (
-	// Look asks for the partition records and leases.
-	Look struct{}
-	// Renew asks for the own lease to be written.
-	Renew struct{ Lease bucket.Lease }
-	// Take asks for buckets.
-	Take struct{ Wants []store.Acquisition }
-	// GiveBack releases buckets.
-	GiveBack struct{ Holds []store.Hold }
-	// Gained says that these buckets are owned from now on.
-	Gained struct{ Partitions []bucket.Partition }
-	// Lost says that this bucket is not owned any more.
-	Lost struct{ Hold store.Hold }
-	// Drain asks for what is in flight to be finished, so that the bucket can
-	// be given back.
-	Drain struct{ Hold store.Hold }
-	// LeaseUntil says up to when, on the monotonic clock, nobody else can have taken a
-	// bucket of this node. Read is what both clocks said when the renewal began: the
-	// buckets that the node still has are its own by them.
-	LeaseUntil struct {
-		Mono time.Duration
-		Read postdate.Now
-	}
-	// Alive names the leases that were not seen to stand still for the lease time.
-	Alive struct{ Leases []string }
-	// Skewed says how far the wall clock is ahead of the store's (negative:
-	// behind), when that becomes too much, and 0 when it is within its bound again.
-	Skewed struct{ Ahead time.Duration }
-)
-
-func (Look) effect()       {}
-func (Renew) effect()      {}
-func (Take) effect()       {}
-func (GiveBack) effect()   {}
-func (Gained) effect()     {}
-func (Lost) effect()       {}
-func (Drain) effect()      {}
-func (LeaseUntil) effect() {}
-func (Alive) effect()      {}
-func (Skewed) effect()     {}
-
 // held is a bucket that this node owns.
 type held struct {
 	token    uint64
@@ -185,6 +83,7 @@ type Machine struct {
 	held      map[int]*held
 	gave      map[int]uint64 // the last token under which each bucket was given back
 	watch     watch
+	ahead     time.Duration // of the wall clock before the store's, where that is too much
 	skewed    bool
 	renewals  uint64
 	until     time.Duration // end of the own lease
@@ -252,8 +151,20 @@ func (m *Machine) Wake() time.Duration {
 // Held says how many buckets are owned at present.
 func (m *Machine) Held() int { return len(m.held) }
 
-// Looked says when the look began whose answer was taken in last.
-func (m *Machine) Looked() time.Duration { return m.watch.looked }
+// Buckets lists the buckets that are owned and worked on, by number.
+func (m *Machine) Buckets() (buckets []int) {
+	for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
+		buckets = append(buckets, hold.Bucket)
+	}
+	return buckets
+}
+
+// Ahead is how far the wall clock is ahead of the store's (negative: behind), where that
+// is too much, and 0 where it is not.
+func (m *Machine) Ahead() time.Duration { return m.ahead }
+
+// Until is the end of the own lease, on the monotonic clock.
+func (m *Machine) Until() time.Duration { return m.until }
 
 // due starts the store calls whose time has come, one of each sort at a time.
 func (m *Machine) due(now time.Duration) (out []Effect) {
@@ -347,7 +258,9 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	case !off && m.skewed:
 		out = append(out, Skewed{0})
 	}
-	m.skewed = off
+	if m.skewed, m.ahead = off, 0; off {
+		m.ahead = ahead
+	}
 	return out
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,13 +22,11 @@ type channels struct {
 	publishers map[string]publisher.Publisher
 	inbox      *inbox.Publisher
 	fencer     publisher.Fencer // keeps former owners out at its broker; nil where none is to
-	onFenced   atomic.Pointer[func(bucket int)]
 }
 
-// fencedAt says whom to tell that the broker has fenced this node off a bucket.
-func (ch *channels) fencedAt(f func(bucket int)) { ch.onFenced.Store(&f) }
-
-func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheus.Registerer) (*channels, error) {
+// openChannels makes the publishers. taken is told when another node has taken a bucket
+// at its broker.
+func openChannels(c Config, s store.Inbox, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box}
 	if c.RabbitMQ != "" {
@@ -50,11 +47,7 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, r prometheu
 		config := c.Kafka.config()
 		config.Log, config.Metrics = c.Log, r
 		config.TransactionPrefix = c.Kafka.prefix
-		config.OnFenced = func(bucket int) {
-			if f := ch.onFenced.Load(); f != nil {
-				(*f)(bucket)
-			}
-		}
+		config.OnFenced = taken
 		p, err := kafka.New(config)
 		if err != nil {
 			return nil, err

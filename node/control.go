@@ -21,7 +21,7 @@ const settingsEvery = 2 * time.Second
 // control keeps the poller at what operators set of channels, and shows both.
 type control struct {
 	store store.Channels
-	loop  *poller.Loop
+	loop  *loop
 	stale chan struct{} // another node has set something
 	tell  func()        // the other nodes, of a change
 
@@ -42,7 +42,7 @@ func (c *control) read(ctx context.Context) error {
 		set[s.Channel] = s
 	}
 	c.set = set
-	c.loop.Tell(poller.Limits{Settings: all})
+	c.loop.tell(poller.Limits{Settings: all})
 	return nil
 }
 

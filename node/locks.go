@@ -12,57 +12,54 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/membership"
-	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/poller"
 )
 
-// openLocks makes the keeper of the locks, and what finds the other nodes.
-func (n *Node) openLocks(ctx context.Context) error {
+// openLoop makes the node's machine and what runs it.
+func (n *Node) openLoop() error {
 	run, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("naming this run: %w", err)
 	}
-	locks := fence.DefaultConfig(n.c.NodeID, n.c.NodeID+"/"+run.String())
-	locks.Exclusive, locks.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
-	if n.c.Lease > 0 {
-		locks.LeaseTime, locks.RenewEvery, locks.LookEvery = n.c.Lease, n.c.Lease/5, n.c.Lease/5
+	c := machine.Config{
+		Fence: fence.DefaultConfig(n.c.NodeID, machine.LeaseID(n.c.NodeID, run.String())), Poller: poller.DefaultConfig(),
+		Buckets: n.store.Buckets(), Broker: n.c.Kafka.Fenced, Retention: n.c.Retention, InboxRetention: n.c.InboxRetention,
 	}
-	if err := locks.Validate(); err != nil {
+	c.Fence.Exclusive, c.Fence.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
+	if n.c.Lease > 0 {
+		c.Fence.LeaseTime, c.Fence.RenewEvery, c.Fence.LookEvery = n.c.Lease, n.c.Lease/5, n.c.Lease/5
+		c.Poller.LeaseMargin = min(c.Poller.LeaseMargin, n.c.Lease/5)
+	}
+	c.Poller.Retry = n.c.Retry
+	if !n.store.Exclusive() {
+		// A claim takes two round trips to a majority, not one sync of the own disk.
+		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
+	}
+	if err := c.Fence.Validate(); err != nil {
 		return err
 	}
-	if !locks.Exclusive {
-		n.cluster = &cluster{me: n.c.NodeID, buckets: n.store.Buckets(), changed: make(chan struct{}, 1)}
-	}
-	l := &listener{
-		loop: n.loop, cluster: n.cluster, fencer: n.channels.fencer, log: n.c.Log, end: n.life, held: map[int]uint64{},
-		hint: func() { n.keeper.Tell(fence.Hint{}) },
-	}
-	n.keeper = fence.NewKeeper(locks, n.store, n.clock.now, l, n.c.Log)
-	n.channels.fencedAt(l.Fenced)
-	n.loop.Fenced = func(h store.Hold) { go n.keeper.Tell(fence.Fenced{Hold: h}) }
-	n.loop.Drained = func(h store.Hold) { go n.keeper.Tell(fence.Drained{Hold: h}) }
-	n.loop.ClockSet = func(by time.Duration) { go n.keeper.Tell(fence.ClockSet{By: by}) }
-	if n.cluster == nil {
-		return nil
-	}
-	return n.openGossip(ctx, locks.Lease)
+	n.loop = newLoop(c, n.store, n.clock, poller.NewMetrics(n.metrics), n.c.Log)
+	return nil
 }
 
 // named is a store that can tell which one it is: the nodes of one cluster share it.
 type named interface{ Name() string }
 
 // openGossip joins the cluster.
-func (n *Node) openGossip(ctx context.Context, lease string) error {
+func (n *Node) openGossip(ctx context.Context) error {
 	gossip, err := membership.Start(ctx, membership.Config{
 		Name: n.c.NodeID, Bind: n.c.Gossip, Advertise: n.c.GossipAdvertise, Seeds: n.c.Join,
 		Key: []byte(n.c.GossipKey), Label: n.inner.(named).Name(),
-		Meta:     membership.Meta{Lease: lease, HTTP: n.advertisedHTTP()},
+		Meta:     membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()},
 		OnNudges: n.nudged, OnBroadcast: n.heard, OnConflict: n.conflict,
 		Log: n.c.Log, Metrics: n.metrics,
 	})
 	if err != nil {
 		return err
 	}
-	n.cluster.gossip, n.cluster.keeper = gossip, n.keeper
+	n.cluster = &cluster{me: n.c.NodeID, gossip: gossip, loop: n.loop}
+	n.loop.cluster = n.cluster
 	if n.c.CutGossip != nil {
 		gossip.Cut(n.c.CutGossip)
 	}
@@ -72,9 +69,7 @@ func (n *Node) openGossip(ctx context.Context, lease string) error {
 // nudged takes in nudges of other nodes.
 func (n *Node) nudged(all []membership.Nudge) {
 	for _, nudge := range all {
-		if nudge.Bucket >= 0 && nudge.Bucket < n.store.Buckets() {
-			n.loop.Nudge(nudge.Bucket, nudge.At)
-		}
+		n.loop.nudge(poller.Nudge(nudge))
 	}
 }
 
@@ -85,7 +80,7 @@ func (n *Node) heard(payload []byte) {
 	}
 	switch payload[0] {
 	case wordReleased:
-		go n.keeper.Tell(fence.Hint{})
+		go n.loop.tell(fence.Hint{})
 	case wordSettings:
 		select {
 		case n.control.stale <- struct{}{}:
@@ -110,9 +105,13 @@ func (n *Node) tellOthers() {
 
 // scheduled is told of each message that was made durable.
 func (n *Node) scheduled(bucket int, at postdate.Time) {
-	n.loop.Nudge(bucket, at)
-	if n.cluster != nil && at <= n.clock.wall().Add(nudgeWithin) {
-		n.cluster.nudge(bucket, at)
+	nudge := poller.Nudge{Bucket: bucket, At: at}
+	n.loop.nudge(nudge)
+	if n.cluster == nil {
+		return
+	}
+	if owner := n.loop.board.Owner(nudge, n.clock.wall(), n.c.NodeID); owner != "" {
+		_ = n.cluster.gossip.Nudge(owner, membership.Nudge(nudge)) // the owner's sweep finds it too
 	}
 }
 

@@ -17,8 +17,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
-	"github.com/postdate/postdate/fence"
-	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/pebble"
@@ -35,13 +34,12 @@ type Node struct {
 	channels   *channels
 	control    *control
 	cluster    *cluster // nil where the store is this node's alone
-	loop       *poller.Loop
-	keeper     *fence.Keeper
+	loop       *loop
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
 	serving    sync.WaitGroup  // the HTTP server
-	background sync.WaitGroup  // poller, keeper, housekeeping
+	background sync.WaitGroup  // the loop and what feeds it
 	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
 
@@ -101,25 +99,19 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}
-	if n.channels, err = openChannels(n.c, n.store, n.clock.wall, n.metrics); err != nil {
+	if err := n.openLoop(); err != nil {
 		return err
 	}
-	config := poller.DefaultConfig()
-	if n.c.Lease > 0 {
-		config.LeaseMargin = min(config.LeaseMargin, n.c.Lease/5)
+	taken := func(bucket int) { n.loop.tell(machine.TakenAtBroker{Bucket: bucket}) }
+	if n.channels, err = openChannels(n.c, n.store, n.clock.wall, taken, n.metrics); err != nil {
+		return err
 	}
-	config.Retry = n.c.Retry
-	if !n.store.Exclusive() {
-		// A claim takes two round trips to a majority, not one sync of the own disk.
-		config.Ahead, config.Gather, config.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
-	}
-	n.loop = poller.NewLoop(poller.Parts{
-		Config: config, Buckets: n.store.Buckets(), Store: n.store, Publish: n.channels.publish,
-		Clock: n.clock.now, Metrics: poller.NewMetrics(n.metrics), Log: n.c.Log,
-	})
+	n.loop.channels = n.channels
 	n.control = &control{store: n.store, loop: n.loop, stale: make(chan struct{}, 1), tell: n.tellOthers}
-	if err := n.openLocks(ctx); err != nil {
-		return err
+	if !n.store.Exclusive() {
+		if err := n.openGossip(ctx); err != nil {
+			return err
+		}
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.clock.wall, Log: n.c.Log, Registry: n.metrics,
@@ -179,19 +171,11 @@ func InitStore(ctx context.Context, c Config) error {
 // run starts the loops.
 func (n *Node) run() {
 	ctx := n.life
-	n.background.Go(func() { n.loop.Run(ctx) })
-	n.background.Go(func() { n.keeper.Run(ctx) })
-	n.background.Go(func() { n.expire(ctx) })
+	n.background.Go(func() { n.loop.run(ctx) })
 	n.background.Go(func() { n.control.run(ctx, n.c.Log) })
 	if n.cluster != nil {
 		n.background.Go(func() { n.cluster.run(ctx) })
-		return
 	}
-	all := make([]int, n.store.Buckets())
-	for b := range all {
-		all[b] = b
-	}
-	n.keeper.Tell(fence.Want{Buckets: all})
 }
 
 // ownedEvery is how often a start and a stop look whether they are through.
@@ -209,7 +193,7 @@ func (n *Node) awaitBuckets(ctx context.Context) error {
 
 func (n *Node) awaitHeld(ctx context.Context, want int) error {
 	return n.await(ctx, func() error {
-		if held := n.keeper.Held(); held != want {
+		if held := n.loop.Status().Held; held != want {
 			return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", held, want)
 		}
 		return nil
@@ -272,12 +256,11 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.listener.Close()
 		n.serving.Wait()
 		if n.cluster != nil {
-			if err := n.cluster.leave(ctx); err != nil {
+			if err := n.cluster.gossip.Leave(ctx); err != nil { // so that the others want its buckets
 				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err) // the buckets are given back in the store
 			}
-		} else {
-			n.keeper.Tell(fence.Want{})
 		}
+		n.loop.tell(machine.Leave{})
 		err = errors.Join(err, n.awaitHeld(ctx, 0))
 		n.stopErr = errors.Join(err, n.close(ctx))
 	})
@@ -298,7 +281,7 @@ func (n *Node) close(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		}
 	}
-	if n.cluster != nil && n.cluster.gossip != nil {
+	if n.cluster != nil {
 		n.cluster.gossip.Shutdown()
 	}
 	if n.channels != nil {
@@ -311,32 +294,4 @@ func (n *Node) close(ctx context.Context) (err error) {
 		n.listener.Close()
 	}
 	return err
-}
-
-// expireEvery and expirePage say how often and how much at a time is deleted
-// after its retention.
-const (
-	expireEvery = 5 * time.Second
-	expirePage  = 1_000
-)
-
-// expire deletes what is past its retention, page by page.
-func (n *Node) expire(ctx context.Context) {
-	tick := time.NewTicker(expireEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for more := true; more && ctx.Err() == nil; {
-			now := n.clock.wall()
-			count, err := n.store.Expire(ctx, now.Add(-n.c.Retention), now.Add(-n.c.InboxRetention), expirePage)
-			if err != nil {
-				n.c.Log.Warn("expiring messages failed and is repeated", "error", err)
-			}
-			more = err == nil && count >= expirePage
-		}
-	}
 }

@@ -13,13 +13,13 @@ const viewTimeout = 5 * time.Second
 
 // ready says whether the node does its work.
 func (n *Node) ready() error {
-	status := n.keeper.Status()
+	status := n.loop.Status()
 	switch held, want := status.Held, n.store.Buckets(); {
 	case status.Ahead != 0:
 		return postdate.E(postdate.KindUnavailable, "this machine's clock is %s ahead of the store's, and at most %s are allowed (--clock-skew-max): set the clock; until then the node owns no buckets", status.Ahead, n.c.ClockSkewMax)
 	case n.cluster != nil && n.clock.mono() >= status.Lease:
 		return postdate.E(postdate.KindUnavailable, "the node has no lease: the store does not answer")
-	case n.cluster != nil && status.Partitions == nil:
+	case n.cluster != nil && !n.loop.board.Looked():
 		return postdate.E(postdate.KindUnavailable, "the partition records are not read yet")
 	case n.cluster == nil && held != want:
 		return postdate.E(postdate.KindUnavailable, "%d of %d buckets are owned", held, want)

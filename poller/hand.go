@@ -97,7 +97,7 @@ func (m *Machine) drop(it *Item) {
 	it.channel.hand--
 	m.forget(it.channel)
 	if it.next != postdate.Far && !b.lost {
-		b.nudge(it.next)
+		m.nudge(b.hold.Bucket, it.next)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -32,22 +33,22 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	answer := func(c store.Claim, due ...postdate.Record) []Effect {
 		return m.Step(now, Claimed{[]store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
 	}
-	m.Step(now, LeaseUntil{time.Hour, now})
-	c := claim(m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
 	effects := answer(c, rec)
 	published := effects[0].(Publish)
 	m.Step(now, Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused, Reason: "no"}}})
 	now = now.Later(10 * time.Millisecond)
-	m.Step(now, Tick{}) // settles
+	m.Step(now, fence.Tick{}) // settles
 	m.Step(now, Settled{postdate.E(postdate.KindUnknown, "lost")})
 
 	// It was written; then the client rescheduled the message, and a scan sees that.
 	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.Claimed+1, c.Claimed+1
 	now = now.Later(50 * time.Millisecond)
-	effects = answer(claim(m.Step(now, Nudged{0, rec.AttemptTime})), rec)
+	effects = answer(claim(m.Step(now, Nudged{[]Nudge{{0, rec.AttemptTime}}})), rec)
 
 	now = now.Later(DefaultConfig().RetryAfter)
-	m.Step(now, Tick{}) // settles again
+	m.Step(now, fence.Tick{}) // settles again
 	c = claim(append(effects, m.Step(now, Settled{})...))
 	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
 		t.Errorf("the next claim has the checkpoint %d and reads from %d, and the message is due at %d", c.Checkpoint, c.Scan.After.Time, rec.AttemptTime)
@@ -66,9 +67,9 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	due := store.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
-	m.Step(now, LeaseUntil{time.Hour, now})
-	m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
-	m.Step(now, Nudged{0, due.Time})                                   // a message "j" of the same time
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
+	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                        // a message "j" of the same time
 	effects := m.Step(now, Claimed{[]store.ClaimResult{{Ended: due}}}) // the page is full
 	for range 5 {
 		for _, e := range effects {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -19,7 +20,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, m: NewMachine(DefaultConfig(), func() float64 { return 0 }), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
-	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	return b
 }
 
@@ -52,7 +53,7 @@ func records(channel postdate.Channel, n int, at postdate.Time) []postdate.Recor
 // owned gives the machine bucket 0, with these messages in it.
 func (b *bench) owned(due []postdate.Record) []Effect {
 	b.t.Helper()
-	claims := of[Claim](b.step(Gained{[]bucket.Partition{{Token: 1, Owner: "me", Lease: "me"}}}))
+	claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{Token: 1, Owner: "me", Lease: "me"}}}))
 	if len(claims) != 1 {
 		b.t.Fatalf("%d claims, want 1", len(claims))
 	}
@@ -96,7 +97,7 @@ func TestRateLimit(t *testing.T) {
 				t.Fatal("it spins")
 			}
 			b.after(max(wait, time.Millisecond))
-			next = b.step(Tick{})
+			next = b.step(fence.Tick{})
 		}
 		effects = next
 	}
@@ -133,7 +134,7 @@ func TestPause(t *testing.T) {
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-10))
 	b.after(10 * time.Millisecond)
-	effects = append(effects, b.step(Tick{})...)
+	effects = append(effects, b.step(fence.Tick{})...)
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published to a paused channel")
 	}
@@ -144,7 +145,7 @@ func TestPause(t *testing.T) {
 	effects = b.step(Settled{})
 	for range 20 {
 		b.after(time.Second)
-		effects = append(effects, b.step(Tick{})...)
+		effects = append(effects, b.step(fence.Tick{})...)
 	}
 	if len(of[Unpark](effects)) > 0 {
 		t.Fatal("it probes a channel that is paused")
@@ -168,16 +169,16 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	}
 	b.after(time.Millisecond)
 	b.now.Wall += 30_000
-	if set := of[ClockSet](b.step(Tick{})); len(set) != 1 || set[0].By != 30*time.Second {
+	if set := of[fence.ClockSet](b.step(fence.Tick{})); len(set) != 1 || set[0].By != 30*time.Second {
 		t.Fatalf("said of the clock: %+v", set)
 	}
-	quiet("set ahead", Tick{})
-	quiet("renewed before that", LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
+	quiet("set ahead", fence.Tick{})
+	quiet("renewed before that", fence.LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
 	b.after(10 * time.Millisecond)
-	quiet("still ahead", Tick{})
+	quiet("still ahead", fence.Tick{})
 	b.now.Wall -= 30_000
-	quiet("set back", Tick{})
-	effects := b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	quiet("set back", fence.Tick{})
+	effects := b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	if len(of[Publish](effects)) > 0 || len(of[Claim](effects)) != 1 {
 		t.Fatalf("after the renewal: %+v", effects)
 	}
@@ -186,7 +187,7 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 		t.Fatal("published early")
 	}
 	b.after(20 * time.Millisecond)
-	if len(of[Publish](b.step(Tick{}))) != 1 {
+	if len(of[Publish](b.step(fence.Tick{}))) != 1 {
 		t.Error("not published in time by the clock that was set right")
 	}
 }
@@ -201,7 +202,7 @@ func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
 	}
 	b.m.leaseUntil = b.now.Mono + time.Second
 	b.after(2 * time.Second)
-	effects = b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	effects = b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published on the strength of a claim from before the lease ran out")
 	}
@@ -214,7 +215,7 @@ func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
 	}
 	b.m.leaseUntil = b.now.Mono + time.Second
 	b.after(2 * time.Second) // once more, while the claim is under way
-	b.step(LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	effects = b.answer(claims[0], records("inbox:a", 3, b.now.Wall-3980))
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published on the strength of a claim that was under way when the lease ran out")
@@ -246,7 +247,7 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 		}
 		if len(next) == 0 {
 			b.after(max(b.m.Wake(b.now), time.Millisecond))
-			next = b.step(Tick{})
+			next = b.step(fence.Tick{})
 		}
 		effects = next
 		if claims > 50 {
@@ -267,7 +268,7 @@ func TestHeldBeyondTheClock(t *testing.T) {
 	o.held["inbox:other"] = store.Position{Time: b.now.Wall - 5} // as a scan that was complete leaves it
 	for range 20 {
 		b.after(100 * time.Millisecond)
-		for _, c := range of[Claim](b.step(Tick{})) {
+		for _, c := range of[Claim](b.step(fence.Tick{})) {
 			b.answer(c, nil)
 		}
 		if held, ok := o.held["inbox:full"]; !ok || o.settledUpTo() >= at.Time {

@@ -74,8 +74,9 @@ func (m *Metrics) label(c postdate.Channel) string {
 	return name
 }
 
-func (m *Metrics) published(p Published, at time.Time) {
-	name := m.label(p.Batch[0].channel.name)
+// Published counts what became of a batch, which ended at a time.
+func (m *Metrics) Published(p Published, at time.Time) {
+	name := m.label(p.Batch[0].Delivery.Message.Channel)
 	lateness := m.lateness.WithLabelValues(name)
 	var counts [publisher.Unknown + 1]int
 	marked := 0
@@ -86,7 +87,7 @@ func (m *Metrics) published(p Published, at time.Time) {
 		}
 		counts[outcome]++
 		if outcome == publisher.Confirmed {
-			lateness.Observe(at.Sub(it.rec.ExecutionTime.Std()).Seconds())
+			lateness.Observe(at.Sub(it.Delivery.Message.ExecutionTime.Std()).Seconds())
 		}
 		if it.Delivery.PossibleDuplicate {
 			marked++
@@ -102,7 +103,8 @@ func (m *Metrics) published(p Published, at time.Time) {
 
 var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry", store.SettleFailed: "failed", store.SettlePark: "parked"}
 
-func (m *Metrics) settled(ss []store.Settlement) {
+// Settled counts what was written.
+func (m *Metrics) Settled(ss []store.Settlement) {
 	var counts [len(settlingNames)]int
 	for i := range ss {
 		counts[ss[i].How]++
@@ -114,12 +116,13 @@ func (m *Metrics) settled(ss []store.Settlement) {
 	}
 }
 
-func (m *Metrics) observe(v View, down int) {
+// Observe takes over what v shows.
+func (m *Metrics) Observe(v View) {
 	var most time.Duration
 	for _, t := range v.Overdue {
 		most = max(most, v.At.Wall.Sub(t))
 	}
 	m.overdue.Set(most.Seconds())
 	m.hand.Set(float64(v.Hand))
-	m.down.Set(float64(down))
+	m.down.Set(float64(v.Down))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -22,7 +23,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 		ps = append(ps, bucket.Partition{Bucket: i, Token: 1, Owner: "me", Lease: "me"})
 		found = append(found, store.ParkedChannel{Bucket: i, Channel: "inbox:a"})
 	}
-	effects := b.step(Gained{ps})
+	effects := b.step(fence.Gained{Partitions: ps})
 	effects = append(effects, b.answerAll(effects)...)
 	find := of[FindParked](effects)[0]
 	effects = b.step(ParkedFound{Buckets: find.Buckets, Found: found})
@@ -33,7 +34,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	unparks := of[Unpark](b.step(Unparked{Unpark: probe[0].Unpark, Moved: 1})) // another one, until the first is read
 	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * time.Millisecond)
 	rec := records("inbox:a", 1, b.now.Wall-3)[0]
-	claims := of[Claim](b.step(Tick{}))
+	claims := of[Claim](b.step(fence.Tick{}))
 	results := make([]store.ClaimResult, len(claims[0].Claims))
 	for i, c := range claims[0].Claims {
 		results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}

@@ -16,8 +16,8 @@
 //   - What is in memory only adds work: a sweep from the very first message finds
 //     whatever was missed.
 //
-// What decides is [Machine], a pure step over events and a reading of the clocks;
-// what acts is [Loop]. The machine's files follow a message's way: scan.go
+// [Machine] is a pure step over events and a reading of the clocks; node/machine joins
+// it with the fence's. Its files follow a message's way: scan.go
 // (claim and read), hand.go (wait for the time), channel.go (publish, park, probe),
 // limit.go (pauses and rates), settle.go.
 package poller
@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -103,33 +103,15 @@ func (c Config) Validate() error {
 }
 
 // An Event is something that the machine learns.
-type Event interface{ event() }
+type Event = fence.Event
 
-// The events.
+// The events, beside [fence.Tick], [fence.Gained], [fence.Lost], [fence.Drain], which
+// fence.Drained answers, and [fence.LeaseUntil].
 type (
-	// Tick says only that time has passed.
-	Tick struct{}
-	// Gained says that buckets are owned from now on, with their records as
-	// they were taken.
-	Gained struct{ Partitions []bucket.Partition }
-	// Lost says that a bucket is owned by somebody else.
-	Lost struct{ Hold store.Hold }
-	// Drain asks to finish what is claimed of a bucket, so that it can be
-	// handed over. Drained answers it.
-	Drain struct{ Hold store.Hold }
-	// LeaseUntil says up to when, on the monotonic clock, publishing is safe. Read is
-	// what both clocks said when that was asked, and is to be believed from then on.
-	LeaseUntil struct {
-		Mono time.Duration
-		Read postdate.Now
-	}
 	// Limits says what operators set of channels, all of it.
 	Limits struct{ Settings []store.ChannelSettings }
-	// Nudged says that a bucket has a message due at a time.
-	Nudged struct {
-		Bucket int
-		At     postdate.Time
-	}
+	// Nudged says that messages are due.
+	Nudged struct{ Nudges []Nudge }
 	// Claimed answers a Claim, in the order of its claims.
 	Claimed struct{ Results []store.ClaimResult }
 	// Published answers a Publish.
@@ -153,24 +135,26 @@ type (
 	}
 )
 
-func (Tick) event()        {}
-func (Gained) event()      {}
-func (Lost) event()        {}
-func (Drain) event()       {}
-func (LeaseUntil) event()  {}
-func (Limits) event()      {}
-func (Nudged) event()      {}
-func (Claimed) event()     {}
-func (Published) event()   {}
-func (Settled) event()     {}
-func (ParkedFound) event() {}
-func (Unparked) event()    {}
+// Nudge says that a bucket has a message due at a time, after it is durable.
+type Nudge struct {
+	Bucket int
+	At     postdate.Time
+}
 
-// An Effect is something that the machine wants done. All but Fenced, Drained and
-// ClockSet are answered by an event each.
-type Effect interface{ effect() }
+func (Limits) Event()      {}
+func (Nudged) Event()      {}
+func (Claimed) Event()     {}
+func (Published) Event()   {}
+func (Settled) Event()     {}
+func (ParkedFound) Event() {}
+func (Unparked) Event()    {}
 
-// The effects.
+// An Effect is something that the machine wants done.
+type Effect = fence.Effect
+
+// The effects, beside [fence.Fenced], which says that a claim was refused,
+// [fence.Drained], and [fence.ClockSet], which says that everything waits for a renewal
+// of the lease. All but Horizon are answered by an event each.
 type (
 	// Claim asks for claims and the scans that follow them. One at a time.
 	Claim struct{ Claims []store.Claim }
@@ -186,23 +170,20 @@ type (
 	// Unpark asks for parked messages to become due. Several at a time, each of
 	// another channel or bucket.
 	Unpark struct{ Unpark store.Unpark }
-	// Fenced says that a claim was refused: the bucket is lost.
-	Fenced struct{ Hold store.Hold }
-	// Drained says that nothing of the bucket is claimed and unsettled.
-	Drained struct{ Hold store.Hold }
-	// ClockSet says that the wall clock was set, or ran on while the monotonic one stood
-	// still, by so much, and that everything waits for a renewal of the lease.
-	ClockSet struct{ By time.Duration }
+	// Horizon says that from now on a nudge for a bucket matters only where it is
+	// earlier. It comes before the Claim whose scan could miss what is nudged.
+	Horizon struct {
+		Bucket int
+		Before postdate.Time // 0: the bucket is not owned here
+	}
 )
 
-func (Claim) effect()      {}
-func (Publish) effect()    {}
-func (Settle) effect()     {}
-func (FindParked) effect() {}
-func (Unpark) effect()     {}
-func (Fenced) effect()     {}
-func (Drained) effect()    {}
-func (ClockSet) effect()   {}
+func (Claim) Effect()      {}
+func (Publish) Effect()    {}
+func (Settle) Effect()     {}
+func (FindParked) Effect() {}
+func (Unpark) Effect()     {}
+func (Horizon) Effect()    {}
 
 // Machine decides. Step must not be called concurrently. The same events at the
 // same times give the same effects.
@@ -217,6 +198,7 @@ type Machine struct {
 
 	buckets map[int]*owned
 	order   []*owned // the same, by number
+	touched []*owned // those whose horizon may be another
 
 	channels map[postdate.Channel]*channel
 	limits   map[postdate.Channel]*limit
@@ -252,20 +234,22 @@ func NewMachine(c Config, random func() float64) *Machine {
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	now := m.believe(read)
 	switch ev := ev.(type) {
-	case Tick:
-	case Gained:
+	case fence.Tick:
+	case fence.Gained:
 		m.gained(now, ev.Partitions)
-	case Lost:
+	case fence.Lost:
 		m.lose(ev.Hold)
-	case Drain:
+	case fence.Drain:
 		m.drain(now, ev.Hold)
-	case LeaseUntil:
+	case fence.LeaseUntil:
 		m.extendLease(now, ev)
 		now = m.believe(read)
 	case Limits:
 		m.setLimits(ev.Settings)
 	case Nudged:
-		m.nudge(ev.Bucket, ev.At)
+		for _, n := range ev.Nudges {
+			m.nudge(n.Bucket, n.At)
+		}
 	case Claimed:
 		m.claimed(now, ev.Results)
 	case Published:
@@ -283,6 +267,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	m.startClaim(now)
 	m.startUnpark(now)
 	m.startFind(now)
+	m.sayHorizons()
 	out := m.out
 	m.out = nil
 	return out

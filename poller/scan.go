@@ -6,6 +6,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -34,6 +35,8 @@ type owned struct {
 	sweeping bool
 	turn     int // which of its scans is the next to have its way
 
+	touched bool          // it is in Machine.touched
+	horizon postdate.Time // as Horizon said last
 	polling bool          // a claim is under way
 	nudged  postdate.Time // the earliest nudge since it began; Far where none came
 	unpark  postdate.Time // the last attempt time that was given to parked messages
@@ -88,6 +91,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		m.buckets[p.Bucket] = b
 		m.order = append(m.order, b)
 		m.find = append(m.find, p.Bucket)
+		m.touch(b)
 	}
 	slices.SortFunc(m.order, func(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket })
 }
@@ -100,6 +104,7 @@ func (m *Machine) lose(hold store.Hold) {
 		return
 	}
 	b.lost = true
+	m.touch(b)
 	m.dropWaiting(b)
 	delete(m.buckets, hold.Bucket)
 	m.order = slices.DeleteFunc(m.order, func(o *owned) bool { return o == b })
@@ -115,7 +120,7 @@ func (m *Machine) drain(now postdate.Now, hold store.Hold) {
 		b.draining, b.drainUntil = true, now.Mono+m.c.DrainMax
 		return
 	}
-	m.emit(Drained{hold}) // it is not here any more
+	m.emit(fence.Drained{Hold: hold}) // it is not here any more
 }
 
 // finishDrains lets go of buckets of which nothing is in flight any more.
@@ -131,7 +136,7 @@ func (m *Machine) finishDrains(now postdate.Now) {
 		}
 		if len(b.hand) == 0 {
 			m.lose(b.hold)
-			m.emit(Drained{b.hold})
+			m.emit(fence.Drained{Hold: b.hold})
 		}
 	}
 }
@@ -141,22 +146,47 @@ func (b *owned) idle() bool {
 	return len(b.hand) == 0 && len(b.held) == 0 && b.late == nowhere && b.read.Time > b.claimed
 }
 
-// nudge notes that a message is due at a time.
+// nudge notes that a message is due at a time in a bucket.
 func (m *Machine) nudge(number int, at postdate.Time) {
-	if b := m.buckets[number]; b != nil {
-		b.nudge(at)
-	}
-}
-
-func (b *owned) nudge(at postdate.Time) {
+	b := m.buckets[number]
 	switch {
+	case b == nil:
 	case b.polling:
 		b.nudged = min(b.nudged, at) // the scan may have passed it already
 	case store.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
 		b.missed(store.Position{Time: at})
 	default:
 		b.due = min(b.due, at)
+		m.touch(b)
 	}
+}
+
+// touch notes that a bucket's horizon may be another.
+func (m *Machine) touch(b *owned) {
+	if !b.touched {
+		b.touched = true
+		m.touched = append(m.touched, b)
+	}
+}
+
+// sayHorizons says up to when nudges matter from now on. While a scan is under way
+// every nudge does: it may have passed its place already.
+func (m *Machine) sayHorizons() {
+	for _, b := range m.touched {
+		b.touched = false
+		before := b.due
+		switch {
+		case b.lost:
+			before = 0
+		case b.polling:
+			before = postdate.Far
+		}
+		if before != b.horizon {
+			b.horizon = before
+			m.emit(Horizon{b.hold.Bucket, before})
+		}
+	}
+	m.touched = m.touched[:0]
 }
 
 // missed notes that there may be unseen messages from p on.
@@ -207,9 +237,11 @@ func (m *Machine) startClaim(now postdate.Now) {
 		scan.BytesMax = max(roomBytes/len(polls), 1)
 		scan.Skip = skip
 		polls[i].bucket.polling = true
+		m.touch(polls[i].bucket)
 		claims[i] = polls[i].claim
 	}
 	m.polled = polls
+	m.sayHorizons()
 	m.emit(Claim{claims})
 }
 
@@ -227,7 +259,7 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 	on := m.judged.Later(now.Mono - m.judged.Mono)
 	if off := now.Wall.Sub(on.Wall); m.setAt == 0 && max(off, -off) > m.c.JumpMax {
 		m.leaseUntil, m.setAt = min(m.leaseUntil, now.Mono), now.Mono
-		m.emit(ClockSet{off})
+		m.emit(fence.ClockSet{By: off})
 	}
 	if m.setAt != 0 {
 		return on
@@ -239,7 +271,7 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 // been written when somebody else had taken a bucket, and given it back: nothing
 // that was claimed before is published on the strength of that claim. One that began
 // before the clock was set says nothing of the clock.
-func (m *Machine) extendLease(now postdate.Now, ev LeaseUntil) {
+func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 	if ev.Read.Mono < m.setAt {
 		return
 	}
@@ -349,6 +381,7 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 	for i, p := range polls {
 		b := p.bucket
 		b.polling = false
+		m.touch(b)
 		if b.lost {
 			continue
 		}
@@ -359,7 +392,7 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 			m.scanned(now, p, &results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
 			m.lose(b.hold)
-			m.emit(Fenced{b.hold})
+			m.emit(fence.Fenced{Hold: b.hold})
 			continue
 		default:
 			// Unknown, or surely not done: nothing of it is used, and as nothing
@@ -369,7 +402,7 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 		clear(b.gone)
 		nudged := b.nudged
 		b.nudged = postdate.Far
-		b.nudge(nudged)
+		m.nudge(b.hold.Bucket, nudged)
 	}
 }
 

@@ -75,7 +75,7 @@ func (m *Machine) settled(now postdate.Now, err error) {
 		}
 		m.drop(it)
 		if s.as.How == store.SettleRetry && !b.lost {
-			b.nudge(s.as.AttemptTime)
+			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 	}
 	m.settle = append(m.settle[:0:0], m.settle[n:]...)

@@ -1,13 +1,14 @@
 package poller
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -70,8 +71,8 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	b := newLongBucket(140_000, now.Wall)
-	m.Step(now, LeaseUntil{time.Hour, now})
-	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1}}})
 	for end := now.Mono + time.Minute; now.Mono < end; {
 		var next []Effect
 		claimed := false
@@ -91,7 +92,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 		}
 		if !claimed {
 			now = now.Later(max(m.Wake(now), time.Millisecond))
-			next = append(next, m.Step(now, Tick{})...)
+			next = append(next, m.Step(now, fence.Tick{})...)
 		}
 		effects = next
 	}
@@ -101,38 +102,55 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 // A bucket with a long backlog is handed over within DrainMax, not at the
 // backlog's end.
 func TestDrainWithABacklog(t *testing.T) {
-	w := newWorld(t, 1)
-	w.faults = false
-	for i := range 4_000 {
-		key := bucket.KeyOf(postdate.DefaultTenant, fmt.Sprint("m", i), w.n)
-		m := postdate.Message{Key: key, Channel: chanSlow, ExecutionTime: w.now().Wall - 1000}
-		w.sent[key.ScheduleID] = &history{key: key, acked: true, withdrawn: map[uint64]bool{}}
-		w.store.Insert(context.Background(), []postdate.Message{m})
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	b := newLongBucket(20_000, now.Wall)
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	var slow []Publish // in flight
+	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1}}})
+	for end := now.Mono + time.Minute; now.Mono < end; now = now.Later(50 * time.Millisecond) {
+		next := m.Step(now, fence.Tick{})
+		if len(slow) > 0 {
+			next = append(next, m.Step(now, Published{slow[0].Batch, publisher.All(len(slow[0].Batch), publisher.Result{Outcome: publisher.Confirmed})})...)
+			slow = slow[1:]
+			if now.Mono < 2*time.Second { // some are delivered before it is to go
+				m.Step(now, fence.Drain{Hold: store.Hold{Token: 1}})
+			}
+		}
+		for _, e := range effects {
+			switch e := e.(type) {
+			case Claim:
+				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+			case Publish:
+				slow = append(slow, e)
+			case Settle:
+				next = append(next, m.Step(now, Settled{})...)
+			case FindParked:
+				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)
+			case fence.Drained:
+				if late := now.Mono - 2*time.Second; late > DefaultConfig().DrainMax+2*time.Second {
+					t.Errorf("handed over after %s", late)
+				}
+				if m.hand > 0 {
+					t.Errorf("%d messages are still in hand", m.hand)
+				}
+				return
+			}
+		}
+		effects = next
 	}
-	w.takeOver()
-	w.run(time.Second)
-	records, _, _ := w.store.Partitions(context.Background())
-	for _, p := range records {
-		w.tell(w.node, Drain{store.Hold{Bucket: p.Bucket, Token: p.Token}})
-	}
-	w.run(w.mono + simConfig.DrainMax + 2*time.Second)
-	if owned := len(w.node.m.buckets); owned > 0 {
-		t.Errorf("%d buckets are not handed over", owned)
-	}
-	if len(w.node.m.channels) > 0 && w.node.m.hand > 0 {
-		t.Errorf("%d messages are still in hand", w.node.m.hand)
-	}
+	t.Error("not handed over")
 }
 
 // A steady stream of messages that are due at once does not put off the sweep.
 func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	m.Step(now, LeaseUntil{time.Hour, now})
-	effects := m.Step(now, Gained{[]bucket.Partition{{Owner: "n", Token: 1}}})
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1}}})
 	sweeps := 0
 	for end := now.Mono + 20*time.Second; now.Mono < end; now = now.Later(5 * time.Millisecond) {
-		next := m.Step(now, Nudged{0, now.Wall - 1}) // while the claim is under way, and behind what was read
+		next := m.Step(now, Nudged{[]Nudge{{0, now.Wall - 1}}}) // while the claim is under way, and behind what was read
 		for _, e := range effects {
 			switch e := e.(type) {
 			case Claim:

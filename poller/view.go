@@ -2,53 +2,44 @@ package poller
 
 import (
 	"cmp"
-	"context"
 	"slices"
-	"time"
 
 	"github.com/postdate/postdate"
 )
 
-// View is what the loop was doing at its last step.
+// View is what the machine holds at a moment, for people.
 type View struct {
 	Overdue map[int]postdate.Time // per bucket: the earliest due message in hand that is not settled
 	Hand    int                   // messages in memory
+	Down    int                   // channels that take nothing
 	At      postdate.Now
 }
 
-// viewEvery bounds how often the view is made: it is for people.
-const viewEvery = 100 * time.Millisecond
-
-func (l *Loop) setView(now postdate.Now) {
-	if now.Mono-l.view.At.Mono < viewEvery && l.view.Overdue != nil {
-		return
+// Token is the token under which a bucket is worked on, or 0.
+func (m *Machine) Token(bucket int) uint64 {
+	if b := m.buckets[bucket]; b != nil {
+		return b.hold.Token
 	}
-	v := View{Overdue: map[int]postdate.Time{}, Hand: l.m.hand, At: now}
-	down := 0
-	for _, b := range l.m.order {
+	return 0
+}
+
+// View looks at every bucket and channel: it is not for every step.
+func (m *Machine) View(now postdate.Now) View {
+	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
+	for _, b := range m.order {
 		if first := b.settledUpTo() + 1; first <= now.Wall && !b.idle() {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}
-	for _, c := range l.m.channels {
+	for _, c := range m.channels {
 		if c.down {
-			down++
+			v.Down++
 		}
 	}
-	l.viewMu.Lock()
-	l.view = v
-	l.viewMu.Unlock()
-	l.metrics.observe(v, down)
+	return v
 }
 
-// View is what the loop was doing a moment ago.
-func (l *Loop) View() View {
-	l.viewMu.Lock()
-	defer l.viewMu.Unlock()
-	return l.view
-}
-
-// ChannelView is what the loop knows of one channel.
+// ChannelView is what the machine knows of one channel.
 type ChannelView struct {
 	Channel  postdate.Channel
 	Down     bool // takes nothing at present
@@ -59,20 +50,8 @@ type ChannelView struct {
 	Reason   string
 }
 
-// Channels lists the channels of which the loop knows something, by name.
-func (l *Loop) Channels(ctx context.Context) ([]ChannelView, error) {
-	answer := make(chan []ChannelView, 1)
-	select {
-	case l.asks <- answer:
-		return <-answer, nil
-	case <-l.stop:
-		return nil, postdate.E(postdate.KindUnavailable, "the node is stopping")
-	case <-ctx.Done():
-		return nil, postdate.E(postdate.KindUnavailable, "the node did not answer in time: %w", ctx.Err())
-	}
-}
-
-func (m *Machine) channelViews() []ChannelView {
+// Channels lists the channels of which the machine knows something, by name.
+func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.channels))
 	for _, c := range m.channels {
 		all = append(all, ChannelView{

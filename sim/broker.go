@@ -78,7 +78,7 @@ func (p *process) publish(e poller.Publish) {
 					}
 				}
 			}
-			p.run(func() { p.stepPoller(poller.Published{Batch: e.Batch, Results: results}) })
+			p.run(func() { p.step(poller.Published{Batch: e.Batch, Results: results}) })
 		})
 	})
 }

@@ -1,12 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
@@ -42,7 +43,6 @@ const (
 	bugNoLease           bug = "the lease is not checked before publishing"
 	bugFirstSight        bug = "a bucket is taken over at first sight"
 	bugGossipIsTruth     bug = "who is not seen in gossip is taken for dead"
-	bugNoDrain           bug = "a bucket is given back without being drained"
 	bugRetryForgets      bug = "a retry forgets the mark of a possible duplicate"
 	bugCheckpointRuns    bug = "the checkpoint runs ahead of what is unsettled"
 	bugNoDoubt           bug = "a new owner takes what was claimed for settled"
@@ -57,88 +57,62 @@ const (
 	bugRowsVanish        bug = "a settled message vanishes"
 )
 
-func (w *world) fenceConfig(node, lease string) fence.Config {
-	c := fence.DefaultConfig(node, lease)
+// machineConfig is that of a process's machine.
+func (w *world) machineConfig(p *process) machine.Config {
+	c := machine.Config{
+		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
+		Retention: 24 * time.Hour, InboxRetention: 24 * time.Hour,
+	}
 	switch w.bug {
 	case bugFirstSight:
-		c.Exclusive = true
+		c.Fence.Exclusive = true
 	case bugSkewIgnored:
-		c.SkewMax = 0
-	}
-	return c
-}
-
-func (w *world) pollerConfig() poller.Config {
-	c := w.plan.poller
-	switch w.bug {
+		c.Fence.SkewMax = 0
 	case bugNoSweep, bugNoNudges:
-		c.SweepEvery = 1000 * time.Hour
+		c.Poller.SweepEvery = 1000 * time.Hour
 	case bugJumpBelieved:
-		c.JumpMax = 1000 * time.Hour
+		c.Poller.JumpMax = 1000 * time.Hour
 	case bugParkedForgotten:
-		c.FindEvery = 1000 * time.Hour
+		c.Poller.FindEvery = 1000 * time.Hour
+	case bugNoLease:
+		c.Poller.LeaseMargin = -1000 * time.Hour
 	}
 	return c
 }
 
-// fenceNow is the clock by which leases are judged.
-func (p *process) fenceNow() time.Duration {
-	now := p.n.clock.now()
-	if p.w.bug == bugLeaseByWall {
-		return now.Wall.Sub(epoch) + time.Hour
-	}
-	return now.Mono
-}
-
-// leaseEnd is the end of the lease on the clock of the poller.
-func (p *process) leaseEnd(t time.Duration) time.Duration {
-	if p.w.bug == bugNoLease {
-		return 1 << 60
-	}
-	return t
-}
-
-func (p *process) fenceEvent(ev fence.Event) fence.Event {
-	saw, ok := ev.(fence.Saw)
-	if !ok || p.w.bug != bugGossipIsTruth {
-		return ev
-	}
-	partitions := make([]bucket.Partition, len(saw.Partitions))
-	for i, q := range saw.Partitions {
-		for _, o := range p.w.nodes {
-			if o.name == q.Owner && o != p.n && !strings.Contains(p.share, o.name) {
-				q.Owner = ""
-			}
-		}
-		partitions[i] = q
-	}
-	saw.Partitions = partitions
-	return saw
-}
-
-func (p *process) pollerNow() postdate.Now {
+// now is what the machine is told of the clocks.
+func (p *process) now() postdate.Now {
 	now := p.n.clock.now()
 	switch p.w.bug {
 	case bugEarly:
 		now.Wall += 20
 	case bugLeaseByWall:
-		now.Mono = p.fenceNow()
+		now.Mono = now.Wall.Sub(epoch) + time.Hour
 	}
 	return now
 }
 
-func (p *process) pollerEvent(ev poller.Event) poller.Event {
+// event is what a machine with the bug would make of it.
+func (p *process) event(ev machine.Event) machine.Event {
 	switch ev := ev.(type) {
-	case poller.Gained:
-		if p.w.bug != bugNoDoubt {
-			return ev
+	case fence.Saw:
+		if p.w.bug == bugGossipIsTruth {
+			ev.Partitions = slices.Clone(ev.Partitions)
+			for i, q := range ev.Partitions {
+				if q.Owner != p.n.name && !strings.Contains(p.believes, q.Owner) {
+					ev.Partitions[i].Owner = ""
+				}
+			}
 		}
-		partitions := make([]bucket.Partition, len(ev.Partitions))
-		for i, q := range ev.Partitions {
-			q.Checkpoint = q.Claimed
-			partitions[i] = q
+		return ev
+	case fence.Took:
+		if p.w.bug == bugNoDoubt {
+			ev.Results = slices.Clone(ev.Results)
+			for i, r := range ev.Results {
+				ev.Results[i].Partition.Checkpoint = r.Partition.Claimed
+			}
 		}
-		return poller.Gained{Partitions: partitions}
+		return ev
 	case poller.Published:
 		results := make([]publisher.Result, len(ev.Results))
 		for i, r := range ev.Results {
@@ -157,8 +131,8 @@ func (p *process) pollerEvent(ev poller.Event) poller.Event {
 	return ev
 }
 
-// pollerEffect is the effect as a poller with the bug would have it.
-func (p *process) pollerEffect(e poller.Effect) poller.Effect {
+// effect is what a machine with the bug would want.
+func (p *process) effect(e machine.Effect) machine.Effect {
 	switch e := e.(type) {
 	case poller.Settle:
 		if p.w.bug == bugRetryForgets {
@@ -178,7 +152,7 @@ func (p *process) pollerEffect(e poller.Effect) poller.Effect {
 			case bugNoSkip:
 				c.Scan.Skip = nil
 			case bugCheckpointRuns:
-				c.Checkpoint = max(c.Checkpoint, min(c.Claimed, p.pollerNow().Wall))
+				c.Checkpoint = max(c.Checkpoint, min(c.Claimed, p.now().Wall))
 			}
 			claims[i] = c
 		}

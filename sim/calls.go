@@ -7,6 +7,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
@@ -209,12 +210,12 @@ func (p *process) claim(e poller.Claim) {
 	p.call(storeCall{
 		name: "claim", effect: effect,
 		part:   func() { write(e.Claims[:len(e.Claims)/2]) },
-		answer: func() { p.stepPoller(poller.Claimed{Results: results}) },
+		answer: func() { p.step(poller.Claimed{Results: results}) },
 		failed: func(err error) {
 			for i := range results {
 				results[i] = store.ClaimResult{Err: err}
 			}
-			p.stepPoller(poller.Claimed{Results: results})
+			p.step(poller.Claimed{Results: results})
 		},
 	})
 }
@@ -231,8 +232,8 @@ func (p *process) settle(e poller.Settle) {
 	p.call(storeCall{
 		name: "settle", ordered: true, effect: []func(){func() { w.store.Settle(ctx, all) }},
 		part:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
-		answer: func() { p.stepPoller(poller.Settled{}) },
-		failed: func(err error) { p.stepPoller(poller.Settled{Err: err}) },
+		answer: func() { p.step(poller.Settled{}) },
+		failed: func(err error) { p.step(poller.Settled{Err: err}) },
 	})
 }
 
@@ -244,8 +245,8 @@ func (p *process) unpark(e poller.Unpark) {
 	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
 	p.call(storeCall{
 		name: "unpark", effect: []func(){func() { moved, err = p.w.store.Unpark(ctx, u) }},
-		answer: func() { p.stepPoller(poller.Unparked{Unpark: u, Moved: moved, Err: err}) },
-		failed: func(err error) { p.stepPoller(poller.Unparked{Unpark: u, Err: err}) },
+		answer: func() { p.step(poller.Unparked{Unpark: u, Moved: moved, Err: err}) },
+		failed: func(err error) { p.step(poller.Unparked{Unpark: u, Err: err}) },
 	})
 }
 
@@ -253,33 +254,33 @@ func (p *process) findParked(e poller.FindParked) {
 	var found []store.ParkedChannel
 	p.call(storeCall{
 		name: "find parked", effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
-		answer: func() { p.stepPoller(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
-		failed: func(err error) { p.stepPoller(poller.ParkedFound{Buckets: e.Buckets, Err: err}) },
+		answer: func() { p.step(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
+		failed: func(err error) { p.step(poller.ParkedFound{Buckets: e.Buckets, Err: err}) },
 	})
 }
 
-// locks carries out what the fence wants of the store, as its keeper does: what
+// locks carries out what the fence wants of the store, as the loop does: what
 // hangs is given up after a lease time.
 func (p *process) locks(e fence.Effect) {
 	w, began := p.w, p.n.clock.now()
 	leaseTime := fence.DefaultConfig("", "").LeaseTime
-	began.Mono = p.fenceNow()
+	began.Mono = p.now().Mono
 	switch e := e.(type) {
 	case fence.Look:
 		saw := fence.Saw{Began: began.Mono}
 		p.call(storeCall{
 			name: "look", deadline: leaseTime,
 			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Partitions(ctx) }},
-			answer: func() { p.stepFence(saw) },
-			failed: func(err error) { p.stepFence(fence.Saw{Began: began.Mono, Err: err}) },
+			answer: func() { p.step(saw) },
+			failed: func(err error) { p.step(fence.Saw{Began: began.Mono, Err: err}) },
 		})
 	case fence.Renew:
 		renewed := fence.Renewed{Began: began}
 		p.call(storeCall{
 			name: "renew", deadline: leaseTime,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
-			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.stepFence(renewed) },
-			failed: func(err error) { p.stepFence(fence.Renewed{Began: began, Err: err}) },
+			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.step(renewed) },
+			failed: func(err error) { p.step(fence.Renewed{Began: began, Err: err}) },
 		})
 	case fence.Take:
 		var took []store.Acquired
@@ -287,26 +288,29 @@ func (p *process) locks(e fence.Effect) {
 			name: "take", deadline: leaseTime,
 			effect: []func(){func() { took, _ = w.store.Acquire(ctx, e.Wants) }},
 			part:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
-			answer: func() { p.stepFence(fence.Took{Results: took}) },
-			failed: func(err error) { p.stepFence(fence.Took{Err: err}) },
+			answer: func() { p.step(fence.Took{Results: took}) },
+			failed: func(err error) { p.step(fence.Took{Err: err}) },
 		})
 	case fence.GiveBack:
 		p.call(storeCall{
 			name: "give back", deadline: leaseTime,
 			effect: []func(){func() { w.store.Release(ctx, e.Holds) }},
 			part:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
-			answer: func() { p.gaveBack(e.Holds) },
-			failed: func(err error) { p.stepFence(fence.GaveBack{Holds: e.Holds, Err: err}) },
+			answer: func() { p.step(fence.GaveBack{Holds: e.Holds}) },
+			failed: func(err error) { p.step(fence.GaveBack{Holds: e.Holds, Err: err}) },
 		})
 	}
 }
 
-// gaveBack tells the others that buckets are free.
-func (p *process) gaveBack(holds []store.Hold) {
-	for _, o := range p.w.nodes {
-		if o != p.n {
-			p.send(o, func(q *process) { q.stepFence(fence.Hint{}) })
-		}
-	}
-	p.stepFence(fence.GaveBack{Holds: holds})
+// expire deletes what is past its retention.
+func (p *process) expire(e machine.Expire) {
+	var count int
+	p.call(storeCall{
+		name: "expire",
+		effect: []func(){func() {
+			count, _ = p.w.store.Expire(ctx, e.Expiry.SettledBefore, e.Expiry.DeliveredBefore, e.Expiry.Limit)
+		}},
+		answer: func() { p.step(machine.Expired{Count: count}) },
+		failed: func(err error) { p.step(machine.Expired{Err: err}) },
+	})
 }

@@ -140,7 +140,7 @@ func (w *world) schedule(p *process, s *story, m postdate.Message) {
 		name: "insert", effect: []func(){func() { got = w.store.Insert(ctx, []postdate.Message{m})[0] }},
 		answer: func() {
 			if got.Err == nil && got.Status == postdate.Pending {
-				p.nudge(m.Bucket, got.ExecutionTime)
+				p.scheduled(m.Bucket, got.ExecutionTime)
 			}
 			answer(outcomeOf(got.Err))
 		},
@@ -177,7 +177,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 		}},
 		answer: func() {
 			if err == nil {
-				p.nudge(s.key.Bucket, next.ExecutionTime)
+				p.scheduled(s.key.Bucket, next.ExecutionTime)
 			}
 			answer(outcomeOf(err))
 		},

@@ -129,7 +129,7 @@ func (p *process) limits() {
 			all = append(all, l)
 		}
 	}
-	p.stepPoller(poller.Limits{Settings: all})
+	p.step(poller.Limits{Settings: all})
 }
 
 // heal ends all faults: everything runs, and everything is reachable and right.

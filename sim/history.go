@@ -136,7 +136,7 @@ func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emissio
 	s := h.stories[m.Key]
 	h.sent++
 	e := &emission{
-		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.held[m.Bucket], message: m, marked: marked,
+		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, marked: marked,
 		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.partitions[m.Bucket], first: true,
 		unaware: h.w.now < p.n.unaware,
 	}

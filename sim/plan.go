@@ -19,6 +19,7 @@ type plan struct {
 	starting int // nodes that run from the beginning
 	clocks   []clockPlan
 	poller   poller.Config
+	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
 	items    []item
 }
@@ -152,6 +153,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		p.length = length
 	}
 	p.buckets = []int{4, 6, 8}[d.r.IntN(3)]
+	p.broker = d.r.IntN(3) == 0
 	d.nodes()
 	p.channels = []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"}
 	p.poller = poller.DefaultConfig()
@@ -168,6 +170,8 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.orderly()
 	case profileChannels:
 		d.badChannels()
+	case profileBacklog:
+		d.ghosts()
 	}
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })

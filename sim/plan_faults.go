@@ -9,6 +9,13 @@ func (d *draw) orderly() {
 	}
 }
 
+// ghosts draws members that are none: whoever believes in them is not to be late.
+func (d *draw) ghosts() {
+	for at := 10 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
+		d.add(item{at: at, kind: faultGhost, a: d.r.IntN(len(d.p.clocks)), d: d.between(5*time.Second, 20*time.Second)})
+	}
+}
+
 // badChannels draws trouble with every channel but the first.
 func (d *draw) badChannels() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(12 * time.Second) {

@@ -1,5 +1,5 @@
-// Package sim is a whole cluster in one thread: nodes made of the product's own
-// pure steps (fence.Machine, ring, poller.Machine), on simulated clocks, over a
+// Package sim is a whole cluster in one thread: nodes whose steps are the product's
+// own (node/machine), on simulated clocks, over a
 // simulated network, store and brokers, with clients that schedule, cancel and
 // reschedule, and with faults in all of it.
 //
@@ -18,7 +18,7 @@
 // bugs (bugs.go); nothing of this package is compiled into the product.
 //
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
-// calls.go, broker.go, client.go, faults.go (who acts), store.go (the model of a
+// process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the model of a
 // store), history.go and promise_*.go (who watches).
 package sim
 

@@ -247,7 +247,7 @@ type ParkedChannel struct {
 	Channel postdate.Channel
 }
 
-// Partitions is what the keeper of the locks does.
+// Partitions is what the locks of buckets need.
 type Partitions interface {
 	// Partitions reads every partition record and every lease.
 	Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error)
@@ -361,4 +361,13 @@ type Housekeeping interface {
 
 	// Close flushes and closes. Nothing may be called during or after it.
 	Close() error
+}
+
+// Expiry selects what is to be deleted. An inbox belongs to the bucket that
+// [bucket.Of] gives for its tenant and its name.
+type Expiry struct {
+	Buckets         []int
+	SettledBefore   postdate.Time // messages that became final before
+	DeliveredBefore postdate.Time // messages in inboxes, read or not, that were delivered before
+	Limit           int           // messages, and as many again in inboxes
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package poller
+package node
 
 import "time"
 

@@ -1,0 +1,315 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// loop runs the node's machine: it reads the clocks, carries out the effects, and feeds
+// what they lead to back in. It decides nothing.
+type loop struct {
+	m        *machine.Machine
+	board    *machine.Board
+	store    store.Store
+	channels *channels
+	cluster  *cluster // nil where there are no others
+	clock    clock
+	leaseID  string
+	lease    time.Duration // after which a call about locks is given up, and tried again
+	metrics  *poller.Metrics
+	log      *slog.Logger
+
+	events chan machine.Event
+	nudged chan struct{}
+	asks   chan chan []poller.ChannelView
+	stop   chan struct{} // closed when the loop has ended
+
+	mu     sync.Mutex
+	status machine.Status
+	view   poller.View
+}
+
+// keepOutMax bounds one try to keep former owners out at a broker.
+const keepOutMax = 30 * time.Second
+
+func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metrics, log *slog.Logger) *loop {
+	m := machine.New(c, rand.Float64)
+	return &loop{
+		m: m, board: m.Board(), store: s, clock: clock, leaseID: c.Fence.Lease, lease: c.Fence.LeaseTime, metrics: metrics, log: log,
+		events: make(chan machine.Event, 256), nudged: make(chan struct{}, 1), asks: make(chan chan []poller.ChannelView),
+		stop: make(chan struct{}),
+	}
+}
+
+// tell hands the machine an event. It may block until the loop takes it, and does
+// nothing once the loop has ended.
+func (l *loop) tell(ev machine.Event) {
+	select {
+	case l.events <- ev:
+	case <-l.stop:
+	}
+}
+
+// nudge says that a message is due, after it is durable. It never blocks.
+func (l *loop) nudge(n poller.Nudge) {
+	if l.board.Nudge(n) {
+		select {
+		case l.nudged <- struct{}{}:
+		default: // the loop is about to look anyway
+		}
+	}
+}
+
+// run runs until ctx ends. What is in flight then is left as it is: in doubt. Buckets
+// that are owned stay locked until their lease is seen to stand still.
+func (l *loop) run(ctx context.Context) {
+	defer close(l.stop)
+	alarm := newAlarm()
+	defer alarm.stop()
+	alarm.set(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev := <-l.events:
+			l.step(ctx, ev)
+		case <-l.nudged:
+			l.step(ctx, poller.Nudged{Nudges: l.board.Take()})
+		case <-alarm.rings:
+			l.step(ctx, fence.Tick{})
+		case answer := <-l.asks:
+			answer <- l.m.Channels()
+		}
+		for more := true; more; { // what came meanwhile, before the alarm is set
+			select {
+			case ev := <-l.events:
+				l.step(ctx, ev)
+			default:
+				more = false
+			}
+		}
+		l.show()
+		alarm.set(l.wait())
+	}
+}
+
+// wait is how long to wait for the next event. The machine counts from the
+// beginning of the present millisecond, of which a part is over.
+func (l *loop) wait() time.Duration {
+	now := l.clock.now()
+	over := time.Duration(time.Now().Nanosecond()) % time.Millisecond
+	return max(l.m.Wake(now)-over, 0)
+}
+
+func (l *loop) step(ctx context.Context, ev machine.Event) {
+	if p, ok := ev.(poller.Published); ok {
+		l.metrics.Published(p, time.Now())
+	}
+	for _, e := range l.m.Step(l.clock.now(), ev) {
+		l.do(ctx, e)
+	}
+}
+
+// do carries out one effect. What waits for a store or a broker does so beside the
+// loop.
+func (l *loop) do(ctx context.Context, e machine.Effect) {
+	switch e := e.(type) {
+	case fence.Look, fence.Renew, fence.Take, fence.GiveBack:
+		began := l.clock.now()
+		go l.callLocks(ctx, began, e)
+	case poller.Claim:
+		go func() { l.tell(poller.Claimed{Results: l.store.Claim(ctx, e.Claims)}) }()
+	case poller.Publish:
+		go func() { l.tell(poller.Published{Batch: e.Batch, Results: l.publish(ctx, e)}) }()
+	case poller.Settle:
+		go func() {
+			err := l.store.Settle(ctx, e.Settlements)
+			if err == nil {
+				l.metrics.Settled(e.Settlements)
+			} else {
+				l.log.Warn("settling failed and is repeated", "messages", len(e.Settlements), "error", err)
+			}
+			l.tell(poller.Settled{Err: err})
+		}()
+	case poller.FindParked:
+		go func() {
+			found, err := l.store.Parked(ctx, e.Buckets)
+			l.tell(poller.ParkedFound{Buckets: e.Buckets, Found: found, Err: err})
+		}()
+	case poller.Unpark:
+		go func() {
+			moved, err := l.store.Unpark(ctx, e.Unpark)
+			l.tell(poller.Unparked{Unpark: e.Unpark, Moved: moved, Err: err})
+		}()
+	case machine.Expire:
+		go func() {
+			count, err := l.store.Expire(ctx, e.Expiry.SettledBefore, e.Expiry.DeliveredBefore, e.Expiry.Limit)
+			if err != nil {
+				l.log.Warn("expiring messages failed and is repeated", "error", err)
+			}
+			l.tell(machine.Expired{Count: count, Err: err})
+		}()
+	case machine.KeepOut:
+		go func() { l.tell(machine.KeptOut{Holds: e.Holds, Err: l.keepOut(ctx, e)}) }()
+	case machine.GiveUp:
+		l.channels.fencer.Lost(e.Buckets)
+	case machine.Released:
+		if l.cluster != nil {
+			l.cluster.tell(wordReleased)
+		}
+	default:
+		l.report(e)
+	}
+}
+
+// callLocks makes one of the store's calls about locks. One that hangs is given up after
+// a lease time.
+func (l *loop) callLocks(ctx context.Context, began postdate.Now, e machine.Effect) {
+	ctx, cancel := context.WithTimeout(ctx, l.lease)
+	defer cancel()
+	var ev machine.Event
+	var what string
+	var err error
+	switch e := e.(type) {
+	case fence.Look:
+		what = "reading the partition records"
+		saw := fence.Saw{Began: began.Mono}
+		saw.Partitions, saw.Leases, err = l.store.Partitions(ctx)
+		saw.Err, ev = err, saw
+	case fence.Renew:
+		what = "renewing the lease"
+		renewed := fence.Renewed{Began: began}
+		renewed.Store, err = l.store.Renew(ctx, e.Lease)
+		renewed.WallEnded, renewed.Err = l.clock.wall(), err
+		ev = renewed
+	case fence.Take:
+		what = "taking buckets"
+		var took fence.Took
+		took.Results, err = l.store.Acquire(ctx, e.Wants)
+		took.Err, ev = err, took
+	case fence.GiveBack:
+		what = "giving buckets back"
+		err = l.store.Release(ctx, e.Holds)
+		ev = fence.GaveBack{Holds: e.Holds, Err: err}
+	}
+	if err != nil && ctx.Err() != context.Canceled {
+		l.log.Warn(what+" failed and is repeated", "error", err)
+	}
+	l.tell(ev)
+}
+
+// keepOut keeps former owners of buckets out at the broker.
+func (l *loop) keepOut(ctx context.Context, e machine.KeepOut) error {
+	ctx, cancel := context.WithTimeout(ctx, keepOutMax)
+	defer cancel()
+	buckets := make([]int, len(e.Holds))
+	for i, hold := range e.Holds {
+		buckets[i] = hold.Bucket
+	}
+	err := l.channels.fencer.Gained(ctx, buckets)
+	if err != nil && ctx.Err() != context.Canceled {
+		l.log.Warn("fencing buckets at Kafka failed and is repeated; their messages for Kafka wait", "buckets", len(buckets), "error", err)
+	}
+	return err
+}
+
+// publish publishes. A publisher that panics on a poison message, or answers too
+// little, leaves an unknown outcome, not a dead node.
+func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publisher.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("a publisher panicked", "channel", e.Channel, "panic", p, "stack", string(debug.Stack()))
+			results = publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Unknown, Reason: fmt.Sprint("internal error of the publisher: ", p)})
+		}
+	}()
+	batch := make([]postdate.Delivery, len(e.Batch))
+	for i, it := range e.Batch {
+		batch[i] = it.Delivery
+	}
+	results = l.channels.publish(ctx, e.Channel, batch)
+	if len(results) != len(batch) {
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown, Reason: "internal error: the publisher did not say what became of each message"})
+	}
+	return results
+}
+
+// report writes down what an operator should know.
+func (l *loop) report(e machine.Effect) {
+	switch e := e.(type) {
+	case fence.Gained:
+		l.log.Info("took buckets", "count", len(e.Partitions))
+	case fence.Lost:
+		l.log.Warn("lost a bucket", "bucket", e.Hold.Bucket, "token", e.Hold.Token)
+	case fence.Fenced:
+		l.log.Warn("a claim was refused: the bucket has another owner", "bucket", e.Hold.Bucket, "token", e.Hold.Token)
+	case fence.ClockSet:
+		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed", "by", e.By)
+	case fence.Skewed:
+		if e.Ahead != 0 {
+			l.log.Error("this machine's clock is too far from the store's: the node gives up its buckets until they agree; set the clock", "ahead", e.Ahead)
+		} else {
+			l.log.Info("the clock agrees with the store's again")
+		}
+	default:
+		panic(fmt.Sprintf("an effect of an unknown sort: %T", e))
+	}
+}
+
+// viewEvery bounds how often the view is made: it looks at everything.
+const viewEvery = 100 * time.Millisecond
+
+// show publishes what other goroutines may see.
+func (l *loop) show() {
+	status := l.m.Status()
+	var view poller.View
+	now := l.clock.now()
+	if l.view.Overdue == nil || now.Mono-l.view.At.Mono >= viewEvery {
+		view = l.m.View(now)
+		l.metrics.Observe(view)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = status
+	if view.Overdue != nil {
+		l.view = view
+	}
+}
+
+// Status is what the node knew of its locks a moment ago.
+func (l *loop) Status() machine.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// View is what the node had in hand a moment ago.
+func (l *loop) View() poller.View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view
+}
+
+// Channels lists the channels of which the node knows something, by name.
+func (l *loop) Channels(ctx context.Context) ([]poller.ChannelView, error) {
+	answer := make(chan []poller.ChannelView, 1)
+	select {
+	case l.asks <- answer:
+		return <-answer, nil
+	case <-l.stop:
+		return nil, postdate.E(postdate.KindUnavailable, "the node is stopping")
+	case <-ctx.Done():
+		return nil, postdate.E(postdate.KindUnavailable, "the node did not answer in time: %w", ctx.Err())
+	}
+}

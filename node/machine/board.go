@@ -1,0 +1,83 @@
+package machine
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/poller"
+)
+
+// nudgeWithin is how soon a message must be due for its bucket's owner to be told:
+// what is due later, the owner's sweep finds in time.
+const nudgeWithin = 3 * time.Second
+
+// Board says whom a new message concerns, without waiting for a step: most are due
+// later than what their bucket waits for anyway, and cost next to nothing. It is safe
+// for concurrent use.
+type Board struct {
+	before []atomic.Int64 // per bucket: a nudge matters where it is earlier
+	owners atomic.Pointer[[]bucket.Partition]
+
+	mu     sync.Mutex
+	nudges map[int]postdate.Time // per bucket: the earliest one that nobody took yet
+}
+
+func newBoard(buckets int) *Board {
+	return &Board{before: make([]atomic.Int64, buckets), nudges: map[int]postdate.Time{}}
+}
+
+// Nudge notes that a message is due, after it is durable. It says whether the machine
+// is to be woken, to [Board.Take] it.
+func (b *Board) Nudge(n poller.Nudge) (wake bool) {
+	if n.Bucket < 0 || n.Bucket >= len(b.before) || int64(n.At) >= b.before[n.Bucket].Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at, there := b.nudges[n.Bucket]; !there || n.At < at {
+		b.nudges[n.Bucket] = n.At
+	}
+	return len(b.nudges) == 1
+}
+
+// Take takes the nudges that matter, for a [poller.Nudged].
+func (b *Board) Take() []poller.Nudge {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make([]poller.Nudge, 0, len(b.nudges))
+	for bucket, at := range b.nudges {
+		all = append(all, poller.Nudge{Bucket: bucket, At: at})
+	}
+	clear(b.nudges)
+	slices.SortFunc(all, func(a, b poller.Nudge) int { return a.Bucket - b.Bucket })
+	return all
+}
+
+// Owner names the node that is to be nudged over gossip; "": nobody is, or it is me.
+func (b *Board) Owner(n poller.Nudge, now postdate.Time, me string) string {
+	records := b.owners.Load()
+	if records == nil || n.At > now.Add(nudgeWithin) || n.Bucket >= len(*records) {
+		return ""
+	}
+	if owner := (*records)[n.Bucket].Owner; owner != me {
+		return owner
+	}
+	return ""
+}
+
+// Looked says whether the records were read.
+func (b *Board) Looked() bool { return b.owners.Load() != nil }
+
+func (b *Board) setOwners(ps []bucket.Partition) {
+	byNumber := make([]bucket.Partition, len(ps))
+	for _, p := range ps {
+		byNumber[p.Bucket] = p
+	}
+	b.owners.Store(&byNumber)
+}
+
+func (b *Board) setHorizon(h poller.Horizon) { b.before[h.Bucket].Store(int64(h.Before)) }

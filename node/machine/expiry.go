@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	// expireEvery is the pause between two looks for what is past its retention.
+	expireEvery = 5 * time.Second
+	// expirePage is how much is deleted at a time.
+	expirePage = 1_000
+	// believeAfter is how long a wall clock that no other one judges must have gone on
+	// without being set before anything is deleted by it. Where the retention is
+	// shorter, that long is enough.
+	believeAfter = 10 * time.Minute
+)
+
+type (
+	// Expire asks for what is past its retention to be deleted. Expired answers it.
+	Expire struct{ Expiry store.Expiry }
+	// Expired says how much an Expire deleted.
+	Expired struct {
+		Count int
+		Err   error
+	}
+)
+
+func (Expire) Effect() {}
+func (Expired) Event() {}
+
+// expiry decides what may be deleted: of the buckets that are owned, and by a clock
+// that can be believed. What was deleted too early nobody gets back, so where a store has
+// a clock, that one counts, at its earliest.
+type expiry struct {
+	c     Config
+	under bool
+	next  time.Duration
+
+	store   postdate.Time // the store's clock, not before judged; 0: it has none
+	judged  time.Duration
+	since   time.Duration // since when the node's own clock has gone on without being set
+	started bool
+}
+
+// see takes in what says something of the clocks, and how a deletion ended.
+func (x *expiry) see(now postdate.Now, ev Event) {
+	if !x.started {
+		x.started, x.since, x.next = true, now.Mono, now.Mono+expireEvery
+	}
+	switch ev := ev.(type) {
+	case fence.Renewed:
+		if ev.Err == nil && ev.Store != 0 {
+			x.store, x.judged = ev.Store, now.Mono // it was read before now
+		}
+	case Expired:
+		x.under = false
+		if ev.Err == nil && ev.Count >= expirePage {
+			x.next = now.Mono
+		}
+	}
+}
+
+// clockSet notes that the node's own clock was set.
+func (x *expiry) clockSet(now postdate.Now) { x.since = now.Mono }
+
+// wake is when the next look is due.
+func (x *expiry) wake() time.Duration {
+	if x.under {
+		return never
+	}
+	return x.next
+}
+
+// by is the time by which ages are counted, or 0 where no clock can be believed.
+func (x *expiry) by(now postdate.Now) postdate.Time {
+	if x.store != 0 {
+		return x.store.Add(now.Mono - x.judged)
+	}
+	if now.Mono-x.since < min(believeAfter, x.c.Retention, x.c.InboxRetention) {
+		return 0
+	}
+	return now.Wall
+}
+
+// expire asks for a page of what is past its retention, one at a time, where the node
+// has its lease.
+func (m *Machine) expire(now postdate.Now) {
+	x := &m.expiry
+	if x.under || now.Mono < x.next {
+		return
+	}
+	x.next = now.Mono + expireEvery
+	by := x.by(now)
+	if by == 0 || now.Mono >= m.fence.Until() || m.fence.Ahead() != 0 {
+		return
+	}
+	buckets := m.fence.Buckets()
+	if len(buckets) == 0 {
+		return
+	}
+	x.under = true
+	m.emit(Expire{store.Expiry{
+		Buckets: buckets, SettledBefore: by.Add(-m.c.Retention), DeliveredBefore: by.Add(-m.c.InboxRetention), Limit: expirePage,
+	}})
+}

@@ -1,0 +1,195 @@
+// Package machine is a whole node as one pure step: the locks (package fence), the
+// share of the ring, the cycle of messages (package poller), fencing at a broker, what
+// may be deleted, and when a nudge matters.
+//
+// Two drivers carry its effects out and feed the answers back in: the loop in package
+// node, and the simulator. Neither decides anything, so what the simulator shows of a
+// step holds for the product.
+//
+// It promises, for a driver that answers each effect as its comment says:
+//
+//   - The same events at the same times give the same effects. It does no I/O, starts
+//     no goroutine and reads no clock.
+//   - The poller works on a bucket only between the fence's Gained and Lost of it, and
+//     never after the bucket was given back.
+//   - Only [Board] may be used from other goroutines.
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+)
+
+// Config is what a machine is made of.
+type Config struct {
+	Fence   fence.Config
+	Poller  poller.Config
+	Buckets int // N
+	// Broker says that a broker keeps former owners of buckets out, and is to be told
+	// of each change.
+	Broker bool
+
+	// Finished messages, and messages in inboxes, are kept for so long.
+	Retention, InboxRetention time.Duration
+}
+
+// Event is something that the machine learns. Beside those here they are [fence.Tick],
+// the answers to the effects of fence and poller, [fence.Hint], [poller.Limits] and
+// [poller.Nudged].
+type Event = fence.Event
+
+// Effect is something that the machine wants done or known. Beside those here they are
+// Look, Renew, Take and GiveBack of package fence, and Claim, Publish, Settle,
+// FindParked and Unpark of package poller. Gained, Lost, Skewed, Fenced and ClockSet of
+// package fence are for the log.
+type Effect = fence.Effect
+
+// Machine decides. Step must not be called concurrently.
+type Machine struct {
+	c      Config
+	fence  *fence.Machine
+	poller *poller.Machine
+	share  share
+	broker broker
+	expiry expiry
+	board  *Board
+	out    []Effect
+}
+
+// New makes the machine of a node that owns nothing yet. random gives numbers in
+// [0, 1).
+func New(c Config, random func() float64) *Machine {
+	return &Machine{
+		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random),
+		share: share{c: c}, broker: newBroker(), expiry: expiry{c: c}, board: newBoard(c.Buckets),
+	}
+}
+
+// Step takes in one event and says what to do now, in this order.
+func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
+	m.expiry.see(now, ev)
+	switch ev := ev.(type) {
+	case fence.Tick:
+		m.stepFence(now, ev)
+		m.stepPoller(now, ev)
+	case fence.Saw:
+		if ev.Err == nil {
+			m.board.setOwners(ev.Partitions)
+		}
+		m.stepFence(now, ev)
+	case fence.GaveBack:
+		if ev.Err == nil {
+			m.forgetAtBroker(ev.Holds...)
+			m.emit(Released{})
+		}
+		m.stepFence(now, ev)
+	case fence.Hint, fence.Renewed, fence.Took:
+		m.stepFence(now, ev)
+	case poller.Limits, poller.Nudged, poller.Claimed, poller.Published, poller.Settled, poller.ParkedFound, poller.Unparked:
+		m.stepPoller(now, ev)
+	case Members:
+		m.share.members = ev.Members
+	case Leave:
+		m.share.leaving = true
+	case KeptOut:
+		m.keptOut(now, ev)
+	case TakenAtBroker:
+		m.takenAtBroker(now, ev.Bucket)
+	case Expired:
+	default:
+		panic(fmt.Sprintf("machine: an event of an unknown sort: %T", ev))
+	}
+	if buckets, changed := m.share.divide(); changed {
+		m.stepFence(now, fence.Want{Buckets: buckets})
+	}
+	m.askBroker(now)
+	m.expire(now)
+	out := m.out
+	m.out = nil
+	return out
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+// stepFence lets the locks take in an event, and the poller what follows from it.
+func (m *Machine) stepFence(now postdate.Now, ev Event) {
+	for _, e := range m.fence.Step(now.Mono, ev) {
+		switch e := e.(type) {
+		case fence.Gained:
+			m.emit(e)
+			m.gained(now, e)
+		case fence.Lost:
+			m.emit(e)
+			m.forgetAtBroker(e.Hold)
+			m.stepPoller(now, e)
+		case fence.Drain:
+			m.drain(now, e)
+		case fence.LeaseUntil:
+			m.stepPoller(now, e)
+		case fence.Alive:
+			m.share.alive, m.share.looked = e.Leases, true
+		default:
+			m.emit(e)
+		}
+	}
+}
+
+// stepPoller lets the poller take in an event, and the locks what follows from it.
+func (m *Machine) stepPoller(now postdate.Now, ev Event) {
+	for _, e := range m.poller.Step(now, ev) {
+		switch e := e.(type) {
+		case fence.ClockSet:
+			m.emit(e)
+			m.expiry.clockSet(now)
+			m.stepFence(now, e)
+		case fence.Fenced:
+			m.emit(e)
+			m.stepFence(now, e)
+		case fence.Drained:
+			m.stepFence(now, e)
+		case poller.Horizon:
+			m.board.setHorizon(e)
+		default:
+			m.emit(e)
+		}
+	}
+}
+
+// Wake says how long after now Step must be called with a [fence.Tick], if nothing
+// else happens before.
+func (m *Machine) Wake(now postdate.Now) time.Duration {
+	at := min(m.fence.Wake(), m.broker.next, m.expiry.wake())
+	return max(min(at-now.Mono, m.poller.Wake(now)), 0)
+}
+
+// never is later than all times of a monotonic clock.
+const never time.Duration = 1<<63 - 1
+
+// Board is what may be used from other goroutines.
+func (m *Machine) Board() *Board { return m.board }
+
+// Status is what a node shows of its locks.
+type Status struct {
+	Held  int           // buckets that are owned
+	Lease time.Duration // end of the own lease, on the monotonic clock
+	Ahead time.Duration // of the wall clock before the store's, where that is too much; 0: it is not
+	Alive []string      // leases that did not stand still; not to be changed
+}
+
+// Status is what the machine knows of its locks.
+func (m *Machine) Status() Status {
+	return Status{Held: m.fence.Held(), Lease: m.fence.Until(), Ahead: m.fence.Ahead(), Alive: m.share.alive}
+}
+
+// View is what the poller holds. It is not for every step.
+func (m *Machine) View(now postdate.Now) poller.View { return m.poller.View(now) }
+
+// Channels lists what the poller knows of channels. It is not for every step.
+func (m *Machine) Channels() []poller.ChannelView { return m.poller.Channels() }
+
+// Token is the token under which the poller works on a bucket, or 0.
+func (m *Machine) Token(bucket int) uint64 { return m.poller.Token(bucket) }

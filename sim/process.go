@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/poller"
+)
+
+// process is one run of the product on a node: its machine, and what the loop in
+// package node does around it.
+type process struct {
+	n     *node
+	w     *world
+	lease string
+	alive bool
+
+	m        *machine.Machine
+	tick     timer
+	heard    map[int]heard // by node
+	believes string        // the members that it was told last
+	stopping bool
+	spin     spin
+}
+
+// heard is what gossip said of a node last.
+type heard struct {
+	at    time.Duration
+	lease string
+}
+
+// timer is the next time at which a machine wants to step.
+type timer struct {
+	want time.Duration // true time
+	set  time.Duration // when the event for it comes; 0: none is planned
+}
+
+// run does something in the process as soon as it runs, and nothing once it is dead.
+func (p *process) run(do func()) {
+	switch {
+	case !p.alive:
+	case p.n.paused:
+		p.n.backlog = append(p.n.backlog, do)
+	default:
+		do()
+	}
+}
+
+func (p *process) after(d time.Duration, do func()) { p.w.after(d, func() { p.run(do) }) }
+
+// wake sees to it that the machine steps when the time has come.
+func (p *process) wake(want time.Duration) {
+	t := &p.tick
+	t.want = want
+	if t.set != 0 && t.set <= want {
+		return // that one will see
+	}
+	t.set = want
+	p.w.at(want, func() {
+		if t.set != want {
+			return // another one was set since
+		}
+		p.run(func() {
+			t.set = 0
+			if p.w.now < t.want {
+				p.wake(t.want)
+				return
+			}
+			p.step(fence.Tick{})
+		})
+	})
+}
+
+// spin counts the wake-ups that a machine asked for.
+type spin struct {
+	since time.Duration
+	ticks int
+}
+
+// ticksMax is how many wake-ups a machine may ask for within a second: with more
+// it turns without a pause.
+const ticksMax = 1_200
+
+func (x *spin) tick(p *process) {
+	if x.ticks++; p.w.now-x.since > time.Second {
+		x.ticks, x.since = 0, p.w.now
+	} else if x.ticks > ticksMax {
+		p.w.violate(0, "%s spins: %d wake-ups within a second", p.n.name, x.ticks)
+	}
+}
+
+// step lets the machine take in an event, and carries out what follows.
+func (p *process) step(ev machine.Event) {
+	if !p.alive {
+		return
+	}
+	p.w.steps++
+	if _, tick := ev.(fence.Tick); tick {
+		p.spin.tick(p)
+	}
+	p.w.mark(4, uint64(p.n.number))
+	for _, e := range p.m.Step(p.now(), p.event(ev)) {
+		p.do(p.effect(e))
+	}
+	if p.stopping && p.m.Status().Held == 0 {
+		p.w.tell(p.n, "has stopped")
+		p.alive = false
+		return
+	}
+	wait := p.n.clock.trueTime(p.m.Wake(p.now()))
+	p.wake(p.w.now + max(wait, 50*time.Microsecond))
+}
+
+// do carries out one effect, as the product's loop does.
+func (p *process) do(e machine.Effect) {
+	switch e := e.(type) {
+	case fence.Look, fence.Renew, fence.Take, fence.GiveBack:
+		p.locks(e)
+	case poller.Claim:
+		p.claim(e)
+	case poller.Publish:
+		p.publish(e)
+	case poller.Settle:
+		p.settle(e)
+	case poller.FindParked:
+		p.findParked(e)
+	case poller.Unpark:
+		p.unpark(e)
+	case machine.Expire:
+		p.expire(e)
+	case machine.KeepOut:
+		p.keepOut(e)
+	case machine.GiveUp:
+	case machine.Released:
+		for _, o := range p.w.nodes {
+			if o != p.n {
+				p.send(o, func(q *process) { q.step(fence.Hint{}) })
+			}
+		}
+	default:
+		p.report(e)
+	}
+}
+
+// report notes what the machine only tells.
+func (p *process) report(e machine.Effect) {
+	switch e := e.(type) {
+	case fence.Gained:
+		for _, g := range e.Partitions {
+			p.w.mark(2, uint64(g.Bucket), g.Token)
+			p.w.tell(p.n, "has bucket %d, token %d, in doubt (%d, %d]", g.Bucket, g.Token, g.Checkpoint-epoch, g.Claimed-epoch)
+			p.w.history.gained(p, g)
+		}
+	case fence.Lost:
+		p.w.mark(3, uint64(e.Hold.Bucket), e.Hold.Token)
+		p.w.tell(p.n, "lost bucket %d, token %d", e.Hold.Bucket, e.Hold.Token)
+	case fence.Fenced:
+		p.w.mark(5, uint64(e.Hold.Bucket), e.Hold.Token)
+		p.w.tell(p.n, "is fenced off bucket %d, token %d", e.Hold.Bucket, e.Hold.Token)
+	case fence.ClockSet:
+		p.w.mark(17, uint64(p.n.number))
+		p.w.tell(p.n, "its clock was set by %s", e.By)
+	case fence.Skewed:
+		p.w.tell(p.n, "clock is %s ahead of the store's", e.Ahead)
+	default:
+		panic(fmt.Sprintf("an effect of an unknown sort: %T", e))
+	}
+}
+
+// keepOut is a broker that keeps former owners out, by and by, or fails to.
+func (p *process) keepOut(e machine.KeepOut) {
+	w := p.w
+	took := w.upTo(20 * time.Millisecond)
+	var err error
+	if p := w.plan.profile; p != profileChannels && p != profileBacklog && !w.healed && w.r.IntN(2) == 0 {
+		took = w.upTo(4 * time.Second)
+		if w.r.IntN(2) == 0 {
+			err = errDown
+		}
+	}
+	w.tell(p.n, "keeps former owners of %d buckets out at the broker: %s, %v", len(e.Holds), took, err)
+	p.after(took, func() { p.step(machine.KeptOut{Holds: e.Holds, Err: err}) })
+}
+
+// gossipEvery and deadAfter stand for memberlist: a member that was not heard of
+// for so long is not believed in.
+const (
+	gossipEvery = time.Second
+	deadAfter   = 4 * time.Second
+)
+
+// gossip is what the node believes of the others, again and again.
+func (p *process) gossip() {
+	if !p.alive {
+		return
+	}
+	p.listen()
+	p.w.after(gossipEvery, func() { p.run(p.gossip) })
+}
+
+// listen hears of the members, and tells the machine where they have changed.
+func (p *process) listen() {
+	n, now := p.n, p.w.now
+	var members []machine.Member
+	for _, o := range p.w.nodes {
+		q := o.proc
+		switch {
+		case o == n:
+			continue
+		case q == nil || q.stopping:
+			delete(p.heard, o.number) // it has said good-bye
+		case q.alive && !o.paused && now >= n.cut[o.number] && !p.w.chance(n.deaf.now(now)):
+			p.heard[o.number] = heard{now, q.lease}
+		}
+		if h, known := p.heard[o.number]; known && now-h.at < deadAfter && now >= n.blind[o.number] {
+			members = append(members, machine.Member{Name: o.name, Lease: h.lease})
+		}
+	}
+	if now < n.ghost {
+		members = append(members, machine.Member{Name: "ghost", Lease: p.w.someLease()})
+	}
+	text := fmt.Sprint(members)
+	if text == p.believes || p.stopping {
+		return
+	}
+	p.believes = text
+	p.w.markText(text)
+	p.w.tell(n, "believes in %s", text)
+	p.step(machine.Members{Members: members})
+	p.step(fence.Hint{})
+}
+
+// someLease is the lease of a node that lives: a member that is none may name it.
+func (w *world) someLease() string {
+	i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.up() })
+	if i < 0 {
+		return "ghost/1"
+	}
+	return w.nodes[i].proc.lease
+}
+
+// send brings something to another process over gossip, perhaps.
+func (p *process) send(to *node, do func(q *process)) {
+	w := p.w
+	for range 1 + w.r.IntN(8)/7 { // some come twice
+		if w.now < to.cut[p.n.number] || w.chance(max(to.deaf.now(w.now), 0.02)) && !w.plan.calm() {
+			continue
+		}
+		w.after(200*time.Microsecond+w.upTo(4*time.Millisecond), func() {
+			if q := to.proc; q != nil {
+				q.run(func() { do(q) })
+			}
+		})
+	}
+}
+
+// scheduled is told of each message that was made durable, and tells its bucket's
+// owner that it is due.
+func (p *process) scheduled(bucket int, at postdate.Time) {
+	if p.w.bug == bugNoNudges {
+		return
+	}
+	n := poller.Nudge{Bucket: bucket, At: at}
+	p.nudge(n)
+	owner := p.m.Board().Owner(n, p.n.clock.now().Wall, p.n.name)
+	for _, o := range p.w.nodes {
+		if o.name == owner {
+			p.send(o, func(q *process) { q.nudge(n) })
+		}
+	}
+}
+
+// nudge puts a nudge on the board, and wakes the machine where it matters.
+func (p *process) nudge(n poller.Nudge) {
+	if p.m.Board().Nudge(n) {
+		p.after(p.w.upTo(20*time.Microsecond), func() { p.step(poller.Nudged{Nudges: p.m.Board().Take()}) })
+	}
+}
