@@ -86,4 +86,9 @@ func TestNodesWithDifferentLeases(t *testing.T) {
 	if after := tokensOf(t, mem, "long"); !maps.Equal(after, before) {
 		t.Errorf("buckets of the node with the long lease were taken while it was alive: their tokens were %v and are %v", before, after)
 	}
+	// A long lease is renewed seldom. Looks are as frequent as ever, to hear of what is free.
+	looks, renewals = stores["long"].looks.Load(), stores["long"].renewals.Load()
+	await("it looks more often than it renews", func() bool {
+		return stores["long"].looks.Load()-looks >= 2*(stores["long"].renewals.Load()-renewals)+4
+	})
 }

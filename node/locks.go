@@ -24,7 +24,8 @@ func (n *Node) openLocks(ctx context.Context) error {
 	locks := fence.DefaultConfig(n.c.NodeID, n.c.NodeID+"/"+run.String())
 	locks.Exclusive, locks.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
 	if n.c.Lease > 0 {
-		locks.LeaseTime, locks.RenewEvery, locks.LookEvery = n.c.Lease, n.c.Lease/5, n.c.Lease/5
+		locks.LeaseTime, locks.RenewEvery = n.c.Lease, n.c.Lease/5
+		locks.LookEvery = min(locks.LookEvery, n.c.Lease/5) // a long lease is no reason to hear late of what is free
 	}
 	if err := locks.Validate(); err != nil {
 		return err
