@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/postdate/postdate"
 )
@@ -18,11 +19,15 @@ type Partition struct {
 }
 
 // Lease is a node's sign of life: the node changes it again and again, and who
-// watches it stand still for the lease time may take over what hangs on it. One
+// watches it stand still for as long as it lasts may take over what hangs on it. One
 // lease serves all buckets of a node.
 type Lease struct {
 	ID       string // unique to one run of one node
 	Renewals uint64
+
+	// Lasts is how long its holder counts on it from the beginning of a renewal: nodes
+	// may be set differently. 0: not known, as in the record of an older version.
+	Lasts time.Duration
 }
 
 // Acquire gives the bucket to owner, provided that p is still at the token that

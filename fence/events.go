@@ -98,7 +98,7 @@ type (
 		Mono time.Duration
 		Read postdate.Now
 	}
-	// Alive names the leases that were not seen to stand still for the lease time.
+	// Alive names the leases that were not seen to stand still for as long as they last.
 	Alive struct{ Leases []string }
 	// Skewed says how far the wall clock is ahead of the store's (negative:
 	// behind), when that becomes too much, and 0 when it is within its bound again.

@@ -3,11 +3,11 @@
 // away, and gives buckets back.
 //
 // It promises that a bucket is taken from another owner only after that owner's
-// lease was seen to stand still for the whole lease time on this node's own
-// monotonic clock (no wall clock is ever compared), and that the token grows with
-// every change of owner. What it does not promise is that only one node believes
-// that it owns a bucket: that is settled where it matters, by the token in every
-// claim.
+// lease was seen to stand still for the whole time for which the owner counts on it,
+// on this node's own monotonic clock (no wall clock is ever compared), and that the
+// token grows with every change of owner. What it does not promise is that only one
+// node believes that it owns a bucket: that is settled where it matters, by the token
+// in every claim.
 //
 // A node whose wall clock is further from the store's than [Config.SkewMax] owns
 // nothing: it gives up its buckets at once, and takes none until the clocks agree.
@@ -25,12 +25,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
+// LeaseMax is the longest lease time. What is not known to last shorter is watched
+// for so long.
+const LeaseMax = 5 * time.Minute
+
 // Config are the knobs of the locks.
 type Config struct {
 	Node  string // this node's name, for people
 	Lease string // names this run of this node: no two runs share it
 
-	LeaseTime  time.Duration // how long a lease must be seen to stand still
+	LeaseTime  time.Duration // how long the own lease lasts; others may be set differently
 	RenewEvery time.Duration // how often the own lease is renewed
 	LookEvery  time.Duration // how often the records are read
 	RetryAfter time.Duration // how long to wait after a store call failed
@@ -51,7 +55,8 @@ func DefaultConfig(node, lease string) Config {
 	}
 }
 
-// Validate says what is wrong with c.
+// Validate says what is wrong with c. Looks may be further apart than the leases of
+// others last: what those leave behind is then taken later, and no sooner.
 func (c Config) Validate() error {
 	switch {
 	case c.Node == "" || c.Lease == "":
@@ -60,6 +65,8 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the intervals of the lease must be positive")
 	case c.SkewMax < 0:
 		return postdate.E(postdate.KindInvalid, "the bound of the clock's skew is negative")
+	case c.LeaseTime > LeaseMax:
+		return postdate.E(postdate.KindInvalid, "the lease time %s is too long: it must be at most %s", c.LeaseTime, LeaseMax)
 	case c.LeaseTime < 3*c.LookEvery:
 		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three looks of %s", c.LeaseTime, c.LookEvery)
 	case c.LeaseTime < 3*c.RenewEvery:
@@ -101,7 +108,7 @@ type Machine struct {
 
 // NewMachine makes a machine that owns nothing and wants nothing.
 func NewMachine(c Config) *Machine {
-	return &Machine{c: c, want: map[int]bool{}, held: map[int]*held{}, gave: map[int]uint64{}, watch: watch{still: c.LeaseTime}}
+	return &Machine{c: c, want: map[int]bool{}, held: map[int]*held{}, gave: map[int]uint64{}, watch: watch{own: c.LeaseTime}}
 }
 
 // Step takes in one event at a time on the monotonic clock, and says what to do.
@@ -171,7 +178,7 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	if !m.renewing && now >= m.nextRenew {
 		m.renewing, m.nextRenew = true, now+m.c.RenewEvery
 		m.renewals++
-		out = append(out, Renew{bucket.Lease{ID: m.c.Lease, Renewals: m.renewals}})
+		out = append(out, Renew{bucket.Lease{ID: m.c.Lease, Renewals: m.renewals, Lasts: m.c.LeaseTime}})
 	}
 	if !m.looking && now >= m.nextLook && now < m.until {
 		m.looking = true

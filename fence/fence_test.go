@@ -113,7 +113,7 @@ func (r *rig) own(buckets ...int) {
 func theirs(renewals uint64) fence.Saw {
 	return fence.Saw{
 		Partitions: []bucket.Partition{{Bucket: 4, Owner: "you", Token: 7, Lease: "you/1", Checkpoint: 10, Claimed: 20}},
-		Leases:     []bucket.Lease{{ID: "you/1", Renewals: renewals}},
+		Leases:     []bucket.Lease{{ID: "you/1", Renewals: renewals, Lasts: 2500 * time.Millisecond}},
 	}
 }
 
@@ -370,6 +370,7 @@ func TestConfigValidate(t *testing.T) {
 		"no lease":        func(c *fence.Config) { c.Lease = "" },
 		"no interval":     func(c *fence.Config) { c.RetryAfter = 0 },
 		"too short lease": func(c *fence.Config) { c.LeaseTime = 3*c.RenewEvery - 1 },
+		"too long lease":  func(c *fence.Config) { c.LeaseTime = fence.LeaseMax + 1 },
 	} {
 		c := fence.DefaultConfig("me", "me/1")
 		change(&c)

@@ -31,7 +31,7 @@ type Config struct {
 	GossipAdvertise string        // address under which others reach it; "": Gossip
 	GossipKey       string        // base64 of 16, 24 or 32 bytes; "": gossip is open
 	Join            []string      // addresses of some nodes' gossip
-	Lease           time.Duration // how long a silent node keeps its buckets; 0: the default
+	Lease           time.Duration // how long this node keeps its buckets when it falls silent; others may be set differently
 	ClockSkewMax    time.Duration // how far the wall clock may be from the store's
 
 	// In tests: to and from which addresses no gossip passes, and a store that is
@@ -129,8 +129,8 @@ func (c Config) Validate() error {
 		return invalid("--join: the embedded store serves one node and cannot join a cluster; give all nodes a store that they share: --store mongodb://HOST/DATABASE")
 	case c.mongoDB() && c.Gossip == "":
 		return invalid("--gossip is empty: the nodes of a cluster find each other by it; name an address like 127.0.0.1:7946")
-	case c.Lease < leaseMin || c.Lease > leaseMax:
-		return invalid("--lease is %s: it must be between %s and %s", c.Lease, leaseMin, leaseMax)
+	case c.Lease < leaseMin || c.Lease > fence.LeaseMax:
+		return invalid("--lease is %s: it must be between %s and %s", c.Lease, leaseMin, fence.LeaseMax)
 	case c.ClockSkewMax < 10*time.Millisecond || c.ClockSkewMax > time.Minute:
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
@@ -166,11 +166,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// The bounds of --lease. A shorter one is lost in the noise of a busy machine.
-const (
-	leaseMin = 500 * time.Millisecond
-	leaseMax = 5 * time.Minute
-)
+// leaseMin is the least --lease. A shorter one is lost in the noise of a busy machine.
+const leaseMin = 500 * time.Millisecond
 
 // mongoDB says whether the store is MongoDB, which nodes can share.
 func (c Config) mongoDB() bool {

@@ -28,7 +28,8 @@ func (n *Node) openLoop() error {
 	}
 	c.Fence.Exclusive, c.Fence.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
 	if n.c.Lease > 0 {
-		c.Fence.LeaseTime, c.Fence.RenewEvery, c.Fence.LookEvery = n.c.Lease, n.c.Lease/5, n.c.Lease/5
+		c.Fence.LeaseTime, c.Fence.RenewEvery = n.c.Lease, n.c.Lease/5
+		c.Fence.LookEvery = min(c.Fence.LookEvery, n.c.Lease/5) // a long lease is no reason to hear late of what is free
 		c.Poller.LeaseMargin = min(c.Poller.LeaseMargin, n.c.Lease/5)
 	}
 	c.Poller.Retry = n.c.Retry

@@ -260,7 +260,8 @@ type Partitions interface {
 	// held under this token any more is passed over.
 	Release(ctx context.Context, holds []Hold) error
 
-	// Renew writes a lease. All of a node's buckets hang on it. It answers the
+	// Renew writes a lease. All of a node's buckets hang on it. For how long it lasts
+	// may come back up to a millisecond longer, and never shorter. It answers the
 	// store's own clock as it was at the write, or 0 where the store has none but
 	// the node's.
 	Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error)

@@ -44,7 +44,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.GossipAdvertise, "gossip-advertise", "", "with MongoDB: address under which others reach --gossip (default: the same)")
 	f.StringVar(&c.GossipKey, "gossip-key", "", "with MongoDB: base64 of 16, 24 or 32 bytes that encrypt gossip; none: it is open")
 	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; may be repeated")
-	f.DurationVar(&c.Lease, "lease", c.Lease, "with MongoDB: how long a silent node keeps its buckets")
+	f.DurationVar(&c.Lease, "lease", c.Lease, "with MongoDB: how long this node keeps its buckets when it falls silent; 500ms to 5m")
 	f.DurationVar(&c.ClockSkewMax, "clock-skew-max", c.ClockSkewMax, "with MongoDB: how far this machine's clock may be from the database's")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long a finished message can still be read")
 	f.DurationVar(&c.InboxRetention, "inbox-retention", c.InboxRetention, "how long an inbox keeps a message")

@@ -33,7 +33,8 @@ func (p *partition) record() bucket.Partition {
 type lease struct {
 	ID       string    `bson:"_id"`
 	Renewals int64     `bson:"renewals"`
-	At       time.Time `bson:"at"` // of the server's clock
+	Lasts    int64     `bson:"lasts"` // ms, rounded up; earlier versions wrote none
+	At       time.Time `bson:"at"`    // of the server's clock
 }
 
 // leaseKept is for how long the lease of a run that ended is kept: much longer
@@ -85,7 +86,7 @@ func (s *Store) Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Le
 		ps[i] = records[i].record()
 	}
 	for i, l := range leases {
-		ls[i] = bucket.Lease{ID: l.ID, Renewals: uint64(l.Renewals)}
+		ls[i] = bucket.Lease{ID: l.ID, Renewals: uint64(l.Renewals), Lasts: time.Duration(l.Lasts) * time.Millisecond}
 	}
 	return ps, ls, nil
 }
@@ -159,7 +160,8 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 
 // Renew implements store.Partitions.
 func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error) {
-	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "at", "$$NOW"))}
+	lasts := (l.Lasts + time.Millisecond - 1).Milliseconds()
+	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "lasts", lasts, "at", "$$NOW"))}
 	var after lease
 	err := s.within(ctx, func(ctx context.Context) error {
 		return s.repeat(ctx, func(ctx context.Context) error {

@@ -159,6 +159,17 @@ func readPartition(v []byte, number int) (p bucket.Partition, err error) {
 	return p, r.end()
 }
 
+func appendLease(b []byte, l bucket.Lease) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, l.Renewals), uint64(l.Lasts))
+}
+
+// readLease also reads what earlier versions wrote: the renewals alone.
+func readLease(v []byte, id string) bucket.Lease {
+	renewals, n := binary.Uvarint(v)
+	lasts, _ := binary.Uvarint(v[max(n, 0):])
+	return bucket.Lease{ID: id, Renewals: renewals, Lasts: time.Duration(lasts)}
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

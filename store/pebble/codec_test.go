@@ -1,8 +1,10 @@
 package pebble
 
 import (
+	"encoding/binary"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -22,6 +24,8 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
 	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: 5}))
+	f.Add(appendLease(nil, bucket.Lease{Renewals: 1 << 40, Lasts: 30 * time.Second}))
+	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
 	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
 	f.Add(appendBirth(nil, 64, 1))
 	f.Add([]byte{layout, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
@@ -42,6 +46,8 @@ func FuzzStoredValues(f *testing.F) {
 			again, err := readPartition(appendPartition(nil, p), 3)
 			same(t, p, again, err)
 		}
+		l := readLease(v, "n/1")
+		same(t, l, readLease(appendLease(nil, l), "n/1"), nil)
 		if c, err := readChannel(v, "inbox:a"); err == nil && c.MaxPerSecond == c.MaxPerSecond { // not a number is not itself
 			again, err := readChannel(appendChannel(nil, c), "inbox:a")
 			same(t, c, again, err)
@@ -52,6 +58,11 @@ func FuzzStoredValues(f *testing.F) {
 		splitTimed(v)
 		splitFinished(v)
 	})
+}
+
+// A lease that an earlier version wrote does not say how long it lasts.
+func TestLeaseOfAnEarlierVersion(t *testing.T) {
+	same(t, readLease(binary.AppendUvarint(nil, 300), "n/1"), bucket.Lease{ID: "n/1", Renewals: 300}, nil)
 }
 
 func same(t *testing.T, read, again any, err error) {

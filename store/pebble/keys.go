@@ -16,7 +16,7 @@ import (
 //	k bucket channel 0 attemptTime tenant 0 id   or while it waits for its channel
 //	f settledAt bucket tenant 0 id       its execution time, once it is final
 //	p bucket                             the partition record
-//	l lease                              a lease's renewals
+//	l lease                              how often a lease was renewed, and for how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox
 //	c tenant 0 inbox 0                   the last sequence number that was expired
 //	h channel                            what an operator set of a channel

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"context"
-	"encoding/binary"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -26,8 +25,7 @@ func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease,
 	defer iter.Close()
 	var leases []bucket.Lease
 	for ok := iter.First(); ok; ok = iter.Next() {
-		renewals, _ := binary.Uvarint(iter.Value())
-		leases = append(leases, bucket.Lease{ID: string(iter.Key()[1:]), Renewals: renewals})
+		leases = append(leases, readLease(iter.Value(), string(iter.Key()[1:])))
 	}
 	return records, leases, s.readErrorOrNil(iter.Error())
 }
@@ -76,7 +74,7 @@ func (s *Store) setPartition(w *writer, p bucket.Partition) {
 func (s *Store) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
 	s.leaseMu.Lock()
 	defer s.leaseMu.Unlock()
-	return 0, unknown(s.db.Set(leaseKey(nil, lease.ID), binary.AppendUvarint(nil, lease.Renewals), lsm.Sync))
+	return 0, unknown(s.db.Set(leaseKey(nil, lease.ID), appendLease(nil, lease), lsm.Sync))
 }
 
 // Expire implements store.Housekeeping.

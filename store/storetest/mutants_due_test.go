@@ -30,6 +30,7 @@ type (
 	releaseResetsToken   struct{ *Mem }
 	releaseIgnoresToken  struct{ *Mem }
 	renewsOnce           struct{ *Mem }
+	renewForgetsLasts    struct{ *Mem }
 )
 
 func (s claimsUnfenced) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
@@ -225,6 +226,11 @@ func (s releaseIgnoresToken) Release(_ context.Context, holds []store.Hold) erro
 		s.partitions[h.Bucket].Owner, s.partitions[h.Bucket].Lease = "", ""
 	}
 	return nil
+}
+
+func (s renewForgetsLasts) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
+	lease.Lasts = 0
+	return s.Mem.Renew(ctx, lease)
 }
 
 func (s renewsOnce) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -40,7 +41,7 @@ func partitions() []check {
 		{"of many contenders exactly one acquires a bucket", acquireRace},
 		{"a release leaves token, checkpoint and claimed, and the next token is higher", release},
 		{"a release with a token that was passed on changes nothing, and the others of its call are released", releaseStale},
-		{"a lease is seen as it was renewed last", renew},
+		{"a lease is seen as it was renewed last, and for how long it lasts", renew},
 		{"a renewal tells the store's clock, if it has one, and it never goes back", clock},
 	}
 }
@@ -167,11 +168,13 @@ func releaseStale(x *trial) {
 }
 
 func renew(x *trial) {
-	want := map[string]uint64{"lease-a": 3, "lease-b": 1, "knoten-ä": 1 << 40}
+	want := map[string]bucket.Lease{}
 	for _, l := range []bucket.Lease{
-		{ID: "lease-a", Renewals: 1}, {ID: "lease-b", Renewals: 1}, {ID: "lease-a", Renewals: 2},
-		{ID: "knoten-ä", Renewals: 1 << 40}, {ID: "lease-a", Renewals: 3},
+		{ID: "lease-a", Renewals: 1, Lasts: 2500 * time.Millisecond}, {ID: "lease-b", Renewals: 1},
+		{ID: "lease-a", Renewals: 2, Lasts: 30 * time.Second}, {ID: "knoten-ä", Renewals: 1 << 40, Lasts: 500_000_001},
+		{ID: "lease-a", Renewals: 3, Lasts: 5 * time.Minute},
 	} {
+		want[l.ID] = l
 		if _, err := x.store.Renew(x.ctx, l); err != nil {
 			x.Fatalf("Renew: %v", err)
 		}
@@ -181,8 +184,9 @@ func renew(x *trial) {
 		x.Fatalf("Partitions: leases %+v, %v; want %d of them", leases, err, len(want))
 	}
 	for _, l := range leases {
-		if l.Renewals != want[l.ID] {
-			x.Errorf("lease %q is at %d, want %d", l.ID, l.Renewals, want[l.ID])
+		w := want[l.ID]
+		if longer := l.Lasts - w.Lasts; l.Renewals != w.Renewals || longer < 0 || longer >= time.Millisecond {
+			x.Errorf("got lease %+v, want %+v", l, w)
 		}
 	}
 }

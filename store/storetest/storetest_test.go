@@ -88,6 +88,7 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"partitions", func(m *Mem) store.Store { return releaseResetsToken{m} }},
 		{"partitions", func(m *Mem) store.Store { return releaseIgnoresToken{m} }},
 		{"partitions", func(m *Mem) store.Store { return renewsOnce{m} }},
+		{"partitions", func(m *Mem) store.Store { return renewForgetsLasts{m} }},
 		{"expire", func(m *Mem) store.Store { return expireTakesPending{m} }},
 		{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
 		// What shows only, or just as well, when all work at once.
