@@ -324,6 +324,10 @@ const (
 func (n *Node) expire(ctx context.Context) {
 	tick := time.NewTicker(expireEvery)
 	defer tick.Stop()
+	all := make([]int, n.store.Buckets())
+	for b := range all {
+		all[b] = b
+	}
 	for {
 		select {
 		case <-tick.C:
@@ -332,7 +336,9 @@ func (n *Node) expire(ctx context.Context) {
 		}
 		for more := true; more && ctx.Err() == nil; {
 			now := n.clock.wall()
-			count, err := n.store.Expire(ctx, now.Add(-n.c.Retention), now.Add(-n.c.InboxRetention), expirePage)
+			count, err := n.store.Expire(ctx, store.Expiry{
+				Buckets: all, SettledBefore: now.Add(-n.c.Retention), DeliveredBefore: now.Add(-n.c.InboxRetention), Limit: expirePage,
+			})
 			if err != nil {
 				n.c.Log.Warn("expiring messages failed and is repeated", "error", err)
 			}

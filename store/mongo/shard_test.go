@@ -72,7 +72,7 @@ func TestAsSharded(t *testing.T) {
 	if r := s.Cancel(t.Context(), []postdate.Key{a.Key}, 5)[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	if n, err := s.Expire(t.Context(), 10, 0, 10); n != 1 || err != nil {
+	if n, err := s.Expire(t.Context(), store.Expiry{Buckets: []int{a.Bucket}, SettledBefore: 10, Limit: 10}); n != 1 || err != nil {
 		t.Fatalf("Expire: %d, %v", n, err)
 	}
 	if r := s.Insert(t.Context(), []postdate.Message{message("a", 1, "4")})[0]; !r.Created {
