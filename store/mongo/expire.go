@@ -57,7 +57,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	}
 	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(e.SettledBefore))})
 	if s.sharded {
-		return s.deleteSharded(ctx, filter, &keys)
+		return s.deleteSharded(ctx, filter)
 	}
 	deleted := 0
 	err = s.repeat(ctx, func(ctx context.Context) error {
