@@ -155,7 +155,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 		}()
 	case machine.Expire:
 		go func() {
-			count, err := l.store.Expire(ctx, e.Expiry.SettledBefore, e.Expiry.DeliveredBefore, e.Expiry.Limit)
+			count, err := l.store.Expire(ctx, e.Expiry)
 			if err != nil {
 				l.log.Warn("expiring messages failed and is repeated", "error", err)
 			}

@@ -308,7 +308,7 @@ func (p *process) expire(e machine.Expire) {
 	p.call(storeCall{
 		name: "expire",
 		effect: []func(){func() {
-			count, _ = p.w.store.Expire(ctx, e.Expiry.SettledBefore, e.Expiry.DeliveredBefore, e.Expiry.Limit)
+			count, _ = p.w.store.Expire(ctx, e.Expiry)
 		}},
 		answer: func() { p.step(machine.Expired{Count: count}) },
 		failed: func(err error) { p.step(machine.Expired{Err: err}) },

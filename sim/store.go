@@ -243,18 +243,24 @@ func compareListed(a, b store.ListPosition) int {
 func (s *Store) Exclusive() bool { return false }
 
 // Expire implements store.Housekeeping.
-func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	expired := 0
-	for key, r := range s.records {
-		if expired < limit && r.Status.Final() && r.SettledAt < settledBefore {
-			delete(s.records, key)
-			expired++
+	var old []*row
+	for _, r := range s.records {
+		if r.Status.Final() && r.SettledAt < e.SettledBefore && slices.Contains(e.Buckets, r.Bucket) {
+			old = append(old, r)
 		}
 	}
-	more, err := s.Mem.Expire(ctx, settledBefore, deliveredBefore, limit)
-	return expired + more, err
+	slices.SortFunc(old, func(a, b *row) int { // the same ones in every run of a world
+		return cmp.Or(cmp.Compare(a.SettledAt, b.SettledAt), compareListed(listPosition(&a.Record), listPosition(&b.Record)), strings.Compare(a.Tenant, b.Tenant))
+	})
+	old = old[:min(len(old), e.Limit)]
+	for _, r := range old {
+		delete(s.records, r.Key)
+	}
+	letters, err := s.Mem.Expire(ctx, e)
+	return len(old) + letters, err
 }
 
 // failOver is what a change of the primary does: what was acknowledged stays.

@@ -355,10 +355,14 @@ type Housekeeping interface {
 	// owner of a lock that is not this process is certainly gone.
 	Exclusive() bool
 
-	// Expire deletes up to limit messages that were settled before, and up
-	// to limit inbox messages that were delivered before; it says how many. An id
-	// whose message expired is free again.
-	Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error)
+	// Expire deletes what e selects, and says how much it was. An id whose message
+	// expired is free again. Where much lies in other buckets, a call may delete
+	// less than there is.
+	//
+	// The buckets divide the work, so that nodes do not stop each other. They
+	// protect nothing: whoever calls, only what ended before e's times goes. A
+	// caller that lost a bucket meanwhile does no harm.
+	Expire(ctx context.Context, e Expiry) (int, error)
 
 	// Close flushes and closes. Nothing may be called during or after it.
 	Close() error

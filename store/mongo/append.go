@@ -200,7 +200,7 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 	}
 	oldest := slices.MinFunc(letters, func(a, b letter) int { return int(a.DeliveredAt - b.DeliveredAt) }).DeliveredAt
 	if last == nil || last.full() {
-		g := segment{Count: int64(len(letters)), Bytes: size, Oldest: &oldest, Messages: letters}
+		g := segment{Bucket: s.inboxBucket(inbox), Count: int64(len(letters)), Bytes: size, Oldest: &oldest, Messages: letters}
 		if last != nil {
 			g.Number, g.Start, g.Base = last.Number+1, last.end(), last.end()
 		}

@@ -323,3 +323,68 @@ func BenchmarkClaimNothing(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkExpire is nodes that delete the same old messages at once, each of them in all
+// buckets, or each in its own. As a node does every few seconds, each goes on in a round
+// as long as it deletes whole pages: what counts is how many rounds it takes.
+func BenchmarkExpire(b *testing.B) {
+	for _, nodes := range []int{1, 3, 8} {
+		b.Run(fmt.Sprintf("all buckets/%d nodes", nodes), func(b *testing.B) { benchExpire(b, nodes, func(int) int { return 0 }, 1) })
+		b.Run(fmt.Sprintf("own buckets/%d nodes", nodes), func(b *testing.B) { benchExpire(b, nodes, func(i int) int { return i }, nodes) })
+	}
+}
+
+// benchExpire has node i expire every step-th bucket from the one that first gives.
+func benchExpire(b *testing.B, nodes int, first func(i int) int, step int) {
+	c := config(mongotest.URI(b, benchMembers()))
+	c.Buckets = postdate.BucketsDefault
+	stores := make([]*mongo.Store, nodes)
+	for i := range stores {
+		stores[i] = open(b, c)
+		b.Cleanup(func() { stores[i].Close() })
+	}
+	fillExpired(b, stores[0])
+	b.ResetTimer()
+	start, rounds := time.Now(), 0
+	var deleted atomic.Int64
+	for ; deleted.Load() < int64(b.N); rounds++ {
+		var group sync.WaitGroup
+		for i, s := range stores {
+			e := store.Expiry{SettledBefore: benchDue, Limit: 1_000}
+			for n := first(i); n < c.Buckets; n += step {
+				e.Buckets = append(e.Buckets, n)
+			}
+			group.Go(func() {
+				for n := e.Limit; n >= e.Limit; deleted.Add(int64(n)) {
+					var err error
+					if n, err = s.Expire(b.Context(), e); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	}
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "messages/s")
+	b.ReportMetric(float64(rounds), "rounds")
+}
+
+// fillExpired lays down b.N cancelled messages.
+func fillExpired(b *testing.B, s *mongo.Store) {
+	for from := 0; from < b.N; from += 1000 {
+		batch := make([]postdate.Message, min(1000, b.N-from))
+		for i := range batch {
+			batch[i] = benchMessage(int64(from+i), benchDue)
+		}
+		for _, r := range s.Insert(b.Context(), batch) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+		for _, r := range s.Cancel(b.Context(), keysOf(batch), 1) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+}

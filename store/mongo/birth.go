@@ -33,7 +33,7 @@ const (
 	indexParked   = "parked"
 	indexSettled  = "settled"
 	indexList     = "list"
-	indexOldest   = "oldest"
+	indexAged     = "aged"
 	indexShardKey = "shard"
 )
 
@@ -169,7 +169,7 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		return err
 	}
 	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{
-		Keys: doc("oldest", 1), Options: where(doc("oldest", there)).SetName(indexOldest),
+		Keys: doc("bucket", 1, "oldest", 1), Options: where(doc("oldest", there)).SetName(indexAged),
 	})
 	return err
 }

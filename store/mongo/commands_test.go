@@ -356,7 +356,10 @@ func (e *explained) operations() map[string]func() error {
 			}
 			return e.s.Settle(ctx, all)
 		},
-		"expire": func() error { _, err := e.s.Expire(ctx, e.now+1, 0, 10); return err },
+		"expire": func() error {
+			_, err := e.s.Expire(ctx, store.Expiry{Buckets: []int{1, 4, 6}, SettledBefore: e.now + 1, Limit: 10})
+			return err
+		},
 	}
 }
 
@@ -366,6 +369,14 @@ func (e *explained) list(q store.ListQuery) error {
 		err = fmt.Errorf("%d messages listed", len(page.Records))
 	}
 	return err
+}
+
+// allOf lists all buckets of a store.
+func allOf(s store.Store) (buckets []int) {
+	for b := range s.Buckets() {
+		buckets = append(buckets, b)
+	}
+	return buckets
 }
 
 func keysOf(messages []postdate.Message) (keys []postdate.Key) {

@@ -2,43 +2,47 @@ package mongo
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // expireSegments is how many segments one look finds.
 const expireSegments = 16
 
-// Expire implements store.Housekeeping. It also forgets the leases of runs that
-// ended long ago.
-func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+// Expire implements store.Housekeeping. The owner of bucket 0 also forgets the leases
+// of runs that ended long ago: one node is enough.
+func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	if len(e.Buckets) == 0 {
+		return 0, nil
+	}
 	messages, letters := 0, 0
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	err := s.within(ctx, func(ctx context.Context) (err error) {
-		if messages, err = s.expireMessages(ctx, settledBefore, limit); err != nil {
+		if messages, err = s.expireMessages(ctx, &e); err != nil {
 			return err
 		}
-		if letters, err = s.expireInboxes(ctx, deliveredBefore, limit); err != nil {
+		if letters, err = s.expireInboxes(ctx, &e); err != nil {
 			return err
 		}
-		return s.forgetLeases(ctx)
+		if slices.Contains(e.Buckets, 0) {
+			return s.forgetLeases(ctx)
+		}
+		return nil
 	})
 	return messages + letters, asWrite("expiring", err)
 }
 
-func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit int) (int, error) {
-	buckets := make([]int, s.c.Buckets)
-	for b := range buckets {
-		buckets[b] = b
-	}
+func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
 	var old []document
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, doc("bucket", doc("$in", buckets), "settledAt", doc("$lt", int64(before))),
-			options.Find().SetHint(indexSettled).SetLimit(int64(limit)).SetProjection(doc("bucket", 1)))
+		cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", int64(e.SettledBefore))),
+			options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetProjection(doc("bucket", 1)))
 		if err != nil {
 			return err
 		}
@@ -51,9 +55,9 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 	for _, d := range old {
 		keys.add(keyOf(d.Bucket, d.ID))
 	}
-	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(before))})
+	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(e.SettledBefore))})
 	if s.sharded {
-		return s.deleteSharded(ctx, filter, &keys)
+		return s.deleteSharded(ctx, filter)
 	}
 	deleted := 0
 	err = s.repeat(ctx, func(ctx context.Context) error {
@@ -67,12 +71,20 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 }
 
 // expireInboxes takes old messages off the fronts of inboxes. An inbox's last
-// segment stays, so that its numbers go on.
-func (s *Store) expireInboxes(ctx context.Context, before postdate.Time, limit int) (int, error) {
+// segment stays, so that its numbers go on. A segment that was written before segments
+// named their bucket belongs to bucket 0.
+func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error) {
+	var buckets []any
+	for _, b := range e.Buckets {
+		buckets = append(buckets, b)
+		if b == 0 {
+			buckets = append(buckets, nil) // matches where there is none
+		}
+	}
 	expired := 0
-	for expired < limit {
-		cursor, err := s.inboxes.Find(ctx, doc("oldest", doc("$lt", int64(before))), options.Find().SetHint(indexOldest).
-			SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1, "count", 1)))
+	for expired < e.Limit {
+		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", int64(e.DeliveredBefore))), options.Find().
+			SetHint(indexAged).SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1, "count", 1)))
 		if err != nil {
 			return expired, err
 		}
@@ -82,7 +94,7 @@ func (s *Store) expireInboxes(ctx context.Context, before postdate.Time, limit i
 		}
 		taken := 0
 		for i := range old {
-			n, err := s.expireSegment(ctx, &old[i], before, limit-expired-taken)
+			n, err := s.expireSegment(ctx, &old[i], e.DeliveredBefore, e.Limit-expired-taken)
 			if err != nil {
 				return expired + taken, err
 			}

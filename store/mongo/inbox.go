@@ -3,12 +3,14 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -26,6 +28,7 @@ const (
 // segment is a part of an inbox in the collection inboxes.
 type segment struct {
 	ID       string   `bson:"_id"`    // tenant, inbox and number, so that they sort
+	Bucket   int      `bson:"bucket"` // of the inbox: whose owner expires it
 	Number   int64    `bson:"number"` // of the segment
 	Start    int64    `bson:"start"`  // how many messages ever came before it
 	Base     int64    `bson:"base"`   // and how many before the first one that is kept
@@ -89,6 +92,12 @@ func (g *segment) full() bool {
 
 // inboxID is the prefix of an inbox's segments.
 func inboxID(tenant, name string) string { return tenant + "\x00" + name + "\x00" }
+
+// inboxBucket is the bucket that an inbox belongs to.
+func (s *Store) inboxBucket(inbox string) int {
+	tenant, name, _ := strings.Cut(strings.TrimSuffix(inbox, "\x00"), "\x00")
+	return bucket.Of(tenant, name, s.c.Buckets)
+}
 
 func segmentID(inbox string, number int64) string { return fmt.Sprintf("%s%016x", inbox, number) }
 

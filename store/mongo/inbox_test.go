@@ -72,7 +72,7 @@ func TestInboxSegments(t *testing.T) {
 			t.Errorf("%d messages of node %d were read, want %d", got, n, calls*perCall)
 		}
 	}
-	if n, err := nodes[1].Expire(t.Context(), 0, 2000, 100_000); err != nil || n != 2*calls*perCall {
+	if n, err := nodes[1].Expire(t.Context(), store.Expiry{Buckets: allOf(nodes[1]), DeliveredBefore: 2000, Limit: 100_000}); err != nil || n != 2*calls*perCall {
 		t.Errorf("Expire: %d, %v", n, err)
 	}
 	if err := nodes[1].AppendInbox(t.Context(), letters("late", 0, 1, 1)); err != nil {

@@ -58,20 +58,37 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) error 
 	return err
 }
 
-// deleteSharded deletes messages and frees their ids, all or none.
-func (s *Store) deleteSharded(ctx context.Context, filter bson.D, keys *keyed) (int, error) {
-	deleted, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+// deleteSharded deletes the messages that the filter selects and frees their ids, all or
+// none. It frees no other id: one that was looked at before may be that of a new message
+// by now.
+func (s *Store) deleteSharded(ctx context.Context, filter bson.D) (int, error) {
+	var there []registered
+	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		there = nil
+		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetProjection(doc("_id", 1)))
+		if err != nil {
+			return nil, err
+		}
+		if err := cursor.All(ctx, &there); err != nil || len(there) == 0 {
+			return nil, err
+		}
+		ids := make([]string, len(there))
+		for i := range there {
+			ids[i] = there[i].ID
+		}
 		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		_, err = s.registry.DeleteMany(ctx, doc("_id", anyOf(keys.ids)))
-		return int(r.DeletedCount), err
+		if int(r.DeletedCount) != len(ids) { // no transaction shows this: it would free the wrong ids
+			return nil, postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back", len(ids), r.DeletedCount)
+		}
+		return s.registry.DeleteMany(ctx, doc("_id", anyOf(ids)))
 	})
 	if err != nil {
 		return 0, err
 	}
-	return deleted.(int), nil
+	return len(there), nil
 }
 
 // moveSharded puts a new version in the place of one whose mark stands. Its

@@ -1,9 +1,13 @@
 package mongo
 
 import (
+	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -72,10 +76,62 @@ func TestAsSharded(t *testing.T) {
 	if r := s.Cancel(t.Context(), []postdate.Key{a.Key}, 5)[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	if n, err := s.Expire(t.Context(), 10, 0, 10); n != 1 || err != nil {
+	if n, err := s.Expire(t.Context(), store.Expiry{Buckets: []int{a.Bucket}, SettledBefore: 10, Limit: 10}); n != 1 || err != nil {
 		t.Fatalf("Expire: %d, %v", n, err)
 	}
 	if r := s.Insert(t.Context(), []postdate.Message{message("a", 1, "4")})[0]; !r.Created {
 		t.Fatalf("an id that expired is not free: %+v", r)
+	}
+}
+
+// TestSlowExpirer stops an expirer between its look and its deletion: meanwhile another
+// one deletes the message, and its id is taken anew. The new message keeps its id.
+func TestSlowExpirer(t *testing.T) {
+	c := DefaultConfig(mongotest.Fresh(t))
+	c.Buckets = 8
+	quick, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quick.Close()
+	var expiring atomic.Bool
+	var meanwhile func()
+	c.Monitor = &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		if e.CommandName == "find" && expiring.CompareAndSwap(true, false) {
+			meanwhile()
+		}
+	}}
+	slow, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	quick.sharded, slow.sharded = true, true
+	m := postdate.Message{Key: bucket.KeyOf("default", "a", 8), Channel: "inbox:a", ExecutionTime: 1000}
+	insert := func() {
+		if r := quick.Insert(t.Context(), []postdate.Message{m})[0]; !r.Created || r.Err != nil {
+			t.Fatalf("Insert: %+v", r)
+		}
+	}
+	e := store.Expiry{Buckets: []int{m.Bucket}, SettledBefore: 10, Limit: 10}
+	meanwhile = func() {
+		if n, err := quick.Expire(t.Context(), e); n != 1 || err != nil {
+			t.Errorf("the quick one: %d, %v", n, err)
+		}
+		insert()
+	}
+	insert()
+	if r := quick.Cancel(t.Context(), []postdate.Key{m.Key}, 5)[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	expiring.Store(true)
+	if n, err := slow.Expire(t.Context(), e); n != 0 || err != nil {
+		t.Errorf("the slow one: %d, %v; want nothing left to delete", n, err)
+	}
+	if r, err := quick.Get(t.Context(), m.Key); err != nil || r.Status != postdate.Pending {
+		t.Errorf("the new message: %+v, %v", r, err)
+	}
+	if n, err := quick.registry.CountDocuments(t.Context(), doc("_id", idOf(m.Key))); n != 1 || err != nil {
+		t.Errorf("the id of the new message lies %d times in the registry, %v; want once", n, err)
 	}
 }

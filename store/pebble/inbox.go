@@ -11,6 +11,7 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -170,17 +171,22 @@ func (s *Store) readCursor(cursor string) (uint64, error) {
 	return number, nil
 }
 
-// expireInboxes deletes what was delivered before a time, up to limit messages.
-func (s *Store) expireInboxes(before postdate.Time, limit int) (int, error) {
+// expireInboxes deletes what e selects. It looks at the first message of every inbox.
+func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInbox}, UpperBound: []byte{spaceInbox + 1}})
 	if err != nil {
 		return 0, s.readError(err)
 	}
 	defer iter.Close()
-	expired := 0
-	for ok := iter.First(); ok && expired < limit; {
-		prefix := inboxPrefixOf(iter.Key())
-		n, last, err := s.expiredIn(iter, prefix, before, limit-expired)
+	var prefix []byte
+	ours, expired := s.among(e.Buckets), 0
+	for ok := iter.First(); ok && expired < e.Limit; ok = iter.SeekGE(after(prefix)) {
+		prefix = inboxPrefixOf(iter.Key())
+		tenant, name, _ := splitName(prefix[1 : len(prefix)-1])
+		if !ours[bucket.Of(tenant, name, s.c.Buckets)] {
+			continue
+		}
+		n, last, err := s.expiredIn(iter, prefix, e.DeliveredBefore, e.Limit-expired)
 		if err != nil {
 			return expired, s.readError(err)
 		}
@@ -190,7 +196,6 @@ func (s *Store) expireInboxes(before postdate.Time, limit int) (int, error) {
 			}
 			expired += n
 		}
-		ok = iter.SeekGE(after(prefix))
 	}
 	return expired, s.readErrorOrNil(iter.Error())
 }

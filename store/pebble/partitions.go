@@ -78,12 +78,15 @@ func (s *Store) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, err
 }
 
 // Expire implements store.Housekeeping.
-func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
-	messages, err := s.expireMessages(ctx, settledBefore, limit)
+func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	if len(e.Buckets) == 0 {
+		return 0, nil
+	}
+	messages, err := s.expireMessages(ctx, &e)
 	if err != nil {
 		return messages, err
 	}
-	inbox, err := s.expireInboxes(deliveredBefore, limit)
+	inbox, err := s.expireInboxes(&e)
 	return messages + inbox, err
 }
 
@@ -92,8 +95,8 @@ type finished struct {
 	settledAt, execution postdate.Time
 }
 
-func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit int) (int, error) {
-	old, err := s.finishedBefore(before, limit)
+func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
+	old, err := s.finishedBefore(e)
 	if err != nil {
 		return 0, s.readError(err)
 	}
@@ -117,20 +120,39 @@ func (s *Store) expireMessages(ctx context.Context, before postdate.Time, limit 
 	return len(old), failure
 }
 
-// finishedBefore lists what became final before a time, oldest first.
-func (s *Store) finishedBefore(before postdate.Time, limit int) ([]finished, error) {
+// finishedBefore lists what e selects, oldest first. The keys are in the order of time,
+// so that what expires together lies together, and what lies in other buckets is passed
+// over. There is none as a rule: the one node that has this store open owns every bucket,
+// except while it starts, stops, or has lost its lease. A call that passes over much
+// ends, so that pages do not look at the same messages again and again; what is behind
+// them waits until the node owns their buckets.
+func (s *Store) finishedBefore(e *store.Expiry) ([]finished, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{
-		LowerBound: []byte{spaceFinished}, UpperBound: appendTime([]byte{spaceFinished}, max(before, 0)),
+		LowerBound: []byte{spaceFinished}, UpperBound: appendTime([]byte{spaceFinished}, max(e.SettledBefore, 0)),
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer iter.Close()
 	var old []finished
-	for ok := iter.First(); ok && len(old) < limit; ok = iter.Next() {
+	ours, passed := s.among(e.Buckets), 0
+	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
 		settledAt, key, _ := splitFinished(iter.Key())
+		if !ours[key.Bucket] {
+			passed++
+			continue
+		}
 		r := reader{rest: iter.Value()}
 		old = append(old, finished{key: key, settledAt: settledAt, execution: r.time()})
 	}
 	return old, iter.Error()
+}
+
+// among says of each bucket whether it is one of these.
+func (s *Store) among(buckets []int) []bool {
+	all := make([]bool, s.c.Buckets)
+	for _, b := range buckets {
+		all[b] = true
+	}
+	return all
 }

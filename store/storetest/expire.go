@@ -1,7 +1,11 @@
 package storetest
 
 import (
+	"fmt"
+	"sync"
+
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -9,18 +13,30 @@ func expiring() []check {
 	return []check{
 		{"what was settled before the time is gone, and nothing else", expireSettled},
 		{"a PENDING message never expires, nor a parked or a retried one", expirePending},
+		{"what lies in other buckets stays, and takes nothing of the limit", expireBuckets},
 		{"a call deletes up to its limit, and says how many", expireLimit},
 		{"an id whose message expired is free again, for any content", expireFree},
 		{"inbox messages that were delivered before the time are gone, and cursors go on", expireInbox},
+		{"an inbox that belongs to another bucket stays, and takes nothing of the limit", expireInboxBuckets},
 		{"a call deletes up to its limit of inbox messages, over all inboxes", expireInboxLimit},
+		{"who expire at once, each in buckets of its own, delete everything once", expireRace},
 	}
 }
 
+// expire expires in all buckets.
 func (x *trial) expire(settled, delivered postdate.Time, limit, want int) {
 	x.Helper()
-	n, err := x.store.Expire(x.ctx, settled, delivered, limit)
-	if err != nil || n != want {
-		x.Errorf("Expire(%d, %d, %d) answered %d, %v; want %d", settled, delivered, limit, n, err, want)
+	e := store.Expiry{SettledBefore: settled, DeliveredBefore: delivered, Limit: limit}
+	for b := range x.store.Buckets() {
+		e.Buckets = append(e.Buckets, b)
+	}
+	x.expireIn(e, want)
+}
+
+func (x *trial) expireIn(e store.Expiry, want int) {
+	x.Helper()
+	if n, err := x.store.Expire(x.ctx, e); err != nil || n != want {
+		x.Errorf("Expire(%+v) answered %d, %v; want %d", e, n, err, want)
 	}
 }
 
@@ -76,6 +92,31 @@ func expirePending(x *trial) {
 	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
 }
 
+func expireBuckets(x *trial) {
+	var foreign, own []postdate.Message
+	for i := range 6 {
+		foreign, own = append(foreign, x.messageIn(abroad, tenant, t0)), append(own, x.message(t0))
+		x.insert(foreign[i], own[i])
+		x.cancel(foreign[i], t0-9) // it is older than what is looked for
+		x.cancel(own[i], t0-postdate.Time(i))
+	}
+	here := store.Expiry{Buckets: []int{home}, SettledBefore: t0 - 1, Limit: 3}
+	x.expireIn(store.Expiry{SettledBefore: t0 - 1, Limit: 3}, 0)
+	x.expireIn(here, 3)
+	x.expireIn(here, 1)
+	x.expireIn(here, 0)
+	for i := range own {
+		x.wantStatus(foreign[i], postdate.Cancelled)
+		if i < 2 {
+			x.wantStatus(own[i], postdate.Cancelled)
+		} else {
+			x.wantGone(own[i])
+		}
+	}
+	x.expireIn(store.Expiry{Buckets: []int{0, abroad}, SettledBefore: t0 + 1, Limit: plenty}, 6)
+	x.wantList(store.ListQuery{Tenant: tenant, Limit: plenty}, own[:2])
+}
+
 func expireLimit(x *trial) {
 	var all []postdate.Message
 	for i := range 10 {
@@ -128,6 +169,70 @@ func expireInbox(x *trial) {
 		got, _ := x.readInbox(tenant, "news", cursor, plenty)
 		x.wantLetters(got, letter("news", 4))
 	}
+}
+
+// inboxIn is the name of an inbox that belongs to a bucket.
+func (x *trial) inboxIn(b int) string {
+	for n := 0; ; n++ {
+		if name := fmt.Sprint("box-", n); bucket.Of(tenant, name, x.store.Buckets()) == b {
+			return name
+		}
+	}
+}
+
+func expireInboxBuckets(x *trial) {
+	foreign, own := x.inboxIn(abroad), x.inboxIn(home)
+	for i := range 6 {
+		x.appendInbox(letter(foreign, i), letter(own, i))
+	}
+	here := store.Expiry{Buckets: []int{home}, DeliveredBefore: t0 + 3, Limit: 4}
+	x.expireIn(store.Expiry{DeliveredBefore: t0 + 3, Limit: 4}, 0)
+	x.expireIn(here, 4)
+	got, _ := x.readInbox(tenant, own, "", plenty)
+	x.wantLetters(got, letter(own, 4), letter(own, 5))
+	x.expireIn(here, 2)
+	x.expireIn(here, 0)
+	if got, _ := x.readInbox(tenant, foreign, "", plenty); len(got) != 6 {
+		x.Errorf("%d messages are left in the inbox of another bucket, want 6", len(got))
+	}
+	x.expireIn(store.Expiry{Buckets: []int{0, abroad}, DeliveredBefore: t0 + 3, Limit: plenty}, 6)
+}
+
+func expireRace(x *trial) {
+	const each = 30 // messages per bucket
+	var all []postdate.Message
+	var keys []postdate.Key
+	for i := range each * x.store.Buckets() {
+		all = append(all, x.messageIn(i%x.store.Buckets(), tenant, t0))
+		keys = append(keys, all[i].Key)
+	}
+	x.insert(all...)
+	for _, c := range x.store.Cancel(x.ctx, keys, t0) {
+		if c.Err != nil {
+			x.Fatalf("Cancel: %v", c.Err)
+		}
+	}
+	var group sync.WaitGroup
+	for from := range 2 {
+		e := store.Expiry{SettledBefore: postdate.LatestTime, Limit: 7}
+		for b := from; b < x.store.Buckets(); b += 2 {
+			e.Buckets = append(e.Buckets, b)
+		}
+		group.Go(func() {
+			total := 0
+			for n := e.Limit; n == e.Limit; total += n { // none of them stops before the end
+				var err error
+				if n, err = x.store.Expire(x.ctx, e); err != nil {
+					x.Errorf("Expire: %v", err)
+				}
+			}
+			if want := each * len(e.Buckets); total != want {
+				x.Errorf("one of two deleted %d messages, want %d", total, want)
+			}
+		})
+	}
+	group.Wait()
+	x.wantList(store.ListQuery{Tenant: tenant, Limit: plenty}, nil)
 }
 
 func expireInboxLimit(x *trial) {

@@ -240,20 +240,17 @@ func (m *Mem) Buckets() int { return len(m.partitions) }
 func (m *Mem) Exclusive() bool { return true }
 
 // Expire implements store.Housekeeping.
-func (m *Mem) Expire(_ context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+func (m *Mem) Expire(_ context.Context, e store.Expiry) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	expired := 0
 	for key, r := range m.records {
-		if expired == limit {
-			break
-		}
-		if r.Status.Final() && r.SettledAt < settledBefore {
+		if expired < e.Limit && slices.Contains(e.Buckets, key.Bucket) && r.Status.Final() && r.SettledAt < e.SettledBefore {
 			delete(m.records, key)
 			expired++
 		}
 	}
-	return expired + m.expireInboxes(deliveredBefore, limit), nil
+	return expired + m.expireInboxes(&e), nil
 }
 
 // Close implements store.Housekeeping.

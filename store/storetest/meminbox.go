@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -53,10 +54,13 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string, limit int
 	return slices.Clone(box.messages[from-box.gone : to-box.gone]), strconv.Itoa(to), nil
 }
 
-func (m *Mem) expireInboxes(before postdate.Time, limit int) int {
+func (m *Mem) expireInboxes(e *store.Expiry) int {
 	expired := 0
-	for _, box := range m.inboxes {
-		for expired < limit && len(box.messages) > 0 && box.messages[0].DeliveredAt < before {
+	for name, box := range m.inboxes {
+		if !slices.Contains(e.Buckets, bucket.Of(name.tenant, name.name, len(m.partitions))) {
+			continue
+		}
+		for expired < e.Limit && len(box.messages) > 0 && box.messages[0].DeliveredAt < e.DeliveredBefore {
 			box.messages = box.messages[1:]
 			box.gone++
 			expired++

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -22,6 +23,9 @@ type (
 	insertAnswersAnew    struct{ *Mem }
 	listMissesTies       struct{ *Mem }
 	expireTakesPending   struct{ *Mem }
+	expireIgnoresBuckets struct{ *Mem }
+	expireCountsOthers   struct{ *Mem }
+	inboxesIgnoreBuckets struct{ *Mem }
 	inboxSkips           struct{ *Mem }
 )
 
@@ -144,17 +148,56 @@ func (s listMissesTies) List(ctx context.Context, q store.ListQuery) (store.List
 	return s.Mem.List(ctx, q)
 }
 
-func (s expireTakesPending) Expire(_ context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
+func (s expireTakesPending) Expire(_ context.Context, e store.Expiry) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	expired := 0
 	for key, r := range s.records {
-		if expired < limit && r.SettledAt < settledBefore {
+		if expired < e.Limit && slices.Contains(e.Buckets, key.Bucket) && r.SettledAt < e.SettledBefore {
 			delete(s.records, key)
 			expired++
 		}
 	}
-	return expired + s.expireInboxes(deliveredBefore, limit), nil
+	return expired + s.expireInboxes(&e), nil
+}
+
+// everywhere is e for all buckets.
+func (m *Mem) everywhere(e store.Expiry) store.Expiry {
+	e.Buckets = nil
+	for b := range m.partitions {
+		e.Buckets = append(e.Buckets, b)
+	}
+	return e
+}
+
+func (s expireIgnoresBuckets) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	all := s.everywhere(e)
+	all.DeliveredBefore = 0
+	messages, _ := s.Mem.Expire(ctx, all)
+	e.SettledBefore = 0
+	letters, err := s.Mem.Expire(ctx, e)
+	return messages + letters, err
+}
+
+func (s inboxesIgnoreBuckets) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	all := s.everywhere(e)
+	all.SettledBefore = 0
+	letters, _ := s.Mem.Expire(ctx, all)
+	e.DeliveredBefore = 0
+	messages, err := s.Mem.Expire(ctx, e)
+	return messages + letters, err
+}
+
+// Expire spends its limit on whatever is old, and then keeps what lies elsewhere.
+func (s expireCountsOthers) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	s.mu.Lock()
+	for key, r := range s.records {
+		if r.Status.Final() && r.SettledAt < e.SettledBefore && !slices.Contains(e.Buckets, key.Bucket) {
+			e.Limit = max(0, e.Limit-1)
+		}
+	}
+	s.mu.Unlock()
+	return s.Mem.Expire(ctx, e)
 }
 
 // AppendInbox takes a message's place first, and puts the message there when

@@ -90,6 +90,9 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"partitions", func(m *Mem) store.Store { return renewsOnce{m} }},
 		{"partitions", func(m *Mem) store.Store { return renewForgetsLasts{m} }},
 		{"expire", func(m *Mem) store.Store { return expireTakesPending{m} }},
+		{"expire", func(m *Mem) store.Store { return expireIgnoresBuckets{m} }},
+		{"expire", func(m *Mem) store.Store { return expireCountsOthers{m} }},
+		{"expire", func(m *Mem) store.Store { return inboxesIgnoreBuckets{m} }},
 		{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
 		// What shows only, or just as well, when all work at once.
 		{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
