@@ -55,6 +55,7 @@ const (
 	bugSettledTwice      bug = "a refused publish is taken for an attempt that never was"
 	bugClaimCostsAll     bug = "a claim costs what is stored"
 	bugRowsVanish        bug = "a settled message vanishes"
+	bugVersionAgain      bug = "every message begins at version 1"
 )
 
 func (w *world) fenceConfig(node, lease string) fence.Config {

@@ -30,6 +30,7 @@ type Store struct {
 	clock      func() postdate.Time
 	watch      observer
 	bug        bug
+	created    uint64 // messages so far
 	volatile   []*row // acknowledged and not durable yet, with that bug
 }
 
@@ -107,6 +108,15 @@ func (s *Store) put(by string, old *row, next postdate.Record, st *store.Settlem
 	return r
 }
 
+// firstVersion leaves room for more reschedules than any world makes.
+func (s *Store) firstVersion() uint64 {
+	if s.bug == bugVersionAgain {
+		return 1
+	}
+	s.created++
+	return s.created << 32
+}
+
 // Insert implements store.Messages.
 func (s *Store) Insert(_ context.Context, messages []postdate.Message) []store.Inserted {
 	s.mu.Lock()
@@ -116,7 +126,7 @@ func (s *Store) Insert(_ context.Context, messages []postdate.Message) []store.I
 		old := s.records[m.Key]
 		switch {
 		case old == nil, s.bug == bugInsertTwice && old.Status.Final():
-			r := s.put("insert", old, postdate.Record{Message: m, State: postdate.NewState(&m)}, nil)
+			r := s.put("insert", old, postdate.Record{Message: m, State: postdate.NewState(&m, s.firstVersion())}, nil)
 			s.volatile = append(s.volatile, r)
 			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 		case old.Digest == m.Digest:
@@ -169,8 +179,7 @@ func (s *Store) Replace(_ context.Context, m postdate.Message, ifVersion uint64)
 	case !s.withdrawable(old):
 		return old.Record, late(m.Key)
 	}
-	next := postdate.Record{Message: m, State: postdate.NewState(&m)}
-	next.Version = old.Version + 1
+	next := postdate.Record{Message: m, State: postdate.NewState(&m, old.Version+1)}
 	return s.put("replace", old, next, nil).Record, nil
 }
 

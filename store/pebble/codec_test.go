@@ -17,7 +17,7 @@ func FuzzStoredValues(f *testing.F) {
 		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true,
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
-	s := stateOf(&m, postdate.NewState(&m))
+	s := stateOf(&m, postdate.NewState(&m, 1))
 	f.Add(appendState(nil, &s))
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))

@@ -86,6 +86,10 @@ func (f *fair) client(n int, r *rand.Rand) {
 		if got := f.store.Insert(f.ctx, []postdate.Message{m})[0]; got.Err != nil || !got.Created {
 			f.Errorf("Insert of %s: got %+v", m.ScheduleID, got)
 		}
+		first := f.get(m.Key).Version
+		f.mu.Lock()
+		f.ledger[m.Key].version = first
+		f.mu.Unlock()
 		f.turns <- struct{}{}
 		for range r.IntN(3) {
 			f.turns <- struct{}{}
@@ -108,7 +112,7 @@ func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 		}
 		m := postdate.Message{Key: key, Channel: orders, ExecutionTime: at, Payload: []byte("{}")}
 		f.mu.Lock()
-		f.ledger[key] = &account{version: 1, withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
+		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
 		return m
 	}

@@ -89,6 +89,8 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"partitions", func(m *Mem) store.Store { return releaseIgnoresToken{m} }},
 		{"partitions", func(m *Mem) store.Store { return renewsOnce{m} }},
 		{"expire", func(m *Mem) store.Store { return expireTakesPending{m} }},
+		{"reuse", func(m *Mem) store.Store { return versionsBeginAnew{m} }},
+		{"reuse", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
 		{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
 		// What shows only, or just as well, when all work at once.
 		{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
@@ -150,7 +152,7 @@ func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 	return func(m *Mem) {
 		for key, r := range m.records {
 			if which(&r.State) {
-				m.records[key] = fresh(r.Message)
+				m.records[key] = postdate.Record{Message: r.Message, State: postdate.NewState(&r.Message, r.Version)}
 			}
 		}
 	}
