@@ -30,7 +30,7 @@ func (s *Store) claimFor(node string, c store.Claim) error {
 	if s.bug == bugNoFence && before.Owner != "" {
 		token = before.Token
 	}
-	after, ok := before.Claim(token, c.Checkpoint, c.Claimed)
+	after, ok := before.Claim(token, c.Number, c.Checkpoint, c.Claimed)
 	if !ok {
 		return fenced(c.Bucket)
 	}

@@ -144,6 +144,7 @@ type Due interface {
 type Claim struct {
 	Bucket     int
 	Token      uint64
+	Number     uint64 // above that of every claim before: what bears no higher one than the record came late
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
 	Scan       Scan

@@ -284,7 +284,7 @@ func (e *explained) fill() {
 			e.t.Fatalf("Acquire: %+v, %v", got, err)
 		}
 		e.tokens[b] = got[0].Partition.Token
-		e.claims = append(e.claims, store.Claim{Bucket: b, Token: e.tokens[b], Claimed: e.now + 50, Checkpoint: e.now,
+		e.claims = append(e.claims, store.Claim{Bucket: b, Token: e.tokens[b], Number: 1, Claimed: e.now + 50, Checkpoint: e.now,
 			Scan: store.Scan{To: e.now + 50, Limit: 100, BytesMax: 1 << 20}})
 	}
 	for i, m := range e.all {

@@ -134,7 +134,7 @@ func BenchmarkCycle(b *testing.B) {
 	for n := range b.N {
 		to := now + postdate.Time(n)
 		for i := range claims {
-			claims[i].Claimed, claims[i].Checkpoint = to, to-1
+			claims[i].Number, claims[i].Claimed, claims[i].Checkpoint = uint64(to), to, to-1
 			claims[i].Scan.After, claims[i].Scan.To = store.Position{Time: to}, to
 		}
 		var settle []store.Settlement

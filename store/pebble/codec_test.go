@@ -60,3 +60,11 @@ func same(t *testing.T, read, again any, err error) {
 		t.Fatalf("read %+v, written and read again %+v, %v", read, again, err)
 	}
 }
+
+// A partition record from before claims had numbers can be read.
+func TestPartitionWithoutClaims(t *testing.T) {
+	want := bucket.Partition{Bucket: 3, Token: 9, Owner: "n", Lease: "n/1", Checkpoint: 4, Claimed: 5}
+	v := appendPartition(nil, want)
+	got, err := readPartition(v[:len(v)-1], 3) // without the number, which is 0
+	same(t, got, want, err)
+}

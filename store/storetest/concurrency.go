@@ -37,6 +37,7 @@ const (
 type fair struct {
 	*trial
 	now     atomic.Int64
+	numbers atomic.Uint64 // of claims
 	clients sync.WaitGroup
 	turns   chan struct{} // one for each cycle of an owner, so that owners and clients keep pace
 
@@ -225,7 +226,7 @@ func (f *fair) cycle(h held, r *rand.Rand) bool {
 		claimed -= postdate.Time(r.IntN(9)) // a claim that was delayed
 	}
 	c := everything(h.bucket, h.token, claimed)
-	c.Checkpoint, c.Scan.Limit = claimed-3, 1+r.IntN(12)
+	c.Number, c.Checkpoint, c.Scan.Limit = f.numbers.Add(1), claimed-3, 1+r.IntN(12)
 	result := f.store.Claim(f.ctx, []store.Claim{c})[0]
 	if result.Err != nil {
 		f.wantKind(result.Err, postdate.KindFenced)

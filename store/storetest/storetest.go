@@ -100,6 +100,7 @@ type trial struct {
 	ctx    context.Context
 	reopen func(s store.Store) store.Store // ends a store's process and opens it again
 	made   int                             // messages made so far, for their ids
+	claims uint64                          // claims so far, for their numbers
 	first  map[postdate.Key]uint64         // the version at which each message was created last
 }
 

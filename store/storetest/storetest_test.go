@@ -63,6 +63,8 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"claim", func(m *Mem) store.Store { return readsWhenFenced{m} }},
 		{"claim", func(m *Mem) store.Store { return claimedMovesBack{m} }},
 		{"claim", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
+		{"claim", func(m *Mem) store.Store { return lateClaimsRaise{m} }},
+		{"claim", func(m *Mem) store.Store { return equalClaimsRaise{m} }},
 		{"scan", func(m *Mem) store.Store { return checkpointHides{m} }},
 		{"scan", func(m *Mem) store.Store { return missesTies{m} }},
 		{"scan", func(m *Mem) store.Store { return ignoresLimit{m} }},

@@ -128,9 +128,13 @@ func everything(b int, token uint64, claimed postdate.Time) store.Claim {
 	return store.Claim{Bucket: b, Token: token, Claimed: claimed, Scan: store.Scan{To: claimed, Limit: plenty, BytesMax: roomy}}
 }
 
-// claim claims one bucket and expects to hold it.
+// claim claims one bucket and expects to hold it. A claim without a number gets the
+// next one.
 func (x *trial) claim(c store.Claim) store.ClaimResult {
 	x.Helper()
+	if x.claims++; c.Number == 0 {
+		c.Number = x.claims
+	}
 	results := x.store.Claim(x.ctx, []store.Claim{c})
 	if len(results) != 1 || results[0].Err != nil {
 		x.Fatalf("Claim of bucket %d with token %d: got %+v", c.Bucket, c.Token, results)
