@@ -44,6 +44,7 @@ type row struct {
 // observer sees every change, in the order in which they happen.
 type observer interface {
 	recordChanged(by string, before *row, after *row, s *store.Settlement)
+	recordExpired(r *row)
 	partitionChanged(by string, before, after bucket.Partition)
 	claimed(node string, c store.Claim, before, after bucket.Partition)
 }
@@ -51,6 +52,7 @@ type observer interface {
 type nobody struct{}
 
 func (nobody) recordChanged(string, *row, *row, *store.Settlement)             {}
+func (nobody) recordExpired(*row)                                              {}
 func (nobody) partitionChanged(string, bucket.Partition, bucket.Partition)     {}
 func (nobody) claimed(string, store.Claim, bucket.Partition, bucket.Partition) {}
 
@@ -255,15 +257,22 @@ func (s *Store) Exclusive() bool { return false }
 func (s *Store) Expire(ctx context.Context, settledBefore, deliveredBefore postdate.Time, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	expired := 0
-	for key, r := range s.records {
-		if expired < limit && r.Status.Final() && r.SettledAt < settledBefore {
-			delete(s.records, key)
-			expired++
+	var old []*row
+	for _, r := range s.records {
+		if r.Status.Final() && r.SettledAt < settledBefore {
+			old = append(old, r)
 		}
 	}
+	slices.SortFunc(old, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.SettledAt, b.SettledAt), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ScheduleID, b.ScheduleID))
+	})
+	old = old[:min(limit, len(old))]
+	for _, r := range old {
+		delete(s.records, r.Key)
+		s.watch.recordExpired(r)
+	}
 	more, err := s.Mem.Expire(ctx, settledBefore, deliveredBefore, limit)
-	return expired + more, err
+	return len(old) + more, err
 }
 
 // failOver is what a change of the primary does: what was acknowledged stays.
