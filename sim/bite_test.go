@@ -49,6 +49,8 @@ var planted = []struct {
 	{bugJumpBelieved, profileStorm, []int{2, 5}},
 	{bugSettledTwice, profileStorm, []int{1, 4}},
 	{bugRowsVanish, profileStorm, []int{0}},
+	{bugEqualClaims, profileStorm, []int{6}},
+	{bugVersionAgain, profileStorm, []int{1}},
 }
 
 // TestBite shows that every watcher can fail: each planted bug is found, by the

@@ -189,7 +189,7 @@ func (f *faults) cycle() (published int, failed bool) {
 	now := postdate.Time(f.now.Add(1))
 	claims := make([]store.Claim, len(f.tokens))
 	for b, token := range f.tokens {
-		claims[b] = store.Claim{Bucket: b, Token: token, Claimed: now, Checkpoint: now - 50, Scan: store.Scan{To: now, Limit: 50, BytesMax: 1 << 20}}
+		claims[b] = store.Claim{Bucket: b, Token: token, Number: uint64(now), Claimed: now, Checkpoint: now - 50, Scan: store.Scan{To: now, Limit: 50, BytesMax: 1 << 20}}
 	}
 	var settlements []store.Settlement
 	for b, r := range f.owner.Claim(f.t.Context(), claims) {

@@ -37,6 +37,7 @@ const (
 type fair struct {
 	*trial
 	now     atomic.Int64
+	numbers atomic.Uint64 // of claims
 	clients sync.WaitGroup
 	turns   chan struct{} // one for each cycle of an owner, so that owners and clients keep pace
 
@@ -86,6 +87,10 @@ func (f *fair) client(n int, r *rand.Rand) {
 		if got := f.store.Insert(f.ctx, []postdate.Message{m})[0]; got.Err != nil || !got.Created {
 			f.Errorf("Insert of %s: got %+v", m.ScheduleID, got)
 		}
+		first := f.get(m.Key).Version
+		f.mu.Lock()
+		f.ledger[m.Key].version = first
+		f.mu.Unlock()
 		f.turns <- struct{}{}
 		for range r.IntN(3) {
 			f.turns <- struct{}{}
@@ -108,7 +113,7 @@ func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 		}
 		m := postdate.Message{Key: key, Channel: orders, ExecutionTime: at, Payload: []byte("{}")}
 		f.mu.Lock()
-		f.ledger[key] = &account{version: 1, withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
+		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
 		return m
 	}
@@ -221,7 +226,7 @@ func (f *fair) cycle(h held, r *rand.Rand) bool {
 		claimed -= postdate.Time(r.IntN(9)) // a claim that was delayed
 	}
 	c := everything(h.bucket, h.token, claimed)
-	c.Checkpoint, c.Scan.Limit = claimed-3, 1+r.IntN(12)
+	c.Number, c.Checkpoint, c.Scan.Limit = f.numbers.Add(1), claimed-3, 1+r.IntN(12)
 	result := f.store.Claim(f.ctx, []store.Claim{c})[0]
 	if result.Err != nil {
 		f.wantKind(result.Err, postdate.KindFenced)

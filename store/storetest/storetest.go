@@ -13,6 +13,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
@@ -85,6 +86,7 @@ func areas() []area {
 		{"channels", channels()},
 		{"inbox", inboxes()},
 		{"expire", expiring()},
+		{"reuse", reusing()},
 		{"round trip", roundTrips()},
 		{"all at once", concurrency()},
 	}
@@ -98,10 +100,12 @@ type trial struct {
 	ctx    context.Context
 	reopen func(s store.Store) store.Store // ends a store's process and opens it again
 	made   int                             // messages made so far, for their ids
+	claims uint64                          // claims so far, for their numbers
+	first  map[postdate.Key]uint64         // the version at which each message was created last
 }
 
 func newTrial(r reporter, s store.Store, reopen func(store.Store) store.Store) *trial {
-	x := &trial{reporter: r, store: s, ctx: context.Background(), reopen: reopen}
+	x := &trial{reporter: r, store: s, ctx: context.Background(), reopen: reopen, first: map[postdate.Key]uint64{}}
 	if n := s.Buckets(); n < 4 {
 		r.Fatalf("the store under test has %d buckets: open it with at least 4", n)
 	}

@@ -63,6 +63,8 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"claim", func(m *Mem) store.Store { return readsWhenFenced{m} }},
 		{"claim", func(m *Mem) store.Store { return claimedMovesBack{m} }},
 		{"claim", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
+		{"claim", func(m *Mem) store.Store { return lateClaimsRaise{m} }},
+		{"claim", func(m *Mem) store.Store { return equalClaimsRaise{m} }},
 		{"scan", func(m *Mem) store.Store { return checkpointHides{m} }},
 		{"scan", func(m *Mem) store.Store { return missesTies{m} }},
 		{"scan", func(m *Mem) store.Store { return ignoresLimit{m} }},
@@ -93,6 +95,8 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 		{"expire", func(m *Mem) store.Store { return expireIgnoresBuckets{m} }},
 		{"expire", func(m *Mem) store.Store { return expireCountsOthers{m} }},
 		{"expire", func(m *Mem) store.Store { return inboxesIgnoreBuckets{m} }},
+		{"reuse", func(m *Mem) store.Store { return versionsBeginAnew{m} }},
+		{"reuse", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
 		{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
 		// What shows only, or just as well, when all work at once.
 		{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
@@ -154,7 +158,7 @@ func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 	return func(m *Mem) {
 		for key, r := range m.records {
 			if which(&r.State) {
-				m.records[key] = fresh(r.Message)
+				m.records[key] = postdate.Record{Message: r.Message, State: postdate.NewState(&r.Message, r.Version)}
 			}
 		}
 	}
