@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"store/pebble":                    {".", "bucket", "store"},
 	"store/mongo":                     {".", "bucket", "store"},
 	"store/mongo/mongotest":           {"node/proctest"},
-	"store/storetest":                 {".", "bucket", "store"},
+	"store/storetest":                 {".", "bucket", "store", "node/testrun"},
 	"publisher":                       {"."},
 	"publisher/publishertest":         {".", "publisher"},
 	"publisher/rabbitmq":              {".", "publisher"},
@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"api/ingest/kafka":                {".", "api/ingest"},
 	"node":                            {"*"},
 	"node/proctest":                   {},
+	"node/testrun":                    {},
 	"sim":                             {"*"},
 	"cmd":                             {"*"},
 }

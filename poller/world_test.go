@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
@@ -485,13 +486,21 @@ func (w *world) verdict() (delivered, marked int) {
 	return delivered, marked
 }
 
+// marked says of each complaint that a promise is broken.
+type marked struct{ *testing.T }
+
+func (m marked) Errorf(format string, args ...any) {
+	m.Helper()
+	m.T.Errorf(testrun.Broken+": "+format, args...)
+}
+
 // TestWorld holds the machine to the promises, with crashes, zombies, lost
 // answers, late inserts, lost nudges and brokers that go down.
 func TestWorld(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, seed)
+			w := newWorld(marked{t}, seed)
 			w.play(20 * time.Second)
 			delivered, marked := w.verdict()
 			if delivered == 0 || w.nodes == 1 {
