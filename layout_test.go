@@ -67,12 +67,12 @@ var mayImport = map[string][]string{
 var pure = []string{
 	".", "bucket", "ring", "recurrence", "fence/fence.go", "fence/watch.go",
 	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go",
-	"api/ingest/decide.go",
+	"api/ingest/decide.go", "cmd/retest/results.go",
 }
 
 // pureImports are the packages outside of this module that a pure file may use.
 var pureImports = []string{
-	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math",
+	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
 	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
 }
 

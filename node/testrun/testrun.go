@@ -1,4 +1,4 @@
-// Package testrun is what tests and the command that runs them agree on:
+// Package testrun is what tests and the command that runs them (cmd/retest) agree on:
 // where a test's chance comes from, and the words by which a checker says that a
 // promise is broken. It has no part in how a test is written, and imports nothing
 // that only tests may import: the benchmark of cmd/postdate is such a checker too.
