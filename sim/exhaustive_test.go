@@ -126,7 +126,7 @@ func TestExhaustiveBites(t *testing.T) {
 			}
 			for k := 1; k <= quiet.Calls+20; k++ {
 				if r := Run(Options{Seed: 1, plan: p, bug: test.bug, inject: &injection{k, test.mode}}); r.Violation != nil {
-					t.Logf("found with call %d: %s", k, r.Violation)
+					t.Logf("found with call %d: promise %d: %s", k, r.Violation.Promise, r.Violation.What)
 					return
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/store"
 )
 
@@ -110,4 +111,11 @@ func newTrial(r reporter, s store.Store, reopen func(store.Store) store.Store) *
 		r.Fatalf("the store under test has %d buckets: open it with at least 4", n)
 	}
 	return x
+}
+
+// broken complains that the store broke its word; Errorf may be of a call that could
+// not be made.
+func (x *trial) broken(format string, args ...any) {
+	x.Helper()
+	x.Errorf(testrun.Broken+": "+format, args...)
 }

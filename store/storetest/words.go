@@ -183,7 +183,7 @@ func (x *trial) wantIDs(what string, got []string, want ...postdate.Message) {
 		ids = append(ids, m.Tenant+"/"+m.ScheduleID)
 	}
 	if !slices.Equal(got, ids) {
-		x.Errorf("%s found %v, want %v", what, got, ids)
+		x.broken("%s found %v, want %v", what, got, ids)
 	}
 }
 
@@ -287,7 +287,7 @@ func (x *trial) wantFields(id string, got, want reflect.Value) {
 	for i := range want.NumField() {
 		g, w := got.Field(i).Interface(), want.Field(i).Interface()
 		if !reflect.DeepEqual(g, w) {
-			x.Errorf("%s has the %s %.200q, want %.200q", id, want.Type().Field(i).Name, fmt.Sprint(g), fmt.Sprint(w))
+			x.broken("%s has the %s %.200q, want %.200q", id, want.Type().Field(i).Name, fmt.Sprint(g), fmt.Sprint(w))
 		}
 	}
 }
