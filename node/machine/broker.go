@@ -56,7 +56,7 @@ type keeping struct {
 	working   bool          // the poller has it
 	workAt    time.Duration // when the poller gets it all the same
 	asking    bool          // a KeepOut is under way
-	askAt     time.Duration // of the next one; never: it is done
+	askAt     time.Duration // of the next one; never: none is needed, as far as is known
 }
 
 func newBroker() broker { return broker{kept: map[int]*keeping{}, next: never} }
@@ -78,7 +78,7 @@ func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partiti
 	b.next = never
 	for _, k := range b.kept {
 		if !k.asking && now >= k.askAt {
-			k.asking = true
+			k.asking, k.askAt = true, never
 			ask = append(ask, store.Hold{Bucket: k.partition.Bucket, Token: k.partition.Token})
 		} else if !k.asking {
 			b.next = min(b.next, k.askAt)
@@ -129,7 +129,8 @@ func (m *Machine) askBroker(now postdate.Now) {
 }
 
 // keptOut hands the poller the buckets that are still held. What failed is tried again
-// until it is done or they are lost.
+// until it is done or they are lost, and what was taken by another node while it was
+// under way is asked for once more: the answer may be older than that.
 func (m *Machine) keptOut(now postdate.Now, ev KeptOut) {
 	var work []bucket.Partition
 	for _, hold := range ev.Holds {
@@ -137,11 +138,11 @@ func (m *Machine) keptOut(now postdate.Now, ev KeptOut) {
 		if k == nil {
 			continue
 		}
-		k.asking, k.askAt = false, never
+		k.asking = false
 		if ev.Err != nil {
-			k.askAt = now.Mono + brokerAgain
-			m.broker.next = min(m.broker.next, k.askAt)
+			k.askAt = min(k.askAt, now.Mono+brokerAgain)
 		}
+		m.broker.next = min(m.broker.next, k.askAt)
 		if !k.working {
 			k.working = true
 			work = append(work, k.partition)

@@ -177,6 +177,22 @@ func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// What a zombie takes at the broker while the broker is still being told of its bucket,
+// among others, is not forgotten when the answer comes: its channels would stay down.
+func TestTakenWhileTheBrokerIsTold(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Broker = true })
+	r.step(fence.Tick{})
+	r.run(brokerFirst + 10*time.Millisecond)
+	asked := took[KeepOut](r)
+	r.step(TakenAtBroker{Bucket: 2})
+	r.run(10 * time.Millisecond)
+	r.step(KeptOut{Holds: asked[0].Holds})
+	r.run(time.Minute)
+	if more := took[KeepOut](r); len(more) != 1 || len(more[0].Holds) != 1 || more[0].Holds[0].Bucket != 2 {
+		t.Errorf("the broker is told %+v, want bucket 2 once", more)
+	}
+}
+
 // A node that shares its store wants nothing before it knows who else is there.
 func TestWantsNothingBeforeItLooked(t *testing.T) {
 	r := newRig(t, nil)
