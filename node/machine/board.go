@@ -72,10 +72,14 @@ func (b *Board) Owner(n poller.Nudge, now postdate.Time, me string) string {
 // Looked says whether the records were read.
 func (b *Board) Looked() bool { return b.owners.Load() != nil }
 
+// setOwners takes in what a look read. A record that is missing, or is of no bucket, is
+// the store's trouble: it names no owner.
 func (b *Board) setOwners(ps []bucket.Partition) {
-	byNumber := make([]bucket.Partition, len(ps))
+	byNumber := make([]bucket.Partition, len(b.before))
 	for _, p := range ps {
-		byNumber[p.Bucket] = p
+		if p.Bucket >= 0 && p.Bucket < len(byNumber) {
+			byNumber[p.Bucket] = p
+		}
 	}
 	b.owners.Store(&byNumber)
 }

@@ -343,7 +343,11 @@ func TestBoardNamesOwners(t *testing.T) {
 	if got := b.Owner(soon, 1_000, "me"); got != "" {
 		t.Errorf("before the first look: %q", got)
 	}
-	b.setOwners([]bucket.Partition{{Bucket: 1, Owner: "you"}, {Bucket: 0, Owner: "me"}})
+	b.setOwners([]bucket.Partition{{Bucket: 1, Owner: "you"}}) // one is missing
+	if got := b.Owner(soon, 1_000, "me"); got != "you" {
+		t.Errorf("where a record is missing: %q", got)
+	}
+	b.setOwners([]bucket.Partition{{Bucket: 1, Owner: "you"}, {Bucket: 0, Owner: "me"}, {Bucket: 2, Owner: "you"}, {Bucket: -1}})
 	for _, test := range []struct {
 		nudge poller.Nudge
 		want  string
