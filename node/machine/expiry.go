@@ -14,8 +14,8 @@ const (
 	// expirePage is how much is deleted at a time.
 	expirePage = 1_000
 	// believeAfter is how long a wall clock that no other one judges must have gone on
-	// without being set before anything is deleted by it. Where the retention is
-	// shorter, that long is enough.
+	// without being set before anything is deleted by it. Where a retention is shorter,
+	// that long is enough for what is kept for it.
 	believeAfter = 10 * time.Minute
 )
 
@@ -43,18 +43,22 @@ type expiry struct {
 	store   postdate.Time // the store's clock, not before judged; 0: it has none
 	judged  time.Duration
 	since   time.Duration // since when the node's own clock has gone on without being set
+	watched bool          // from the first renewal on it is seen when that clock is set
 	started bool
 }
 
 // see takes in what says something of the clocks, and how a deletion ended.
 func (x *expiry) see(now postdate.Now, ev Event) {
 	if !x.started {
-		x.started, x.since, x.next = true, now.Mono, now.Mono+expireEvery
+		x.started, x.next = true, now.Mono+expireEvery
 	}
 	switch ev := ev.(type) {
 	case fence.Renewed:
 		if ev.Err == nil && ev.Store != 0 {
 			x.store, x.judged = ev.Store, now.Mono // it was read before now
+		}
+		if ev.Err == nil && !x.watched {
+			x.watched, x.since = true, now.Mono
 		}
 	case Expired:
 		x.under = false
@@ -75,15 +79,16 @@ func (x *expiry) wake() time.Duration {
 	return x.next
 }
 
-// by is the time by which ages are counted, or 0 where no clock can be believed.
-func (x *expiry) by(now postdate.Now) postdate.Time {
+// before is the time before which a thing must have ended that is kept for so long, or 0
+// where no clock can be believed.
+func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time {
 	if x.store != 0 {
-		return x.store.Add(now.Mono - x.judged)
+		return x.store.Add(now.Mono - x.judged).Add(-retention)
 	}
-	if now.Mono-x.since < min(believeAfter, x.c.Retention, x.c.InboxRetention) {
+	if now.Mono-x.since < min(believeAfter, retention) {
 		return 0
 	}
-	return now.Wall
+	return now.Wall.Add(-retention)
 }
 
 // expire asks for a page of what is past its retention, one at a time, where the node
@@ -94,8 +99,8 @@ func (m *Machine) expire(now postdate.Now) {
 		return
 	}
 	x.next = now.Mono + expireEvery
-	by := x.by(now)
-	if by == 0 || now.Mono >= m.fence.Until() || m.fence.Ahead() != 0 {
+	settled, delivered := x.before(now, m.c.Retention), x.before(now, m.c.InboxRetention)
+	if settled == 0 && delivered == 0 || now.Mono >= m.fence.Until() || m.fence.Ahead() != 0 {
 		return
 	}
 	buckets := m.fence.Buckets()
@@ -104,6 +109,6 @@ func (m *Machine) expire(now postdate.Now) {
 	}
 	x.under = true
 	m.emit(Expire{store.Expiry{
-		Buckets: buckets, SettledBefore: by.Add(-m.c.Retention), DeliveredBefore: by.Add(-m.c.InboxRetention), Limit: expirePage,
+		Buckets: buckets, SettledBefore: settled, DeliveredBefore: delivered, Limit: expirePage,
 	}})
 }

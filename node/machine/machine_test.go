@@ -305,6 +305,47 @@ func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	want("long after", true)
 }
 
+// A clock is believed for each retention by itself: that what is in inboxes is kept for a
+// second only is no reason to delete, by a clock that jumped, what is to be kept for long.
+func TestAShortRetentionSharesNoBelief(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Fence.Exclusive, c.InboxRetention = true, time.Second })
+	r.noClock, r.expires = true, true
+	r.step(fence.Tick{})
+	r.run(time.Hour)
+	took[Expire](r)
+	r.now.Wall = r.now.Wall.Add(48 * time.Hour)
+	r.run(believeAfter - time.Second)
+	found := took[Expire](r)
+	if len(found) == 0 {
+		t.Error("what is kept for a second is not deleted for ten minutes")
+	}
+	for _, e := range found {
+		if e.Expiry.SettledBefore > 0 || e.Expiry.DeliveredBefore == 0 {
+			t.Fatalf("deletes %+v", e.Expiry)
+		}
+	}
+}
+
+// Before the first renewal nobody sees that the clock is set: it is not believed for
+// having gone on until then.
+func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
+	r.noClock, r.expires, r.silent = true, true, true
+	r.step(fence.Tick{})
+	r.run(believeAfter + time.Second)
+	r.now.Wall = r.now.Wall.Add(48 * time.Hour)
+	r.silent = false
+	r.step(fence.Renewed{Began: r.now, WallEnded: r.now.Wall})
+	r.run(believeAfter - time.Second)
+	if early := took[Expire](r); len(early) > 0 {
+		t.Errorf("deletes %+v", early[0].Expiry)
+	}
+	r.run(time.Minute)
+	if len(took[Expire](r)) == 0 {
+		t.Error("deletes nothing later")
+	}
+}
+
 // Only nudges that are earlier than what their bucket waits for wake the machine, each
 // bucket's earliest is kept, and none is forgotten while a scan is under way.
 func TestBoard(t *testing.T) {
