@@ -155,6 +155,12 @@ func (m *Machine) Wake() time.Duration {
 	return wake
 }
 
+// Overdue says whether the lease is to be renewed or the records are to be read by now,
+// and no step has seen to it. It costs the same however many buckets are held.
+func (m *Machine) Overdue(now time.Duration) bool {
+	return !m.renewing && now >= m.nextRenew || now >= m.nextLook
+}
+
 // Held says how many buckets are owned at present.
 func (m *Machine) Held() int { return len(m.held) }
 

@@ -92,13 +92,8 @@ func (l *loop) run(ctx context.Context) {
 		case answer := <-l.asks:
 			answer <- l.m.Channels()
 		}
-		for more := true; more; { // what came meanwhile, before the alarm is set
-			select {
-			case ev := <-l.events:
-				l.step(ctx, ev)
-			default:
-				more = false
-			}
+		for range len(l.events) { // what came meanwhile, before the alarm is set; what comes while it is taken in waits
+			l.step(ctx, <-l.events)
 		}
 		l.show()
 		alarm.set(l.wait())

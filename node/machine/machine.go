@@ -106,6 +106,9 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	if buckets, changed := m.share.divide(); changed {
 		m.stepFence(now, fence.Want{Buckets: buckets})
 	}
+	if m.fence.Overdue(now.Mono) { // a driver that has much to tell may come to no Tick
+		m.stepFence(now, fence.Tick{})
+	}
 	m.askBroker(now)
 	m.expire(now)
 	out := m.out

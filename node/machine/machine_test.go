@@ -177,6 +177,19 @@ func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// The lease is renewed though a driver that is busy with confirms comes to no Tick.
+func TestRenewsWithoutATick(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	for range 10_000 {
+		r.now = r.now.Later(time.Millisecond)
+		r.step(poller.Nudged{})
+	}
+	if lease := r.m.Status().Lease; lease < r.now.Mono || r.m.Status().Held != 4 {
+		t.Errorf("the lease ended %s ago", r.now.Mono-lease)
+	}
+}
+
 // What a zombie takes at the broker while the broker is still being told of its bucket,
 // among others, is not forgotten when the answer comes: its channels would stay down.
 func TestTakenWhileTheBrokerIsTold(t *testing.T) {
