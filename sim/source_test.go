@@ -56,7 +56,7 @@ func TestBiteInSource(t *testing.T) {
 	}
 }
 
-var broken = regexp.MustCompile(`BROKEN: .* promise (\d), .*`)
+var broken = regexp.MustCompile(`BROKEN: promise (\d), .*`)
 
 // biteInSource builds the simulator with a change, plays worlds until a promise is
 // broken, and says which one.
