@@ -120,7 +120,7 @@ func TestSkewedClock(t *testing.T) {
 			if !c.off {
 				return
 			}
-			if count[fence.Lost](effects) != 2 || len(only[fence.GiveBack](t, effects).Holds) != 2 {
+			if len(only[fence.Lost](t, effects).Holds) != 2 || len(only[fence.GiveBack](t, effects).Holds) != 2 {
 				t.Fatalf("it does not give everything up: %+v", effects)
 			}
 			only[fence.Look](t, r.step(fence.GaveBack{Holds: []store.Hold{{Bucket: 1, Token: 1}, {Bucket: 2, Token: 1}}}))
@@ -147,7 +147,7 @@ func TestAStaleLookAdoptsNothing(t *testing.T) {
 	r.own(1)
 	hold := store.Hold{Bucket: 1, Token: 1}
 	r.step(fence.Want{})
-	r.step(fence.Drained{Hold: hold})
+	r.step(fence.Drained{Holds: []store.Hold{hold}})
 	r.step(fence.GaveBack{Holds: []store.Hold{hold}})
 	r.step(fence.Want{Buckets: []int{1}})
 	mine := bucket.Partition{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1"}
@@ -192,7 +192,7 @@ func TestLostIsSaidOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
 	r.step(fence.Renewed{Began: postdate.Now{Wall: 20_000, Mono: r.now}, Store: 10_000, WallEnded: 20_000})
-	if effects := r.step(fence.Fenced{Hold: store.Hold{Bucket: 1, Token: 1}}); count[fence.Lost](effects) > 0 {
+	if effects := r.step(fence.Fenced{Holds: []store.Hold{{Bucket: 1, Token: 1}}}); count[fence.Lost](effects) > 0 {
 		t.Error("lost twice")
 	}
 	r.now += time.Second

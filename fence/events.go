@@ -45,10 +45,10 @@ type (
 		Holds []store.Hold
 		Err   error
 	}
-	// Fenced says that a claim under this token was refused.
-	Fenced struct{ Hold store.Hold }
-	// Drained says that nothing of the bucket is claimed and unsettled.
-	Drained struct{ Hold store.Hold }
+	// Fenced says that claims under these tokens were refused.
+	Fenced struct{ Holds []store.Hold }
+	// Drained says that nothing of these buckets is claimed and unsettled.
+	Drained struct{ Holds []store.Hold }
 	// ClockSet says that the wall clock was set, or ran on while the machine slept and
 	// its monotonic clock with it: By, where positive, is how much time that clock may
 	// have missed.
@@ -86,11 +86,12 @@ type (
 	GiveBack struct{ Holds []store.Hold }
 	// Gained says that these buckets are owned from now on.
 	Gained struct{ Partitions []bucket.Partition }
-	// Lost says that this bucket is not owned any more.
-	Lost struct{ Hold store.Hold }
-	// Drain asks for what is in flight to be finished, so that the bucket can
+	// Lost says that these buckets are not owned any more. What is lost at a time is
+	// said at once: nothing of one is begun when another one is heard to be lost.
+	Lost struct{ Holds []store.Hold }
+	// Drain asks for what is in flight to be finished, so that these buckets can
 	// be given back.
-	Drain struct{ Hold store.Hold }
+	Drain struct{ Holds []store.Hold }
 	// LeaseUntil says up to when, on the monotonic clock, nobody else can have taken a
 	// bucket of this node. Read is what both clocks said when the renewal began: the
 	// buckets that the node still has are its own by them.

@@ -130,10 +130,12 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	case GaveBack:
 		m.gaveBack(now, ev)
 	case Fenced:
-		out = m.lose(ev.Hold)
+		out = m.lose(ev.Holds)
 	case Drained:
-		if h := m.held[ev.Hold.Bucket]; h != nil && h.token == ev.Hold.Token {
-			h.drained = true
+		for _, hold := range ev.Holds {
+			if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
+				h.drained = true
+			}
 		}
 	case ClockSet:
 		m.setAt, m.nextRenew = now, now
@@ -206,13 +208,17 @@ func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 	for _, b := range buckets {
 		m.want[b] = true
 	}
+	var drain []store.Hold
 	for _, hold := range m.holds(func(h *held) bool { return !h.draining && !h.gone }) {
 		if !m.want[hold.Bucket] {
 			m.held[hold.Bucket].draining = true
-			out = append(out, Drain{hold})
+			drain = append(drain, hold)
 		}
 	}
 	m.nextLook = now
+	if len(drain) > 0 {
+		out = append(out, Drain{drain})
+	}
 	return out
 }
 
@@ -243,14 +249,11 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 // renewed, or may have while the machine slept: somebody may have seen it stand still
 // for long enough, and a request for the buckets may be on its way. It names the
 // present tokens, so what is taken anew, under new ones, is safe from it.
-func (m *Machine) lapse(now time.Duration) (out []Effect) {
+func (m *Machine) lapse(now time.Duration) []Effect {
 	m.lapses++
 	m.slept = 0
 	m.nextLook = now
-	for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
-		out = append(out, m.lose(hold)...)
-	}
-	return out
+	return m.lose(m.holds(func(h *held) bool { return !h.gone }))
 }
 
 // compareClocks gives everything up where the wall clock is too far off: by it the
@@ -264,9 +267,12 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	switch {
 	case off && !m.skewed:
 		out = append(out, Skewed{ahead})
-		for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
+		lost := m.holds(func(h *held) bool { return !h.gone })
+		for _, hold := range lost {
 			m.held[hold.Bucket].drained, m.held[hold.Bucket].gone = true, true
-			out = append(out, Lost{hold})
+		}
+		if len(lost) > 0 {
+			out = append(out, Lost{lost})
 		}
 	case !off && m.skewed:
 		out = append(out, Skewed{0})
@@ -300,12 +306,13 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	}
 	m.watch.look(now, ev)
 	out = append(out, Alive{m.watch.alive(ev)})
+	var lost []store.Hold
 	var wants []store.Acquisition
 	for _, p := range ev.Partitions {
 		h := m.held[p.Bucket]
 		switch {
 		case h != nil && h.token < p.Token:
-			out = append(out, m.lose(store.Hold{Bucket: p.Bucket, Token: h.token})...)
+			lost = append(lost, store.Hold{Bucket: p.Bucket, Token: h.token})
 		case h != nil || m.taking:
 		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
 			// An acquisition whose outcome was unknown went through, or the lease
@@ -320,6 +327,7 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 			wants = append(wants, m.acquisition(p))
 		}
 	}
+	out = append(out, m.lose(lost)...)
 	if len(wants) > 0 && now < m.until {
 		m.taking, m.takeLapses = true, m.lapses
 		out = append(out, Take{wants})
@@ -353,11 +361,15 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 		return nil
 	}
 	out = append(out, Gained{gained})
+	var drain []store.Hold
 	for _, p := range gained { // the share may have changed meanwhile
 		if h := m.held[p.Bucket]; !m.want[p.Bucket] {
 			h.draining = true
-			out = append(out, Drain{store.Hold{Bucket: p.Bucket, Token: h.token}})
+			drain = append(drain, store.Hold{Bucket: p.Bucket, Token: h.token})
 		}
+	}
+	if len(drain) > 0 {
+		out = append(out, Drain{drain})
 	}
 	return out
 }
@@ -380,17 +392,23 @@ func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 	}
 }
 
-// lose forgets a bucket that somebody else has.
-func (m *Machine) lose(hold store.Hold) []Effect {
-	h := m.held[hold.Bucket]
-	if h == nil || h.token != hold.Token {
+// lose forgets buckets that somebody else has.
+func (m *Machine) lose(holds []store.Hold) []Effect {
+	var lost []store.Hold
+	for _, hold := range holds {
+		h := m.held[hold.Bucket]
+		if h == nil || h.token != hold.Token {
+			continue
+		}
+		delete(m.held, hold.Bucket)
+		if !h.gone {
+			lost = append(lost, hold)
+		}
+	}
+	if len(lost) == 0 {
 		return nil
 	}
-	delete(m.held, hold.Bucket)
-	if h.gone {
-		return nil
-	}
-	return []Effect{Lost{hold}}
+	return []Effect{Lost{lost}}
 }
 
 // holds lists the buckets that are held and of which yes holds, by number.

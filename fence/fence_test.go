@@ -3,6 +3,7 @@ package fence_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -191,16 +192,16 @@ func TestTakesWhatIsFreeAndWanted(t *testing.T) {
 func TestLosesByToken(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
-	if effects := r.step(fence.Fenced{Hold: store.Hold{Bucket: 1, Token: 99}}); count[fence.Lost](effects) > 0 {
+	if effects := r.step(fence.Fenced{Holds: []store.Hold{{Bucket: 1, Token: 99}}}); count[fence.Lost](effects) > 0 {
 		t.Error("lost by a refusal of another token")
 	}
-	lost := only[fence.Lost](t, r.step(fence.Fenced{Hold: store.Hold{Bucket: 1, Token: 1}}))
-	if lost.Hold != (store.Hold{Bucket: 1, Token: 1}) {
+	lost := only[fence.Lost](t, r.step(fence.Fenced{Holds: []store.Hold{{Bucket: 1, Token: 1}}}))
+	if !slices.Equal(lost.Holds, []store.Hold{{Bucket: 1, Token: 1}}) {
 		t.Errorf("lost %+v", lost)
 	}
 	saw := fence.Saw{Partitions: []bucket.Partition{{Bucket: 2, Owner: "you", Token: 2, Lease: "you/1"}}, Leases: []bucket.Lease{{ID: "you/1"}}}
 	lost = only[fence.Lost](t, r.look(saw))
-	if lost.Hold != (store.Hold{Bucket: 2, Token: 1}) || r.m.Held() != 0 {
+	if !slices.Equal(lost.Holds, []store.Hold{{Bucket: 2, Token: 1}}) || r.m.Held() != 0 {
 		t.Errorf("lost %+v, %d still held", lost, r.m.Held())
 	}
 }
@@ -235,7 +236,7 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 	r.own(1, 2)
 	r.now += r.c.LeaseTime
 	effects := r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})
-	if lost := count[fence.Lost](effects); lost != 2 || r.m.Held() != 0 {
+	if lost := len(only[fence.Lost](t, effects).Holds); lost != 2 || r.m.Held() != 0 {
 		t.Fatalf("%d buckets are lost and %d held, want 2 and 0", lost, r.m.Held())
 	}
 	saw := fence.Saw{Began: r.now, Partitions: []bucket.Partition{{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1"}, {Bucket: 2, Owner: "me", Token: 1, Lease: "me/1"}}}
@@ -291,16 +292,16 @@ func TestDrainsBeforeItGivesBack(t *testing.T) {
 	r.own(1, 2)
 	effects := r.step(fence.Want{Buckets: []int{2}})
 	hold := store.Hold{Bucket: 1, Token: 1}
-	if drain := only[fence.Drain](t, effects); drain.Hold != hold || count[fence.GiveBack](effects) > 0 {
+	if drain := only[fence.Drain](t, effects); !slices.Equal(drain.Holds, []store.Hold{hold}) || count[fence.GiveBack](effects) > 0 {
 		t.Fatalf("effects %+v", effects)
 	}
 	if effects := r.step(fence.Tick{}); count[fence.GiveBack](effects)+count[fence.Drain](effects) > 0 {
 		t.Fatalf("before it is drained: %+v", effects)
 	}
-	if effects := r.step(fence.Drained{Hold: store.Hold{Bucket: 1, Token: 99}}); count[fence.GiveBack](effects) > 0 {
+	if effects := r.step(fence.Drained{Holds: []store.Hold{{Bucket: 1, Token: 99}}}); count[fence.GiveBack](effects) > 0 {
 		t.Fatal("given back by word about another token")
 	}
-	give := only[fence.GiveBack](t, r.step(fence.Drained{Hold: hold}))
+	give := only[fence.GiveBack](t, r.step(fence.Drained{Holds: []store.Hold{hold}}))
 	if !reflect.DeepEqual(give.Holds, []store.Hold{hold}) || r.m.Held() != 2 {
 		t.Fatalf("it gives back %+v and holds %d", give.Holds, r.m.Held())
 	}
@@ -317,7 +318,7 @@ func TestFailingStoreDoesNotSpin(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
 	r.step(fence.Want{Buckets: []int{2}})
-	effects := r.step(fence.Drained{Hold: store.Hold{Bucket: 1, Token: 1}})
+	effects := r.step(fence.Drained{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
 	calls, begin := 0, r.now
 	for steps := 0; r.now < begin+10*time.Second; steps++ {
 		if steps > 1000 {

@@ -48,7 +48,7 @@ func (p *party) step(now time.Duration, ev fence.Event) {
 		case fence.Gained:
 			p.held += len(e.Partitions)
 		case fence.Lost:
-			p.held--
+			p.held -= len(e.Holds)
 		case fence.LeaseUntil:
 			p.until = e.Mono
 		}

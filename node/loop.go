@@ -246,9 +246,13 @@ func (l *loop) report(e machine.Effect) {
 	case fence.Gained:
 		l.log.Info("took buckets", "count", len(e.Partitions))
 	case fence.Lost:
-		l.log.Warn("lost a bucket", "bucket", e.Hold.Bucket, "token", e.Hold.Token)
+		for _, hold := range e.Holds {
+			l.log.Warn("lost a bucket", "bucket", hold.Bucket, "token", hold.Token)
+		}
 	case fence.Fenced:
-		l.log.Warn("a claim was refused: the bucket has another owner", "bucket", e.Hold.Bucket, "token", e.Hold.Token)
+		for _, hold := range e.Holds {
+			l.log.Warn("a claim was refused: the bucket has another owner", "bucket", hold.Bucket, "token", hold.Token)
+		}
 	case fence.ClockSet:
 		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed", "by", e.By)
 	case fence.Skewed:

@@ -238,9 +238,9 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	case fence.Gained:
 		m.gained(now, ev.Partitions)
 	case fence.Lost:
-		m.lose(ev.Hold)
+		m.lose(ev.Holds)
 	case fence.Drain:
-		m.drain(now, ev.Hold)
+		m.drain(now, ev.Holds)
 	case fence.LeaseUntil:
 		m.extendLease(now, ev)
 		now = m.believe(read)

@@ -80,7 +80,7 @@ const (
 func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	for _, p := range partitions {
 		if b := m.buckets[p.Bucket]; b != nil {
-			m.lose(b.hold)
+			m.lose([]store.Hold{b.hold})
 		}
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, checkpoint: p.Checkpoint, claimed: p.Claimed,
@@ -97,36 +97,47 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	slices.SortFunc(m.order, func(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket })
 }
 
-// lose forgets a bucket. What is in flight is settled where it was confirmed, for
+// lose forgets buckets. What is in flight is settled where it was confirmed, for
 // that is a fact; the rest is the next owner's.
-func (m *Machine) lose(hold store.Hold) {
-	b := m.buckets[hold.Bucket]
-	if b == nil || b.hold.Token != hold.Token {
-		return
+func (m *Machine) lose(holds []store.Hold) {
+	for _, hold := range holds {
+		b := m.buckets[hold.Bucket]
+		if b == nil || b.hold.Token != hold.Token {
+			continue
+		}
+		b.lost = true
+		m.touch(b)
+		m.dropWaiting(b)
+		delete(m.buckets, hold.Bucket)
+		for _, c := range slices.Clone(m.parked) {
+			m.unparkedAll(c, hold.Bucket)
+		}
 	}
-	b.lost = true
-	m.touch(b)
-	m.dropWaiting(b)
-	delete(m.buckets, hold.Bucket)
-	m.order = slices.DeleteFunc(m.order, func(o *owned) bool { return o == b })
-	for _, c := range slices.Clone(m.parked) {
-		m.unparkedAll(c, hold.Bucket)
+	if len(m.order) > len(m.buckets) {
+		m.order = slices.DeleteFunc(m.order, func(b *owned) bool { return b.lost })
 	}
 }
 
 // drain finishes what is claimed, for a while; what is not finished by then is
 // in doubt for the next owner.
-func (m *Machine) drain(now postdate.Now, hold store.Hold) {
-	if b := m.buckets[hold.Bucket]; b != nil && b.hold.Token == hold.Token {
-		b.draining, b.drainUntil = true, now.Mono+m.c.DrainMax
-		return
+func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
+	var gone []store.Hold
+	for _, hold := range holds {
+		if b := m.buckets[hold.Bucket]; b != nil && b.hold.Token == hold.Token {
+			b.draining, b.drainUntil = true, now.Mono+m.c.DrainMax
+		} else {
+			gone = append(gone, hold) // it is not here any more
+		}
 	}
-	m.emit(fence.Drained{Hold: hold}) // it is not here any more
+	if len(gone) > 0 {
+		m.emit(fence.Drained{Holds: gone})
+	}
 }
 
 // finishDrains lets go of buckets of which nothing is in flight any more.
 func (m *Machine) finishDrains(now postdate.Now) {
-	for _, b := range slices.Clone(m.order) {
+	var drained []store.Hold
+	for _, b := range m.order {
 		if !b.draining || b.polling {
 			continue
 		}
@@ -136,9 +147,12 @@ func (m *Machine) finishDrains(now postdate.Now) {
 			continue
 		}
 		if len(b.hand) == 0 {
-			m.lose(b.hold)
-			m.emit(fence.Drained{Hold: b.hold})
+			drained = append(drained, b.hold)
 		}
+	}
+	if len(drained) > 0 {
+		m.lose(drained)
+		m.emit(fence.Drained{Holds: drained})
 	}
 }
 
@@ -382,6 +396,7 @@ func justBefore(p store.Position) store.Position {
 func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 	polls := m.polled
 	m.polled = nil
+	var fenced []store.Hold
 	for i, p := range polls {
 		b := p.bucket
 		b.polling = false
@@ -395,8 +410,7 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 		case err == nil:
 			m.scanned(now, p, &results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
-			m.lose(b.hold)
-			m.emit(fence.Fenced{Hold: b.hold})
+			fenced = append(fenced, b.hold)
 			continue
 		default:
 			// Unknown, or surely not done: nothing of it is used, and as nothing
@@ -407,6 +421,10 @@ func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
 		nudged := b.nudged
 		b.nudged = postdate.Far
 		m.nudge(b.hold.Bucket, nudged)
+	}
+	if len(fenced) > 0 {
+		m.lose(fenced)
+		m.emit(fence.Fenced{Holds: fenced})
 	}
 }
 

@@ -114,7 +114,7 @@ func TestDrainWithABacklog(t *testing.T) {
 			next = append(next, m.Step(now, Published{slow[0].Batch, publisher.All(len(slow[0].Batch), publisher.Result{Outcome: publisher.Confirmed})})...)
 			slow = slow[1:]
 			if now.Mono < 2*time.Second { // some are delivered before it is to go
-				m.Step(now, fence.Drain{Hold: store.Hold{Token: 1}})
+				m.Step(now, fence.Drain{Holds: []store.Hold{{Token: 1}}})
 			}
 		}
 		for _, e := range effects {

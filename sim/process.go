@@ -156,11 +156,15 @@ func (p *process) report(e machine.Effect) {
 			p.w.history.gained(p, g)
 		}
 	case fence.Lost:
-		p.w.mark(3, uint64(e.Hold.Bucket), e.Hold.Token)
-		p.w.tell(p.n, "lost bucket %d, token %d", e.Hold.Bucket, e.Hold.Token)
+		for _, hold := range e.Holds {
+			p.w.mark(3, uint64(hold.Bucket), hold.Token)
+			p.w.tell(p.n, "lost bucket %d, token %d", hold.Bucket, hold.Token)
+		}
 	case fence.Fenced:
-		p.w.mark(5, uint64(e.Hold.Bucket), e.Hold.Token)
-		p.w.tell(p.n, "is fenced off bucket %d, token %d", e.Hold.Bucket, e.Hold.Token)
+		for _, hold := range e.Holds {
+			p.w.mark(5, uint64(hold.Bucket), hold.Token)
+			p.w.tell(p.n, "is fenced off bucket %d, token %d", hold.Bucket, hold.Token)
+		}
 	case fence.ClockSet:
 		p.w.mark(17, uint64(p.n.number))
 		p.w.tell(p.n, "its clock was set by %s", e.By)

@@ -22,14 +22,13 @@ var inSource = []struct {
 }{
 	{
 		"a bucket is given back without being drained", "node/machine/broker.go",
-		"	m.stepPoller(now, d)\n",
-		"	m.stepPoller(now, fence.Lost{Hold: d.Hold})\n	m.stepFence(now, fence.Drained{Hold: d.Hold})\n",
+		"		m.stepPoller(now, fence.Drain{Holds: working})\n",
+		"		m.stepPoller(now, fence.Lost{Holds: working})\n		m.stepFence(now, fence.Drained{Holds: working})\n",
 		[]int{1, 4},
 	},
 	{
 		"a bucket goes back while it is being fenced at a broker, and is worked on afterwards", "node/machine/broker.go",
-		"		m.forgetAtBroker(d.Hold)\n		m.stepFence(now, fence.Drained{Hold: d.Hold})\n		return\n",
-		"		m.stepFence(now, fence.Drained{Hold: d.Hold})\n		return\n",
+		"		m.forgetAtBroker(idle...)\n", "",
 		[]int{4, 5},
 	},
 	{

@@ -108,15 +108,24 @@ func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	m.broker.next = now.Mono
 }
 
-// drain lets the poller finish what it has of a bucket. One that it has not got yet goes
+// drain lets the poller finish what it has of buckets. One that it has not got yet goes
 // back as it is.
 func (m *Machine) drain(now postdate.Now, d fence.Drain) {
-	if k := m.broker.find(d.Hold); k != nil && !k.working {
-		m.forgetAtBroker(d.Hold)
-		m.stepFence(now, fence.Drained{Hold: d.Hold})
-		return
+	var idle, working []store.Hold
+	for _, hold := range d.Holds {
+		if k := m.broker.find(hold); k != nil && !k.working {
+			idle = append(idle, hold)
+		} else {
+			working = append(working, hold)
+		}
 	}
-	m.stepPoller(now, d)
+	if len(idle) > 0 {
+		m.forgetAtBroker(idle...)
+		m.stepFence(now, fence.Drained{Holds: idle})
+	}
+	if len(working) > 0 {
+		m.stepPoller(now, fence.Drain{Holds: working})
+	}
 }
 
 // askBroker does what has become due at the broker.

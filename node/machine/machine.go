@@ -127,7 +127,7 @@ func (m *Machine) stepFence(now postdate.Now, ev Event) {
 			m.gained(now, e)
 		case fence.Lost:
 			m.emit(e)
-			m.forgetAtBroker(e.Hold)
+			m.forgetAtBroker(e.Holds...)
 			m.stepPoller(now, e)
 		case fence.Drain:
 			m.drain(now, e)

@@ -190,6 +190,66 @@ func TestRenewsWithoutATick(t *testing.T) {
 	}
 }
 
+// A look that shows several buckets to be lost ends the work on all of them: on hearing
+// of one, nothing of another is handed over.
+func TestBucketsThatAreLostTogether(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.run(50 * time.Millisecond)
+	due, published := r.now.Wall+30, 0
+	var step func(ev Event)
+	step = func(ev Event) {
+		for _, e := range r.m.Step(r.now, ev) {
+			switch e := e.(type) {
+			case poller.Claim:
+				results := make([]store.ClaimResult, len(e.Claims))
+				for i, c := range e.Claims {
+					m := postdate.Message{Key: postdate.Key{Bucket: c.Bucket, ScheduleID: "m"}, Channel: "inbox:x", ExecutionTime: due}
+					results[i] = store.ClaimResult{
+						Due:      []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}},
+						Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
+					}
+				}
+				step(poller.Claimed{Results: results})
+			case poller.Publish:
+				published += len(e.Batch)
+			}
+		}
+	}
+	step(poller.Nudged{Nudges: []poller.Nudge{{Bucket: 0, At: due}, {Bucket: 1, At: due}, {Bucket: 2, At: due}, {Bucket: 3, At: due}}})
+	for r.now.Wall < due {
+		r.now = r.now.Later(time.Millisecond)
+		step(fence.Tick{})
+	}
+	if hand := r.m.View(r.now).Hand; hand != 4 || published > 0 {
+		t.Fatalf("%d messages are in hand and %d published, want 4 and none", hand, published)
+	}
+	r.now = r.now.Later(time.Millisecond) // they are due
+	for i := range r.store {
+		r.store[i].Owner, r.store[i].Token = "you", r.store[i].Token+1
+	}
+	step(fence.Saw{Began: r.now.Mono, Partitions: r.store})
+	if published > 0 || r.m.Status().Held > 0 {
+		t.Errorf("%d messages are published of buckets that another node has, %d buckets held", published, r.m.Status().Held)
+	}
+}
+
+// A node that has the most buckets leaves long before its lease ends: no lease is renewed
+// within a step.
+func TestLeavesWithManyBuckets(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Buckets = postdate.BucketsMax })
+	r.step(fence.Tick{})
+	r.run(200 * time.Millisecond)
+	if held := r.m.Status().Held; held != postdate.BucketsMax {
+		t.Fatalf("%d buckets are held", held)
+	}
+	began := time.Now()
+	r.step(Leave{})
+	if took := time.Since(began); r.m.Status().Held > 0 || took > fence.DefaultConfig("n", "l").LeaseTime {
+		t.Errorf("%d buckets are held after %s", r.m.Status().Held, took)
+	}
+}
+
 // What a zombie takes at the broker while the broker is still being told of its bucket,
 // among others, is not forgotten when the answer comes: its channels would stay down.
 func TestTakenWhileTheBrokerIsTold(t *testing.T) {
