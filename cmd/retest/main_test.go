@@ -283,6 +283,7 @@ func TestWhatIsFatal(t *testing.T) {
 		{"a race in another test, which passed", append([]event{said("TestB", "WARNING: DATA RACE\n")}, ordinary...), nil, "p: a data race, said by TestB"},
 		{"a broken promise outside of a test", append([]event{said("", "x: PROMISE BROKEN: lost\n")}, ordinary...), nil, "p: a promise is broken, said by the package"},
 		{"a panic in a process that a test started", append([]event{said("TestA", "        panic: boom\n")}, ordinary...), nil, "p: a panic, said by TestA"},
+		{"a panic that is the first word of a process", append([]event{said("TestA", "    x_test.go:7: panic: boom\n"), said("TestA", "        \n"), said("TestA", "        goroutine 1 [running]:\n")}, ordinary...), nil, "p: a panic, said by TestA"},
 		{"a handler that panicked", append([]event{said("", "2026/11/22 http: panic serving 127.0.0.1:1: boom\n")}, ordinary...), nil, "p: a panic, said by the package"},
 		{"a publisher that panicked", append([]event{said("TestA", "level=ERROR msg=\"a publisher panicked\" panic=boom\n")}, ordinary...), nil, "p: a panic, said by TestA"},
 		{"memory that is gone", append([]event{said("", "fatal error: out of memory\n")}, ordinary...), nil, "p: a panic, said by the package"},

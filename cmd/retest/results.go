@@ -148,7 +148,7 @@ var marks = []struct {
 	{regexp.MustCompile(regexp.QuoteMeta(testrun.Broken)), "a promise is broken"},
 	{regexp.MustCompile(`WARNING: DATA RACE|race detected`), "a data race"},
 	{regexp.MustCompile(`(?m)^\s*panic: test timed out|^\*\*\* Test killed`), "it took too long"},
-	{regexp.MustCompile(`(?m)^\s*(panic|fatal error): |http: panic serving|a (handler|publisher) panicked`), "a panic"},
+	{regexp.MustCompile(`(?m)^\s*(panic|fatal error): |\bgoroutine \d+ \[|http: panic serving|a (handler|publisher) panicked`), "a panic"},
 }
 
 // fatal says why a failed package's tests are not tried again, or "".
