@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"store/mongo/mongotest":           {"node/proctest"},
 	"store/storetest":                 {".", "bucket", "store", "node/testrun"},
 	"publisher":                       {"."},
-	"publisher/publishertest":         {".", "publisher"},
+	"publisher/publishertest":         {".", "publisher", "node/testrun"},
 	"publisher/rabbitmq":              {".", "publisher"},
 	"publisher/rabbitmq/rabbitmqtest": {"node/proctest"},
 	"publisher/kafka":                 {".", "publisher"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // patience bounds every wait for something that has to come. It is no measure of
@@ -91,7 +92,7 @@ func TestShortestLease(t *testing.T) {
 			return
 		}
 		if !a.PossibleDuplicate { // a machine that stalls outlives this lease, and then there may be marked ones
-			t.Errorf("%s came %d times", a.ScheduleID, times)
+			t.Errorf("%s: %s came %d times", testrun.Broken, a.ScheduleID, times)
 		}
 	})()
 	if _, err := client.Schedule(nodetest.Message{ScheduleID: "m", Channel: "inbox:a", ExecutionTime: nodetest.At(time.Now()), Payload: 1}); err != nil {

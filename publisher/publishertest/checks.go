@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -111,7 +112,7 @@ func concurrentBatches(t *testing.T, h Harness) {
 		seen := map[string]bool{}
 		for _, c := range h.Consume(t, channel, n) {
 			if seen[c.MessageID] {
-				t.Errorf("%s was consumed twice", c.MessageID)
+				t.Errorf("%s: %s was consumed twice", testrun.Broken, c.MessageID)
 			}
 			seen[c.MessageID] = true
 			same(t, c, postdate.Delivery{Message: message(channel, c.MessageID), Attempt: 1})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -148,12 +149,12 @@ func (l ledger) hold(t *testing.T, consumed []Consumed) {
 	}
 	for id, n := range l.confirmed {
 		if seen[id] < n {
-			t.Errorf("%s: confirmed %d times, consumed %d times", id, n, seen[id])
+			t.Errorf("%s: %s: confirmed %d times, consumed %d times", testrun.Broken, id, n, seen[id])
 		}
 	}
 	for id, n := range seen {
 		if most := l.confirmed[id] + l.possible[id]; n > most {
-			t.Errorf("%s: consumed %d times, and at most %d were delivered", id, n, most)
+			t.Errorf("%s: %s: consumed %d times, and at most %d were delivered", testrun.Broken, id, n, most)
 		}
 	}
 }
