@@ -28,9 +28,7 @@ func (n *Node) openLoop() error {
 	}
 	c.Fence.Exclusive, c.Fence.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
 	if n.c.Lease > 0 {
-		c.Fence.LeaseTime, c.Fence.RenewEvery = n.c.Lease, n.c.Lease/5
-		c.Fence.LookEvery = min(c.Fence.LookEvery, n.c.Lease/5) // a long lease is no reason to hear late of what is free
-		c.Poller.LeaseMargin = min(c.Poller.LeaseMargin, n.c.Lease/5)
+		c = c.WithLease(n.c.Lease)
 	}
 	c.Poller.Retry = n.c.Retry
 	if !n.store.Exclusive() {

@@ -64,7 +64,7 @@ func (w *world) machineConfig(p *process) machine.Config {
 	c := machine.Config{
 		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
 		Retention: 24 * time.Hour, InboxRetention: 24 * time.Hour,
-	}
+	}.WithLease(p.lasts)
 	switch w.bug {
 	case bugFirstSight:
 		c.Fence.Exclusive = true

@@ -263,13 +263,12 @@ func (p *process) findParked(e poller.FindParked) {
 // hangs is given up after a lease time.
 func (p *process) locks(e fence.Effect) {
 	w, began := p.w, p.n.clock.now()
-	leaseTime := fence.DefaultConfig("", "").LeaseTime
 	began.Mono = p.now().Mono
 	switch e := e.(type) {
 	case fence.Look:
 		saw := fence.Saw{Began: began.Mono}
 		p.call(storeCall{
-			name: "look", deadline: leaseTime,
+			name: "look", deadline: p.lasts,
 			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Partitions(ctx) }},
 			answer: func() { p.step(saw) },
 			failed: func(err error) { p.step(fence.Saw{Began: began.Mono, Err: err}) },
@@ -277,7 +276,7 @@ func (p *process) locks(e fence.Effect) {
 	case fence.Renew:
 		renewed := fence.Renewed{Began: began}
 		p.call(storeCall{
-			name: "renew", deadline: leaseTime,
+			name: "renew", deadline: p.lasts,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
 			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.step(renewed) },
 			failed: func(err error) { p.step(fence.Renewed{Began: began, Err: err}) },
@@ -285,7 +284,7 @@ func (p *process) locks(e fence.Effect) {
 	case fence.Take:
 		var took []store.Acquired
 		p.call(storeCall{
-			name: "take", deadline: leaseTime,
+			name: "take", deadline: p.lasts,
 			effect: []func(){func() { took, _ = w.store.Acquire(ctx, e.Wants) }},
 			part:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
 			answer: func() { p.step(fence.Took{Results: took}) },
@@ -293,7 +292,7 @@ func (p *process) locks(e fence.Effect) {
 		})
 	case fence.GiveBack:
 		p.call(storeCall{
-			name: "give back", deadline: leaseTime,
+			name: "give back", deadline: p.lasts,
 			effect: []func(){func() { w.store.Release(ctx, e.Holds) }},
 			part:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
 			answer: func() { p.step(fence.GaveBack{Holds: e.Holds}) },

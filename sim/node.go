@@ -45,11 +45,11 @@ func (n *node) start() {
 	w := n.w
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
-		heard: map[int]heard{},
+		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{},
 	}
 	p.m = machine.New(w.machineConfig(p), w.r.Float64)
 	n.proc, n.paused, n.backlog = p, false, nil
-	w.tell(n, "starts as %s", p.lease)
+	w.tell(n, "starts as %s, with a lease of %s", p.lease, p.lasts)
 	p.step(fence.Tick{})
 	p.limits()
 	p.gossip()
@@ -102,7 +102,7 @@ func (n *node) freeze(d time.Duration) {
 			})
 		}
 		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax {
-			n.unaware = n.w.now + fence.DefaultConfig("", "").LeaseTime
+			n.unaware = n.w.now + p.lasts
 		}
 	})
 	n.pause(d)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
 )
 
@@ -18,6 +19,7 @@ type plan struct {
 	buckets  int
 	starting int // nodes that run from the beginning
 	clocks   []clockPlan
+	leases   []time.Duration // how long leases may last; each process has one of these
 	poller   poller.Config
 	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
@@ -178,6 +180,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileBacklog:
 		d.ghosts()
 	}
+	d.leases()
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p
@@ -198,6 +201,18 @@ func (d *draw) nodes() {
 		d.p.clocks = append(d.p.clocks, c)
 	}
 }
+
+// leases draws how long leases last. In some worlds the nodes are set differently, and
+// each start of a process may change it, as where an operator changes it node by node.
+func (d *draw) leases() {
+	d.p.leases = []time.Duration{defaultLease}
+	if d.r.IntN(4) == 0 {
+		d.p.leases = []time.Duration{500 * time.Millisecond, defaultLease, 10 * time.Second, 30 * time.Second}
+	}
+}
+
+// defaultLease is the product's.
+var defaultLease = fence.DefaultConfig("", "").LeaseTime
 
 // operations draws what clients do.
 func (d *draw) operations() {

@@ -17,6 +17,7 @@ type process struct {
 	n     *node
 	w     *world
 	lease string
+	lasts time.Duration // how long its leases last
 	alive bool
 
 	m        *machine.Machine

@@ -19,15 +19,12 @@ func promise2(h *history, f fact) string {
 	if early := e.message.ExecutionTime - e.wall; early >= 0 {
 		return fmt.Sprintf("%s is published %d ms before its time by its node's own clock", e.story.key.ScheduleID, early)
 	}
-	if early := e.message.ExecutionTime.Sub(h.w.wall()); early > earlyMax() {
+	if early := e.message.ExecutionTime.Sub(h.w.wall()); early > earlyMax(e.process) {
 		return fmt.Sprintf("%s is published %s before its time by a node whose clock is ahead", e.story.key.ScheduleID, early)
 	}
 	return ""
 }
 
-// earlyMax is how early a node may be by true time, whatever its clock does: the bound
+// earlyMax is how early a process may be by true time, whatever its clock does: the bound
 // of its skew, and what it cannot know better than a renewal takes.
-func earlyMax() time.Duration {
-	c := fence.DefaultConfig("", "")
-	return c.SkewMax + c.LeaseTime
-}
+func earlyMax(p *process) time.Duration { return fence.DefaultConfig("", "").SkewMax + p.lasts }

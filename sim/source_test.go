@@ -36,6 +36,11 @@ var inSource = []struct {
 		" && LeaseOf(m.Name, m.Lease)", "",
 		[]int{7, 8},
 	},
+	{
+		"every lease is judged by the watcher's own lease time", "fence/watch.go",
+		"	return began-s.since >= s.wait()\n", "	return began-s.since >= w.own\n",
+		[]int{4, 5},
+	},
 }
 
 // TestBiteInSource shows that the simulator finds bugs of the product's own source.

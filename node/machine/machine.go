@@ -37,6 +37,15 @@ type Config struct {
 	Retention, InboxRetention time.Duration
 }
 
+// WithLease is c with leases that last so long. Renewals and looks follow, and how long
+// before the lease's end publishing stops.
+func (c Config) WithLease(lease time.Duration) Config {
+	c.Fence.LeaseTime, c.Fence.RenewEvery = lease, lease/5
+	c.Fence.LookEvery = min(c.Fence.LookEvery, lease/5) // a long lease is no reason to hear late of what is free
+	c.Poller.LeaseMargin = min(c.Poller.LeaseMargin, lease/5)
+	return c
+}
+
 // Event is something that the machine learns. Beside those here they are [fence.Tick],
 // the answers to the effects of fence and poller, [fence.Hint], [poller.Limits] and
 // [poller.Nudged].
