@@ -62,6 +62,9 @@ func (c clock) wall() postdate.Time { return postdate.WallOf(time.Now()) }
 
 func (c clock) mono() time.Duration { return time.Since(c.start) }
 
+// wall is the time that is written into the store.
+func (n *Node) wall() postdate.Time { return n.loop.board.Wall(n.clock.now()) }
+
 // Start starts a node, and returns when it owns its buckets and answers
 // requests. Errors are sentences for the operator; nothing is left running then.
 func Start(ctx context.Context, c Config) (*Node, error) {
@@ -103,7 +106,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	taken := func(bucket int) { n.loop.tell(machine.TakenAtBroker{Bucket: bucket}) }
-	if n.channels, err = openChannels(n.c, n.store, n.clock.wall, taken, n.metrics); err != nil {
+	if n.channels, err = openChannels(n.c, n.store, n.wall, taken, n.metrics); err != nil {
 		return err
 	}
 	n.loop.channels = n.channels
@@ -114,7 +117,7 @@ func (n *Node) open(ctx context.Context) error {
 		}
 	}
 	n.api, err = api.New(api.Config{
-		Buckets: n.store.Buckets(), Now: n.clock.wall, Log: n.c.Log, Registry: n.metrics,
+		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 	})

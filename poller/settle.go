@@ -28,8 +28,14 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	m.settleAs(it, s)
 }
 
-// settleAs queues what became of an item. s says how; the rest is the item's.
+// settleAs queues what became of an item. s says how; the rest is the item's. Of a bucket
+// that was lost only deliveries are written: what else became of it is in doubt for the
+// next owner, and times of this node may be those of a wrong clock.
 func (m *Machine) settleAs(it *Item, s store.Settlement) {
+	if it.bucket.lost && s.How != store.SettleDelivered {
+		m.drop(it)
+		return
+	}
 	it.stage = stageSettling
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt

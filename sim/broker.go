@@ -48,7 +48,7 @@ func (p *process) publish(e poller.Publish) {
 		w.markText(d.Message.ScheduleID)
 		w.mark(11, uint64(d.Attempt), b2u(marked))
 		w.tell(p.n, "publishes %s %q attempt %d marked %t", d.Message.ScheduleID, d.Message.Payload, d.Attempt, marked)
-		emissions[i] = w.history.emitted(p, d.Message, marked)
+		emissions[i] = w.history.emitted(p, d, marked)
 	}
 	p.after(w.upTo(100*time.Microsecond), func() {
 		b := w.channels[e.Channel]
@@ -56,6 +56,9 @@ func (p *process) publish(e poller.Publish) {
 		results := make([]publisher.Result, len(e.Batch))
 		longest := time.Duration(0)
 		how, injected := w.inject.fate(k)
+		for _, m := range emissions {
+			m.handedOver, m.delivered = w.wall(), p.wall()
+		}
 		for i := range e.Batch {
 			f := p.brokerFate(b)
 			if injected {
@@ -78,7 +81,12 @@ func (p *process) publish(e poller.Publish) {
 					}
 				}
 			}
-			p.run(func() { p.step(poller.Published{Batch: e.Batch, Results: results}) })
+			p.run(func() {
+				for _, m := range emissions {
+					m.answered = w.wall()
+				}
+				p.step(poller.Published{Batch: e.Batch, Results: results})
+			})
 		})
 	})
 }

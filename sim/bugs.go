@@ -63,7 +63,7 @@ const (
 func (w *world) machineConfig(p *process) machine.Config {
 	c := machine.Config{
 		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
-		Retention: 24 * time.Hour, InboxRetention: 24 * time.Hour,
+		Retention: w.plan.retention, InboxRetention: w.plan.inboxRetention,
 	}.WithLease(p.lasts)
 	switch w.bug {
 	case bugFirstSight:
@@ -93,6 +93,9 @@ func (p *process) now() postdate.Now {
 	}
 	return now
 }
+
+// wall is the time that the process writes into the store.
+func (p *process) wall() postdate.Time { return p.m.Board().Wall(p.now()) }
 
 // event is what a machine with the bug would make of it.
 func (p *process) event(ev machine.Event) machine.Event {

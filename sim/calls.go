@@ -274,11 +274,16 @@ func (p *process) locks(e fence.Effect) {
 			failed: func(err error) { p.step(fence.Saw{Began: began.Mono, Err: err}) },
 		})
 	case fence.Renew:
-		renewed := fence.Renewed{Began: began}
+		renewed, sent := fence.Renewed{Began: began}, w.now
 		p.call(storeCall{
 			name: "renew", deadline: p.lasts,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
-			answer: func() { renewed.WallEnded = p.n.clock.now().Wall; p.step(renewed) },
+			answer: func() {
+				renewed.WallEnded = p.n.clock.now().Wall
+				w.renewalMax = max(w.renewalMax, w.now-sent)
+				p.step(renewed)
+				p.serves = p.serves || p.m.Status().Ahead == 0
+			},
 			failed: func(err error) { p.step(fence.Renewed{Began: began, Err: err}) },
 		})
 	case fence.Take:
@@ -307,7 +312,7 @@ func (p *process) expire(e machine.Expire) {
 	p.call(storeCall{
 		name: "expire",
 		effect: []func(){func() {
-			count, _ = p.w.store.Expire(ctx, e.Expiry)
+			count = p.w.store.expireFor(p.n.name, e.Expiry)
 		}},
 		answer: func() { p.step(machine.Expired{Count: count}) },
 		failed: func(err error) { p.step(machine.Expired{Err: err}) },

@@ -105,7 +105,7 @@ func (w *world) happen(i int) {
 func (w *world) anyProcess() *process {
 	var up []*process
 	for _, n := range w.nodes {
-		if n.up() && !n.proc.stopping {
+		if n.up() && n.proc.serves && !n.proc.stopping {
 			up = append(up, n.proc)
 		}
 	}
@@ -184,7 +184,7 @@ func (w *world) cancel(p *process, s *story) {
 	p.call(storeCall{
 		name: "cancel", effect: []func(){func() {
 			if got.Err = s.reachable(); got.Err == nil {
-				got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.n.clock.now().Wall)[0]
+				got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.wall())[0]
 			}
 		}},
 		answer: func() { answer(outcomeOf(got.Err)) },

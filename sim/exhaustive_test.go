@@ -12,8 +12,8 @@ import (
 func scenario(items ...item) *plan {
 	p := &plan{
 		profile: profileRaces, length: 11 * time.Second, buckets: 2, starting: 2,
-		clocks:   []clockPlan{{boot: time.Minute}, {boot: time.Hour}},
-		leases:   []time.Duration{defaultLease},
+		clocks: []clockPlan{{boot: time.Minute}, {boot: time.Hour}},
+		leases: []time.Duration{defaultLease}, retention: longRetention, inboxRetention: longRetention,
 		channels: []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"},
 		poller:   poller.DefaultConfig(),
 		items:    items,

@@ -17,6 +17,7 @@ type history struct {
 	about   map[string]*story // by edition
 	order   []*story
 	free    []postdate.Key            // of messages that expired; those that were settled last come last
+	letters []letter                  // those that are in the inbox, in the order in which they came
 	gains   map[gain]bucket.Partition // as they were gained
 	open    int                       // records that are not final and are to be at the end
 	sent    int                       // emissions so far
@@ -41,8 +42,9 @@ type story struct {
 	withdrawn map[string]string // by edition: what took it back for certain
 	acked     bool
 	ackedAt   time.Duration
-	written   int  // how often its record was changed
-	expired   bool // its record is gone, and its key is free
+	written   int           // how often its record was changed
+	ended     postdate.Time // when it became final, in true time
+	expired   bool          // its record is gone, and its key is free
 }
 
 // emission is one message of one publish.
@@ -62,6 +64,18 @@ type emission struct {
 	unaware   bool // its node was frozen, and cannot know yet that its lease ran out
 	mayArrive bool
 	arrivedAt time.Duration // 0: not yet
+	attempt   int
+
+	handedOver postdate.Time // in true time
+	delivered  postdate.Time // then, by its process
+	answered   postdate.Time // when its process learned the outcome, in true time; 0: not yet
+}
+
+// letter is a message in the inbox.
+type letter struct {
+	story *story
+	at    postdate.Time // true time
+	wall  postdate.Time // what it says itself
 }
 
 // A fact is something that happened. The functions that watch over the promises
@@ -86,6 +100,11 @@ type (
 	factPartition struct {
 		by            string
 		before, after bucket.Partition
+	}
+	factExpired struct {
+		node    string // that asked for it; "": nobody, but the plan
+		old     []*row
+		letters []letter
 	}
 	factAnswer struct{ r *request }
 	factEnd    struct{}
@@ -151,11 +170,12 @@ func (h *history) gained(p *process, g bucket.Partition) {
 }
 
 // emitted notes that a process hands a message to its broker, now.
-func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emission {
+func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emission {
+	m := d.Message
 	s := h.about[string(m.Payload)]
 	h.sent++
 	e := &emission{
-		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, marked: marked,
+		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, attempt: d.Attempt, marked: marked,
 		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.partitions[m.Bucket], first: true,
 		unaware: h.w.now < p.n.unaware,
 	}
@@ -172,6 +192,10 @@ func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emissio
 // arrived notes that a message is with its consumer.
 func (h *history) arrived(e *emission) {
 	e.arrivedAt = h.w.now
+	if h.w.plan.short() && e.message.Channel.Broker() == "inbox" {
+		h.letters = append(h.letters, letter{e.story, e.handedOver, e.delivered})
+		h.w.store.AppendInbox(ctx, []store.InboxMessage{{Tenant: e.message.Tenant, Inbox: e.message.Channel.Target(), DeliveredAt: e.delivered}})
+	}
 	h.w.mark(14, uint64(e.story.number), b2u(e.marked))
 	h.w.tell(nil, "%s %q arrives, marked %t", e.story.key.ScheduleID, e.edition, e.marked)
 	h.counts["arrived"]++
@@ -195,6 +219,7 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 	if after.Status.Final() {
 		h.counts[after.Status.String()]++
+		s.ended = h.ended(s, after, st)
 	}
 	h.w.mark(15, uint64(s.number), after.Version, uint64(after.Status), uint64(after.AttemptTime))
 	h.note(factRecord{by, s, before, after, st})
@@ -204,13 +229,20 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 }
 
-func (h *history) recordExpired(r *row) {
-	s := h.about[string(r.Payload)]
-	s.expired = true
-	h.free = append(h.free, s.key)
-	h.counts["expired"]++
-	h.w.mark(18, uint64(s.number))
-	h.w.tell(nil, "%s %q expires", s.key.ScheduleID, r.Payload)
+// expired notes that a node deleted records, and the oldest letters of the inbox. "" is
+// an operation of the plan, which goes by no retention.
+func (h *history) expired(node string, old []*row, letters int) {
+	for _, r := range old {
+		s := h.about[string(r.Payload)]
+		s.expired = true
+		h.free = append(h.free, s.key)
+		h.counts["expired"]++
+		h.w.mark(18, uint64(s.number))
+		h.w.tell(nil, "%s %q expires by %s", s.key.ScheduleID, r.Payload, node)
+	}
+	h.counts["letters expired"] += letters
+	h.note(factExpired{node, old, h.letters[:letters]})
+	h.letters = h.letters[letters:]
 }
 
 func (h *history) partitionChanged(by string, before, after bucket.Partition) {

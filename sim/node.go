@@ -103,6 +103,7 @@ func (n *node) freeze(d time.Duration) {
 		}
 		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax {
 			n.unaware = n.w.now + p.lasts
+			n.w.frozenMax = max(n.w.frozenMax, d)
 		}
 	})
 	n.pause(d)

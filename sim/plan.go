@@ -20,6 +20,9 @@ type plan struct {
 	starting int // nodes that run from the beginning
 	clocks   []clockPlan
 	leases   []time.Duration // how long leases may last; each process has one of these
+
+	retention, inboxRetention time.Duration // how long what is final and what was delivered is kept
+
 	poller   poller.Config
 	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
@@ -181,6 +184,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.ghosts()
 	}
 	d.leases()
+	d.retention()
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

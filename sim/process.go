@@ -14,11 +14,12 @@ import (
 // process is one run of the product on a node: its machine, and what the loop in
 // package node does around it.
 type process struct {
-	n     *node
-	w     *world
-	lease string
-	lasts time.Duration // how long its leases last
-	alive bool
+	n      *node
+	w      *world
+	lease  string
+	lasts  time.Duration // how long its leases last
+	alive  bool
+	serves bool // it has had a lease and the right time once, and takes requests since
 
 	m        *machine.Machine
 	tick     timer

@@ -25,6 +25,8 @@ func promise1(h *history, f fact) string {
 		}
 	case factRecord:
 		return finalOnce(f)
+	case factExpired:
+		return keptLongEnough(h, f)
 	case factEnd:
 		for _, s := range h.order {
 			r := h.record(s)
@@ -35,6 +37,7 @@ func promise1(h *history, f fact) string {
 				return fmt.Sprintf("%s is PENDING for ever: %+v", s.key.ScheduleID, r.State)
 			}
 		}
+		return keptTooLong(h)
 	}
 	return ""
 }

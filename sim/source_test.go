@@ -41,6 +41,26 @@ var inSource = []struct {
 		"	return began-s.since >= s.wait()\n", "	return began-s.since >= w.own\n",
 		[]int{4, 5},
 	},
+	{
+		"a node deletes by its own wall clock", "node/machine/expiry.go",
+		"	if t, known := x.clock.at(now); known {\n		return t\n	}\n", "	if true {\n		return now.Wall\n	}\n",
+		[]int{1},
+	},
+	{
+		"a node deletes by its own wall clock, and without a lease", "node/machine/expiry.go",
+		"	by := x.by(now)\n	if by == 0 || now.Mono >= m.fence.Until() || m.fence.Ahead() != 0 {\n", "	by := now.Wall\n	if by == 0 {\n",
+		[]int{1},
+	},
+	{
+		"a node whose clock is behind dates what ends by it", "node/machine/clock.go",
+		"known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {\n		return t\n", "known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {\n		return now.Wall\n",
+		[]int{1},
+	},
+	{
+		"a retry of a bucket that was lost is written, by a clock that may be wrong", "poller/settle.go",
+		"	if it.bucket.lost && s.How != store.SettleDelivered {\n", "	if it.bucket.lost && false {\n",
+		[]int{1},
+	},
 }
 
 // TestBiteInSource shows that the simulator finds bugs of the product's own source.

@@ -44,7 +44,7 @@ type row struct {
 // observer sees every change, in the order in which they happen.
 type observer interface {
 	recordChanged(by string, before *row, after *row, s *store.Settlement)
-	recordExpired(r *row)
+	expired(node string, old []*row, letters int)
 	partitionChanged(by string, before, after bucket.Partition)
 	claimed(node string, c store.Claim, before, after bucket.Partition)
 }
@@ -52,7 +52,7 @@ type observer interface {
 type nobody struct{}
 
 func (nobody) recordChanged(string, *row, *row, *store.Settlement)             {}
-func (nobody) recordExpired(*row)                                              {}
+func (nobody) expired(string, []*row, int)                                     {}
 func (nobody) partitionChanged(string, bucket.Partition, bucket.Partition)     {}
 func (nobody) claimed(string, store.Claim, bucket.Partition, bucket.Partition) {}
 
@@ -254,7 +254,12 @@ func compareListed(a, b store.ListPosition) int {
 func (s *Store) Exclusive() bool { return false }
 
 // Expire implements store.Housekeeping.
-func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
+func (s *Store) Expire(_ context.Context, e store.Expiry) (int, error) {
+	return s.expireFor("", e), nil
+}
+
+// expireFor deletes for a node.
+func (s *Store) expireFor(node string, e store.Expiry) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var old []*row
@@ -269,10 +274,10 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	old = old[:min(len(old), e.Limit)]
 	for _, r := range old {
 		delete(s.records, r.Key)
-		s.watch.recordExpired(r)
 	}
-	letters, err := s.Mem.Expire(ctx, e)
-	return len(old) + letters, err
+	letters, _ := s.Mem.Expire(ctx, e)
+	s.watch.expired(node, old, letters)
+	return len(old) + letters
 }
 
 // failOver is what a change of the primary does: what was acknowledged stays.

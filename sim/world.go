@@ -33,6 +33,9 @@ type world struct {
 	weather  weather
 	history  *history
 
+	renewalMax time.Duration // the longest that a renewal of a lease took
+	frozenMax  time.Duration // the longest time that a node cannot know of, because it was frozen
+
 	healed      bool
 	violation   *Violation
 	trace       uint64
@@ -56,7 +59,7 @@ func newWorld(o Options, p *plan) *world {
 		}
 	}
 	w.store.bug = o.bug
-	w.store.clock = func() postdate.Time { return w.wall() }
+	w.store.clock = w.wall
 	w.history = newHistory(w)
 	w.store.watch = w.history
 	for i, c := range p.clocks {
@@ -89,7 +92,7 @@ func (w *world) play() {
 	w.run(w.plan.length)
 	w.callsBefore = w.calls
 	w.heal()
-	for end := w.plan.length + healMax; w.violation == nil && w.now < end && (w.history.unfinished() || w.now < w.plan.length+20*time.Second); {
+	for end := w.plan.length + healMax; w.violation == nil && w.now < end && (w.history.unfinished() || w.now < w.plan.length+w.plan.rest()); {
 		w.run(w.now + 2*time.Second)
 	}
 	if w.violation == nil {

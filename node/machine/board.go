@@ -16,9 +16,10 @@ import (
 const nudgeWithin = 3 * time.Second
 
 // Board says whom a new message concerns, without waiting for a step: most are due
-// later than what their bucket waits for anyway, and cost next to nothing. It is safe
-// for concurrent use.
+// later than what their bucket waits for anyway, and cost next to nothing. And it says
+// what time it is. It is safe for concurrent use.
 type Board struct {
+	clock  storeClock
 	before []atomic.Int64 // per bucket: a nudge matters where it is earlier
 	owners atomic.Pointer[[]bucket.Partition]
 
@@ -26,9 +27,15 @@ type Board struct {
 	nudges map[int]postdate.Time // per bucket: the earliest one that nobody took yet
 }
 
-func newBoard(buckets int) *Board {
-	return &Board{before: make([]atomic.Int64, buckets), nudges: map[int]postdate.Time{}}
+func newBoard(c Config) *Board {
+	b := &Board{before: make([]atomic.Int64, c.Buckets), nudges: map[int]postdate.Time{}}
+	b.clock.skewMax = c.Fence.SkewMax
+	return b
 }
+
+// Wall is the time that is written into the store: the wall clock, or the store's where
+// the wall clock is further behind it than SkewMax.
+func (b *Board) Wall(now postdate.Now) postdate.Time { return b.clock.wall(now) }
 
 // Nudge notes that a message is due, after it is durable. It says whether the machine
 // is to be woken, to [Board.Take] it.

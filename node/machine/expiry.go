@@ -36,12 +36,10 @@ func (Expired) Event() {}
 // that can be believed. What was deleted too early nobody gets back, so where a store has
 // a clock, that one counts, at its earliest.
 type expiry struct {
-	c     Config
-	under bool
-	next  time.Duration
-
-	store   postdate.Time // the store's clock, not before judged; 0: it has none
-	judged  time.Duration
+	c       Config
+	clock   *storeClock
+	under   bool
+	next    time.Duration
 	since   time.Duration // since when the node's own clock has gone on without being set
 	watched bool          // from the first renewal on it is seen when that clock is set
 	started bool
@@ -55,7 +53,7 @@ func (x *expiry) see(now postdate.Now, ev Event) {
 	switch ev := ev.(type) {
 	case fence.Renewed:
 		if ev.Err == nil && ev.Store != 0 {
-			x.store, x.judged = ev.Store, now.Mono // it was read before now
+			x.clock.latest.Store(&reading{ev.Store, now.Mono})
 		}
 		if ev.Err == nil && !x.watched {
 			x.watched, x.since = true, now.Mono
@@ -82,8 +80,8 @@ func (x *expiry) wake() time.Duration {
 // before is the time before which a thing must have ended that is kept for so long, or 0
 // where no clock can be believed.
 func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time {
-	if x.store != 0 {
-		return x.store.Add(now.Mono - x.judged).Add(-retention)
+	if t, known := x.clock.at(now); known {
+		return t.Add(-retention)
 	}
 	if now.Mono-x.since < min(believeAfter, retention) {
 		return 0

@@ -72,9 +72,10 @@ type Machine struct {
 // New makes the machine of a node that owns nothing yet. random gives numbers in
 // [0, 1).
 func New(c Config, random func() float64) *Machine {
+	board := newBoard(c)
 	return &Machine{
 		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random),
-		share: share{c: c}, broker: newBroker(), expiry: expiry{c: c}, board: newBoard(c.Buckets),
+		share: share{c: c}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
 	}
 }
 
@@ -165,6 +166,9 @@ func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 			m.stepFence(now, e)
 		case poller.Horizon:
 			m.board.setHorizon(e)
+		case poller.Settle:
+			m.board.clock.date(now, e)
+			m.emit(e)
 		default:
 			m.emit(e)
 		}

@@ -422,7 +422,7 @@ func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 // Only nudges that are earlier than what their bucket waits for wake the machine, each
 // bucket's earliest is kept, and none is forgotten while a scan is under way.
 func TestBoard(t *testing.T) {
-	b := newBoard(3)
+	b := newBoard(Config{Buckets: 3})
 	if b.Nudge(poller.Nudge{Bucket: 0, At: 1}) {
 		t.Error("woken for a bucket that is not owned")
 	}
@@ -452,7 +452,7 @@ func TestBoard(t *testing.T) {
 
 // Owners of other nodes are told of what is due soon.
 func TestBoardNamesOwners(t *testing.T) {
-	b := newBoard(2)
+	b := newBoard(Config{Buckets: 2})
 	soon := poller.Nudge{Bucket: 1, At: 1_000}
 	if got := b.Owner(soon, 1_000, "me"); got != "" {
 		t.Errorf("before the first look: %q", got)

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// What ends while a node's clock is far behind the store's is dated by the store's: else
+// every other node would delete it at once, an inbox message that nobody has read too.
+func TestDatesByTheStoresClock(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.run(time.Second)
+	right := r.now
+	wall := func(behind time.Duration) time.Duration {
+		t.Helper()
+		now := r.now
+		now.Wall = now.Wall.Add(-behind)
+		return r.m.Board().Wall(now).Sub(r.now.Wall)
+	}
+	if d := wall(0); d != 0 {
+		t.Errorf("a right clock is corrected by %s", d)
+	}
+	if d := wall(900 * time.Millisecond); d != -900*time.Millisecond {
+		t.Errorf("a clock that is 0.9 s behind, which is allowed, counts as %s off", d)
+	}
+	if d := wall(48 * time.Hour); d != 0 {
+		t.Errorf("a clock that is 48 h behind counts as %s off", d)
+	}
+	if d := wall(-48 * time.Hour); d != 48*time.Hour {
+		t.Errorf("a clock that is 48 h ahead counts as %s off", d)
+	}
+
+	// One that was published before the clock was set back, and is confirmed after.
+	r.step(fence.Tick{})
+	clock := &r.m.board.clock
+	now := postdate.Now{Wall: right.Wall.Add(-48 * time.Hour), Mono: r.now.Mono}
+	e := poller.Settle{Settlements: []store.Settlement{{How: store.SettleDelivered, At: now.Wall}}}
+	clock.date(now, e)
+	if off := e.Settlements[0].At.Sub(right.Wall); off != 0 {
+		t.Errorf("it is dated %s off", off)
+	}
+}
+
+// A store without a clock cannot correct anybody's.
+func TestDatesByTheOnlyClock(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
+	r.noClock = true
+	r.step(fence.Tick{})
+	r.run(time.Second)
+	now := r.now
+	now.Wall -= 100_000
+	if got := r.m.Board().Wall(now); got != now.Wall {
+		t.Errorf("it is %d, want %d", got, now.Wall)
+	}
+}
+
+// What follows from how long leases last.
+func TestWithLease(t *testing.T) {
+	c := Config{Fence: fence.DefaultConfig("n", "n/1"), Poller: poller.DefaultConfig()}
+	if got := c.WithLease(c.Fence.LeaseTime); got != c {
+		t.Errorf("the default lease changes the defaults to %+v", got)
+	}
+	for _, lease := range []time.Duration{500 * time.Millisecond, 30 * time.Second, fence.LeaseMax} {
+		got := c.WithLease(lease)
+		if err := got.Fence.Validate(); err != nil {
+			t.Errorf("%s: %v", lease, err)
+		}
+		if got.Fence.LookEvery > c.Fence.LookEvery || got.Poller.LeaseMargin > lease/5 || got.Poller.LeaseMargin > c.Poller.LeaseMargin {
+			t.Errorf("%s: looks every %s, stops %s before the end", lease, got.Fence.LookEvery, got.Poller.LeaseMargin)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package poller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// A node whose clock is set far ahead loses its buckets when a renewal shows it, and
+// nobody may have taken them yet. What it had with a broker then must not be postponed by
+// that clock: it would be PENDING for as long as the clock is ahead.
+func TestRetryAfterALossByAWrongClock(t *testing.T) {
+	for _, outcome := range []publisher.Outcome{publisher.Confirmed, publisher.Refused, publisher.Unknown, publisher.Down} {
+		b := newBench(t)
+		due := records("inbox:a", 1, b.now.Wall-20)
+		due[0].ExpiresAt = b.now.Wall.Add(100 * time.Hour)
+		published := of[Publish](b.owned(due))
+		if len(published) != 1 {
+			t.Fatalf("%d publishes, want 1", len(published))
+		}
+		b.now.Wall = b.now.Wall.Add(48 * time.Hour)
+		b.step(fence.Tick{})
+		b.after(time.Millisecond)
+		b.step(fence.Lost{Holds: []store.Hold{store.Hold{Bucket: 0, Token: 1}}})
+		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+		effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{{Outcome: outcome}}})
+		b.after(time.Second)
+		settled := of[Settle](append(effects, b.step(fence.Tick{})...))
+		if outcome == publisher.Confirmed {
+			if len(settled) != 1 || settled[0].Settlements[0].How != store.SettleDelivered {
+				t.Errorf("what was confirmed is settled as %+v", settled)
+			}
+			continue
+		}
+		if len(settled) != 0 {
+			t.Errorf("outcome %d: it is settled as %+v, %s after it was due", outcome, settled, settled[0].Settlements[0].AttemptTime.Sub(due[0].ExecutionTime))
+		}
+		if v := b.m.View(b.now); v.Hand != 0 {
+			t.Errorf("outcome %d: %d messages stay in hand", outcome, v.Hand)
+		}
+	}
+}

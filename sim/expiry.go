@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+// longRetention is that of worlds in which nodes delete nothing.
+const longRetention = 24 * time.Hour
+
+// short says whether nodes delete what this world finishes.
+func (p *plan) short() bool { return p.retention < longRetention }
+
+// goneWithin is how long after its retention, and after everything heals, a message may
+// still be there: by then each bucket has an owner again, and that one has looked.
+const goneWithin = time.Minute
+
+// rest is how long a world goes on at least after everything heals.
+func (p *plan) rest() time.Duration {
+	if p.short() {
+		return goneWithin + 30*time.Second
+	}
+	return 20 * time.Second
+}
+
+// retention draws how long finished messages are kept: in some worlds so shortly that
+// nodes delete some, and in the wilder ones of those by clocks that are far off.
+func (d *draw) retention() {
+	p := d.p
+	p.retention, p.inboxRetention = longRetention, longRetention
+	if d.r.IntN(5) > 0 {
+		return
+	}
+	p.retention, p.inboxRetention = d.between(30*time.Second, 2*time.Minute), d.between(30*time.Second, 2*time.Minute)
+	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind == opExpire }) // there would be little left
+	if !p.calm() {
+		d.wrongClocks()
+	}
+}
+
+// wrongClocks draws clocks that are hours off, or minutes, at the start of a process or
+// all at once, until somebody sets them right. Often the store's answers are lost
+// meanwhile: then no renewal of the lease tells the node.
+func (d *draw) wrongClocks() {
+	for at := 20 * time.Second; at < d.p.length; at += d.between(5*time.Second, 40*time.Second) {
+		node, off := d.r.IntN(len(d.p.clocks)), d.around([]time.Duration{5 * time.Minute, 48 * time.Hour}[d.r.IntN(2)])
+		wrong := at
+		if d.r.IntN(3) == 0 {
+			down := d.upTo(4 * time.Second)
+			d.add(item{at: at, kind: faultCrash, a: node, d: down})
+			wrong += d.upTo(down)
+		} else if d.r.IntN(2) == 0 {
+			d.add(item{at: at - d.upTo(100*time.Millisecond), kind: faultLoseAnswer, d: d.upTo(8 * time.Second), p: 1})
+		}
+		d.add(item{at: wrong, kind: faultJump, a: node, d: off})
+		d.add(item{at: wrong + d.between(time.Second, 15*time.Second), kind: faultJump, a: node, d: -off})
+	}
+}
+
+// ended is when a message that is final now became so, in true time: when its owner
+// learned of it, which may be long before that could be written.
+func (h *history) ended(s *story, after *row, st *store.Settlement) postdate.Time {
+	now := h.w.wall()
+	if st == nil {
+		return now
+	}
+	for _, e := range s.emissions {
+		if e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
+			return e.answered
+		}
+	}
+	if after.ExpiresAt != 0 {
+		return min(after.ExpiresAt, now)
+	}
+	return now
+}
+
+// keptLongEnough wants that a node deletes nothing before its retention has passed in
+// true time, less what the node cannot know.
+func keptLongEnough(h *history, f factExpired) string {
+	if f.node == "" {
+		return ""
+	}
+	now, unknown := h.w.wall(), fence.DefaultConfig("", "").SkewMax+h.w.renewalMax+h.w.frozenMax
+	for _, r := range f.old {
+		ended := h.about[string(r.Payload)].ended
+		if kept := now.Sub(ended); kept < h.w.plan.retention-unknown {
+			return fmt.Sprintf("%s was %s for %s only, and is deleted by %s: it says that it ended at %d, and did at %d",
+				r.ScheduleID, r.Status, kept, f.node, r.SettledAt-epoch, ended-epoch)
+		}
+	}
+	for _, l := range f.letters {
+		if kept := now.Sub(l.at); kept < h.w.plan.inboxRetention-unknown {
+			return fmt.Sprintf("%s was in the inbox for %s only, and is deleted by %s: it says that it came at %d, and did at %d",
+				l.story.key.ScheduleID, kept, f.node, l.wall-epoch, l.at-epoch)
+		}
+	}
+	return ""
+}
+
+// keptTooLong says what was to be deleted by now, and is not.
+func keptTooLong(h *history) string {
+	last := h.w.wall().Add(-goneWithin)
+	if last < epoch.Add(h.w.plan.length) {
+		return ""
+	}
+	for _, s := range h.order {
+		if r := h.record(s); r != nil && r.Status.Final() && r.SettledAt.Add(h.w.plan.retention) < last {
+			return fmt.Sprintf("%s ended at %d, and is still there", s.key.ScheduleID, r.SettledAt-epoch)
+		}
+	}
+	if len(h.letters) > 0 && h.letters[0].wall.Add(h.w.plan.inboxRetention) < last {
+		return fmt.Sprintf("%s came at %d, and is still in the inbox", h.letters[0].story.key.ScheduleID, h.letters[0].wall-epoch)
+	}
+	return ""
+}
