@@ -66,9 +66,10 @@ var mayImport = map[string][]string{
 // pure are the files that decide: a simulator runs them, so they start no
 // goroutine, do no I/O and read no clock. A folder stands for all of its files.
 var pure = []string{
-	".", "bucket", "ring", "recurrence", "fence",
+	".", "bucket", "ring", "fence",
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
-	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go", "poller/view.go",
+	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
+	"poller/park.go", "poller/limit.go", "poller/settle.go", "poller/leave.go", "poller/view.go",
 	"api/ingest/decide.go", "cmd/retest/results.go",
 }
 

@@ -12,8 +12,8 @@
 // A node whose wall clock is further from the store's than [Config.SkewMax] owns
 // nothing: it gives up its buckets at once, and takes none until the clocks agree.
 //
-// [Machine] is a pure step; node/machine joins it with the poller's. watch.go is how
-// others are judged.
+// [Machine] is a pure step; node/machine joins it with the poller's. events.go is what
+// it learns and wants, watch.go how others are judged.
 package fence
 
 import (
@@ -90,8 +90,7 @@ type Machine struct {
 	held      map[int]*held
 	gave      map[int]uint64 // the last token under which each bucket was given back
 	watch     watch
-	ahead     time.Duration // of the wall clock before the store's, where that is too much
-	skewed    bool
+	ahead     time.Duration // of the wall clock before the store's, where that is too much; 0: it is not
 	renewals  uint64
 	until     time.Duration // end of the own lease
 	lapses    int           // how often it ran out before it was renewed
@@ -263,9 +262,11 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 		return nil // the store has no clock but the node's
 	}
 	ahead := skew(ev)
-	off := m.c.SkewMax > 0 && max(ahead, -ahead) > m.c.SkewMax
+	if m.c.SkewMax == 0 || max(ahead, -ahead) <= m.c.SkewMax {
+		ahead = 0
+	}
 	switch {
-	case off && !m.skewed:
+	case ahead != 0 && m.ahead == 0:
 		out = append(out, Skewed{ahead})
 		lost := m.holds(func(h *held) bool { return !h.gone })
 		for _, hold := range lost {
@@ -274,12 +275,10 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 		if len(lost) > 0 {
 			out = append(out, Lost{lost})
 		}
-	case !off && m.skewed:
+	case ahead == 0 && m.ahead != 0:
 		out = append(out, Skewed{0})
 	}
-	if m.skewed, m.ahead = off, 0; off {
-		m.ahead = ahead
-	}
+	m.ahead = ahead
 	return out
 }
 
@@ -317,12 +316,12 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
 			// An acquisition whose outcome was unknown went through, or the lease
 			// lapsed. It is taken anew, under a new token, or goes back.
-			if m.want[p.Bucket] && !m.skewed {
+			if m.want[p.Bucket] && m.ahead == 0 {
 				wants = append(wants, m.acquisition(p))
 			} else {
 				m.held[p.Bucket] = &held{token: p.Token, draining: true, drained: true, gone: true}
 			}
-		case !m.want[p.Bucket] || m.skewed:
+		case !m.want[p.Bucket] || m.ahead != 0:
 		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
 			wants = append(wants, m.acquisition(p))
 		}
@@ -350,7 +349,7 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	for _, r := range ev.Results {
 		switch {
 		case !r.OK:
-		case m.skewed: // it turned out meanwhile: it goes back as it is
+		case m.ahead != 0: // it turned out meanwhile: it goes back as it is
 			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token, draining: true, drained: true, gone: true}
 		default:
 			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token}

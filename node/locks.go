@@ -30,7 +30,8 @@ func (n *Node) openLoop() error {
 	if n.c.Lease > 0 {
 		c = c.WithLease(n.c.Lease)
 	}
-	c.Poller.Retry = n.c.Retry
+	c.Poller.Retry, c.Poller.PayloadBytesMax = n.c.Retry, n.c.PayloadBytesMax
+	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
 	if !n.store.Exclusive() {
 		// A claim takes two round trips to a majority, not one sync of the own disk.
 		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond

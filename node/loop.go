@@ -125,7 +125,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 		began := l.clock.now()
 		go l.callLocks(ctx, began, e)
 	case poller.Claim:
-		go func() { l.tell(poller.Claimed{Results: l.store.Claim(ctx, e.Claims)}) }()
+		go func() { l.tell(poller.Claimed{Call: e.Call, Results: l.store.Claim(ctx, e.Claims)}) }()
 	case poller.Publish:
 		go func() { l.tell(poller.Published{Batch: e.Batch, Results: l.publish(ctx, e)}) }()
 	case poller.Settle:
@@ -136,7 +136,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 			} else {
 				l.log.Warn("settling failed and is repeated", "messages", len(e.Settlements), "error", err)
 			}
-			l.tell(poller.Settled{Err: err})
+			l.tell(poller.Settled{Call: e.Call, Err: err})
 		}()
 	case poller.FindParked:
 		go func() {

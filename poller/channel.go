@@ -2,7 +2,9 @@ package poller
 
 import (
 	"container/heap"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -10,33 +12,67 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// channel is what the machine knows of one channel. A channel that takes nothing
-// is down: its messages are parked in the store, where they cost nothing and can be
-// cancelled, and one of them after the other is tried, ever more rarely, until
-// one goes through.
+// channel is what the machine knows of one channel.
 type channel struct {
-	name    postdate.Channel
-	ready   []*Item // due, in order
-	listed  bool    // is in Machine.ready
-	batches int     // publishes in flight
-	hand    int     // items in memory
+	name     postdate.Channel
+	site     *site
+	ready    []*Item // due, in order
+	listed   bool    // is in Machine.ready
+	batches  int     // publishes in flight
+	hand     int     // items in memory
+	settling int     // of these, on their way to the store: no fault of the channel
 
+	window    int  // messages that may be with the broker; it grows with each that is confirmed
+	inFlight  int  // messages with the broker
+	proven    bool // it has answered, and left no whole batch unanswered since
+	pace      pace
+	limit     *limit // what an operator set of it, or nil
+	lastError string // the broker's last words that were no confirm
+	parking          // its messages that wait in the store
+}
+
+// windowMin is how many messages of a channel may be with its broker before the first
+// is confirmed, and after one was not answered: a broker that never answers holds no
+// more than that.
+const windowMin = 64
+
+// noAnswer is after what time a batch of which nothing is known says that its channel
+// does not answer: then one message after the other is tried.
+const noAnswer = 5 * time.Second
+
+// site is what fails as one: a broker's channel, or all URLs of one host. A site that
+// takes nothing is down: its messages are parked in the store, where they cost
+// nothing and can be cancelled, and one of them after the other is tried, ever more
+// rarely, until one goes through.
+type site struct {
+	name     string
+	channels map[*channel]struct{}
 	down     bool
 	reason   string
 	backoff  time.Duration
 	probeAt  time.Duration // the next probe, while down
 	probing  bool          // a probe is with the broker
-	parkedIn []int         // buckets that may have messages parked for it, ascending
+	prober   *channel      // which is to try next, while down
+}
 
-	limit     *limit // what an operator set of it, or nil
-	inFlight  int    // messages with the broker
-	lastError string // the broker's last words that were no confirm
+// siteOf names what fails together with a channel.
+func siteOf(c postdate.Channel) string {
+	if broker := c.Broker(); broker == "http" || broker == "https" {
+		host, _, _ := strings.Cut(strings.TrimPrefix(c.Target(), "//"), "/")
+		return broker + "://" + host
+	}
+	return string(c)
 }
 
 func (m *Machine) channelOf(name postdate.Channel) *channel {
 	c := m.channels[name]
 	if c == nil {
-		c = &channel{name: name, limit: m.limits[name]}
+		at := siteOf(name)
+		if m.sites[at] == nil {
+			m.sites[at] = &site{name: at, channels: map[*channel]struct{}{}}
+		}
+		c = &channel{name: name, site: m.sites[at], limit: m.limits[name], window: windowMin}
+		c.site.channels[c] = struct{}{}
 		m.channels[name] = c
 	}
 	return c
@@ -44,8 +80,29 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel of which nothing is known but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand == 0 && len(c.parkedIn) == 0 {
-		delete(m.channels, c.name)
+	if c.hand > 0 || len(c.parkedIn) > 0 || m.channels[c.name] != c {
+		return
+	}
+	delete(m.channels, c.name)
+	if delete(c.site.channels, c); len(c.site.channels) == 0 {
+		delete(m.sites, c.site.name)
+	}
+}
+
+// unsent is how many of the channel's messages in hand wait for it, or for its answer.
+func (c *channel) unsent() int { return c.hand - c.settling }
+
+// count notes that so many more messages of a channel are in memory.
+func (m *Machine) count(c *channel, n int) {
+	c.hand += n
+	m.hand += n
+	switch {
+	case c.hand == 0:
+		delete(m.inHand, c.name)
+		m.again(c)
+		m.forget(c)
+	case n > 0 && c.hand == n:
+		m.inHand[c.name] = c
 	}
 }
 
@@ -59,18 +116,57 @@ func (m *Machine) makeReady(it *Item) {
 	}
 }
 
-// handPerChannel is how much of the hand one channel may fill before its further
-// messages are passed over.
-func (m *Machine) handPerChannel() int {
-	return max(m.c.HandMax/2/max(len(m.channels), 1), 64)
+// share is how much of the hand a channel may fill before its further messages are
+// passed over: about what goes out soon. So what is stuck leaves room, however many
+// channels there are. Where the hand is almost full all the same, shares are equal.
+func (m *Machine) share(now postdate.Now, c *channel) int {
+	var share int
+	switch {
+	case m.hand+m.coming >= m.c.HandMax/4*3:
+		share = m.equalShare()
+	case !c.proven: // those of all together may hold a quarter
+		share = min(windowMin, c.inFlight+m.c.HandMax/4-m.unproven)
+	default:
+		share = min(max(m.c.HandMax/64, c.pace.recent(now.Mono)), m.c.HandMax/2)
+	}
+	return max(min(share, c.limited()), 1)
+}
+
+// equalShare is an equal part of half of the hand.
+func (m *Machine) equalShare() int { return m.c.HandMax / 2 / max(len(m.inHand), 1) }
+
+// pace is what a channel confirmed of late.
+type pace struct {
+	second time.Duration // in which the present count began
+	count  int
+	before int // in the second before that
+}
+
+// add counts so many confirms; recent is how many there were, for one to two seconds.
+func (p *pace) add(now time.Duration, n int) {
+	p.roll(now)
+	p.count += n
+}
+
+func (p *pace) recent(now time.Duration) int {
+	p.roll(now)
+	return p.count + p.before
+}
+
+func (p *pace) roll(now time.Duration) {
+	switch gone := now - p.second; {
+	case gone >= 2*time.Second:
+		p.second, p.count, p.before = now, 0, 0
+	case gone >= time.Second:
+		p.second, p.count, p.before = p.second+time.Second, 0, p.count
+	}
 }
 
 // congested lists the channels whose messages the next scans pass over.
-func (m *Machine) congested() map[postdate.Channel]struct{} {
+func (m *Machine) congested(now postdate.Now) map[postdate.Channel]struct{} {
 	var skip map[postdate.Channel]struct{}
-	full := m.handPerChannel()
-	for name, c := range m.channels {
-		if c.hand >= full {
+	for name, c := range m.inHand {
+		if c.unsent() >= m.share(now, c) {
 			if skip == nil {
 				skip = map[postdate.Channel]struct{}{}
 			}
@@ -80,22 +176,59 @@ func (m *Machine) congested() map[postdate.Channel]struct{} {
 	return skip
 }
 
-// resumable is a channel of which b has messages passed over, and which has room
-// for them; the one that waits longest.
-func (m *Machine) resumable(b *owned) postdate.Channel {
-	var first postdate.Channel
-	for name, at := range b.held {
-		if c := m.channels[name]; c != nil && c.hand > m.handPerChannel()/2 {
-			continue
+// shed passes over what exceeds the shares of channels that had more when there were
+// fewer of them: else the hand is full of what cannot go out, and nothing is claimed.
+func (m *Machine) shed(now postdate.Now) {
+	if m.hand+m.coming < m.c.HandMax/4*3 {
+		return
+	}
+	for _, c := range m.ready {
+		for over := c.unsent() - m.share(now, c); over > 0 && len(c.ready) > 0; over-- {
+			it := c.ready[len(c.ready)-1]
+			c.ready = c.ready[:len(c.ready)-1]
+			if it.stage == stageReady {
+				it.bucket.passOver(c.name, positionOf(it.rec))
+				m.touch(it.bucket)
+				m.drop(it)
+			}
 		}
-		if first == "" || at.Before(b.held[first]) || !b.held[first].Before(at) && name < first {
-			first = name
+	}
+}
+
+// passOver notes that a message of a congested channel waits in the store.
+func (b *owned) passOver(c postdate.Channel, at store.Position) {
+	if first, ok := b.held[c]; !ok || at.Before(first) {
+		b.held[c] = at
+	}
+}
+
+func positionOf(r *postdate.Record) store.Position {
+	return store.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
+}
+
+// resumable is a channel of which b has messages passed over, and which has room for
+// them: one that has little in hand, and of these the one that waits longest. What is to
+// be handed over needs no room: it is parked.
+func (m *Machine) resumable(now postdate.Now, b *owned) postdate.Channel {
+	var first postdate.Channel
+	least := 0
+	for name, at := range b.held {
+		hand := 0
+		if c := m.channels[name]; c != nil {
+			hand = c.unsent()
+			if hand > m.share(now, c)/2 && !b.resting() {
+				continue
+			}
+		}
+		before := at.Before(b.held[first]) || !b.held[first].Before(at) && name < first
+		if first == "" || hand < least || hand == least && before {
+			first, least = name, hand
 		}
 	}
 	return first
 }
 
-// publish hands over what is ready, channel by channel.
+// publish sends what is ready, channel by channel.
 func (m *Machine) publish(now postdate.Now) {
 	if len(m.ready) == 0 || !m.leased(now) {
 		return
@@ -105,22 +238,46 @@ func (m *Machine) publish(now postdate.Now) {
 	for _, c := range channels {
 		m.sift(now, c)
 		m.expireReady(now, c)
-		if c.down || c.paused() {
+		if c.site.down || c.paused() {
 			m.probeAndPark(now, c)
 		}
-		for len(c.ready) > 0 && c.batches < m.c.BatchesMax && !c.down {
-			n := c.allowed(now, min(len(c.ready), m.c.BatchMax))
-			if n == 0 {
+		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
+		for len(c.ready) > 0 && c.batches < m.c.BatchesMax && !c.site.down {
+			n := c.allowed(now, min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight))
+			if n <= 0 {
 				break
 			}
 			m.send(now, c, n)
 		}
+		m.parkLeaving(now, c, func(b *owned) bool { return b.resting() })
 		c.listed = len(c.ready) > 0
 		if c.listed {
 			m.ready = append(m.ready, c)
 		} else {
 			c.ready = nil
 		}
+	}
+	m.shed(now)
+}
+
+// prove notes whether a channel answers.
+func (m *Machine) prove(c *channel, answers bool) {
+	switch {
+	case answers && !c.proven:
+		m.unproven -= c.inFlight
+	case !answers && c.proven:
+		m.unproven += c.inFlight
+	}
+	if c.proven = answers; !answers {
+		c.window = windowMin
+	}
+}
+
+// fly notes that so many more messages of a channel are with its broker.
+func (m *Machine) fly(c *channel, n int) {
+	c.inFlight += n
+	if !c.proven {
+		m.unproven += n
 	}
 }
 
@@ -155,16 +312,16 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 	})
 }
 
-// probeAndPark sends one message to a channel that is down, if it is time, and
-// parks the others.
+// probeAndPark sends one message to a site that is down, if it is time, and parks the
+// others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
-	if len(c.ready) > 0 && !c.paused() && !c.probing && now.Mono >= c.probeAt {
-		c.probing = true
+	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
+		c.site.probing = true
 		c.ready[0].probe = true
 		m.send(now, c, 1)
 	}
 	for _, it := range c.ready {
-		m.park(now, it)
+		m.park(now, it, c.why())
 	}
 	c.ready = nil
 }
@@ -173,12 +330,12 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	batch := slices.Clone(c.ready[:n])
 	c.ready = c.ready[n:]
 	c.batches++
-	c.inFlight += n
+	m.fly(c, n)
 	for _, it := range batch {
 		if it.due > now.Wall || it.rec.ExecutionTime >= now.Wall {
 			panic("poller: about to publish early: " + it.rec.ScheduleID)
 		}
-		it.stage = stagePublishing
+		it.stage, it.sent = stagePublishing, now.Mono
 	}
 	m.emit(Publish{c.name, batch})
 }
@@ -187,11 +344,12 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 func (m *Machine) published(now postdate.Now, ev Published) {
 	c := ev.Batch[0].channel
 	c.batches--
-	c.inFlight -= len(ev.Batch)
+	m.fly(c, -len(ev.Batch))
 	probe := ev.Batch[0].probe
 	if probe {
-		c.probing = false
+		c.site.probing = false
 	}
+	unknown := 0
 	for i, it := range ev.Batch {
 		r := ev.Results[i]
 		if r.Outcome != publisher.Confirmed {
@@ -199,200 +357,82 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		}
 		switch r.Outcome {
 		case publisher.Confirmed:
-			m.up(c)
-			m.settleAs(it, store.Settlement{How: store.SettleDelivered, At: now.Wall, Attempts: it.Delivery.Attempt})
+			m.up(c.site)
+			m.prove(c, true)
+			c.pace.add(now.Mono, 1)
+			c.window = min(c.window+1, m.c.BatchesMax*m.c.BatchMax)
 		case publisher.Refused:
-			m.up(c)
-			m.retry(now, it, r)
+			m.up(c.site)
+			m.prove(c, true)
 		case publisher.Down:
-			m.goDown(now, c, r.Reason, probe)
-			m.park(now, it)
+			m.goDown(now, c.site, r.Reason, probe)
 		default: // whatever is not known is unknown
+			unknown++
 			if probe {
-				m.goDown(now, c, r.Reason, true)
+				m.goDown(now, c.site, r.Reason, true)
 			}
-			it.doubt = true
-			m.retry(now, it, r)
 		}
+		m.ended(now, it, r)
+	}
+	if unknown == len(ev.Batch) && now.Mono-ev.Batch[0].sent >= noAnswer {
+		m.prove(c, false)
+		m.goDown(now, c.site, ev.Results[0].Reason, false)
+	}
+	m.again(c)
+}
+
+// ended decides what follows a publish. One that was abandoned is settled where it was
+// confirmed: a delivery is a fact.
+func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
+	confirmed := store.Settlement{How: store.SettleDelivered, At: now.Wall, Attempts: it.Delivery.Attempt}
+	switch {
+	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed:
+		confirmed.Key, confirmed.Version, confirmed.Token, confirmed.PossibleDuplicate = it.rec.Key, it.rec.Version, it.bucket.hold.Token, true
+		settling{nil, it.bucket, confirmed}.queue()
+	case it.stage != stagePublishing:
+	case r.Outcome == publisher.Confirmed:
+		m.settleAs(it, confirmed)
+	case r.Outcome == publisher.Refused:
+		m.retry(now, it, r)
+	case r.Outcome == publisher.Down:
+		m.park(now, it, it.channel.why())
+	default:
+		it.doubt = true
+		m.retry(now, it, r)
 	}
 }
 
-// up notes that the channel's broker answers.
-func (m *Machine) up(c *channel) {
-	c.down, c.backoff, c.reason = false, 0, ""
-}
-
-// goDown notes that the channel takes nothing. The back-off grows with each probe
-// that failed, not with each message.
-func (m *Machine) goDown(now postdate.Now, c *channel, reason string, probe bool) {
-	if c.down && !probe {
+// up notes that a site answers: what is parked for it may come back.
+func (m *Machine) up(s *site) {
+	if !s.down {
 		return
 	}
-	c.down, c.reason = true, reason
-	c.backoff = min(max(2*c.backoff, m.c.ProbeMin), m.c.ProbeMax)
-	c.probeAt = now.Mono + c.backoff - time.Duration(m.random()*float64(c.backoff)/4)
+	s.down, s.backoff, s.reason, s.prober = false, 0, "", nil
+	for _, c := range slices.SortedFunc(maps.Keys(s.channels), byName) {
+		m.again(c)
+	}
+}
+
+func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
+
+// goDown notes that a site takes nothing. The back-off grows with each probe that
+// failed, not with each message.
+func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
+	if s.down && !probe {
+		return
+	}
+	s.down, s.reason = true, reason
+	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
+	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
 }
 
 // park lets a message wait in the store until its channel is back. That is no
 // attempt. One that can expire waits for a time instead, to be looked at again.
-func (m *Machine) park(now postdate.Now, it *Item) {
-	s := store.Settlement{How: store.SettlePark, Attempts: it.rec.Attempts, Reason: it.channel.why()}
+func (m *Machine) park(now postdate.Now, it *Item, reason string) {
+	s := store.Settlement{How: store.SettlePark, Attempts: it.rec.Attempts, Reason: reason}
 	if it.rec.ExpiresAt != 0 {
 		s.How = store.SettleRetry
-		s.AttemptTime = min(it.rec.ExpiresAt, now.Wall.Add(max(it.channel.backoff, m.c.Retry.MinBackoff)))
+		s.AttemptTime = min(it.rec.ExpiresAt, now.Wall.Add(max(it.channel.site.backoff, m.c.Retry.MinBackoff)))
 	}
 	m.settleAs(it, s)
-}
-
-// parkedAt notes that a bucket has messages parked for c.
-func (m *Machine) parkedAt(c *channel, bucket int) {
-	if i, found := slices.BinarySearch(c.parkedIn, bucket); !found {
-		c.parkedIn = slices.Insert(c.parkedIn, i, bucket)
-	}
-	if !slices.Contains(m.parked, c) {
-		m.parked = append(m.parked, c)
-	}
-	for _, u := range m.unparks {
-		u.more = u.more || u.of.Channel == c.name && u.of.Bucket == bucket
-	}
-}
-
-// wakeAt is when the channel's parked messages are to be looked at again.
-func (c *channel) wakeAt() time.Duration {
-	if c.down {
-		return c.probeAt
-	}
-	return 0
-}
-
-// unparking is an unpark that is under way.
-type unparking struct {
-	of   store.Unpark
-	more bool // more was parked there since it began
-}
-
-// startUnpark makes parked messages due: all of them, by and by, where the
-// channel is up, and one as a probe where it is down.
-func (m *Machine) startUnpark(now postdate.Now) {
-	for len(m.unparks) < m.c.UnparksMax && now.Mono >= m.nextUnpark && m.unparkNext(now) {
-	}
-}
-
-// unparkNext starts one unpark of the channel whose turn it is, if there is need of one.
-func (m *Machine) unparkNext(now postdate.Now) bool {
-	for i, c := range m.parked {
-		number, under := m.unparkIn(c)
-		if number < 0 || c.paused() || now.Mono < c.wakeAt() || c.probing {
-			continue
-		}
-		limit := m.c.UnparkMax
-		if c.down {
-			limit = 1
-		}
-		if c.down && c.hand+under > 0 {
-			continue // one on its way will be the probe
-		}
-		if half := m.handPerChannel() / 2; c.hand > half || under > 0 && c.hand+under*limit > half {
-			continue
-		}
-		b := m.buckets[number]
-		m.parked = append(slices.Delete(m.parked, i, i+1), c) // the others' turn is next
-		u := &unparking{of: store.Unpark{
-			// A time of its own for each: what is read under it cannot be taken for
-			// what was read before and parked again.
-			Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
-		}}
-		b.unpark = u.of.At
-		m.unparks = append(m.unparks, u)
-		m.emit(Unpark{u.of})
-		return true
-	}
-	return false
-}
-
-// unparkIn is a bucket where the channel has parked messages and none are being
-// unparked, or -1, and how many of its unparks are under way.
-func (m *Machine) unparkIn(c *channel) (bucket, under int) {
-	var busy []int
-	for _, u := range m.unparks {
-		if u.of.Channel == c.name {
-			busy = append(busy, u.of.Bucket)
-		}
-	}
-	for _, b := range c.parkedIn {
-		if !slices.Contains(busy, b) {
-			return b, len(busy)
-		}
-	}
-	return -1, len(busy)
-}
-
-func (m *Machine) unparked(now postdate.Now, ev Unparked) {
-	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
-	u := m.unparks[i]
-	m.unparks = slices.Delete(m.unparks, i, i+1)
-	c := m.channels[ev.Unpark.Channel]
-	if ev.Err != nil {
-		m.nextUnpark = now.Mono + m.c.RetryAfter
-		return
-	}
-	if ev.Moved > 0 {
-		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
-	}
-	if c != nil && ev.Moved < ev.Unpark.Limit && !u.more {
-		m.unparkedAll(c, ev.Unpark.Bucket)
-	}
-}
-
-// unparkedAll notes that a bucket has nothing parked for c any more.
-func (m *Machine) unparkedAll(c *channel, bucket int) {
-	if i, found := slices.BinarySearch(c.parkedIn, bucket); found {
-		c.parkedIn = slices.Delete(c.parkedIn, i, i+1)
-	}
-	if len(c.parkedIn) == 0 {
-		m.parked = slices.DeleteFunc(m.parked, func(o *channel) bool { return o == c })
-		m.forget(c)
-	}
-}
-
-// startFind asks which channels have parked messages: in buckets that are new
-// here, and now and then in all of them, for memory must not hide what is stored.
-func (m *Machine) startFind(now postdate.Now) {
-	if m.finding || now.Mono < m.nextFind {
-		return
-	}
-	if now.Mono >= m.findAllAt {
-		m.findAllAt = now.Mono + m.c.FindEvery
-		m.find = m.find[:0:0]
-		for _, b := range m.order {
-			m.find = append(m.find, b.hold.Bucket)
-		}
-	}
-	if len(m.find) == 0 {
-		return
-	}
-	m.finding = true
-	m.emit(FindParked{m.find})
-	m.find = nil
-}
-
-// parkedFound takes what earlier owners parked as down until a probe says more.
-func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
-	m.finding = false
-	if ev.Err != nil {
-		m.find = append(m.find, ev.Buckets...)
-		m.nextFind = now.Mono + m.c.RetryAfter
-		return
-	}
-	for _, f := range ev.Found {
-		if m.buckets[f.Bucket] == nil {
-			continue
-		}
-		c := m.channelOf(f.Channel)
-		if c.hand == 0 && len(c.parkedIn) == 0 {
-			m.goDown(now, c, "not tried since this node took the bucket", true)
-			c.probeAt = now.Mono
-		}
-		m.parkedAt(c, f.Bucket)
-	}
 }

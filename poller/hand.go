@@ -2,6 +2,7 @@ package poller
 
 import (
 	"container/heap"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -16,8 +17,9 @@ type Item struct {
 	channel *channel
 	due     postdate.Time // when it is to be published
 	stage   stage
-	probe   bool // it is sent to see whether its channel is back
-	doubt   bool // an earlier publish may have arrived
+	sent    time.Duration // when it went to the broker
+	probe   bool          // it is sent to see whether its channel is back
+	doubt   bool          // an earlier publish may have arrived
 
 	// next is when it is due again, as a scan saw while its settlement was not known
 	// to be written: it was rescheduled, say, or unparked. Far: none saw that.
@@ -65,8 +67,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	}
 	b.hand[rec.Key] = it
 	heap.Push(&b.oldest, it)
-	it.channel.hand++
-	m.hand++
+	m.count(it.channel, 1)
 	m.handBytes += len(rec.Payload)
 	if it.due <= now.Wall {
 		m.makeReady(it)
@@ -87,15 +88,16 @@ func (m *Machine) release(now postdate.Now) {
 // drop takes an item out of the hand.
 func (m *Machine) drop(it *Item) {
 	b := it.bucket
+	if it.stage == stageSettling {
+		it.channel.settling--
+	}
 	it.stage = stageGone
 	delete(b.hand, it.rec.Key)
 	if b.polling {
 		b.gone[it.rec.Key] = it.rec.State
 	}
-	m.hand--
 	m.handBytes -= len(it.rec.Payload)
-	it.channel.hand--
-	m.forget(it.channel)
+	m.count(it.channel, -1)
 	if it.next != postdate.Far && !b.lost {
 		m.nudge(b.hold.Bucket, it.next)
 	}
@@ -103,7 +105,7 @@ func (m *Machine) drop(it *Item) {
 
 // dropWaiting drops what is not with a broker yet. It stays PENDING in the store.
 func (m *Machine) dropWaiting(b *owned) {
-	for _, it := range b.hand {
+	for _, it := range b.oldest.itemHeap { // in one order, which the hand has not
 		if it.stage == stageWaiting || it.stage == stageReady {
 			m.drop(it)
 		}

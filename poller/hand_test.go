@@ -31,7 +31,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 		return store.Claim{}
 	}
 	answer := func(c store.Claim, due ...postdate.Record) []Effect {
-		return m.Step(now, Claimed{[]store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
+		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
 	}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
@@ -40,7 +40,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	m.Step(now, Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused, Reason: "no"}}})
 	now = now.Later(10 * time.Millisecond)
 	m.Step(now, fence.Tick{}) // settles
-	m.Step(now, Settled{postdate.E(postdate.KindUnknown, "lost")})
+	m.Step(now, Settled{m.settleCall(), postdate.E(postdate.KindUnknown, "lost")})
 
 	// It was written; then the client rescheduled the message, and a scan sees that.
 	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.Claimed+1, c.Claimed+1
@@ -49,7 +49,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 
 	now = now.Later(DefaultConfig().RetryAfter)
 	m.Step(now, fence.Tick{}) // settles again
-	c = claim(append(effects, m.Step(now, Settled{})...))
+	c = claim(append(effects, m.Step(now, Settled{Call: m.settleCall()})...))
 	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
 		t.Errorf("the next claim has the checkpoint %d and reads from %d, and the message is due at %d", c.Checkpoint, c.Scan.After.Time, rec.AttemptTime)
 	}
@@ -69,8 +69,8 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	due := store.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
-	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                        // a message "j" of the same time
-	effects := m.Step(now, Claimed{[]store.ClaimResult{{Ended: due}}}) // the page is full
+	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                                       // a message "j" of the same time
+	effects := m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Ended: due}}}) // the page is full
 	for range 5 {
 		for _, e := range effects {
 			c, ok := e.(Claim)
@@ -80,7 +80,7 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 			if c.Claims[0].Scan.After.Before(store.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
 				return
 			}
-			effects = m.Step(now, Claimed{[]store.ClaimResult{{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
+			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
 		}
 	}
 	t.Error("no scan goes back to it before the sweep")
@@ -108,7 +108,7 @@ func TestClaimsAreNumbered(t *testing.T) {
 			if i%2 == 0 {
 				r = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "lost")}
 			}
-			m.Step(now, Claimed{[]store.ClaimResult{r}})
+			m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{r}})
 		}
 		now = now.Later(time.Second)
 		effects = m.Step(now, Nudged{[]Nudge{{0, now.Wall}}})

@@ -1,6 +1,9 @@
 package poller
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -32,8 +35,11 @@ func (m *Machine) setLimits(all []store.ChannelSettings) {
 		limits[s.Channel] = l
 	}
 	m.limits = limits
-	for name, c := range m.channels {
-		c.limit = limits[name]
+	for _, c := range slices.SortedFunc(maps.Values(m.channels), byName) {
+		if l := limits[c.name]; l != c.limit || l != nil {
+			c.limit = l
+			m.again(c)
+		}
 	}
 }
 
@@ -44,7 +50,19 @@ func (c *channel) why() string {
 	if c.paused() {
 		return "the channel is paused"
 	}
-	return c.reason
+	return c.site.reason
+}
+
+// limited is how many messages in hand the limit lets out soon.
+func (c *channel) limited() int {
+	most := math.MaxInt
+	if c.limit != nil && c.limit.set.MaxPerSecond > 0 {
+		most = 1 + int(min(c.limit.set.MaxPerSecond/4, 1<<30))
+	}
+	if c.limit != nil && c.limit.set.MaxInFlight > 0 {
+		most = min(most, 2*c.limit.set.MaxInFlight)
+	}
+	return most
 }
 
 // allowed says how many of n messages may go out now, and takes their tokens.

@@ -62,7 +62,7 @@ func (b *bench) owned(due []postdate.Record) []Effect {
 
 func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 	to := c.Claims[0].Scan.To
-	return b.step(Claimed{[]store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: to + 1}, Next: postdate.Far}}})
+	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: to + 1}, Next: postdate.Far}}})
 }
 
 func (b *bench) confirm(p Publish) []Effect {
@@ -86,7 +86,7 @@ func TestRateLimit(t *testing.T) {
 			next = append(next, b.answer(c, nil)...)
 		}
 		if len(of[Settle](effects)) > 0 {
-			next = append(next, b.step(Settled{})...)
+			next = append(next, b.step(Settled{Call: b.m.settleCall()})...)
 		}
 		if most := 6 + int(50*(b.now.Mono-begin).Seconds()); sent["inbox:slow"] > most {
 			t.Fatalf("%d sent after %v, want at most %d", sent["inbox:slow"], b.now.Mono-begin, most)
@@ -142,7 +142,7 @@ func TestPause(t *testing.T) {
 	if len(settles) != 1 || len(settles[0].Settlements) != 4 || settles[0].Settlements[0].How != store.SettlePark {
 		t.Fatalf("settled: %+v", settles)
 	}
-	effects = b.step(Settled{})
+	effects = b.step(Settled{Call: b.m.settleCall()})
 	for range 20 {
 		b.after(time.Second)
 		effects = append(effects, b.step(fence.Tick{})...)

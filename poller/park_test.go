@@ -31,10 +31,12 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	if len(probe) != 1 || probe[0].Unpark.Limit != 1 {
 		t.Fatalf("the probe is %+v", probe)
 	}
-	unparks := of[Unpark](b.step(Unparked{Unpark: probe[0].Unpark, Moved: 1})) // another one, until the first is read
+	unparks := of[Unpark](b.step(Unparked{Unpark: probe[0].Unpark, Moved: 1}))
 	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * time.Millisecond)
 	rec := records("inbox:a", 1, b.now.Wall-3)[0]
-	claims := of[Claim](b.step(fence.Tick{}))
+	tick := b.step(fence.Tick{})
+	unparks = append(unparks, of[Unpark](tick)...) // another one, until the first is read
+	claims := of[Claim](tick)
 	results := make([]store.ClaimResult, len(claims[0].Claims))
 	for i, c := range claims[0].Claims {
 		results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
@@ -42,7 +44,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 			results[i].Due = []postdate.Record{rec}
 		}
 	}
-	publishes := of[Publish](b.step(Claimed{results}))
+	publishes := of[Publish](b.step(Claimed{b.m.claimCall(), results}))
 	if len(publishes) != 1 {
 		t.Fatalf("the probe is not published: %+v", publishes)
 	}
@@ -69,7 +71,7 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 		for i, c := range c.Claims {
 			results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
 		}
-		more = append(more, b.step(Claimed{results})...)
+		more = append(more, b.step(Claimed{b.m.claimCall(), results})...)
 	}
 	return more
 }

@@ -4,9 +4,9 @@
 // It promises, for a store and publishers that keep their contracts:
 //
 //   - No message is published before its execution time by the node's clock, nor
-//     before the claim that covers it is durable, nor after the node's lease ran out,
-//     also where the lease came back: then it is claimed anew. A wall clock that is
-//     set ends the lease: who renews it judges the clock.
+//     before the claim that covers it is durable, nor after the node's lease ran out.
+//     If the lease comes back, the message is claimed anew. A wall clock that is set
+//     ends the lease, until a renewal has judged the clock.
 //   - Everything that is published and not settled lies between its bucket's
 //     checkpoint and claimed, so that after a crash exactly that range is in doubt.
 //   - A message of which a publish may have arrived is published again only with
@@ -17,9 +17,10 @@
 //     whatever was missed.
 //
 // [Machine] is a pure step over events and a reading of the clocks; node/machine joins
-// it with the fence's. Its files follow a message's way: scan.go
-// (claim and read), hand.go (wait for the time), channel.go (publish, park, probe),
-// limit.go (pauses and rates), settle.go.
+// it with the fence's. Its files follow a message's way: agenda.go (which buckets are
+// due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
+// (wait for the time), channel.go (publish), limit.go (pauses and rates), settle.go,
+// park.go (park and probe), leave.go (buckets that go to another node).
 package poller
 
 import (
@@ -48,8 +49,9 @@ type Config struct {
 	FindEvery time.Duration
 	// RetryAfter is how long to wait after a store call failed.
 	RetryAfter time.Duration
-	// DrainMax is how long a hand-over waits for what is in flight.
-	DrainMax time.Duration
+	// DrainMax is how long a hand-over waits for what publishers have not answered, and
+	// DrainStep how long its bucket may rest meanwhile.
+	DrainMax, DrainStep time.Duration
 	// LeaseMargin is how long before the lease's end publishing stops.
 	LeaseMargin time.Duration
 	// JumpMax is how far the wall clock may be set, against the monotonic one, between
@@ -57,13 +59,15 @@ type Config struct {
 	JumpMax time.Duration
 
 	HandMax      int // messages in memory
-	HandBytesMax int // payload bytes in memory, within one read's overshoot
-	PageMax      int // messages per bucket and claim
-	BatchMax     int // messages per publish
-	BatchesMax   int // publishes in flight per channel
-	SettleMax    int // messages per settle
-	UnparkMax    int // messages per unpark
-	UnparksMax   int // unparks under way
+	HandBytesMax int // payload bytes in memory
+	// PayloadBytesMax is the largest payload: each bucket that is read may bring one.
+	PayloadBytesMax int
+	PageMax         int // messages per bucket and claim
+	BatchMax        int // messages per publish
+	BatchesMax      int // publishes in flight per channel
+	SettleMax       int // messages per settle
+	UnparkMax       int // messages per unpark
+	UnparksMax      int // unparks under way
 
 	// ProbeMin and ProbeMax bound the back-off between probes of a channel that
 	// is down.
@@ -77,8 +81,8 @@ func DefaultConfig() Config {
 	return Config{
 		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
 		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
-		DrainMax: 5 * time.Second, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
-		HandMax: 16_384, HandBytesMax: 64 << 20, PageMax: 512,
+		DrainMax: 5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
+		HandMax: 16_384, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, PageMax: 512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
 		Retry: postdate.RetryDefault,
@@ -92,9 +96,11 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
 	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin:
 		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
+	case c.DrainStep <= 0 || c.DrainMax < c.DrainStep:
+		return postdate.E(postdate.KindInvalid, "the poller's bounds of a hand-over must be positive: %s and %s", c.DrainMax, c.DrainStep)
 	case c.LeaseMargin <= 0 || c.JumpMax <= 0:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
-	case c.HandMax < 8 || c.HandBytesMax < 8 || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
+	case c.HandMax < 8 || c.PayloadBytesMax < 1 || c.HandBytesMax < 4*c.PayloadBytesMax || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
 	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
 		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
@@ -113,14 +119,20 @@ type (
 	// Nudged says that messages are due.
 	Nudged struct{ Nudges []Nudge }
 	// Claimed answers a Claim, in the order of its claims.
-	Claimed struct{ Results []store.ClaimResult }
+	Claimed struct {
+		Call    uint64
+		Results []store.ClaimResult
+	}
 	// Published answers a Publish.
 	Published struct {
 		Batch   []*Item
 		Results []publisher.Result
 	}
 	// Settled answers a Settle.
-	Settled struct{ Err error }
+	Settled struct {
+		Call uint64
+		Err  error
+	}
 	// ParkedFound answers a FindParked.
 	ParkedFound struct {
 		Buckets []int
@@ -156,15 +168,23 @@ type Effect = fence.Effect
 // [fence.Drained], and [fence.ClockSet], which says that everything waits for a renewal
 // of the lease. All but Horizon are answered by an event each.
 type (
-	// Claim asks for claims and the scans that follow them. One at a time.
-	Claim struct{ Claims []store.Claim }
+	// Claim asks for claims and the scans that follow them. Several at a time, each of
+	// other buckets.
+	Claim struct {
+		Call   uint64
+		Claims []store.Claim
+	}
 	// Publish asks for a batch to be published to a channel, now.
 	Publish struct {
 		Channel postdate.Channel
 		Batch   []*Item
 	}
-	// Settle asks for settlements to be written. One at a time.
-	Settle struct{ Settlements []store.Settlement }
+	// Settle asks for settlements to be written. Several at a time, each of other
+	// messages.
+	Settle struct {
+		Call        uint64
+		Settlements []store.Settlement
+	}
 	// FindParked asks which channels have parked messages in these buckets.
 	FindParked struct{ Buckets []int }
 	// Unpark asks for parked messages to become due. Several at a time, each of
@@ -197,25 +217,31 @@ type Machine struct {
 	out        []Effect
 
 	buckets map[int]*owned
-	order   []*owned // the same, by number
-	touched []*owned // those whose horizon may be another
+	touched []*owned // those whose place on the agenda, or horizon, may be another
+	leaving []*owned // those that are to be handed over
+	agenda  agenda
 
 	channels map[postdate.Channel]*channel
+	inHand   map[postdate.Channel]*channel // those with messages in memory
+	sites    map[string]*site
 	limits   map[postdate.Channel]*limit
-	ready    []*channel // those with something to publish, in turn
-	parked   []*channel // those with parked messages, in turn
+	ready    []*channel    // those with something to publish, in turn
+	parked   parkingHeap   // those with parked messages
+	turns    uint64        // that were given among them
+	probeAt  time.Duration // when the last place in the budget of probes is
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
+	unproven  int      // messages with the brokers of channels that have not answered yet
 	handBytes int
 
-	polled   []poll        // the claims under way, nil where none is
-	nextPoll time.Duration // not before, after a failure
-
-	settle      []settling    // what is to be settled, the part under way first
-	settleUnder int           // how many are under way
-	settledAt   time.Duration // when the last settle began
-	nextSettle  time.Duration // not before, after a failure
+	common    *lane
+	apart     []*lane // the other ones
+	calls     uint64  // the number of the last call of the store
+	claimings map[uint64]*claiming
+	settlings map[uint64]*settlingCall
+	// What the claims under way may bring.
+	coming, comingBytes int
 
 	unparks    []*unparking // those under way
 	nextUnpark time.Duration
@@ -227,7 +253,11 @@ type Machine struct {
 
 // NewMachine makes a machine that owns nothing. random gives numbers in [0, 1).
 func NewMachine(c Config, random func() float64) *Machine {
-	return &Machine{c: c, random: random, buckets: map[int]*owned{}, channels: map[postdate.Channel]*channel{}, limits: map[postdate.Channel]*limit{}}
+	return &Machine{
+		c: c, random: random, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
+		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
+		channels: map[postdate.Channel]*channel{}, inHand: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{},
+	}
 }
 
 // Step takes in one event and says what to do now.
@@ -251,11 +281,11 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 			m.nudge(n.Bucket, n.At)
 		}
 	case Claimed:
-		m.claimed(now, ev.Results)
+		m.claimed(now, ev)
 	case Published:
 		m.published(now, ev)
 	case Settled:
-		m.settled(now, ev.Err)
+		m.settled(now, ev)
 	case ParkedFound:
 		m.parkedFound(now, ev)
 	case Unparked:
@@ -263,11 +293,12 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	}
 	m.release(now)
 	m.publish(now)
-	m.startSettle(now)
-	m.startClaim(now)
+	m.startSettles(now)
+	m.fileTouched()
+	m.startClaims(now)
 	m.startUnpark(now)
 	m.startFind(now)
-	m.sayHorizons()
+	m.fileTouched()
 	out := m.out
 	m.out = nil
 	return out
@@ -282,31 +313,35 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	if len(m.waiting) > 0 {
 		w.wall(m.waiting[0].due)
 	}
-	if m.polled == nil {
-		if m.nextPoll > now.Mono {
-			w.mono(m.nextPoll)
-		} else {
-			for _, b := range m.order {
-				w.wall(b.due.Add(m.c.Gather - m.c.Ahead))
-				w.mono(b.sweepAt)
-				if b.draining {
-					w.mono(b.drainUntil)
-				}
-			}
+	m.common.wake(&w, m.c)
+	for _, l := range m.apart {
+		l.wake(&w, m.c)
+		for b := range l.buckets {
+			w.wall(b.due.Add(m.c.Gather - m.c.Ahead))
+			w.mono(b.sweepAt)
 		}
+	}
+	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.claimNot) {
+		if len(a.byDue.list) > 0 {
+			w.wall(a.byDue.list[0].due.Add(m.c.Gather - m.c.Ahead))
+		}
+		if len(a.bySweep.list) > 0 {
+			w.mono(a.bySweep.list[0].sweepAt)
+		}
+	}
+	for _, b := range m.leaving {
+		w.mono(b.restUntil)
+		w.mono(b.leaveBy)
+		w.mono(m.goneBy(b))
+		w.wall(b.claimed.Add(-m.c.Ahead))
 	}
 	for _, c := range m.ready {
 		if c.limit != nil {
 			w.mono(c.limit.freeAt)
 		}
 	}
-	if m.settleUnder == 0 && len(m.settle) > 0 {
-		w.mono(max(m.nextSettle, m.settledAt+m.c.SettleGather))
-	}
-	if len(m.unparks) < m.c.UnparksMax {
-		for _, c := range m.parked {
-			w.mono(max(m.nextUnpark, c.wakeAt()))
-		}
+	if len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 {
+		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
 	}
 	if !m.finding {
 		w.mono(max(m.nextFind, m.findAllAt))

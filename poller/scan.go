@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -36,8 +37,15 @@ type owned struct {
 	sweeping bool
 	turn     int // which of its scans is the next to have its way
 
-	touched bool          // it is in Machine.touched
+	// parkedFor are the channels for which it may have parked messages.
+	parkedFor map[*channel]struct{}
+
+	lane    *lane
 	horizon postdate.Time // as Horizon said last
+	touched bool          // it is in Machine.touched
+	busy    bool          // it is in agenda.busy
+	inDue   int           // its place in agenda.byDue and 1; 0: it is not there
+	inSweep int           // and in agenda.bySweep
 	polling bool          // a claim is under way
 	nudged  postdate.Time // the earliest nudge since it began; Far where none came
 	unpark  postdate.Time // the last attempt time that was given to parked messages
@@ -48,9 +56,8 @@ type owned struct {
 	// read it before.
 	gone map[postdate.Key]postdate.State
 
-	draining   bool
-	drainUntil time.Duration
-	lost       bool
+	leaving
+	lost bool
 }
 
 // nowhere is a position behind every message.
@@ -87,14 +94,13 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
 			read: store.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
 			held: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
-			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{},
+			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
+			parkedFor: map[*channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
-		m.order = append(m.order, b)
 		m.find = append(m.find, p.Bucket)
 		m.touch(b)
 	}
-	slices.SortFunc(m.order, func(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket })
 }
 
 // lose forgets buckets. What is in flight is settled where it was confirmed, for
@@ -106,53 +112,16 @@ func (m *Machine) lose(holds []store.Hold) {
 			continue
 		}
 		b.lost = true
+		of := b.lane
+		delete(of.buckets, b)
+		b.lane = m.common // what is a fact is written all the same
+		m.closeLane(of)
 		m.touch(b)
 		m.dropWaiting(b)
 		delete(m.buckets, hold.Bucket)
-		for _, c := range slices.Clone(m.parked) {
-			m.unparkedAll(c, hold.Bucket)
+		for c := range b.parkedFor {
+			m.unparkedAll(c, b)
 		}
-	}
-	if len(m.order) > len(m.buckets) {
-		m.order = slices.DeleteFunc(m.order, func(b *owned) bool { return b.lost })
-	}
-}
-
-// drain finishes what is claimed, for a while; what is not finished by then is
-// in doubt for the next owner.
-func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
-	var gone []store.Hold
-	for _, hold := range holds {
-		if b := m.buckets[hold.Bucket]; b != nil && b.hold.Token == hold.Token {
-			b.draining, b.drainUntil = true, now.Mono+m.c.DrainMax
-		} else {
-			gone = append(gone, hold) // it is not here any more
-		}
-	}
-	if len(gone) > 0 {
-		m.emit(fence.Drained{Holds: gone})
-	}
-}
-
-// finishDrains lets go of buckets of which nothing is in flight any more.
-func (m *Machine) finishDrains(now postdate.Now) {
-	var drained []store.Hold
-	for _, b := range m.order {
-		if !b.draining || b.polling {
-			continue
-		}
-		if now.Mono >= b.drainUntil {
-			m.dropWaiting(b)
-		} else if !b.idle() || b.checkpoint < b.claimed {
-			continue
-		}
-		if len(b.hand) == 0 {
-			drained = append(drained, b.hold)
-		}
-	}
-	if len(drained) > 0 {
-		m.lose(drained)
-		m.emit(fence.Drained{Holds: drained})
 	}
 }
 
@@ -170,38 +139,11 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 		b.nudged = min(b.nudged, at) // the scan may have passed it already
 	case store.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
 		b.missed(store.Position{Time: at})
+		m.touch(b)
 	default:
 		b.due = min(b.due, at)
 		m.touch(b)
 	}
-}
-
-// touch notes that a bucket's horizon may be another.
-func (m *Machine) touch(b *owned) {
-	if !b.touched {
-		b.touched = true
-		m.touched = append(m.touched, b)
-	}
-}
-
-// sayHorizons says up to when nudges matter from now on. While a scan is under way
-// every nudge does: it may have passed its place already.
-func (m *Machine) sayHorizons() {
-	for _, b := range m.touched {
-		b.touched = false
-		before := b.due
-		switch {
-		case b.lost:
-			before = 0
-		case b.polling:
-			before = postdate.Far
-		}
-		if before != b.horizon {
-			b.horizon = before
-			m.emit(Horizon{b.hold.Bucket, before})
-		}
-	}
-	m.touched = m.touched[:0]
 }
 
 // missed notes that there may be unseen messages from p on.
@@ -222,45 +164,6 @@ func (b *owned) settledUpTo() postdate.Time {
 		t = min(t, p.Time)
 	}
 	return max(t-1, 0)
-}
-
-// startClaim claims for every bucket that has something to read, all together,
-// when no claim is under way.
-func (m *Machine) startClaim(now postdate.Now) {
-	if m.polled != nil || now.Mono < m.nextPoll {
-		return
-	}
-	m.finishDrains(now)
-	var polls []poll
-	// Never all the room there is: what is stuck leaves room for the others.
-	room, roomBytes := (m.c.HandMax-m.hand)/2, (m.c.HandBytesMax-m.handBytes)/2
-	if room > 0 && roomBytes > 0 && m.leased(now) && m.anyDue(now) {
-		for _, b := range m.order {
-			if p, ok := m.choose(now, b); ok {
-				polls = append(polls, p)
-			}
-		}
-	}
-	if len(polls) == 0 {
-		return
-	}
-	skip := m.congested()
-	claims := make([]store.Claim, len(polls))
-	for i := range polls {
-		scan := &polls[i].claim.Scan
-		scan.Limit = min(max(room/len(polls), 1), m.c.PageMax)
-		scan.BytesMax = max(roomBytes/len(polls), 1)
-		scan.Skip = skip
-		b := polls[i].bucket
-		b.polling = true
-		b.claims++
-		polls[i].claim.Number = b.claims
-		m.touch(b)
-		claims[i] = polls[i].claim
-	}
-	m.polled = polls
-	m.sayHorizons()
-	m.emit(Claim{claims})
 }
 
 // leased says whether nobody else can have taken a bucket by now.
@@ -295,8 +198,8 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 	}
 	if m.leaseUntil != 0 && now.Mono >= m.leaseUntil {
 		m.lapses++
-		for _, b := range m.order {
-			m.reread(b)
+		for _, number := range slices.Sorted(maps.Keys(m.buckets)) {
+			m.reread(m.buckets[number])
 		}
 	}
 	m.leaseUntil, m.judged, m.setAt = max(m.leaseUntil, ev.Mono), ev.Read, 0
@@ -304,32 +207,34 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 
 // reread drops what is in hand and not with a broker, to be claimed and read again.
 func (m *Machine) reread(b *owned) {
-	for _, it := range b.hand {
+	for _, it := range b.oldest.itemHeap {
 		if it.stage == stageWaiting || it.stage == stageReady {
 			b.missed(store.Position{Time: it.rec.AttemptTime})
 		}
 	}
+	m.touch(b)
 	m.dropWaiting(b)
 }
 
-// anyDue says whether some bucket has something to do: the wait for company ends
-// with the first one.
+// anyDue says whether some bucket of the common lane has something to do: the wait for
+// company ends with the first one.
 func (m *Machine) anyDue(now postdate.Now) bool {
-	soon := now.Wall.Add(m.c.Ahead - m.c.Gather)
-	for _, b := range m.order {
-		if b.due <= soon || b.late != nowhere || b.sweepDue(now.Mono) || b.draining || m.resumable(b) != "" {
-			return true
-		}
+	a := &m.agenda
+	if len(a.byDue.list) > 0 && a.byDue.list[0].due <= now.Wall.Add(m.c.Ahead-m.c.Gather) ||
+		len(a.bySweep.list) > 0 && a.bySweep.list[0].sweepAt <= now.Mono {
+		return true
 	}
-	return false
+	return slices.ContainsFunc(a.busy, func(b *owned) bool {
+		return b.late != nowhere || b.resting() || m.resumable(now, b) != ""
+	})
 }
 
 // choose says what to read of a bucket next, if anything.
 func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	claimed := max(b.claimed, now.Wall.Add(m.c.Ahead))
-	if b.draining {
+	if b.resting() {
 		claimed = b.claimed // finish what is claimed, and begin nothing
-		if now.Mono >= b.drainUntil {
+		if now.Mono >= m.goneBy(b) {
 			return poll{}, false
 		}
 	}
@@ -363,12 +268,15 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	switch turn {
 	case 0:
 		p.kind, scan.After = scanOn, b.read
-		return b.due <= scan.To || b.draining && b.idle() && b.checkpoint < b.claimed
+		// What is to be handed over is read to the end of what is claimed, which may lie
+		// ahead of this node's clock, and then the checkpoint is written.
+		rest := b.resting() && (b.read.Time <= b.claimed && b.claimed <= scan.To || b.idle() && b.checkpoint < b.claimed)
+		return b.due <= scan.To || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
 		return b.late != nowhere
 	default:
-		p.resume = m.resumable(b)
+		p.resume = m.resumable(now, b)
 		if p.resume == "" || b.held[p.resume].Time > scan.To { // not due any more: the wall clock was set back
 			return false
 		}
@@ -379,7 +287,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 
 // sweepDue says whether a sweep is to begin by a time: not while the last one goes on.
 func (b *owned) sweepDue(by time.Duration) bool {
-	return by >= b.sweepAt && !b.sweeping && !b.draining
+	return by >= b.sweepAt && !b.sweeping && !b.resting()
 }
 
 // justBefore is a position shortly before p. What lies between, at most a few
@@ -390,42 +298,6 @@ func justBefore(p store.Position) store.Position {
 	}
 	p.ScheduleID = p.ScheduleID[:len(p.ScheduleID)-1]
 	return p
-}
-
-// claimed takes in what the claims and their scans gave.
-func (m *Machine) claimed(now postdate.Now, results []store.ClaimResult) {
-	polls := m.polled
-	m.polled = nil
-	var fenced []store.Hold
-	for i, p := range polls {
-		b := p.bucket
-		b.polling = false
-		m.touch(b)
-		if b.lost {
-			continue
-		}
-		switch err := results[i].Err; {
-		case err == nil && p.lapses != m.lapses:
-			// The bucket may have had another owner since: claim again.
-		case err == nil:
-			m.scanned(now, p, &results[i])
-		case postdate.KindOf(err) == postdate.KindFenced:
-			fenced = append(fenced, b.hold)
-			continue
-		default:
-			// Unknown, or surely not done: nothing of it is used, and as nothing
-			// that was known of the bucket has changed, the same is asked again.
-			m.nextPoll = now.Mono + m.c.RetryAfter
-		}
-		clear(b.gone)
-		nudged := b.nudged
-		b.nudged = postdate.Far
-		m.nudge(b.hold.Bucket, nudged)
-	}
-	if len(fenced) > 0 {
-		m.lose(fenced)
-		m.emit(fence.Fenced{Holds: fenced})
-	}
 }
 
 // scanned notes what a scan has seen, and takes what it found into the hand.
@@ -449,9 +321,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.readTo(r)
 	}
 	for c, at := range r.Skipped {
-		if first, ok := b.held[c]; !ok || at.Before(first) {
-			b.held[c] = at
-		}
+		b.passOver(c, at)
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])

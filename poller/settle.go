@@ -1,16 +1,23 @@
 package poller
 
 import (
+	"slices"
+	"time"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
-// settling is an item on its way to the store.
+// settling is what became of an item, on its way to the store.
 type settling struct {
-	item *Item
-	as   store.Settlement
+	item   *Item // nil: it is in hand no more
+	bucket *owned
+	as     store.Settlement
 }
+
+// queue has it travel with the other settlements of its bucket's lane.
+func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, s) }
 
 // retry decides what follows a publish that was refused or is unknown.
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
@@ -37,52 +44,86 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 		return
 	}
 	it.stage = stageSettling
+	it.channel.settling++
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
 	if len(s.Reason) > postdate.LastErrorBytesMax {
 		s.Reason = s.Reason[:postdate.LastErrorBytesMax]
 	}
-	m.settle = append(m.settle, settling{it, s})
+	settling{it, it.bucket, s}.queue()
 }
 
 // settleReady says whether enough has gathered, or has gathered for long enough.
 // What has gathered since the last settle began waits from then on.
-func (m *Machine) settleReady(now postdate.Now) bool {
-	return len(m.settle) >= m.c.SettleMax/4 || now.Mono >= m.settledAt+m.c.SettleGather
+func (l *lane) settleReady(now time.Duration, c Config) bool {
+	return len(l.settle) >= c.SettleMax/4 || now >= l.settleAt+c.SettleGather
 }
 
-// startSettle writes what has gathered, when nothing is being written.
-func (m *Machine) startSettle(now postdate.Now) {
-	if m.settleUnder > 0 || len(m.settle) == 0 || now.Mono < m.nextSettle || !m.settleReady(now) {
+// startSettles writes what has gathered.
+func (m *Machine) startSettles(now postdate.Now) {
+	m.startSettle(now, m.common)
+	for _, l := range m.apart {
+		m.startSettle(now, l)
+	}
+}
+
+func (m *Machine) startSettle(now postdate.Now, l *lane) {
+	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, l.settleNot) || !l.settleReady(now.Mono, m.c) {
 		return
 	}
-	m.settledAt = now.Mono
-	m.settleUnder = min(len(m.settle), m.c.SettleMax)
-	settlements := make([]store.Settlement, m.settleUnder)
+	n := min(len(l.settle), m.c.SettleMax)
+	items := l.settle[:n:n]
+	l.settle = append(l.settle[:0:0], l.settle[n:]...)
+	settlements := make([]store.Settlement, n)
 	for i := range settlements {
-		settlements[i] = m.settle[i].as
+		settlements[i] = items[i].as
 	}
-	m.emit(Settle{settlements})
+	l.settles++
+	l.settleAt = now.Mono
+	m.calls++
+	m.settlings[m.calls] = &settlingCall{l, items}
+	m.emit(Settle{m.calls, settlements})
 }
 
 // settled lets go of what is written. After an error the same is written again:
 // settling is idempotent.
-func (m *Machine) settled(now postdate.Now, err error) {
-	n := m.settleUnder
-	m.settleUnder = 0
-	if err != nil {
-		m.nextSettle = now.Mono + m.c.RetryAfter
+func (m *Machine) settled(now postdate.Now, ev Settled) {
+	call := m.settlings[ev.Call]
+	delete(m.settlings, ev.Call)
+	l := call.lane
+	l.settles--
+	if ev.Err != nil {
+		m.settleAgain(now, call)
 		return
 	}
-	for _, s := range m.settle[:n] {
-		it, b := s.item, s.item.bucket
+	for _, s := range call.items {
+		if s.item == nil {
+			continue
+		}
+		it, b := s.item, s.bucket
 		if s.as.How == store.SettlePark && !b.lost {
-			m.parkedAt(it.channel, b.hold.Bucket)
+			m.parkedAt(now, it.channel, b)
 		}
 		m.drop(it)
 		if s.as.How == store.SettleRetry && !b.lost {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 	}
-	m.settle = append(m.settle[:0:0], m.settle[n:]...)
+	m.succeeded(l)
+}
+
+// settleAgain puts what was not written, or not for certain, in front again.
+func (m *Machine) settleAgain(now postdate.Now, call *settlingCall) {
+	l := call.lane
+	l.settle = append(call.items, l.settle...)
+	if l == m.common {
+		l.settleNot = now.Mono + m.c.RetryAfter // for buckets that are lost
+	}
+	var buckets []*owned
+	for _, s := range call.items {
+		if !slices.Contains(buckets, s.bucket) {
+			buckets = append(buckets, s.bucket)
+		}
+	}
+	m.failed(now, l, buckets, func(l *lane) *time.Duration { return &l.settleNot })
 }

@@ -81,7 +81,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 			case Claim:
 				claimed = true
 				now = now.Later(400 * time.Millisecond)
-				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
 			case Publish:
 				if e.Channel == "x:free" {
 					return
@@ -114,17 +114,17 @@ func TestDrainWithABacklog(t *testing.T) {
 			next = append(next, m.Step(now, Published{slow[0].Batch, publisher.All(len(slow[0].Batch), publisher.Result{Outcome: publisher.Confirmed})})...)
 			slow = slow[1:]
 			if now.Mono < 2*time.Second { // some are delivered before it is to go
-				m.Step(now, fence.Drain{Holds: []store.Hold{{Token: 1}}})
+				next = append(next, m.Step(now, fence.Drain{Holds: []store.Hold{{Token: 1}}})...)
 			}
 		}
 		for _, e := range effects {
 			switch e := e.(type) {
 			case Claim:
-				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
 			case Publish:
 				slow = append(slow, e)
 			case Settle:
-				next = append(next, m.Step(now, Settled{})...)
+				next = append(next, m.Step(now, Settled{Call: m.settleCall()})...)
 			case FindParked:
 				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)
 			case fence.Drained:
@@ -158,7 +158,7 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 				if scan.After == (store.Position{}) {
 					sweeps++
 				}
-				next = append(next, m.Step(now, Claimed{[]store.ClaimResult{{
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{
 					Complete: true, Ended: store.Position{Time: scan.To + 1}, Next: postdate.Far,
 				}}})...)
 			case FindParked:

@@ -26,13 +26,13 @@ func (m *Machine) Token(bucket int) uint64 {
 // View looks at every bucket and channel: it is not for every step.
 func (m *Machine) View(now postdate.Now) View {
 	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
-	for _, b := range m.order {
+	for _, b := range m.buckets {
 		if first := b.settledUpTo() + 1; first <= now.Wall && !b.idle() {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}
 	for _, c := range m.channels {
-		if c.down {
+		if c.site.down {
 			v.Down++
 		}
 	}
@@ -55,7 +55,7 @@ func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.channels))
 	for _, c := range m.channels {
 		all = append(all, ChannelView{
-			Channel: c.name, Down: c.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
+			Channel: c.name, Down: c.site.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
 			ParkedIn: len(c.parkedIn), Reason: c.lastError,
 		})
 	}

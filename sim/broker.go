@@ -102,7 +102,7 @@ func (p *process) brokerFate(b *broker) fateOf {
 	switch {
 	case w.now < b.down:
 		return fateOf{result: publisher.Result{Outcome: publisher.Down, Reason: "the broker is down"}, took: took}
-	case w.now < b.blocked:
+	case w.now < b.blocked, b.kind == channelMute && !w.healed:
 		f.result = publisher.Result{Outcome: publisher.Unknown, Reason: "no confirm in time"}
 		f.took, f.arrives, f.arrival = publishDeadline, w.r.IntN(2) == 0, w.upTo(publishDeadline+3*time.Second)
 	case b.kind == channelMissing, w.now < b.deleted:

@@ -148,7 +148,7 @@ func (p *process) effect(e machine.Effect) machine.Effect {
 				}
 				settlements[i] = s
 			}
-			return poller.Settle{Settlements: settlements}
+			return poller.Settle{Call: e.Call, Settlements: settlements}
 		}
 	case poller.Claim:
 		claims := make([]store.Claim, len(e.Claims))
@@ -161,7 +161,7 @@ func (p *process) effect(e machine.Effect) machine.Effect {
 			}
 			claims[i] = c
 		}
-		return poller.Claim{Claims: claims}
+		return poller.Claim{Call: e.Call, Claims: claims}
 	}
 	return e
 }

@@ -33,11 +33,21 @@ type weather struct {
 	outage                               time.Duration // until when
 	failover                             time.Duration // until when; what is under way is unknown
 	failovers                            int
+	shard                                shard
 }
+
+// shard is a part of the store that is out of reach for a while: every third bucket.
+type shard struct {
+	from, until time.Duration
+	first       int
+}
+
+func (s shard) has(bucket int) bool { return bucket%3 == s.first }
 
 // storeCall is one call of the store.
 type storeCall struct {
 	name     string
+	buckets  []int           // that it touches, where that matters
 	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
 	effect   []func()        // its parts: others may come between
 	ordered  bool            // it takes no effect once it was given up: the contract says so
@@ -112,7 +122,13 @@ func (p *process) call(c storeCall) {
 	}
 	began := w.now
 	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
-		w.after(w.latency(), func() { p.arrive(c, w.fate(p.n, k), began) })
+		w.after(w.latency(), func() {
+			f := w.fate(p.n, k)
+			if w.now < w.weather.shard.until && slices.ContainsFunc(c.buckets, w.weather.shard.has) {
+				f = hangs
+			}
+			p.arrive(c, f, began)
+		})
 	})
 }
 
@@ -187,7 +203,9 @@ var ctx = context.Background()
 func (p *process) claim(e poller.Claim) {
 	w := p.w
 	results := make([]store.ClaimResult, len(e.Claims))
+	var buckets []int
 	for _, c := range e.Claims {
+		buckets = append(buckets, c.Bucket)
 		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.Claimed), uint64(c.Scan.After.Time), uint64(c.Scan.To), uint64(c.Scan.Limit), uint64(len(c.Scan.Skip)))
 		w.tell(p.n, "claims bucket %d, token %d: (%d, %d], reads from %d to %d", c.Bucket, c.Token, c.Checkpoint-epoch, c.Claimed-epoch, c.Scan.After.Time-epoch, c.Scan.To-epoch)
 	}
@@ -208,32 +226,34 @@ func (p *process) claim(e poller.Claim) {
 		effect = []func(){read, func() { write(e.Claims) }}
 	}
 	p.call(storeCall{
-		name: "claim", effect: effect,
+		name: "claim", effect: effect, buckets: buckets,
 		part:   func() { write(e.Claims[:len(e.Claims)/2]) },
-		answer: func() { p.step(poller.Claimed{Results: results}) },
+		answer: func() { p.step(poller.Claimed{Call: e.Call, Results: results}) },
 		failed: func(err error) {
 			for i := range results {
 				results[i] = store.ClaimResult{Err: err}
 			}
-			p.step(poller.Claimed{Results: results})
+			p.step(poller.Claimed{Call: e.Call, Results: results})
 		},
 	})
 }
 
 func (p *process) settle(e poller.Settle) {
 	w := p.w
+	var buckets []int
 	for i := range e.Settlements {
 		s := &e.Settlements[i]
+		buckets = append(buckets, s.Key.Bucket)
 		w.markText(s.Key.ScheduleID)
 		w.mark(9, uint64(s.How), uint64(s.AttemptTime), uint64(s.Attempts))
 		w.tell(p.n, "settles %s version %d: how %d, attempts %d, attempt time %d, doubt %t (%s)", s.Key.ScheduleID, s.Version, s.How, s.Attempts, s.AttemptTime-epoch, s.PossibleDuplicate, s.Reason)
 	}
 	all := slices.Clone(e.Settlements)
 	p.call(storeCall{
-		name: "settle", ordered: true, effect: []func(){func() { w.store.Settle(ctx, all) }},
+		name: "settle", ordered: true, buckets: buckets, effect: []func(){func() { w.store.Settle(ctx, all) }},
 		part:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
-		answer: func() { p.step(poller.Settled{}) },
-		failed: func(err error) { p.step(poller.Settled{Err: err}) },
+		answer: func() { p.step(poller.Settled{Call: e.Call}) },
+		failed: func(err error) { p.step(poller.Settled{Call: e.Call, Err: err}) },
 	})
 }
 
@@ -244,7 +264,7 @@ func (p *process) unpark(e poller.Unpark) {
 	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Channel, u.Bucket, u.At-epoch)
 	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
 	p.call(storeCall{
-		name: "unpark", effect: []func(){func() { moved, err = p.w.store.Unpark(ctx, u) }},
+		name: "unpark", buckets: []int{u.Bucket}, effect: []func(){func() { moved, err = p.w.store.Unpark(ctx, u) }},
 		answer: func() { p.step(poller.Unparked{Unpark: u, Moved: moved, Err: err}) },
 		failed: func(err error) { p.step(poller.Unparked{Unpark: u, Err: err}) },
 	})

@@ -15,6 +15,7 @@ func scenario(items ...item) *plan {
 		clocks: []clockPlan{{boot: time.Minute}, {boot: time.Hour}},
 		leases: []time.Duration{defaultLease}, retention: longRetention, inboxRetention: longRetention,
 		channels: []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"},
+		kinds:    []channelKind{channelGood, channelSlow, channelPicky, channelMissing},
 		poller:   poller.DefaultConfig(),
 		items:    items,
 	}

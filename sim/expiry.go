@@ -28,8 +28,8 @@ func (p *plan) rest() time.Duration {
 	return 20 * time.Second
 }
 
-// retention draws how long finished messages are kept: in some worlds so shortly that
-// nodes delete some, and in the wilder ones of those by clocks that are far off.
+// retention draws how long finished messages are kept: in some worlds for so short a time
+// that nodes delete some, and in the wilder ones of those by clocks that are far off.
 func (d *draw) retention() {
 	p := d.p
 	p.retention, p.inboxRetention = longRetention, longRetention
@@ -63,10 +63,15 @@ func (d *draw) wrongClocks() {
 }
 
 // ended is when a message that is final now became so, in true time: when its owner
-// learned of it, which may be long before that could be written.
+// learned of it, or a client cancelled it, which may be long before that was written.
 func (h *history) ended(s *story, after *row, st *store.Settlement) postdate.Time {
 	now := h.w.wall()
 	if st == nil {
+		for _, r := range s.requests {
+			if r.kind == opCancel && r.ended == 0 {
+				now = min(now, epoch.Add(r.began)) // that one, or a later one
+			}
+		}
 		return now
 	}
 	for _, e := range s.emissions {
@@ -80,8 +85,8 @@ func (h *history) ended(s *story, after *row, st *store.Settlement) postdate.Tim
 	return now
 }
 
-// keptLongEnough wants that a node deletes nothing before its retention has passed in
-// true time, less what the node cannot know.
+// keptLongEnough says what a node deleted before its retention had passed in true time,
+// less what the node cannot know.
 func keptLongEnough(h *history, f factExpired) string {
 	if f.node == "" {
 		return ""

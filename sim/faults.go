@@ -9,7 +9,7 @@ import (
 
 // calm says whether nothing goes wrong with store and network in this sort of world.
 func (p *plan) calm() bool {
-	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog
+	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains
 }
 
 // fault lets one thing go wrong.
@@ -38,6 +38,8 @@ func (w *world) fault(it item) {
 		w.weather.failover = until
 		w.weather.failovers++
 		w.store.failOver()
+	case faultShard:
+		w.weather.shard = shard{from: w.now, until: until, first: it.b}
 	case faultForgotten:
 		w.store.forget(it.b)
 	}

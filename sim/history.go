@@ -106,8 +106,9 @@ type (
 		old     []*row
 		letters []letter
 	}
-	factAnswer struct{ r *request }
-	factEnd    struct{}
+	factOverran struct{ p *process } // an orderly stop did not end in its time
+	factAnswer  struct{ r *request }
+	factEnd     struct{}
 )
 
 // watchers are the functions that watch over the promises, by number. Each says

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate/fence"
@@ -43,6 +44,9 @@ func (n *node) start() {
 	}
 	n.runs++
 	w := n.w
+	if !slices.ContainsFunc(w.nodes, (*node).up) {
+		w.upSince = w.now
+	}
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
 		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{},
@@ -86,6 +90,7 @@ func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
 	}
+	n.w.frozenMax = max(n.w.frozenMax, d)
 	p, mono, offset, wallRuns := n.proc, n.clock.monoNow(), n.clock.offset, n.w.chance(0.5)
 	n.w.after(d, func() {
 		if n.proc != p || !n.paused {
@@ -103,7 +108,6 @@ func (n *node) freeze(d time.Duration) {
 		}
 		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax {
 			n.unaware = n.w.now + p.lasts
-			n.w.frozenMax = max(n.w.frozenMax, d)
 		}
 	})
 	n.pause(d)
@@ -124,6 +128,9 @@ func (n *node) resume() {
 	}
 }
 
+// stopMax is the product's bound of an orderly stop.
+const stopMax = 30 * time.Second
+
 // stop gives everything back in order, and ends then.
 func (n *node) stop() {
 	if !n.up() || n.proc.stopping {
@@ -135,8 +142,9 @@ func (n *node) stop() {
 		p.stopping = true
 		p.step(machine.Leave{})
 	})
-	n.w.after(30*time.Second, func() { // the product's bound
-		if n.proc == p {
+	n.w.after(stopMax, func() {
+		if n.proc == p && p.alive {
+			n.w.history.note(factOverran{p})
 			n.crash()
 		}
 	})

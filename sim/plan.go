@@ -26,6 +26,7 @@ type plan struct {
 	poller   poller.Config
 	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
+	kinds    []channelKind // of the channels
 	items    []item
 }
 
@@ -77,6 +78,7 @@ const (
 	faultFailover    // and what is under way has an unknown outcome
 	faultNoStore     // node a cannot reach the store for d
 	faultForgotten   // the checkpoint of bucket b is lost
+	faultShard       // for d, calls that touch one of every third bucket, from b on, do not come back
 	faultDown        // channel b takes nothing for d
 	faultBlocked     // channel b answers nothing for d
 	faultRefuse      // channel b refuses with p for d
@@ -90,7 +92,7 @@ const (
 var kindNames = [kinds]string{
 	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
-	"store outage", "store failover", "store out of reach", "checkpoint lost", "channel down", "channel blocked", "refusals",
+	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach", "channel down", "channel blocked", "refusals",
 	"confirms lost", "confirms late", "operator's limit", "queue deleted",
 }
 
@@ -111,10 +113,11 @@ const (
 	profileQuiet                   // orderly restarts only: no mark, no duplicate
 	profileChannels                // channels go wrong, one does not
 	profileBacklog                 // much is stored, little is due
+	profileDrains                  // orderly restarts while a channel has a long backlog: some of the quiet worlds
 )
 
 func (p profile) String() string {
-	return [...]string{"storm", "races", "quiet", "channels", "backlog"}[p]
+	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains"}[p]
 }
 
 // profileOf is the sort of world that a seed gives.
@@ -125,7 +128,7 @@ func profileOf(seed uint64) profile {
 	}[seed%10]
 }
 
-// channelKind is how a channel behaves by nature: its place in plan.channels.
+// channelKind is how a channel behaves by nature.
 type channelKind int
 
 const (
@@ -133,6 +136,9 @@ const (
 	channelSlow                // takes up to 400 ms
 	channelPicky               // refuses two of three
 	channelMissing             // refuses for ever
+	channelMute                // answers nothing
+	channelDead                // takes nothing
+	channelTight               // an operator lets one message a second through
 )
 
 // draw makes plans.
@@ -163,6 +169,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	p.broker = d.r.IntN(3) == 0
 	d.nodes()
 	p.channels = []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"}
+	p.kinds = []channelKind{channelGood, channelSlow, channelPicky, channelMissing}
 	p.poller = poller.DefaultConfig()
 	p.poller.HandMax, p.poller.PageMax, p.poller.BatchMax, p.poller.BatchesMax = 256, 16, 8, 4
 	p.poller.SettleMax, p.poller.UnparkMax, p.poller.UnparksMax = 32, 8, 3
@@ -180,11 +187,20 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.orderly()
 	case profileChannels:
 		d.badChannels()
+		d.crowd()
 	case profileBacklog:
 		d.ghosts()
+		d.shards()
 	}
 	d.leases()
 	d.retention()
+	if p.profile == profileQuiet && d.r.IntN(3) == 0 {
+		p.profile = profileDrains
+		d.backlogs()
+	}
+	if p.profile == profileStorm && p.broker {
+		d.drainsWhileToldOf()
+	}
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

@@ -1,6 +1,11 @@
 package sim
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/postdate/postdate"
+)
 
 // orderly draws stops and starts in order, at most one at a time.
 func (d *draw) orderly() {
@@ -16,6 +21,33 @@ func (d *draw) ghosts() {
 	}
 }
 
+// shards draws times in which a part of the store is out of reach.
+func (d *draw) shards() {
+	for at := 20 * time.Second; at < d.p.length-time.Minute; at += d.between(50*time.Second, 2*time.Minute) {
+		d.add(item{at: at, kind: faultShard, b: d.r.IntN(3), d: d.between(5*time.Second, 40*time.Second)})
+	}
+}
+
+// crowd draws many more channels in trouble, with a backlog each: URLs of some hosts,
+// and queues.
+func (d *draw) crowd() {
+	n := []int{0, 12, 40, 400}[d.r.IntN(4)]
+	d.p.poller.HandMax += 4 * n // as many for each as with 4,000 in the product
+	for i := range n {
+		kind := []channelKind{channelMute, channelDead, channelTight, channelSlow}[d.r.IntN(4)]
+		name := postdate.Channel(fmt.Sprintf("rabbitmq:crowd-%d", i))
+		if kind == channelDead && d.r.IntN(2) == 0 {
+			name = postdate.Channel(fmt.Sprintf("https://host-%d.example/%d", i%3, i))
+		}
+		d.p.channels, d.p.kinds = append(d.p.channels, name), append(d.p.kinds, kind)
+		at := 5*time.Second + d.upTo(d.p.length/2)
+		for range 4 + d.r.IntN(1+1_200/n) {
+			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: len(d.p.channels) - 1, d: d.upTo(2 * time.Second)})
+			d.n++
+		}
+	}
+}
+
 // badChannels draws trouble with every channel but the first.
 func (d *draw) badChannels() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(12 * time.Second) {
@@ -26,6 +58,41 @@ func (d *draw) badChannels() {
 			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: 1, d: d.upTo(2 * time.Second)})
 			d.n++
 		}
+	}
+}
+
+// backlogs draws that a slow channel has more to do than it can while nodes stop in order:
+// it is flooded, limited, paused, or answers nothing.
+func (d *draw) backlogs() {
+	for at := 12 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
+		for range 300 {
+			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: int(channelSlow), d: d.upTo(4 * time.Second)})
+			d.n++
+		}
+		it := item{at: at, kind: faultLimit, b: int(channelSlow), d: d.between(10*time.Second, 50*time.Second)}
+		switch d.r.IntN(4) {
+		case 0: // paused
+		case 1, 2:
+			it.e = d.between(time.Second, 20*time.Second)
+		default:
+			it.kind, it.d = faultBlocked, d.upTo(20*time.Second)
+		}
+		d.add(it)
+	}
+	for at := time.Second; at < d.p.length; at += d.upTo(800 * time.Millisecond) {
+		d.add(item{at: at, kind: opSchedule, a: d.n, d: d.upTo(4 * time.Second)})
+		d.n++
+	}
+}
+
+// drainsWhileToldOf draws that a node comes back just when others have taken its buckets
+// over: they are to hand them back while the broker is still being told of them, and the
+// store does not hear of it at once.
+func (d *draw) drainsWhileToldOf() {
+	for at := 8 * time.Second; at < d.p.length; at += d.between(15*time.Second, 45*time.Second) {
+		down := d.between(3*time.Second, 5*time.Second)
+		d.add(item{at: at, kind: faultCrash, a: d.r.IntN(len(d.p.clocks)), d: down})
+		d.add(item{at: at + down, kind: faultLoseRequest, d: d.upTo(4 * time.Second), p: 0.3 + 0.4*d.r.Float64()})
 	}
 }
 
@@ -92,7 +159,9 @@ func (d *draw) gossipFault(at time.Duration) {
 
 func (d *draw) storeFault(at time.Duration) {
 	it := item{at: at, d: d.upTo(8 * time.Second), p: 0.6 * d.r.Float64()}
-	switch d.r.IntN(11) {
+	switch d.r.IntN(12) {
+	case 11:
+		it.kind, it.b = faultShard, d.r.IntN(3)
 	case 9, 10:
 		it.kind = faultStray
 	case 0:

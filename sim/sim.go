@@ -1,7 +1,6 @@
 // Package sim is a whole cluster in one thread: nodes whose steps are the product's
-// own (node/machine), on simulated clocks, over a
-// simulated network, store and brokers, with clients that schedule, cancel and
-// reschedule, and with faults in all of it.
+// own (node/machine), on simulated clocks, over a simulated network, store and brokers,
+// with clients that schedule, cancel and reschedule, and with faults in all of it.
 //
 // It promises:
 //
@@ -18,8 +17,9 @@
 // bugs (bugs.go); nothing of this package is compiled into the product.
 //
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
-// process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the model of a
-// store), history.go and promise_*.go (who watches).
+// process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the model of
+// a store), history.go and promise_*.go (who watches), expiry.go (all of that for
+// retention).
 package sim
 
 import (

@@ -25,8 +25,9 @@ type Store struct {
 	partitions []bucket.Partition
 	leases     []bucket.Lease // by id
 	records    map[postdate.Key]*row
-	waiting    [][]*row // per bucket: PENDING and not parked, by attempt time
-	parked     [][]*row // per bucket: the parked ones, in the same order
+	oldest     postdate.Time // no record ended before
+	waiting    [][]*row      // per bucket: PENDING and not parked, by attempt time
+	parked     [][]*row      // per bucket: the parked ones, in the same order
 	clock      func() postdate.Time
 	watch      observer
 	bug        bug
@@ -59,7 +60,7 @@ func (nobody) claimed(string, store.Claim, bucket.Partition, bucket.Partition) {
 // NewStore makes an empty store with the given number of buckets.
 func NewStore(buckets int) *Store {
 	s := &Store{
-		Mem: storetest.NewMem(buckets), partitions: make([]bucket.Partition, buckets), records: map[postdate.Key]*row{},
+		Mem: storetest.NewMem(buckets), partitions: make([]bucket.Partition, buckets), records: map[postdate.Key]*row{}, oldest: postdate.Far,
 		waiting: make([][]*row, buckets), parked: make([][]*row, buckets),
 		clock: func() postdate.Time { return 0 }, watch: nobody{},
 	}
@@ -106,6 +107,9 @@ func (s *Store) put(by string, old *row, next postdate.Record, st *store.Settlem
 		*line = slices.Insert(*line, i, r)
 	}
 	s.records[r.Key] = r
+	if r.Status.Final() {
+		s.oldest = min(s.oldest, r.SettledAt)
+	}
 	s.watch.recordChanged(by, old, r, st)
 	return r
 }
@@ -262,12 +266,7 @@ func (s *Store) Expire(_ context.Context, e store.Expiry) (int, error) {
 func (s *Store) expireFor(node string, e store.Expiry) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var old []*row
-	for _, r := range s.records {
-		if r.Status.Final() && r.SettledAt < e.SettledBefore && slices.Contains(e.Buckets, r.Bucket) {
-			old = append(old, r)
-		}
-	}
+	old := s.past(e)
 	slices.SortFunc(old, func(a, b *row) int { // the same ones in every run of a world
 		return cmp.Or(cmp.Compare(a.SettledAt, b.SettledAt), compareListed(listPosition(&a.Record), listPosition(&b.Record)), strings.Compare(a.Tenant, b.Tenant))
 	})
@@ -278,6 +277,26 @@ func (s *Store) expireFor(node string, e store.Expiry) int {
 	letters, _ := s.Mem.Expire(ctx, e)
 	s.watch.expired(node, old, letters)
 	return len(old) + letters
+}
+
+// past lists what e selects, in whatever order. Mostly there is nothing, and it costs
+// nothing.
+func (s *Store) past(e store.Expiry) (old []*row) {
+	if e.SettledBefore <= s.oldest {
+		return nil
+	}
+	s.oldest = postdate.Far
+	for _, r := range s.records {
+		switch {
+		case !r.Status.Final():
+		case r.SettledAt < e.SettledBefore && slices.Contains(e.Buckets, r.Bucket):
+			old = append(old, r)
+			fallthrough // the limit may leave it
+		default:
+			s.oldest = min(s.oldest, r.SettledAt)
+		}
+	}
+	return old
 }
 
 // failOver is what a change of the primary does: what was acknowledged stays.

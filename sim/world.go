@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // epoch is the wall-clock time at which every world begins.
@@ -34,7 +35,8 @@ type world struct {
 	history  *history
 
 	renewalMax time.Duration // the longest that a renewal of a lease took
-	frozenMax  time.Duration // the longest time that a node cannot know of, because it was frozen
+	upSince    time.Duration // when the first node started after none was up
+	frozenMax  time.Duration // the longest time that a node was frozen: it dates nothing by what it cannot know
 
 	healed      bool
 	violation   *Violation
@@ -66,7 +68,14 @@ func newWorld(o Options, p *plan) *world {
 		w.nodes = append(w.nodes, newNode(w, i, c))
 	}
 	for i, name := range p.channels {
-		w.channels[name] = &broker{name: name, kind: channelKind(i)}
+		b := &broker{name: name, kind: p.kinds[i]}
+		switch b.kind {
+		case channelTight:
+			b.limit = store.ChannelSettings{Channel: name, MaxPerSecond: 1}
+		case channelDead:
+			b.down = p.length
+		}
+		w.channels[name] = b
 	}
 	return w
 }

@@ -14,8 +14,8 @@ const (
 	// expirePage is how much is deleted at a time.
 	expirePage = 1_000
 	// believeAfter is how long a wall clock that no other one judges must have gone on
-	// without being set before anything is deleted by it. Where a retention is shorter,
-	// that long is enough for what is kept for it.
+	// without being set before anything is deleted by it; for a shorter retention, as long
+	// as that.
 	believeAfter = 10 * time.Minute
 )
 
@@ -42,13 +42,12 @@ type expiry struct {
 	next    time.Duration
 	since   time.Duration // since when the node's own clock has gone on without being set
 	watched bool          // from the first renewal on it is seen when that clock is set
-	started bool
 }
 
 // see takes in what says something of the clocks, and how a deletion ended.
 func (x *expiry) see(now postdate.Now, ev Event) {
-	if !x.started {
-		x.started, x.next = true, now.Mono+expireEvery
+	if x.next == 0 { // the first event
+		x.next = now.Mono + expireEvery
 	}
 	switch ev := ev.(type) {
 	case fence.Renewed:

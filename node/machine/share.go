@@ -35,7 +35,7 @@ type share struct {
 	told  bool     // one was told
 }
 
-// divide gives the node's buckets where they are others than before. A node that shares
+// divide says which buckets the node is to own, where that has changed. A node that shares
 // its store wants none before it knows who else has a lease.
 func (s *share) divide() (buckets []int, changed bool) {
 	if s.leaving {

@@ -1,0 +1,90 @@
+package poller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// quiet is a machine whose store answers at once and holds nothing that is due.
+type quiet struct {
+	m   *Machine
+	now postdate.Now
+	out []Publish
+}
+
+func newQuiet(buckets, parked int) *quiet {
+	q := &quiet{m: NewMachine(DefaultConfig(), func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}}
+	var ps []bucket.Partition
+	for b := range buckets {
+		ps = append(ps, bucket.Partition{Bucket: b, Owner: "n", Token: 1})
+	}
+	q.step(fence.LeaseUntil{Mono: 1 << 60, Read: q.now})
+	q.step(fence.Gained{Partitions: ps})
+	var found []store.ParkedChannel
+	for i := range parked {
+		found = append(found, store.ParkedChannel{Bucket: i % buckets, Channel: postdate.Channel(fmt.Sprintf("https://host-%d.example/%d", i/10, i))})
+	}
+	q.m.finding = true
+	q.step(ParkedFound{Found: found})
+	return q
+}
+
+// step feeds an event and answers what follows with nothing, but for publishes.
+func (q *quiet) step(ev Event, due ...postdate.Record) {
+	for _, e := range q.m.Step(q.now, ev) {
+		switch e := e.(type) {
+		case Claim:
+			results := make([]store.ClaimResult, len(e.Claims))
+			for i, c := range e.Claims {
+				results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				for _, r := range due {
+					if r.Bucket == c.Bucket {
+						results[i].Due = append(results[i].Due, r)
+					}
+				}
+			}
+			q.step(Claimed{e.Call, results})
+		case Settle:
+			q.step(Settled{Call: e.Call})
+		case Unpark:
+			q.step(Unparked{Unpark: e.Unpark, Moved: 0})
+		case FindParked:
+			q.step(ParkedFound{Buckets: e.Buckets})
+		case Publish:
+			q.out = append(q.out, e)
+		}
+	}
+}
+
+// BenchmarkStep is what one message costs the machine, from the nudge to the settle,
+// beside so many buckets, and so many channels that take nothing: it is to be flat.
+func BenchmarkStep(b *testing.B) {
+	for _, size := range []struct{ buckets, parked int }{{64, 1}, {1_024, 1}, {16_384, 1}, {64, 1_000}, {64, 40_000}, {16_384, 40_000}} {
+		b.Run(fmt.Sprintf("buckets=%d/parked=%d", size.buckets, size.parked), func(b *testing.B) {
+			q := newQuiet(size.buckets, size.parked)
+			b.ResetTimer()
+			for i := range b.N {
+				q.now = q.now.Later(20 * time.Millisecond)
+				m := postdate.Message{
+					Key:     postdate.Key{Bucket: i % size.buckets, Tenant: "t", ScheduleID: fmt.Sprint("m", i)},
+					Channel: "inbox:x", ExecutionTime: q.now.Wall - 5,
+				}
+				q.step(Nudged{[]Nudge{{m.Bucket, m.ExecutionTime}}}, postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
+				for _, p := range q.out {
+					q.step(Published{p.Batch, publisher.All(len(p.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+				}
+				q.out = q.out[:0]
+				q.now = q.now.Later(6 * time.Millisecond)
+				q.step(fence.Tick{})
+				q.m.Wake(q.now)
+			}
+		})
+	}
+}

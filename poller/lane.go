@@ -1,0 +1,271 @@
+package poller
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	// callsMax is how many claims, and how many settles, of one lane are under way.
+	callsMax = 4
+	// callSlow is from when on a call that is not answered keeps no other one back:
+	// until then, what comes gathers behind it.
+	callSlow = 100 * time.Millisecond
+	// splitMax is into how many lanes the buckets of a call that failed are divided.
+	splitMax = 64
+	// lanesMax bounds how many lanes there are.
+	lanesMax = 1_024
+	// retryMax is the longest pause between two tries of a lane that fails.
+	retryMax = 2 * time.Second
+)
+
+// lane is a group of buckets whose calls of the store share one fate. All buckets are
+// in the common lane. Those of a call that failed are divided among lanes of their own,
+// so that a part of the store that is out of reach stops only what lies there; a lane
+// whose calls succeed again joins the common one.
+type lane struct {
+	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
+	pause   time.Duration       // between two tries, while it fails
+	failing bool
+
+	claims   int           // under way
+	claimAt  time.Duration // when the last one began
+	claimNot time.Duration // not before, after a failure
+
+	settle    []settling    // what is to be settled and not under way
+	settles   int           // under way
+	settleAt  time.Duration // when the last one began
+	settleNot time.Duration // not before, after a failure
+}
+
+// claiming is a call of claims that is under way, settlingCall one of settlements.
+type (
+	claiming struct {
+		lane  *lane
+		polls []poll
+		room  int // messages that it may bring
+		bytes int // of payload
+	}
+	settlingCall struct {
+		lane  *lane
+		items []settling
+	}
+)
+
+// mayCall says whether another call may begin, where the last one began at a time.
+func mayCall(now time.Duration, under int, last, not time.Duration) bool {
+	return now >= not && (under == 0 || under < callsMax && now >= last+callSlow)
+}
+
+// wake is when the lane may make the calls that it cannot make now.
+func (l *lane) wake(w *waker, c Config) {
+	w.mono(l.claimNot)
+	if l.claims > 0 && l.claims < callsMax {
+		w.mono(l.claimAt + callSlow)
+	}
+	if len(l.settle) > 0 {
+		w.mono(max(l.settleNot, l.settleAt+c.SettleGather))
+		if l.settles > 0 && l.settles < callsMax {
+			w.mono(l.settleAt + callSlow)
+		}
+	}
+}
+
+// failed divides the buckets of a call that failed among lanes of their own. again says
+// of a lane when that sort of call may be tried again.
+func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func(*lane) *time.Duration) {
+	if l != m.common {
+		l.failing = true
+		l.pause = min(2*l.pause, retryMax)
+		*again(l) = now.Mono + l.pause
+		if len(l.buckets) <= 1 || l.claims > 0 || l.settles > 0 {
+			return
+		}
+		buckets = slices.Collect(maps.Keys(l.buckets))
+	}
+	buckets = slices.DeleteFunc(buckets, func(b *owned) bool { return b.lost || b.lane != l })
+	slices.SortFunc(buckets, byNumber)
+	parts := min(len(buckets), splitMax, lanesMax-len(m.apart))
+	if parts <= 0 || l != m.common && parts == 1 {
+		if l == m.common {
+			*again(l) = now.Mono + m.c.RetryAfter
+		}
+		return
+	}
+	lanes := make([]*lane, parts)
+	for i := range lanes {
+		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter, failing: true}
+		*again(lanes[i]) = now.Mono + m.c.RetryAfter
+	}
+	for i, b := range buckets {
+		to := lanes[i%parts]
+		b.lane = to
+		to.buckets[b] = struct{}{}
+		delete(l.buckets, b)
+		m.touch(b)
+	}
+	m.apart = append(m.apart, lanes...)
+	m.moveSettlements(l)
+	m.closeLane(l)
+}
+
+func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
+
+// moveSettlements brings what waits in a lane to the lanes of its buckets.
+func (m *Machine) moveSettlements(l *lane) {
+	waiting := l.settle
+	l.settle = nil
+	for _, s := range waiting {
+		s.queue()
+	}
+}
+
+// succeeded lets a lane join the common one, when nothing of it is under way.
+func (m *Machine) succeeded(l *lane) {
+	if l == m.common {
+		return
+	}
+	l.failing = false
+	l.claimNot, l.settleNot = 0, 0
+	m.closeLane(l)
+}
+
+// closeLane ends a lane that is not needed any more.
+func (m *Machine) closeLane(l *lane) {
+	if l == m.common || l.claims > 0 || l.settles > 0 || l.failing && len(l.buckets) > 0 {
+		return
+	}
+	for _, b := range slices.SortedFunc(maps.Keys(l.buckets), byNumber) {
+		b.lane = m.common
+		m.touch(b)
+	}
+	m.moveSettlements(l)
+	m.apart = slices.DeleteFunc(m.apart, func(o *lane) bool { return o == l })
+}
+
+// startClaims claims for every bucket that has something to read, all of a lane
+// together.
+func (m *Machine) startClaims(now postdate.Now) {
+	m.finishDrains(now)
+	if !m.leased(now) {
+		return
+	}
+	_, _, most := m.room()
+	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) && m.anyDue(now) {
+		// Sweeps that fall due together cost one round trip.
+		m.claim(now, l, m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4))
+	}
+	for _, l := range m.apart {
+		if mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
+			m.claim(now, l, slices.SortedFunc(maps.Keys(l.buckets), func(a, b *owned) int {
+				return cmp.Or(cmp.Compare(a.due, b.due), byNumber(a, b))
+			}))
+		}
+	}
+}
+
+// room is how many messages, and bytes of payload, a call may bring, and of how many
+// buckets: each may bring one payload of any size. It is never all that there is: what is
+// stuck leaves room for the others.
+func (m *Machine) room() (messages, bytes, buckets int) {
+	messages, bytes = (m.c.HandMax-m.hand-m.coming)/2, (m.c.HandBytesMax-m.handBytes-m.comingBytes)/2
+	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
+}
+
+// claim makes one call for as many of these buckets as have something to read and as
+// there is room for.
+func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
+	var polls []poll
+	room, bytes, most := m.room()
+	for _, b := range buckets {
+		if b.polling || b.lost {
+			continue
+		}
+		m.touch(b) // it was taken from the agenda
+		if len(polls) >= most {
+			continue
+		}
+		if p, ok := m.choose(now, b); ok {
+			polls = append(polls, p)
+		}
+	}
+	if len(polls) == 0 {
+		return
+	}
+	skip := m.congested(now)
+	claims := make([]store.Claim, len(polls))
+	call := &claiming{lane: l, polls: polls}
+	for i := range polls {
+		b, c := polls[i].bucket, &polls[i].claim
+		c.Scan.Limit = min(max(room/len(polls), 1), m.c.PageMax)
+		c.Scan.BytesMax = max(bytes/len(polls), 1)
+		if !b.resting() { // else everything is read: what cannot go out is parked
+			c.Scan.Skip = skip
+		}
+		b.polling = true
+		b.claims++
+		c.Number = b.claims
+		call.room += c.Scan.Limit
+		call.bytes += c.Scan.BytesMax
+		claims[i] = *c
+	}
+	m.coming += call.room
+	m.comingBytes += call.bytes
+	l.claims++
+	l.claimAt = now.Mono
+	m.calls++
+	m.claimings[m.calls] = call
+	m.fileTouched() // the horizons come before the scan
+	m.emit(Claim{m.calls, claims})
+}
+
+// claimed takes in what the claims and their scans gave.
+func (m *Machine) claimed(now postdate.Now, ev Claimed) {
+	call := m.claimings[ev.Call]
+	delete(m.claimings, ev.Call)
+	m.coming -= call.room
+	m.comingBytes -= call.bytes
+	call.lane.claims--
+	var failed []*owned
+	var fenced []store.Hold
+	for i, p := range call.polls {
+		b := p.bucket
+		b.polling = false
+		m.touch(b)
+		if b.lost {
+			continue
+		}
+		switch err := ev.Results[i].Err; {
+		case err == nil && p.lapses != m.lapses:
+			// The bucket may have had another owner since: claim again.
+		case err == nil:
+			m.scanned(now, p, &ev.Results[i])
+		case postdate.KindOf(err) == postdate.KindFenced:
+			fenced = append(fenced, b.hold)
+			continue
+		default:
+			// Unknown, or surely not done: nothing of it is used, and as nothing
+			// that was known of the bucket has changed, the same is asked again.
+			failed = append(failed, b)
+		}
+		clear(b.gone)
+		nudged := b.nudged
+		b.nudged = postdate.Far
+		m.nudge(b.hold.Bucket, nudged)
+	}
+	if len(fenced) > 0 {
+		m.lose(fenced)
+		m.emit(fence.Fenced{Holds: fenced})
+	}
+	if len(failed) > 0 {
+		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.claimNot })
+	} else {
+		m.succeeded(call.lane)
+	}
+}

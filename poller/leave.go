@@ -1,0 +1,141 @@
+package poller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// leaving is how a bucket is handed over. It rests: nothing new is claimed, what is due
+// goes out, what its channel does not take now is parked, and when nothing is in doubt
+// any more it goes. A publish that is not answered does not keep it resting: after
+// DrainStep it works on for its other channels, until the answer is there or DrainMax is
+// over, and then rests once more.
+type leaving struct {
+	leaveBy   time.Duration         // from then on no answer is waited for; 0: it is not to be handed over
+	restUntil time.Duration         // it rests until then at most
+	blocked   map[*channel]struct{} // those waited for while it works on; nil: it rests
+}
+
+func (l *leaving) resting() bool { return l.leaveBy != 0 && l.blocked == nil }
+
+// drain begins to hand buckets over.
+func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
+	var gone []store.Hold
+	for _, hold := range holds {
+		b := m.buckets[hold.Bucket]
+		switch {
+		case b == nil || b.hold.Token != hold.Token:
+			gone = append(gone, hold) // it is not here any more
+		case b.leaveBy == 0:
+			b.leaveBy = now.Mono + m.c.DrainMax
+			m.leaving = append(m.leaving, b)
+			m.rest(now, b)
+		}
+	}
+	if len(gone) > 0 {
+		m.emit(fence.Drained{Holds: gone})
+	}
+}
+
+// rest lets a bucket finish what is claimed, and begin nothing.
+func (m *Machine) rest(now postdate.Now, b *owned) {
+	b.restUntil, b.blocked = now.Mono+m.c.DrainStep, nil
+	m.touch(b)
+}
+
+// finishDrains lets go of buckets of which nothing is in flight any more.
+func (m *Machine) finishDrains(now postdate.Now) {
+	var gone []store.Hold
+	m.leaving = slices.DeleteFunc(m.leaving, func(b *owned) bool {
+		leaves := !b.lost && !b.polling && m.leave(now, b)
+		if leaves {
+			gone = append(gone, b.hold)
+		}
+		return leaves || b.lost
+	})
+	if len(gone) > 0 {
+		m.lose(gone)
+		m.emit(fence.Drained{Holds: gone})
+	}
+}
+
+// leave takes the next step of a hand-over, and says whether it is done.
+func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
+	switch {
+	case b.resting() && b.idle() && b.checkpoint >= b.claimed:
+		return true
+	case now.Mono >= m.goneBy(b): // the rest is in doubt for the next owner
+		m.dropWaiting(b)
+		return len(b.hand) == 0
+	case now.Mono >= b.leaveBy:
+		if !b.resting() {
+			m.rest(now, b)
+		}
+		m.abandon(now, b)
+	case !b.resting():
+		if !b.waitsFor(b.blocked) {
+			m.rest(now, b)
+		}
+	case now.Mono >= b.restUntil:
+		b.blocked = b.unanswered()
+		m.touch(b)
+	}
+	return false
+}
+
+// goneBy is from when on a bucket waits for nothing but the store.
+func (m *Machine) goneBy(b *owned) time.Duration { return b.leaveBy + 2*m.c.DrainStep }
+
+// unanswered lists the channels that have not answered for a message of b; nil: all have.
+func (b *owned) unanswered() (of map[*channel]struct{}) {
+	for _, it := range b.hand {
+		if it.stage == stagePublishing {
+			if of == nil {
+				of = map[*channel]struct{}{}
+			}
+			of[it.channel] = struct{}{}
+		}
+	}
+	return of
+}
+
+// waitsFor says whether one of these channels has not answered for a message of b.
+func (b *owned) waitsFor(of map[*channel]struct{}) bool {
+	for _, it := range b.hand {
+		if _, among := of[it.channel]; among && it.stage == stagePublishing {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon waits no longer for what publishers have not answered: it may have arrived,
+// and whoever owns the bucket next publishes it again, with the mark.
+func (m *Machine) abandon(now postdate.Now, b *owned) {
+	for _, it := range b.oldest.itemHeap {
+		if it.stage == stagePublishing {
+			it.doubt = true
+			m.retry(now, it, publisher.Result{Reason: "its bucket went to another node before the broker answered"})
+		}
+	}
+}
+
+// parkLeaving parks what is ready for a channel, of those buckets that are to be handed
+// over which yes names: nobody waits for it, and the next owner has it in no doubt.
+func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(b *owned) bool) {
+	if len(m.leaving) == 0 {
+		return
+	}
+	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
+		leaves := it.stage == stageReady && yes(it.bucket)
+		if leaves {
+			m.park(now, it, it.rec.LastError)
+		}
+		return leaves
+	})
+}

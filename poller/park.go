@@ -1,0 +1,265 @@
+package poller
+
+import (
+	"cmp"
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// probesPerSecond is the node's budget of probes: dead sites, however many, cost no
+// more than that.
+const probesPerSecond = 100
+
+// lookAgain is when a channel whose parked messages cannot come back now is looked at
+// again, where nothing tells before: an answer of the broker or the store, or an operator.
+const lookAgain = time.Second
+
+// parking is what is known of a channel's messages that wait in the store.
+type parking struct {
+	parkedIn map[int]*owned // buckets that may have some, by number
+	lookAt   time.Duration  // when to see whether some can come back
+	turn     uint64         // of two at the same time, whose turn is first
+	inParked int            // its place in Machine.parked and 1; 0: it is not there
+}
+
+// parkingHeap orders the channels with parked messages by when to look at them, so that
+// a step costs what is due and not how many wait.
+type parkingHeap []*channel
+
+func (h parkingHeap) Len() int { return len(h) }
+
+func (h parkingHeap) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].lookAt, h[j].lookAt), cmp.Compare(h[i].turn, h[j].turn)) < 0
+}
+
+func (h parkingHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].inParked, h[j].inParked = i+1, j+1
+}
+
+// Push implements heap.Interface.
+func (h *parkingHeap) Push(x any) {
+	*h = append(*h, x.(*channel))
+	x.(*channel).inParked = len(*h)
+}
+
+// Pop implements heap.Interface.
+func (h *parkingHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	last.inParked = 0
+	return last
+}
+
+// lookAt has a channel's parked messages looked at, at a time.
+func (m *Machine) lookAt(c *channel, at time.Duration) {
+	m.turns++
+	c.lookAt, c.turn = at, m.turns
+	switch {
+	case c.inParked > 0:
+		heap.Fix(&m.parked, c.inParked-1)
+	case len(c.parkedIn) > 0:
+		heap.Push(&m.parked, c)
+	}
+}
+
+// again has a channel's parked messages looked at as soon as it makes sense.
+func (m *Machine) again(c *channel) {
+	if len(c.parkedIn) > 0 {
+		m.lookAt(c, c.wakeAt())
+	}
+}
+
+// wakeAt is when the channel's parked messages are to be looked at again.
+func (c *channel) wakeAt() time.Duration {
+	if c.site.down {
+		return c.site.probeAt
+	}
+	return 0
+}
+
+// parkedAt notes that a bucket has messages parked for c.
+func (m *Machine) parkedAt(now postdate.Now, c *channel, b *owned) {
+	if c.parkedIn == nil {
+		c.parkedIn = map[int]*owned{}
+	}
+	c.parkedIn[b.hold.Bucket] = b
+	b.parkedFor[c] = struct{}{}
+	if c.inParked == 0 {
+		m.again(c)
+	}
+	for _, u := range m.unparks {
+		u.more = u.more || u.of.Channel == c.name && u.of.Bucket == b.hold.Bucket
+	}
+}
+
+// unparkedAll notes that a bucket has nothing parked for c any more.
+func (m *Machine) unparkedAll(c *channel, b *owned) {
+	delete(b.parkedFor, c)
+	if c.parkedIn[b.hold.Bucket] == b {
+		delete(c.parkedIn, b.hold.Bucket)
+	}
+	if len(c.parkedIn) > 0 {
+		return
+	}
+	if c.inParked > 0 {
+		heap.Remove(&m.parked, c.inParked-1)
+	}
+	if c.site.prober == c {
+		m.probeAgain(c.site)
+	}
+	m.forget(c)
+}
+
+// never is later than all times of a monotonic clock.
+const never time.Duration = 1 << 62
+
+// probeAgain has a site that is down tried by another one of its channels.
+func (m *Machine) probeAgain(s *site) {
+	s.prober = nil
+	for c := range s.channels {
+		if len(c.parkedIn) > 0 && (s.prober == nil || byName(c, s.prober) < 0) {
+			s.prober = c
+		}
+	}
+	if c := s.prober; c != nil {
+		s.prober = nil
+		m.again(c)
+	}
+}
+
+// unparking is an unpark that is under way.
+type unparking struct {
+	of   store.Unpark
+	more bool // more was parked there since it began
+}
+
+// startUnpark makes parked messages due: all of them, by and by, where the
+// channel is up, and one as a probe where its site is down.
+func (m *Machine) startUnpark(now postdate.Now) {
+	if now.Mono < m.nextUnpark {
+		return
+	}
+	for len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 && m.parked[0].lookAt <= now.Mono {
+		m.lookAt(m.parked[0], m.unpark(now, m.parked[0]))
+	}
+}
+
+// unpark starts one unpark of a channel, if some of its messages can come back now, and
+// says when to look again.
+func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
+	number, under := m.unparkIn(c)
+	limit := m.c.UnparkMax
+	switch half := min(m.equalShare(), c.limited()) / 2; {
+	case number < 0 || c.paused():
+		return now.Mono + lookAgain
+	case now.Mono < c.wakeAt():
+		return c.wakeAt()
+	case c.site.down && c.site.prober != nil && c.site.prober != c:
+		return never // that one tries for all of the site
+	case c.site.down && (c.site.probing || c.hand+under > 0):
+		return now.Mono + lookAgain // one on its way is the probe
+	case c.site.down && c.site.prober == nil && m.probeAt > now.Mono: // it gets the next free place
+		c.site.prober = c
+		m.probeAt += time.Second / probesPerSecond
+		return m.probeAt
+	case c.site.down:
+		m.probeAt = max(m.probeAt, now.Mono+time.Second/probesPerSecond)
+		c.site.prober = nil
+		limit = 1
+	case c.unsent() > half, under > 0 && c.unsent()+under*limit > half:
+		return now.Mono + lookAgain
+	}
+	b := m.buckets[number]
+	u := &unparking{of: store.Unpark{
+		// A time of its own for each: what is read under it cannot be taken for
+		// what was read before and parked again.
+		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
+	}}
+	b.unpark = u.of.At
+	m.unparks = append(m.unparks, u)
+	m.emit(Unpark{u.of})
+	return now.Mono // after the others
+}
+
+// unparkIn is a bucket where the channel has parked messages and none are being
+// unparked, or -1, and how many of its unparks are under way.
+func (m *Machine) unparkIn(c *channel) (bucket, under int) {
+	var busy []int
+	for _, u := range m.unparks {
+		if u.of.Channel == c.name {
+			busy = append(busy, u.of.Bucket)
+		}
+	}
+	bucket = -1
+	for number, b := range c.parkedIn { // what a bucket that is to be handed over has parked stays so
+		if b.leaveBy == 0 && !slices.Contains(busy, number) && (bucket < 0 || number < bucket) {
+			bucket = number
+		}
+	}
+	return bucket, len(busy)
+}
+
+func (m *Machine) unparked(now postdate.Now, ev Unparked) {
+	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
+	u := m.unparks[i]
+	m.unparks = slices.Delete(m.unparks, i, i+1)
+	c, b := m.channels[ev.Unpark.Channel], m.buckets[ev.Unpark.Bucket]
+	if ev.Err != nil {
+		m.nextUnpark = now.Mono + m.c.RetryAfter
+	} else if ev.Moved > 0 {
+		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
+	}
+	if c == nil {
+		return
+	}
+	if ev.Err == nil && ev.Moved < ev.Unpark.Limit && !u.more && b != nil {
+		m.unparkedAll(c, b)
+	}
+	m.again(c)
+}
+
+// startFind asks which channels have parked messages: in buckets that are new
+// here, and now and then in all of them, for memory must not hide what is stored.
+func (m *Machine) startFind(now postdate.Now) {
+	if m.finding || now.Mono < m.nextFind {
+		return
+	}
+	if now.Mono >= m.findAllAt {
+		m.findAllAt = now.Mono + m.c.FindEvery
+		m.find = slices.Sorted(maps.Keys(m.buckets))
+	}
+	if len(m.find) == 0 {
+		return
+	}
+	m.finding = true
+	m.emit(FindParked{m.find})
+	m.find = nil
+}
+
+// parkedFound takes what earlier owners parked as down until a probe says more.
+func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
+	m.finding = false
+	if ev.Err != nil {
+		m.find = append(m.find, ev.Buckets...)
+		m.nextFind = now.Mono + m.c.RetryAfter
+		return
+	}
+	for _, f := range ev.Found {
+		b := m.buckets[f.Bucket]
+		if b == nil {
+			continue
+		}
+		c := m.channelOf(f.Channel)
+		if len(c.site.channels) == 1 && c.hand == 0 && len(c.parkedIn) == 0 && !c.site.down {
+			m.goDown(now, c.site, "not tried since this node took the bucket", true)
+			c.site.probeAt = now.Mono
+		}
+		m.parkedAt(now, c, b)
+	}
+}

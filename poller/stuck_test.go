@@ -1,0 +1,314 @@
+package poller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// shop is a machine over buckets that hold messages, some of which cannot be reached, and
+// channels, some of which answer nothing.
+type shop struct {
+	m      *Machine
+	now    postdate.Now
+	due    map[int][]postdate.Record
+	mute   func(postdate.Channel) bool
+	broken func(bucket int) bool // calls that touch one of these fail
+
+	arrived map[postdate.Channel]int
+	inFly   int // messages of mute channels with the broker
+	mostFly int
+	parked  int
+	gone    map[int]bool // buckets that were handed over
+}
+
+func newShop(buckets int, change func(*Config)) *shop {
+	c := DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	s := &shop{
+		m: NewMachine(c, func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}, due: map[int][]postdate.Record{},
+		mute: func(postdate.Channel) bool { return false }, broken: func(int) bool { return false },
+		arrived: map[postdate.Channel]int{}, gone: map[int]bool{},
+	}
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	for b := range buckets {
+		s.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: b, Owner: "n", Token: 1, Checkpoint: s.now.Wall - 1000, Claimed: s.now.Wall - 1000}}})
+	}
+	return s
+}
+
+func (s *shop) add(b int, channel string, n int, at postdate.Time) {
+	for range n {
+		m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%d-%06d", channel, b, len(s.due[b]))}, Channel: postdate.Channel(channel), ExecutionTime: at}
+		s.due[b] = append(s.due[b], postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
+	}
+	s.step(Nudged{[]Nudge{{b, at}}})
+}
+
+func (s *shop) claim(c store.Claim) (r store.ClaimResult) {
+	r.Skipped, r.Next = map[postdate.Channel]store.Position{}, postdate.Far
+	for _, rec := range s.due[c.Bucket] {
+		at := positionOf(&rec)
+		switch {
+		case rec.Status != postdate.Pending || rec.Parked || !c.Scan.After.Before(at):
+			continue
+		case at.Time > c.Scan.To:
+			r.Next = min(r.Next, at.Time)
+			continue
+		}
+		r.Ended = at
+		if _, skip := c.Scan.Skip[rec.Channel]; skip {
+			if _, noted := r.Skipped[rec.Channel]; !noted {
+				r.Skipped[rec.Channel] = at
+			}
+			continue
+		}
+		if r.Due = append(r.Due, rec); len(r.Due) >= c.Scan.Limit {
+			return r
+		}
+	}
+	r.Complete, r.Ended = true, store.Position{Time: c.Scan.To + 1}
+	return r
+}
+
+func (s *shop) step(ev Event) {
+	for _, e := range s.m.Step(s.now, ev) {
+		switch e := e.(type) {
+		case Claim:
+			results := make([]store.ClaimResult, len(e.Claims))
+			fails := false
+			for _, c := range e.Claims {
+				fails = fails || s.broken(c.Bucket)
+			}
+			for i, c := range e.Claims {
+				if results[i].Err = postdate.E(postdate.KindUnknown, "no primary"); !fails {
+					results[i] = s.claim(c)
+				}
+			}
+			s.step(Claimed{e.Call, results})
+		case Publish:
+			if s.mute(e.Channel) {
+				s.inFly += len(e.Batch)
+				s.mostFly = max(s.mostFly, s.inFly)
+				continue
+			}
+			s.arrived[e.Channel] += len(e.Batch)
+			s.step(Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+		case Settle:
+			for _, st := range e.Settlements {
+				for i := range s.due[st.Key.Bucket] {
+					if r := &s.due[st.Key.Bucket][i]; r.Key == st.Key {
+						r.State = st.State(r.State)
+						if r.Parked {
+							s.parked++
+						}
+					}
+				}
+			}
+			s.step(Settled{Call: e.Call})
+		case Unpark:
+			s.step(Unparked{Unpark: e.Unpark, Err: postdate.E(postdate.KindUnavailable, "not in this test")})
+		case FindParked:
+			s.step(ParkedFound{Buckets: e.Buckets})
+		case fence.Drained:
+			for _, hold := range e.Holds {
+				s.gone[hold.Bucket] = true
+			}
+		}
+	}
+}
+
+func (s *shop) run(d time.Duration, each func()) {
+	for end := s.now.Mono + d; s.now.Mono < end; {
+		s.now = s.now.Later(5 * time.Millisecond)
+		if each != nil {
+			each()
+		}
+		s.step(fence.Tick{})
+	}
+}
+
+// Many channels that answer nothing, or that a limit holds back, leave room for one that
+// is well, however long their backlogs are.
+func TestStuckChannelsLeaveRoom(t *testing.T) {
+	for _, n := range []int{12, 400, 1_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			s := newShop(4, nil)
+			var limits []store.ChannelSettings
+			for i := range n {
+				if i%2 == 0 {
+					limits = append(limits, store.ChannelSettings{Channel: postdate.Channel(fmt.Sprintf("x:tight-%d", i)), MaxPerSecond: 1})
+				}
+			}
+			s.step(Limits{limits})
+			s.mute = func(c postdate.Channel) bool { return c[:6] == "x:mute" }
+			for i := range n {
+				name := fmt.Sprintf("x:mute-%d", i)
+				if i%2 == 0 {
+					name = fmt.Sprintf("x:tight-%d", i)
+				}
+				s.add(i%4, name, max(4_800/n, 2), s.now.Wall-500)
+			}
+			s.run(time.Second, nil)
+			sent := 0
+			s.run(2*time.Second, func() { // a message each 5 ms
+				s.add(sent%4, "x:well", 1, s.now.Wall-1)
+				sent++
+			})
+			s.run(300*time.Millisecond, nil)
+			if got := s.arrived["x:well"]; got < sent {
+				t.Errorf("%d of %d messages of a healthy channel arrived beside %d stuck ones", got, sent, n)
+			}
+			if s.m.hand > s.m.c.HandMax {
+				t.Errorf("%d messages are in hand, at most %d", s.m.hand, s.m.c.HandMax)
+			}
+			if s.mostFly > s.m.c.HandMax/4+n {
+				t.Errorf("%d messages are with brokers that never answered", s.mostFly)
+			}
+		})
+	}
+}
+
+// A part of the store that is out of reach stops what lies there, and nothing else; and
+// once it is back, all buckets go together again.
+func TestAPartOfTheStoreThatFails(t *testing.T) {
+	s := newShop(64, nil)
+	s.run(3*time.Second, nil)
+	down := true
+	s.broken = func(b int) bool { return down && b%3 == 0 }
+	s.run(time.Second, nil)
+	for b := range 64 {
+		s.add(b, fmt.Sprintf("x:%d", b), 3, s.now.Wall-1)
+	}
+	s.run(time.Second, nil)
+	for b := range 64 {
+		if got, want := s.arrived[postdate.Channel(fmt.Sprintf("x:%d", b))], 3; got != want && b%3 != 0 {
+			t.Errorf("bucket %d: %d of %d arrived while others are out of reach", b, got, want)
+		}
+	}
+	down = false
+	s.run(3*time.Second, nil)
+	for b := range 64 {
+		if got := s.arrived[postdate.Channel(fmt.Sprintf("x:%d", b))]; got != 3 {
+			t.Errorf("bucket %d: %d of 3 arrived when all is well again", b, got)
+		}
+	}
+	if len(s.m.apart) > 0 {
+		t.Errorf("%d lanes are left when all is well again", len(s.m.apart))
+	}
+}
+
+// A bucket that is to be handed over goes at once where nothing is unanswered, whatever
+// waits in it: what its channel does not take is parked, and nothing is in doubt.
+func TestHandOverParksWhatWaits(t *testing.T) {
+	s := newShop(1, nil)
+	s.step(Limits{[]store.ChannelSettings{{Channel: "x:tight", MaxPerSecond: 1}}})
+	s.add(0, "x:tight", 2_000, s.now.Wall-100)
+	s.run(time.Second, nil)
+	s.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	s.run(500*time.Millisecond, nil)
+	if !s.gone[0] {
+		t.Fatal("it is not handed over")
+	}
+	waiting := 0
+	for _, r := range s.due[0] {
+		if r.PossibleDuplicate {
+			t.Fatalf("%s is in doubt", r.ScheduleID)
+		}
+		if r.Status == postdate.Pending && !r.Parked {
+			waiting++
+		}
+	}
+	if waiting > 0 || s.parked < 1_900 {
+		t.Errorf("%d messages are parked, and %d are neither parked nor settled: the next owner would mark them", s.parked, waiting)
+	}
+}
+
+// A publish that is not answered holds a hand-over up for DrainMax, and its bucket's other
+// channels not at all; only what is unanswered is in doubt then.
+func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
+	s := newShop(1, nil)
+	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
+	s.add(0, "x:mute", 3, s.now.Wall-1)
+	s.run(time.Second, nil)
+	s.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	sent, late := 0, 0
+	s.run(s.m.c.DrainMax-s.m.c.DrainStep, func() {
+		if s.arrived["x:well"] < sent-int(2*s.m.c.DrainStep/(5*time.Millisecond)) {
+			late++
+		}
+		s.add(0, "x:well", 1, s.now.Wall-1)
+		sent++
+	})
+	if late > 0 || s.arrived["x:well"] < sent-5 {
+		t.Errorf("%d of %d messages of the other channel arrived, which was late %d times", s.arrived["x:well"], sent, late)
+	}
+	if s.gone[0] {
+		t.Error("handed over though a publish is not answered")
+	}
+	s.run(3*s.m.c.DrainStep, nil)
+	if !s.gone[0] {
+		t.Fatal("it is not handed over")
+	}
+	for _, r := range s.due[0] {
+		if r.PossibleDuplicate != (r.Channel == "x:mute") {
+			t.Errorf("%s: in doubt %t", r.ScheduleID, r.PossibleDuplicate)
+		}
+	}
+}
+
+// URLs of one host fail together: one of them is tried for all, and a new one is not
+// tried while the host is down.
+func TestAHostIsTriedOnce(t *testing.T) {
+	s := newShop(1, nil)
+	tries := 0
+	s.mute = func(c postdate.Channel) bool { return false }
+	for i := range 200 {
+		m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: fmt.Sprintf("m%03d", i)}, Channel: postdate.Channel(fmt.Sprintf("https://dead.example/%d", i)), ExecutionTime: s.now.Wall - 2}
+		s.due[0] = append(s.due[0], postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
+	}
+	effects := s.m.Step(s.now, Nudged{[]Nudge{{0, s.now.Wall - 2}}})
+	for len(effects) > 0 {
+		e := effects[0]
+		effects = effects[1:]
+		switch e := e.(type) {
+		case Claim:
+			effects = append(effects, s.m.Step(s.now, Claimed{e.Call, []store.ClaimResult{s.claim(e.Claims[0])}})...)
+		case Publish:
+			if tries++; tries == 1 {
+				effects = append(effects, s.m.Step(s.now, Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Down, Reason: "no such host"})})...)
+			}
+		case Settle:
+			effects = append(effects, s.m.Step(s.now, Settled{Call: e.Call})...)
+		}
+	}
+	if down := s.m.sites["https://dead.example"]; down == nil || !down.down || len(s.m.sites) != 1 {
+		t.Fatalf("the sites are %v", s.m.sites)
+	}
+	c := s.m.channelOf("https://dead.example/new")
+	if !c.site.down {
+		t.Error("a new URL of a host that is down is taken for one that is up")
+	}
+}
+
+// Payloads in memory are bounded, however many buckets are read at a time.
+func TestPayloadsAreBounded(t *testing.T) {
+	s := newShop(0, func(c *Config) { c.HandBytesMax, c.PayloadBytesMax = 8<<20, 256<<10 })
+	var ps []bucket.Partition
+	for b := range 4_096 {
+		ps = append(ps, bucket.Partition{Bucket: b, Owner: "n", Token: 1})
+	}
+	for _, e := range s.m.Step(s.now, fence.Gained{Partitions: ps}) {
+		if c, ok := e.(Claim); ok && len(c.Claims)*s.m.c.PayloadBytesMax > s.m.c.HandBytesMax/2 {
+			t.Errorf("%d buckets are read at a time, each of which may bring %d bytes: %d are allowed", len(c.Claims), s.m.c.PayloadBytesMax, s.m.c.HandBytesMax)
+		}
+	}
+}
