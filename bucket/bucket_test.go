@@ -106,6 +106,7 @@ func TestClaim(t *testing.T) {
 		wantCheckpoint, wantClaimed postdate.Time
 	}{
 		{"forward", 5, 120, 160, true, 120, 160},
+		{"forward, and all of it is settled", 5, 160, 160, true, 160, 160},
 		{"late: claimed never moves back", 5, 90, 110, true, 90, 120},
 		{"late: the checkpoint never moves forward", 5, 105, 110, true, 100, 120},
 		{"the checkpoint may", 5, 50, 120, true, 50, 120},
