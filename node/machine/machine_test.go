@@ -27,8 +27,9 @@ type rig struct {
 	expires bool // deletions are answered
 	hangs   bool // releases are not answered
 
-	claims error // what all claims end with
-	looks  int   // that were answered
+	claims error         // what all claims end with
+	next   postdate.Time // what scans say of the first message beyond; 0: there is none
+	looks  int           // that were answered
 
 	seen []Effect // what it did not answer
 }
@@ -84,6 +85,9 @@ func (r *rig) step(ev Event) {
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
 				results[i] = store.ClaimResult{Err: r.claims, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				if r.next > c.Scan.To {
+					results[i].Next = r.next
+				}
 			}
 			r.seen = append(r.seen, e)
 			r.step(poller.Claimed{Results: results})

@@ -11,6 +11,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
 )
 
 // wants fails the test unless these are all effects of their sort that were seen.
@@ -228,6 +229,36 @@ func TestTicksAreEnough(t *testing.T) {
 	if claims := len(took[poller.Claim](r)); claims < 2 {
 		t.Errorf("%d claims in five seconds, want at least those of the sweep", claims)
 	}
+}
+
+// The wake-up is the earliest that anybody asks for: what is due between two renewals is
+// claimed in time.
+func TestWakesForTheFirstThatAsks(t *testing.T) {
+	r := newRig(t, nil)
+	r.next = r.now.Wall.Add(1230 * time.Millisecond)
+	r.step(fence.Tick{})
+	for claimed := false; !claimed; {
+		r.now = r.now.Later(r.m.Wake(r.now))
+		r.step(fence.Tick{})
+		for _, e := range took[poller.Claim](r) {
+			claimed = claimed || slices.ContainsFunc(e.Claims, func(c store.Claim) bool { return c.Claimed >= r.next })
+		}
+		if r.now.Wall > r.next {
+			t.Fatalf("%v after a message is due, it is not claimed", r.now.Wall.Sub(r.next))
+		}
+	}
+}
+
+// Where no broker keeps former owners out, none is told anything.
+func TestWithoutABroker(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.lend(0)
+	r.step(fence.Hint{})
+	r.step(Leave{})
+	r.run(time.Second)
+	wants[KeepOut](r, "without a broker")
+	wants[GiveUp](r, "without a broker")
 }
 
 // A wall clock that is set is judged by a renewal that begins in the same step.
