@@ -1,0 +1,155 @@
+// Command mutants changes what decides in small ways, one at a time, and looks whether
+// anybody notices: first the tests of the changed package, then, where they pass, the
+// simulator (cmd/sim) with its checkers of the promises.
+//
+//	go run ./cmd/mutants                       all mutants of all pure packages
+//	go run ./cmd/mutants -only fence,ring      those of these packages
+//	go run ./cmd/mutants -for 2m -seed 7       as many as two minutes allow, drawn by a seed
+//	go run ./cmd/mutants -match 'Machine.due'  those whose names contain this
+//	go run ./cmd/mutants -list                 their names alone
+//
+// A mutant is an operator that became another one (< and <=, == and !=, + and -, &&
+// and ||, min and max, true and false), a ! that is gone or too much, a continue that
+// became a break, or a statement that is left out. Constants stay as they are. One that
+// lives shows a test that is missing, or changes nothing; docs/mutants.md names those
+// that are known. The command ends with 1 where one lives that is not named there.
+//
+// All mutants are built into one program for the tests of each package and one
+// simulator (go build -overlay), with a switch for each, so that a mutant costs no build.
+// A run with all switches off says which mutants are reached at all; the others are not
+// tried. Results are kept for each package and state of the sources, so a run
+// that was stopped goes on where it was.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// packages are the pure ones: their folders, and the files in them that do not decide.
+// recurrence counts as soon as it is there.
+var packages = []struct {
+	dir  string
+	skip []string
+}{
+	{"bucket", nil}, {"ring", nil}, {"fence", nil}, {"node/machine", nil}, {"recurrence", nil},
+	{"poller", []string{"metrics.go"}},
+}
+
+// known is the document that names the mutants that live.
+const known = "docs/mutants.md"
+
+type flags struct {
+	only, match, cache string
+	limit              time.Duration
+	seed, simSeed      uint64
+	hours              float64
+	parallel           int
+	list               bool
+}
+
+func main() {
+	f := parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	unknown, err := run(ctx, f)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
+	if unknown > 0 {
+		os.Exit(1)
+	}
+}
+
+func parse() (f flags) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	flag.StringVar(&f.only, "only", "", "packages, by their folders, with commas between; all if not given")
+	flag.StringVar(&f.match, "match", "", "only mutants whose names contain this")
+	flag.StringVar(&f.cache, "cache", filepath.Join(cache, "postdate", "mutants"), "the folder where results are kept")
+	flag.DurationVar(&f.limit, "for", 0, "how long to go on; 0: until all are done")
+	flag.Uint64Var(&f.seed, "seed", 0, "draws the order; 0: as in the files")
+	flag.Uint64Var(&f.simSeed, "simseed", 0, "the seed of the first world that is simulated")
+	flag.Float64Var(&f.hours, "hours", 2, "how many hours to simulate with each mutant")
+	flag.IntVar(&f.parallel, "parallel", 1, "how many mutants are run at a time")
+	flag.BoolVar(&f.list, "list", false, "print the names of all mutants, and run none")
+	flag.Parse()
+	return f
+}
+
+// run tries mutants, and says how many live that are not known.
+func run(ctx context.Context, f flags) (unknown int, err error) {
+	if f.limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, f.limit)
+		defer stop()
+	}
+	b, err := newBench(f)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { os.RemoveAll(b.dir) }()
+	if f.list {
+		for _, m := range b.mutants {
+			fmt.Println(m.Name())
+		}
+		return 0, nil
+	}
+	text, err := os.ReadFile(known)
+	if err != nil {
+		return 0, err
+	}
+	named := namedIn(string(text))
+	results, err := b.load()
+	if err != nil {
+		return 0, err
+	}
+	todo := slices.DeleteFunc(slices.Clone(b.mutants), func(m mutant) bool { return results[m.Name()].Result != "" })
+	if f.seed != 0 {
+		rand.New(rand.NewPCG(f.seed, 0)).Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	}
+	for _, dir := range b.dirs {
+		fmt.Println("results are kept in", b.file(dir))
+	}
+	fmt.Printf("%d mutants, of which %d are done; seed %d\n", len(b.mutants), len(b.mutants)-len(todo), f.seed)
+	if len(todo) > 0 {
+		err := b.build(ctx)
+		if err == nil {
+			err = b.tryAll(ctx, todo, results)
+		}
+		if err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return 0, err
+		}
+	}
+	return report(b.mutants, results, named), nil
+}
+
+// namedIn takes the names of mutants out of the document: each is an item of a list,
+// with a colon and the reason behind it, if there is one.
+func namedIn(text string) map[string]bool {
+	named := map[string]bool{}
+	for line := range strings.Lines(text) {
+		item, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
+		for end := range item {
+			if ok && strings.HasPrefix(item[end:], ": ") { // one of them ends the name
+				named[item[:end]] = true
+			}
+		}
+		if ok {
+			named[item] = true
+		}
+	}
+	return named
+}
