@@ -11,6 +11,7 @@ MUTANTFLAGS ?=
 CHAOSFLAGS ?= -duration 2m -v
 HOURS ?= 1000
 TESTFLAGS ?=
+PACKAGES ?= ./...
 
 # Pinned, so that a new check of theirs breaks nobody's build.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -24,8 +25,8 @@ demo: ## see the whole thing at work, in six seconds
 	$(GO) run ./cmd/postdate demo
 
 .PHONY: test
-test: deps ## run every test with the race detector, against real RabbitMQ, Kafka, MongoDB (TESTFLAGS=...)
-	@GO="$(GO)" .ci/test $(TESTFLAGS)
+test: deps ## run every test with the race detector, against real RabbitMQ, Kafka, MongoDB (TESTFLAGS=... PACKAGES=...)
+	@GO="$(GO)" PACKAGES="$(PACKAGES)" .ci/test $(TESTFLAGS)
 
 .PHONY: deps
 deps: ## install what the tests need, where it is missing

@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"store/pebble":                    {".", "bucket", "store"},
 	"store/mongo":                     {".", "bucket", "store"},
 	"store/mongo/mongotest":           {"node/proctest"},
-	"store/storetest":                 {".", "bucket", "store"},
+	"store/storetest":                 {".", "bucket", "store", "node/testrun"},
 	"publisher":                       {"."},
 	"publisher/publishertest":         {".", "publisher"},
 	"publisher/rabbitmq":              {".", "publisher"},
@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"node":                            {"*"},
 	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},
 	"node/proctest":                   {},
+	"node/testrun":                    {},
 	"sim":                             {"*"},
 	"cmd":                             {"*"},
 }
@@ -68,12 +69,12 @@ var pure = []string{
 	".", "bucket", "ring", "recurrence", "fence",
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
 	"poller/poller.go", "poller/scan.go", "poller/hand.go", "poller/channel.go", "poller/limit.go", "poller/settle.go", "poller/view.go",
-	"api/ingest/decide.go",
+	"api/ingest/decide.go", "cmd/retest/results.go",
 }
 
 // pureImports are the packages outside of this module that a pure file may use.
 var pureImports = []string{
-	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math",
+	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
 	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
 }
 

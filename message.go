@@ -93,7 +93,7 @@ type Digest [16]byte
 // State is what becomes of a message.
 type State struct {
 	Status            Status
-	Version           uint64 // 1, and one more with every reschedule
+	Version           uint64 // drawn when the message is created, for no other one of its id; one more with every reschedule
 	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
 	AttemptTime       Time   // when the next publish is due; at first the execution time
 	Parked            bool   // waits for its channel to come back, not for a time
@@ -115,9 +115,9 @@ type Delivery struct {
 	PossibleDuplicate bool // the consumer may have it already
 }
 
-// NewState is the state of a message that has just been scheduled.
-func NewState(m *Message) State {
-	return State{Status: Pending, Version: 1, AttemptTime: m.ExecutionTime}
+// NewState is the state of a message that has just been scheduled, at a version.
+func NewState(m *Message, version uint64) State {
+	return State{Status: Pending, Version: version, AttemptTime: m.ExecutionTime}
 }
 
 // DigestOf is the digest of m's content. when is the execution time or the

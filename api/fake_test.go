@@ -59,7 +59,7 @@ func (f *fakeStore) Insert(ctx context.Context, messages []postdate.Message) []s
 		}
 		if !ok {
 			m.Payload = slices.Clone(m.Payload)
-			r = postdate.Record{Message: m, State: postdate.NewState(&m)}
+			r = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 			f.records[m.Key] = r
 		}
 		results[i] = store.Inserted{Created: !ok, ExecutionTime: r.ExecutionTime, Status: r.Status}
@@ -98,7 +98,7 @@ func (f *fakeStore) Replace(ctx context.Context, m postdate.Message, ifVersion u
 	case !f.withdrawable(r.State):
 		return r, postdate.E(postdate.KindTooLate, "too late")
 	}
-	r = postdate.Record{Message: m, State: postdate.NewState(&m)}
+	r = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 	r.Version = ifVersion + 1
 	f.records[m.Key] = r
 	return r, nil

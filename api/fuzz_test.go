@@ -47,7 +47,7 @@ func FuzzMessageBody(f *testing.F) {
 			t.Fatalf("taken: %+v", m)
 		}
 		// What is shown of it reads back as the same message.
-		record := postdate.Record{Message: m, State: postdate.NewState(&m)}
+		record := postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 		shown := appendRecord(nil, &record)
 		if !jsontext.Value(shown).IsValid() {
 			t.Fatalf("shown %s", shown)

@@ -97,29 +97,40 @@ func TestAcquireAndRelease(t *testing.T) {
 }
 
 func TestClaim(t *testing.T) {
-	p := bucket.Partition{Owner: "a", Lease: "a/1", Token: 5, Checkpoint: 100, Claimed: 120}
+	p := bucket.Partition{Owner: "a", Lease: "a/1", Token: 5, Claims: 9, Checkpoint: 100, Claimed: 120}
 	for _, test := range []struct {
 		name                        string
-		token                       uint64
+		token, number               uint64
 		checkpoint, claimed         postdate.Time
 		ok                          bool
+		wantClaims                  uint64
 		wantCheckpoint, wantClaimed postdate.Time
 	}{
-		{"forward", 5, 120, 160, true, 120, 160},
-		{"forward, and all of it is settled", 5, 160, 160, true, 160, 160},
-		{"late: claimed never moves back", 5, 90, 110, true, 90, 120},
-		{"late: the checkpoint never moves forward", 5, 105, 110, true, 100, 120},
-		{"the checkpoint may", 5, 50, 120, true, 50, 120},
-		{"with an old token", 4, 120, 160, false, 100, 120},
-		{"with a token of the future", 6, 120, 160, false, 100, 120},
+		{"forward", 5, 10, 120, 160, true, 10, 120, 160},
+		{"after some that never came", 5, 12, 120, 160, true, 12, 120, 160},
+		{"claimed never moves back", 5, 10, 90, 110, true, 10, 90, 120},
+		{"not even where the checkpoint moves forward", 5, 10, 105, 110, true, 10, 105, 120},
+		{"the checkpoint may, and claimed may stand", 5, 10, 50, 120, true, 10, 50, 120},
+		{"the checkpoint comes up to where claimed stands: a drain", 5, 10, 120, 120, true, 10, 120, 120},
+		{"late: it raises no checkpoint", 5, 8, 105, 110, true, 9, 100, 120},
+		{"late and with an equal claimed: nor does that", 5, 8, 110, 120, true, 9, 100, 120},
+		{"late and with a later claimed: nor does that, and claimed moves", 5, 8, 130, 140, true, 9, 100, 140},
+		{"late: it may lower the checkpoint", 5, 8, 90, 110, true, 9, 90, 120},
+		{"the latest one again", 5, 9, 110, 120, true, 9, 100, 120},
+		{"with an old token", 4, 10, 120, 160, false, 9, 100, 120},
+		{"with a token of the future", 6, 10, 120, 160, false, 9, 100, 120},
 	} {
-		next, ok := p.Claim(test.token, test.checkpoint, test.claimed)
-		if ok != test.ok || next.Checkpoint != test.wantCheckpoint || next.Claimed != test.wantClaimed {
+		next, ok := p.Claim(test.token, test.number, test.checkpoint, test.claimed)
+		if ok != test.ok || next.Claims != test.wantClaims || next.Checkpoint != test.wantCheckpoint || next.Claimed != test.wantClaimed {
 			t.Errorf("%s: %+v, %v", test.name, next, ok)
 		}
 	}
+	taken, _ := p.Acquire(5, "b", "b/1")
+	if taken.Claims != p.Claims {
+		t.Errorf("the next owner begins at claim %d, want %d: its first one would seem late", taken.Claims, p.Claims)
+	}
 	released, _ := p.Release(5)
-	if _, ok := released.Claim(5, 120, 160); ok {
+	if _, ok := released.Claim(5, 10, 120, 160); ok {
 		t.Error("a claim went through after the bucket was given back")
 	}
 	defer func() {
@@ -127,7 +138,7 @@ func TestClaim(t *testing.T) {
 			t.Errorf("a checkpoint beyond claimed: %s", text)
 		}
 	}()
-	p.Claim(5, 121, 110)
+	p.Claim(5, 10, 121, 110)
 }
 
 func TestWithdrawable(t *testing.T) {

@@ -14,6 +14,7 @@ type Partition struct {
 	Owner      string // the node that holds the lock; "": nobody
 	Token      uint64 // grows by one at every change of owner, for ever
 	Lease      string // the owner's lease, by whose renewals it shows that it is alive
+	Claims     uint64 // the number of the latest claim; it never goes back
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
 }
@@ -52,16 +53,19 @@ func (p Partition) Release(token uint64) (next Partition, ok bool) {
 }
 
 // Claim is the fence: it moves claimed forward and sets the checkpoint, and only
-// the holder of the present token can do it. Claimed never moves back, not even
-// where a delayed claim of the owner's own arrives late. The checkpoint may:
-// when a message turns up behind it, the owner lowers it before it publishes
-// that message, so that everything that is published and not settled lies
-// between checkpoint and claimed. A claim that arrives late therefore never raises it.
-func (p Partition) Claim(token uint64, checkpoint, claimed postdate.Time) (next Partition, ok bool) {
+// the holder of the present token can do it. Claimed never moves back. The
+// checkpoint may: when a message turns up behind it, the owner lowers it before it
+// publishes that message, so that everything that is published and not settled lies
+// between checkpoint and claimed. A claim that was given up and arrives after its
+// successor therefore never raises it. The owner numbers its claims, from p.Claims as
+// it was when the owner took the bucket, for the times do not tell: claimed stands
+// while a bucket is drained, and after the wall clock was set back.
+func (p Partition) Claim(token, number uint64, checkpoint, claimed postdate.Time) (next Partition, ok bool) {
 	if p.Token != token || p.Owner == "" {
 		return p, false
 	}
-	late := claimed < p.Claimed
+	late := number <= p.Claims
+	p.Claims = max(p.Claims, number)
 	p.Claimed = max(p.Claimed, claimed)
 	if checkpoint > p.Claimed {
 		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %d", p.Bucket, checkpoint, p.Claimed))

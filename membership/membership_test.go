@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // patience only bounds a hang.
@@ -560,7 +560,13 @@ func TestCutDropsWhatArrives(t *testing.T) {
 // other, and nudges get through in the end.
 func TestLossyNetwork(t *testing.T) {
 	t.Parallel()
-	lossy := func(string) bool { return rand.IntN(3) == 0 }
+	var mu sync.Mutex
+	random := testrun.Random(t)
+	lossy := func(string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(3) == 0
+	}
 	in := inbox{nudges: map[int]postdate.Time{}}
 	config := quick(t, "a")
 	config.OnNudges = in.take

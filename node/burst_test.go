@@ -55,11 +55,7 @@ func TestBurst(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	totals := ledger.Check(t)
-	t.Logf("%s; at most %v in hand in %d scrapes", totals, most, scrapes)
-	if totals.Twice > 0 || totals.Marked > 0 {
-		t.Error("in quiet operation nothing comes twice, and nothing is marked")
-	}
+	t.Logf("%s; at most %v in hand in %d scrapes", ledger.CheckQuiet(t), most, scrapes)
 	if limit := poller.DefaultConfig().HandMax; most > float64(limit) || most == 0 {
 		t.Errorf("at most %v messages were in memory: it must be above 0 and at most %d", most, limit)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
@@ -67,7 +68,7 @@ func TestKafkaSchedules(t *testing.T) {
 	send(t, address, command("marker", `1`, "0s"))
 	rs := broker.Take(name+"-out", 3, kafkatest.ReadCommitted)
 	if last := rs[2]; string(last.Key) != "marker" {
-		t.Errorf("%s has arrived again", last.Key)
+		t.Errorf("%s: %s has arrived again", testrun.Broken, last.Key)
 	}
 	if a, err := client.Cancel("later"); err != nil || a.Code != http.StatusOK {
 		t.Errorf("%s %v", a, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
@@ -86,7 +87,7 @@ func accountRecords(t *testing.T, records []*kgo.Record, due map[string]time.Tim
 			t.Fatalf("a record with key %q and id %q: nobody scheduled it", r.Key, id)
 		}
 		if r.Timestamp.Before(at) {
-			t.Errorf("%s was appended at %s: it is due at %s", id, nodetest.At(r.Timestamp), nodetest.At(at))
+			t.Errorf("%s: %s was appended at %s: it is due at %s", testrun.Broken, id, nodetest.At(r.Timestamp), nodetest.At(at))
 		}
 		isMarked := header(r, "postdate-possible-duplicate") == "true"
 		if isMarked {
@@ -96,14 +97,14 @@ func accountRecords(t *testing.T, records []*kgo.Record, due map[string]time.Tim
 			twice++
 		}
 		if arrived[id] > 1 && !isMarked {
-			t.Errorf("%s came again, and is not marked", id)
+			t.Errorf("%s: %s came again, and is not marked", testrun.Broken, id)
 		}
 	}
 	missing := 0
 	for id := range due {
 		if arrived[id] == 0 {
 			if missing++; missing <= 5 {
-				t.Errorf("%s is lost", id)
+				t.Errorf("%s: %s is lost", testrun.Broken, id)
 			}
 		}
 	}

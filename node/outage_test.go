@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
@@ -107,11 +108,11 @@ func (o *outage) settle(t *testing.T, queue string, accepted, never []string) {
 		}
 	}
 	if lost > 0 {
-		t.Errorf("%d of %d messages are lost", lost, len(accepted))
+		t.Errorf("%s: %d of %d messages are lost", testrun.Broken, lost, len(accepted))
 	}
 	for _, id := range never {
 		if got[id] > 0 {
-			t.Errorf("%s arrived, though that was ruled out", id)
+			t.Errorf("%s: %s arrived, though that was ruled out", testrun.Broken, id)
 		}
 	}
 }

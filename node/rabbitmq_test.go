@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
@@ -145,14 +146,14 @@ func counted(t *testing.T, deliveries []amqp.Delivery) map[string]int {
 	for _, d := range deliveries {
 		mark := d.Headers["postdate-possible-duplicate"]
 		if times[d.MessageId]++; times[d.MessageId] > 1 && mark != true {
-			t.Errorf("%s arrived again, and is not marked: %v", d.MessageId, d.Headers)
+			t.Errorf("%s: %s arrived again, and is not marked: %v", testrun.Broken, d.MessageId, d.Headers)
 		}
 		if mark != nil {
 			marked++
 		}
 		var due string
 		if err := json.Unmarshal(d.Body, &due); err == nil && due > nodetest.At(time.Now()) {
-			t.Errorf("%s, due at %s, is here already", d.MessageId, due)
+			t.Errorf("%s: %s, due at %s, is here already", testrun.Broken, d.MessageId, due)
 		}
 	}
 	t.Logf("%d deliveries of %d messages, %d marked", len(deliveries), len(times), marked)

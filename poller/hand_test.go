@@ -85,3 +85,35 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	}
 	t.Error("no scan goes back to it before the sweep")
 }
+
+// A claim that was given up may take effect after its successor: the store tells it by
+// its number, so each claim has one above those of all before, whatever became of them.
+func TestClaimsAreNumbered(t *testing.T) {
+	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Claims: 7, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
+	last := uint64(7)
+	for i := range 20 {
+		for _, e := range effects {
+			c, ok := e.(Claim)
+			if !ok {
+				continue
+			}
+			if c.Claims[0].Number <= last {
+				t.Fatalf("claim number %d follows number %d", c.Claims[0].Number, last)
+			}
+			last = c.Claims[0].Number
+			r := store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}
+			if i%2 == 0 {
+				r = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "lost")}
+			}
+			m.Step(now, Claimed{[]store.ClaimResult{r}})
+		}
+		now = now.Later(time.Second)
+		effects = m.Step(now, Nudged{[]Nudge{{0, now.Wall}}})
+	}
+	if last < 17 {
+		t.Errorf("there were %d claims in 20 seconds: such a run shows nothing", last-7)
+	}
+}

@@ -45,7 +45,7 @@ func records(channel postdate.Channel, n int, at postdate.Time) []postdate.Recor
 	all := make([]postdate.Record, n)
 	for i := range all {
 		m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: string(channel[6:]) + string(rune('a'+i/26)) + string(rune('a'+i%26))}, Channel: channel, ExecutionTime: at}
-		all[i] = postdate.Record{Message: m, State: postdate.NewState(&m)}
+		all[i] = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 	}
 	return all
 }

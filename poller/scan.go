@@ -13,6 +13,7 @@ import (
 // owned is what the machine knows of one bucket that it owns.
 type owned struct {
 	hold       store.Hold
+	claims     uint64        // the number of the last claim that was sent
 	checkpoint postdate.Time // of the last claim that is known to be durable
 	claimed    postdate.Time
 
@@ -82,7 +83,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			m.lose(b.hold)
 		}
 		b := &owned{
-			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, checkpoint: p.Checkpoint, claimed: p.Claimed,
+			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, checkpoint: p.Checkpoint, claimed: p.Claimed,
 			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
 			read: store.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
 			held: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
@@ -236,8 +237,11 @@ func (m *Machine) startClaim(now postdate.Now) {
 		scan.Limit = min(max(room/len(polls), 1), m.c.PageMax)
 		scan.BytesMax = max(roomBytes/len(polls), 1)
 		scan.Skip = skip
-		polls[i].bucket.polling = true
-		m.touch(polls[i].bucket)
+		b := polls[i].bucket
+		b.polling = true
+		b.claims++
+		polls[i].claim.Number = b.claims
+		m.touch(b)
 		claims[i] = polls[i].claim
 	}
 	m.polled = polls

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // planted lists the bugs, in which sort of world each is looked for, and which
@@ -49,6 +51,8 @@ var planted = []struct {
 	{bugJumpBelieved, profileStorm, []int{2, 5}},
 	{bugSettledTwice, profileStorm, []int{1, 4}},
 	{bugRowsVanish, profileStorm, []int{0}},
+	{bugEqualClaims, profileStorm, []int{6}},
+	{bugVersionAgain, profileStorm, []int{1}},
 }
 
 // TestBite shows that every watcher can fail: each planted bug is found, by the
@@ -65,6 +69,9 @@ func TestBite(t *testing.T) {
 			t.Logf("%s: seed %d, %s: promise %d: %s", b.bug, seed, text, r.Violation.Promise, what)
 			if !slices.Contains(b.promises, r.Violation.Promise) {
 				t.Errorf("found by the watcher of promise %d, want one of %v", r.Violation.Promise, b.promises)
+			}
+			if said := r.Violation.String(); !strings.HasPrefix(said, testrun.Broken) {
+				t.Errorf("it does not say that a promise is broken: %s", said)
 			}
 			caught[r.Violation.Promise]++
 		})

@@ -55,6 +55,8 @@ const (
 	bugSettledTwice      bug = "a refused publish is taken for an attempt that never was"
 	bugClaimCostsAll     bug = "a claim costs what is stored"
 	bugRowsVanish        bug = "a settled message vanishes"
+	bugEqualClaims       bug = "a late claim with an equal time raises the checkpoint"
+	bugVersionAgain      bug = "every message begins at version 1"
 )
 
 // machineConfig is that of a process's machine.

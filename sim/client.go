@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -68,7 +69,10 @@ func (w *world) happen(i int) {
 	}
 	w.tell(p.n, "is asked to %s m%d %q (item %d)", it.kind, it.a, strconv.Itoa(i), i)
 	switch it.kind {
-	case opSchedule:
+	case opSchedule, opReuse:
+		if it.kind == opReuse {
+			w.history.inherit(it.a)
+		}
 		s := w.history.story(it.a)
 		s.request = w.message(it, s.key, strconv.Itoa(i))
 		w.schedule(p, s, *s.request)
@@ -80,6 +84,15 @@ func (w *world) happen(i int) {
 		w.cancel(p, w.history.story(it.a))
 	case opMove:
 		w.move(p, w.history.story(it.a), it, strconv.Itoa(i))
+	case opExpire:
+		e := store.Expiry{SettledBefore: w.wall().Add(-it.d), Limit: math.MaxInt}
+		for b := range w.plan.buckets {
+			e.Buckets = append(e.Buckets, b)
+		}
+		p.call(storeCall{
+			name: "expire", effect: []func(){func() { w.store.Expire(ctx, e) }},
+			answer: func() {}, failed: func(error) {},
+		})
 	case opList:
 		p.call(storeCall{
 			name: "list", effect: []func(){func() { w.store.List(ctx, store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 100}) }},
@@ -119,6 +132,9 @@ func (w *world) message(it item, key postdate.Key, edition string) *postdate.Mes
 func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) {
 	r := &request{kind: k, story: s, edition: edition, began: w.now}
 	s.requests = append(s.requests, r)
+	if edition != "" {
+		w.history.about[edition] = s
+	}
 	answered := false
 	answer := func(o outcome) {
 		if !answered {
@@ -133,11 +149,25 @@ func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) 
 	return r, answer
 }
 
+// reachable is an error for a request about a message that expired: it is lost on its
+// way, for it would be about the next message of the id, and the stories of the two
+// are kept apart. The replace of a move is not lost: its version keeps it apart.
+func (s *story) reachable() error {
+	if s.expired {
+		return errLost
+	}
+	return nil
+}
+
 func (w *world) schedule(p *process, s *story, m postdate.Message) {
 	_, answer := w.ask(opSchedule, s, string(m.Payload))
 	var got store.Inserted
 	p.call(storeCall{
-		name: "insert", effect: []func(){func() { got = w.store.Insert(ctx, []postdate.Message{m})[0] }},
+		name: "insert", effect: []func(){func() {
+			if got.Err = s.reachable(); got.Err == nil {
+				got = w.store.Insert(ctx, []postdate.Message{m})[0]
+			}
+		}},
 		answer: func() {
 			if got.Err == nil && got.Status == postdate.Pending {
 				p.scheduled(m.Bucket, got.ExecutionTime)
@@ -152,7 +182,11 @@ func (w *world) cancel(p *process, s *story) {
 	_, answer := w.ask(opCancel, s, "")
 	var got store.Cancelled
 	p.call(storeCall{
-		name: "cancel", effect: []func(){func() { got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.n.clock.now().Wall)[0] }},
+		name: "cancel", effect: []func(){func() {
+			if got.Err = s.reachable(); got.Err == nil {
+				got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.n.clock.now().Wall)[0]
+			}
+		}},
 		answer: func() { answer(outcomeOf(got.Err)) },
 		failed: func(error) { answer(unknown) },
 	})
@@ -179,12 +213,19 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 			if err == nil {
 				p.scheduled(s.key.Bucket, next.ExecutionTime)
 			}
+			if s.expired { // what is there now is another message
+				err = errLost
+			}
 			answer(outcomeOf(err))
 		},
 		failed: func(error) { answer(unknown) },
 	}
 	p.call(storeCall{
-		name: "get", effect: []func(){func() { old, err = w.store.Get(ctx, s.key) }},
+		name: "get", effect: []func(){func() {
+			if err = s.reachable(); err == nil {
+				old, err = w.store.Get(ctx, s.key)
+			}
+		}},
 		answer: func() {
 			if err != nil {
 				answer(outcomeOf(err))

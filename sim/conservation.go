@@ -17,7 +17,7 @@ func conservation(h *history, f fact) string {
 	}
 	written, pending, waiting := 0, 0, 0
 	for _, s := range h.order {
-		if s.written > 0 {
+		if s.written > 0 && !s.expired {
 			written++
 		}
 	}

@@ -45,6 +45,13 @@ var scenarios = map[string]*plan{
 		item{at: 3150 * time.Millisecond, kind: opMove, a: 1, d: 300 * time.Millisecond},
 		item{at: 4500 * time.Millisecond, kind: opCancel, a: 1},
 	),
+	"an id that is given anew": scenario(
+		item{at: 2 * time.Second, kind: opSchedule, a: 0, d: time.Second},
+		item{at: 2900 * time.Millisecond, kind: opSchedule, a: 1, b: 3, d: time.Second},
+		item{at: 4 * time.Second, kind: opExpire},
+		item{at: 4010 * time.Millisecond, kind: opReuse, a: 2, d: 6 * time.Second},
+		item{at: 5 * time.Second, kind: opRepeat, a: 2},
+	),
 	"a channel that is down": scenario(
 		item{at: time.Second, kind: faultDown, b: 0, d: 4 * time.Second},
 		item{at: 2 * time.Second, kind: opSchedule, a: 0, d: time.Second},
@@ -109,6 +116,7 @@ func TestExhaustiveBites(t *testing.T) {
 		{bugUnknownIsDone, "a message to each channel", failsBefore},
 		{bugSettleVersion, "reschedule between two attempts", failsAfter},
 		{bugSettleFinal, "a message to each channel", failsAfter},
+		{bugVersionAgain, "an id that is given anew", hangsWithEffect},
 	} {
 		t.Run(string(test.bug), func(t *testing.T) {
 			p := scenarios[test.in]
@@ -118,7 +126,7 @@ func TestExhaustiveBites(t *testing.T) {
 			}
 			for k := 1; k <= quiet.Calls+20; k++ {
 				if r := Run(Options{Seed: 1, plan: p, bug: test.bug, inject: &injection{k, test.mode}}); r.Violation != nil {
-					t.Logf("found with call %d: %s", k, r.Violation)
+					t.Logf("found with call %d: promise %d: %s", k, r.Violation.Promise, r.Violation.What)
 					return
 				}
 			}

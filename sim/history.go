@@ -13,8 +13,10 @@ import (
 // the functions that watch over them.
 type history struct {
 	w       *world
-	stories map[postdate.Key]*story
+	stories map[int]*story    // by number
+	about   map[string]*story // by edition
 	order   []*story
+	free    []postdate.Key            // of messages that expired; those that were settled last come last
 	gains   map[gain]bucket.Partition // as they were gained
 	open    int                       // records that are not final and are to be at the end
 	sent    int                       // emissions so far
@@ -28,7 +30,8 @@ type gain struct {
 	token  uint64
 }
 
-// story is what happened to one message.
+// story is what happened to one message, from when it is scheduled until it expires.
+// Another one may have its key before and after.
 type story struct {
 	number    int
 	key       postdate.Key
@@ -38,7 +41,8 @@ type story struct {
 	withdrawn map[string]string // by edition: what took it back for certain
 	acked     bool
 	ackedAt   time.Duration
-	written   int // how often its record was changed
+	written   int  // how often its record was changed
+	expired   bool // its record is gone, and its key is free
 }
 
 // emission is one message of one publish.
@@ -94,7 +98,7 @@ var watchers = [...]func(h *history, f fact) string{
 }
 
 func newHistory(w *world) *history {
-	return &history{w: w, stories: map[postdate.Key]*story{}, gains: map[gain]bucket.Partition{}, counts: map[string]int{}}
+	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, counts: map[string]int{}}
 }
 
 // order is the order in which the watchers look: the most particular ones first.
@@ -111,21 +115,36 @@ func (h *history) note(f fact) {
 
 // story is that of message number n.
 func (h *history) story(n int) *story {
-	key := h.w.keyOf(n)
-	s := h.stories[key]
-	if s == nil {
-		s = &story{number: n, key: key, withdrawn: map[string]string{}}
-		h.stories[key] = s
-		h.order = append(h.order, s)
+	if h.stories[n] == nil {
+		h.begin(n, h.w.keyOf(n))
 	}
-	return s
+	return h.stories[n]
+}
+
+// inherit gives message number n the id of one that expired, if there is one.
+func (h *history) inherit(n int) {
+	if last := len(h.free) - 1; last >= 0 && h.stories[n] == nil {
+		h.begin(n, h.free[last])
+		h.free = h.free[:last]
+	}
+}
+
+func (h *history) begin(n int, key postdate.Key) {
+	s := &story{number: n, key: key, withdrawn: map[string]string{}}
+	h.stories[n] = s
+	h.order = append(h.order, s)
 }
 
 // known is the story of message number n, if there is one.
-func (h *history) known(n int) *story { return h.stories[h.w.keyOf(n)] }
+func (h *history) known(n int) *story { return h.stories[n] }
 
 // record is what the store holds of a message, or nil.
-func (h *history) record(s *story) *row { return h.w.store.records[s.key] }
+func (h *history) record(s *story) *row {
+	if s.expired {
+		return nil
+	}
+	return h.w.store.records[s.key]
+}
 
 func (h *history) gained(p *process, g bucket.Partition) {
 	h.gains[gain{p, g.Bucket, g.Token}] = g
@@ -133,7 +152,7 @@ func (h *history) gained(p *process, g bucket.Partition) {
 
 // emitted notes that a process hands a message to its broker, now.
 func (h *history) emitted(p *process, m *postdate.Message, marked bool) *emission {
-	s := h.stories[m.Key]
+	s := h.about[string(m.Payload)]
 	h.sent++
 	e := &emission{
 		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, marked: marked,
@@ -166,7 +185,7 @@ func (h *history) arrived(e *emission) {
 func (h *history) due(r *row) bool { return r.ExecutionTime < epoch.Add(h.w.plan.length+healMax/2) }
 
 func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
-	s := h.stories[after.Key]
+	s := h.about[string(after.Payload)]
 	s.written++
 	if before != nil && before.Status == postdate.Pending && h.due(before) {
 		h.open--
@@ -183,6 +202,15 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	case "cancel", "replace":
 		s.withdrawn[string(before.Payload)] = fmt.Sprintf("the %s at %s", by, h.w.now)
 	}
+}
+
+func (h *history) recordExpired(r *row) {
+	s := h.about[string(r.Payload)]
+	s.expired = true
+	h.free = append(h.free, s.key)
+	h.counts["expired"]++
+	h.w.mark(18, uint64(s.number))
+	h.w.tell(nil, "%s %q expires", s.key.ScheduleID, r.Payload)
 }
 
 func (h *history) partitionChanged(by string, before, after bucket.Partition) {

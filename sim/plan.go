@@ -51,6 +51,8 @@ const (
 	opCancel               // a
 	opMove                 // reschedule a to d from now
 	opList
+	opExpire         // what was settled more than d ago
+	opReuse          // like opSchedule, with the id of a message that expired
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
 	faultFreeze      // node a and both of its clocks stand still for d, and nothing tells it
@@ -81,7 +83,7 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"schedule", "repeat", "cancel", "reschedule", "list", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
+	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
 	"store outage", "store failover", "store out of reach", "checkpoint lost", "channel down", "channel blocked", "refusals",
 	"confirms lost", "confirms late", "operator's limit", "queue deleted",
@@ -163,9 +165,12 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	switch p.profile {
 	case profileStorm:
 		d.storm(1)
+		d.expiries()
+		d.lateClaims()
 	case profileRaces:
 		d.storm(0.6)
 		d.lostAnswers()
+		d.expiries()
 	case profileQuiet:
 		d.orderly()
 	case profileChannels:
@@ -295,6 +300,23 @@ func (d *draw) message(at time.Duration) {
 	}
 	if d.r.IntN(100) == 0 {
 		d.add(item{at: at, kind: opList})
+	}
+}
+
+// expiries draws that messages expire soon after their end, and that their ids are
+// given anew at once: who does not know yet how they ended must not touch the new ones.
+func (d *draw) expiries() {
+	for at := 5 * time.Second; at < d.p.length; at += d.upTo(4 * time.Second) {
+		d.add(item{at: at, kind: opExpire, d: d.upTo([]time.Duration{200 * time.Millisecond, 2 * time.Second}[d.r.IntN(2)])})
+		for range d.r.IntN(6) {
+			it := item{at: at + 2*time.Millisecond + d.upTo(10*time.Millisecond), kind: opReuse, a: d.n, b: d.r.IntN(len(d.p.channels)), d: d.upTo(3 * time.Second)}
+			d.n++
+			d.add(it)
+			if d.r.IntN(2) == 0 {
+				k := []kind{opCancel, opMove, opRepeat}[d.r.IntN(3)]
+				d.add(item{at: it.at + d.upTo(it.d+time.Second), kind: k, a: it.a, d: d.upTo(2 * time.Second)})
+			}
+		}
 	}
 }
 

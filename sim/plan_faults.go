@@ -144,3 +144,18 @@ func (d *draw) lostAnswers() {
 		d.add(item{at: at, kind: k, d: d.upTo(5 * time.Second), p: 0.7 * d.r.Float64()})
 	}
 }
+
+// lateClaims draws claims that take effect late, while a bucket is drained and claimed
+// stands: what is with a broker that does not answer keeps the drain from its end, and
+// messages come behind the checkpoint meanwhile.
+func (d *draw) lateClaims() {
+	for at := 10 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
+		d.add(item{at: at - time.Second, kind: faultBlocked, b: int(channelSlow), d: 12 * time.Second})
+		d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: 14 * time.Second})
+		d.add(item{at: at, kind: faultStray, d: 8 * time.Second, p: 0.6 * d.r.Float64()})
+		for range 40 {
+			d.add(item{at: at + d.between(-500*time.Millisecond, 8*time.Second), kind: opSchedule, a: d.n, b: int(channelSlow), d: -d.upTo(9 * time.Second)})
+			d.n++
+		}
+	}
+}

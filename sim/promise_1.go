@@ -20,7 +20,7 @@ func promise1(h *history, f fact) string {
 		if s.ackedAt == 0 {
 			s.ackedAt = h.w.now
 		}
-		if h.record(s) == nil {
+		if h.record(s) == nil && !s.expired {
 			return fmt.Sprintf("%s was acknowledged and is not in the store", s.key.ScheduleID)
 		}
 	case factRecord:
@@ -29,7 +29,7 @@ func promise1(h *history, f fact) string {
 		for _, s := range h.order {
 			r := h.record(s)
 			switch {
-			case r == nil && s.acked:
+			case r == nil && s.acked && !s.expired:
 				return fmt.Sprintf("%s was acknowledged and is gone", s.key.ScheduleID)
 			case r != nil && r.Status == postdate.Pending && h.due(r):
 				return fmt.Sprintf("%s is PENDING for ever: %+v", s.key.ScheduleID, r.State)

@@ -20,6 +20,9 @@ func promise3(h *history, f fact) string {
 		if f.settlement != nil && f.settlement.Version != f.before.Version {
 			return fmt.Sprintf("the settlement of version %d of %s overwrote version %d", f.settlement.Version, f.story.key.ScheduleID, f.before.Version)
 		}
+		if f.before != nil && h.about[string(f.before.Payload)] != f.story {
+			return fmt.Sprintf("the %s of an earlier message of %s changed a later one", f.by, f.story.key.ScheduleID)
+		}
 		if f.by != "cancel" && f.by != "replace" {
 			return ""
 		}

@@ -14,10 +14,10 @@ func promise4(h *history, f fact) string {
 		e := f.e
 		id := e.story.key.ScheduleID
 		switch {
-		case e.row == nil:
+		case e.row == nil && !e.story.expired:
 			return fmt.Sprintf("%s is published and is not in the store", id)
-		case e.row.Status.Final() && !e.marked && !e.unaware:
-			return fmt.Sprintf("%s is published without a mark, and is %s already", id, e.row.Status)
+		case (e.row == nil || e.row.Status.Final()) && !e.marked && !e.unaware:
+			return fmt.Sprintf("%s is published without a mark, and has ended already", id)
 		case e.message.MayRepeat && !e.marked:
 			return fmt.Sprintf("%s may have been scheduled twice, and carries no mark", id)
 		case e.marked && !reasonForMark(h, e):
@@ -61,7 +61,7 @@ func (s *story) byNumber(n int) *emission {
 // reasonForMark says whether an earlier publish is in doubt, or lies in the range
 // that was in doubt when the bucket was gained.
 func reasonForMark(h *history, e *emission) bool {
-	if !e.first || e.row.PossibleDuplicate || e.message.MayRepeat {
+	if !e.first || e.row == nil || e.row.PossibleDuplicate || e.message.MayRepeat {
 		return true
 	}
 	g := h.gains[gain{e.process, e.message.Bucket, e.token}]

@@ -16,6 +16,10 @@ func promise6(h *history, f fact) string {
 			if r.AttemptTime > f.after.Checkpoint {
 				break
 			}
+			if h.publishing(r, f.after.Token) {
+				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and is being published",
+					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
+			}
 			if !r.late {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and not settled",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
@@ -35,4 +39,15 @@ func promise6(h *history, f fact) string {
 		}
 	}
 	return ""
+}
+
+// publishing says whether the owner with this token has handed a message to its
+// broker, and not settled it yet.
+func (h *history) publishing(r *row, token uint64) bool {
+	for _, e := range h.about[string(r.Payload)].emissions {
+		if e.row == r && e.token == token {
+			return true
+		}
+	}
+	return false
 }

@@ -28,6 +28,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // Options say what to run.
@@ -50,7 +52,7 @@ type Violation struct {
 }
 
 func (v *Violation) String() string {
-	return fmt.Sprintf("promise %d, after %s: %s", v.Promise, v.At, v.What)
+	return fmt.Sprintf("%s: promise %d, after %s: %s", testrun.Broken, v.Promise, v.At, v.What)
 }
 
 // Result is what became of a run.

@@ -1,12 +1,13 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // report fails a test with what somebody needs to replay the failure.
@@ -17,8 +18,8 @@ func report(t *testing.T, o Options, r Result) {
 		o.Seed, r.Profile, r.Violation, short.Violation, o.Seed, Ranges(short.Items))
 }
 
-// TestSim plays worlds of fresh seeds for POSTDATE_SIM_SECONDS (20 by default),
-// or those that begin with POSTDATE_SIM_SEED.
+// TestSim plays worlds for POSTDATE_SIM_SECONDS (20 by default), of seeds that follow
+// the test's own.
 func TestSim(t *testing.T) {
 	seconds := 20
 	if s := os.Getenv("POSTDATE_SIM_SECONDS"); s != "" {
@@ -30,14 +31,8 @@ func TestSim(t *testing.T) {
 	if testing.Short() {
 		seconds = 2
 	}
-	seed := rand.Uint64() >> 24
-	if s := os.Getenv("POSTDATE_SIM_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("POSTDATE_SIM_SEED is %q: give a number", s)
-		}
-	}
 	simulated, worlds := time.Duration(0), 0
+	seed := testrun.Seed(t)
 	for until := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(until); seed++ {
 		o := Options{Seed: seed}
 		r := Run(o)

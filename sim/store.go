@@ -30,6 +30,7 @@ type Store struct {
 	clock      func() postdate.Time
 	watch      observer
 	bug        bug
+	created    uint64 // messages so far
 	volatile   []*row // acknowledged and not durable yet, with that bug
 }
 
@@ -43,6 +44,7 @@ type row struct {
 // observer sees every change, in the order in which they happen.
 type observer interface {
 	recordChanged(by string, before *row, after *row, s *store.Settlement)
+	recordExpired(r *row)
 	partitionChanged(by string, before, after bucket.Partition)
 	claimed(node string, c store.Claim, before, after bucket.Partition)
 }
@@ -50,6 +52,7 @@ type observer interface {
 type nobody struct{}
 
 func (nobody) recordChanged(string, *row, *row, *store.Settlement)             {}
+func (nobody) recordExpired(*row)                                              {}
 func (nobody) partitionChanged(string, bucket.Partition, bucket.Partition)     {}
 func (nobody) claimed(string, store.Claim, bucket.Partition, bucket.Partition) {}
 
@@ -107,6 +110,15 @@ func (s *Store) put(by string, old *row, next postdate.Record, st *store.Settlem
 	return r
 }
 
+// firstVersion leaves room for more reschedules than any world makes.
+func (s *Store) firstVersion() uint64 {
+	if s.bug == bugVersionAgain {
+		return 1
+	}
+	s.created++
+	return s.created << 32
+}
+
 // Insert implements store.Messages.
 func (s *Store) Insert(_ context.Context, messages []postdate.Message) []store.Inserted {
 	s.mu.Lock()
@@ -116,7 +128,7 @@ func (s *Store) Insert(_ context.Context, messages []postdate.Message) []store.I
 		old := s.records[m.Key]
 		switch {
 		case old == nil, s.bug == bugInsertTwice && old.Status.Final():
-			r := s.put("insert", old, postdate.Record{Message: m, State: postdate.NewState(&m)}, nil)
+			r := s.put("insert", old, postdate.Record{Message: m, State: postdate.NewState(&m, s.firstVersion())}, nil)
 			s.volatile = append(s.volatile, r)
 			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 		case old.Digest == m.Digest:
@@ -169,8 +181,7 @@ func (s *Store) Replace(_ context.Context, m postdate.Message, ifVersion uint64)
 	case !s.withdrawable(old):
 		return old.Record, late(m.Key)
 	}
-	next := postdate.Record{Message: m, State: postdate.NewState(&m)}
-	next.Version = old.Version + 1
+	next := postdate.Record{Message: m, State: postdate.NewState(&m, old.Version+1)}
 	return s.put("replace", old, next, nil).Record, nil
 }
 
@@ -258,6 +269,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	old = old[:min(len(old), e.Limit)]
 	for _, r := range old {
 		delete(s.records, r.Key)
+		s.watch.recordExpired(r)
 	}
 	letters, err := s.Mem.Expire(ctx, e)
 	return len(old) + letters, err

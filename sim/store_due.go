@@ -30,7 +30,11 @@ func (s *Store) claimFor(node string, c store.Claim) error {
 	if s.bug == bugNoFence && before.Owner != "" {
 		token = before.Token
 	}
-	after, ok := before.Claim(token, c.Checkpoint, c.Claimed)
+	number := c.Number
+	if s.bug == bugEqualClaims && c.Claimed >= before.Claimed {
+		number = max(number, before.Claims+1)
+	}
+	after, ok := before.Claim(token, number, c.Checkpoint, c.Claimed)
 	if !ok {
 		return fenced(c.Bucket)
 	}

@@ -138,7 +138,7 @@ func (w *world) chance(p float64) bool { return p > 0 && w.r.Float64() < p }
 func (w *world) violate(promise int, format string, args ...any) {
 	if w.violation == nil {
 		w.violation = &Violation{promise, fmt.Sprintf(format, args...), w.now}
-		w.tell(nil, "BROKEN: %s", w.violation)
+		w.tell(nil, "%s", w.violation)
 	}
 }
 

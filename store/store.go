@@ -46,8 +46,9 @@ type Store interface {
 
 // Messages is what clients do with messages.
 type Messages interface {
-	// Insert makes each message durable as PENDING, version 1. Results come in
-	// the order of the messages; each stands or falls alone, also two of the same id
+	// Insert makes each message durable as PENDING, at a version that no earlier
+	// message of the id had: the store draws it, and a Replace adds one. Results come
+	// in the order of the messages; each stands or falls alone, also two of the same id
 	// in one call. The same id again with an equal digest changes nothing and
 	// answers what is there; with another digest it is refused as KindExists.
 	Insert(ctx context.Context, messages []postdate.Message) []Inserted
@@ -64,7 +65,9 @@ type Messages interface {
 
 	// Cancel makes each PENDING message CANCELLED, provided that
 	// [bucket.Partition.Withdrawable] holds; a cancelled one stays so, without an
-	// error. KindNotFound or KindTooLate otherwise. at is the time to note.
+	// error. KindNotFound or KindTooLate otherwise. at is the time to note. It goes
+	// by the id: repeated after the message expired and its id was given anew, it
+	// takes back the new one.
 	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
 
 	// List returns messages in ascending order of execution time, then bucket,
@@ -122,7 +125,8 @@ type Due interface {
 
 	// Settle writes what became of attempts, durably. After an error any of them
 	// may be written or not, and the call is to be repeated. A settlement whose
-	// message is not PENDING any more, or at another version, changes nothing.
+	// message is not PENDING any more, or at another version, changes nothing; so it
+	// never touches a message that was given the id later.
 	// Neither does one other than SettleDelivered whose token is not that of the
 	// bucket's present owner; a delivery is a fact, whoever made it.
 	Settle(ctx context.Context, settlements []Settlement) error
@@ -140,6 +144,7 @@ type Due interface {
 type Claim struct {
 	Bucket     int
 	Token      uint64
+	Number     uint64 // above that of every claim before: what bears no higher one than the record came late
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
 	Scan       Scan
@@ -356,8 +361,8 @@ type Housekeeping interface {
 	Exclusive() bool
 
 	// Expire deletes what e selects, and says how much it was. An id whose message
-	// expired is free again. Where much lies in other buckets, a call may delete
-	// less than there is.
+	// expired is free again; its next message has other versions. Where much lies in
+	// other buckets, a call may delete less than there is.
 	//
 	// The buckets divide the work, so that nodes do not stop each other. They
 	// protect nothing: whoever calls, only what ended before e's times goes. A

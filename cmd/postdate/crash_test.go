@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // TestCrash kills a node with SIGKILL at random moments, again and again under a
@@ -28,6 +29,7 @@ func TestCrash(t *testing.T) {
 		return startServe(t, nil, "--store", store, "--log-level", "warn")
 	}
 	node := start()
+	random := testrun.Random(t)
 	l := &crashLoad{
 		t: t, client: nodetest.NewClient(node.ready.HTTP), ledger: nodetest.NewLedger(),
 		rate: rate, stop: make(chan struct{}), back: make(chan struct{}),
@@ -39,10 +41,10 @@ func TestCrash(t *testing.T) {
 	followed := make(chan error, 1)
 	go func() { followed <- l.client.Follow(crashInbox).Run(following, l.ledger.Arrived) }()
 
-	l.start()
+	l.start(random)
 	var up time.Duration
 	for round := range rounds {
-		alive := time.Duration(3 * rand.Float64() * float64(time.Second))
+		alive := time.Duration(3 * random.Float64() * float64(time.Second))
 		<-time.After(alive) // the random moment
 		up += alive
 		l.kill(node)
@@ -143,17 +145,21 @@ const (
 	crashBatch   = 50
 )
 
-func (l *crashLoad) start() {
+// start draws a generator for each worker.
+func (l *crashLoad) start(random *rand.Rand) {
+	own := func() *rand.Rand { return rand.New(rand.NewPCG(random.Uint64(), 0)) }
 	for n := range crashSingles {
-		l.workers.Go(func() { l.work(fmt.Sprintf("single-%d", n), 1, l.rate/2/crashSingles) })
+		random := own()
+		l.workers.Go(func() { l.work(fmt.Sprintf("single-%d", n), 1, l.rate/2/crashSingles, random) })
 	}
 	for n := range crashBatches {
-		l.workers.Go(func() { l.work(fmt.Sprintf("batch-%d", n), crashBatch, l.rate/2/crashBatches/crashBatch) })
+		random := own()
+		l.workers.Go(func() { l.work(fmt.Sprintf("batch-%d", n), crashBatch, l.rate/2/crashBatches/crashBatch, random) })
 	}
 }
 
 // work schedules so many at a time, so often a second, and cancels some.
-func (l *crashLoad) work(name string, size, perSecond int) {
+func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 	tick := time.NewTicker(time.Second / time.Duration(max(perSecond, 1)))
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -164,7 +170,7 @@ func (l *crashLoad) work(name string, size, perSecond int) {
 		}
 		ms := make([]nodetest.Message, size)
 		for i := range ms {
-			ms[i] = l.message(fmt.Sprintf("%s-%d-%d", name, n, i))
+			ms[i] = l.message(fmt.Sprintf("%s-%d-%d", name, n, i), time.Duration((0.2+2.8*random.Float64())*float64(time.Second)))
 		}
 		if !l.schedule(ms) {
 			l.awaitNode()
@@ -178,8 +184,8 @@ func (l *crashLoad) work(name string, size, perSecond int) {
 	}
 }
 
-func (l *crashLoad) message(id string) nodetest.Message {
-	due := time.Now().Add(time.Duration((0.2 + 2.8*rand.Float64()) * float64(time.Second)))
+func (l *crashLoad) message(id string, in time.Duration) nodetest.Message {
+	due := time.Now().Add(in)
 	l.ledger.Sent(id, due)
 	l.sent.Add(1)
 	return nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(due), Payload: id}

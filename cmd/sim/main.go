@@ -139,7 +139,7 @@ func (t *total) print(real time.Duration) {
 
 // failed makes a failure short, and prints it.
 func failed(f flags, o sim.Options, r sim.Result) {
-	fmt.Printf("BROKEN: seed %d (%s): %s\n", o.Seed, r.Profile, r.Violation)
+	fmt.Printf("seed %d (%s): %s\n", o.Seed, r.Profile, r.Violation)
 	o.Say = nil
 	short := sim.Shrink(o, r, time.Now().Add(f.shrink))
 	var lines []string

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // Promise is what a node answered for a message.
@@ -123,7 +125,7 @@ func (l *Ledger) Check(t testing.TB) Totals {
 	complain := func(format string, args ...any) {
 		t.Helper()
 		if complaints++; complaints <= complaintsMax {
-			t.Errorf(format, args...)
+			t.Errorf(testrun.Broken+": "+format, args...)
 		}
 	}
 	totals := Totals{Sent: len(l.entries)}
@@ -146,6 +148,17 @@ func (l *Ledger) Check(t testing.TB) Totals {
 	}
 	if complaints > complaintsMax {
 		t.Errorf("and %d more of that kind", complaints-complaintsMax)
+	}
+	return totals
+}
+
+// CheckQuiet is Check where nothing failed: then nothing comes twice, and nothing is
+// even marked.
+func (l *Ledger) CheckQuiet(t testing.TB) Totals {
+	t.Helper()
+	totals := l.Check(t)
+	if totals.Twice > 0 || totals.Marked > 0 {
+		t.Errorf("%s: %d messages arrived twice, %d are marked, and nothing had failed", testrun.Broken, totals.Twice, totals.Marked)
 	}
 	return totals
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // witness keeps what a check complains of.
@@ -66,10 +67,21 @@ func TestLedgerFindsFaults(t *testing.T) {
 		if (test.want == "") != (said == "") || !strings.Contains(said, test.want) {
 			t.Errorf("%s: it says %q, want %q", test.name, said, test.want)
 		}
+		if said != "" && !strings.HasPrefix(said, testrun.Broken) {
+			t.Errorf("%s: it does not say that a promise is broken: %q", test.name, said)
+		}
 	}
 	l := nodetest.NewLedger()
-	l.Arrived(at(1, false))
+	l.Sent("m", due)
+	l.Killed(due)
+	l.Arrived(at(1, true))
 	w := &witness{TB: t}
+	if l.CheckQuiet(w); len(w.said) != 1 || !strings.Contains(w.said[0], "0 messages arrived twice, 1 are marked") {
+		t.Errorf("a mark where nothing failed: %q", w.said)
+	}
+	l = nodetest.NewLedger()
+	l.Arrived(at(1, false))
+	w = &witness{TB: t}
 	l.Check(w)
 	if len(w.said) != 1 || !strings.Contains(w.said[0], "nobody scheduled it") {
 		t.Errorf("a message from nowhere: %q", w.said)

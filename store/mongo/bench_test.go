@@ -253,7 +253,7 @@ func (x *bench) claims(b *testing.B) []store.Claim {
 func (x *bench) cycle(ctx context.Context, claims []store.Claim) (int, error) {
 	to := benchDue + postdate.Time(x.next.Add(1)-1)
 	for i := range claims {
-		claims[i].Claimed, claims[i].Checkpoint, claims[i].Scan.To = to, to-1, to
+		claims[i].Number, claims[i].Claimed, claims[i].Checkpoint, claims[i].Scan.To = uint64(to), to, to-1, to
 		claims[i].Scan.After = store.Position{Time: to}
 	}
 	var settle []store.Settlement
@@ -314,6 +314,7 @@ func BenchmarkClaimNothing(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		for j := range claims {
+			claims[j].Number++
 			claims[j].Claimed, claims[j].Scan.To = postdate.Time(i+1), postdate.Time(i+1)
 		}
 		for _, r := range x.Claim(b.Context(), claims) {

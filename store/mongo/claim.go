@@ -45,15 +45,17 @@ func (s *Store) claim(ctx context.Context, claims []store.Claim, round []int, re
 }
 
 // writeClaims is bucket.Partition.Claim for many records. It is idempotent, and one
-// that arrives late moves no claimed back and no checkpoint forward.
+// that arrives late moves no claimed back and no checkpoint forward. A record without
+// a number of claims is below every number.
 func (s *Store) writeClaims(ctx context.Context, at *table, claims []store.Claim) error {
 	token := at.column(func(i int) any { return int64(claims[i].Token) })
+	number := at.column(func(i int) any { return int64(claims[i].Number) })
 	claimed := at.column(func(i int) any { return int64(claims[i].Claimed) })
 	checkpoint := at.column(func(i int) any { return int64(claims[i].Checkpoint) })
 	filter := doc("_id", anyOf(at.buckets), "owner", doc("$ne", ""), "$expr", doc("$eq", bson.A{"$token", token}))
-	late := doc("$lt", bson.A{claimed, "$claimed"})
+	late := doc("$lte", bson.A{number, "$claims"})
 	update := bson.A{
-		doc("$set", doc("claimed", doc("$max", bson.A{"$claimed", claimed}),
+		doc("$set", doc("claims", doc("$max", bson.A{"$claims", number}), "claimed", doc("$max", bson.A{"$claimed", claimed}),
 			"checkpoint", doc("$cond", bson.A{late, doc("$min", bson.A{checkpoint, "$checkpoint"}), checkpoint}))),
 		doc("$set", doc("checkpoint", doc("$min", bson.A{"$checkpoint", "$claimed"}))),
 	}

@@ -284,7 +284,7 @@ func (e *explained) fill() {
 			e.t.Fatalf("Acquire: %+v, %v", got, err)
 		}
 		e.tokens[b] = got[0].Partition.Token
-		e.claims = append(e.claims, store.Claim{Bucket: b, Token: e.tokens[b], Claimed: e.now + 50, Checkpoint: e.now,
+		e.claims = append(e.claims, store.Claim{Bucket: b, Token: e.tokens[b], Number: 1, Claimed: e.now + 50, Checkpoint: e.now,
 			Scan: store.Scan{To: e.now + 50, Limit: 100, BytesMax: 1 << 20}})
 	}
 	for i, m := range e.all {
@@ -308,7 +308,15 @@ func (e *explained) fill() {
 }
 
 func (e *explained) settlement(m postdate.Message, how store.Settling) store.Settlement {
-	return store.Settlement{Key: m.Key, Version: 1, Token: e.tokens[m.Bucket], How: how, At: e.now, AttemptTime: e.now + 9000, Attempts: 1}
+	return store.Settlement{Key: m.Key, Version: e.version(m), Token: e.tokens[m.Bucket], How: how, At: e.now, AttemptTime: e.now + 9000, Attempts: 1}
+}
+
+func (e *explained) version(m postdate.Message) uint64 {
+	rec, err := e.s.Get(e.t.Context(), m.Key)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return rec.Version
 }
 
 func (e *explained) operations() map[string]func() error {
@@ -331,6 +339,7 @@ func (e *explained) operations() map[string]func() error {
 		}
 		return ms
 	}
+	version := e.version(e.all[2004])
 	return map[string]func() error{
 		"insert":       func() error { return e.s.Insert(ctx, some(0))[0].Err },
 		"get":          func() error { _, err := e.s.Get(ctx, e.all[700].Key); return err },
@@ -338,7 +347,7 @@ func (e *explained) operations() map[string]func() error {
 		"claim one":    func() error { return claim(e.claims[:1]) },
 		"go on":        func() error { return claim(goOn) },
 		"cancel":       func() error { return e.s.Cancel(ctx, keysOf(some(4)), e.now)[0].Err },
-		"replace":      func() error { _, err := e.s.Replace(ctx, e.all[2004], 1); return err },
+		"replace":      func() error { _, err := e.s.Replace(ctx, e.all[2004], version); return err },
 		"parked":       func() error { _, err := e.s.Parked(ctx, []int{0, 1, 2, 3, 4, 5, 6, 7}); return err },
 		"list":         func() error { return e.list(store.ListQuery{Tenant: "default", Limit: 20}) },
 		"list a range": func() error { return e.list(store.ListQuery{Tenant: "default", From: e.now + 1000, Limit: 20}) },

@@ -134,7 +134,7 @@ func (o *owner) step(w *world) bool {
 		}
 		return o.step(w)
 	case 1: // claim, and its read of the record
-		next, ok := w.p.Claim(o.token, playClaimed, playTo)
+		next, ok := w.p.Claim(o.token, w.p.Claims+1, playClaimed, playTo)
 		w.p = next
 		o.at = 2
 		return !ok

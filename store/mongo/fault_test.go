@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
@@ -189,7 +190,7 @@ func (f *faults) cycle() (published int, failed bool) {
 	now := postdate.Time(f.now.Add(1))
 	claims := make([]store.Claim, len(f.tokens))
 	for b, token := range f.tokens {
-		claims[b] = store.Claim{Bucket: b, Token: token, Claimed: now, Checkpoint: now - 50, Scan: store.Scan{To: now, Limit: 50, BytesMax: 1 << 20}}
+		claims[b] = store.Claim{Bucket: b, Token: token, Number: uint64(now), Claimed: now, Checkpoint: now - 50, Scan: store.Scan{To: now, Limit: 50, BytesMax: 1 << 20}}
 	}
 	var settlements []store.Settlement
 	for b, r := range f.owner.Claim(f.t.Context(), claims) {
@@ -224,15 +225,17 @@ func (f *faults) account() {
 	for id, e := range f.ledger {
 		rec, err := f.owner.Get(f.t.Context(), e.key)
 		switch {
-		case err != nil && (e.acknowledged || postdate.KindOf(err) != postdate.KindNotFound):
+		case postdate.KindOf(err) == postdate.KindNotFound && e.acknowledged:
+			f.t.Errorf("%s: %s (%+v) is lost", testrun.Broken, id, *e)
+		case err != nil && postdate.KindOf(err) != postdate.KindNotFound:
 			f.t.Errorf("%s (%+v): %v", id, *e, err)
 		case err != nil:
 		case e.cancelled != (rec.Status == postdate.Cancelled) && !e.unsure:
-			f.t.Errorf("%s (%+v) is %s", id, *e, rec.Status)
+			f.t.Errorf("%s: %s (%+v) is %s", testrun.Broken, id, *e, rec.Status)
 		case rec.Status == postdate.Cancelled && e.published > 0:
-			f.t.Errorf("%s was published and is CANCELLED", id)
+			f.t.Errorf("%s: %s was published and is CANCELLED", testrun.Broken, id)
 		case rec.Status == postdate.Delivered && e.published == 0, !rec.Status.Final():
-			f.t.Errorf("%s (%+v) is %s", id, *e, rec.Status)
+			f.t.Errorf("%s: %s (%+v) is %s", testrun.Broken, id, *e, rec.Status)
 		}
 		if e.cancelled {
 			cancelled++

@@ -69,7 +69,7 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		documents := make([]*document, len(items))
 		for n, i := range items {
 			m := &messages[i]
-			st := postdate.NewState(m)
+			st := postdate.NewState(m, firstVersion())
 			documents[n] = documentOf(m, &st)
 			results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 		}

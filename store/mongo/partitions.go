@@ -18,6 +18,7 @@ type partition struct {
 	Owner      string        `bson:"owner"`
 	Token      int64         `bson:"token"`
 	Lease      string        `bson:"lease"`
+	Claims     int64         `bson:"claims"` // absent before claims had numbers
 	Checkpoint int64         `bson:"checkpoint"`
 	Claimed    int64         `bson:"claimed"`
 	TakenBy    bson.ObjectID `bson:"takenBy"` // the call that acquired it: tells a contender whether that was its own
@@ -26,7 +27,7 @@ type partition struct {
 func (p *partition) record() bucket.Partition {
 	return bucket.Partition{
 		Bucket: p.Bucket, Owner: p.Owner, Token: uint64(p.Token), Lease: p.Lease,
-		Checkpoint: postdate.Time(p.Checkpoint), Claimed: postdate.Time(p.Claimed),
+		Claims: uint64(p.Claims), Checkpoint: postdate.Time(p.Checkpoint), Claimed: postdate.Time(p.Claimed),
 	}
 }
 

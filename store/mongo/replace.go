@@ -85,8 +85,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 
 // finish puts the new version in the old one's place, where the mark still stands.
 func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Record, decided bool, err error) {
-	st := postdate.NewState(r.m)
-	st.Version = r.ifVersion + 1
+	st := postdate.NewState(r.m, r.ifVersion+1)
 	next := documentOf(r.m, &st)
 	if r.s.sharded {
 		decided, err = r.s.moveSharded(ctx, old, next, r.id)

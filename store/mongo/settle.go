@@ -50,8 +50,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 
 func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) error {
 	var statements []driver.WriteModel
-	for state, keys := range byOutcome(some) {
-		statements = append(statements, outcomeStatement(keys, state, nil))
+	for state, versions := range byOutcome(some) {
+		statements = append(statements, outcomeStatement(versions, state, nil))
 	}
 	_, err := s.bulk(ctx, statements)
 	return err
@@ -72,25 +72,24 @@ func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) erro
 // mark was overtaken.
 func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done bool, err error) {
 	id := bson.NewObjectID()
-	type versioned struct {
-		version, token uint64
+	type group struct {
+		reschedules, token uint64
 	}
-	groups := map[versioned]*keyed{}
+	groups := map[group]*published{}
 	var all keyed
 	for _, p := range some {
 		all.add(p.Key)
-		v := versioned{p.Version, p.Token}
-		if groups[v] == nil {
-			groups[v] = &keyed{}
+		g := group{reschedules(p.Version), p.Token}
+		if groups[g] == nil {
+			groups[g] = &published{}
 		}
-		groups[v].add(p.Key)
+		groups[g].add(p)
 	}
 	var statements []driver.WriteModel
-	for v, keys := range groups {
+	for g, versions := range groups {
 		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
-			SetFilter(append(keys.filter(), doc("status", int(postdate.Pending), "version", int64(v.version),
-				"mark.token", doc("$not", doc("$gt", int64(v.token))))...)). // a later owner's mark stands
-			SetUpdate(doc("$set", doc("mark", mark{ID: id, Token: int64(v.token)}))))
+			SetFilter(append(versions.filter(), doc("mark.token", doc("$not", doc("$gt", int64(g.token))))...)). // a later owner's mark stands
+			SetUpdate(doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)}))))
 	}
 	marked, err := s.bulk(ctx, statements)
 	if err != nil || marked == 0 {
@@ -120,8 +119,8 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 // removes it from those that are not the owner's any more.
 func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale *keyed) (done bool, err error) {
 	var statements []driver.WriteModel
-	for state, keys := range byOutcome(present) {
-		statements = append(statements, outcomeStatement(keys, state, &id))
+	for state, versions := range byOutcome(present) {
+		statements = append(statements, outcomeStatement(versions, state, &id))
 	}
 	if len(stale.ids) > 0 {
 		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
@@ -147,10 +146,28 @@ func (s *Store) bulk(ctx context.Context, statements []driver.WriteModel) (match
 	return matched, err
 }
 
-// outcome is a state that messages come to by settling, and the version at which.
+// published gathers versions that were published, each as often rescheduled as the
+// others, for one statement.
+type published struct {
+	keyed
+	versions []int64
+}
+
+func (v *published) add(p *store.Settlement) {
+	v.keyed.add(p.Key)
+	v.versions = append(v.versions, int64(p.Version))
+}
+
+// filter matches those that are PENDING still.
+func (v *published) filter() bson.D {
+	return append(v.keyed.filter(), doc("status", int(postdate.Pending), "version", anyOf(v.versions))...)
+}
+
+// outcome is a state that messages come to by settling, and how often they were
+// rescheduled.
 type outcome struct {
 	how               store.Settling
-	version           uint64
+	reschedules       uint64
 	at, attemptTime   postdate.Time
 	attempts          int
 	possibleDuplicate bool
@@ -158,10 +175,10 @@ type outcome struct {
 }
 
 // byOutcome gathers the messages that come to the same state.
-func byOutcome(some []*store.Settlement) map[outcome]*keyed {
-	groups := map[outcome]*keyed{}
+func byOutcome(some []*store.Settlement) map[outcome]*published {
+	groups := map[outcome]*published{}
 	for _, p := range some {
-		o := outcome{p.How, p.Version, p.At, p.AttemptTime, p.Attempts, p.PossibleDuplicate, p.Reason}
+		o := outcome{p.How, reschedules(p.Version), p.At, p.AttemptTime, p.Attempts, p.PossibleDuplicate, p.Reason}
 		switch p.How { // what does not become part of the state does not part messages
 		case store.SettleRetry:
 			o.at = 0
@@ -171,16 +188,16 @@ func byOutcome(some []*store.Settlement) map[outcome]*keyed {
 			o.attemptTime = 0
 		}
 		if groups[o] == nil {
-			groups[o] = &keyed{}
+			groups[o] = &published{}
 		}
-		groups[o].add(p.Key)
+		groups[o].add(p)
 	}
 	return groups
 }
 
 // outcomeStatement writes store.Settlement.State. id is the mark that must stand;
 // nil: whatever stands.
-func outcomeStatement(keys *keyed, o outcome, id *bson.ObjectID) driver.WriteModel {
+func outcomeStatement(versions *published, o outcome, id *bson.ObjectID) driver.WriteModel {
 	set, unset := bson.D{}, doc("mark", "")
 	put := func(name string, value any, there bool) {
 		if there {
@@ -202,7 +219,7 @@ func outcomeStatement(keys *keyed, o outcome, id *bson.ObjectID) driver.WriteMod
 	case store.SettleFailed:
 		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", int64(o.at))...)
 	}
-	filter := append(keys.filter(), doc("status", int(postdate.Pending), "version", int64(o.version))...)
+	filter := versions.filter()
 	if id != nil {
 		filter = append(filter, bson.E{Key: "mark.id", Value: *id})
 	}

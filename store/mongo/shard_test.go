@@ -52,11 +52,15 @@ func TestAsSharded(t *testing.T) {
 	if !r[0].Created || r[1].Created || r[1].Err != nil || postdate.KindOf(r[2].Err) != postdate.KindExists || !r[3].Created {
 		t.Fatalf("Insert of a batch: %+v", r)
 	}
+	created, err := s.Get(t.Context(), a.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	won := make(chan postdate.Record, 8)
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			rec, err := s.Replace(t.Context(), message("a", postdate.Time(2000+i), "3"), 1)
+			rec, err := s.Replace(t.Context(), message("a", postdate.Time(2000+i), "3"), created.Version)
 			if err == nil {
 				won <- rec
 			} else if postdate.KindOf(err) != postdate.KindConflict {
@@ -70,7 +74,7 @@ func TestAsSharded(t *testing.T) {
 	if _, second := <-won; !ok || second {
 		t.Fatal("not exactly one replaced the first version")
 	}
-	if rec, err := s.Get(t.Context(), a.Key); err != nil || rec.Version != 2 || rec.ExecutionTime != first.ExecutionTime {
+	if rec, err := s.Get(t.Context(), a.Key); err != nil || rec.Version != created.Version+1 || rec.ExecutionTime != first.ExecutionTime {
 		t.Fatalf("after a replace: %+v, %v; want %+v", rec, err, first)
 	}
 	if r := s.Cancel(t.Context(), []postdate.Key{a.Key}, 5)[0]; r.Err != nil {

@@ -134,14 +134,14 @@ func BenchmarkCycle(b *testing.B) {
 	for n := range b.N {
 		to := now + postdate.Time(n)
 		for i := range claims {
-			claims[i].Claimed, claims[i].Checkpoint = to, to-1
+			claims[i].Number, claims[i].Claimed, claims[i].Checkpoint = uint64(to), to, to-1
 			claims[i].Scan.After, claims[i].Scan.To = store.Position{Time: to}, to
 		}
 		var settle []store.Settlement
 		var box []store.InboxMessage
 		for i, r := range s.Claim(ctx, claims) {
 			for _, m := range r.Due {
-				settle = append(settle, store.Settlement{Key: m.Key, Version: 1, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
+				settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
 				box = append(box, store.InboxMessage{Tenant: m.Tenant, Inbox: "bench", ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: to, Payload: m.Payload})
 			}
 		}

@@ -145,8 +145,8 @@ func appendPartition(b []byte, p bucket.Partition) []byte {
 	b = append(b, layout)
 	b = binary.AppendUvarint(b, p.Token)
 	b = appendTimes(b, p.Checkpoint, p.Claimed)
-	b = appendText(b, p.Owner)
-	return appendText(b, p.Lease)
+	b = appendText(appendText(b, p.Owner), p.Lease)
+	return binary.AppendUvarint(b, p.Claims)
 }
 
 func readPartition(v []byte, number int) (p bucket.Partition, err error) {
@@ -156,6 +156,9 @@ func readPartition(v []byte, number int) (p bucket.Partition, err error) {
 	p.Token = r.uvarint()
 	p.Checkpoint, p.Claimed = r.time(), r.time()
 	p.Owner, p.Lease = r.text(), r.text()
+	if len(r.rest) > 0 { // a record from before claims had numbers ends here
+		p.Claims = r.uvarint()
+	}
 	return p, r.end()
 }
 

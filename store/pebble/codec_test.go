@@ -19,7 +19,7 @@ func FuzzStoredValues(f *testing.F) {
 		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true,
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
-	s := stateOf(&m, postdate.NewState(&m))
+	s := stateOf(&m, postdate.NewState(&m, 1))
 	f.Add(appendState(nil, &s))
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
@@ -70,4 +70,12 @@ func same(t *testing.T, read, again any, err error) {
 	if err != nil || !reflect.DeepEqual(read, again) {
 		t.Fatalf("read %+v, written and read again %+v, %v", read, again, err)
 	}
+}
+
+// A partition record from before claims had numbers can be read.
+func TestPartitionWithoutClaims(t *testing.T) {
+	want := bucket.Partition{Bucket: 3, Token: 9, Owner: "n", Lease: "n/1", Checkpoint: 4, Claimed: 5}
+	v := appendPartition(nil, want)
+	got, err := readPartition(v[:len(v)-1], 3) // without the number, which is 0
+	same(t, got, want, err)
 }

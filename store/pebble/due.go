@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 }
 
 func (s *Store) claim(w *writer, c *store.Claim) (claimed postdate.Time, err error) {
-	next, ok := s.partitions[c.Bucket].Claim(c.Token, c.Checkpoint, c.Claimed)
+	next, ok := s.partitions[c.Bucket].Claim(c.Token, c.Number, c.Checkpoint, c.Claimed)
 	if !ok {
 		return 0, errFenced(c.Bucket)
 	}

@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -17,6 +18,13 @@ func positionOf(key postdate.Key, st *state) store.Position {
 func errNotFound(key postdate.Key) error {
 	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
 }
+
+// firstVersion draws the version of a new message. A version is compared with that of
+// an earlier message only where a settlement or a replace comes after its message
+// expired and its id was given anew: then 1 in 2^35 is taken for the new one's. More
+// bits would cost more bytes in each state, of which a message has three; these fit
+// into five.
+func firstVersion() uint64 { return 1 + rand.Uint64N(1<<35-1) }
 
 // Insert implements store.Messages.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
@@ -59,7 +67,7 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 			results[i] = insertedBefore(m, &old)
 			continue
 		}
-		st := stateOf(m, postdate.NewState(m))
+		st := stateOf(m, postdate.NewState(m, firstVersion()))
 		w.setMessage(m)
 		w.setState(m.Key, &st)
 		if here != nil {
@@ -125,8 +133,7 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 			}
 			return err
 		}
-		st := stateOf(&m, postdate.NewState(&m))
-		st.Version = old.Version + 1
+		st := stateOf(&m, postdate.NewState(&m, old.Version+1))
 		w.unplace(m.Key, &old)
 		w.deleteMessage(m.Key, old.ExecutionTime)
 		w.setMessage(&m)

@@ -36,7 +36,7 @@ func cancelling() []check {
 			delivered, failed := x.add(t0), x.add(t0)
 			token := x.own(home)
 			x.claim(everything(home, token, t0))
-			x.settle(settlement(delivered, token, store.SettleDelivered), settlement(failed, token, store.SettleFailed))
+			x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))
 			x.wantTooLate(delivered)
 			x.wantTooLate(failed)
 		}},
@@ -45,7 +45,7 @@ func cancelling() []check {
 			m := x.add(t0)
 			token := x.own(home)
 			x.claim(everything(home, token, t0))
-			x.settle(settlement(m, token, store.SettlePark))
+			x.settle(x.settlement(m, token, store.SettlePark))
 			x.wantCancelled(m)
 			x.wantParked([]int{home})
 			if n := x.unpark(token, orders, t0+1, plenty); n != 0 {
@@ -61,7 +61,7 @@ func cancelling() []check {
 func cancelPending(x *trial) {
 	m := x.add(t0)
 	got := x.cancel(m, t0-100)
-	want := postdate.NewState(&m)
+	want := postdate.NewState(&m, x.first[m.Key])
 	want.Status, want.SettledAt = postdate.Cancelled, t0-100
 	if got.Err != nil || got.State != want {
 		x.Errorf("Cancel: got %+v, want the state %+v", got, want)
@@ -95,7 +95,7 @@ func cancelRetried(x *trial) {
 	within, beyond := x.add(t0), x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0+100))
-	x.settle(retryAt(within, token, t0+100), retryAt(beyond, token, t0+101))
+	x.settle(x.retryAt(within, token, t0+100), x.retryAt(beyond, token, t0+101))
 	x.wantTooLate(within)
 	x.wantCancelled(beyond)
 	x.wantDue(everything(home, token, t0+200), within)
@@ -105,8 +105,8 @@ func cancelDoubtful(x *trial) {
 	retried, parked, unparked := x.add(t0), x.add(t0), x.add(t0, onChannel("kafka:b"))
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	retry := retryAt(retried, token, t0+5000)
-	park, park2 := settlement(parked, token, store.SettlePark), settlement(unparked, token, store.SettlePark)
+	retry := x.retryAt(retried, token, t0+5000)
+	park, park2 := x.settlement(parked, token, store.SettlePark), x.settlement(unparked, token, store.SettlePark)
 	retry.PossibleDuplicate, park.PossibleDuplicate, park2.PossibleDuplicate = true, true, true
 	x.settle(retry, park, park2)
 	if n := x.unpark(token, "kafka:b", t0+5000, plenty); n != 1 {

@@ -37,6 +37,7 @@ const (
 type fair struct {
 	*trial
 	now     atomic.Int64
+	numbers atomic.Uint64 // of claims
 	clients sync.WaitGroup
 	turns   chan struct{} // one for each cycle of an owner, so that owners and clients keep pace
 
@@ -86,6 +87,10 @@ func (f *fair) client(n int, r *rand.Rand) {
 		if got := f.store.Insert(f.ctx, []postdate.Message{m})[0]; got.Err != nil || !got.Created {
 			f.Errorf("Insert of %s: got %+v", m.ScheduleID, got)
 		}
+		first := f.get(m.Key).Version
+		f.mu.Lock()
+		f.ledger[m.Key].version = first
+		f.mu.Unlock()
 		f.turns <- struct{}{}
 		for range r.IntN(3) {
 			f.turns <- struct{}{}
@@ -108,7 +113,7 @@ func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 		}
 		m := postdate.Message{Key: key, Channel: orders, ExecutionTime: at, Payload: []byte("{}")}
 		f.mu.Lock()
-		f.ledger[key] = &account{version: 1, withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
+		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
 		return m
 	}
@@ -134,7 +139,7 @@ func (f *fair) putOff(m postdate.Message, r *rand.Rand) {
 	got, err := f.store.Replace(f.ctx, m, old.Version)
 	switch {
 	case err == nil && got.Version != old.Version+1:
-		f.Errorf("Replace of %s at version %d answered version %d", m.ScheduleID, old.Version, got.Version)
+		f.broken("Replace of %s at version %d answered version %d", m.ScheduleID, old.Version, got.Version)
 	case err == nil:
 		f.withdraw(m.Key, old.Version, func(a *account) { a.version = got.Version })
 	case postdate.KindOf(err) != postdate.KindTooLate && postdate.KindOf(err) != postdate.KindConflict:
@@ -148,7 +153,7 @@ func (f *fair) withdraw(key postdate.Key, version uint64, note func(*account)) {
 	defer f.mu.Unlock()
 	a := f.ledger[key]
 	if a.out[version] {
-		f.Errorf("%s was taken back at version %d, which is published", key.ScheduleID, version)
+		f.broken("%s was taken back at version %d, which is published", key.ScheduleID, version)
 	}
 	a.withdrawn[version] = true
 	note(a)
@@ -205,7 +210,7 @@ func (f *fair) take(b int, name string) (h held, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h.token <= seen || f.tokens[b][h.token] {
-		f.Errorf("bucket %d was seen at token %d and acquired under token %d: that is not a new one", b, seen, h.token)
+		f.broken("bucket %d was seen at token %d and acquired under token %d: that is not a new one", b, seen, h.token)
 	}
 	f.tokens[b][h.token] = true
 	f.newest[b] = max(f.newest[b], h.token)
@@ -221,23 +226,23 @@ func (f *fair) cycle(h held, r *rand.Rand) bool {
 		claimed -= postdate.Time(r.IntN(9)) // a claim that was delayed
 	}
 	c := everything(h.bucket, h.token, claimed)
-	c.Checkpoint, c.Scan.Limit = claimed-3, 1+r.IntN(12)
+	c.Number, c.Checkpoint, c.Scan.Limit = f.numbers.Add(1), claimed-3, 1+r.IntN(12)
 	result := f.store.Claim(f.ctx, []store.Claim{c})[0]
 	if result.Err != nil {
 		f.wantKind(result.Err, postdate.KindFenced)
 		return false
 	}
 	if passedOn {
-		f.Errorf("bucket %d was claimed with token %d, which had been passed on before", h.bucket, h.token)
+		f.broken("bucket %d was claimed with token %d, which had been passed on before", h.bucket, h.token)
 	}
 	var settlements []store.Settlement
 	lives := true
 	for _, rec := range result.Due {
 		if before[versionOf{rec.Key, rec.Version}] {
-			f.Errorf("a scan returned %s at version %d, which was settled or taken back before it began", rec.ScheduleID, rec.Version)
+			f.broken("a scan returned %s at version %d, which was settled or taken back before it began", rec.ScheduleID, rec.Version)
 		}
 		if rec.AttemptTime > claimed || rec.Status != postdate.Pending || rec.Parked {
-			f.Errorf("a scan up to %d returned %+v", claimed, rec.State)
+			f.broken("a scan up to %d returned %+v", claimed, rec.State)
 		}
 		s := f.publish(rec, h, r)
 		if r.IntN(30) == 0 {
@@ -293,7 +298,7 @@ func (f *fair) publish(rec postdate.Record, h held, r *rand.Rand) store.Settleme
 	defer f.mu.Unlock()
 	a := f.ledger[rec.Key]
 	if a.withdrawn[rec.Version] {
-		f.Errorf("%s is published at version %d, which was taken back", rec.ScheduleID, rec.Version)
+		f.broken("%s is published at version %d, which was taken back", rec.ScheduleID, rec.Version)
 	}
 	a.out[rec.Version] = true
 	switch n {
@@ -328,7 +333,7 @@ func (f *fair) drain() {
 		left := f.due(c)
 		for _, rec := range left {
 			if f.ledger[rec.Key].withdrawn[rec.Version] {
-				f.Errorf("the last scan returned %s at version %d, which was taken back", rec.ScheduleID, rec.Version)
+				f.broken("the last scan returned %s at version %d, which was taken back", rec.ScheduleID, rec.Version)
 			}
 		}
 		f.settleAll(token, left)
@@ -345,15 +350,15 @@ func (f *fair) settleAccounts() {
 		case !rec.Status.Final():
 			f.Errorf("%s is %s in the end: nobody settled it", key.ScheduleID, rec.Status)
 		case a.cancelled != (rec.Status == postdate.Cancelled):
-			f.Errorf("%s is %s, and that a cancel answered nil is %t", key.ScheduleID, rec.Status, a.cancelled)
+			f.broken("%s is %s, and that a cancel answered nil is %t", key.ScheduleID, rec.Status, a.cancelled)
 		case a.delivered != 0 && rec.Status != postdate.Delivered && rec.Status != postdate.DeliveryFailed:
-			f.Errorf("%s is %s, and was settled as DELIVERED", key.ScheduleID, rec.Status)
+			f.broken("%s is %s, and was settled as DELIVERED", key.ScheduleID, rec.Status)
 		case rec.Version != a.version:
-			f.Errorf("%s is at version %d, and clients were told %d", key.ScheduleID, rec.Version, a.version)
+			f.broken("%s is at version %d, and clients were told %d", key.ScheduleID, rec.Version, a.version)
 		}
 		for version := range a.out {
 			if a.withdrawn[version] {
-				f.Errorf("%s was published at version %d, which was taken back", key.ScheduleID, version)
+				f.broken("%s was published at version %d, which was taken back", key.ScheduleID, version)
 			}
 		}
 	}

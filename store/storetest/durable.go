@@ -30,7 +30,7 @@ func durable() []check {
 			m := x.add(t0)
 			next := changed(m)
 			next.ExecutionTime = t0 + 10
-			want := x.replace(next, 1)
+			want := x.replace(next)
 			x.crash()
 			x.wantRecord(x.get(m.Key), want)
 			token := x.own(home)
@@ -90,7 +90,7 @@ func durableSettle(x *trial) {
 	for _, how := range ways {
 		m := x.add(t0)
 		x.claim(everything(home, token, t0))
-		s := retryAt(m, token, t0+20)
+		s := x.retryAt(m, token, t0+20)
 		s.How, s.PossibleDuplicate = how, true
 		x.settle(s)
 		messages, want = append(messages, m), append(want, x.get(m.Key))

@@ -26,11 +26,15 @@ func expiring() []check {
 // expire expires in all buckets.
 func (x *trial) expire(settled, delivered postdate.Time, limit, want int) {
 	x.Helper()
-	e := store.Expiry{SettledBefore: settled, DeliveredBefore: delivered, Limit: limit}
+	x.expireIn(store.Expiry{Buckets: x.everywhere(), SettledBefore: settled, DeliveredBefore: delivered, Limit: limit}, want)
+}
+
+// everywhere is all of the store's buckets.
+func (x *trial) everywhere() (buckets []int) {
 	for b := range x.store.Buckets() {
-		e.Buckets = append(e.Buckets, b)
+		buckets = append(buckets, b)
 	}
-	x.expireIn(e, want)
+	return buckets
 }
 
 func (x *trial) expireIn(e store.Expiry, want int) {
@@ -50,7 +54,7 @@ func (x *trial) wantGone(m postdate.Message) {
 func (x *trial) settledAt(token uint64, how store.Settling, ends map[*postdate.Message]postdate.Time) {
 	x.Helper()
 	for m, at := range ends {
-		s := settlement(*m, token, how)
+		s := x.settlement(*m, token, how)
 		s.At = at
 		x.settle(s)
 	}
@@ -81,9 +85,9 @@ func expirePending(x *trial) {
 	plain, retried, parked, replaced := x.add(t0-1000), x.add(t0), x.add(t0), x.add(t0+10)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(retryAt(retried, token, t0+5), settlement(parked, token, store.SettlePark))
+	x.settle(x.retryAt(retried, token, t0+5), x.settlement(parked, token, store.SettlePark))
 	next := changed(replaced)
-	x.replace(next, 1)
+	x.replace(next)
 	x.expire(postdate.LatestTime, postdate.LatestTime, plenty, 0)
 	for _, m := range []postdate.Message{plain, retried, parked, replaced} {
 		x.wantStatus(m, postdate.Pending)

@@ -106,7 +106,7 @@ func listFilters(x *trial) {
 	other := x.add(t0+20, onChannel("kafka:orders"))
 	token := x.own(home)
 	x.claim(everything(home, token, t0+5))
-	x.settle(settlement(delivered, token, store.SettleDelivered), settlement(failed, token, store.SettleFailed))
+	x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))
 	x.wantCancelled(cancelled)
 	by := func(status postdate.Status, channel postdate.Channel) store.ListQuery {
 		return store.ListQuery{Tenant: tenant, Status: status, Channel: channel, Limit: 2}
@@ -128,7 +128,7 @@ func listRecords(x *trial) {
 	first, second := x.add(t0), x.add(t0+1)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(retryAt(first, token, t0+50))
+	x.settle(x.retryAt(first, token, t0+50))
 	records := x.list(store.ListQuery{Tenant: tenant, Limit: 1}, nil)
 	x.wantIDs("a list", idsOf(records), first, second)
 	for _, r := range records {
@@ -144,7 +144,7 @@ func listUnderChange(x *trial) {
 		at := t0 + postdate.Time(page%4)
 		x.insert(x.messageIn(page%4, tenant, at), x.messageIn(abroad, tenant, at+1))
 		m := throughout[page*3%len(throughout)]
-		s := settlement(m, token, store.SettleDelivered) // it ends, and is still listed
+		s := x.settlement(m, token, store.SettleDelivered) // it ends, and is still listed
 		x.settle(s)
 	}
 	seen := map[string]int{}

@@ -25,6 +25,7 @@ type Mem struct {
 	records    map[postdate.Key]postdate.Record
 	inboxes    map[inboxName]*memInbox
 	channels   map[postdate.Channel]store.ChannelSettings
+	created    uint64 // messages so far
 }
 
 // NewMem makes an empty store with the given number of buckets.
@@ -42,6 +43,12 @@ func NewMem(buckets int) *Mem {
 	return m
 }
 
+// firstVersion leaves room for more reschedules than any test makes.
+func (m *Mem) firstVersion() uint64 {
+	m.created++
+	return m.created << 32
+}
+
 // Insert implements store.Messages.
 func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Inserted {
 	m.mu.Lock()
@@ -51,7 +58,7 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 		old, found := m.records[message.Key]
 		switch {
 		case !found:
-			m.records[message.Key] = postdate.Record{Message: message, State: postdate.NewState(&message)}
+			m.records[message.Key] = postdate.Record{Message: message, State: postdate.NewState(&message, m.firstVersion())}
 			results[i] = store.Inserted{Created: true, ExecutionTime: message.ExecutionTime, Status: postdate.Pending}
 		case old.Digest == message.Digest:
 			results[i] = store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
@@ -96,8 +103,7 @@ func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uin
 	case !m.partitions[message.Bucket].Withdrawable(old.State):
 		return old, tooLate(message.Key)
 	}
-	next := postdate.Record{Message: message, State: postdate.NewState(&message)}
-	next.Version = old.Version + 1
+	next := postdate.Record{Message: message, State: postdate.NewState(&message, old.Version+1)}
 	m.records[message.Key] = next
 	return next, nil
 }

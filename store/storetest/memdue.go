@@ -16,7 +16,7 @@ func (m *Mem) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult
 	defer m.mu.Unlock()
 	results := make([]store.ClaimResult, len(claims))
 	for i, c := range claims {
-		next, ok := m.partitions[c.Bucket].Claim(c.Token, c.Checkpoint, c.Claimed)
+		next, ok := m.partitions[c.Bucket].Claim(c.Token, c.Number, c.Checkpoint, c.Claimed)
 		if !ok {
 			results[i].Err = fenced(c.Bucket)
 			continue

@@ -13,6 +13,8 @@ type (
 	claimsUnfenced       struct{ *Mem }
 	readsWhenFenced      struct{ *Mem }
 	claimedMovesBack     struct{ *Mem }
+	lateClaimsRaise      struct{ *Mem }
+	equalClaimsRaise     struct{ *Mem }
 	checkpointHides      struct{ *Mem }
 	missesTies           struct{ *Mem }
 	ignoresLimit         struct{ *Mem }
@@ -73,6 +75,19 @@ func scanChanged(m *Mem, claims []store.Claim, change func(*store.Claim)) []stor
 		change(&claims[i])
 	}
 	return m.Claim(context.Background(), claims)
+}
+
+func (s lateClaimsRaise) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return scanChanged(s.Mem, claims, func(c *store.Claim) { c.Number = s.partitions[c.Bucket].Claims + 1 })
+}
+
+// Claim tells late claims by their times.
+func (s equalClaimsRaise) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return scanChanged(s.Mem, claims, func(c *store.Claim) {
+		if p := s.partitions[c.Bucket]; c.Claimed >= p.Claimed {
+			c.Number = max(c.Number, p.Claims+1)
+		}
+	})
 }
 
 func (s checkpointHides) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {

@@ -27,6 +27,7 @@ type (
 	expireCountsOthers   struct{ *Mem }
 	inboxesIgnoreBuckets struct{ *Mem }
 	inboxSkips           struct{ *Mem }
+	versionsBeginAnew    struct{ *Mem }
 )
 
 // unclaimed runs f while nothing of a bucket seems to be claimed.
@@ -121,6 +122,20 @@ func (s insertOverwrites) Insert(ctx context.Context, messages []postdate.Messag
 	}
 	s.mu.Unlock()
 	return s.Mem.Insert(ctx, messages)
+}
+
+func (s versionsBeginAnew) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	results := s.Mem.Insert(ctx, messages)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, m := range messages {
+		if results[i].Created {
+			r := s.records[m.Key]
+			r.Version = 1
+			s.records[m.Key] = r
+		}
+	}
+	return results
 }
 
 func (s insertDropsHeaders) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {

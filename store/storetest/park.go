@@ -55,7 +55,7 @@ func (x *trial) park(token uint64, messages ...postdate.Message) {
 	x.Helper()
 	x.claim(everything(messages[0].Bucket, token, t0))
 	for _, m := range messages {
-		x.settle(settlement(m, token, store.SettlePark))
+		x.settle(x.settlement(m, token, store.SettlePark))
 	}
 }
 
@@ -91,7 +91,7 @@ func parkAndBack(x *trial) {
 	m := x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	s := settlement(m, token, store.SettlePark)
+	s := x.settlement(m, token, store.SettlePark)
 	s.Attempts, s.PossibleDuplicate, s.Reason = 2, true, "connection refused"
 	x.settle(s)
 	x.wantDue(everything(home, token, t0+1000))
@@ -99,6 +99,7 @@ func parkAndBack(x *trial) {
 		x.Errorf("Unpark moved %d messages, want 1", n)
 	}
 	want := fresh(m)
+	want.Version = s.Version
 	want.State = s.State(want.State)
 	want.Parked, want.AttemptTime = false, t0+500
 	x.wantRecord(x.get(m.Key), want)
@@ -157,7 +158,7 @@ func parkedChannels(x *trial) {
 	x.wantParked([]int{abroad, home}, append(here, there)...)
 	x.wantParked([]int{0, abroad}, there)
 	x.wantParked(nil)
-	x.settle(settlement(m3, token, store.SettleDelivered)) // it had arrived after all
+	x.settle(x.settlement(m3, token, store.SettleDelivered)) // it had arrived after all
 	x.unpark(token, a, t0, 1)
 	x.wantParked([]int{home}, here[0])
 	x.unpark(token, a, t0, 1)

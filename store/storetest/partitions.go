@@ -139,10 +139,10 @@ func release(x *trial) {
 		}
 		last = token
 		c := everything(home, token, t0)
-		c.Checkpoint = t0 - 10
+		c.Number, c.Checkpoint = token, t0-10
 		x.claim(c)
 		x.release(store.Hold{Bucket: home, Token: token})
-		want := bucket.Partition{Bucket: home, Token: token, Checkpoint: t0 - 10, Claimed: t0}
+		want := bucket.Partition{Bucket: home, Token: token, Claims: token, Checkpoint: t0 - 10, Claimed: t0}
 		if got := x.partition(home); got != want {
 			x.Errorf("after a release the record is %+v, want %+v", got, want)
 		}

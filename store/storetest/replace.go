@@ -13,7 +13,8 @@ func replacing() []check {
 		{"the new version stands in the old one's place, without its attempts", replaceRetried},
 		{"another version is KindConflict and changes nothing", func(x *trial) {
 			m := x.add(t0)
-			for _, version := range []uint64{0, 2, 3} {
+			first := x.first[m.Key]
+			for _, version := range []uint64{0, first - 1, first + 1, first + 2} {
 				_, err := x.store.Replace(x.ctx, changed(m), version)
 				x.wantKind(err, postdate.KindConflict)
 			}
@@ -35,8 +36,10 @@ func replacing() []check {
 	}
 }
 
-func (x *trial) replace(m postdate.Message, ifVersion uint64) postdate.Record {
+// replace replaces the present version, and expects the next one.
+func (x *trial) replace(m postdate.Message) postdate.Record {
 	x.Helper()
+	ifVersion := x.get(m.Key).Version
 	got, err := x.store.Replace(x.ctx, m, ifVersion)
 	if err != nil {
 		x.Fatalf("Replace of %s at version %d: %v", m.ScheduleID, ifVersion, err)
@@ -52,19 +55,19 @@ func replaceRetried(x *trial) {
 	m := x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(retryAt(m, token, t0+5000))
+	x.settle(x.retryAt(m, token, t0+5000))
 	next := changed(m, onChannel("kafka:invoices"))
 	next.ExecutionTime, next.Headers = t0+60, []postdate.Header{{Name: "a", Value: "b"}}
-	x.replace(next, 1)
+	x.replace(next)
 }
 
 func replaceLate(x *trial) {
 	claimed, delivered := x.add(t0), x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(settlement(delivered, token, store.SettleDelivered))
+	x.settle(x.settlement(delivered, token, store.SettleDelivered))
 	for _, m := range []postdate.Message{claimed, delivered} {
-		present, err := x.store.Replace(x.ctx, changed(m), 1)
+		present, err := x.store.Replace(x.ctx, changed(m), x.first[m.Key])
 		x.wantKind(err, postdate.KindTooLate)
 		x.wantRecord(present, x.get(m.Key))
 	}
@@ -74,8 +77,8 @@ func replaceMoves(x *trial) {
 	a, b, c := x.add(t0), x.add(t0+10), x.add(t0+20)
 	later, earlier := changed(a), changed(c)
 	later.ExecutionTime, earlier.ExecutionTime = t0+30, t0+5
-	x.replace(later, 1)
-	x.replace(earlier, 1)
+	x.replace(later)
+	x.replace(earlier)
 	token := x.own(home)
 	x.wantDue(everything(home, token, t0+29), c, b)
 	x.wantDue(everything(home, token, t0+40), c, b, a)
@@ -92,7 +95,7 @@ func replaceBehind(x *trial) {
 	x.claim(everything(home, token, t0+50))
 	next := changed(m)
 	next.ExecutionTime = t0 + 1
-	x.replace(next, 1)
+	x.replace(next)
 	x.wantDue(everything(home, token, t0+60), next)
 	x.wantKind(x.cancel(next, t0).Err, postdate.KindTooLate)
 }
@@ -101,20 +104,22 @@ func replaceParked(x *trial) {
 	m := x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(settlement(m, token, store.SettlePark))
+	x.settle(x.settlement(m, token, store.SettlePark))
 	next := changed(m)
 	next.ExecutionTime = t0 + 10
-	x.replace(next, 1)
+	x.replace(next)
 	x.wantParked([]int{home})
 	x.wantDue(everything(home, token, t0+10), next)
 }
 
 func replaceGrows(x *trial) {
 	m := x.add(t0)
-	for version := uint64(1); version < 6; version++ {
-		m = changed(m)
-		m.ExecutionTime++
-		x.replace(m, version)
+	for n := range uint64(5) {
+		next := changed(m)
+		next.ExecutionTime += postdate.Time(n)
+		if got := x.replace(next); got.Version != x.first[m.Key]+n+1 {
+			x.Errorf("after %d replaces the message is at version %d, and was created at %d", n+1, got.Version, x.first[m.Key])
+		}
 	}
 }
 
@@ -126,7 +131,7 @@ func replaceRace(x *trial) {
 		next := changed(m)
 		next.ExecutionTime += postdate.Time(i)
 		group.Go(func() {
-			if _, err := x.store.Replace(x.ctx, next, 1); err == nil {
+			if _, err := x.store.Replace(x.ctx, next, x.first[m.Key]); err == nil {
 				won.Add(1)
 			} else {
 				x.wantKind(err, postdate.KindConflict)
@@ -135,10 +140,10 @@ func replaceRace(x *trial) {
 	}
 	group.Wait()
 	if won.Load() != 1 {
-		x.Errorf("%d replaced version 1, want 1", won.Load())
+		x.Errorf("%d replaced the first version, want 1", won.Load())
 	}
-	if r := x.get(m.Key); r.Version != 2 {
-		x.Errorf("the message is at version %d, want 2", r.Version)
+	if r := x.get(m.Key); r.Version != x.first[m.Key]+1 {
+		x.Errorf("the message is at version %d, want %d", r.Version, x.first[m.Key]+1)
 	}
 	token := x.own(home)
 	if got := x.due(everything(home, token, t0+100)); len(got) != 1 {

@@ -30,7 +30,7 @@ func roundTrips() []check {
 				m, next := x.random(r), x.random(r)
 				x.insert(m)
 				next.Key = m.Key
-				x.replace(next, 1)
+				x.replace(next)
 			}
 		}},
 	}
@@ -140,9 +140,9 @@ func randomStates(x *trial) {
 	x.claim(everything(home, token, t0))
 	for range 150 {
 		m := x.add(t0)
-		want := fresh(m)
+		want := x.get(m.Key)
 		for range 1 + r.IntN(4) {
-			s := settlement(m, token, ways[r.IntN(len(ways))])
+			s := x.settlement(m, token, ways[r.IntN(len(ways))])
 			s.Attempts, s.PossibleDuplicate = r.IntN(postdate.RetryAttemptMax), r.IntN(2) == 0
 			s.AttemptTime, s.At = t0+postdate.Time(r.IntN(5000)), t0+postdate.Time(r.IntN(5000))
 			s.Reason = randomOf(r, "\x00 no route »ü« ", r.IntN(postdate.LastErrorBytesMax/3))

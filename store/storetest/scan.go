@@ -15,7 +15,7 @@ func scanning() []check {
 			m := x.add(t0, withPayload(5000))
 			token := x.own(home)
 			x.claim(everything(home, token, t0))
-			x.settle(retryAt(m, token, t0+5))
+			x.settle(x.retryAt(m, token, t0+5))
 			for _, r := range x.due(everything(home, token, t0+9)) {
 				x.wantRecord(r, x.get(r.Key))
 			}
@@ -166,9 +166,9 @@ func scanNext(x *trial) {
 	x.wantComplete(x.claim(everything(home, token, t0+4)), t0+4, a.ExecutionTime)
 	x.wantComplete(x.claim(everything(home, token, t0+5)), t0+5, b.ExecutionTime)
 	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, postdate.Far)
-	x.settle(retryAt(a, token, t0+40))
+	x.settle(x.retryAt(a, token, t0+40))
 	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, t0+40)
-	x.settle(settlement(a, token, store.SettlePark))
+	x.settle(x.settlement(a, token, store.SettlePark))
 	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, postdate.Far)
 }
 
@@ -200,7 +200,7 @@ func (x *trial) settleAll(token uint64, records []postdate.Record) {
 	x.Helper()
 	var all []store.Settlement
 	for _, r := range records {
-		s := settlement(r.Message, token, store.SettleDelivered)
+		s := x.settlement(r.Message, token, store.SettleDelivered)
 		s.Version = r.Version
 		all = append(all, s)
 	}
@@ -213,8 +213,8 @@ func scanEnded(x *trial) {
 	delivered, failed, parked, left := x.add(t0), x.add(t0), x.add(t0), x.add(t0)
 	token := x.own(home)
 	x.wantDue(everything(home, token, t0), delivered, failed, parked, left)
-	x.settle(settlement(delivered, token, store.SettleDelivered),
-		settlement(failed, token, store.SettleFailed), settlement(parked, token, store.SettlePark))
+	x.settle(x.settlement(delivered, token, store.SettleDelivered),
+		x.settlement(failed, token, store.SettleFailed), x.settlement(parked, token, store.SettlePark))
 	x.wantDue(everything(home, token, t0+10), left)
 }
 
@@ -231,7 +231,7 @@ func scanUnderChange(x *trial) {
 		for _, m := range r.Due {
 			seen[m.ScheduleID]++
 			if seen[m.ScheduleID] == 1 && m.AttemptTime < t0+5 {
-				x.settle(retryAt(m.Message, token, t0+500))
+				x.settle(x.retryAt(m.Message, token, t0+500))
 			}
 		}
 		if len(seen) < 30 {

@@ -15,7 +15,7 @@ func settling() []check {
 		{"a settlement of a message that is not there is no error", func(x *trial) {
 			token := x.own(home)
 			m := x.message(t0)
-			x.settle(settlement(m, token, store.SettleDelivered), settlement(m, token, store.SettleFailed))
+			x.settle(x.settlement(m, token, store.SettleDelivered), x.settlement(m, token, store.SettleFailed))
 			_, err := x.store.Get(x.ctx, m.Key)
 			x.wantKind(err, postdate.KindNotFound)
 		}},
@@ -32,7 +32,7 @@ func settleStates(x *trial) {
 	for _, how := range ways {
 		for _, doubtful := range []bool{false, true} {
 			m := x.add(t0)
-			s := settlement(m, token, how)
+			s := x.settlement(m, token, how)
 			s.Attempts, s.PossibleDuplicate, s.Reason = 3, doubtful, "the broker said »no«"
 			if how == store.SettleRetry {
 				s.AttemptTime = t0 + 77
@@ -40,6 +40,7 @@ func settleStates(x *trial) {
 			x.claim(everything(home, token, t0))
 			x.settle(s)
 			want := fresh(m)
+			want.Version = s.Version
 			want.State = s.State(want.State)
 			x.wantRecord(x.get(m.Key), want)
 		}
@@ -51,7 +52,7 @@ func settleAgain(x *trial) {
 	for _, how := range ways {
 		m := x.add(t0)
 		x.claim(everything(home, token, t0))
-		s := settlement(m, token, how)
+		s := x.settlement(m, token, how)
 		if how == store.SettleRetry {
 			s.AttemptTime = t0 + 77
 		}
@@ -68,12 +69,12 @@ func settleOldVersion(x *trial) {
 	token := x.own(home)
 	next := changed(m)
 	next.ExecutionTime = t0 + 20
-	want := x.replace(next, 1)
+	want := x.replace(next)
 	x.claim(everything(home, token, t0+30))
 	for _, how := range ways {
-		x.settle(settlement(m, token, how)) // of version 1
-		ahead := settlement(m, token, how)
-		ahead.Version = 3
+		x.settle(x.settlement(m, token, how)) // of the first version
+		ahead := x.settlement(m, token, how)
+		ahead.Version += 2
 		x.settle(ahead)
 	}
 	x.wantRecord(x.get(m.Key), want)
@@ -86,11 +87,11 @@ func settleEnded(x *trial) {
 	delivered, failed := x.add(t0), x.add(t0)
 	token := x.own(home)
 	x.claim(everything(home, token, t0+10))
-	x.settle(settlement(delivered, token, store.SettleDelivered), settlement(failed, token, store.SettleFailed))
+	x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))
 	for _, m := range []postdate.Message{cancelled, delivered, failed} {
 		before := x.get(m.Key)
 		for _, how := range ways {
-			s := settlement(m, token, how)
+			s := x.settlement(m, token, how)
 			s.At, s.AttemptTime, s.Attempts = t0+99_999, t0+99_999, 9
 			x.settle(s)
 		}
@@ -106,12 +107,12 @@ func settleStale(x *trial) {
 	present := x.own(home)
 	for _, how := range []store.Settling{store.SettleRetry, store.SettleFailed, store.SettlePark} {
 		for _, token := range []uint64{stale, 0, present + 1} {
-			x.settle(settlement(m, token, how))
+			x.settle(x.settlement(m, token, how))
 		}
 	}
 	x.wantRecord(x.get(m.Key), fresh(m))
 	x.wantDue(everything(home, present, t0), m)
-	x.settle(settlement(m, stale, store.SettleDelivered))
+	x.settle(x.settlement(m, stale, store.SettleDelivered))
 	x.wantStatus(m, postdate.Delivered)
 	x.wantDue(everything(home, present, t0))
 }
@@ -123,14 +124,14 @@ func settleMany(x *trial) {
 	for i := range 600 {
 		b := []int{home, abroad}[i%2]
 		m := x.messageIn(b, tenant, t0)
+		x.insert(m)
 		messages = append(messages, m)
-		s := settlement(m, tokens[b], store.SettleDelivered)
+		s := x.settlement(m, tokens[b], store.SettleDelivered)
 		if i%5 == 0 {
-			s.Version = 2 // changes nothing
+			s.Version++ // changes nothing
 		}
 		settlements = append(settlements, s)
 	}
-	x.insert(messages...)
 	x.settle(settlements...)
 	for i, m := range messages {
 		want := postdate.Delivered
@@ -148,7 +149,7 @@ func settleHidden(x *trial) {
 	stale := x.own(home)
 	present := x.own(home)
 	x.claim(everything(home, present, t0))
-	x.settle(settlement(m, stale, store.SettleFailed), settlement(m, present, store.SettleDelivered))
+	x.settle(x.settlement(m, stale, store.SettleFailed), x.settlement(m, present, store.SettleDelivered))
 	x.wantStatus(m, postdate.Delivered)
 }
 
@@ -156,9 +157,9 @@ func settleOrder(x *trial) {
 	a, b, c := x.add(t0), x.add(t0+1), x.add(t0+2)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settle(retryAt(a, token, t0+2))
+	x.settle(x.retryAt(a, token, t0+2))
 	x.wantDue(everything(home, token, t0+1), b)
 	x.wantDue(everything(home, token, t0+2), b, a, c) // a's id is below c's
-	x.settle(retryAt(a, token, t0+9), retryAt(c, token, t0+5))
+	x.settle(x.retryAt(a, token, t0+9), x.retryAt(c, token, t0+5))
 	x.wantDue(everything(home, token, t0+9), b, c, a)
 }

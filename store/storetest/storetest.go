@@ -13,6 +13,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/store"
 )
 
@@ -85,6 +87,7 @@ func areas() []area {
 		{"channels", channels()},
 		{"inbox", inboxes()},
 		{"expire", expiring()},
+		{"reuse", reusing()},
 		{"round trip", roundTrips()},
 		{"all at once", concurrency()},
 	}
@@ -98,12 +101,21 @@ type trial struct {
 	ctx    context.Context
 	reopen func(s store.Store) store.Store // ends a store's process and opens it again
 	made   int                             // messages made so far, for their ids
+	claims uint64                          // claims so far, for their numbers
+	first  map[postdate.Key]uint64         // the version at which each message was created last
 }
 
 func newTrial(r reporter, s store.Store, reopen func(store.Store) store.Store) *trial {
-	x := &trial{reporter: r, store: s, ctx: context.Background(), reopen: reopen}
+	x := &trial{reporter: r, store: s, ctx: context.Background(), reopen: reopen, first: map[postdate.Key]uint64{}}
 	if n := s.Buckets(); n < 4 {
 		r.Fatalf("the store under test has %d buckets: open it with at least 4", n)
 	}
 	return x
+}
+
+// broken complains that the store broke its word; Errorf may be of a call that could
+// not be made.
+func (x *trial) broken(format string, args ...any) {
+	x.Helper()
+	x.Errorf(testrun.Broken+": "+format, args...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/node/testrun"
 )
 
 var due = time.UnixMilli(1_900_000_000_000)
@@ -112,7 +113,7 @@ func TestFindsEveryViolation(t *testing.T) {
 			t.Errorf("%s: it complains %v", test.name, r.Violations)
 		case test.want != "" && (len(r.Violations) != 1 || r.Violations[0].Kind != test.want):
 			t.Errorf("%s: it complains %v, want one %q", test.name, r.Violations, test.want)
-		case test.want != "" && !strings.Contains(r.String(), "VIOLATION "+string(test.want)):
+		case test.want != "" && !strings.Contains(r.String(), testrun.Broken+": "+string(test.want)):
 			t.Errorf("%s: the report does not name it:\n%s", test.name, r)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // clock is how times are shown.
@@ -72,7 +74,7 @@ func (r Report) String() string {
 	shown := map[Kind]int{}
 	for _, v := range r.Violations {
 		if shown[v.Kind]++; shown[v.Kind] <= violationsShown {
-			fmt.Fprintf(&b, "VIOLATION %s\n", v)
+			fmt.Fprintf(&b, "%s: %s\n", testrun.Broken, v)
 		}
 	}
 	return b.String()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 func testRun(t *testing.T, server string) *run {
@@ -230,6 +232,9 @@ func TestReportIsOneTable(t *testing.T) {
 		{Phase: "steady", Messages: 999, Times: "late", P50Ms: 0.5, P99Ms: 1, P999Ms: 1, MaxMs: 1, Note: "a note",
 			Arrivals: &Arrivals{Early: 1, DuplicatesMarked: 2, DuplicatesUnmarked: 3, Lost: 4}},
 	}}
+	if err := report.Verdict(); err == nil || err.Error() != testrun.Broken+": 1 early, 3 duplicates without a mark, 4 lost" {
+		t.Errorf("the verdict is %v", err)
+	}
 	var b strings.Builder
 	if err := report.Print(&b); err != nil {
 		t.Fatal(err)

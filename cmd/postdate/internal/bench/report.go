@@ -1,11 +1,12 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/postdate/postdate/node/testrun"
 )
 
 // Report is what was measured.
@@ -75,8 +76,7 @@ func (r *Report) Verdict() error {
 	if sum == (Arrivals{}) {
 		return nil
 	}
-	return errors.New("promises were broken: " + fmt.Sprintf("%d early, %d duplicates without a mark, %d lost",
-		sum.Early, sum.DuplicatesUnmarked, sum.Lost))
+	return fmt.Errorf("%s: %d early, %d duplicates without a mark, %d lost", testrun.Broken, sum.Early, sum.DuplicatesUnmarked, sum.Lost)
 }
 
 // Print writes the report as one table.
