@@ -29,6 +29,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,8 +46,8 @@ var packages = []struct {
 	{"poller", []string{"metrics.go"}},
 }
 
-// known is the document that names the mutants that live.
-const known = "docs/mutants.md"
+// document names the mutants that live.
+const document = "docs/mutants.md"
 
 type flags struct {
 	only, match, cache string
@@ -107,11 +108,10 @@ func run(ctx context.Context, f flags) (unknown int, err error) {
 		}
 		return 0, nil
 	}
-	text, err := os.ReadFile(known)
+	text, err := os.ReadFile(document)
 	if err != nil {
 		return 0, err
 	}
-	named := namedIn(string(text))
 	results, err := b.load()
 	if err != nil {
 		return 0, err
@@ -133,23 +133,47 @@ func run(ctx context.Context, f flags) (unknown int, err error) {
 			return 0, err
 		}
 	}
-	return report(b.mutants, results, named), nil
+	known := itemsIn(string(text))
+	unknown = report(b.mutants, results, known)
+	for _, item := range known.gone(b) {
+		fmt.Printf("%s names one that is not there any more: %s\n", document, item)
+	}
+	return unknown, nil
 }
 
-// namedIn takes the names of mutants out of the document: each is an item of a list,
-// with a colon and the reason behind it, if there is one.
-func namedIn(text string) map[string]bool {
-	named := map[string]bool{}
+// items are those of the document's lists that name a mutant.
+type items []string
+
+// itemsIn takes them out of the document's text.
+func itemsIn(text string) (all items) {
 	for line := range strings.Lines(text) {
-		item, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
-		for end := range item {
-			if ok && strings.HasPrefix(item[end:], ": ") { // one of them ends the name
-				named[item[:end]] = true
-			}
-		}
-		if ok {
-			named[item] = true
+		if item, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
+			all = append(all, item)
 		}
 	}
-	return named
+	return all
+}
+
+// names says whether an item names a mutant: behind the name is nothing, or a colon and
+// the reason.
+func names(item string, m mutant) bool {
+	rest, ok := strings.CutPrefix(item, m.Name())
+	return ok && (rest == "" || strings.HasPrefix(rest, ": "))
+}
+
+// name says whether one of them names a mutant.
+func (all items) name(m mutant) bool {
+	return slices.ContainsFunc(all, func(item string) bool { return names(item, m) })
+}
+
+// gone are those of the packages at hand that name no mutant.
+func (all items) gone(b *bench) (gone items) {
+	for _, item := range all {
+		file, _, _ := strings.Cut(strings.TrimPrefix(item, "`"), "`")
+		known := b.f.match != "" || slices.ContainsFunc(b.mutants, func(m mutant) bool { return names(item, m) })
+		if !known && slices.Contains(b.dirs, path.Dir(file)) {
+			gone = append(gone, item)
+		}
+	}
+	return gone
 }

@@ -220,17 +220,25 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-func TestNamedIn(t *testing.T) {
+func TestTheDocumentNamesMutants(t *testing.T) {
 	m := mutant{File: "a/b.go", Func: "f", Old: "case x: y()", New: "case !x: y()", Nth: 1}
-	second := m
-	second.Nth = 2
-	other := mutant{File: "a/b.go", Func: "f", Old: "y()", Nth: 1}
-	named := namedIn("# Title\n\n- " + m.Name() + ": a reason: that is why\n- " + other.Name() + "\n")
-	if !named[m.Name()] || !named[other.Name()] {
-		t.Errorf("%v does not name %s and %s", named, m.Name(), other.Name())
+	second, longer := m, m
+	second.Nth, longer.New = 2, "case !x: y() // `: z"
+	other := mutant{File: "a/c/b.go", Func: "f", Old: "y()", Nth: 1}
+	all := itemsIn("# Title\n\n- " + m.Name() + ": a reason: that is why\n- " + other.Name() + "\n- something else\n")
+	if !all.name(m) || !all.name(other) {
+		t.Errorf("%q does not name %s and %s", all, m.Name(), other.Name())
 	}
-	if named[second.Name()] {
-		t.Error("one of two equal lines stands for the other one")
+	if all.name(second) || all.name(longer) {
+		t.Error("one mutant stands for another one")
+	}
+	b := &bench{dirs: []string{"a"}, mutants: []mutant{m}}
+	if gone := all.gone(b); len(gone) > 0 {
+		t.Errorf("gone are %q", gone)
+	}
+	b.mutants = []mutant{second}
+	if gone := all.gone(b); len(gone) != 1 || !names(gone[0], m) {
+		t.Errorf("gone are %q, want %s", gone, m.Name())
 	}
 }
 
@@ -279,7 +287,7 @@ func TestReportCountsUnknown(t *testing.T) {
 	if n := report(all, results, nil); n != 1 {
 		t.Errorf("%d are unknown, want 1", n)
 	}
-	if n := report(all, results, map[string]bool{live.Name(): true}); n != 0 {
+	if n := report(all, results, items{live.Name() + ": a reason"}); n != 0 {
 		t.Errorf("%d are unknown, want none", n)
 	}
 }

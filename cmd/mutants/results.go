@@ -90,13 +90,12 @@ func (b *bench) keep(r result) error {
 	return f.Close()
 }
 
-// report prints what became of the mutants, and says how many live that are not named.
-func report(mutants []mutant, results map[string]result, named map[string]bool) (unknown int) {
+// report prints what became of the mutants, and says how many live that are not known.
+func report(mutants []mutant, results map[string]result, known items) (unknown int) {
 	type count struct{ all, tests, worlds, lived, named, missed, left int }
-	counts, names := map[string]*count{}, map[string]bool{}
+	counts := map[string]*count{}
 	var total count
 	for _, m := range mutants {
-		names[m.Name()] = true
 		if counts[m.Package] == nil {
 			counts[m.Package] = &count{}
 		}
@@ -113,7 +112,7 @@ func report(mutants []mutant, results map[string]result, named map[string]bool) 
 				c.worlds++
 			case lived:
 				c.lived++
-				if named[m.Name()] {
+				if known.name(m) {
 					c.named++
 				}
 			}
@@ -138,13 +137,13 @@ func report(mutants []mutant, results map[string]result, named map[string]bool) 
 	row("all", total)
 	for _, m := range mutants {
 		switch r := results[m.Name()]; {
-		case r.Result == lived && !named[m.Name()]:
+		case r.Result == lived && !known.name(m):
 			if unknown++; unknown == 1 {
-				fmt.Printf("\nThese live, and %s does not name them:\n", known)
+				fmt.Printf("\nThese live, and %s does not name them:\n", document)
 			}
 			fmt.Println("-", m.Name())
-		case r.Result != "" && r.Result != lived && named[m.Name()]:
-			fmt.Printf("%s names one that does not live any more: %s\n", known, m.Name())
+		case r.Result != "" && r.Result != lived && known.name(m):
+			fmt.Printf("%s names one that does not live any more: %s\n", document, m.Name())
 		}
 	}
 	return unknown
