@@ -23,7 +23,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -80,7 +79,7 @@ func parse() (f flags) {
 	flag.StringVar(&f.only, "only", "", "packages, by their folders, with commas between; all if not given")
 	flag.StringVar(&f.match, "match", "", "only mutants whose names contain this")
 	flag.StringVar(&f.cache, "cache", filepath.Join(cache, "postdate", "mutants"), "the folder where results are kept")
-	flag.DurationVar(&f.limit, "for", 0, "how long to go on; 0: until all are done")
+	flag.DurationVar(&f.limit, "for", 0, "how long to try mutants, once all is built; 0: until all are done")
 	flag.Uint64Var(&f.seed, "seed", 0, "draws the order; 0: as in the files")
 	flag.Uint64Var(&f.simSeed, "simseed", 0, "the seed of the first world that is simulated")
 	flag.Float64Var(&f.hours, "hours", 2, "how many hours to simulate with each mutant")
@@ -92,11 +91,6 @@ func parse() (f flags) {
 
 // run tries mutants, and says how many live that are not known.
 func run(ctx context.Context, f flags) (unknown int, err error) {
-	if f.limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, f.limit)
-		defer stop()
-	}
 	b, err := newBench(f)
 	if err != nil {
 		return 0, err
@@ -125,11 +119,10 @@ func run(ctx context.Context, f flags) (unknown int, err error) {
 	}
 	fmt.Printf("%d mutants, of which %d are done; seed %d\n", len(b.mutants), len(b.mutants)-len(todo), f.seed)
 	if len(todo) > 0 {
-		err := b.build(ctx)
-		if err == nil {
-			err = b.tryAll(ctx, todo, results)
+		if err := b.build(ctx); err != nil {
+			return 0, err
 		}
-		if err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if err := b.tryAll(ctx, todo, results); err != nil {
 			return 0, err
 		}
 	}

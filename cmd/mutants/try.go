@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,9 @@ const (
 	timeMin    = 10 * time.Second
 	timeFactor = 10
 )
+
+// errOver says that the time that was given to all mutants is over.
+var errOver = errors.New("the time is over")
 
 // limit is how long a program may run.
 type limit = time.Duration
@@ -157,6 +161,10 @@ func lastLine(text string) string {
 func (b *bench) tryAll(ctx context.Context, todo []mutant, results map[string]result) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	if b.f.limit > 0 {
+		// What is under way then is cut short: a mutant has a result or none.
+		defer time.AfterFunc(b.f.limit, func() { stop(errOver) }).Stop()
+	}
 	var mu sync.Mutex
 	one := func(m mutant) error {
 		r, err := b.try(ctx, m)
@@ -186,5 +194,8 @@ func (b *bench) tryAll(ctx context.Context, todo []mutant, results map[string]re
 		})
 	}
 	workers.Wait()
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != errOver {
+		return err
+	}
+	return nil
 }
