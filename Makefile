@@ -7,6 +7,7 @@ SHELL := bash
 GO ?= go
 FUZZTIME ?= 10s
 BENCHFLAGS ?=
+MUTANTFLAGS ?=
 CHAOSFLAGS ?= -duration 2m -v
 HOURS ?= 1000
 TESTFLAGS ?=
@@ -54,6 +55,10 @@ bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...)
 .PHONY: bite
 bite: ## show that the simulator finds planted bugs, with which seed and how soon
 	$(GO) test ./sim -run 'TestBite' -count 1 -v | grep -v '^=== '
+
+.PHONY: mutants
+mutants: ## change what decides in small ways, and see who notices; goes on where it was (MUTANTFLAGS=-help)
+	nice $(GO) run ./cmd/mutants $(MUTANTFLAGS)
 
 .PHONY: sim-long
 sim-long: ## simulate clusters with faults, fresh seeds (HOURS=1000 of cluster time)

@@ -366,17 +366,30 @@ func TestTakesNothingWithoutALease(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
-	for name, change := range map[string]func(*fence.Config){
-		"no node":         func(c *fence.Config) { c.Node = "" },
-		"no lease":        func(c *fence.Config) { c.Lease = "" },
-		"no interval":     func(c *fence.Config) { c.RetryAfter = 0 },
-		"too short lease": func(c *fence.Config) { c.LeaseTime = 3*c.RenewEvery - 1 },
-		"too long lease":  func(c *fence.Config) { c.LeaseTime = fence.LeaseMax + 1 },
+	const second = time.Second
+	for name, test := range map[string]struct {
+		change func(*fence.Config)
+		ok     bool
+	}{
+		"as it comes":             {func(c *fence.Config) {}, true},
+		"no node":                 {func(c *fence.Config) { c.Node = "" }, false},
+		"no lease":                {func(c *fence.Config) { c.Lease = "" }, false},
+		"no renewals":             {func(c *fence.Config) { c.RenewEvery = 0 }, false},
+		"no looks":                {func(c *fence.Config) { c.LookEvery = 0 }, false},
+		"no pause":                {func(c *fence.Config) { c.RetryAfter = 0 }, false},
+		"no bound of the skew":    {func(c *fence.Config) { c.SkewMax = 0 }, true},
+		"a bound that is none":    {func(c *fence.Config) { c.SkewMax = -1 }, false},
+		"three renewals":          {func(c *fence.Config) { c.LeaseTime, c.RenewEvery, c.LookEvery = 3*second, second, second/2 }, true},
+		"not quite three":         {func(c *fence.Config) { c.LeaseTime, c.RenewEvery, c.LookEvery = 3*second-1, second, second/2 }, false},
+		"three looks":             {func(c *fence.Config) { c.LeaseTime, c.RenewEvery, c.LookEvery = 3*second, second/2, second }, true},
+		"not quite three looks":   {func(c *fence.Config) { c.LeaseTime, c.RenewEvery, c.LookEvery = 3*second-1, second/2, second }, false},
+		"the longest lease":       {func(c *fence.Config) { c.LeaseTime = fence.LeaseMax }, true},
+		"longer than the longest": {func(c *fence.Config) { c.LeaseTime = fence.LeaseMax + 1 }, false},
 	} {
 		c := fence.DefaultConfig("me", "me/1")
-		change(&c)
-		if postdate.KindOf(c.Validate()) != postdate.KindInvalid {
-			t.Errorf("%s: %v", name, c.Validate())
+		test.change(&c)
+		if err := c.Validate(); (err == nil) != test.ok || err != nil && postdate.KindOf(err) != postdate.KindInvalid {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

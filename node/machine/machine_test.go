@@ -26,6 +26,11 @@ type rig struct {
 	silent  bool // renewals are not answered
 	noClock bool // the store has none
 	expires bool // deletions are answered
+	hangs   bool // releases are not answered
+
+	claims error         // what all claims end with
+	next   postdate.Time // what scans say of the first message beyond; 0: there is none
+	looks  int           // that were answered
 
 	seen []Effect // what it did not answer
 }
@@ -50,6 +55,7 @@ func (r *rig) step(ev Event) {
 	for _, e := range r.m.Step(r.now, ev) {
 		switch e := e.(type) {
 		case fence.Look:
+			r.looks++
 			r.step(fence.Saw{Began: r.now.Mono, Partitions: r.store, Leases: append(r.leases, bucket.Lease{ID: LeaseID("me", "1")})})
 		case fence.Renew:
 			if !r.silent {
@@ -68,6 +74,10 @@ func (r *rig) step(ev Event) {
 			}
 			r.step(took)
 		case fence.GiveBack:
+			if r.hangs {
+				r.seen = append(r.seen, e)
+				continue
+			}
 			for _, hold := range e.Holds {
 				r.store[hold.Bucket], _ = r.store[hold.Bucket].Release(hold.Token)
 			}
@@ -75,11 +85,15 @@ func (r *rig) step(ev Event) {
 		case poller.Claim:
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
-				results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				results[i] = store.ClaimResult{Err: r.claims, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				if r.next > c.Scan.To {
+					results[i].Next = r.next
+				}
 			}
 			r.seen = append(r.seen, e)
 			r.step(poller.Claimed{Call: e.Call, Results: results})
 		case poller.FindParked:
+			r.seen = append(r.seen, e)
 			r.step(poller.ParkedFound{Buckets: e.Buckets})
 		case Expire:
 			r.seen = append(r.seen, e)
