@@ -195,10 +195,15 @@ func (m *Machine) shed(now postdate.Now) {
 	}
 }
 
-// passOver notes that a message of a congested channel waits in the store.
+// passOver notes that a message of a congested channel waits in the store. What is passed
+// over while a scan is under way is noted apart: the scan may go on behind it.
 func (b *owned) passOver(c postdate.Channel, at store.Position) {
-	if first, ok := b.held[c]; !ok || at.Before(first) {
-		b.held[c] = at
+	held := b.held
+	if b.polling {
+		held = b.shed
+	}
+	if first, ok := held[c]; !ok || at.Before(first) {
+		held[c] = at
 	}
 }
 

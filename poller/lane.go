@@ -255,6 +255,10 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			failed = append(failed, b)
 		}
 		clear(b.gone)
+		for c, at := range b.shed {
+			b.passOver(c, at)
+		}
+		clear(b.shed)
 		nudged := b.nudged
 		b.nudged = postdate.Far
 		m.nudge(b.hold.Bucket, nudged)

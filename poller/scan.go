@@ -32,6 +32,7 @@ type owned struct {
 	late store.Position
 	// held has, per congested channel, the first message that was passed over.
 	held    map[postdate.Channel]store.Position
+	shed    map[postdate.Channel]store.Position // the same, since the claim under way began
 	sweepAt time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
@@ -93,7 +94,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, checkpoint: p.Checkpoint, claimed: p.Claimed,
 			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
 			read: store.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
-			held: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
+			held: map[postdate.Channel]store.Position{}, shed: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
 			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
 			parkedFor: map[*channel]struct{}{},
 		}

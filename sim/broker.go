@@ -50,7 +50,11 @@ func (p *process) publish(e poller.Publish) {
 		w.tell(p.n, "publishes %s %q attempt %d marked %t", d.Message.ScheduleID, d.Message.Payload, d.Attempt, marked)
 		emissions[i] = w.history.emitted(p, d, marked)
 	}
-	p.after(w.upTo(100*time.Microsecond), func() {
+	wait := w.upTo(100 * time.Microsecond)
+	if w.bug == bugOneByOne {
+		wait += max(p.publishing-w.now, 0)
+	}
+	p.after(wait, func() {
 		b := w.channels[e.Channel]
 		outages := b.outages
 		results := make([]publisher.Result, len(e.Batch))
@@ -73,6 +77,7 @@ func (p *process) publish(e poller.Publish) {
 				w.after(f.arrival, func() { w.history.arrived(m) })
 			}
 		}
+		p.publishing = w.now + longest
 		w.after(longest, func() {
 			if outages != b.outages && w.bug == "" { // the connection was lost before the answer was sent
 				for i := range results {

@@ -46,7 +46,7 @@ const (
 	bugRetryForgets      bug = "a retry forgets the mark of a possible duplicate"
 	bugCheckpointRuns    bug = "the checkpoint runs ahead of what is unsettled"
 	bugNoDoubt           bug = "a new owner takes what was claimed for settled"
-	bugNoSkip            bug = "a slow channel may fill the hand"
+	bugOneByOne          bug = "each publish waits for all before it"
 	bugScanBeyond        bug = "scans return what is not due"
 	bugInsertTwice       bug = "a repeated request schedules anew"
 	bugParkedForgotten   bug = "parked messages of earlier owners are not looked for"
@@ -153,10 +153,7 @@ func (p *process) effect(e machine.Effect) machine.Effect {
 	case poller.Claim:
 		claims := make([]store.Claim, len(e.Claims))
 		for i, c := range e.Claims {
-			switch p.w.bug {
-			case bugNoSkip:
-				c.Scan.Skip = nil
-			case bugCheckpointRuns:
+			if p.w.bug == bugCheckpointRuns {
 				c.Checkpoint = max(c.Checkpoint, min(c.Claimed, p.now().Wall))
 			}
 			claims[i] = c

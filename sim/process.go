@@ -21,12 +21,13 @@ type process struct {
 	alive  bool
 	serves bool // it has had a lease and the right time once, and takes requests since
 
-	m        *machine.Machine
-	tick     timer
-	heard    map[int]heard // by node
-	believes string        // the members that it was told last
-	stopping bool
-	spin     spin
+	m          *machine.Machine
+	tick       timer
+	heard      map[int]heard // by node
+	believes   string        // the members that it was told last
+	stopping   bool
+	publishing time.Duration // until when its last publish is under way
+	spin       spin
 }
 
 // heard is what gossip said of a node last.
