@@ -36,8 +36,8 @@ func action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 	}
 }
 
-const rootLong = `Postdate keeps messages until they are due, and then brings them to RabbitMQ
-or to a built-in inbox. You say over HTTP what to send, when, and to which
+const rootLong = `Postdate keeps messages until they are due, and then brings them to RabbitMQ,
+Kafka, a webhook or a built-in inbox. You say over HTTP what to send, when, and to which
 channel; until then you can cancel it.
 
 New here? "postdate demo" shows the whole thing in six seconds and needs
