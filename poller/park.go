@@ -111,26 +111,9 @@ func (m *Machine) unparkedAll(c *channel, b *owned) {
 		heap.Remove(&m.parked, c.inParked-1)
 	}
 	if c.site.prober == c {
-		m.probeAgain(c.site)
+		c.site.prober = nil
 	}
 	m.forget(c)
-}
-
-// never is later than all times of a monotonic clock.
-const never time.Duration = 1 << 62
-
-// probeAgain has a site that is down tried by another one of its channels.
-func (m *Machine) probeAgain(s *site) {
-	s.prober = nil
-	for c := range s.channels {
-		if len(c.parkedIn) > 0 && (s.prober == nil || byName(c, s.prober) < 0) {
-			s.prober = c
-		}
-	}
-	if c := s.prober; c != nil {
-		s.prober = nil
-		m.again(c)
-	}
 }
 
 // unparking is an unpark that is under way.
@@ -157,11 +140,14 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 	limit := m.c.UnparkMax
 	switch half := min(m.equalShare(), c.limited()) / 2; {
 	case number < 0 || c.paused():
+		if c.site.prober == c { // another one may try
+			c.site.prober = nil
+		}
 		return now.Mono + lookAgain
 	case now.Mono < c.wakeAt():
 		return c.wakeAt()
 	case c.site.down && c.site.prober != nil && c.site.prober != c:
-		return never // that one tries for all of the site
+		return now.Mono + m.c.ProbeMax // that one tries for all of the site, if it still can
 	case c.site.down && (c.site.probing || c.hand+under > 0):
 		return now.Mono + lookAgain // one on its way is the probe
 	case c.site.down && c.site.prober == nil && m.probeAt > now.Mono: // it gets the next free place

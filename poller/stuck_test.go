@@ -312,3 +312,41 @@ func TestPayloadsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Where the URL that tries for a host has nothing left, or is paused, another one tries:
+// none waits for ever.
+func TestAnotherOneTriesForTheHost(t *testing.T) {
+	for name, paused := range map[string]bool{"nothing is left": false, "it is paused": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.owned(nil)
+			urls := []postdate.Channel{"https://a.example/1", "https://a.example/2", "https://a.example/3"}
+			var found []store.ParkedChannel
+			for _, url := range urls {
+				found = append(found, store.ParkedChannel{Bucket: 0, Channel: url})
+			}
+			effects := b.step(ParkedFound{Found: found})
+			if paused {
+				b.step(Limits{[]store.ChannelSettings{{Channel: urls[1], Paused: true}}})
+			}
+			tried := map[postdate.Channel]bool{}
+			for range 6_000 {
+				for _, u := range of[Unpark](effects) {
+					tried[u.Unpark.Channel] = true
+					b.step(Unparked{Unpark: u.Unpark, Moved: 0})
+				}
+				b.after(5 * time.Millisecond)
+				effects = b.step(fence.Tick{})
+				b.answerAll(effects)
+				for range of[FindParked](effects) {
+					b.step(ParkedFound{})
+				}
+			}
+			for i, url := range urls {
+				if !tried[url] && !(paused && i == 1) {
+					t.Errorf("%s was never tried", url)
+				}
+			}
+		})
+	}
+}
