@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -16,7 +18,11 @@ type Partition struct {
 	Lease      string // the owner's lease, by whose renewals it shows that it is alive
 	Claims     uint64 // the number of the latest claim; it never goes back
 	Checkpoint postdate.Time
-	Claimed    postdate.Time
+	Claimed    Position // everything up to it is claimed, but for what Behind says
+
+	// Behind has the channels of which less is claimed, and up to where. It is never
+	// modified: a claim puts another one in its place.
+	Behind map[postdate.Channel]Position
 }
 
 // Lease is a node's sign of life: the node changes it again and again, and who
@@ -52,38 +58,101 @@ func (p Partition) Release(token uint64) (next Partition, ok bool) {
 	return p, true
 }
 
-// Claim is the fence: it moves claimed forward and sets the checkpoint, and only
-// the holder of the present token can do it. Claimed never moves back. The
-// checkpoint may: when a message turns up behind it, the owner lowers it before it
-// publishes that message, so that everything that is published and not settled lies
-// between checkpoint and claimed. A claim that was given up and arrives after its
-// successor therefore never raises it. The owner numbers its claims, from p.Claims as
-// it was when the owner took the bucket, for the times do not tell: claimed stands
-// while a bucket is drained, and after the wall clock was set back.
-func (p Partition) Claim(token, number uint64, checkpoint, claimed postdate.Time) (next Partition, ok bool) {
-	if p.Token != token || p.Owner == "" {
-		return p, false
+// Claim is what an owner writes into its bucket's record before it hands messages out:
+// what it claims, and of which channels it claims less.
+type Claim struct {
+	Token      uint64
+	Number     uint64 // above that of every claim before
+	Checkpoint postdate.Time
+	To         Position // up to where it claims
+
+	// Only: "" claims of every channel but those in Behind. Else nothing is claimed but of
+	// this channel, which is one of those.
+	Only postdate.Channel
+	// Behind has the channels of which less is claimed than of the others, and up to
+	// where: of these nothing beyond was ever handed out. It is never modified.
+	Behind map[postdate.Channel]Position
+}
+
+// Claim is the fence: it moves claimed forward and sets the checkpoint, and only the
+// holder of the present token can do it: KindFenced for everybody else. Claimed never moves
+// back. The checkpoint may: when a message turns up behind it, the owner lowers it before
+// it publishes that message, so that everything that is published and not settled lies
+// between checkpoint and claimed.
+//
+// The owner numbers its claims, from p.Claims as it was when the owner took the bucket.
+// One that was given up and arrives after its successor changes nothing: KindConflict. The
+// one that was written last changes nothing either when it is repeated.
+func (p Partition) Claim(c Claim) (next Partition, err error) {
+	switch {
+	case p.Token != c.Token || p.Owner == "":
+		return p, postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", p.Bucket)
+	case c.Number < p.Claims:
+		return p, postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", c.Number, p.Bucket, p.Claims)
+	case c.Number == p.Claims:
+		return p, nil
 	}
-	late := number <= p.Claims
-	p.Claims = max(p.Claims, number)
-	p.Claimed = max(p.Claimed, claimed)
-	if checkpoint > p.Claimed {
-		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %d", p.Bucket, checkpoint, p.Claimed))
+	p.Claims, p.Checkpoint = c.Number, c.Checkpoint
+	if c.Only == "" {
+		p.Claimed = p.Claimed.latest(c.To)
 	}
-	if late {
-		checkpoint = min(checkpoint, p.Checkpoint)
+	p.Behind = nil
+	for channel, to := range c.Behind {
+		if channel == c.Only {
+			to = to.latest(c.To)
+		}
+		if to.Before(p.Claimed) {
+			if p.Behind == nil {
+				p.Behind = make(map[postdate.Channel]Position, len(c.Behind))
+			}
+			p.Behind[channel] = to
+		}
 	}
-	p.Checkpoint = checkpoint
-	return p, true
+	p.check()
+	return p, nil
+}
+
+// check panics where the checkpoint lies beyond what is claimed.
+func (p Partition) check() {
+	least := p.Claimed
+	for _, to := range p.Behind {
+		if to.Before(least) {
+			least = to
+		}
+	}
+	if p.Checkpoint > 0 && p.Checkpoint >= least.Time {
+		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %v", p.Bucket, p.Checkpoint, least))
+	}
+}
+
+// ClaimedFor is up to where messages of a channel are claimed.
+func (p Partition) ClaimedFor(channel postdate.Channel) Position {
+	if to, behind := p.Behind[channel]; behind {
+		return to
+	}
+	return p.Claimed
+}
+
+// InDoubt says whether a PENDING message that waits at a position may have been handed
+// out by the owner that wrote this record, or by one before it.
+func (p Partition) InDoubt(channel postdate.Channel, at Position) bool {
+	return p.Checkpoint < at.Time && !p.ClaimedFor(channel).Before(at)
 }
 
 // Withdrawable says whether a PENDING message with state s can still be taken
 // back for certain (cancelled, or put at another time): no claim covers it yet, so
 // the owner's read that could find it comes after, and no earlier publish is in
 // doubt.
-func (p Partition) Withdrawable(s postdate.State) bool {
+func (p Partition) Withdrawable(key postdate.Key, channel postdate.Channel, s postdate.State) bool {
 	if s.Status != postdate.Pending || s.PossibleDuplicate {
 		return false
 	}
-	return s.Parked || s.AttemptTime > p.Claimed
+	return s.Parked || p.ClaimedFor(channel).Before(PositionOf(key, s.AttemptTime))
+}
+
+// Equal says whether two records say the same.
+func (p Partition) Equal(q Partition) bool {
+	same := maps.Equal(p.Behind, q.Behind)
+	p.Behind, q.Behind = nil, nil
+	return same && reflect.DeepEqual(p, q)
 }

@@ -197,7 +197,7 @@ func (m *Machine) shed(now postdate.Now) {
 
 // passOver notes that a message of a congested channel waits in the store. What is passed
 // over while a scan is under way is noted apart: the scan may go on behind it.
-func (b *owned) passOver(c postdate.Channel, at store.Position) {
+func (b *owned) passOver(c postdate.Channel, at bucket.Position) {
 	held := b.held
 	if b.polling {
 		held = b.shed
@@ -207,8 +207,8 @@ func (b *owned) passOver(c postdate.Channel, at store.Position) {
 	}
 }
 
-func positionOf(r *postdate.Record) store.Position {
-	return store.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
+func positionOf(r *postdate.Record) bucket.Position {
+	return bucket.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
 }
 
 // resumable is a channel of which b has messages passed over, and which has room for

@@ -51,7 +51,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	if rec.AttemptTime <= p.claim.Checkpoint {
 		// It came behind the checkpoint. The next claim lowers that first, so that
 		// a crash leaves it in the range that is in doubt.
-		b.missed(store.Position{Time: rec.AttemptTime})
+		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
 	inDoubt := b.doubtFrom < rec.AttemptTime && rec.AttemptTime <= b.doubtTo

@@ -31,7 +31,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 		return store.Claim{}
 	}
 	answer := func(c store.Claim, due ...postdate.Record) []Effect {
-		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
+		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
 	}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
@@ -50,7 +50,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	now = now.Later(DefaultConfig().RetryAfter)
 	m.Step(now, fence.Tick{}) // settles again
 	c = claim(append(effects, m.Step(now, Settled{Call: m.settleCall()})...))
-	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
+	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(bucket.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
 		t.Errorf("the next claim has the checkpoint %d and reads from %d, and the message is due at %d", c.Checkpoint, c.Scan.After.Time, rec.AttemptTime)
 	}
 	for _, e := range answer(c, rec) {
@@ -66,7 +66,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 func TestNudgeWhereAPageEnded(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	due := store.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
+	due := bucket.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
 	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                                       // a message "j" of the same time
@@ -77,10 +77,10 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if c.Claims[0].Scan.After.Before(store.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
+			if c.Claims[0].Scan.After.Before(bucket.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
 				return
 			}
-			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
+			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Complete: true, Ended: bucket.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
 		}
 	}
 	t.Error("no scan goes back to it before the sweep")
@@ -104,7 +104,7 @@ func TestClaimsAreNumbered(t *testing.T) {
 				t.Fatalf("claim number %d follows number %d", c.Claims[0].Number, last)
 			}
 			last = c.Claims[0].Number
-			r := store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}
+			r := store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}
 			if i%2 == 0 {
 				r = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "lost")}
 			}

@@ -62,7 +62,7 @@ func (b *bench) owned(due []postdate.Record) []Effect {
 
 func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 	to := c.Claims[0].Scan.To
-	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: store.Position{Time: to + 1}, Next: postdate.Far}}})
+	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: bucket.Position{Time: to + 1}, Next: postdate.Far}}})
 }
 
 func (b *bench) confirm(p Publish) []Effect {
@@ -262,10 +262,10 @@ func TestHeldBeyondTheClock(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
 	o := b.m.buckets[0]
-	at := store.Position{Time: o.read.Time - 5, Tenant: "t", ScheduleID: "m"}
+	at := bucket.Position{Time: o.read.Time - 5, Tenant: "t", ScheduleID: "m"}
 	o.held["inbox:full"] = at
 	b.now.Wall -= 60_000
-	o.held["inbox:other"] = store.Position{Time: b.now.Wall - 5} // as a scan that was complete leaves it
+	o.held["inbox:other"] = bucket.Position{Time: b.now.Wall - 5} // as a scan that was complete leaves it
 	for range 20 {
 		b.after(100 * time.Millisecond)
 		for _, c := range of[Claim](b.step(fence.Tick{})) {

@@ -39,7 +39,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	claims := of[Claim](tick)
 	results := make([]store.ClaimResult, len(claims[0].Claims))
 	for i, c := range claims[0].Claims {
-		results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+		results[i] = store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
 		if c.Bucket == probe[0].Unpark.Bucket {
 			results[i].Due = []postdate.Record{rec}
 		}
@@ -69,7 +69,7 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 	for _, c := range of[Claim](effects) {
 		results := make([]store.ClaimResult, len(c.Claims))
 		for i, c := range c.Claims {
-			results[i] = store.ClaimResult{Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+			results[i] = store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
 		}
 		more = append(more, b.step(Claimed{b.m.claimCall(), results})...)
 	}

@@ -50,7 +50,7 @@ func lapsedLease(b *bench) string {
 	for _, c := range claim.Claims {
 		results = append(results, store.ClaimResult{
 			Due:      records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30),
-			Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
+			Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
 		})
 	}
 	b.step(Claimed{claim.Call, results})

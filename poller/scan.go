@@ -24,15 +24,15 @@ type owned struct {
 
 	// read: every PENDING message before this position was seen, but for those
 	// that were held back, and those that came later.
-	read store.Position
+	read bucket.Position
 	// due is the earliest known attempt time at or behind read; Far where none is.
 	due postdate.Time
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
-	late store.Position
+	late bucket.Position
 	// held has, per congested channel, the first message that was passed over.
-	held    map[postdate.Channel]store.Position
-	shed    map[postdate.Channel]store.Position // the same, since the claim under way began
+	held    map[postdate.Channel]bucket.Position
+	shed    map[postdate.Channel]bucket.Position // the same, since the claim under way began
 	sweepAt time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
@@ -62,7 +62,7 @@ type owned struct {
 }
 
 // nowhere is a position behind every message.
-var nowhere = store.Position{Time: postdate.Far}
+var nowhere = bucket.Position{Time: postdate.Far}
 
 // poll is one claim that is under way, and why its scan was made.
 type poll struct {
@@ -93,8 +93,8 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, checkpoint: p.Checkpoint, claimed: p.Claimed,
 			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
-			read: store.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
-			held: map[postdate.Channel]store.Position{}, shed: map[postdate.Channel]store.Position{}, nudged: postdate.Far,
+			read: bucket.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
+			held: map[postdate.Channel]bucket.Position{}, shed: map[postdate.Channel]bucket.Position{}, nudged: postdate.Far,
 			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
 			parkedFor: map[*channel]struct{}{},
 		}
@@ -138,8 +138,8 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 	case b == nil:
 	case b.polling:
 		b.nudged = min(b.nudged, at) // the scan may have passed it already
-	case store.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
-		b.missed(store.Position{Time: at})
+	case bucket.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
+		b.missed(bucket.Position{Time: at})
 		m.touch(b)
 	default:
 		b.due = min(b.due, at)
@@ -148,7 +148,7 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 }
 
 // missed notes that there may be unseen messages from p on.
-func (b *owned) missed(p store.Position) {
+func (b *owned) missed(p bucket.Position) {
 	if p.Before(b.late) {
 		b.late = p
 	}
@@ -210,7 +210,7 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 func (m *Machine) reread(b *owned) {
 	for _, it := range b.oldest.itemHeap {
 		if it.stage == stageWaiting || it.stage == stageReady {
-			b.missed(store.Position{Time: it.rec.AttemptTime})
+			b.missed(bucket.Position{Time: it.rec.AttemptTime})
 		}
 	}
 	m.touch(b)
@@ -293,7 +293,7 @@ func (b *owned) sweepDue(by time.Duration) bool {
 
 // justBefore is a position shortly before p. What lies between, at most a few
 // messages with almost the same id, is read again.
-func justBefore(p store.Position) store.Position {
+func justBefore(p bucket.Position) bucket.Position {
 	if p.ScheduleID == "" {
 		return p // before every message of its time already
 	}

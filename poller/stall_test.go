@@ -39,7 +39,7 @@ func (b *longBucket) scan(s store.Scan) (r store.ClaimResult) {
 	r.Next = postdate.Far
 	examined := 0
 	for _, rec := range b.rows {
-		at := store.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: rec.ScheduleID}
+		at := bucket.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: rec.ScheduleID}
 		if !s.After.Before(at) {
 			continue
 		}
@@ -53,7 +53,7 @@ func (b *longBucket) scan(s store.Scan) (r store.ClaimResult) {
 		r.Ended = at
 		if _, skip := s.Skip[rec.Channel]; skip {
 			if r.Skipped == nil {
-				r.Skipped = map[postdate.Channel]store.Position{rec.Channel: at}
+				r.Skipped = map[postdate.Channel]bucket.Position{rec.Channel: at}
 			}
 			continue
 		}
@@ -61,7 +61,7 @@ func (b *longBucket) scan(s store.Scan) (r store.ClaimResult) {
 			return r
 		}
 	}
-	r.Complete, r.Ended = true, store.Position{Time: s.To + 1}
+	r.Complete, r.Ended = true, bucket.Position{Time: s.To + 1}
 	return r
 }
 
@@ -155,11 +155,11 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 			switch e := e.(type) {
 			case Claim:
 				scan := e.Claims[0].Scan
-				if scan.After == (store.Position{}) {
+				if scan.After == (bucket.Position{}) {
 					sweeps++
 				}
 				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{
-					Complete: true, Ended: store.Position{Time: scan.To + 1}, Next: postdate.Far,
+					Complete: true, Ended: bucket.Position{Time: scan.To + 1}, Next: postdate.Far,
 				}}})...)
 			case FindParked:
 				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)

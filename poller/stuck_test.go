@@ -54,7 +54,7 @@ func (s *shop) add(b int, channel string, n int, at postdate.Time) {
 }
 
 func (s *shop) claim(c store.Claim) (r store.ClaimResult) {
-	r.Skipped, r.Next = map[postdate.Channel]store.Position{}, postdate.Far
+	r.Skipped, r.Next = map[postdate.Channel]bucket.Position{}, postdate.Far
 	for _, rec := range s.due[c.Bucket] {
 		at := positionOf(&rec)
 		switch {
@@ -75,7 +75,7 @@ func (s *shop) claim(c store.Claim) (r store.ClaimResult) {
 			return r
 		}
 	}
-	r.Complete, r.Ended = true, store.Position{Time: c.Scan.To + 1}
+	r.Complete, r.Ended = true, bucket.Position{Time: c.Scan.To + 1}
 	return r
 }
 

@@ -70,11 +70,11 @@ func NewStore(buckets int) *Store {
 	return s
 }
 
-func rowPosition(r *row) store.Position {
-	return store.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
+func rowPosition(r *row) bucket.Position {
+	return bucket.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
 }
 
-func comparePositions(a, b store.Position) int {
+func comparePositions(a, b bucket.Position) int {
 	return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ScheduleID, b.ScheduleID))
 }
 
@@ -89,8 +89,8 @@ func (s *Store) line(r *row) *[]*row {
 	return &s.waiting[r.Bucket]
 }
 
-func place(line []*row, p store.Position) (int, bool) {
-	return slices.BinarySearchFunc(line, p, func(r *row, p store.Position) int { return comparePositions(rowPosition(r), p) })
+func place(line []*row, p bucket.Position) (int, bool) {
+	return slices.BinarySearchFunc(line, p, func(r *row, p bucket.Position) int { return comparePositions(rowPosition(r), p) })
 }
 
 // put writes a record in the place of another one (nil: none), and tells of it.

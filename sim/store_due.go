@@ -56,10 +56,10 @@ func (s *Store) read(bucket int, scan store.Scan) store.ClaimResult {
 		to = scan.To
 	}
 	after := scan.After
-	if p := (store.Position{Time: s.partitions[bucket].Checkpoint + 1}); s.bug == bugCheckpointFilters && after.Before(p) {
+	if p := (bucket.Position{Time: s.partitions[bucket].Checkpoint + 1}); s.bug == bugCheckpointFilters && after.Before(p) {
 		after = p
 	}
-	result := store.ClaimResult{Skipped: map[postdate.Channel]store.Position{}, Next: postdate.Far}
+	result := store.ClaimResult{Skipped: map[postdate.Channel]bucket.Position{}, Next: postdate.Far}
 	line, payloadBytes := s.waiting[bucket], 0
 	i, found := place(line, after)
 	if found {
@@ -89,7 +89,7 @@ func (s *Store) read(bucket int, scan store.Scan) store.ClaimResult {
 			return result
 		}
 	}
-	result.Complete, result.Ended = true, store.Position{Time: to + 1}
+	result.Complete, result.Ended = true, bucket.Position{Time: to + 1}
 	return result
 }
 

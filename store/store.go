@@ -20,9 +20,9 @@
 //
 // # Claim against cancel
 //
-// Each bucket's partition record has a time "claimed". Claim moves it and then
-// reads what is due up to it; Cancel and Replace succeed only where no claim
-// covers the message. An implementation makes the two exclude each other: where
+// Each bucket's partition record says up to where messages are claimed. Claim moves that
+// and then reads what is due up to there; Cancel and Replace succeed only where no
+// claim covers the message. An implementation makes the two exclude each other: where
 // Cancel answered nil, no read of a claim returns the message from then on.
 package store
 
@@ -118,9 +118,11 @@ type ListPage struct {
 
 // Due is what a bucket's owner does: the cycle of claim, read and settle.
 type Due interface {
-	// Claim writes each bucket's claim ([bucket.Partition.Claim]) durably, and
-	// then reads what is PENDING and due, as the claim's Scan says. One result
-	// per claim, in order; many buckets travel together.
+	// Claim looks how far each scan goes, and claims no more than that: the end of the
+	// scan takes the place of Claim.To. It writes the claim ([bucket.Partition.Claim])
+	// durably, and then reads what the scan selects, up to there. What comes in
+	// meanwhile may be claimed and left for the next scan. One result per claim, in
+	// order; many buckets travel together.
 	Claim(ctx context.Context, claims []Claim) []ClaimResult
 
 	// Settle writes what became of attempts, durably. After an error any of them
@@ -140,54 +142,33 @@ type Due interface {
 	Parked(ctx context.Context, buckets []int) ([]ParkedChannel, error)
 }
 
-// Claim is one bucket's claim and the scan that follows it.
+// Claim is one bucket's claim and the scan that it is made for.
 type Claim struct {
-	Bucket     int
-	Token      uint64
-	Number     uint64 // above that of every claim before: what bears no higher one than the record came late
-	Checkpoint postdate.Time
-	Claimed    postdate.Time
-	Scan       Scan
+	Bucket int
+	bucket.Claim
+	Scan Scan
 }
 
-// Scan selects PENDING messages that are not parked by attempt time, tenant and
-// id, in that order. It ends at To, or with the message that reaches Limit
-// or BytesMax of payload, or after passing over many, whichever is first; never
-// without progress. A To beyond the bucket's claimed stands for claimed.
+// Scan selects, in the order of positions, PENDING messages that are not parked: those
+// behind After and up to Claim.To that the claim covers, and with Claim.Only those of that
+// channel. It ends with the message that reaches Limit or BytesMax of payload, or after
+// passing over many; never without progress.
 type Scan struct {
-	After    Position                      // the zero Position: from the very first
-	To       postdate.Time                 // attempt time at most this
-	Skip     map[postdate.Channel]struct{} // channels whose messages are passed over; not modified
-	Limit    int                           // messages
-	BytesMax int                           // payload bytes
-}
-
-// Position is a place in a bucket's order of attempts.
-type Position struct {
-	Time       postdate.Time
-	Tenant     string
-	ScheduleID string
-}
-
-// Before says whether p lies before q.
-func (p Position) Before(q Position) bool {
-	if p.Time != q.Time {
-		return p.Time < q.Time
-	}
-	if p.Tenant != q.Tenant {
-		return p.Tenant < q.Tenant
-	}
-	return p.ScheduleID < q.ScheduleID
+	After    bucket.Position // the zero Position: from the very first
+	Limit    int             // messages
+	BytesMax int             // payload bytes
 }
 
 // ClaimResult is what a claim found.
 type ClaimResult struct {
-	Err     error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
-	Due     []postdate.Record
-	Skipped map[postdate.Channel]Position // per skipped channel: its first message that was passed over
-	Ended   Position                      // the After with which the next scan goes on; {Time: To + 1} where it is Complete
-	// Complete: everything up to To was seen, and Next is the attempt time of the
-	// first message beyond, or postdate.Far where there is none.
+	Err error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
+	Due []postdate.Record
+	To  bucket.Position // what was written in the place of Claim.To: that, or less
+	// Ended is the After with which the next scan goes on: no further than To, and the
+	// claim's own To where the scan is Complete.
+	Ended bucket.Position
+	// Complete: everything up to the claim's own To was seen, and Next is the attempt
+	// time of the first message beyond, or postdate.Far where there is none.
 	Complete bool
 	Next     postdate.Time
 }

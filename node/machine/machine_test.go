@@ -85,7 +85,7 @@ func (r *rig) step(ev Event) {
 		case poller.Claim:
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
-				results[i] = store.ClaimResult{Err: r.claims, Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				results[i] = store.ClaimResult{Err: r.claims, Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
 				if r.next > c.Scan.To {
 					results[i].Next = r.next
 				}
@@ -222,7 +222,7 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 					m := postdate.Message{Key: postdate.Key{Bucket: c.Bucket, ScheduleID: "m"}, Channel: "inbox:x", ExecutionTime: due}
 					results[i] = store.ClaimResult{
 						Due:      []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}},
-						Complete: true, Ended: store.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
+						Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
 					}
 				}
 				step(poller.Claimed{Call: e.Call, Results: results})

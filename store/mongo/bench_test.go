@@ -254,7 +254,7 @@ func (x *bench) cycle(ctx context.Context, claims []store.Claim) (int, error) {
 	to := benchDue + postdate.Time(x.next.Add(1)-1)
 	for i := range claims {
 		claims[i].Number, claims[i].Claimed, claims[i].Checkpoint, claims[i].Scan.To = uint64(to), to, to-1, to
-		claims[i].Scan.After = store.Position{Time: to}
+		claims[i].Scan.After = bucket.Position{Time: to}
 	}
 	var settle []store.Settlement
 	for i, r := range x.Claim(ctx, claims) {

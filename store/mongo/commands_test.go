@@ -331,7 +331,7 @@ func (e *explained) operations() map[string]func() error {
 	}
 	goOn := slices.Clone(e.claims)
 	for i := range goOn {
-		goOn[i].Scan.After = store.Position{Time: e.now + 4, Tenant: "default", ScheduleID: "m00004"}
+		goOn[i].Scan.After = bucket.Position{Time: e.now + 4, Tenant: "default", ScheduleID: "m00004"}
 	}
 	some := func(rest int) (ms []postdate.Message) {
 		for i := 3000 + rest; i < 3120; i += 6 {

@@ -36,8 +36,8 @@ type scan struct {
 	reached  bool          // found goes on to to
 	next     postdate.Time // the first message beyond to
 	chosen   []*document
-	skipped  map[postdate.Channel]store.Position
-	ended    store.Position
+	skipped  map[postdate.Channel]bucket.Position
+	ended    bucket.Position
 	complete bool
 }
 
@@ -249,12 +249,12 @@ func (s *Store) noteCrowded(scans []*scan) {
 func (c *scan) cut() {
 	bytes := 0
 	for n, d := range c.found {
-		at := store.Position{Time: postdate.Time(d.AttemptTime), Tenant: d.Tenant, ScheduleID: d.ScheduleID}
+		at := bucket.Position{Time: postdate.Time(d.AttemptTime), Tenant: d.Tenant, ScheduleID: d.ScheduleID}
 		c.ended = at
 		if _, skip := c.Skip[postdate.Channel(d.Channel)]; skip {
 			if _, noted := c.skipped[postdate.Channel(d.Channel)]; !noted {
 				if c.skipped == nil {
-					c.skipped = map[postdate.Channel]store.Position{}
+					c.skipped = map[postdate.Channel]bucket.Position{}
 				}
 				c.skipped[postdate.Channel(d.Channel)] = at
 			}
@@ -269,7 +269,7 @@ func (c *scan) cut() {
 			return
 		}
 	}
-	c.complete, c.ended = true, store.Position{Time: c.to + 1}
+	c.complete, c.ended = true, bucket.Position{Time: c.to + 1}
 }
 
 func (c *scan) result() store.ClaimResult {

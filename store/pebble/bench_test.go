@@ -135,7 +135,7 @@ func BenchmarkCycle(b *testing.B) {
 		to := now + postdate.Time(n)
 		for i := range claims {
 			claims[i].Number, claims[i].Claimed, claims[i].Checkpoint = uint64(to), to, to-1
-			claims[i].Scan.After, claims[i].Scan.To = store.Position{Time: to}, to
+			claims[i].Scan.After, claims[i].Scan.To = bucket.Position{Time: to}, to
 		}
 		var settle []store.Settlement
 		var box []store.InboxMessage

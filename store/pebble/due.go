@@ -142,7 +142,7 @@ func (r *scanner) bucket(bucket int, scan *store.Scan, result *store.ClaimResult
 			return r.due.Error()
 		}
 	}
-	result.Complete, result.Ended = true, store.Position{Time: scan.To + 1}
+	result.Complete, result.Ended = true, bucket.Position{Time: scan.To + 1}
 	return r.due.Error()
 }
 
@@ -162,12 +162,12 @@ func (s *Store) reportDamage(key postdate.Key, err error) {
 }
 
 // skipped notes the first message of each channel that was passed over.
-func skipped(result *store.ClaimResult, channel postdate.Channel, at store.Position) {
+func skipped(result *store.ClaimResult, channel postdate.Channel, at bucket.Position) {
 	if _, noted := result.Skipped[channel]; noted {
 		return
 	}
 	if result.Skipped == nil {
-		result.Skipped = map[postdate.Channel]store.Position{}
+		result.Skipped = map[postdate.Channel]bucket.Position{}
 	}
 	result.Skipped[channel] = at
 }

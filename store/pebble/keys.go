@@ -65,7 +65,7 @@ func stateKey(k []byte, key postdate.Key) []byte {
 }
 
 // dueKey is the place of position in its bucket's order of attempts.
-func dueKey(k []byte, bucket int, p store.Position) []byte {
+func dueKey(k []byte, bucket int, p bucket.Position) []byte {
 	k = appendBucket(append(k, spaceDue), bucket)
 	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
 }
@@ -76,7 +76,7 @@ func parkedPrefix(k []byte, bucket int, channel postdate.Channel) []byte {
 	return append(k, 0)
 }
 
-func parkedKey(k []byte, bucket int, channel postdate.Channel, p store.Position) []byte {
+func parkedKey(k []byte, bucket int, channel postdate.Channel, p bucket.Position) []byte {
 	return appendName(appendTime(parkedPrefix(k, bucket, channel), p.Time), p.Tenant, p.ScheduleID)
 }
 
@@ -112,12 +112,12 @@ func after(k []byte) []byte {
 }
 
 // splitTimed reads "time tenant 0 id", the end of a message's, a due or a parked key.
-func splitTimed(k []byte) (store.Position, bool) {
+func splitTimed(k []byte) (bucket.Position, bool) {
 	if len(k) < timeBytes {
-		return store.Position{}, false
+		return bucket.Position{}, false
 	}
 	tenant, id, ok := splitName(k[timeBytes:])
-	return store.Position{Time: postdate.Time(binary.BigEndian.Uint64(k)), Tenant: tenant, ScheduleID: id}, ok
+	return bucket.Position{Time: postdate.Time(binary.BigEndian.Uint64(k)), Tenant: tenant, ScheduleID: id}, ok
 }
 
 // splitName reads "tenant 0 id".

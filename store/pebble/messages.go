@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-func positionOf(key postdate.Key, st *state) store.Position {
-	return store.Position{Time: st.AttemptTime, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
+func positionOf(key postdate.Key, st *state) bucket.Position {
+	return bucket.Position{Time: st.AttemptTime, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
 }
 
 func errNotFound(key postdate.Key) error {

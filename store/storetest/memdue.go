@@ -33,7 +33,7 @@ func fenced(bucket int) error {
 
 func (m *Mem) scan(bucket int, scan store.Scan) store.ClaimResult {
 	to := min(scan.To, m.partitions[bucket].Claimed)
-	result := store.ClaimResult{Skipped: map[postdate.Channel]store.Position{}, Next: postdate.Far}
+	result := store.ClaimResult{Skipped: map[postdate.Channel]bucket.Position{}, Next: postdate.Far}
 	payloadBytes := 0
 	waiting := m.waiting(bucket, func(r *postdate.Record) bool { return !r.Parked && scan.After.Before(positionOf(r)) })
 	for _, r := range waiting {
@@ -55,7 +55,7 @@ func (m *Mem) scan(bucket int, scan store.Scan) store.ClaimResult {
 			return result
 		}
 	}
-	result.Complete, result.Ended = true, store.Position{Time: to + 1}
+	result.Complete, result.Ended = true, bucket.Position{Time: to + 1}
 	return result
 }
 
@@ -72,11 +72,11 @@ func (m *Mem) waiting(bucket int, wanted func(*postdate.Record) bool) []postdate
 	return found
 }
 
-func positionOf(r *postdate.Record) store.Position {
-	return store.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
+func positionOf(r *postdate.Record) bucket.Position {
+	return bucket.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
 }
 
-func comparePositions(a, b store.Position) int {
+func comparePositions(a, b bucket.Position) int {
 	return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ScheduleID, b.ScheduleID))
 }
 

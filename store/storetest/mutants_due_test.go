@@ -92,7 +92,7 @@ func (s equalClaimsRaise) Claim(_ context.Context, claims []store.Claim) []store
 
 func (s checkpointHides) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return scanChanged(s.Mem, claims, func(c *store.Claim) {
-		if low := (store.Position{Time: c.Checkpoint}); c.Scan.After.Before(low) {
+		if low := (bucket.Position{Time: c.Checkpoint}); c.Scan.After.Before(low) {
 			c.Scan.After = low
 		}
 	})
@@ -101,7 +101,7 @@ func (s checkpointHides) Claim(_ context.Context, claims []store.Claim) []store.
 func (s missesTies) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return scanChanged(s.Mem, claims, func(c *store.Claim) {
 		if c.Scan.After.ScheduleID != "" {
-			c.Scan.After = store.Position{Time: c.Scan.After.Time + 1}
+			c.Scan.After = bucket.Position{Time: c.Scan.After.Time + 1}
 		}
 	})
 }

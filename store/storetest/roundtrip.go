@@ -49,7 +49,7 @@ func (x *trial) comesBack(m postdate.Message) {
 	}
 	token := x.own(m.Bucket)
 	c := everything(m.Bucket, token, at)
-	c.Scan.After = store.Position{Time: at}
+	c.Scan.After = bucket.Position{Time: at}
 	for way, records := range map[string][]postdate.Record{"a list": page.Records, "a scan": x.due(c)} {
 		found := false
 		for _, r := range records {

@@ -42,7 +42,7 @@ func scanning() []check {
 // wantComplete expects a scan that saw everything up to a time.
 func (x *trial) wantComplete(r store.ClaimResult, to, next postdate.Time) {
 	x.Helper()
-	if !r.Complete || r.Next != next || r.Ended != (store.Position{Time: to + 1}) {
+	if !r.Complete || r.Next != next || r.Ended != (bucket.Position{Time: to + 1}) {
 		x.Errorf("the scan ended with Complete %t, Next %d, Ended %+v; want it complete to %d, with Next %d",
 			r.Complete, r.Next, r.Ended, to, next)
 	}
@@ -70,16 +70,16 @@ func scanBorders(x *trial) {
 	a, b, c, d := x.add(t0), x.add(t0+1), x.add(t0+1), x.add(t0+2)
 	e := x.add(t0 + 3)
 	s := everything(home, x.own(home), t0+10)
-	s.Scan.After = store.Position{Time: t0 + 1, Tenant: b.Tenant, ScheduleID: b.ScheduleID}
+	s.Scan.After = bucket.Position{Time: t0 + 1, Tenant: b.Tenant, ScheduleID: b.ScheduleID}
 	s.Scan.To = t0 + 2
 	x.wantDue(s, c, d)
-	s.Scan.After = store.Position{Time: t0 + 1}
+	s.Scan.After = bucket.Position{Time: t0 + 1}
 	x.wantDue(s, b, c, d)
-	s.Scan.After, s.Scan.To = store.Position{}, t0
+	s.Scan.After, s.Scan.To = bucket.Position{}, t0
 	x.wantDue(s, a)
 	s.Scan.To = t0 - 1
 	x.wantDue(s)
-	s.Scan.After, s.Scan.To = store.Position{Time: t0 + 3}, t0+10
+	s.Scan.After, s.Scan.To = bucket.Position{Time: t0 + 3}, t0+10
 	x.wantDue(s, e)
 }
 

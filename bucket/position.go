@@ -1,0 +1,39 @@
+package bucket
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/postdate/postdate"
+)
+
+// Position is a place in a bucket's order of attempts: by attempt time, then tenant, then
+// id. One that has only a time lies before every message of that time.
+type Position struct {
+	Time       postdate.Time
+	Tenant     string
+	ScheduleID string
+}
+
+// PositionOf is where a message waits whose next attempt is at a time.
+func PositionOf(key postdate.Key, attempt postdate.Time) Position {
+	return Position{Time: attempt, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
+}
+
+// UpTo is the position behind every message of a time.
+func UpTo(t postdate.Time) Position { return Position{Time: t + 1} }
+
+// Compare is negative where p lies before q, and 0 where they are the same.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Time, q.Time), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ScheduleID, q.ScheduleID))
+}
+
+// Before says whether p lies before q.
+func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
+
+func (p Position) latest(q Position) Position {
+	if p.Before(q) {
+		return q
+	}
+	return p
+}
