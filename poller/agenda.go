@@ -80,7 +80,7 @@ func (a *agenda) put(b *owned, in bool) {
 }
 
 // wanting says whether b may have something to do that waits for no time.
-func (b *owned) wanting() bool { return b.late != nowhere || len(b.held) > 0 || b.resting() }
+func (b *owned) wanting() bool { return b.late != nowhere || b.resting() }
 
 // take gives up to most of the buckets that are due by a wall-clock time, or to be swept
 // by a monotonic one, and the busy ones. They are to be put back.

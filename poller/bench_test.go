@@ -43,7 +43,7 @@ func (q *quiet) step(ev Event, due ...postdate.Record) {
 		case Claim:
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
-				results[i] = store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+				results[i] = seen(c)
 				for _, r := range due {
 					if r.Bucket == c.Bucket {
 						results[i].Due = append(results[i].Due, r)

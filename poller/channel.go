@@ -28,7 +28,8 @@ type channel struct {
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
-	parking          // its messages that wait in the store
+	parking          // its messages that are parked in the store
+	lagging          // its messages that are due and not claimed
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first
@@ -80,7 +81,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel of which nothing is known but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand > 0 || len(c.parkedIn) > 0 || m.channels[c.name] != c {
+	if c.hand > 0 || len(c.parkedIn) > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.crowded || m.channels[c.name] != c {
 		return
 	}
 	delete(m.channels, c.name)
@@ -98,11 +99,13 @@ func (m *Machine) count(c *channel, n int) {
 	m.hand += n
 	switch {
 	case c.hand == 0:
-		delete(m.inHand, c.name)
+		m.inHand--
 		m.again(c)
 		m.forget(c)
 	case n > 0 && c.hand == n:
-		m.inHand[c.name] = c
+		m.inHand++
+	case c.hand == windowMin:
+		m.crowd(c)
 	}
 }
 
@@ -114,123 +117,6 @@ func (m *Machine) makeReady(it *Item) {
 		c.listed = true
 		m.ready = append(m.ready, c)
 	}
-}
-
-// share is how much of the hand a channel may fill before its further messages are
-// passed over: about what goes out soon. So what is stuck leaves room, however many
-// channels there are. Where the hand is almost full all the same, shares are equal.
-func (m *Machine) share(now postdate.Now, c *channel) int {
-	var share int
-	switch {
-	case m.hand+m.coming >= m.c.HandMax/4*3:
-		share = m.equalShare()
-	case !c.proven: // those of all together may hold a quarter
-		share = min(windowMin, c.inFlight+m.c.HandMax/4-m.unproven)
-	default:
-		share = min(max(m.c.HandMax/64, c.pace.recent(now.Mono)), m.c.HandMax/2)
-	}
-	return max(min(share, c.limited()), 1)
-}
-
-// equalShare is an equal part of half of the hand.
-func (m *Machine) equalShare() int { return m.c.HandMax / 2 / max(len(m.inHand), 1) }
-
-// pace is what a channel confirmed of late.
-type pace struct {
-	second time.Duration // in which the present count began
-	count  int
-	before int // in the second before that
-}
-
-// add counts so many confirms; recent is how many there were, for one to two seconds.
-func (p *pace) add(now time.Duration, n int) {
-	p.roll(now)
-	p.count += n
-}
-
-func (p *pace) recent(now time.Duration) int {
-	p.roll(now)
-	return p.count + p.before
-}
-
-func (p *pace) roll(now time.Duration) {
-	switch gone := now - p.second; {
-	case gone >= 2*time.Second:
-		p.second, p.count, p.before = now, 0, 0
-	case gone >= time.Second:
-		p.second, p.count, p.before = p.second+time.Second, 0, p.count
-	}
-}
-
-// congested lists the channels whose messages the next scans pass over.
-func (m *Machine) congested(now postdate.Now) map[postdate.Channel]struct{} {
-	var skip map[postdate.Channel]struct{}
-	for name, c := range m.inHand {
-		if c.unsent() >= m.share(now, c) {
-			if skip == nil {
-				skip = map[postdate.Channel]struct{}{}
-			}
-			skip[name] = struct{}{}
-		}
-	}
-	return skip
-}
-
-// shed passes over what exceeds the shares of channels that had more when there were
-// fewer of them: else the hand is full of what cannot go out, and nothing is claimed.
-func (m *Machine) shed(now postdate.Now) {
-	if m.hand+m.coming < m.c.HandMax/4*3 {
-		return
-	}
-	for _, c := range m.ready {
-		for over := c.unsent() - m.share(now, c); over > 0 && len(c.ready) > 0; over-- {
-			it := c.ready[len(c.ready)-1]
-			c.ready = c.ready[:len(c.ready)-1]
-			if it.stage == stageReady {
-				it.bucket.passOver(c.name, positionOf(it.rec))
-				m.touch(it.bucket)
-				m.drop(it)
-			}
-		}
-	}
-}
-
-// passOver notes that a message of a congested channel waits in the store. What is passed
-// over while a scan is under way is noted apart: the scan may go on behind it.
-func (b *owned) passOver(c postdate.Channel, at bucket.Position) {
-	held := b.held
-	if b.polling {
-		held = b.shed
-	}
-	if first, ok := held[c]; !ok || at.Before(first) {
-		held[c] = at
-	}
-}
-
-func positionOf(r *postdate.Record) bucket.Position {
-	return bucket.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
-}
-
-// resumable is a channel of which b has messages passed over, and which has room for
-// them: one that has little in hand, and of these the one that waits longest. What is to
-// be handed over needs no room: it is parked.
-func (m *Machine) resumable(now postdate.Now, b *owned) postdate.Channel {
-	var first postdate.Channel
-	least := 0
-	for name, at := range b.held {
-		hand := 0
-		if c := m.channels[name]; c != nil {
-			hand = c.unsent()
-			if hand > m.share(now, c)/2 && !b.resting() {
-				continue
-			}
-		}
-		before := at.Before(b.held[first]) || !b.held[first].Before(at) && name < first
-		if first == "" || hand < least || hand == least && before {
-			first, least = name, hand
-		}
-	}
-	return first
 }
 
 // publish sends what is ready, channel by channel.
@@ -255,6 +141,7 @@ func (m *Machine) publish(now postdate.Now) {
 			m.send(now, c, n)
 		}
 		m.parkLeaving(now, c, func(b *owned) bool { return b.resting() })
+		m.parkSurplus(now, c)
 		c.listed = len(c.ready) > 0
 		if c.listed {
 			m.ready = append(m.ready, c)
@@ -262,7 +149,6 @@ func (m *Machine) publish(now postdate.Now) {
 			c.ready = nil
 		}
 	}
-	m.shed(now)
 }
 
 // prove notes whether a channel answers.

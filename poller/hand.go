@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/bucket"
 )
 
 // Item is a message in hand: claimed, read, and not settled yet.
@@ -54,7 +54,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
-	inDoubt := b.doubtFrom < rec.AttemptTime && rec.AttemptTime <= b.doubtTo
+	inDoubt := b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
 	it := &Item{
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,

@@ -31,10 +31,10 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 		return store.Claim{}
 	}
 	answer := func(c store.Claim, due ...postdate.Record) []Effect {
-		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}}})
+		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{seen(c, due...)}})
 	}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}}))
+	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}}))
 	effects := answer(c, rec)
 	published := effects[0].(Publish)
 	m.Step(now, Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused, Reason: "no"}}})
@@ -43,7 +43,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	m.Step(now, Settled{m.settleCall(), postdate.E(postdate.KindUnknown, "lost")})
 
 	// It was written; then the client rescheduled the message, and a scan sees that.
-	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.Claimed+1, c.Claimed+1
+	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.To.Time, c.To.Time
 	now = now.Later(50 * time.Millisecond)
 	effects = answer(claim(m.Step(now, Nudged{[]Nudge{{0, rec.AttemptTime}}})), rec)
 
@@ -68,9 +68,9 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	due := bucket.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
-	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                                       // a message "j" of the same time
-	effects := m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Ended: due}}}) // the page is full
+	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}})
+	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                                                // a message "j" of the same time
+	effects := m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{To: due, Ended: due}}}) // the page is full
 	for range 5 {
 		for _, e := range effects {
 			c, ok := e.(Claim)
@@ -80,7 +80,7 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 			if c.Claims[0].Scan.After.Before(bucket.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
 				return
 			}
-			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{Complete: true, Ended: bucket.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}}})
+			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{seen(c.Claims[0])}})
 		}
 	}
 	t.Error("no scan goes back to it before the sweep")
@@ -92,7 +92,7 @@ func TestClaimsAreNumbered(t *testing.T) {
 	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Claims: 7, Checkpoint: now.Wall - 100, Claimed: now.Wall - 100}}})
+	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Claims: 7, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}})
 	last := uint64(7)
 	for i := range 20 {
 		for _, e := range effects {
@@ -104,7 +104,7 @@ func TestClaimsAreNumbered(t *testing.T) {
 				t.Fatalf("claim number %d follows number %d", c.Claims[0].Number, last)
 			}
 			last = c.Claims[0].Number
-			r := store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Claims[0].Scan.To + 1}, Next: postdate.Far}
+			r := seen(c.Claims[0])
 			if i%2 == 0 {
 				r = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "lost")}
 			}

@@ -49,8 +49,6 @@ type (
 	claiming struct {
 		lane  *lane
 		polls []poll
-		room  int // messages that it may bring
-		bytes int // of payload
 	}
 	settlingCall struct {
 		lane  *lane
@@ -157,9 +155,13 @@ func (m *Machine) startClaims(now postdate.Now) {
 		return
 	}
 	_, _, most := m.room()
-	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) && m.anyDue(now) {
-		// Sweeps that fall due together cost one round trip.
-		m.claim(now, l, m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4))
+	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
+		buckets := m.catchingUp(now, most)
+		if len(buckets) > 0 || m.anyDue(now) {
+			// Sweeps that fall due together cost one round trip.
+			buckets = append(buckets, m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)...)
+			m.claim(now, l, buckets)
+		}
 	}
 	for _, l := range m.apart {
 		if mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
@@ -170,19 +172,13 @@ func (m *Machine) startClaims(now postdate.Now) {
 	}
 }
 
-// room is how many messages, and bytes of payload, a call may bring, and of how many
-// buckets: each may bring one payload of any size. It is never all that there is: what is
-// stuck leaves room for the others.
-func (m *Machine) room() (messages, bytes, buckets int) {
-	messages, bytes = (m.c.HandMax-m.hand-m.coming)/2, (m.c.HandBytesMax-m.handBytes-m.comingBytes)/2
-	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
-}
-
 // claim makes one call for as many of these buckets as have something to read and as
 // there is room for.
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll
 	room, bytes, most := m.room()
+	ofAny := m.roomOfAny()
+	any, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
 	for _, b := range buckets {
 		if b.polling || b.lost {
 			continue
@@ -191,36 +187,46 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		if len(polls) >= most {
 			continue
 		}
-		if p, ok := m.choose(now, b); ok {
-			polls = append(polls, p)
+		p, ok := m.choose(now, b)
+		switch {
+		case !ok:
+			continue
+		case p.only == nil && any < ofAny:
+			any++
+		case p.only != nil && of[p.only] < m.roomOf(now, p.only):
+			of[p.only]++
+		default:
+			continue
 		}
+		b.polling = true
+		polls = append(polls, p)
 	}
 	if len(polls) == 0 {
 		return
 	}
-	skip := m.congested(now)
+	full := m.full(now)
 	claims := make([]store.Claim, len(polls))
-	call := &claiming{lane: l, polls: polls}
 	for i := range polls {
-		b, c := polls[i].bucket, &polls[i].claim
-		c.Scan.Limit = min(max(room/len(polls), 1), m.c.PageMax)
-		c.Scan.BytesMax = max(bytes/len(polls), 1)
-		if !b.resting() { // else everything is read: what cannot go out is parked
-			c.Scan.Skip = skip
+		p := &polls[i]
+		b, c := p.bucket, &p.claim
+		limit := min(room/len(polls), m.c.PageMax)
+		if p.only == nil {
+			limit = min(limit, ofAny/any)
+			c.Behind = b.leaveBehind(full)
+		} else {
+			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
+			c.Only, c.Behind = p.only.name, b.record.Behind
 		}
-		b.polling = true
+		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
 		b.claims++
 		c.Number = b.claims
-		call.room += c.Scan.Limit
-		call.bytes += c.Scan.BytesMax
 		claims[i] = *c
 	}
-	m.coming += call.room
-	m.comingBytes += call.bytes
+	m.expect(polls, 1)
 	l.claims++
 	l.claimAt = now.Mono
 	m.calls++
-	m.claimings[m.calls] = call
+	m.claimings[m.calls] = &claiming{l, polls}
 	m.fileTouched() // the horizons come before the scan
 	m.emit(Claim{m.calls, claims})
 }
@@ -229,8 +235,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 	call := m.claimings[ev.Call]
 	delete(m.claimings, ev.Call)
-	m.coming -= call.room
-	m.comingBytes -= call.bytes
+	m.expect(call.polls, -1)
 	call.lane.claims--
 	var failed []*owned
 	var fenced []store.Hold
@@ -255,10 +260,6 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			failed = append(failed, b)
 		}
 		clear(b.gone)
-		for c, at := range b.shed {
-			b.passOver(c, at)
-		}
-		clear(b.shed)
 		nudged := b.nudged
 		b.nudged = postdate.Far
 		m.nudge(b.hold.Bucket, nudged)

@@ -23,6 +23,13 @@ type leaving struct {
 
 func (l *leaving) resting() bool { return l.leaveBy != 0 && l.blocked == nil }
 
+// worksFor says whether new messages of a channel are begun: what a bucket that is to be
+// handed over parks of a channel it waits for stays parked.
+func (l *leaving) worksFor(c *channel) bool {
+	_, blocked := l.blocked[c]
+	return !l.resting() && !blocked
+}
+
 // drain begins to hand buckets over.
 func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
 	var gone []store.Hold
@@ -67,7 +74,7 @@ func (m *Machine) finishDrains(now postdate.Now) {
 // leave takes the next step of a hand-over, and says whether it is done.
 func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
 	switch {
-	case b.resting() && b.idle() && b.checkpoint >= b.claimed:
+	case b.resting() && b.idle() && b.record.Checkpoint >= b.settledUpTo():
 		return true
 	case now.Mono >= m.goneBy(b): // the rest is in doubt for the next owner
 		m.dropWaiting(b)

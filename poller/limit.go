@@ -53,16 +53,31 @@ func (c *channel) why() string {
 	return c.site.reason
 }
 
-// limited is how many messages in hand the limit lets out soon.
-func (c *channel) limited() int {
-	most := math.MaxInt
-	if c.limit != nil && c.limit.set.MaxPerSecond > 0 {
-		most = 1 + int(min(c.limit.set.MaxPerSecond/4, 1<<30))
+// soon is how far ahead of a rate messages are taken in hand: until then they can be
+// cancelled.
+const soon = 250 * time.Millisecond
+
+// limited is how many messages the rate lets out soon.
+func (c *channel) limited(now time.Duration) int {
+	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 {
+		return math.MaxInt
 	}
-	if c.limit != nil && c.limit.set.MaxInFlight > 0 {
-		most = min(most, 2*c.limit.set.MaxInFlight)
+	return int(min(c.limit.ready(now)+c.limit.set.MaxPerSecond*soon.Seconds(), 1<<30))
+}
+
+// ready is how many tokens there are.
+func (l *limit) ready(now time.Duration) float64 {
+	most := max(1, l.set.MaxPerSecond*rateBurst.Seconds())
+	return min(most, l.tokens+(now-l.at).Seconds()*l.set.MaxPerSecond)
+}
+
+// roomAt is when the limit lets a message into the hand, if nothing else is in the way,
+// where it does not now.
+func (c *channel) roomAt(now time.Duration) time.Duration {
+	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 || c.limited(now) > 0 {
+		return 0
 	}
-	return most
+	return now + time.Duration((1-c.limit.ready(now))/c.limit.set.MaxPerSecond*float64(time.Second)) - soon + 1
 }
 
 // allowed says how many of n messages may go out now, and takes their tokens.
@@ -77,9 +92,7 @@ func (c *channel) allowed(now postdate.Now, n int) int {
 	if l.set.MaxPerSecond <= 0 || n == 0 {
 		return n
 	}
-	most := max(1, l.set.MaxPerSecond*rateBurst.Seconds())
-	l.tokens = min(most, l.tokens+(now.Mono-l.at).Seconds()*l.set.MaxPerSecond)
-	l.at = now.Mono
+	l.tokens, l.at = l.ready(now.Mono), now.Mono
 	n = min(n, int(l.tokens))
 	l.tokens -= float64(n)
 	if l.tokens < 1 {

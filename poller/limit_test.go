@@ -61,8 +61,7 @@ func (b *bench) owned(due []postdate.Record) []Effect {
 }
 
 func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
-	to := c.Claims[0].Scan.To
-	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{Due: due, Complete: true, Ended: bucket.Position{Time: to + 1}, Next: postdate.Far}}})
+	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{seen(c.Claims[0], due...)}})
 }
 
 func (b *bench) confirm(p Publish) []Effect {
@@ -71,59 +70,39 @@ func (b *bench) confirm(p Publish) []Effect {
 
 // A rate is kept over any stretch of time, whatever is due, and is used up.
 func TestRateLimit(t *testing.T) {
-	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:slow", MaxPerSecond: 50}}})
-	effects := b.owned(append(records("inbox:slow", 300, b.now.Wall-10), records("inbox:fast", 20, b.now.Wall-10)...))
-	sent := map[postdate.Channel]int{}
-	begin := b.now.Mono
-	for b.now.Mono < begin+2*time.Second {
-		var next []Effect
-		for _, p := range of[Publish](effects) {
-			sent[p.Channel] += len(p.Batch)
-			next = append(next, b.confirm(p)...)
-		}
-		for _, c := range of[Claim](effects) {
-			next = append(next, b.answer(c, nil)...)
-		}
-		if len(of[Settle](effects)) > 0 {
-			next = append(next, b.step(Settled{Call: b.m.settleCall()})...)
-		}
-		if most := 6 + int(50*(b.now.Mono-begin).Seconds()); sent["inbox:slow"] > most {
-			t.Fatalf("%d sent after %v, want at most %d", sent["inbox:slow"], b.now.Mono-begin, most)
-		}
-		if len(next) == 0 {
-			wait := b.m.Wake(b.now)
-			if wait <= 0 {
-				t.Fatal("it spins")
+	for _, rate := range []int{2, 50, 4_000} {
+		s := newShop(2, nil)
+		s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:slow", MaxPerSecond: float64(rate)}}})
+		s.add(0, "inbox:slow", 2*rate, s.now.Wall-10)
+		s.add(1, "inbox:slow", rate, s.now.Wall-10)
+		s.add(1, "inbox:fast", 20, s.now.Wall-10)
+		begin := s.now.Mono
+		s.run(2*time.Second, func() {
+			if most := 1 + rate/10 + int(float64(rate)*(s.now.Mono-begin).Seconds()); s.arrived["inbox:slow"] > most {
+				t.Fatalf("%d sent after %v, want at most %d", s.arrived["inbox:slow"], s.now.Mono-begin, most)
 			}
-			b.after(max(wait, time.Millisecond))
-			next = b.step(fence.Tick{})
+		})
+		if s.arrived["inbox:slow"] < 2*rate*19/20 || s.arrived["inbox:fast"] != 20 {
+			t.Errorf("sent %v in 2 s, want about %d at %d/s, and all of the other channel", s.arrived, 2*rate, rate)
 		}
-		effects = next
-	}
-	if sent["inbox:slow"] < 95 || sent["inbox:fast"] != 20 {
-		t.Errorf("sent %v in 2 s, want about 100 at 50/s, and all of the other channel", sent)
 	}
 }
 
 // A bound on what is in flight is kept, and what comes back makes room.
 func TestInFlightLimit(t *testing.T) {
-	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:narrow", MaxInFlight: 3}}})
-	total := 0
-	for effects := b.owned(records("inbox:narrow", 10, b.now.Wall-10)); ; {
-		published := of[Publish](effects)
-		if len(published) == 0 {
-			break
-		}
-		if len(published) != 1 || len(published[0].Batch) > 3 {
-			t.Fatalf("%d batches at a time", len(published))
-		}
-		total += len(published[0].Batch)
-		effects = b.confirm(published[0])
+	s := newShop(1, nil)
+	s.mute = func(postdate.Channel) bool { return true }
+	s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:narrow", MaxInFlight: 3}}})
+	s.add(0, "inbox:narrow", 10, s.now.Wall-10)
+	s.run(time.Second, nil)
+	if s.mostFly != 3 {
+		t.Fatalf("%d are in flight, want 3", s.mostFly)
 	}
-	if total != 10 {
-		t.Errorf("%d of 10 went out", total)
+	s.mute = func(postdate.Channel) bool { return false }
+	s.answer()
+	s.run(4*time.Second, nil)
+	if s.arrived["inbox:narrow"] != 10 {
+		t.Errorf("%d of 10 went out", s.arrived["inbox:narrow"])
 	}
 }
 
@@ -256,23 +235,33 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 	}
 }
 
-// What was held back of a congested channel stays known where the wall clock is set
-// back to before it, and the checkpoint does not pass it.
-func TestHeldBeyondTheClock(t *testing.T) {
+// What is behind stays known where the wall clock is set back to before it, and the
+// checkpoint does not pass it.
+func TestBehindBeyondTheClock(t *testing.T) {
 	b := newBench(t)
-	b.owned(nil)
-	o := b.m.buckets[0]
-	at := bucket.Position{Time: o.read.Time - 5, Tenant: "t", ScheduleID: "m"}
-	o.held["inbox:full"] = at
+	at := b.now.Wall + 30
+	full := bucket.Position{Time: at, Tenant: "t", ScheduleID: "m"}
 	b.now.Wall -= 60_000
-	o.held["inbox:other"] = bucket.Position{Time: b.now.Wall - 5} // as a scan that was complete leaves it
-	for range 20 {
-		b.after(100 * time.Millisecond)
+	other := bucket.Position{Time: b.now.Wall - 5}
+	claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
+		Token: 1, Owner: "me", Lease: "me", Claimed: bucket.UpTo(at + 1),
+		Behind: map[postdate.Channel]bucket.Position{"inbox:full": full, "inbox:other": other},
+	}}}))
+	for _, c := range claims {
+		b.answer(c, nil)
+	}
+	o, most := b.m.buckets[0], 0
+	for range 2_000 {
+		b.after(time.Millisecond)
 		for _, c := range of[Claim](b.step(fence.Tick{})) {
+			most++
 			b.answer(c, nil)
 		}
-		if held, ok := o.held["inbox:full"]; !ok || o.settledUpTo() >= at.Time {
-			t.Fatalf("held from %v (%v), and the checkpoint may come up to %d, beyond %d", held, ok, o.settledUpTo(), at.Time)
+		if o.record.Behind["inbox:full"] != full || o.settledUpTo() >= at {
+			t.Fatalf("%v is behind, and the checkpoint may come up to %d", o.record.Behind, o.settledUpTo())
 		}
+	}
+	if most > 150 {
+		t.Errorf("%d claims in two seconds", most)
 	}
 }

@@ -137,8 +137,8 @@ func (m *Machine) startUnpark(now postdate.Now) {
 // says when to look again.
 func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 	number, under := m.unparkIn(c)
-	limit := m.c.UnparkMax
-	switch half := min(m.equalShare(), c.limited()) / 2; {
+	limit := min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)) // several at a time, each in a bucket of its own
+	switch {
 	case number < 0 || c.paused():
 		if c.site.prober == c { // another one may try
 			c.site.prober = nil
@@ -158,16 +158,20 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		m.probeAt = max(m.probeAt, now.Mono+time.Second/probesPerSecond)
 		c.site.prober = nil
 		limit = 1
-	case c.unsent() > half, under > 0 && c.unsent()+under*limit > half:
+	case !m.hasRoom(now, c):
+		if at := c.roomAt(now.Mono); at != 0 {
+			return at
+		}
 		return now.Mono + lookAgain
 	}
 	b := m.buckets[number]
 	u := &unparking{of: store.Unpark{
 		// A time of its own for each: what is read under it cannot be taken for
 		// what was read before and parked again.
-		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.claimed, b.unpark) + 1, Limit: limit,
+		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.record.Claimed.Time, b.unpark) + 1, Limit: limit,
 	}}
 	b.unpark = u.of.At
+	c.coming += limit
 	m.unparks = append(m.unparks, u)
 	m.emit(Unpark{u.of})
 	return now.Mono // after the others
@@ -183,8 +187,8 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 		}
 	}
 	bucket = -1
-	for number, b := range c.parkedIn { // what a bucket that is to be handed over has parked stays so
-		if b.leaveBy == 0 && !slices.Contains(busy, number) && (bucket < 0 || number < bucket) {
+	for number, b := range c.parkedIn {
+		if b.worksFor(c) && !slices.Contains(busy, number) && (bucket < 0 || number < bucket) {
 			bucket = number
 		}
 	}
@@ -201,9 +205,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	} else if ev.Moved > 0 {
 		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 	}
-	if c == nil {
-		return
-	}
+	c.coming -= ev.Unpark.Limit
 	if ev.Err == nil && ev.Moved < ev.Unpark.Limit && !u.more && b != nil {
 		m.unparkedAll(c, b)
 	}

@@ -39,7 +39,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	claims := of[Claim](tick)
 	results := make([]store.ClaimResult, len(claims[0].Claims))
 	for i, c := range claims[0].Claims {
-		results[i] = store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+		results[i] = seen(c)
 		if c.Bucket == probe[0].Unpark.Bucket {
 			results[i].Due = []postdate.Record{rec}
 		}
@@ -55,8 +55,8 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 		in = append(in, u.Unpark.Bucket)
 	}
 	slices.Sort(in)
-	if len(in) != b.m.c.UnparksMax || len(slices.Compact(in)) != b.m.c.UnparksMax {
-		t.Fatalf("unparked in %v, want %d different buckets", in, b.m.c.UnparksMax)
+	if len(in) < 3 || len(slices.Compact(slices.Clone(in))) != len(in) {
+		t.Fatalf("unparked in %v, want several different buckets", in)
 	}
 	next := of[Unpark](b.step(Unparked{Unpark: unparks[1].Unpark, Moved: 3}))
 	if len(next) != 1 || slices.Contains(in, next[0].Unpark.Bucket) {
@@ -69,7 +69,7 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 	for _, c := range of[Claim](effects) {
 		results := make([]store.ClaimResult, len(c.Claims))
 		for i, c := range c.Claims {
-			results[i] = store.ClaimResult{Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
+			results[i] = seen(c)
 		}
 		more = append(more, b.step(Claimed{b.m.claimCall(), results})...)
 	}

@@ -8,7 +8,9 @@
 //     If the lease comes back, the message is claimed anew. A wall clock that is set
 //     ends the lease, until a renewal has judged the clock.
 //   - Everything that is published and not settled lies between its bucket's
-//     checkpoint and claimed, so that after a crash exactly that range is in doubt.
+//     checkpoint and what is claimed of its channel, so that after a crash exactly that
+//     is in doubt. Of one channel no more is claimed and not settled than
+//     [Config.DoubtMax] says, however much of it is due.
 //   - A message of which a publish may have arrived is published again only with
 //     the mark of a possible duplicate.
 //   - A channel that is slow or down delays only its own messages, and what is in
@@ -19,8 +21,9 @@
 // [Machine] is a pure step over events and a reading of the clocks; node/machine joins
 // it with the fence's. Its files follow a message's way: agenda.go (which buckets are
 // due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
-// (wait for the time), channel.go (publish), limit.go (pauses and rates), settle.go,
-// park.go (park and probe), leave.go (buckets that go to another node).
+// (wait for the time), channel.go (publish), room.go (how much of a channel is taken at a
+// time), limit.go (pauses and rates), settle.go, park.go (park and probe), leave.go (buckets
+// that go to another node).
 package poller
 
 import (
@@ -58,7 +61,11 @@ type Config struct {
 	// two renewals of the lease. Beyond that the lease counts as ended.
 	JumpMax time.Duration
 
-	HandMax      int // messages in memory
+	HandMax int // messages in memory
+	// DoubtMax is how many messages of one channel may be claimed and not settled, where
+	// it did not confirm more than that in its best two seconds of the last ten: of these
+	// a crash leaves in doubt whether they were sent.
+	DoubtMax     int
 	HandBytesMax int // payload bytes in memory
 	// PayloadBytesMax is the largest payload: each bucket that is read may bring one.
 	PayloadBytesMax int
@@ -82,7 +89,7 @@ func DefaultConfig() Config {
 		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
 		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
 		DrainMax: 5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
-		HandMax: 16_384, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, PageMax: 512,
+		HandMax: 16_384, DoubtMax: 1_000, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, PageMax: 512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
 		Retry: postdate.RetryDefault,
@@ -100,7 +107,7 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of a hand-over must be positive: %s and %s", c.DrainMax, c.DrainStep)
 	case c.LeaseMargin <= 0 || c.JumpMax <= 0:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
-	case c.HandMax < 8 || c.PayloadBytesMax < 1 || c.HandBytesMax < 4*c.PayloadBytesMax || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
+	case c.HandMax < 8 || c.DoubtMax < 1 || c.PayloadBytesMax < 1 || c.HandBytesMax < 4*c.PayloadBytesMax || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
 	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
 		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
@@ -222,10 +229,12 @@ type Machine struct {
 	agenda  agenda
 
 	channels map[postdate.Channel]*channel
-	inHand   map[postdate.Channel]*channel // those with messages in memory
+	inHand   int // of these, those with messages in memory
 	sites    map[string]*site
 	limits   map[postdate.Channel]*limit
 	ready    []*channel    // those with something to publish, in turn
+	crowded  []*channel    // those that may have no room for more
+	behind   []*channel    // those of which less is claimed than of others
 	parked   parkingHeap   // those with parked messages
 	turns    uint64        // that were given among them
 	probeAt  time.Duration // when the last place in the budget of probes is
@@ -240,8 +249,8 @@ type Machine struct {
 	calls     uint64  // the number of the last call of the store
 	claimings map[uint64]*claiming
 	settlings map[uint64]*settlingCall
-	// What the claims under way may bring.
-	coming, comingBytes int
+	// What the claims under way may bring, and of this what may be of any channel.
+	coming, comingBytes, comingOfAny int
 
 	unparks    []*unparking // those under way
 	nextUnpark time.Duration
@@ -256,7 +265,7 @@ func NewMachine(c Config, random func() float64) *Machine {
 	return &Machine{
 		c: c, random: random, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Channel]*channel{}, inHand: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{},
+		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{},
 	}
 }
 
@@ -333,12 +342,15 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		w.mono(b.restUntil)
 		w.mono(b.leaveBy)
 		w.mono(m.goneBy(b))
-		w.wall(b.claimed.Add(-m.c.Ahead))
+		w.wall(b.record.Claimed.Time.Add(-m.c.Ahead))
 	}
 	for _, c := range m.ready {
 		if c.limit != nil {
 			w.mono(c.limit.freeAt)
 		}
+	}
+	for _, c := range m.behind {
+		w.mono(c.roomAt(now.Mono))
 	}
 	if len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 {
 		w.mono(max(m.nextUnpark, m.parked[0].lookAt))

@@ -48,10 +48,7 @@ func lapsedLease(b *bench) string {
 	claim := of[Claim](b.step(fence.Gained{Partitions: ps}))[0]
 	var results []store.ClaimResult
 	for _, c := range claim.Claims {
-		results = append(results, store.ClaimResult{
-			Due:      records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30),
-			Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
-		})
+		results = append(results, seen(c, records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30)...))
 	}
 	b.step(Claimed{claim.Call, results})
 	b.m.leaseUntil = b.now.Mono + 10*time.Millisecond

@@ -13,33 +13,28 @@ import (
 
 // owned is what the machine knows of one bucket that it owns.
 type owned struct {
-	hold       store.Hold
-	claims     uint64        // the number of the last claim that was sent
-	checkpoint postdate.Time // of the last claim that is known to be durable
-	claimed    postdate.Time
+	hold      store.Hold
+	claims    uint64           // the number of the last claim that was sent
+	record    bucket.Partition // as the last claim left it that is known to be durable
+	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
-	// In doubt are messages with an attempt time in (doubtFrom, doubtTo]: an
-	// earlier owner may have published them.
-	doubtFrom, doubtTo postdate.Time
-
-	// read: every PENDING message before this position was seen, but for those
-	// that were held back, and those that came later.
+	// read: every PENDING message up to this position was seen, but for those of channels
+	// that are behind, and those that came later.
 	read bucket.Position
 	// due is the earliest known attempt time at or behind read; Far where none is.
 	due postdate.Time
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
-	late bucket.Position
-	// held has, per congested channel, the first message that was passed over.
-	held    map[postdate.Channel]bucket.Position
-	shed    map[postdate.Channel]bucket.Position // the same, since the claim under way began
+	late    bucket.Position
 	sweepAt time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
 	turn     int // which of its scans is the next to have its way
 
-	// parkedFor are the channels for which it may have parked messages.
+	// parkedFor are the channels for which it may have parked messages, behind those in
+	// whose behindIn it is.
 	parkedFor map[*channel]struct{}
+	behind    map[postdate.Channel]struct{}
 
 	lane    *lane
 	horizon postdate.Time // as Horizon said last
@@ -68,7 +63,7 @@ var nowhere = bucket.Position{Time: postdate.Far}
 type poll struct {
 	bucket *owned
 	kind   scanKind
-	resume postdate.Channel // for scanHeld
+	only   *channel // for scanBehind
 	claim  store.Claim
 	lapses int // Machine.lapses when it began
 }
@@ -76,14 +71,14 @@ type poll struct {
 type scanKind uint8
 
 const (
-	scanOn    scanKind = iota // go on where the last one ended
-	scanLate                  // what turned up behind that
-	scanSweep                 // from the very first message
-	scanHeld                  // what was passed over of one channel
+	scanOn     scanKind = iota // go on where the last one ended
+	scanLate                   // what turned up behind that
+	scanSweep                  // from the very first message
+	scanBehind                 // what is not claimed yet of one channel
 )
 
-// gained begins to look after buckets. The range between checkpoint and claimed
-// is in doubt. That everything up to the checkpoint is settled is a hint: the
+// gained begins to look after buckets. What lies between checkpoint and claimed is in
+// doubt. That everything up to the checkpoint is settled is a hint: the
 // first scan is a sweep.
 func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	for _, p := range partitions {
@@ -91,15 +86,15 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			m.lose([]store.Hold{b.hold})
 		}
 		b := &owned{
-			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, checkpoint: p.Checkpoint, claimed: p.Claimed,
-			doubtFrom: p.Checkpoint, doubtTo: p.Claimed,
-			read: bucket.Position{Time: p.Checkpoint + 1}, due: now.Wall, late: nowhere, sweepAt: now.Mono,
-			held: map[postdate.Channel]bucket.Position{}, shed: map[postdate.Channel]bucket.Position{}, nudged: postdate.Far,
-			hand: map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
-			parkedFor: map[*channel]struct{}{},
+			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
+			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, sweepAt: now.Mono,
+			nudged: postdate.Far,
+			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
+			parkedFor: map[*channel]struct{}{}, behind: map[postdate.Channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
 		m.find = append(m.find, p.Bucket)
+		m.noteBehind(b)
 		m.touch(b)
 	}
 }
@@ -123,12 +118,13 @@ func (m *Machine) lose(holds []store.Hold) {
 		for c := range b.parkedFor {
 			m.unparkedAll(c, b)
 		}
+		m.forgetBehind(b)
 	}
 }
 
 // idle says whether everything claimed is settled, as far as is known.
 func (b *owned) idle() bool {
-	return len(b.hand) == 0 && len(b.held) == 0 && b.late == nowhere && b.read.Time > b.claimed
+	return len(b.hand) == 0 && b.late == nowhere && !b.read.Before(b.record.Claimed)
 }
 
 // nudge notes that a message is due at a time in a bucket.
@@ -161,7 +157,7 @@ func (b *owned) settledUpTo() postdate.Time {
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
-	for _, p := range b.held {
+	for _, p := range b.record.Behind {
 		t = min(t, p.Time)
 	}
 	return max(t-1, 0)
@@ -226,26 +222,24 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 		return true
 	}
 	return slices.ContainsFunc(a.busy, func(b *owned) bool {
-		return b.late != nowhere || b.resting() || m.resumable(now, b) != ""
+		return b.late != nowhere || b.resting()
 	})
 }
 
 // choose says what to read of a bucket next, if anything.
 func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
-	claimed := max(b.claimed, now.Wall.Add(m.c.Ahead))
-	if b.resting() {
-		claimed = b.claimed // finish what is claimed, and begin nothing
-		if now.Mono >= m.goneBy(b) {
-			return poll{}, false
-		}
+	if b.resting() && now.Mono >= m.goneBy(b) {
+		return poll{}, false
 	}
-	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
-		Bucket: b.hold.Bucket, Token: b.hold.Token, Checkpoint: b.settledUpTo(), Claimed: claimed,
-	}}
 	// After the wall clock was set back, claimed may lie far ahead: what is not
 	// due for long is not taken into the hand.
-	to := min(claimed, now.Wall.Add(m.c.Ahead))
-	p.claim.Scan.To = to
+	to := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	if b.resting() && b.record.Claimed.Before(to) {
+		to = b.record.Claimed // finish what is claimed, and begin nothing
+	}
+	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
+		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: b.settledUpTo(), To: to},
+	}}
 	b.turn++
 	for i := range scanTurns {
 		if m.chooseKind(now, b, &p, (b.turn+i)%scanTurns) {
@@ -256,7 +250,7 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 }
 
 // scanTurns is how many scans of a bucket take turns: what is new, what is late,
-// and what was held back. A sweep comes before them, for it goes on as what is late.
+// and what is behind. A sweep comes before them, for it goes on as what is late.
 const scanTurns = 3
 
 // chooseKind makes p one of the scans that take turns, if there is need for it.
@@ -271,18 +265,13 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		p.kind, scan.After = scanOn, b.read
 		// What is to be handed over is read to the end of what is claimed, which may lie
 		// ahead of this node's clock, and then the checkpoint is written.
-		rest := b.resting() && (b.read.Time <= b.claimed && b.claimed <= scan.To || b.idle() && b.checkpoint < b.claimed)
-		return b.due <= scan.To || rest
+		rest := b.resting() && (b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed || b.idle() && b.record.Checkpoint < b.settledUpTo())
+		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
 		return b.late != nowhere
 	default:
-		p.resume = m.resumable(now, b)
-		if p.resume == "" || b.held[p.resume].Time > scan.To { // not due any more: the wall clock was set back
-			return false
-		}
-		p.kind, scan.After, scan.To = scanHeld, justBefore(b.held[p.resume]), min(b.read.Time, scan.To)
-		return true
+		return m.catchUp(now, b, p)
 	}
 }
 
@@ -291,26 +280,18 @@ func (b *owned) sweepDue(by time.Duration) bool {
 	return by >= b.sweepAt && !b.sweeping && !b.resting()
 }
 
-// justBefore is a position shortly before p. What lies between, at most a few
-// messages with almost the same id, is read again.
-func justBefore(p bucket.Position) bucket.Position {
-	if p.ScheduleID == "" {
-		return p // before every message of its time already
-	}
-	p.ScheduleID = p.ScheduleID[:len(p.ScheduleID)-1]
-	return p
-}
-
 // scanned notes what a scan has seen, and takes what it found into the hand.
 func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	b := p.bucket
-	b.checkpoint, b.claimed = p.claim.Checkpoint, p.claim.Claimed
+	p.claim.To = r.To
+	record, err := b.record.Claim(p.claim.Claim)
+	if err != nil {
+		panic("poller: " + err.Error()) // the store took it
+	}
+	b.record = record
+	m.noteBehind(b)
 	switch p.kind {
-	case scanHeld:
-		delete(b.held, p.resume)
-		if !r.Complete || r.Ended.Before(b.read) { // it went as far as the clock, not as far as was read
-			b.held[p.resume] = r.Ended
-		}
+	case scanBehind:
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.late = nowhere
@@ -320,9 +301,6 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		}
 	case scanOn:
 		b.readTo(r)
-	}
-	for c, at := range r.Skipped {
-		b.passOver(c, at)
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])

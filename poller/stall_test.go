@@ -35,36 +35,6 @@ func (b *longBucket) add(id string, c postdate.Channel, at postdate.Time) {
 	})
 }
 
-func (b *longBucket) scan(s store.Scan) (r store.ClaimResult) {
-	r.Next = postdate.Far
-	examined := 0
-	for _, rec := range b.rows {
-		at := bucket.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: rec.ScheduleID}
-		if !s.After.Before(at) {
-			continue
-		}
-		if at.Time > s.To {
-			r.Next = at.Time
-			break
-		}
-		if examined++; examined > scannedMax {
-			return r
-		}
-		r.Ended = at
-		if _, skip := s.Skip[rec.Channel]; skip {
-			if r.Skipped == nil {
-				r.Skipped = map[postdate.Channel]bucket.Position{rec.Channel: at}
-			}
-			continue
-		}
-		if r.Due = append(r.Due, rec); len(r.Due) >= s.Limit {
-			return r
-		}
-	}
-	r.Complete, r.Ended = true, bucket.Position{Time: s.To + 1}
-	return r
-}
-
 // A backlog that takes longer to pass over than the pause between two sweeps does
 // not keep another channel's message from being read.
 func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
@@ -81,7 +51,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 			case Claim:
 				claimed = true
 				now = now.Later(400 * time.Millisecond)
-				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{found(b.rows, e.Claims[0], scannedMax)}})...)
 			case Publish:
 				if e.Channel == "x:free" {
 					return
@@ -120,7 +90,7 @@ func TestDrainWithABacklog(t *testing.T) {
 		for _, e := range effects {
 			switch e := e.(type) {
 			case Claim:
-				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{b.scan(e.Claims[0].Scan)}})...)
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{found(b.rows, e.Claims[0], scannedMax)}})...)
 			case Publish:
 				slow = append(slow, e)
 			case Settle:
@@ -158,9 +128,7 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 				if scan.After == (bucket.Position{}) {
 					sweeps++
 				}
-				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{
-					Complete: true, Ended: bucket.Position{Time: scan.To + 1}, Next: postdate.Far,
-				}}})...)
+				next = append(next, m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{seen(e.Claims[0])}})...)
 			case FindParked:
 				next = append(next, m.Step(now, ParkedFound{e.Buckets, nil, nil})...)
 			}

@@ -1,0 +1,267 @@
+package poller
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// What is in hand of a channel cannot be cancelled, and is in doubt after a crash. So no
+// more of it is taken than goes out soon. Once a channel has no room, claims leave it
+// behind: what is due of it stays unclaimed in the store, and comes when there is room
+// again. What was read beyond that is parked.
+
+// behindMax and behindBytesMax bound how many channels, and how much of their names, a
+// bucket's record says to be behind. What is read of further ones is parked.
+const (
+	behindMax      = 16
+	behindBytesMax = 4 << 10
+)
+
+// lagging is what is known of a channel's messages that are due and not claimed.
+type lagging struct {
+	behindIn []*owned // buckets whose records say that it is behind, in turn
+	coming   int      // messages that claims and unparks of it alone may bring
+	crowded  bool     // is in Machine.crowded
+}
+
+// room is how many messages, and bytes of payload, a call may bring, and of how many
+// buckets: each may bring one payload of any size. It is never all that there is: what is
+// stuck leaves room for the others.
+func (m *Machine) room() (messages, bytes, buckets int) {
+	messages, bytes = (m.c.HandMax-m.hand-m.coming)/2, (m.c.HandBytesMax-m.handBytes-m.comingBytes)/2
+	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
+}
+
+// roomOfAny is how many messages of channels that are not known before a call may bring:
+// were they all of one channel, they would fit into what may be in doubt of it.
+func (m *Machine) roomOfAny() int {
+	return max((m.c.DoubtMax/2-m.comingOfAny)/2, m.c.DoubtMax/16, 1)
+}
+
+// roomOf is how many more messages of a channel may come into the hand.
+func (m *Machine) roomOf(now postdate.Now, c *channel) int {
+	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.doubtMax(now, c)/2-c.hand) - c.coming
+}
+
+// waitMax is how many messages of a channel may be in hand and not with its broker.
+func (m *Machine) waitMax(now postdate.Now, c *channel) int {
+	return max(min(m.share(now, c)-c.inFlight, c.limited(now.Mono)), 0)
+}
+
+// doubtMax is how many messages of a channel may be claimed and not settled. Half of it
+// is filled on purpose: the other half is for what claims bring that did not know of which
+// channel it is.
+func (m *Machine) doubtMax(now postdate.Now, c *channel) int {
+	return max(m.c.DoubtMax, c.pace.best(now.Mono))
+}
+
+// share is how much of the hand a channel may fill: what its broker may have, and as much
+// again. So what is stuck leaves room, however many channels there are. Where the hand
+// is almost full all the same, shares are equal.
+func (m *Machine) share(now postdate.Now, c *channel) int {
+	share := min(2*c.window, m.doubtMax(now, c)/2, m.c.HandMax/2)
+	switch {
+	case m.hand+m.coming >= m.c.HandMax/4*3:
+		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
+	case !c.proven: // those of all together may hold a quarter
+		share = min(windowMin, c.inFlight+max(m.c.HandMax/4-m.unproven, 0))
+	}
+	if c.limit != nil && c.limit.set.MaxInFlight > 0 {
+		share = min(share, 2*c.limit.set.MaxInFlight)
+	}
+	return share
+}
+
+// hasRoom says whether it is worth a call to fetch messages of a channel: not before half
+// of what may wait has gone out.
+func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
+	return m.roomOf(now, c) >= max(m.waitMax(now, c)/2, 1)
+}
+
+// crowd notes that a channel may have no room.
+func (m *Machine) crowd(c *channel) {
+	if !c.crowded {
+		c.crowded = true
+		m.crowded = append(m.crowded, c)
+	}
+}
+
+// expect notes what a call of claims may bring, or with -1 that it has ended.
+func (m *Machine) expect(polls []poll, sign int) {
+	for i := range polls {
+		scan := &polls[i].claim.Scan
+		m.coming += sign * scan.Limit
+		m.comingBytes += sign * scan.BytesMax
+		if c := polls[i].only; c != nil {
+			c.coming += sign * scan.Limit
+			m.forget(c)
+		} else {
+			m.comingOfAny += sign * scan.Limit
+		}
+	}
+}
+
+// full lists the channels that have no room, and lets go of those that are not crowded any
+// more.
+func (m *Machine) full(now postdate.Now) (full []*channel) {
+	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
+		if m.roomOf(now, c) <= 0 {
+			full = append(full, c)
+			return false
+		}
+		c.crowded = c.hand >= windowMin
+		m.forget(c)
+		return !c.crowded
+	})
+	return full
+}
+
+// leaveBehind is what a claim of all channels leaves behind: what is behind already, and
+// what has no room.
+func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Position {
+	if len(full) == 0 {
+		return b.record.Behind
+	}
+	behind, bytes := maps.Clone(b.record.Behind), 0
+	if behind == nil {
+		behind = map[postdate.Channel]bucket.Position{}
+	}
+	for name := range behind {
+		bytes += len(name)
+	}
+	for _, c := range full {
+		if _, is := behind[c.name]; !is && len(behind) < behindMax && bytes+len(c.name) <= behindBytesMax {
+			behind[c.name] = b.record.Claimed
+			bytes += len(c.name)
+		}
+	}
+	return behind
+}
+
+// noteBehind notes which channels a bucket's record says to be behind.
+func (m *Machine) noteBehind(b *owned) {
+	for _, name := range slices.Sorted(maps.Keys(b.record.Behind)) {
+		if _, noted := b.behind[name]; noted {
+			continue
+		}
+		c := m.channelOf(name)
+		if len(c.behindIn) == 0 {
+			m.behind = append(m.behind, c)
+		}
+		c.behindIn = append(c.behindIn, b)
+		b.behind[name] = struct{}{}
+	}
+}
+
+// catchingUp takes up to most buckets of the common lane in which channels are behind that
+// have room now, each channel's in turn.
+func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
+	m.behind = slices.DeleteFunc(m.behind, func(c *channel) bool {
+		if len(all) >= most || !m.hasRoom(now, c) {
+			return false
+		}
+		for range min(len(c.behindIn), m.roomOf(now, c)) {
+			b := c.behindIn[0]
+			c.behindIn = c.behindIn[1:]
+			if _, behind := b.record.Behind[c.name]; !behind {
+				delete(b.behind, c.name)
+				continue
+			}
+			if !b.polling && b.lane == m.common && len(all) < most {
+				all = append(all, b)
+			}
+			c.behindIn = append(c.behindIn, b)
+		}
+		if len(c.behindIn) > 0 {
+			return false
+		}
+		c.behindIn = nil
+		m.forget(c)
+		return true
+	})
+	return all
+}
+
+// forgetBehind notes that a bucket which was lost is none of those in which channels are
+// behind.
+func (m *Machine) forgetBehind(b *owned) {
+	for name := range b.behind {
+		c := m.channels[name]
+		c.behindIn = slices.DeleteFunc(c.behindIn, func(o *owned) bool { return o == b })
+		if len(c.behindIn) == 0 {
+			m.behind = slices.DeleteFunc(m.behind, func(o *channel) bool { return o == c })
+			m.forget(c)
+		}
+	}
+}
+
+// catchUp makes p a scan of a channel that is behind in b and has room, if there is one:
+// of several the one that is furthest behind. Where messages of it are parked as well, the
+// two take turns by chance.
+func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
+	to := p.claim.To
+	if b.record.Claimed.Before(to) {
+		to = b.record.Claimed
+	}
+	for name, at := range b.record.Behind {
+		c := m.channels[name]
+		switch {
+		case !at.Before(to), to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds()): // after the wall clock was set back
+		case !m.hasRoom(now, c):
+		case p.only == nil, at.Before(p.claim.Scan.After), at == p.claim.Scan.After && name < p.only.name:
+			p.only, p.claim.Scan.After = c, at
+		}
+	}
+	if p.only == nil || len(p.only.parkedIn) > 0 && m.random() < 0.5 {
+		p.only, p.claim.Scan.After = nil, bucket.Position{}
+		return false
+	}
+	p.kind, p.claim.To = scanBehind, to
+	return true
+}
+
+// parkSurplus parks what is ready beyond a channel's share: there it can be cancelled.
+func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
+	most := m.waitMax(now, c)
+	if len(c.ready) <= most {
+		return
+	}
+	m.crowd(c)
+	for _, it := range c.ready[most:] {
+		m.park(now, it, it.rec.LastError)
+	}
+	c.ready = c.ready[:most]
+}
+
+// pace is what a channel confirmed of late, second by second.
+type pace struct {
+	second time.Duration // the present one, counted from 0
+	counts [10]int       // the present second's at second % 10
+}
+
+// add counts so many confirms.
+func (p *pace) add(now time.Duration, n int) {
+	p.roll(now)
+	p.counts[p.second%10] += n
+}
+
+// best is how many there were in the best two seconds of the last ten.
+func (p *pace) best(now time.Duration) (most int) {
+	p.roll(now)
+	for i := range 9 {
+		at := p.second + 10 - time.Duration(i)
+		most = max(most, p.counts[at%10]+p.counts[(at-1)%10])
+	}
+	return most
+}
+
+func (p *pace) roll(now time.Duration) {
+	for second := now / time.Second; p.second < second; {
+		p.second = max(p.second+1, second-9)
+		p.counts[p.second%10] = 0
+	}
+}
