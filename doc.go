@@ -24,7 +24,7 @@
 // (package poller) over and over:
 //
 //	claim    one conditional write on the bucket's partition record says "up to
-//	         this time I may publish". It is checkpoint, intent and fence at once
+//	         this message I may publish". It is checkpoint, intent and fence at once
 //	read     what is PENDING and due up to the claim
 //	publish  at its time, never before, many in flight (package publisher)
 //	settle   DELIVERED, or a later attempt, or DELIVERY_FAILED

@@ -80,8 +80,8 @@ func (f *fakeStore) Get(ctx context.Context, key postdate.Key) (postdate.Record,
 	return r, nil
 }
 
-func (f *fakeStore) withdrawable(s postdate.State) bool {
-	return bucket.Partition{Claimed: f.claimed}.Withdrawable(s)
+func (f *fakeStore) withdrawable(r *postdate.Record) bool {
+	return bucket.Partition{Claimed: bucket.UpTo(f.claimed)}.Withdrawable(r.Key, r.Channel, r.State)
 }
 
 func (f *fakeStore) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
@@ -95,7 +95,7 @@ func (f *fakeStore) Replace(ctx context.Context, m postdate.Message, ifVersion u
 		return r, postdate.E(postdate.KindNotFound, "none")
 	case r.Version != ifVersion:
 		return r, postdate.E(postdate.KindConflict, "version")
-	case !f.withdrawable(r.State):
+	case !f.withdrawable(&r):
 		return r, postdate.E(postdate.KindTooLate, "too late")
 	}
 	r = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
@@ -118,7 +118,7 @@ func (f *fakeStore) Cancel(ctx context.Context, keys []postdate.Key, at postdate
 			results[i].Err = postdate.E(postdate.KindNotFound, "none")
 			continue
 		case r.Status == postdate.Cancelled:
-		case !f.withdrawable(r.State):
+		case !f.withdrawable(&r):
 			results[i].Err = postdate.E(postdate.KindTooLate, "too late")
 		default:
 			r.Status, r.SettledAt = postdate.Cancelled, at

@@ -113,7 +113,7 @@ func (r *rig) own(buckets ...int) {
 // theirs is a bucket of another run, and that run's lease.
 func theirs(renewals uint64) fence.Saw {
 	return fence.Saw{
-		Partitions: []bucket.Partition{{Bucket: 4, Owner: "you", Token: 7, Lease: "you/1", Checkpoint: 10, Claimed: 20}},
+		Partitions: []bucket.Partition{{Bucket: 4, Owner: "you", Token: 7, Lease: "you/1", Checkpoint: 10, Claimed: bucket.UpTo(20)}},
 		Leases:     []bucket.Lease{{ID: "you/1", Renewals: renewals, Lasts: 2500 * time.Millisecond}},
 	}
 }
@@ -217,7 +217,7 @@ func TestUnknownAcquisitionIsTakenAnew(t *testing.T) {
 	if r.m.Held() != 0 {
 		t.Error("it counts as its own what it does not know of")
 	}
-	mine := bucket.Partition{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1", Checkpoint: 5, Claimed: 9}
+	mine := bucket.Partition{Bucket: 1, Owner: "me", Token: 1, Lease: "me/1", Checkpoint: 5, Claimed: bucket.UpTo(9)}
 	effects := r.look(fence.Saw{Partitions: []bucket.Partition{mine}, Leases: []bucket.Lease{{ID: "me/1", Renewals: 1}}})
 	take := only[fence.Take](t, effects)
 	if want := []store.Acquisition{{Bucket: 1, SeenToken: 1, Owner: "me", Lease: "me/1"}}; !reflect.DeepEqual(take.Wants, want) {

@@ -43,10 +43,11 @@ func (n *Node) view() api.Cluster {
 	view := n.loop.View()
 	now := n.clock.wall()
 	for _, p := range records {
-		b := api.Bucket{Bucket: p.Bucket, Owner: p.Owner, Token: p.Token, Checkpoint: p.Checkpoint, Claimed: p.Claimed}
+		claimed := max(p.Claimed.Time-1, 0)
+		b := api.Bucket{Bucket: p.Bucket, Owner: p.Owner, Token: p.Token, Checkpoint: p.Checkpoint, Claimed: claimed}
 		if since, overdue := view.Overdue[p.Bucket]; overdue {
 			b.Lag = max(now.Sub(since), 0)
-		} else if p.Owner != n.c.NodeID && p.Checkpoint < min(p.Claimed, now) {
+		} else if p.Owner != n.c.NodeID && p.Checkpoint < min(claimed, now) {
 			b.Lag = now.Sub(p.Checkpoint) // its owner knows better
 		}
 		c.Buckets = append(c.Buckets, b)

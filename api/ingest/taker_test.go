@@ -112,7 +112,7 @@ func (w *world) deliver() {
 			w.Fatal(got, err)
 		}
 		hold := store.Hold{Bucket: b, Token: got[0].Partition.Token}
-		result := w.Claim(ctx, []store.Claim{{Bucket: b, Token: hold.Token, Claimed: w.now, Scan: store.Scan{To: w.now, Limit: 100, BytesMax: 1 << 20}}})[0]
+		result := w.Claim(ctx, []store.Claim{{Bucket: b, Claim: bucket.Claim{Token: hold.Token, Number: got[0].Partition.Claims + 1, To: bucket.UpTo(w.now)}, Scan: store.Scan{Limit: 100, BytesMax: 1 << 20}}})[0]
 		if result.Err != nil {
 			w.Fatal(result.Err)
 		}

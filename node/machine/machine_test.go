@@ -85,8 +85,8 @@ func (r *rig) step(ev Event) {
 		case poller.Claim:
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
-				results[i] = store.ClaimResult{Err: r.claims, Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far}
-				if r.next > c.Scan.To {
+				results[i] = store.ClaimResult{Err: r.claims, To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
+				if r.next >= c.To.Time {
 					results[i].Next = r.next
 				}
 			}
@@ -221,8 +221,8 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 				for i, c := range e.Claims {
 					m := postdate.Message{Key: postdate.Key{Bucket: c.Bucket, ScheduleID: "m"}, Channel: "inbox:x", ExecutionTime: due}
 					results[i] = store.ClaimResult{
-						Due:      []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}},
-						Complete: true, Ended: bucket.Position{Time: c.Scan.To + 1}, Next: postdate.Far,
+						Due: []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}},
+						To:  c.To, Ended: c.To, Complete: true, Next: postdate.Far,
 					}
 				}
 				step(poller.Claimed{Call: e.Call, Results: results})

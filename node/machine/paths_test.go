@@ -241,7 +241,7 @@ func TestWakesForTheFirstThatAsks(t *testing.T) {
 		r.now = r.now.Later(r.m.Wake(r.now))
 		r.step(fence.Tick{})
 		for _, e := range took[poller.Claim](r) {
-			claimed = claimed || slices.ContainsFunc(e.Claims, func(c store.Claim) bool { return c.Claimed >= r.next })
+			claimed = claimed || slices.ContainsFunc(e.Claims, func(c store.Claim) bool { return c.To.Time > r.next })
 		}
 		if r.now.Wall > r.next {
 			t.Fatalf("%v after a message is due, it is not claimed", r.now.Wall.Sub(r.next))
