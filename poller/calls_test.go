@@ -44,5 +44,8 @@ func found(rows []postdate.Record, c store.Claim, examinedMax int) store.ClaimRe
 			break
 		}
 	}
+	if c.IfDue && len(r.Due) == 0 && r.Complete {
+		r.To = bucket.Position{}
+	}
 	return r
 }

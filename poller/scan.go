@@ -153,7 +153,7 @@ func (b *owned) missed(p bucket.Position) {
 // settledUpTo is the checkpoint of the next claim: everything up to it is
 // settled, as far as is known.
 func (b *owned) settledUpTo() postdate.Time {
-	t := min(b.read.Time, b.late.Time)
+	t := min(b.read.Time, b.late.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
@@ -283,13 +283,15 @@ func (b *owned) sweepDue(by time.Duration) bool {
 // scanned notes what a scan has seen, and takes what it found into the hand.
 func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	b := p.bucket
-	p.claim.To = r.To
-	record, err := b.record.Claim(p.claim.Claim)
-	if err != nil {
-		panic("poller: " + err.Error()) // the store took it
+	if r.To != (bucket.Position{}) { // else nothing was written
+		p.claim.To = r.To
+		record, err := b.record.Claim(p.claim.Claim)
+		if err != nil {
+			panic("poller: " + err.Error()) // the store took it
+		}
+		b.record = record
+		m.noteBehind(b)
 	}
-	b.record = record
-	m.noteBehind(b)
 	switch p.kind {
 	case scanBehind:
 	case scanSweep, scanLate:

@@ -67,6 +67,9 @@ func (s *shop) sort(b int) {
 
 func (s *shop) claim(c store.Claim) store.ClaimResult {
 	r := found(s.due[c.Bucket], c, 20_000)
+	if r.To == (bucket.Position{}) {
+		return r
+	}
 	c.Claim.To = r.To
 	next, err := s.record[c.Bucket].Claim(c.Claim)
 	if err != nil {

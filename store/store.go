@@ -147,6 +147,10 @@ type Claim struct {
 	Bucket int
 	bucket.Claim
 	Scan Scan
+
+	// IfDue: the claim says nothing that the record does not say, but how far it goes. So
+	// where the look finds nothing, nothing is written, not even looked whose the bucket is.
+	IfDue bool
 }
 
 // Scan selects, in the order of positions, PENDING messages that are not parked: those
@@ -163,9 +167,9 @@ type Scan struct {
 type ClaimResult struct {
 	Err error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
 	Due []postdate.Record
-	To  bucket.Position // what was written in the place of Claim.To: that, or less
-	// Ended is the After with which the next scan goes on: no further than To, and the
-	// claim's own To where the scan is Complete.
+	To  bucket.Position // what was written in the place of Claim.To: that, or less; zero where nothing was
+	// Ended is the After with which the next scan goes on: no further than what was
+	// written, and the claim's own To where the scan is Complete.
 	Ended bucket.Position
 	// Complete: everything up to the claim's own To was seen, and Next is the attempt
 	// time of the first message beyond, or postdate.Far where there is none.
