@@ -22,7 +22,7 @@ func cancelling() []check {
 			x.wantKind(x.cancel(x.message(t0), t0).Err, postdate.KindNotFound)
 		}},
 		{"a claim covers what is due up to it and not beyond", cancelBorder},
-		{"a claim covers also what its scan left out", cancelUnscanned},
+		{"a claim covers also what its page was too full for, by bytes", cancelUnscanned},
 		{"the claim of a former owner covers too", func(x *trial) {
 			m := x.add(t0)
 			token := x.own(home)
@@ -80,15 +80,17 @@ func cancelBorder(x *trial) {
 }
 
 func cancelUnscanned(x *trial) {
-	first, second, skipped := x.add(t0), x.add(t0+1), x.add(t0+2, onChannel("kafka:down"))
-	token := x.own(home)
-	c := everything(home, token, t0+5)
-	c.Scan.To, c.Scan.Limit = t0+1, 1
-	c.Scan.Skip = map[postdate.Channel]struct{}{"kafka:down": {}}
-	x.claim(c)
-	for _, m := range []postdate.Message{first, second, skipped} {
-		x.wantTooLate(m)
+	first, second, beyond := x.add(t0), x.add(t0), x.add(t0)
+	c := everything(home, x.own(home), t0+5)
+	c.Scan.Limit, c.Scan.BytesMax = 2, 1
+	r := x.claim(c)
+	x.wantIDs("a page of one byte", idsOf(r.Due), first)
+	if r.Ended != place(first) || r.To != place(second) {
+		x.Errorf("the scan ended at %v of %v, want %v of %v", r.Ended, r.To, place(first), place(second))
 	}
+	x.wantTooLate(first)
+	x.wantTooLate(second)
+	x.wantCancelled(beyond)
 }
 
 func cancelRetried(x *trial) {

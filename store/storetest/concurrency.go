@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -13,8 +14,9 @@ import (
 
 // concurrency lets clients and owners work at once on a few buckets. Clients
 // insert, cancel and replace messages around the time that is being claimed;
-// owners claim, publish and settle, and take the buckets from each other. A ledger
-// notes who was promised what, and at the end every message is accounted for.
+// owners claim, publish and settle, and take the buckets from each other; of some
+// channels they claim less, and each by itself. A ledger notes who was promised what, and
+// at the end every message is accounted for.
 func concurrency() []check {
 	var checks []check
 	for seed := range uint64(4) {
@@ -32,6 +34,9 @@ const (
 	fairOwners   = 3
 	fairMessages = 250 // of each client
 )
+
+// The first one is never behind.
+var fairChannels = []postdate.Channel{orders, slow, limited}
 
 // fair is one such run. Its time is a counter that the owners move.
 type fair struct {
@@ -111,7 +116,7 @@ func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 		if key.Bucket >= fairBuckets {
 			continue
 		}
-		m := postdate.Message{Key: key, Channel: orders, ExecutionTime: at, Payload: []byte("{}")}
+		m := postdate.Message{Key: key, Channel: fairChannels[r.IntN(len(fairChannels))], ExecutionTime: at, Payload: []byte("{}")}
 		f.mu.Lock()
 		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
@@ -162,15 +167,17 @@ func (f *fair) withdraw(key postdate.Key, version uint64, note func(*account)) {
 // held is a bucket as its owner knows it. What the owners before had claimed is
 // in doubt: they may still publish it.
 type held struct {
-	bucket  int
-	token   uint64
-	doubtTo postdate.Time
+	bucket int
+	token  uint64
+	gained bucket.Partition // the record, as it was found
+	record bucket.Partition // the record, as it has to be by now
+	handed places           // of each channel: what this owner read of it
 }
 
 // owner works on any bucket, a cycle each turn, and takes it where it
 // does not hold it, or at times just so.
 func (f *fair) owner(name string, r *rand.Rand) {
-	holds := map[int]held{}
+	holds := map[int]*held{}
 	for range f.turns {
 		f.now.Add(int64(r.IntN(2)))
 		b := r.IntN(fairBuckets)
@@ -185,15 +192,18 @@ func (f *fair) owner(name string, r *rand.Rand) {
 	}
 }
 
-// take tries to acquire a bucket.
-func (f *fair) take(b int, name string) (h held, ok bool) {
+func (f *fair) partitions() []bucket.Partition {
 	all, _, err := f.store.Partitions(f.ctx)
 	if err != nil {
 		f.Errorf("Partitions: %v", err)
-		return h, false
 	}
+	return all
+}
+
+// take tries to acquire a bucket.
+func (f *fair) take(b int, name string) (h *held, ok bool) {
 	var seen uint64
-	for _, p := range all {
+	for _, p := range f.partitions() {
 		if p.Bucket == b {
 			seen = p.Token
 		}
@@ -206,7 +216,8 @@ func (f *fair) take(b int, name string) (h held, ok bool) {
 	if !got[0].OK {
 		return h, false
 	}
-	h = held{bucket: b, token: got[0].Partition.Token, doubtTo: got[0].Partition.Claimed}
+	p := got[0].Partition
+	h = &held{bucket: b, token: p.Token, gained: p, record: p, handed: places{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h.token <= seen || f.tokens[b][h.token] {
@@ -219,15 +230,13 @@ func (f *fair) take(b int, name string) (h held, ok bool) {
 
 // cycle claims, publishes and settles. It returns false where the owner lost the
 // bucket, or died.
-func (f *fair) cycle(h held, r *rand.Rand) bool {
+func (f *fair) cycle(h *held, r *rand.Rand) bool {
 	passedOn, before := f.promised(h)
-	claimed := postdate.Time(f.now.Load())
-	if r.IntN(4) == 0 {
-		claimed -= postdate.Time(r.IntN(9)) // a claim that was delayed
-	}
-	c := everything(h.bucket, h.token, claimed)
-	c.Number, c.Checkpoint, c.Scan.Limit = f.numbers.Add(1), claimed-3, 1+r.IntN(12)
+	c := f.nextClaim(h, r)
 	result := f.store.Claim(f.ctx, []store.Claim{c})[0]
+	if postdate.KindOf(result.Err) == postdate.KindConflict {
+		f.broken("somebody else claimed bucket %d under token %d: %v", h.bucket, h.token, result.Err)
+	}
 	if result.Err != nil {
 		f.wantKind(result.Err, postdate.KindFenced)
 		return false
@@ -235,14 +244,15 @@ func (f *fair) cycle(h held, r *rand.Rand) bool {
 	if passedOn {
 		f.broken("bucket %d was claimed with token %d, which had been passed on before", h.bucket, h.token)
 	}
+	f.noteClaimed(h, &c, &result)
 	var settlements []store.Settlement
 	lives := true
 	for _, rec := range result.Due {
 		if before[versionOf{rec.Key, rec.Version}] {
 			f.broken("a scan returned %s at version %d, which was settled or taken back before it began", rec.ScheduleID, rec.Version)
 		}
-		if rec.AttemptTime > claimed || rec.Status != postdate.Pending || rec.Parked {
-			f.broken("a scan up to %d returned %+v", claimed, rec.State)
+		if rec.Status != postdate.Pending || rec.Parked {
+			f.broken("a scan returned %+v", rec.State)
 		}
 		s := f.publish(rec, h, r)
 		if r.IntN(30) == 0 {
@@ -258,6 +268,65 @@ func (f *fair) cycle(h held, r *rand.Rand) bool {
 	return lives
 }
 
+// nextClaim is of all channels or of one that is behind. At times a channel falls
+// behind: down to what was read of it, and what others had claimed before.
+func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
+	to := postdate.Time(f.now.Load())
+	if r.IntN(4) == 0 {
+		to -= postdate.Time(r.IntN(9)) // a claim that was delayed
+	}
+	c := everything(h.bucket, h.token, to)
+	c.Number, c.Scan.Limit = f.numbers.Add(1), 1+r.IntN(12)
+	c.Behind = maps.Clone(h.record.Behind)
+	if channel := fairChannels[r.IntN(len(fairChannels))]; channel != orders {
+		_, behind := c.Behind[channel]
+		switch n := r.IntN(4); {
+		case behind && n > 0:
+			c.Only = channel
+		case behind:
+			delete(c.Behind, channel)
+		case n == 0:
+			if c.Behind == nil {
+				c.Behind = places{}
+			}
+			c.Behind[channel] = latest(h.gained.ClaimedFor(channel), h.handed[channel])
+		}
+	}
+	return c
+}
+
+func latest(p, q bucket.Position) bucket.Position {
+	if p.Before(q) {
+		return q
+	}
+	return p
+}
+
+// noteClaimed holds what a claim returned against what it covers. Nobody else writes
+// claims while the token is the same, so the record is known.
+func (f *fair) noteClaimed(h *held, c *store.Claim, result *store.ClaimResult) {
+	f.wantCovered(c, *result)
+	written := c.Claim
+	written.To = result.To
+	next, err := h.record.Claim(written)
+	if err != nil {
+		f.broken("a claim went through after which the record is to be %+v: %v", h.record, err)
+	}
+	h.record = next
+	for _, p := range f.partitions() {
+		if p.Bucket == h.bucket && p.Token == h.token && !p.Equal(h.record) {
+			f.broken("after the claim %+v the record is %+v, want %+v", *c, p, h.record)
+		}
+	}
+	for i := range result.Due {
+		rec := &result.Due[i]
+		if at := positionOf(rec); h.record.ClaimedFor(rec.Channel).Before(at) {
+			f.broken("a scan returned a message of %s at %v, and the record is %+v", rec.Channel, at, h.record)
+		}
+		h.handed[rec.Channel] = latest(h.handed[rec.Channel], positionOf(rec))
+	}
+}
+
 type versionOf struct {
 	key     postdate.Key
 	version uint64
@@ -265,7 +334,7 @@ type versionOf struct {
 
 // promised is what was promised before a claim begins: whether its token was
 // passed on, and what its scan must not return.
-func (f *fair) promised(h held) (passedOn bool, never map[versionOf]bool) {
+func (f *fair) promised(h *held) (passedOn bool, never map[versionOf]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	never = map[versionOf]bool{}
@@ -284,10 +353,10 @@ func (f *fair) promised(h held) (passedOn bool, never map[versionOf]bool) {
 }
 
 // publish decides what becomes of an attempt.
-func (f *fair) publish(rec postdate.Record, h held, r *rand.Rand) store.Settlement {
+func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlement {
 	s := store.Settlement{
 		Key: rec.Key, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
-		PossibleDuplicate: rec.PossibleDuplicate || rec.AttemptTime <= h.doubtTo,
+		PossibleDuplicate: rec.PossibleDuplicate || !h.gained.ClaimedFor(rec.Channel).Before(positionOf(&rec)),
 	}
 	n := r.IntN(10)
 	if n < 2 { // the broker surely refused: it may still be taken back
@@ -326,6 +395,7 @@ func (f *fair) noteSettled(settlements []store.Settlement) {
 
 // drain delivers what is left.
 func (f *fair) drain() {
+	f.claims = f.numbers.Load()
 	for b := range fairBuckets {
 		token := f.own(b)
 		c := everything(b, token, postdate.Time(f.now.Load())+100)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -114,22 +115,23 @@ func durableParked(x *trial) {
 }
 
 func durableFence(x *trial) {
-	m := x.add(t0)
+	m, behind := x.add(t0), x.add(t0, onChannel("kafka:slow"))
 	stale := x.own(home)
 	token := x.own(home)
 	c := everything(home, token, t0)
-	c.Checkpoint = t0 - 10
+	c.Checkpoint, c.Behind = t0-10, map[postdate.Channel]bucket.Position{"kafka:slow": bucket.UpTo(t0 - 1)}
 	x.claim(c)
 	x.own(abroad)
 	x.release(store.Hold{Bucket: abroad, Token: x.partition(abroad).Token})
 	here, there := x.partition(home), x.partition(abroad)
 	x.crash()
-	for _, want := range []struct{ got, want any }{{x.partition(home), here}, {x.partition(abroad), there}} {
-		if want.got != want.want {
-			x.Errorf("the record is %+v, was %+v", want.got, want.want)
+	for _, was := range []bucket.Partition{here, there} {
+		if got := x.partition(was.Bucket); !got.Equal(was) {
+			x.Errorf("the record is %+v, was %+v", got, was)
 		}
 	}
 	x.wantTooLate(m)
+	x.wantCancelled(behind)
 	x.wantFenced(stale)
 	x.wantDue(c, m)
 	if next := x.own(home); next != token+1 {

@@ -88,6 +88,10 @@ func tooLate(key postdate.Key) error {
 	return postdate.E(postdate.KindTooLate, "the delivery of message %q may have begun, or it ended", key.ScheduleID)
 }
 
+func (m *Mem) withdrawable(r *postdate.Record) bool {
+	return m.partitions[r.Bucket].Withdrawable(r.Key, r.Channel, r.State)
+}
+
 // Replace implements store.Messages.
 func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uint64) (postdate.Record, error) {
 	m.mu.Lock()
@@ -100,7 +104,7 @@ func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uin
 		return old, tooLate(message.Key)
 	case old.Version != ifVersion:
 		return postdate.Record{}, postdate.E(postdate.KindConflict, "message %q is at another version", message.ScheduleID)
-	case !m.partitions[message.Bucket].Withdrawable(old.State):
+	case !m.withdrawable(&old):
 		return old, tooLate(message.Key)
 	}
 	next := postdate.Record{Message: message, State: postdate.NewState(&message, old.Version+1)}
@@ -126,7 +130,7 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 		return store.Cancelled{Err: notFound(key)}
 	case record.Status == postdate.Cancelled:
 		return store.Cancelled{State: record.State}
-	case !m.partitions[key.Bucket].Withdrawable(record.State):
+	case !m.withdrawable(&record):
 		return store.Cancelled{State: record.State, Err: tooLate(key)}
 	}
 	record.Status, record.SettledAt, record.Parked = postdate.Cancelled, at, false

@@ -1,62 +1,119 @@
 package storetest
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
+
+// examinedMax bounds how many messages one claim looks at, those that it passes over
+// included, as stores do.
+const examinedMax = 5000
 
 // Claim implements store.Due.
 func (m *Mem) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]store.ClaimResult, len(claims))
-	for i, c := range claims {
-		next, ok := m.partitions[c.Bucket].Claim(c.Token, c.Number, c.Checkpoint, c.Claimed)
-		if !ok {
-			results[i].Err = fenced(c.Bucket)
-			continue
-		}
-		m.partitions[c.Bucket] = next
-		results[i] = m.scan(c.Bucket, c.Scan)
+	for i := range claims {
+		results[i] = m.claim(&claims[i])
 	}
 	return results
 }
 
-func fenced(bucket int) error {
-	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
+func (m *Mem) claim(c *store.Claim) store.ClaimResult {
+	to, err := m.write(c)
+	if err != nil {
+		return store.ClaimResult{Err: err}
+	}
+	return m.read(c, to)
 }
 
-func (m *Mem) scan(bucket int, scan store.Scan) store.ClaimResult {
-	to := min(scan.To, m.partitions[bucket].Claimed)
-	result := store.ClaimResult{Skipped: map[postdate.Channel]bucket.Position{}, Next: postdate.Far}
-	payloadBytes := 0
-	waiting := m.waiting(bucket, func(r *postdate.Record) bool { return !r.Parked && scan.After.Before(positionOf(r)) })
-	for _, r := range waiting {
+// write looks how far the scan goes, and claims that. It says up to where the record
+// covers the scan then: a claim that is repeated moves nothing.
+func (m *Mem) write(c *store.Claim) (to bucket.Position, err error) {
+	claim := c.Claim
+	claim.To = m.look(c)
+	next, err := m.partitions[c.Bucket].Claim(claim)
+	if err != nil {
+		return to, err
+	}
+	m.partitions[c.Bucket] = next
+	return earliest(claim.To, next.ClaimedFor(c.Only)), nil
+}
+
+func earliest(p, q bucket.Position) bucket.Position {
+	if q.Before(p) {
+		return q
+	}
+	return p
+}
+
+// look is where the scan ends.
+func (m *Mem) look(c *store.Claim) bucket.Position {
+	found := 0
+	for examined, r := range m.behind(c.Bucket, c.Scan.After) {
 		at := positionOf(&r)
-		if at.Time > to {
-			result.Next = at.Time
+		if c.To.Before(at) {
 			break
 		}
-		result.Ended = at
-		if _, skip := scan.Skip[r.Channel]; skip {
-			if _, noted := result.Skipped[r.Channel]; !noted {
-				result.Skipped[r.Channel] = at
-			}
+		if covers(c, &r) {
+			found++
+		}
+		if found == c.Scan.Limit || examined+1 == examinedMax {
+			return at
+		}
+	}
+	return c.To
+}
+
+// covers says whether a claim is of a message at all, wherever it ends.
+func covers(c *store.Claim, r *postdate.Record) bool {
+	if c.Only != "" {
+		return r.Channel == c.Only
+	}
+	to, behind := c.Behind[r.Channel]
+	return !behind || !to.Before(positionOf(r))
+}
+
+// read is the scan, up to a position and never beyond what the record covers.
+func (m *Mem) read(c *store.Claim, to bucket.Position) store.ClaimResult {
+	result := store.ClaimResult{To: to, Ended: to}
+	payloadBytes := 0
+	for _, r := range m.behind(c.Bucket, c.Scan.After) {
+		at := positionOf(&r)
+		if to.Before(at) {
+			break
+		}
+		if !covers(c, &r) || m.partitions[c.Bucket].ClaimedFor(r.Channel).Before(at) {
 			continue
 		}
 		result.Due = append(result.Due, r)
 		payloadBytes += len(r.Payload)
-		if len(result.Due) >= scan.Limit || payloadBytes >= scan.BytesMax {
-			return result
+		if len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
+			result.Ended = at
+			break
 		}
 	}
-	result.Complete, result.Ended = true, bucket.Position{Time: to + 1}
+	if result.Complete = result.Ended == c.To; result.Complete {
+		result.Next = postdate.Far
+		if beyond := m.behind(c.Bucket, c.To); len(beyond) > 0 {
+			result.Next = beyond[0].AttemptTime
+		}
+	}
 	return result
+}
+
+// behind lists what waits behind a position.
+func (m *Mem) behind(b int, after bucket.Position) []postdate.Record {
+	return m.waiting(b, func(r *postdate.Record) bool { return !r.Parked && after.Before(positionOf(r)) })
+}
+
+func fenced(bucket int) error {
+	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
 }
 
 // waiting lists a bucket's PENDING messages that are wanted, in the order of their
@@ -68,16 +125,12 @@ func (m *Mem) waiting(bucket int, wanted func(*postdate.Record) bool) []postdate
 			found = append(found, r)
 		}
 	}
-	slices.SortFunc(found, func(a, b postdate.Record) int { return comparePositions(positionOf(&a), positionOf(&b)) })
+	slices.SortFunc(found, func(a, b postdate.Record) int { return positionOf(&a).Compare(positionOf(&b)) })
 	return found
 }
 
 func positionOf(r *postdate.Record) bucket.Position {
-	return bucket.Position{Time: r.AttemptTime, Tenant: r.Tenant, ScheduleID: r.ScheduleID}
-}
-
-func comparePositions(a, b bucket.Position) int {
-	return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ScheduleID, b.ScheduleID))
+	return bucket.PositionOf(r.Key, r.AttemptTime)
 }
 
 // Settle implements store.Due.

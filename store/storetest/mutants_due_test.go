@@ -10,18 +10,6 @@ import (
 
 // And each type here in what owners do.
 type (
-	claimsUnfenced       struct{ *Mem }
-	readsWhenFenced      struct{ *Mem }
-	claimedMovesBack     struct{ *Mem }
-	lateClaimsRaise      struct{ *Mem }
-	equalClaimsRaise     struct{ *Mem }
-	checkpointHides      struct{ *Mem }
-	missesTies           struct{ *Mem }
-	ignoresLimit         struct{ *Mem }
-	ignoresBytesMax      struct{ *Mem }
-	completeTooSoon      struct{ *Mem }
-	skipsSilently        struct{ *Mem }
-	scansBeyondClaimed   struct{ *Mem }
 	settleIgnoresVersion struct{ *Mem }
 	settleIgnoresToken   struct{ *Mem }
 	settleRefusesFacts   struct{ *Mem }
@@ -34,116 +22,6 @@ type (
 	renewsOnce           struct{ *Mem }
 	renewForgetsLasts    struct{ *Mem }
 )
-
-func (s claimsUnfenced) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	s.mu.Lock()
-	for i := range claims {
-		claims[i].Token = s.partitions[claims[i].Bucket].Token
-	}
-	s.mu.Unlock()
-	return s.Mem.Claim(ctx, claims)
-}
-
-func (s readsWhenFenced) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	results := s.Mem.Claim(ctx, claims)
-	for i := range results {
-		if results[i].Err != nil {
-			s.mu.Lock()
-			s.partitions[claims[i].Bucket].Claimed = claims[i].Claimed // so the scan comes before the fence
-			results[i].Due = s.scan(claims[i].Bucket, claims[i].Scan).Due
-			s.mu.Unlock()
-		}
-	}
-	return results
-}
-
-func (s claimedMovesBack) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	results := s.Mem.Claim(ctx, claims)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range claims {
-		if results[i].Err == nil {
-			s.partitions[claims[i].Bucket].Claimed = claims[i].Claimed
-		}
-	}
-	return results
-}
-
-// scanChanged claims with each scan changed.
-func scanChanged(m *Mem, claims []store.Claim, change func(*store.Claim)) []store.ClaimResult {
-	for i := range claims {
-		change(&claims[i])
-	}
-	return m.Claim(context.Background(), claims)
-}
-
-func (s lateClaimsRaise) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) { c.Number = s.partitions[c.Bucket].Claims + 1 })
-}
-
-// Claim tells late claims by their times.
-func (s equalClaimsRaise) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) {
-		if p := s.partitions[c.Bucket]; c.Claimed >= p.Claimed {
-			c.Number = max(c.Number, p.Claims+1)
-		}
-	})
-}
-
-func (s checkpointHides) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) {
-		if low := (bucket.Position{Time: c.Checkpoint}); c.Scan.After.Before(low) {
-			c.Scan.After = low
-		}
-	})
-}
-
-func (s missesTies) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) {
-		if c.Scan.After.ScheduleID != "" {
-			c.Scan.After = bucket.Position{Time: c.Scan.After.Time + 1}
-		}
-	})
-}
-
-func (s ignoresLimit) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) { c.Scan.Limit = plenty })
-}
-
-func (s ignoresBytesMax) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
-	return scanChanged(s.Mem, claims, func(c *store.Claim) { c.Scan.BytesMax = roomy })
-}
-
-func (s completeTooSoon) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	results := s.Mem.Claim(ctx, claims)
-	for i := range results {
-		results[i].Complete = results[i].Err == nil
-	}
-	return results
-}
-
-func (s skipsSilently) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	results := s.Mem.Claim(ctx, claims)
-	for i := range results {
-		results[i].Skipped = nil
-	}
-	return results
-}
-
-func (s scansBeyondClaimed) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
-	results := s.Mem.Claim(ctx, claims)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, c := range claims {
-		if results[i].Err == nil {
-			was := s.partitions[c.Bucket].Claimed
-			s.partitions[c.Bucket].Claimed = postdate.Far
-			results[i] = s.scan(c.Bucket, c.Scan)
-			s.partitions[c.Bucket].Claimed = was
-		}
-	}
-	return results
-}
 
 // settleChanged settles with each settlement changed, or left out.
 func settleChanged(m *Mem, settlements []store.Settlement, keep func(*store.Settlement) bool) error {

@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -14,6 +16,8 @@ import (
 type (
 	cancelIgnoresClaimed struct{ *Mem }
 	cancelIgnoresDoubt   struct{ *Mem }
+	cancelIgnoresBehind  struct{ *Mem }
+	cancelIgnoresPlaces  struct{ *Mem }
 	cancelRaces          struct{ *Mem }
 	replaceIgnoresState  struct{ *Mem }
 	replaceIgnoresOthers struct{ *Mem }
@@ -30,29 +34,47 @@ type (
 	versionsBeginAnew    struct{ *Mem }
 )
 
-// unclaimed runs f while nothing of a bucket seems to be claimed.
-func (m *Mem) unclaimed(b int, f func()) {
-	was := m.partitions[b].Claimed
-	m.partitions[b].Claimed = 0
-	f()
-	m.partitions[b].Claimed = was
-}
-
-func (s cancelIgnoresClaimed) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// cancelAs cancels as if the records said something else.
+func (m *Mem) cancelAs(keys []postdate.Key, at postdate.Time, change func(*bucket.Partition)) []store.Cancelled {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	results := make([]store.Cancelled, len(keys))
 	for i, key := range keys {
-		s.unclaimed(key.Bucket, func() { results[i] = s.cancel(key, at) })
+		was := m.partitions[key.Bucket]
+		change(&m.partitions[key.Bucket])
+		results[i] = m.cancel(key, at)
+		m.partitions[key.Bucket] = was
 	}
 	return results
 }
 
+// Every channel is taken to be claimed as far as the others.
+func (s cancelIgnoresBehind) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	return s.cancelAs(keys, at, func(p *bucket.Partition) { p.Behind = nil })
+}
+
+// Of a channel that is behind nothing is taken to be claimed.
+func (s cancelIgnoresPlaces) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	return s.cancelAs(keys, at, func(p *bucket.Partition) {
+		p.Behind = maps.Clone(p.Behind)
+		for channel := range p.Behind {
+			p.Behind[channel] = bucket.Position{}
+		}
+	})
+}
+
+func (s cancelIgnoresClaimed) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	return s.cancelAs(keys, at, unclaimed)
+}
+
+func unclaimed(p *bucket.Partition) { p.Claimed, p.Behind = bucket.Position{}, nil }
+
 func (s cancelIgnoresDoubt) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	s.mu.Lock()
 	for _, key := range keys {
-		if r, found := s.records[key]; found && (r.Parked || r.AttemptTime > s.partitions[key.Bucket].Claimed) {
-			r.PossibleDuplicate = false
+		r, found := s.records[key]
+		doubtful := r.PossibleDuplicate
+		if r.PossibleDuplicate = false; found && doubtful && s.withdrawable(&r) {
 			s.records[key] = r
 		}
 	}
@@ -66,7 +88,8 @@ func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdat
 		return s.Mem.Cancel(ctx, keys, at)
 	}
 	s.mu.Lock()
-	may := s.partitions[keys[0].Bucket].Withdrawable(s.records[keys[0]].State)
+	r := s.records[keys[0]]
+	may := s.withdrawable(&r)
 	s.mu.Unlock()
 	if !may {
 		return s.Mem.Cancel(ctx, keys, at)
@@ -74,11 +97,7 @@ func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdat
 	for range 20 {
 		runtime.Gosched()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var result store.Cancelled
-	s.unclaimed(keys[0].Bucket, func() { result = s.cancel(keys[0], at) })
-	return []store.Cancelled{result}
+	return s.cancelAs(keys, at, unclaimed)
 }
 
 func (s replaceIgnoresState) Replace(_ context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {

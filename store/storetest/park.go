@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -104,9 +105,9 @@ func parkAndBack(x *trial) {
 	want.Parked, want.AttemptTime = false, t0+500
 	x.wantRecord(x.get(m.Key), want)
 	c := everything(home, token, t0+1000)
-	c.Scan.To = t0 + 499
+	c.To = bucket.UpTo(t0 + 499)
 	x.wantDue(c)
-	c.Scan.To = t0 + 500
+	c.To = bucket.UpTo(t0 + 500)
 	x.wantDue(c, m)
 }
 

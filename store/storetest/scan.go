@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -29,8 +30,6 @@ func scanning() []check {
 		}},
 		{"pages of every size return each message once, also many of one millisecond", scanPages},
 		{"a page ends with the message that reaches BytesMax, and holds at least one", scanBytes},
-		{"channels to skip are passed over, and the first message of each is named", scanSkip},
-		{"a bucket of nothing but skipped messages comes to an end", scanSkipAll},
 		{"a complete scan says when the next message is due, or Far", scanNext},
 		{"a scan that goes on from a complete one finds what is due since", scanGoesOn},
 		{"a message that is inserted late, behind checkpoint and claim, is found from the zero Position", scanLate},
@@ -42,8 +41,8 @@ func scanning() []check {
 // wantComplete expects a scan that saw everything up to a time.
 func (x *trial) wantComplete(r store.ClaimResult, to, next postdate.Time) {
 	x.Helper()
-	if !r.Complete || r.Next != next || r.Ended != (bucket.Position{Time: to + 1}) {
-		x.Errorf("the scan ended with Complete %t, Next %d, Ended %+v; want it complete to %d, with Next %d",
+	if !r.Complete || r.Next != next || r.Ended != bucket.UpTo(to) || r.To != r.Ended {
+		x.Errorf("the scan ended with Complete %t, Next %d, Ended %v; want it complete to %d, with Next %d",
 			r.Complete, r.Next, r.Ended, to, next)
 	}
 }
@@ -62,7 +61,7 @@ func scanOrder(x *trial) {
 func inDueOrder(messages []postdate.Message) {
 	slices.SortFunc(messages, func(a, b postdate.Message) int {
 		ra, rb := fresh(a), fresh(b)
-		return comparePositions(positionOf(&ra), positionOf(&rb))
+		return positionOf(&ra).Compare(positionOf(&rb))
 	})
 }
 
@@ -70,16 +69,21 @@ func scanBorders(x *trial) {
 	a, b, c, d := x.add(t0), x.add(t0+1), x.add(t0+1), x.add(t0+2)
 	e := x.add(t0 + 3)
 	s := everything(home, x.own(home), t0+10)
-	s.Scan.After = bucket.Position{Time: t0 + 1, Tenant: b.Tenant, ScheduleID: b.ScheduleID}
-	s.Scan.To = t0 + 2
+	s.Scan.After, s.To = place(b), bucket.UpTo(t0+2)
 	x.wantDue(s, c, d)
 	s.Scan.After = bucket.Position{Time: t0 + 1}
 	x.wantDue(s, b, c, d)
-	s.Scan.After, s.Scan.To = bucket.Position{}, t0
+	s.To = place(c)
+	x.wantDue(s, b, c)
+	s.To.ScheduleID += "x"
+	x.wantDue(s, b, c)
+	s.Scan.After, s.To = bucket.Position{}, place(b)
+	x.wantDue(s, a, b)
+	s.To = bucket.Position{Time: t0 + 1, Tenant: tenant}
 	x.wantDue(s, a)
-	s.Scan.To = t0 - 1
+	s.To = bucket.UpTo(t0 - 1)
 	x.wantDue(s)
-	s.Scan.After, s.Scan.To = bucket.Position{Time: t0 + 3}, t0+10
+	s.Scan.After, s.To = bucket.UpTo(t0+2), bucket.UpTo(t0+10)
 	x.wantDue(s, e)
 }
 
@@ -119,46 +123,6 @@ func scanBytes(x *trial) {
 	}
 }
 
-func scanSkip(x *trial) {
-	const down, gone, idle = postdate.Channel("kafka:down"), postdate.Channel("kafka:gone"), postdate.Channel("kafka:idle")
-	a, down1, b := x.add(t0), x.add(t0, onChannel(down)), x.add(t0)
-	x.add(t0+1, onChannel(down))
-	gone1, c := x.add(t0+2, onChannel(gone)), x.add(t0+3)
-	x.add(t0+20, onChannel(idle)) // not yet due, so not passed over
-	s := everything(home, x.own(home), t0+10)
-	s.Scan.Skip = map[postdate.Channel]struct{}{down: {}, gone: {}, idle: {}}
-	s.Scan.Limit = 2
-	x.wantDue(s, a, b, c)
-	s.Scan.Limit = plenty
-	r := x.claim(s)
-	x.wantIDs("a scan that skips", idsOf(r.Due), a, b, c)
-	if len(r.Skipped) != 2 {
-		x.Errorf("Skipped names the channels %v, want two", r.Skipped)
-	}
-	for _, m := range []postdate.Message{down1, gone1} {
-		rec := fresh(m)
-		if got := r.Skipped[m.Channel]; got != positionOf(&rec) {
-			x.Errorf("the first message skipped for %s is %+v, want %+v", m.Channel, got, positionOf(&rec))
-		}
-	}
-	if len(s.Scan.Skip) != 3 {
-		x.Errorf("the scan changed Skip to %v", s.Scan.Skip)
-	}
-}
-
-func scanSkipAll(x *trial) {
-	for range 50 {
-		x.add(t0, onChannel("kafka:down"))
-	}
-	m := x.add(t0 + 1)
-	s := everything(home, x.own(home), t0+10)
-	s.Scan.Skip = map[postdate.Channel]struct{}{"kafka:down": {}}
-	s.Scan.Limit = 3
-	x.wantDue(s, m)
-	s.Scan.To = t0
-	x.wantDue(s)
-}
-
 func scanNext(x *trial) {
 	token := x.own(home)
 	x.wantComplete(x.claim(everything(home, token, t0)), t0, postdate.Far)
@@ -192,7 +156,7 @@ func scanLate(x *trial) {
 	late, edge := x.add(t0+10), x.add(t0+50)
 	ancient := x.add(postdate.EarliestTime)
 	x.wantTooLate(late)
-	c.Claimed, c.Checkpoint, c.Scan.To = t0+60, t0+50, t0+60
+	c.To = bucket.UpTo(t0 + 60)
 	x.wantDue(c, ancient, late, edge)
 }
 

@@ -80,6 +80,7 @@ func areas() []area {
 		{"cancel", cancelling()},
 		{"list", listing()},
 		{"claim", claiming()},
+		{"behind", lagging()},
 		{"scan", scanning()},
 		{"settle", settling()},
 		{"park", parking()},

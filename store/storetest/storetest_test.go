@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/store"
 )
@@ -60,14 +61,37 @@ var plantedBugs = []struct {
 	{"claim", func(m *Mem) store.Store { return readsWhenFenced{m} }},
 	{"claim", func(m *Mem) store.Store { return claimedMovesBack{m} }},
 	{"claim", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
-	{"claim", func(m *Mem) store.Store { return lateClaimsRaise{m} }},
-	{"claim", func(m *Mem) store.Store { return equalClaimsRaise{m} }},
+	{"claim", func(m *Mem) store.Store { return readsWhenLate{m} }},
+	{"claim", func(m *Mem) store.Store { return lateClaimsWrite{m} }},
+	{"claim", func(m *Mem) store.Store { return equalClaimsWrite{m} }},
+	{"claim", func(m *Mem) store.Store { return repeatsReadOn{m} }},
+	{"claim", func(m *Mem) store.Store { return claimsAll{m} }},
+	{"claim", func(m *Mem) store.Store { return claimsMilliseconds{m} }},
+	{"claim", func(m *Mem) store.Store { return claimsOneMore{m} }},
+	{"behind", func(m *Mem) store.Store { return claimsTooLittle{m} }},
+	{"cancel", func(m *Mem) store.Store { return answersWhatItRead{m} }},
+	{"behind", func(m *Mem) store.Store { return readsBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return passesOverBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return onlyReadsAll{m} }},
+	{"behind", func(m *Mem) store.Store { return onlyClaimsAll{m} }},
+	{"behind", func(m *Mem) store.Store { return onlyMovesAll{m} }},
+	{"behind", func(m *Mem) store.Store { return onlyMovesBack{m} }},
+	{"behind", func(m *Mem) store.Store { return keepsBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return keepsCaughtUp{m} }},
+	{"behind", func(m *Mem) store.Store { return neverFalls{m} }},
+	{"behind", func(m *Mem) store.Store { return behindByTime{m} }},
+	{"behind", func(m *Mem) store.Store { return behindCutsNames{m} }},
+	{"behind", func(m *Mem) store.Store { return acquireDropsBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return releaseDropsBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return endsTooSoon{m} }},
+	{"behind", func(m *Mem) store.Store { return makesNoProgress{m} }},
+	{"behind", func(m *Mem) store.Store { return cancelIgnoresBehind{m} }},
+	{"behind", func(m *Mem) store.Store { return cancelIgnoresPlaces{m} }},
 	{"scan", func(m *Mem) store.Store { return checkpointHides{m} }},
 	{"scan", func(m *Mem) store.Store { return missesTies{m} }},
 	{"scan", func(m *Mem) store.Store { return ignoresLimit{m} }},
 	{"scan", func(m *Mem) store.Store { return ignoresBytesMax{m} }},
 	{"scan", func(m *Mem) store.Store { return completeTooSoon{m} }},
-	{"scan", func(m *Mem) store.Store { return skipsSilently{m} }},
 	{"cancel", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
 	{"cancel", func(m *Mem) store.Store { return cancelIgnoresDoubt{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
@@ -100,6 +124,10 @@ var plantedBugs = []struct {
 	{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
 	{"all at once", func(m *Mem) store.Store { return claimsUnfenced{m} }},
 	{"all at once", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
+	{"all at once", func(m *Mem) store.Store { return readsBehind{m} }},
+	{"all at once", func(m *Mem) store.Store { return onlyReadsAll{m} }},
+	{"all at once", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
+	{"all at once", func(m *Mem) store.Store { return cancelIgnoresPlaces{m} }},
 }
 
 // TestEveryPlantedBugIsCaught shows that the suite can fail.
@@ -138,7 +166,8 @@ func TestEveryLossIsCaught(t *testing.T) {
 		"the retries":       forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
 		"what is parked":    forgetStates(func(s *postdate.State) bool { return s.Parked }),
 		"the tokens":        func(m *Mem) { m.partitions[home].Token = 0 },
-		"the claims":        func(m *Mem) { m.partitions[home].Claimed = 0 },
+		"the claims":        func(m *Mem) { m.partitions[home].Claimed = bucket.Position{} },
+		"what is behind":    func(m *Mem) { m.partitions[home].Behind = nil },
 		"the inboxes":       func(m *Mem) { clear(m.inboxes) },
 		"the inboxes' past": func(m *Mem) { forgetPast(m) },
 	} {

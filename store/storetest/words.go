@@ -123,23 +123,54 @@ func (x *trial) partition(b int) bucket.Partition {
 	return bucket.Partition{}
 }
 
-// everything is a claim up to a time with a scan of all that it covers.
-func everything(b int, token uint64, claimed postdate.Time) store.Claim {
-	return store.Claim{Bucket: b, Token: token, Claimed: claimed, Scan: store.Scan{To: claimed, Limit: plenty, BytesMax: roomy}}
+// everything is a claim up to a time, that included, with a scan of all that it covers.
+func everything(b int, token uint64, to postdate.Time) store.Claim {
+	return store.Claim{
+		Bucket: b, Claim: bucket.Claim{Token: token, To: bucket.UpTo(to)},
+		Scan: store.Scan{Limit: plenty, BytesMax: roomy},
+	}
 }
 
+// place is where a message waits that was just inserted.
+func place(m postdate.Message) bucket.Position { return bucket.PositionOf(m.Key, m.ExecutionTime) }
+
 // claim claims one bucket and expects to hold it. A claim without a number gets the
-// next one.
+// next one. Whatever the store returns has to be covered: by the claim and by the record.
 func (x *trial) claim(c store.Claim) store.ClaimResult {
 	x.Helper()
-	if x.claims++; c.Number == 0 {
-		c.Number = x.claims
+	if c.Number == 0 {
+		c.Number = x.claims + 1
 	}
+	x.claims = max(x.claims, c.Number)
 	results := x.store.Claim(x.ctx, []store.Claim{c})
 	if len(results) != 1 || results[0].Err != nil {
-		x.Fatalf("Claim of bucket %d with token %d: got %+v", c.Bucket, c.Token, results)
+		x.Fatalf("Claim of bucket %d with token %d and number %d: got %+v", c.Bucket, c.Token, c.Number, results)
+	}
+	x.wantCovered(&c, results[0])
+	record := x.partition(c.Bucket)
+	for _, r := range results[0].Due {
+		if at := positionOf(&r); record.ClaimedFor(r.Channel).Before(at) {
+			x.broken("a scan returned a message of %s at %v, and the record is %+v", r.Channel, at, record)
+		}
 	}
 	return results[0]
+}
+
+// wantCovered expects that a scan ends where it may, and returned nothing but what the
+// claim covers.
+func (x *trial) wantCovered(c *store.Claim, r store.ClaimResult) {
+	x.Helper()
+	if c.To.Before(r.To) || r.To.Before(r.Ended) || r.Complete && r.Ended != c.To {
+		x.broken("a claim up to %v was written up to %v, and its scan ended at %v, Complete %t", c.To, r.To, r.Ended, r.Complete)
+	}
+	if len(r.Due) > c.Scan.Limit {
+		x.broken("a scan returned %d messages, its limit is %d", len(r.Due), c.Scan.Limit)
+	}
+	for i := range r.Due {
+		if at := positionOf(&r.Due[i]); !c.Scan.After.Before(at) || r.Ended.Before(at) || !covers(c, &r.Due[i]) {
+			x.broken("a scan after %v that ended at %v returned a message of %s at %v, and the claim was %+v", c.Scan.After, r.Ended, r.Due[i].Channel, at, c.Claim)
+		}
+	}
 }
 
 // pages claims again and again, each time where the scan before it ended, until
@@ -155,7 +186,7 @@ func (x *trial) pages(c store.Claim, page func(store.ClaimResult)) {
 			return
 		}
 		if !c.Scan.After.Before(r.Ended) {
-			x.Fatalf("a scan after %+v made no progress: it ended at %+v", c.Scan.After, r.Ended)
+			x.Fatalf("a scan after %v made no progress: it ended at %v", c.Scan.After, r.Ended)
 		}
 		c.Scan.After = r.Ended
 	}

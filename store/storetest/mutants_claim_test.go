@@ -1,0 +1,384 @@
+package storetest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// And each type here in what is claimed, and in the records of buckets.
+type (
+	claimsUnfenced     struct{ *Mem }
+	readsWhenFenced    struct{ *Mem }
+	claimedMovesBack   struct{ *Mem }
+	readsWhenLate      struct{ *Mem }
+	lateClaimsWrite    struct{ *Mem }
+	equalClaimsWrite   struct{ *Mem }
+	repeatsReadOn      struct{ *Mem }
+	claimsAll          struct{ *Mem }
+	claimsMilliseconds struct{ *Mem }
+	claimsOneMore      struct{ *Mem }
+	claimsTooLittle    struct{ *Mem }
+	answersWhatItRead  struct{ *Mem }
+	readsBehind        struct{ *Mem }
+	passesOverBehind   struct{ *Mem }
+	onlyReadsAll       struct{ *Mem }
+	onlyClaimsAll      struct{ *Mem }
+	onlyMovesAll       struct{ *Mem }
+	onlyMovesBack      struct{ *Mem }
+	keepsBehind        struct{ *Mem }
+	keepsCaughtUp      struct{ *Mem }
+	neverFalls         struct{ *Mem }
+	behindByTime       struct{ *Mem }
+	behindCutsNames    struct{ *Mem }
+	endsTooSoon        struct{ *Mem }
+	makesNoProgress    struct{ *Mem }
+	checkpointHides    struct{ *Mem }
+	missesTies         struct{ *Mem }
+	ignoresLimit       struct{ *Mem }
+	ignoresBytesMax    struct{ *Mem }
+	completeTooSoon    struct{ *Mem }
+	scansBeyondClaimed struct{ *Mem }
+	acquireDropsBehind struct{ *Mem }
+	releaseDropsBehind struct{ *Mem }
+)
+
+// claimWith claims with each claim changed, or the record that it meets.
+func (m *Mem) claimWith(claims []store.Claim, change func(c *store.Claim, p *bucket.Partition)) []store.ClaimResult {
+	claims = slices.Clone(claims)
+	m.mu.Lock()
+	for i := range claims {
+		change(&claims[i], &m.partitions[claims[i].Bucket])
+	}
+	m.mu.Unlock()
+	return m.Claim(context.Background(), claims)
+}
+
+// claimThen claims, and changes results or records afterwards. A claim that is refused
+// has an error in its result.
+func (m *Mem) claimThen(claims []store.Claim, change func(c *store.Claim, before bucket.Partition, r *store.ClaimResult)) []store.ClaimResult {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make([]store.ClaimResult, len(claims))
+	for i := range claims {
+		before := m.partitions[claims[i].Bucket]
+		results[i] = m.claim(&claims[i])
+		change(&claims[i], before, &results[i])
+	}
+	return results
+}
+
+// asIf reads what a claim would find if its bucket's record were another one.
+func (m *Mem) asIf(p bucket.Partition, c *store.Claim, to bucket.Position) store.ClaimResult {
+	was := m.partitions[c.Bucket]
+	m.partitions[c.Bucket] = p
+	defer func() { m.partitions[c.Bucket] = was }()
+	return m.read(c, to)
+}
+
+func (s claimsUnfenced) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, p *bucket.Partition) { c.Token = p.Token })
+}
+
+func (s readsWhenFenced) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if postdate.KindOf(r.Err) == postdate.KindFenced {
+			before.Claimed = c.To
+			r.Due = s.asIf(before, c, c.To).Due // so the scan comes before the fence
+		}
+	})
+}
+
+func (s readsWhenLate) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if postdate.KindOf(r.Err) == postdate.KindConflict {
+			*r = s.read(c, c.To)
+		}
+	})
+}
+
+func (s claimedMovesBack) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil && c.Only == "" {
+			s.partitions[c.Bucket].Claimed = r.To
+		}
+	})
+}
+
+func (s lateClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, p *bucket.Partition) {
+		if c.Number < p.Claims {
+			c.Number = p.Claims + 1
+		}
+	})
+}
+
+func (s equalClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, p *bucket.Partition) {
+		if c.Number == p.Claims {
+			p.Claims--
+		}
+	})
+}
+
+// A claim that is repeated answers what it would have written.
+func (s repeatsReadOn) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil && c.Number == before.Claims {
+			to := s.look(c)
+			before.Claimed = to
+			*r = s.asIf(before, c, to)
+		}
+	})
+}
+
+// claimedTo is claims whose end is another than what was looked at.
+func (m *Mem) claimedTo(claims []store.Claim, end func(c *store.Claim, to bucket.Position) bucket.Position) []store.ClaimResult {
+	return m.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil && c.Number > before.Claims {
+			claim := c.Claim
+			claim.To = end(c, r.To)
+			m.partitions[c.Bucket], _ = before.Claim(claim)
+		}
+	})
+}
+
+// What a look finds is not what is written.
+func (s claimsAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimedTo(claims, func(c *store.Claim, _ bucket.Position) bucket.Position { return c.To })
+}
+
+func (s claimsMilliseconds) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimedTo(claims, func(_ *store.Claim, to bucket.Position) bucket.Position { return bucket.UpTo(to.Time) })
+}
+
+// The store looks beyond its page for the first message that does not belong to it.
+func (s claimsOneMore) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimedTo(claims, func(c *store.Claim, _ bucket.Position) bucket.Position {
+		more := *c
+		more.Scan.Limit++
+		return s.look(&more)
+	})
+}
+
+// The claim covers what BytesMax left out, and says that it does not.
+func (s answersWhatItRead) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(_ *store.Claim, _ bucket.Partition, r *store.ClaimResult) { r.To = r.Ended })
+}
+
+// The limit is of what the scan passes over too.
+func (s claimsTooLittle) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
+		if waiting := s.behind(c.Bucket, c.Scan.After); len(waiting) > c.Scan.Limit {
+			if to := positionOf(&waiting[c.Scan.Limit-1]); to.Before(c.To) {
+				c.To = to
+			}
+		}
+	})
+}
+
+// readsAs claims, and reads as if the claim were another one.
+func (m *Mem) readsAs(claims []store.Claim, change func(*store.Claim)) []store.ClaimResult {
+	return m.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil {
+			other, p := *c, m.partitions[c.Bucket]
+			change(&other)
+			p.Behind = other.Behind
+			*r = m.asIf(p, &other, r.To)
+		}
+	})
+}
+
+func (s readsBehind) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.readsAs(claims, func(c *store.Claim) { c.Behind = nil })
+}
+
+// A channel that is behind is passed over whole.
+func (s passesOverBehind) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.readsAs(claims, func(c *store.Claim) {
+		c.Behind = maps.Clone(c.Behind)
+		for channel := range c.Behind {
+			if channel != c.Only {
+				c.Behind[channel] = bucket.Position{}
+			}
+		}
+	})
+}
+
+func (s onlyReadsAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.readsAs(claims, func(c *store.Claim) { c.Only = "" })
+}
+
+// writesAs puts another record in the place of the one that a claim wrote.
+func (m *Mem) writesAs(claims []store.Claim, change func(c *store.Claim, before bucket.Partition, p *bucket.Partition)) []store.ClaimResult {
+	return m.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil && c.Number > before.Claims {
+			p := m.partitions[c.Bucket]
+			p.Behind = maps.Clone(p.Behind)
+			change(c, before, &p)
+			m.partitions[c.Bucket] = p
+		}
+	})
+}
+
+func (s onlyClaimsAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		if c.Only != "" && p.Claimed.Before(c.To) {
+			p.Claimed = c.To
+		}
+	})
+}
+
+// Only moves all that is behind.
+func (s onlyMovesAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		for channel, to := range p.Behind {
+			if c.Only != "" {
+				p.Behind[channel] = latest(to, p.Behind[c.Only])
+			}
+		}
+	})
+}
+
+func (s onlyMovesBack) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		if c.Only != "" && c.To.Before(p.Claimed) {
+			p.Behind[c.Only] = c.To
+		}
+	})
+}
+
+func (s keepsBehind) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		for channel, to := range before.Behind {
+			if _, behind := p.Behind[channel]; !behind && p.Behind != nil {
+				p.Behind[channel] = to
+			} else if !behind {
+				p.Behind = places{channel: to}
+			}
+		}
+	})
+}
+
+// A channel that has come up to the others stays in the record.
+func (s keepsCaughtUp) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		if _, behind := p.Behind[c.Only]; c.Only != "" && !behind {
+			if p.Behind == nil {
+				p.Behind = places{}
+			}
+			p.Behind[c.Only] = p.Claimed
+		}
+	})
+}
+
+// A channel falls behind no more than once.
+func (s neverFalls) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		for channel, to := range p.Behind {
+			if was := before.ClaimedFor(channel); to.Before(was) {
+				p.Behind[channel] = was
+			}
+		}
+	})
+}
+
+// Behind's places lose what a time has no room for.
+func (s behindByTime) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		for channel, to := range p.Behind {
+			p.Behind[channel] = bucket.Position{Time: to.Time}
+		}
+	})
+}
+
+// Channels are kept as the keys of a format in which a dot means something.
+func (s behindCutsNames) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		for channel, to := range p.Behind {
+			name, _, _ := strings.Cut(string(channel), ".")
+			delete(p.Behind, channel)
+			p.Behind[postdate.Channel(name)] = to
+		}
+	})
+}
+
+func (s acquireDropsBehind) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
+	results, err := s.Mem.Acquire(ctx, wants)
+	for i := range results {
+		results[i].Partition.Behind = nil
+	}
+	return results, err
+}
+
+func (s releaseDropsBehind) Release(ctx context.Context, holds []store.Hold) error {
+	err := s.Mem.Release(ctx, holds)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range holds {
+		s.partitions[h.Bucket].Behind = nil
+	}
+	return err
+}
+
+// A scan that looked at very much gives up.
+func (s endsTooSoon) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
+		if len(s.behind(c.Bucket, c.Scan.After)) >= examinedMax {
+			r.Complete, r.Ended, r.To = true, c.To, c.To
+		}
+	})
+}
+
+// And one that returned nothing stays where it is.
+func (s makesNoProgress) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
+		if !r.Complete && len(r.Due) == 0 {
+			r.Ended = c.Scan.After
+		}
+	})
+}
+
+func (s checkpointHides) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
+		if low := (bucket.Position{Time: c.Checkpoint}); c.Scan.After.Before(low) {
+			c.Scan.After = low
+		}
+	})
+}
+
+func (s missesTies) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
+		if c.Scan.After.ScheduleID != "" {
+			c.Scan.After = bucket.UpTo(c.Scan.After.Time)
+		}
+	})
+}
+
+func (s ignoresLimit) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) { c.Scan.Limit = plenty })
+}
+
+func (s ignoresBytesMax) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) { c.Scan.BytesMax = roomy })
+}
+
+func (s completeTooSoon) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(_ *store.Claim, _ bucket.Partition, r *store.ClaimResult) { r.Complete = r.Err == nil })
+}
+
+// The scan goes on to where the claim was meant to go.
+func (s scansBeyondClaimed) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
+		if r.Err == nil {
+			p := s.partitions[c.Bucket]
+			p.Claimed = bucket.UpTo(postdate.Far)
+			*r = s.asIf(p, c, c.To)
+		}
+	})
+}
