@@ -217,7 +217,9 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
 			c.Only, c.Behind = p.only.name, b.record.Behind
 		}
-		c.IfDue = c.Only == "" && c.Checkpoint == b.record.Checkpoint && len(c.Behind) == len(b.record.Behind)
+		// What is behind ends at what is claimed: where something is, claims are to go as far
+		// as is read.
+		c.IfDue = len(c.Behind)+len(b.record.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
 		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
 		b.claims++
 		c.Number = b.claims

@@ -168,7 +168,7 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 	u := &unparking{of: store.Unpark{
 		// A time of its own for each: what is read under it cannot be taken for
 		// what was read before and parked again.
-		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.record.Claimed.Time, b.unpark) + 1, Limit: limit,
+		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.read.Time, b.record.Claimed.Time, b.unpark) + 1, Limit: limit,
 	}}
 	b.unpark = u.of.At
 	c.coming += limit
