@@ -44,14 +44,15 @@ var planted = []struct {
 	{bugCheckpointRuns, profileStorm, []int{6}},
 	{bugNoDoubt, profileStorm, []int{4, 6}},
 	{bugOneByOne, profileChannels, []int{7}},
-	{bugScanBeyond, profileBacklog, []int{3, 8}},
+	{bugScanBeyond, profileBacklog, []int{3, 6, 8}},
 	{bugClaimCostsAll, profileBacklog, []int{8}},
 	{bugInsertTwice, profileStorm, []int{1}},
 	{bugParkedForgotten, profileStorm, []int{1, 6}},
 	{bugJumpBelieved, profileStorm, []int{1, 2, 5}},
 	{bugSettledTwice, profileStorm, []int{1, 4}},
 	{bugRowsVanish, profileStorm, []int{0}},
-	{bugEqualClaims, profileStorm, []int{6}},
+	{bugLateClaims, profileStorm, []int{6}},
+	{bugBehindIsRead, profileBacklog, []int{3, 6}},
 	{bugVersionAgain, profileStorm, []int{1}},
 }
 
@@ -85,7 +86,7 @@ func TestBite(t *testing.T) {
 
 // lengthOf is how long the worlds are in which a bug is looked for.
 func lengthOf(b bug) time.Duration {
-	if b == bugEqualClaims { // it takes a late message beside a claim that strays
+	if b == bugLateClaims { // it takes a late message beside a claim that strays
 		return 8 * time.Minute
 	}
 	return 2 * time.Minute

@@ -15,7 +15,7 @@ import (
 
 // bug is a planted bug: one of the sort that a fence, a poller, a store, a
 // publisher or an API could have. Only tests switch one on. Each is made here, in
-// store.go and in store_due.go, around the product's machines: the product has no
+// store.go, around the product's machines and the model: the product has no
 // switch for it.
 type bug string
 
@@ -55,7 +55,8 @@ const (
 	bugSettledTwice      bug = "a refused publish is taken for an attempt that never was"
 	bugClaimCostsAll     bug = "a claim costs what is stored"
 	bugRowsVanish        bug = "a settled message vanishes"
-	bugEqualClaims       bug = "a late claim with an equal time raises the checkpoint"
+	bugLateClaims        bug = "a late claim is written"
+	bugBehindIsRead      bug = "scans return what is not claimed of channels that are behind"
 	bugVersionAgain      bug = "every message begins at version 1"
 )
 
@@ -114,7 +115,7 @@ func (p *process) event(ev machine.Event) machine.Event {
 		if p.w.bug == bugNoDoubt {
 			ev.Results = slices.Clone(ev.Results)
 			for i, r := range ev.Results {
-				ev.Results[i].Partition.Checkpoint = r.Partition.Claimed
+				ev.Results[i].Partition.Checkpoint = max(r.Partition.Claimed.Time-1, 0)
 			}
 		}
 		return ev
@@ -154,7 +155,11 @@ func (p *process) effect(e machine.Effect) machine.Effect {
 		claims := make([]store.Claim, len(e.Claims))
 		for i, c := range e.Claims {
 			if p.w.bug == bugCheckpointRuns {
-				c.Checkpoint = max(c.Checkpoint, min(c.Claimed, p.now().Wall))
+				runs := min(p.w.store.Records[c.Bucket].Claimed.Time-1, p.now().Wall)
+				for _, to := range c.Behind {
+					runs = min(runs, to.Time-1)
+				}
+				c.Checkpoint = max(c.Checkpoint, runs)
 			}
 			claims[i] = c
 		}

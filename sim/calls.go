@@ -2,10 +2,12 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
@@ -190,7 +192,7 @@ func (w *world) effect(parts []func(), then func()) {
 	case w.r.IntN(2) == 0:
 		w.effect(parts[1:], then)
 	case w.bug == bugClaimCostsAll:
-		w.after(time.Duration(len(w.store.records))*time.Millisecond, func() { w.effect(parts[1:], then) })
+		w.after(time.Duration(len(w.store.Rows))*time.Millisecond, func() { w.effect(parts[1:], then) })
 	case w.plan.profile == profileRaces: // the claim and its read lie far apart
 		w.after(w.upTo(12*time.Millisecond), func() { w.effect(parts[1:], then) })
 	default:
@@ -206,23 +208,28 @@ func (p *process) claim(e poller.Claim) {
 	var buckets []int
 	for _, c := range e.Claims {
 		buckets = append(buckets, c.Bucket)
-		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.Claimed), uint64(c.Scan.After.Time), uint64(c.Scan.To), uint64(c.Scan.Limit), uint64(len(c.Scan.Skip)))
-		w.tell(p.n, "claims bucket %d, token %d: (%d, %d], reads from %d to %d", c.Bucket, c.Token, c.Checkpoint-epoch, c.Claimed-epoch, c.Scan.After.Time-epoch, c.Scan.To-epoch)
+		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.To.Time), uint64(c.Scan.After.Time), uint64(c.Scan.Limit), uint64(len(c.Behind)))
+		w.markText(string(c.Only))
+		w.tell(p.n, "claims bucket %d, token %d: claim %d, (%d, %s], only of %q, behind %v, reads %d from %s",
+			c.Bucket, c.Token, c.Number, c.Checkpoint-epoch, at(c.To), c.Only, c.Behind, c.Scan.Limit, at(c.Scan.After))
 	}
 	write := func(claims []store.Claim) {
 		for i, c := range claims {
-			results[i].Err = w.store.claimFor(p.n.name, c)
+			results[i].To, results[i].Err = w.store.write(p.n.name, c)
 		}
 	}
 	read := func() {
 		for i, c := range e.Claims {
 			if results[i].Err == nil {
-				results[i] = w.store.read(c.Bucket, c.Scan)
+				results[i] = w.store.read(c, results[i].To)
 			}
 		}
 	}
 	effect := []func(){func() { write(e.Claims) }, read}
 	if w.bug == bugClaimAfterRead {
+		for i, c := range e.Claims {
+			results[i].To = c.To
+		}
 		effect = []func(){read, func() { write(e.Claims) }}
 	}
 	p.call(storeCall{
@@ -237,6 +244,9 @@ func (p *process) claim(e poller.Claim) {
 		},
 	})
 }
+
+// at is a position as it is told.
+func at(p bucket.Position) string { return fmt.Sprintf("%d/%s", p.Time-epoch, p.ScheduleID) }
 
 func (p *process) settle(e poller.Settle) {
 	w := p.w

@@ -21,17 +21,17 @@ func conservation(h *history, f fact) string {
 			written++
 		}
 	}
-	for _, r := range h.w.store.records {
+	for _, r := range h.w.store.Rows {
 		if r.Status == postdate.Pending {
 			pending++
 		}
 	}
-	for b := range h.w.store.waiting {
-		waiting += len(h.w.store.waiting[b]) + len(h.w.store.parked[b])
+	for b := range h.w.store.Waiting {
+		waiting += len(h.w.store.Waiting[b]) + len(h.w.store.Shelved[b])
 	}
 	switch {
-	case written != len(h.w.store.records):
-		return fmt.Sprintf("%d messages were written, and %d are there", written, len(h.w.store.records))
+	case written != len(h.w.store.Rows):
+		return fmt.Sprintf("%d messages were written, and %d are there", written, len(h.w.store.Rows))
 	case pending != waiting:
 		return fmt.Sprintf("%d messages are PENDING, and %d wait", pending, waiting)
 	}

@@ -163,7 +163,7 @@ func (h *history) record(s *story) *row {
 	if s.expired {
 		return nil
 	}
-	return h.w.store.records[s.key]
+	return h.w.store.Rows[s.key]
 }
 
 func (h *history) gained(p *process, g bucket.Partition) {
@@ -177,7 +177,7 @@ func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emissio
 	h.sent++
 	e := &emission{
 		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, attempt: d.Attempt, marked: marked,
-		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.partitions[m.Bucket], first: true,
+		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.Records[m.Bucket], first: true,
 		unaware: h.w.now < p.n.unaware,
 	}
 	for _, o := range s.emissions {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // promise4: a second publish of a message that may have arrived carries the mark,
@@ -65,6 +66,6 @@ func reasonForMark(h *history, e *emission) bool {
 		return true
 	}
 	g := h.gains[gain{e.process, e.message.Bucket, e.token}]
-	in := func(t postdate.Time) bool { return g.Checkpoint < t && t <= g.Claimed }
+	in := func(t postdate.Time) bool { return g.InDoubt(e.row.Channel, bucket.PositionOf(e.row.Key, t)) }
 	return in(e.row.AttemptTime) || in(e.message.ExecutionTime)
 }

@@ -16,7 +16,7 @@ func promise5(h *history, f fact) string {
 		if f.claim.Token != f.before.Token {
 			return fmt.Sprintf("%s moved the checkpoint of bucket %d under token %d, which is at %d", f.node, f.claim.Bucket, f.claim.Token, f.before.Token)
 		}
-		if f.after.Claimed < f.before.Claimed {
+		if f.after.Claimed.Before(f.before.Claimed) {
 			return fmt.Sprintf("claimed of bucket %d went back", f.claim.Bucket)
 		}
 	case factPartition:
@@ -27,7 +27,7 @@ func promise5(h *history, f fact) string {
 			return fmt.Sprintf("bucket %d has a new owner under the old token %d", f.after.Bucket, f.after.Token)
 		}
 	case factRecord:
-		token := h.w.store.partitions[f.story.key.Bucket].Token
+		token := h.w.store.Records[f.story.key.Bucket].Token
 		if s := f.settlement; s != nil && s.Token != token && !f.after.Status.Final() {
 			return fmt.Sprintf("%s was settled under token %d, and its bucket is at %d", f.story.key.ScheduleID, s.Token, token)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // promise6: the checkpoint never passes an unsettled message, but for one that came
@@ -12,7 +13,7 @@ import (
 func promise6(h *history, f fact) string {
 	switch f := f.(type) {
 	case factClaim:
-		for _, r := range h.w.store.waiting[f.claim.Bucket] {
+		for _, r := range h.w.store.Waiting[f.claim.Bucket] {
 			if r.AttemptTime > f.after.Checkpoint {
 				break
 			}
@@ -20,7 +21,7 @@ func promise6(h *history, f fact) string {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and is being published",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
 			}
-			if !r.late {
+			if !r.Late {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and not settled",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
 			}
@@ -28,12 +29,13 @@ func promise6(h *history, f fact) string {
 	case factEmit:
 		r, p := f.e.row, f.e.partition
 		if r != nil && r.Status == postdate.Pending && !r.Parked && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
-			(r.AttemptTime <= p.Checkpoint || r.AttemptTime > p.Claimed) {
-			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed, (%d, %d]", r.ScheduleID, r.AttemptTime-epoch, p.Checkpoint-epoch, p.Claimed-epoch)
+			!p.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
+			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed of %s, (%d, %s]",
+				r.ScheduleID, r.AttemptTime-epoch, r.Channel, p.Checkpoint-epoch, at(p.ClaimedFor(r.Channel)))
 		}
 	case factEnd:
 		for _, s := range h.order {
-			if r := h.record(s); r != nil && r.Status == postdate.Pending && r.late && h.due(r) {
+			if r := h.record(s); r != nil && r.Status == postdate.Pending && r.Late && h.due(r) {
 				return fmt.Sprintf("%s came behind the checkpoint and is never found", s.key.ScheduleID)
 			}
 		}

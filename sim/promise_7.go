@@ -40,7 +40,7 @@ func (h *history) lateness(e *emission) time.Duration {
 	if !e.first || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, e.row.written, h.settledDown(), h.reachable(e.message.Bucket)))
+	return h.w.wall().Sub(max(e.message.ExecutionTime, e.row.Written, h.settledDown(), h.reachable(e.message.Bucket)))
 }
 
 // reachable is up to when the store excuses that a bucket is late. Where a part of it is

@@ -16,7 +16,7 @@ func promise8(h *history, f fact) string {
 		return ""
 	}
 	if late := h.lateness(arrive.e); late > quietLateMax {
-		return fmt.Sprintf("%s is %s late, with %d messages stored", arrive.e.story.key.ScheduleID, late, len(h.w.store.records))
+		return fmt.Sprintf("%s is %s late, with %d messages stored", arrive.e.story.key.ScheduleID, late, len(h.w.store.Rows))
 	}
 	return ""
 }

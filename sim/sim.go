@@ -17,8 +17,8 @@
 // bugs (bugs.go); nothing of this package is compiled into the product.
 //
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
-// process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the model of
-// a store), history.go and promise_*.go (who watches), expiry.go (all of that for
+// process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the store,
+// a [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
 // retention).
 package sim
 

@@ -52,7 +52,7 @@ func newWorld(o Options, p *plan) *world {
 	luck := rand.NewPCG(o.Seed, 1)
 	w := &world{
 		plan: p, bug: o.bug, inject: o.inject, say: o.Say, seed: o.Seed, luck: luck, r: rand.New(luck),
-		store: NewStore(p.buckets), channels: map[postdate.Channel]*broker{}, faults: map[string]int{}, trace: 14695981039346656037,
+		channels: map[postdate.Channel]*broker{}, faults: map[string]int{}, trace: 14695981039346656037,
 	}
 	if o.Keep != nil {
 		w.keep = map[int]bool{}
@@ -60,10 +60,8 @@ func newWorld(o Options, p *plan) *world {
 			w.keep[i] = true
 		}
 	}
-	w.store.bug = o.bug
-	w.store.clock = w.wall
-	w.history = newHistory(w)
-	w.store.watch = w.history
+	w.store, w.history = newStore(w), newHistory(w)
+	w.store.Watch = w.history.recordChanged
 	for i, c := range p.clocks {
 		w.nodes = append(w.nodes, newNode(w, i, c))
 	}

@@ -15,32 +15,118 @@ import (
 
 var _ store.Store = (*Mem)(nil)
 
-// Mem is the model: the simplest store that fulfils the contract. One mutex makes
-// every call atomic, and every question is answered by looking at everything.
-// It is for tests only: it keeps nothing, and its costs grow with what it holds.
+// Mem is the model: a simple store that fulfils the contract, and quick also where it
+// holds much. One mutex makes every call atomic. It is for tests and simulators only: it
+// keeps nothing.
 type Mem struct {
-	mu         sync.Mutex
-	partitions []bucket.Partition
-	leases     map[string]bucket.Lease
-	records    map[postdate.Key]postdate.Record
-	inboxes    map[inboxName]*memInbox
-	channels   map[postdate.Channel]store.ChannelSettings
-	created    uint64 // messages so far
+	Held
+
+	// Clock answers renewals, and dates rows; 0: the store has none.
+	Clock func() postdate.Time
+	// Watch is told of each row that is written, in the place of another one (nil: none),
+	// by what, and with which settlement, if it was one.
+	Watch func(by string, before, after *Row, s *store.Settlement)
+
+	mu       sync.Mutex
+	leases   []bucket.Lease // by id
+	oldest   postdate.Time  // no row ended before
+	inboxes  map[inboxName]*memInbox
+	channels map[postdate.Channel]store.ChannelSettings
+	created  uint64 // messages so far
 }
+
+// Held is what a Mem holds. A simulator sees and changes it, and takes steps that are a
+// part of a call: Put, Drop, Write and Read. All that is for where nobody else calls the
+// store meanwhile.
+type Held struct {
+	Records []bucket.Partition // by bucket
+	Rows    map[postdate.Key]*Row
+	Waiting [][]*Row // by bucket: PENDING and not parked, in the order of positions
+	Shelved [][]*Row // by bucket: the parked ones, in the same order
+}
+
+// Row is a message as it was written once. It is never changed in place: who has read
+// one keeps what it read.
+type Row struct {
+	postdate.Record
+	Late    bool          // its place was claimed already
+	Written postdate.Time // by Mem.Clock
+}
+
+func (r *Row) at() bucket.Position { return positionOf(&r.Record) }
+
+func positionOf(r *postdate.Record) bucket.Position { return bucket.PositionOf(r.Key, r.AttemptTime) }
 
 // NewMem makes an empty store with the given number of buckets.
 func NewMem(buckets int) *Mem {
 	m := &Mem{
-		partitions: make([]bucket.Partition, buckets),
-		leases:     map[string]bucket.Lease{},
-		records:    map[postdate.Key]postdate.Record{},
-		inboxes:    map[inboxName]*memInbox{},
-		channels:   map[postdate.Channel]store.ChannelSettings{},
+		Held: Held{
+			Records: make([]bucket.Partition, buckets), Rows: map[postdate.Key]*Row{},
+			Waiting: make([][]*Row, buckets), Shelved: make([][]*Row, buckets),
+		},
+		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
+		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{}, channels: map[postdate.Channel]store.ChannelSettings{},
 	}
-	for b := range m.partitions {
-		m.partitions[b].Bucket = b
+	for b := range m.Records {
+		m.Records[b].Bucket = b
 	}
 	return m
+}
+
+// line is the line in which a row waits, or nil.
+func (m *Mem) line(r *Row) *[]*Row {
+	switch {
+	case r == nil || r.Status != postdate.Pending:
+		return nil
+	case r.Parked:
+		return &m.Shelved[r.Bucket]
+	}
+	return &m.Waiting[r.Bucket]
+}
+
+// seek is where a position is in a line, and whether a row waits right there.
+func seek(line []*Row, p bucket.Position) (int, bool) {
+	return slices.BinarySearchFunc(line, p, func(r *Row, p bucket.Position) int { return r.at().Compare(p) })
+}
+
+// behind is what waits in a bucket behind a position.
+func (m *Mem) behind(b int, after bucket.Position) []*Row {
+	i, found := seek(m.Waiting[b], after)
+	if found {
+		i++
+	}
+	return m.Waiting[b][i:]
+}
+
+// Put writes a row in the place of another one (nil: none), and tells of it.
+func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement) *Row {
+	r := &Row{Record: next, Written: m.Clock()}
+	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at())
+	m.leave(old)
+	if line := m.line(r); line != nil {
+		i, _ := seek(*line, r.at())
+		*line = slices.Insert(*line, i, r)
+	}
+	m.Rows[r.Key] = r
+	if r.Status.Final() {
+		m.oldest = min(m.oldest, r.SettledAt)
+	}
+	m.Watch(by, old, r, s)
+	return r
+}
+
+// leave takes a row out of its line.
+func (m *Mem) leave(r *Row) {
+	if line := m.line(r); line != nil {
+		i, _ := seek(*line, r.at())
+		*line = slices.Delete(*line, i, i+1)
+	}
+}
+
+// Drop takes a row away, and tells nobody.
+func (m *Mem) Drop(r *Row) {
+	m.leave(r)
+	delete(m.Rows, r.Key)
 }
 
 // firstVersion leaves room for more reschedules than any test makes.
@@ -55,10 +141,10 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 	defer m.mu.Unlock()
 	results := make([]store.Inserted, len(messages))
 	for i, message := range messages {
-		old, found := m.records[message.Key]
+		old := m.Rows[message.Key]
 		switch {
-		case !found:
-			m.records[message.Key] = postdate.Record{Message: message, State: postdate.NewState(&message, m.firstVersion())}
+		case old == nil:
+			m.Put("insert", nil, postdate.Record{Message: message, State: postdate.NewState(&message, m.firstVersion())}, nil)
 			results[i] = store.Inserted{Created: true, ExecutionTime: message.ExecutionTime, Status: postdate.Pending}
 		case old.Digest == message.Digest:
 			results[i] = store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
@@ -73,11 +159,10 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 func (m *Mem) Get(_ context.Context, key postdate.Key) (postdate.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	record, found := m.records[key]
-	if !found {
-		return postdate.Record{}, notFound(key)
+	if r := m.Rows[key]; r != nil {
+		return r.Record, nil
 	}
-	return record, nil
+	return postdate.Record{}, notFound(key)
 }
 
 func notFound(key postdate.Key) error {
@@ -88,28 +173,27 @@ func tooLate(key postdate.Key) error {
 	return postdate.E(postdate.KindTooLate, "the delivery of message %q may have begun, or it ended", key.ScheduleID)
 }
 
-func (m *Mem) withdrawable(r *postdate.Record) bool {
-	return m.partitions[r.Bucket].Withdrawable(r.Key, r.Channel, r.State)
+func (m *Mem) withdrawable(r *Row) bool {
+	return m.Records[r.Bucket].Withdrawable(r.Key, r.Channel, r.State)
 }
 
 // Replace implements store.Messages.
 func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uint64) (postdate.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, found := m.records[message.Key]
+	old := m.Rows[message.Key]
 	switch {
-	case !found:
+	case old == nil:
 		return postdate.Record{}, notFound(message.Key)
 	case old.Status != postdate.Pending:
-		return old, tooLate(message.Key)
+		return old.Record, tooLate(message.Key)
 	case old.Version != ifVersion:
 		return postdate.Record{}, postdate.E(postdate.KindConflict, "message %q is at another version", message.ScheduleID)
-	case !m.withdrawable(&old):
-		return old, tooLate(message.Key)
+	case !m.withdrawable(old):
+		return old.Record, tooLate(message.Key)
 	}
 	next := postdate.Record{Message: message, State: postdate.NewState(&message, old.Version+1)}
-	m.records[message.Key] = next
-	return next, nil
+	return m.Put("replace", old, next, nil).Record, nil
 }
 
 // Cancel implements store.Messages.
@@ -124,38 +208,39 @@ func (m *Mem) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) [
 }
 
 func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
-	record, found := m.records[key]
+	old := m.Rows[key]
 	switch {
-	case !found:
+	case old == nil:
 		return store.Cancelled{Err: notFound(key)}
-	case record.Status == postdate.Cancelled:
-		return store.Cancelled{State: record.State}
-	case !m.withdrawable(&record):
-		return store.Cancelled{State: record.State, Err: tooLate(key)}
+	case old.Status == postdate.Cancelled:
+		return store.Cancelled{State: old.State}
+	case !m.withdrawable(old):
+		return store.Cancelled{State: old.State, Err: tooLate(key)}
 	}
-	record.Status, record.SettledAt, record.Parked = postdate.Cancelled, at, false
-	m.records[key] = record
-	return store.Cancelled{State: record.State, Changed: true}
+	next := old.Record
+	next.Status, next.SettledAt, next.Parked = postdate.Cancelled, at, false
+	return store.Cancelled{State: m.Put("cancel", old, next, nil).State, Changed: true}
 }
 
 // List implements store.Messages.
 func (m *Mem) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []postdate.Record
-	for _, r := range m.records {
-		if selects(&q, &r) {
+	var all []*Row
+	for _, r := range m.Rows {
+		if selects(&q, &r.Record) {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b postdate.Record) int {
-		return compareListed(listPosition(&a), listPosition(&b))
-	})
-	page := store.ListPage{Records: all}
-	if len(all) > q.Limit {
-		page.Records = all[:q.Limit]
-		last := listPosition(&all[q.Limit-1])
-		page.Next = &last
+	slices.SortFunc(all, func(a, b *Row) int { return compareListed(listPosition(&a.Record), listPosition(&b.Record)) })
+	var page store.ListPage
+	for i, r := range all {
+		if i == q.Limit {
+			last := listPosition(&page.Records[i-1])
+			page.Next = &last
+			break
+		}
+		page.Records = append(page.Records, r.Record)
 	}
 	return page, nil
 }
@@ -183,48 +268,6 @@ func compareListed(a, b store.ListPosition) int {
 	)
 }
 
-// Partitions implements store.Partitions.
-func (m *Mem) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var leases []bucket.Lease
-	for _, lease := range m.leases {
-		leases = append(leases, lease)
-	}
-	return slices.Clone(m.partitions), leases, nil
-}
-
-// Acquire implements store.Partitions.
-func (m *Mem) Acquire(_ context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	results := make([]store.Acquired, len(wants))
-	for i, w := range wants {
-		next, ok := m.partitions[w.Bucket].Acquire(w.SeenToken, w.Owner, w.Lease)
-		m.partitions[w.Bucket] = next
-		results[i] = store.Acquired{Partition: next, OK: ok}
-	}
-	return results, nil
-}
-
-// Release implements store.Partitions.
-func (m *Mem) Release(_ context.Context, holds []store.Hold) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, h := range holds {
-		m.partitions[h.Bucket], _ = m.partitions[h.Bucket].Release(h.Token)
-	}
-	return nil
-}
-
-// Renew implements store.Partitions.
-func (m *Mem) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.leases[lease.ID] = lease
-	return 0, nil
-}
-
 // Channels implements store.Channels.
 func (m *Mem) Channels(context.Context) ([]store.ChannelSettings, error) {
 	m.mu.Lock()
@@ -244,23 +287,49 @@ func (m *Mem) SetChannel(_ context.Context, settings store.ChannelSettings) erro
 }
 
 // Buckets implements store.Housekeeping.
-func (m *Mem) Buckets() int { return len(m.partitions) }
+func (m *Mem) Buckets() int { return len(m.Records) }
 
 // Exclusive implements store.Housekeeping: no other process reads this memory.
 func (m *Mem) Exclusive() bool { return true }
 
 // Expire implements store.Housekeeping.
 func (m *Mem) Expire(_ context.Context, e store.Expiry) (int, error) {
+	old, letters := m.Expired(e)
+	return len(old) + letters, nil
+}
+
+// Expired deletes what e selects, and returns the messages, the oldest first, and how much
+// it was in inboxes.
+func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expired := 0
-	for key, r := range m.records {
-		if expired < e.Limit && slices.Contains(e.Buckets, key.Bucket) && r.Status.Final() && r.SettledAt < e.SettledBefore {
-			delete(m.records, key)
-			expired++
+	old = m.past(&e)
+	slices.SortFunc(old, func(a, b *Row) int { // so that the same ones go in every run of a simulation
+		return cmp.Or(cmp.Compare(a.SettledAt, b.SettledAt), a.at().Compare(b.at()))
+	})
+	old = old[:min(len(old), e.Limit)]
+	for _, r := range old {
+		m.Drop(r)
+	}
+	return old, m.expireInboxes(&e)
+}
+
+// past lists what e selects. Mostly there is nothing, and it costs nothing.
+func (m *Mem) past(e *store.Expiry) (old []*Row) {
+	if e.SettledBefore <= m.oldest {
+		return nil
+	}
+	m.oldest = postdate.Far
+	for _, r := range m.Rows {
+		if !r.Status.Final() {
+			continue
+		}
+		m.oldest = min(m.oldest, r.SettledAt) // the limit may leave it
+		if r.SettledAt < e.SettledBefore && slices.Contains(e.Buckets, r.Bucket) {
+			old = append(old, r)
 		}
 	}
-	return expired + m.expireInboxes(&e), nil
+	return old
 }
 
 // Close implements store.Housekeeping.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -25,46 +26,41 @@ func (m *Mem) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult
 }
 
 func (m *Mem) claim(c *store.Claim) store.ClaimResult {
-	to, err := m.write(c)
+	to, err := m.Write(c)
 	if err != nil {
 		return store.ClaimResult{Err: err}
 	}
-	return m.read(c, to)
+	return m.Read(c, to)
 }
 
-// write looks how far the scan goes, and claims that. It says up to where the record
-// covers the scan then: a claim that is repeated moves nothing.
-func (m *Mem) write(c *store.Claim) (to bucket.Position, err error) {
+// Write is the first half of a claim: it looks how far the scan goes, and claims that. It
+// says up to where the record covers the scan then: a claim that is repeated moves nothing.
+func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 	claim := c.Claim
 	claim.To = m.look(c)
-	next, err := m.partitions[c.Bucket].Claim(claim)
+	next, err := m.Records[c.Bucket].Claim(claim)
 	if err != nil {
 		return to, err
 	}
-	m.partitions[c.Bucket] = next
-	return earliest(claim.To, next.ClaimedFor(c.Only)), nil
-}
-
-func earliest(p, q bucket.Position) bucket.Position {
-	if q.Before(p) {
-		return q
+	m.Records[c.Bucket] = next
+	if to = next.ClaimedFor(c.Only); claim.To.Before(to) {
+		to = claim.To
 	}
-	return p
+	return to, nil
 }
 
 // look is where the scan ends.
 func (m *Mem) look(c *store.Claim) bucket.Position {
 	found := 0
 	for examined, r := range m.behind(c.Bucket, c.Scan.After) {
-		at := positionOf(&r)
-		if c.To.Before(at) {
+		if c.To.Before(r.at()) {
 			break
 		}
-		if covers(c, &r) {
+		if covers(c, &r.Record) {
 			found++
 		}
 		if found == c.Scan.Limit || examined+1 == examinedMax {
-			return at
+			return r.at()
 		}
 	}
 	return c.To
@@ -79,19 +75,20 @@ func covers(c *store.Claim, r *postdate.Record) bool {
 	return !behind || !to.Before(positionOf(r))
 }
 
-// read is the scan, up to a position and never beyond what the record covers.
-func (m *Mem) read(c *store.Claim, to bucket.Position) store.ClaimResult {
+// Read is the second half: the scan, up to a position, and never beyond what the record
+// covers by now.
+func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	result := store.ClaimResult{To: to, Ended: to}
 	payloadBytes := 0
 	for _, r := range m.behind(c.Bucket, c.Scan.After) {
-		at := positionOf(&r)
+		at := r.at()
 		if to.Before(at) {
 			break
 		}
-		if !covers(c, &r) || m.partitions[c.Bucket].ClaimedFor(r.Channel).Before(at) {
+		if !covers(c, &r.Record) || m.Records[c.Bucket].ClaimedFor(r.Channel).Before(at) {
 			continue
 		}
-		result.Due = append(result.Due, r)
+		result.Due = append(result.Due, r.Record)
 		payloadBytes += len(r.Payload)
 		if len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
 			result.Ended = at
@@ -107,47 +104,22 @@ func (m *Mem) read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	return result
 }
 
-// behind lists what waits behind a position.
-func (m *Mem) behind(b int, after bucket.Position) []postdate.Record {
-	return m.waiting(b, func(r *postdate.Record) bool { return !r.Parked && after.Before(positionOf(r)) })
-}
-
-func fenced(bucket int) error {
-	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
-}
-
-// waiting lists a bucket's PENDING messages that are wanted, in the order of their
-// attempts.
-func (m *Mem) waiting(bucket int, wanted func(*postdate.Record) bool) []postdate.Record {
-	var found []postdate.Record
-	for key, r := range m.records {
-		if key.Bucket == bucket && r.Status == postdate.Pending && wanted(&r) {
-			found = append(found, r)
-		}
-	}
-	slices.SortFunc(found, func(a, b postdate.Record) int { return positionOf(&a).Compare(positionOf(&b)) })
-	return found
-}
-
-func positionOf(r *postdate.Record) bucket.Position {
-	return bucket.PositionOf(r.Key, r.AttemptTime)
-}
-
 // Settle implements store.Due.
 func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range settlements {
 		s := &settlements[i]
-		r, found := m.records[s.Key]
-		if !found || r.Status != postdate.Pending || r.Version != s.Version {
+		old := m.Rows[s.Key]
+		if old == nil || old.Status != postdate.Pending || old.Version != s.Version {
 			continue
 		}
-		if s.How != store.SettleDelivered && s.Token != m.partitions[s.Key.Bucket].Token {
+		if s.How != store.SettleDelivered && s.Token != m.Records[s.Key.Bucket].Token {
 			continue
 		}
-		r.State = s.State(r.State)
-		m.records[s.Key] = r
+		next := old.Record
+		next.State = s.State(next.State)
+		m.Put("settle", old, next, s)
 	}
 	return nil
 }
@@ -156,16 +128,19 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 func (m *Mem) Unpark(_ context.Context, u store.Unpark) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if u.Token != m.partitions[u.Bucket].Token {
-		return 0, fenced(u.Bucket)
+	if u.Token != m.Records[u.Bucket].Token {
+		return 0, postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", u.Bucket)
 	}
-	parked := m.waiting(u.Bucket, func(r *postdate.Record) bool { return r.Parked && r.Channel == u.Channel })
-	parked = parked[:min(u.Limit, len(parked))]
-	for _, r := range parked {
-		r.Parked, r.AttemptTime = false, u.At
-		m.records[r.Key] = r
+	moved := 0
+	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {
+		if r.Channel == u.Channel && moved < u.Limit {
+			next := r.Record
+			next.Parked, next.AttemptTime = false, u.At
+			m.Put("unpark", r, next, nil)
+			moved++
+		}
 	}
-	return len(parked), nil
+	return moved, nil
 }
 
 // Parked implements store.Due.
@@ -174,11 +149,53 @@ func (m *Mem) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel, e
 	defer m.mu.Unlock()
 	var found []store.ParkedChannel
 	for _, b := range buckets {
-		for _, r := range m.waiting(b, func(r *postdate.Record) bool { return r.Parked }) {
+		for _, r := range m.Shelved[b] {
 			if pc := (store.ParkedChannel{Bucket: b, Channel: r.Channel}); !slices.Contains(found, pc) {
 				found = append(found, pc)
 			}
 		}
 	}
 	return found, nil
+}
+
+// Partitions implements store.Partitions.
+func (m *Mem) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.Records), slices.Clone(m.leases), nil
+}
+
+// Acquire implements store.Partitions.
+func (m *Mem) Acquire(_ context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make([]store.Acquired, len(wants))
+	for i, w := range wants {
+		next, ok := m.Records[w.Bucket].Acquire(w.SeenToken, w.Owner, w.Lease)
+		m.Records[w.Bucket] = next
+		results[i] = store.Acquired{Partition: next, OK: ok}
+	}
+	return results, nil
+}
+
+// Release implements store.Partitions.
+func (m *Mem) Release(_ context.Context, holds []store.Hold) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, h := range holds {
+		m.Records[h.Bucket], _ = m.Records[h.Bucket].Release(h.Token)
+	}
+	return nil
+}
+
+// Renew implements store.Partitions.
+func (m *Mem) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, found := slices.BinarySearchFunc(m.leases, lease.ID, func(l bucket.Lease, id string) int { return strings.Compare(l.ID, id) })
+	if !found {
+		m.leases = slices.Insert(m.leases, i, lease)
+	}
+	m.leases[i] = lease
+	return m.Clock(), nil
 }

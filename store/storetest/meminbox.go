@@ -57,7 +57,7 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string, limit int
 func (m *Mem) expireInboxes(e *store.Expiry) int {
 	expired := 0
 	for name, box := range m.inboxes {
-		if !slices.Contains(e.Buckets, bucket.Of(name.tenant, name.name, len(m.partitions))) {
+		if !slices.Contains(e.Buckets, bucket.Of(name.tenant, name.name, len(m.Records))) {
 			continue
 		}
 		for expired < e.Limit && len(box.messages) > 0 && box.messages[0].DeliveredAt < e.DeliveredBefore {

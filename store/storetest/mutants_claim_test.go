@@ -53,7 +53,7 @@ func (m *Mem) claimWith(claims []store.Claim, change func(c *store.Claim, p *buc
 	claims = slices.Clone(claims)
 	m.mu.Lock()
 	for i := range claims {
-		change(&claims[i], &m.partitions[claims[i].Bucket])
+		change(&claims[i], &m.Records[claims[i].Bucket])
 	}
 	m.mu.Unlock()
 	return m.Claim(context.Background(), claims)
@@ -66,7 +66,7 @@ func (m *Mem) claimThen(claims []store.Claim, change func(c *store.Claim, before
 	defer m.mu.Unlock()
 	results := make([]store.ClaimResult, len(claims))
 	for i := range claims {
-		before := m.partitions[claims[i].Bucket]
+		before := m.Records[claims[i].Bucket]
 		results[i] = m.claim(&claims[i])
 		change(&claims[i], before, &results[i])
 	}
@@ -75,10 +75,10 @@ func (m *Mem) claimThen(claims []store.Claim, change func(c *store.Claim, before
 
 // asIf reads what a claim would find if its bucket's record were another one.
 func (m *Mem) asIf(p bucket.Partition, c *store.Claim, to bucket.Position) store.ClaimResult {
-	was := m.partitions[c.Bucket]
-	m.partitions[c.Bucket] = p
-	defer func() { m.partitions[c.Bucket] = was }()
-	return m.read(c, to)
+	was := m.Records[c.Bucket]
+	m.Records[c.Bucket] = p
+	defer func() { m.Records[c.Bucket] = was }()
+	return m.Read(c, to)
 }
 
 func (s claimsUnfenced) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
@@ -97,7 +97,7 @@ func (s readsWhenFenced) Claim(_ context.Context, claims []store.Claim) []store.
 func (s readsWhenLate) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if postdate.KindOf(r.Err) == postdate.KindConflict {
-			*r = s.read(c, c.To)
+			*r = s.Read(c, c.To)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func (s readsWhenLate) Claim(_ context.Context, claims []store.Claim) []store.Cl
 func (s claimedMovesBack) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil && c.Only == "" {
-			s.partitions[c.Bucket].Claimed = r.To
+			s.Records[c.Bucket].Claimed = r.To
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (m *Mem) claimedTo(claims []store.Claim, end func(c *store.Claim, to bucket
 		if r.Err == nil && c.Number > before.Claims {
 			claim := c.Claim
 			claim.To = end(c, r.To)
-			m.partitions[c.Bucket], _ = before.Claim(claim)
+			m.Records[c.Bucket], _ = before.Claim(claim)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func (s answersWhatItRead) Claim(_ context.Context, claims []store.Claim) []stor
 func (s claimsTooLittle) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
 		if waiting := s.behind(c.Bucket, c.Scan.After); len(waiting) > c.Scan.Limit {
-			if to := positionOf(&waiting[c.Scan.Limit-1]); to.Before(c.To) {
+			if to := waiting[c.Scan.Limit-1].at(); to.Before(c.To) {
 				c.To = to
 			}
 		}
@@ -186,7 +186,7 @@ func (s claimsTooLittle) Claim(_ context.Context, claims []store.Claim) []store.
 func (m *Mem) readsAs(claims []store.Claim, change func(*store.Claim)) []store.ClaimResult {
 	return m.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil {
-			other, p := *c, m.partitions[c.Bucket]
+			other, p := *c, m.Records[c.Bucket]
 			change(&other)
 			p.Behind = other.Behind
 			*r = m.asIf(p, &other, r.To)
@@ -218,10 +218,10 @@ func (s onlyReadsAll) Claim(_ context.Context, claims []store.Claim) []store.Cla
 func (m *Mem) writesAs(claims []store.Claim, change func(c *store.Claim, before bucket.Partition, p *bucket.Partition)) []store.ClaimResult {
 	return m.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil && c.Number > before.Claims {
-			p := m.partitions[c.Bucket]
+			p := m.Records[c.Bucket]
 			p.Behind = maps.Clone(p.Behind)
 			change(c, before, &p)
-			m.partitions[c.Bucket] = p
+			m.Records[c.Bucket] = p
 		}
 	})
 }
@@ -321,7 +321,7 @@ func (s releaseDropsBehind) Release(ctx context.Context, holds []store.Hold) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range holds {
-		s.partitions[h.Bucket].Behind = nil
+		s.Records[h.Bucket].Behind = nil
 	}
 	return err
 }
@@ -376,7 +376,7 @@ func (s completeTooSoon) Claim(_ context.Context, claims []store.Claim) []store.
 func (s scansBeyondClaimed) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil {
-			p := s.partitions[c.Bucket]
+			p := s.Records[c.Bucket]
 			p.Claimed = bucket.UpTo(postdate.Far)
 			*r = s.asIf(p, c, c.To)
 		}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -38,21 +39,23 @@ func settleChanged(m *Mem, settlements []store.Settlement, keep func(*store.Sett
 
 func (s settleIgnoresVersion) Settle(_ context.Context, settlements []store.Settlement) error {
 	return settleChanged(s.Mem, settlements, func(p *store.Settlement) bool {
-		p.Version = s.records[p.Key].Version
+		if r := s.Rows[p.Key]; r != nil {
+			p.Version = r.Version
+		}
 		return true
 	})
 }
 
 func (s settleIgnoresToken) Settle(_ context.Context, settlements []store.Settlement) error {
 	return settleChanged(s.Mem, settlements, func(p *store.Settlement) bool {
-		p.Token = s.partitions[p.Key.Bucket].Token
+		p.Token = s.Records[p.Key.Bucket].Token
 		return true
 	})
 }
 
 func (s settleRefusesFacts) Settle(_ context.Context, settlements []store.Settlement) error {
 	return settleChanged(s.Mem, settlements, func(p *store.Settlement) bool {
-		return p.Token == s.partitions[p.Key.Bucket].Token
+		return p.Token == s.Records[p.Key.Bucket].Token
 	})
 }
 
@@ -68,7 +71,7 @@ func (s settleHidesLater) Settle(_ context.Context, settlements []store.Settleme
 func (s parkRetries) Settle(_ context.Context, settlements []store.Settlement) error {
 	return settleChanged(s.Mem, settlements, func(p *store.Settlement) bool {
 		if p.How == store.SettlePark {
-			p.How, p.AttemptTime = store.SettleRetry, s.records[p.Key].AttemptTime
+			p.How, p.AttemptTime = store.SettleRetry, s.Rows[p.Key].AttemptTime
 		}
 		return true
 	})
@@ -92,7 +95,7 @@ func (s acquireIgnoresSeen) Acquire(ctx context.Context, wants []store.Acquisiti
 	var results []store.Acquired
 	for _, w := range wants {
 		s.mu.Lock()
-		w.SeenToken = s.partitions[w.Bucket].Token
+		w.SeenToken = s.Records[w.Bucket].Token
 		s.mu.Unlock()
 		got, _ := s.Mem.Acquire(ctx, []store.Acquisition{w})
 		results = append(results, got...)
@@ -105,8 +108,8 @@ func (s releaseResetsToken) Release(ctx context.Context, holds []store.Hold) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range holds {
-		if s.partitions[h.Bucket].Owner == "" {
-			s.partitions[h.Bucket].Token = 0
+		if s.Records[h.Bucket].Owner == "" {
+			s.Records[h.Bucket].Token = 0
 		}
 	}
 	return err
@@ -116,7 +119,7 @@ func (s releaseIgnoresToken) Release(_ context.Context, holds []store.Hold) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range holds {
-		s.partitions[h.Bucket].Owner, s.partitions[h.Bucket].Lease = "", ""
+		s.Records[h.Bucket].Owner, s.Records[h.Bucket].Lease = "", ""
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ func (s renewForgetsLasts) Renew(ctx context.Context, lease bucket.Lease) (postd
 
 func (s renewsOnce) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
 	s.mu.Lock()
-	_, known := s.leases[lease.ID]
+	known := slices.ContainsFunc(s.leases, func(l bucket.Lease) bool { return l.ID == lease.ID })
 	s.mu.Unlock()
 	if known {
 		return 0, nil

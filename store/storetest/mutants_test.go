@@ -40,10 +40,10 @@ func (m *Mem) cancelAs(keys []postdate.Key, at postdate.Time, change func(*bucke
 	defer m.mu.Unlock()
 	results := make([]store.Cancelled, len(keys))
 	for i, key := range keys {
-		was := m.partitions[key.Bucket]
-		change(&m.partitions[key.Bucket])
+		was := m.Records[key.Bucket]
+		change(&m.Records[key.Bucket])
 		results[i] = m.cancel(key, at)
-		m.partitions[key.Bucket] = was
+		m.Records[key.Bucket] = was
 	}
 	return results
 }
@@ -72,10 +72,11 @@ func unclaimed(p *bucket.Partition) { p.Claimed, p.Behind = bucket.Position{}, n
 func (s cancelIgnoresDoubt) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	s.mu.Lock()
 	for _, key := range keys {
-		r, found := s.records[key]
-		doubtful := r.PossibleDuplicate
-		if r.PossibleDuplicate = false; found && doubtful && s.withdrawable(&r) {
-			s.records[key] = r
+		if old := s.Rows[key]; old != nil && old.PossibleDuplicate {
+			r := *old
+			if r.PossibleDuplicate = false; s.withdrawable(&r) {
+				s.Put("", old, r.Record, nil)
+			}
 		}
 	}
 	s.mu.Unlock()
@@ -88,8 +89,8 @@ func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdat
 		return s.Mem.Cancel(ctx, keys, at)
 	}
 	s.mu.Lock()
-	r := s.records[keys[0]]
-	may := s.withdrawable(&r)
+	r := s.Rows[keys[0]]
+	may := r != nil && s.withdrawable(r)
 	s.mu.Unlock()
 	if !may {
 		return s.Mem.Cancel(ctx, keys, at)
@@ -103,21 +104,22 @@ func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdat
 func (s replaceIgnoresState) Replace(_ context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, found := s.records[m.Key]
-	if !found {
+	old := s.Rows[m.Key]
+	if old == nil {
 		return postdate.Record{}, notFound(m.Key)
 	}
 	next := fresh(m)
 	next.Version = old.Version + 1
-	s.records[m.Key] = next
-	return next, nil
+	return s.Put("", old, next, nil).Record, nil
 }
 
-func (s replaceIgnoresOthers) Replace(ctx context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {
+func (s replaceIgnoresOthers) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
 	s.mu.Lock()
-	version := s.records[m.Key].Version
+	if old := s.Rows[m.Key]; old != nil {
+		ifVersion = old.Version
+	}
 	s.mu.Unlock()
-	return s.Mem.Replace(ctx, m, version)
+	return s.Mem.Replace(ctx, m, ifVersion)
 }
 
 func (s replaceKeepsAttempts) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
@@ -126,7 +128,7 @@ func (s replaceKeepsAttempts) Replace(ctx context.Context, m postdate.Message, i
 	if err == nil {
 		s.mu.Lock()
 		r.Attempts = old.Attempts
-		s.records[m.Key] = r
+		s.Put("", s.Rows[m.Key], r, nil)
 		s.mu.Unlock()
 	}
 	return r, err
@@ -135,8 +137,8 @@ func (s replaceKeepsAttempts) Replace(ctx context.Context, m postdate.Message, i
 func (s insertOverwrites) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
 	s.mu.Lock()
 	for _, m := range messages {
-		if s.records[m.Key].Digest != m.Digest {
-			delete(s.records, m.Key)
+		if old := s.Rows[m.Key]; old != nil && old.Digest != m.Digest {
+			s.Drop(old)
 		}
 	}
 	s.mu.Unlock()
@@ -149,9 +151,10 @@ func (s versionsBeginAnew) Insert(ctx context.Context, messages []postdate.Messa
 	defer s.mu.Unlock()
 	for i, m := range messages {
 		if results[i].Created {
-			r := s.records[m.Key]
-			r.Version = 1
-			s.records[m.Key] = r
+			old := s.Rows[m.Key]
+			next := old.Record
+			next.Version = 1
+			s.Put("", old, next, nil)
 		}
 	}
 	return results
@@ -186,9 +189,9 @@ func (s expireTakesPending) Expire(_ context.Context, e store.Expiry) (int, erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	expired := 0
-	for key, r := range s.records {
+	for key, r := range s.Rows {
 		if expired < e.Limit && slices.Contains(e.Buckets, key.Bucket) && r.SettledAt < e.SettledBefore {
-			delete(s.records, key)
+			s.Drop(r)
 			expired++
 		}
 	}
@@ -198,7 +201,7 @@ func (s expireTakesPending) Expire(_ context.Context, e store.Expiry) (int, erro
 // everywhere is e for all buckets.
 func (m *Mem) everywhere(e store.Expiry) store.Expiry {
 	e.Buckets = nil
-	for b := range m.partitions {
+	for b := range m.Records {
 		e.Buckets = append(e.Buckets, b)
 	}
 	return e
@@ -225,7 +228,7 @@ func (s inboxesIgnoreBuckets) Expire(ctx context.Context, e store.Expiry) (int, 
 // Expire spends its limit on whatever is old, and then keeps what lies elsewhere.
 func (s expireCountsOthers) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	s.mu.Lock()
-	for key, r := range s.records {
+	for key, r := range s.Rows {
 		if r.Status.Final() && r.SettledAt < e.SettledBefore && !slices.Contains(e.Buckets, key.Bucket) {
 			e.Limit = max(0, e.Limit-1)
 		}

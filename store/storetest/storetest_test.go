@@ -159,15 +159,15 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 // TestEveryLossIsCaught shows that the checks of durability can fail.
 func TestEveryLossIsCaught(t *testing.T) {
 	for loss, forget := range map[string]func(m *Mem){
-		"the messages":      func(m *Mem) { clear(m.records) },
-		"one message":       func(m *Mem) { delete(m.records, anyKey(m)) },
+		"the messages":      dropAll,
+		"one message":       dropOne,
 		"the cancels":       forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Cancelled }),
 		"the settlements":   forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Delivered }),
 		"the retries":       forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
 		"what is parked":    forgetStates(func(s *postdate.State) bool { return s.Parked }),
-		"the tokens":        func(m *Mem) { m.partitions[home].Token = 0 },
-		"the claims":        func(m *Mem) { m.partitions[home].Claimed = bucket.Position{} },
-		"what is behind":    func(m *Mem) { m.partitions[home].Behind = nil },
+		"the tokens":        func(m *Mem) { m.Records[home].Token = 0 },
+		"the claims":        func(m *Mem) { m.Records[home].Claimed = bucket.Position{} },
+		"what is behind":    func(m *Mem) { m.Records[home].Behind = nil },
 		"the inboxes":       func(m *Mem) { clear(m.inboxes) },
 		"the inboxes' past": func(m *Mem) { forgetPast(m) },
 	} {
@@ -184,19 +184,25 @@ func TestEveryLossIsCaught(t *testing.T) {
 	}
 }
 
-func anyKey(m *Mem) (key postdate.Key) {
-	for key = range m.records {
-		break
+func dropAll(m *Mem) {
+	for len(m.Rows) > 0 {
+		dropOne(m)
 	}
-	return key
+}
+
+func dropOne(m *Mem) {
+	for _, r := range m.Rows {
+		m.Drop(r)
+		return
+	}
 }
 
 // forgetStates makes messages again what they were at first.
 func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 	return func(m *Mem) {
-		for key, r := range m.records {
+		for _, r := range m.Rows {
 			if which(&r.State) {
-				m.records[key] = postdate.Record{Message: r.Message, State: postdate.NewState(&r.Message, r.Version)}
+				m.Put("", r, postdate.Record{Message: r.Message, State: postdate.NewState(&r.Message, r.Version)}, nil)
 			}
 		}
 	}
