@@ -17,10 +17,14 @@ type quiet struct {
 	m   *Machine
 	now postdate.Now
 	out []Publish
+
+	claims int // so far
 }
 
-func newQuiet(buckets, parked int) *quiet {
-	q := &quiet{m: NewMachine(DefaultConfig(), func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}}
+func newQuiet(buckets, parked int, sweepEvery time.Duration) *quiet {
+	c := DefaultConfig()
+	c.SweepEvery = sweepEvery
+	q := &quiet{m: NewMachine(c, func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}}
 	var ps []bucket.Partition
 	for b := range buckets {
 		ps = append(ps, bucket.Partition{Bucket: b, Owner: "n", Token: 1})
@@ -41,6 +45,7 @@ func (q *quiet) step(ev Event, due ...postdate.Record) {
 	for _, e := range q.m.Step(q.now, ev) {
 		switch e := e.(type) {
 		case Claim:
+			q.claims += len(e.Claims)
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
 				results[i] = seen(c)
@@ -64,11 +69,12 @@ func (q *quiet) step(ev Event, due ...postdate.Record) {
 }
 
 // BenchmarkStep is what one message costs the machine, from the nudge to the settle,
-// beside so many buckets, and so many channels that take nothing: it is to be flat.
+// beside so many buckets, and so many channels that take nothing: it is to be flat. Sweeps,
+// which come with time and not with messages, are measured alone.
 func BenchmarkStep(b *testing.B) {
 	for _, size := range []struct{ buckets, parked int }{{64, 1}, {1_024, 1}, {16_384, 1}, {64, 1_000}, {64, 40_000}, {16_384, 40_000}} {
 		b.Run(fmt.Sprintf("buckets=%d/parked=%d", size.buckets, size.parked), func(b *testing.B) {
-			q := newQuiet(size.buckets, size.parked)
+			q := newQuiet(size.buckets, size.parked, 1<<50)
 			b.ResetTimer()
 			for i := range b.N {
 				q.now = q.now.Later(20 * time.Millisecond)
@@ -84,6 +90,23 @@ func BenchmarkStep(b *testing.B) {
 				q.now = q.now.Later(6 * time.Millisecond)
 				q.step(fence.Tick{})
 				q.m.Wake(q.now)
+			}
+		})
+	}
+}
+
+// BenchmarkSweep is what it costs the machine to sweep one bucket in which nothing is due:
+// each bucket is swept every two seconds.
+func BenchmarkSweep(b *testing.B) {
+	for _, buckets := range []int{64, 1_024, 16_384} {
+		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) {
+			q := newQuiet(buckets, 0, 2*time.Second)
+			b.ResetTimer()
+			for swept := 0; swept < b.N; {
+				before := q.claims
+				q.now = q.now.Later(q.m.Wake(q.now))
+				q.step(fence.Tick{})
+				swept += q.claims - before
 			}
 		})
 	}

@@ -148,6 +148,9 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 
 // noteBehind notes which channels a bucket's record says to be behind.
 func (m *Machine) noteBehind(b *owned) {
+	if len(b.record.Behind) == 0 {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(b.record.Behind)) {
 		if _, noted := b.behind[name]; noted {
 			continue
