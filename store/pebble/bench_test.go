@@ -121,22 +121,12 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		s.Insert(ctx, ms)
 	}
-	claims := make([]store.Claim, postdate.BucketsDefault)
-	for i := range claims {
-		got, err := s.Acquire(ctx, []store.Acquisition{{Bucket: i, Owner: "n", Lease: "l"}})
-		if err != nil || !got[0].OK {
-			b.Fatal(err)
-		}
-		claims[i] = store.Claim{Bucket: i, Token: got[0].Partition.Token, Scan: store.Scan{Limit: 1000, BytesMax: 1 << 30}}
-	}
+	claims := benchClaims(b, s)
 	b.ResetTimer()
 	done := cpu(b, b.N*500)
 	for n := range b.N {
 		to := now + postdate.Time(n)
-		for i := range claims {
-			claims[i].Number, claims[i].Claimed, claims[i].Checkpoint = uint64(to), to, to-1
-			claims[i].Scan.After, claims[i].Scan.To = bucket.Position{Time: to}, to
-		}
+		claimMillisecond(claims, to)
 		var settle []store.Settlement
 		var box []store.InboxMessage
 		for i, r := range s.Claim(ctx, claims) {
@@ -153,6 +143,96 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		if err := s.Settle(ctx, settle); err != nil {
 			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	done()
+}
+
+// benchClaims takes every bucket.
+func benchClaims(b *testing.B, s store.Store) []store.Claim {
+	claims := make([]store.Claim, postdate.BucketsDefault)
+	for i := range claims {
+		got, err := s.Acquire(context.Background(), []store.Acquisition{{Bucket: i, Owner: "n", Lease: "l"}})
+		if err != nil || !got[0].OK {
+			b.Fatal(err)
+		}
+		claims[i] = store.Claim{Bucket: i, Scan: store.Scan{Limit: 1000, BytesMax: 1 << 30}}
+		claims[i].Token = got[0].Partition.Token
+	}
+	return claims
+}
+
+// claimMillisecond asks for what is due in one millisecond.
+func claimMillisecond(claims []store.Claim, t postdate.Time) {
+	for i := range claims {
+		c := &claims[i]
+		c.Number, c.Checkpoint, c.To = uint64(t), t-1, bucket.UpTo(t)
+		c.Scan.After = bucket.Position{Time: t}
+	}
+}
+
+// BenchmarkClaimNothing is a claim of 64 buckets of which each has messages, and none is
+// due.
+func BenchmarkClaimNothing(b *testing.B) { benchClaim(b, 0) }
+
+// BenchmarkClaimFew is a claim of 64 buckets in which two messages are due.
+func BenchmarkClaimFew(b *testing.B) { benchClaim(b, 2) }
+
+func benchClaim(b *testing.B, due int) {
+	s := benchStore(b)
+	ctx := context.Background()
+	now := postdate.WallOf(time.Now())
+	later := make([]postdate.Message, 20_000)
+	for i := range later {
+		later[i] = benchMessage(i, now+postdate.Time(3_600_000+i))
+	}
+	s.Insert(ctx, later)
+	for n := 0; n < b.N*due; n += 500 {
+		ms := make([]postdate.Message, 500)
+		for i := range ms {
+			ms[i] = benchMessage(len(later)+n+i, now+postdate.Time((n+i)/due))
+		}
+		s.Insert(ctx, ms)
+	}
+	claims := benchClaims(b, s)
+	b.ResetTimer()
+	done := cpu(b, b.N)
+	for n := range b.N {
+		claimMillisecond(claims, now+postdate.Time(n))
+		found := 0
+		for _, r := range s.Claim(ctx, claims) {
+			found += len(r.Due)
+		}
+		if found != due {
+			b.Fatalf("found %d messages", found)
+		}
+	}
+	b.StopTimer()
+	done()
+}
+
+// BenchmarkClaimBehind is a claim of one bucket that passes over 10,000 messages of a
+// channel of which less is claimed, and finds one.
+func BenchmarkClaimBehind(b *testing.B) {
+	s := benchStore(b)
+	ctx := context.Background()
+	now := postdate.WallOf(time.Now())
+	ms := make([]postdate.Message, 10_001)
+	for i := range ms {
+		ms[i] = benchMessage(i, now+postdate.Time(i))
+		ms[i].Bucket, ms[i].Channel = 0, "inbox:slow"
+	}
+	ms[len(ms)-1].Channel = "inbox:bench"
+	s.Insert(ctx, ms)
+	claims := benchClaims(b, s)[:1]
+	claims[0].To, claims[0].Behind = bucket.UpTo(now+20_000), map[postdate.Channel]bucket.Position{"inbox:slow": {Time: now}}
+	b.ResetTimer()
+	done := cpu(b, b.N)
+	for range b.N {
+		claims[0].Number++
+		if r := s.Claim(ctx, claims); len(r[0].Due) != 1 {
+			b.Fatalf("found %d messages", len(r[0].Due))
 		}
 	}
 	b.StopTimer()

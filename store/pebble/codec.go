@@ -70,6 +70,22 @@ func readState(v []byte) (s state, err error) {
 	return s, r.end()
 }
 
+// channelOf reads nothing of a state but its channel.
+func channelOf(v []byte) ([]byte, error) {
+	r := reader{rest: v}
+	r.layout()
+	r.take(2)     // status and flags
+	for range 5 { // version, attempts and times
+		r.uvarint()
+	}
+	r.take(len(postdate.Digest{}))
+	channel := r.take(int(r.uvarint()))
+	if r.failed {
+		return nil, errLayout
+	}
+	return channel, nil
+}
+
 // appendMessage writes what the keys do not say.
 func appendMessage(b []byte, m *postdate.Message) []byte {
 	form := byte(m.Encoding)
@@ -141,25 +157,61 @@ func readInboxMessage(v []byte, tenant, inbox string) (m store.InboxMessage, err
 	return m, r.end()
 }
 
+// layoutPositions is the layout of partition records since a claim ends at a position.
+// Before, it ended with a whole millisecond.
+const layoutPositions = 2
+
 func appendPartition(b []byte, p bucket.Partition) []byte {
-	b = append(b, layout)
+	b = append(b, layoutPositions)
 	b = binary.AppendUvarint(b, p.Token)
-	b = appendTimes(b, p.Checkpoint, p.Claimed)
+	b = binary.AppendUvarint(b, p.Claims)
+	b = appendTimes(b, p.Checkpoint)
 	b = appendText(appendText(b, p.Owner), p.Lease)
-	return binary.AppendUvarint(b, p.Claims)
+	b = appendPosition(b, p.Claimed)
+	b = binary.AppendUvarint(b, uint64(len(p.Behind)))
+	for channel, to := range p.Behind {
+		b = appendPosition(appendText(b, string(channel)), to)
+	}
+	return b
 }
 
 func readPartition(v []byte, number int) (p bucket.Partition, err error) {
+	if len(v) > 0 && v[0] == layout {
+		return readOldPartition(v, number)
+	}
+	r := reader{rest: v}
+	p.Bucket = number
+	r.failed = r.byte() != layoutPositions
+	p.Token, p.Claims = r.uvarint(), r.uvarint()
+	p.Checkpoint = r.time()
+	p.Owner, p.Lease = r.text(), r.text()
+	p.Claimed = r.position()
+	for n := r.uvarint(); n > 0 && !r.failed; n-- {
+		if p.Behind == nil {
+			p.Behind = map[postdate.Channel]bucket.Position{}
+		}
+		channel := postdate.Channel(r.text())
+		p.Behind[channel] = r.position()
+	}
+	return p, r.end()
+}
+
+// readOldPartition reads what earlier versions wrote.
+func readOldPartition(v []byte, number int) (p bucket.Partition, err error) {
 	r := reader{rest: v}
 	p.Bucket = number
 	r.layout()
 	p.Token = r.uvarint()
-	p.Checkpoint, p.Claimed = r.time(), r.time()
+	p.Checkpoint, p.Claimed = r.time(), bucket.UpTo(r.time())
 	p.Owner, p.Lease = r.text(), r.text()
 	if len(r.rest) > 0 { // a record from before claims had numbers ends here
 		p.Claims = r.uvarint()
 	}
 	return p, r.end()
+}
+
+func appendPosition(b []byte, p bucket.Position) []byte {
+	return appendText(appendText(appendTimes(b, p.Time), p.Tenant), p.ScheduleID)
 }
 
 func appendLease(b []byte, l bucket.Lease) []byte {
@@ -233,6 +285,10 @@ func (r *reader) uvarint() uint64 {
 }
 
 func (r *reader) time() postdate.Time { return postdate.Time(r.uvarint()) }
+
+func (r *reader) position() bucket.Position {
+	return bucket.Position{Time: r.time(), Tenant: r.text(), ScheduleID: r.text()}
+}
 
 func (r *reader) text() string { return string(r.take(int(r.uvarint()))) }
 

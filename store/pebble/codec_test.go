@@ -23,7 +23,9 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(appendState(nil, &s))
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
-	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: 5}))
+	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: bucket.PositionOf(key, 5)}))
+	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Claimed: bucket.UpTo(5), Behind: map[postdate.Channel]bucket.Position{"inbox:a": bucket.PositionOf(key, 4), "inbox:b": {}}}))
+	f.Add(oldPartition)
 	f.Add(appendLease(nil, bucket.Lease{Renewals: 1 << 40, Lasts: 30 * time.Second}))
 	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
 	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
@@ -33,6 +35,8 @@ func FuzzStoredValues(f *testing.F) {
 		if s, err := readState(v); err == nil {
 			again, err := readState(appendState(nil, &s))
 			same(t, s, again, err)
+			channel, err := channelOf(v)
+			same(t, string(s.Channel), string(channel), err)
 		}
 		if m, err := readMessage(v, key, 7); err == nil {
 			again, err := readMessage(appendMessage(nil, &m), key, 7)
@@ -72,10 +76,17 @@ func same(t *testing.T, read, again any, err error) {
 	}
 }
 
-// A partition record from before claims had numbers can be read.
-func TestPartitionWithoutClaims(t *testing.T) {
-	want := bucket.Partition{Bucket: 3, Token: 9, Owner: "n", Lease: "n/1", Checkpoint: 4, Claimed: 5}
-	v := appendPartition(nil, want)
-	got, err := readPartition(v[:len(v)-1], 3) // without the number, which is 0
+// oldPartition is a record as it was written before claims ended at positions. The last byte
+// came with the numbers of claims.
+var oldPartition = []byte{1, 9, 4, 5, 1, 'n', 3, 'n', '/', '1', 7}
+
+// A partition record of an earlier version can be read: the whole millisecond up to which
+// was claimed is claimed still.
+func TestPartitionOfAnEarlierVersion(t *testing.T) {
+	want := bucket.Partition{Bucket: 3, Token: 9, Owner: "n", Lease: "n/1", Claims: 7, Checkpoint: 4, Claimed: bucket.UpTo(5)}
+	got, err := readPartition(oldPartition, 3)
+	same(t, got, want, err)
+	want.Claims = 0
+	got, err = readPartition(oldPartition[:len(oldPartition)-1], 3)
 	same(t, got, want, err)
 }

@@ -3,10 +3,12 @@ package pebble
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -14,75 +16,139 @@ import (
 // over included, so that one bucket's scan cannot hold up the others.
 const examinedMax = 20_000
 
-// Claim implements store.Due.
+// Claim implements store.Due. It looks before it takes the locks: they are held no longer
+// than for any other write, however far a look goes.
 func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	results := make([]store.ClaimResult, len(claims))
-	claimed := make([]postdate.Time, len(claims)) // as the records have it
-	decide := func(w *writer, from, to int) error {
-		for i := from; i < to; i++ {
-			claimed[i], results[i].Err = s.claim(w, &claims[i])
+	found, err := s.look(claims, results)
+	if err == nil {
+		s.writeClaims(ctx, claims, found, results)
+		// The claims are on disk, and only now is anything read that is answered.
+		err = s.read(claims, found, results)
+	}
+	if err == nil {
+		err = s.settled()
+	}
+	for i := range results {
+		if err != nil && results[i].Err == nil {
+			results[i] = store.ClaimResult{Err: s.readError(err)}
 		}
-		return nil
-	}
-	failed := func(from, to int, err error) {
-		for i := from; i < to; i++ {
-			if results[i].Err == nil {
-				results[i].Err = err
-			}
-		}
-	}
-	s.under(ctx, len(claims), func(i int) int { return claims[i].Bucket }, decide, failed)
-	// The claims are on disk, and only now is anything read.
-	if err := s.scan(claims, claimed, results); err != nil {
-		failed(0, len(results), s.readError(err))
-	}
-	if err := s.settled(); err != nil {
-		failed(0, len(results), err)
 	}
 	return results
 }
 
-func (s *Store) claim(w *writer, c *store.Claim) (claimed postdate.Time, err error) {
-	next, ok := s.partitions[c.Bucket].Claim(c.Token, c.Number, c.Checkpoint, c.Claimed)
-	if !ok {
-		return 0, errFenced(c.Bucket)
+// look notes in results how far each scan goes, and says how many messages it will find.
+func (s *Store) look(claims []store.Claim, results []store.ClaimResult) (found []int, err error) {
+	r, err := s.scanner()
+	if err != nil {
+		return nil, err
 	}
-	if next != s.partitions[c.Bucket] { // no other process can have changed it: an equal one need not be written again
+	defer r.close()
+	found = make([]int, len(claims))
+	for i := range claims {
+		for r.start(&claims[i]); r.next(); {
+			if found[i]++; found[i] >= claims[i].Scan.Limit {
+				break
+			}
+		}
+		if err := r.end(&results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// writeClaims writes the claims under the locks of their buckets, and waits for the disk.
+func (s *Store) writeClaims(ctx context.Context, claims []store.Claim, found []int, results []store.ClaimResult) {
+	var wanted []int
+	for i := range claims {
+		if found[i] > 0 || !claims[i].IfDue {
+			wanted = append(wanted, i)
+		}
+	}
+	decide := func(w *writer, from, to int) error {
+		for _, i := range wanted[from:to] {
+			s.claim(w, claims[i], &results[i])
+		}
+		return nil
+	}
+	failed := func(from, to int, err error) {
+		for _, i := range wanted[from:to] {
+			if results[i].Err == nil {
+				results[i] = store.ClaimResult{Err: err}
+			}
+		}
+	}
+	s.under(ctx, len(wanted), func(i int) int { return claims[wanted[i]].Bucket }, decide, failed)
+}
+
+// claim writes one claim, as far as the scan goes. What came in since the look is claimed
+// with it.
+func (s *Store) claim(w *writer, c store.Claim, result *store.ClaimResult) {
+	p, asked := s.partitions[c.Bucket], c.To
+	c.To = result.Ended
+	next, err := p.Claim(c.Claim)
+	if err != nil {
+		*result = store.ClaimResult{Err: err}
+		return
+	}
+	if next.Claims != p.Claims { // else it was written before, and no other process can have changed it
 		s.setPartition(w, next)
 	}
-	return next.Claimed, nil
+	result.To = earliest(c.To, next.ClaimedFor(c.Only))
+	result.Ended, result.Complete = result.To, result.To == asked
 }
 
-func errFenced(bucket int) error {
-	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
+func earliest(a, b bucket.Position) bucket.Position {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
-// scan reads what is due, for every claim that went through.
-func (s *Store) scan(claims []store.Claim, claimed []postdate.Time, results []store.ClaimResult) error {
+// read reads what the looks found, for every claim that went through. Where they found
+// nothing, what they noted is the answer.
+func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimResult) error {
+	if !slices.ContainsFunc(found, func(n int) bool { return n > 0 }) {
+		return nil
+	}
 	r, err := s.scanner()
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	for i := range claims {
-		if results[i].Err != nil {
+		if results[i].Err != nil || found[i] == 0 {
 			continue
 		}
-		scan := claims[i].Scan
-		scan.To = min(scan.To, claimed[i])
-		if err := r.bucket(claims[i].Bucket, &scan, &results[i]); err != nil {
+		c := claims[i]
+		// A later claim may cover less, and what it leaves out may be cancelled.
+		p, err := s.partition(c.Bucket).Claim(c.Claim)
+		if err != nil {
+			results[i] = store.ClaimResult{Err: err}
+			continue
+		}
+		c.To, c.Behind = results[i].To, p.Behind
+		if err := r.page(&c, &results[i]); err != nil {
 			return err
 		}
+		results[i].Complete = results[i].Complete && c.To == claims[i].To
 	}
 	return nil
 }
 
-// scanner reads the due space and the messages beside it. Both are in the same
-// order while nothing is retried, so neighbours are read together.
+// scanner walks through the messages that claims cover, and reads them. The due space
+// and the messages are in the same order while nothing is retried, so neighbours are read
+// together.
 type scanner struct {
 	s             *Store
-	due, messages *lsm.Iterator
-	key           []byte
+	due, messages *lsm.Iterator // messages is nil until one is read
+	key           []byte        // scratch
+
+	// The walk through one bucket.
+	claim    *store.Claim
+	to       []byte // the key of claim.To
+	examined int
 }
 
 func (s *Store) scanner() (*scanner, error) {
@@ -90,84 +156,140 @@ func (s *Store) scanner() (*scanner, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
-	if err != nil {
-		due.Close()
-		return nil, err
-	}
-	return &scanner{s: s, due: due, messages: messages}, nil
+	return &scanner{s: s, due: due}, nil
 }
 
 func (r *scanner) close() {
 	r.due.Close()
-	r.messages.Close()
+	if r.messages != nil {
+		r.messages.Close()
+	}
 }
 
-func (r *scanner) bucket(bucket int, scan *store.Scan, result *store.ClaimResult) error {
-	prefix := appendBucket([]byte{spaceDue}, bucket)
-	r.key = dueKey(r.key[:0], bucket, scan.After)
-	ok := r.due.SeekGE(r.key)
-	if ok && bytes.Equal(r.due.Key(), r.key) {
-		ok = r.due.Next() // After is exclusive
-	}
-	payloadBytes := 0
-	result.Next = postdate.Far
-	for examined := 0; ok && bytes.HasPrefix(r.due.Key(), prefix); ok = r.due.Next() {
-		at, readable := splitTimed(r.due.Key()[len(prefix):])
-		if at.Time > scan.To {
-			result.Next = at.Time
-			break
+// start begins a walk through what c covers behind its scan's After, in order.
+func (r *scanner) start(c *store.Claim) {
+	r.claim, r.examined = c, 0
+	r.to = dueKey(r.to[:0], c.Bucket, c.To)
+}
+
+// next goes to the next message. It is false at the end: that is c.To, or earlier where
+// too many were passed over.
+func (r *scanner) next() bool {
+	for r.examined < examinedMax {
+		if r.examined++; r.examined == 1 {
+			r.seek()
+		} else {
+			r.due.Next()
 		}
-		if examined++; examined > examinedMax {
-			return r.due.Error()
+		if r.beyond() {
+			return false
 		}
-		result.Ended = at
-		key := postdate.Key{Bucket: bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
-		st, err := readState(r.due.Value())
-		if err != nil || !readable {
-			r.s.reportDamage(key, err) // one damaged record must not stall a bucket
-			continue
-		}
-		if _, skip := scan.Skip[st.Channel]; skip {
-			skipped(result, st.Channel, at)
-			continue
-		}
-		m, err := r.message(key, st.ExecutionTime)
-		if err != nil {
-			r.s.reportDamage(key, err)
-			continue
-		}
-		result.Due = append(result.Due, postdate.Record{Message: m, State: st.State})
-		if payloadBytes += len(m.Payload); len(result.Due) >= scan.Limit || payloadBytes >= scan.BytesMax {
-			return r.due.Error()
+		if r.covered() {
+			return true
 		}
 	}
-	result.Complete, result.Ended = true, bucket.Position{Time: scan.To + 1}
+	return false
+}
+
+// seek goes to the first message behind After.
+func (r *scanner) seek() {
+	r.key = dueKey(r.key[:0], r.claim.Bucket, r.claim.Scan.After)
+	if r.due.SeekGE(r.key) && bytes.Equal(r.due.Key(), r.key) {
+		r.due.Next()
+	}
+}
+
+// beyond says whether the walk has passed the claim's end.
+func (r *scanner) beyond() bool { return !r.due.Valid() || bytes.Compare(r.due.Key(), r.to) > 0 }
+
+// covered says whether the claim covers the message. Its value is looked at only where
+// claims of channels differ.
+func (r *scanner) covered() bool {
+	if r.claim.Only == "" && len(r.claim.Behind) == 0 {
+		return true
+	}
+	channel, err := channelOf(r.due.Value())
+	switch {
+	case err != nil:
+		return true // whoever reads it reports it
+	case r.claim.Only != "":
+		return string(channel) == string(r.claim.Only)
+	}
+	to, behind := r.claim.Behind[postdate.Channel(channel)]
+	if !behind {
+		return true
+	}
+	r.key = dueKey(r.key[:0], r.claim.Bucket, to)
+	return bytes.Compare(r.due.Key(), r.key) <= 0
+}
+
+// at is where the walk stands.
+func (r *scanner) at() bucket.Position {
+	at, _ := splitTimed(r.due.Key()[1+bucketBytes:])
+	return at
+}
+
+// end notes how far the walk came.
+func (r *scanner) end(result *store.ClaimResult) error {
+	if !r.beyond() && bytes.Equal(r.due.Key(), r.to) {
+		r.due.Next() // it came to the very end
+	}
+	result.Ended, result.Complete, result.Next = r.claim.To, true, postdate.Far
+	switch {
+	case !r.beyond():
+		result.Ended, result.Complete = r.at(), false
+	case r.due.Valid() && bytes.HasPrefix(r.due.Key(), r.to[:1+bucketBytes]):
+		result.Next = r.at().Time
+	}
 	return r.due.Error()
 }
 
-func (r *scanner) message(key postdate.Key, execution postdate.Time) (postdate.Message, error) {
+// page reads what c covers, as far as its scan goes.
+func (r *scanner) page(c *store.Claim, result *store.ClaimResult) error {
+	payloadBytes := 0
+	for r.start(c); r.next(); {
+		at := r.at()
+		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
+		rec, err := r.record(key)
+		if err != nil {
+			r.s.reportDamage(key, err) // one damaged record must not stall a bucket
+			continue
+		}
+		result.Due = append(result.Due, rec)
+		if payloadBytes += len(rec.Payload); len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
+			break
+		}
+	}
+	return r.end(result)
+}
+
+// record reads the message where the walk stands.
+func (r *scanner) record(key postdate.Key) (postdate.Record, error) {
+	st, err := readState(r.due.Value())
+	if err != nil {
+		return postdate.Record{}, err
+	}
+	m, err := r.message(key, st.ExecutionTime)
+	return postdate.Record{Message: m, State: st.State}, err
+}
+
+func (r *scanner) message(key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
+	if r.messages == nil {
+		r.messages, err = r.s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
+		if err != nil {
+			return m, err
+		}
+	}
 	r.key = messageKey(r.key[:0], key, execution)
 	if !r.messages.SeekGE(r.key) || !bytes.Equal(r.messages.Key(), r.key) {
 		if err := r.messages.Error(); err != nil {
-			return postdate.Message{}, err
+			return m, err
 		}
-		return postdate.Message{}, lsm.ErrNotFound
+		return m, lsm.ErrNotFound
 	}
 	return readMessage(r.messages.Value(), key, execution)
 }
 
 func (s *Store) reportDamage(key postdate.Key, err error) {
 	s.c.Log.Error("a due message cannot be read: it is passed over and stays PENDING", "scheduleId", key.ScheduleID, "bucket", key.Bucket, "error", err)
-}
-
-// skipped notes the first message of each channel that was passed over.
-func skipped(result *store.ClaimResult, channel postdate.Channel, at bucket.Position) {
-	if _, noted := result.Skipped[channel]; noted {
-		return
-	}
-	if result.Skipped == nil {
-		result.Skipped = map[postdate.Channel]bucket.Position{}
-	}
-	result.Skipped[channel] = at
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/bucket"
 )
 
 // The key spaces. Numbers in keys are big-endian, so that the order of the bytes

@@ -11,10 +11,6 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-func positionOf(key postdate.Key, st *state) bucket.Position {
-	return bucket.Position{Time: st.AttemptTime, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
-}
-
 func errNotFound(key postdate.Key) error {
 	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
 }
@@ -157,7 +153,7 @@ func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion u
 		return errTooLate(key, old.State)
 	case old.Version != ifVersion:
 		return postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again", key.ScheduleID)
-	case !s.partitions[key.Bucket].Withdrawable(old.State):
+	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
 		return errTooLate(key, old.State)
 	}
 	return nil
@@ -213,7 +209,7 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 		return store.Cancelled{Err: errNotFound(key)}, nil
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}, nil
-	case !s.partitions[key.Bucket].Withdrawable(old.State):
+	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
 		return store.Cancelled{State: old.State, Err: errTooLate(key, old.State)}, nil
 	}
 	w.unplace(key, &old)

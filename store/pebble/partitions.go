@@ -14,9 +14,7 @@ import (
 func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
 	records := make([]bucket.Partition, len(s.partitions))
 	for b := range records {
-		s.locks[b].Lock()
-		records[b] = s.partitions[b]
-		s.locks[b].Unlock()
+		records[b] = s.partition(b)
 	}
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceLease}, UpperBound: []byte{spaceLease + 1}})
 	if err != nil {
@@ -61,6 +59,13 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 	var failure error
 	s.under(ctx, len(holds), func(i int) int { return holds[i].Bucket }, decide, func(_, _ int, err error) { failure = err })
 	return failure
+}
+
+// partition is a bucket's record; what is behind in it is never modified.
+func (s *Store) partition(bucket int) bucket.Partition {
+	s.locks[bucket].Lock()
+	defer s.locks[bucket].Unlock()
+	return s.partitions[bucket]
 }
 
 func (s *Store) setPartition(w *writer, p bucket.Partition) {

@@ -68,7 +68,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	moved := 0
 	decide := func(w *writer, _, _ int) error {
 		if !s.holds(u.Bucket, u.Token) {
-			return errFenced(u.Bucket)
+			return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", u.Bucket)
 		}
 		prefix := parkedPrefix(nil, u.Bucket, u.Channel)
 		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})

@@ -8,6 +8,7 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // chunkMax is how many items are decided and applied under one hold of the
@@ -56,7 +57,7 @@ func (w *writer) place(key postdate.Key, st *state) bool {
 	if st.Status != postdate.Pending {
 		return false
 	}
-	if p := positionOf(key, st); st.Parked {
+	if p := bucket.PositionOf(key, st.AttemptTime); st.Parked {
 		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
 	} else {
 		w.key = dueKey(w.key[:0], key.Bucket, p)

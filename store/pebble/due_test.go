@@ -1,0 +1,91 @@
+package pebble
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// owned is a store in memory whose one bucket is held under token 1, with a message that
+// is due at 1000.
+func owned(t *testing.T) (*Store, postdate.Message) {
+	t.Helper()
+	c := DefaultConfig("store")
+	c.Buckets, c.FS = 1, vfs.NewMem()
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "m"}, Channel: "inbox:a", ExecutionTime: 1000}
+	if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	if got, err := s.Acquire(t.Context(), []store.Acquisition{{Owner: "n", Lease: "n/1"}}); err != nil || !got[0].OK {
+		t.Fatal(got, err)
+	}
+	return s, m
+}
+
+func claimTo(number uint64, to postdate.Time) store.Claim {
+	c := store.Claim{Scan: store.Scan{Limit: 10, BytesMax: 1 << 20}}
+	c.Token, c.Number, c.To = 1, number, bucket.UpTo(to)
+	return c
+}
+
+// Between the write of a claim and its read a later one can be written that covers less.
+// Then what it leaves out may be cancelled, and the first one returns nothing.
+func TestAClaimThatIsFollowedReadsNothing(t *testing.T) {
+	s, m := owned(t)
+	first, second := claimTo(1, 2000), claimTo(2, 2000)
+	second.Behind = map[postdate.Channel]bucket.Position{m.Channel: bucket.UpTo(500)}
+	claims, results := []store.Claim{first}, make([]store.ClaimResult, 1)
+	found, err := s.look(claims, results)
+	if err != nil || found[0] != 1 {
+		t.Fatal(found, err)
+	}
+	s.writeClaims(t.Context(), claims, found, results)
+	// The first one would read now.
+	if r := s.Claim(t.Context(), []store.Claim{second}); r[0].Err != nil || len(r[0].Due) > 0 {
+		t.Fatal(r)
+	}
+	if r := s.Cancel(t.Context(), []postdate.Key{m.Key}, 1); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	if err := s.read(claims, found, results); err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; postdate.KindOf(r.Err) != postdate.KindConflict || len(r.Due) > 0 {
+		t.Errorf("the claim that was followed answers %+v", r)
+	}
+}
+
+// A claim that is for what is due alone writes nothing where nothing is.
+func TestAClaimIfDue(t *testing.T) {
+	s, m := owned(t)
+	c := claimTo(1, 900)
+	c.IfDue = true
+	r := s.Claim(t.Context(), []store.Claim{c})[0]
+	if r.Err != nil || r.To != (bucket.Position{}) || !r.Complete || r.Ended != c.To || r.Next != m.ExecutionTime {
+		t.Errorf("where nothing is due it answers %+v", r)
+	}
+	if p := s.partition(0); p.Claims != 0 {
+		t.Errorf("where nothing is due it wrote %+v", p)
+	}
+	c.To = bucket.UpTo(1000)
+	if r := s.Claim(t.Context(), []store.Claim{c})[0]; r.Err != nil || r.To != c.To || len(r.Due) != 1 {
+		t.Errorf("where something is due it answers %+v", r)
+	}
+	if p := s.partition(0); p.Claims != 1 || p.Claimed != c.To {
+		t.Errorf("where something is due it wrote %+v", p)
+	}
+	c = claimTo(2, 0)
+	c.To, c.Scan.Limit = bucket.PositionOf(m.Key, m.ExecutionTime), 1
+	if r := s.Claim(t.Context(), []store.Claim{c})[0]; r.Err != nil || !r.Complete || r.Next != postdate.Far || len(r.Due) != 1 {
+		t.Errorf("a claim that ends with the last message of its page answers %+v", r)
+	}
+}
