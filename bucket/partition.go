@@ -93,12 +93,12 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 	}
 	p.Claims, p.Checkpoint = c.Number, c.Checkpoint
 	if c.Only == "" {
-		p.Claimed = p.Claimed.latest(c.To)
+		p.Claimed = p.Claimed.Latest(c.To)
 	}
 	p.Behind = nil
 	for channel, to := range c.Behind {
 		if channel == c.Only {
-			to = to.latest(c.To)
+			to = to.Latest(c.To)
 		}
 		if to.Before(p.Claimed) {
 			if p.Behind == nil {

@@ -31,7 +31,8 @@ func (p Position) Compare(q Position) int {
 // Before says whether p lies before q.
 func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
 
-func (p Position) latest(q Position) Position {
+// Latest is p or q, whichever lies behind the other.
+func (p Position) Latest(q Position) Position {
 	if p.Before(q) {
 		return q
 	}

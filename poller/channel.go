@@ -104,7 +104,7 @@ func (m *Machine) count(c *channel, n int) {
 		m.forget(c)
 	case n > 0 && c.hand == n:
 		m.inHand++
-	case c.hand == windowMin:
+	case c.hand == m.c.crowd():
 		m.crowd(c)
 	}
 }

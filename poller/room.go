@@ -82,6 +82,10 @@ func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 	return m.roomOf(now, c) >= max(m.waitMax(now, c)/2, 1)
 }
 
+// crowd is from how many messages in hand on a channel is looked at before each claim:
+// below that it has room, or what is read of it is parked.
+func (c *Config) crowd() int { return min(windowMin, c.DoubtMax/4) }
+
 // crowd notes that a channel may have no room.
 func (m *Machine) crowd(c *channel) {
 	if !c.crowded {
@@ -113,7 +117,7 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 			full = append(full, c)
 			return false
 		}
-		c.crowded = c.hand >= windowMin
+		c.crowded = c.hand >= m.c.crowd()
 		m.forget(c)
 		return !c.crowded
 	})

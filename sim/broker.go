@@ -90,6 +90,7 @@ func (p *process) publish(e poller.Publish) {
 				for _, m := range emissions {
 					m.answered = w.wall()
 				}
+				p.noteConfirmed(e.Channel, results)
 				p.step(poller.Published{Batch: e.Batch, Results: results})
 			})
 		})

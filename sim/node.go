@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
@@ -49,7 +50,7 @@ func (n *node) start() {
 	}
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
-		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{},
+		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{}, confirmed: map[postdate.Channel]confirms{},
 	}
 	p.m = machine.New(w.machineConfig(p), w.r.Float64)
 	n.proc, n.paused, n.backlog = p, false, nil

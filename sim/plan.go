@@ -172,6 +172,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	p.kinds = []channelKind{channelGood, channelSlow, channelPicky, channelMissing}
 	p.poller = poller.DefaultConfig()
 	p.poller.HandMax, p.poller.PageMax, p.poller.BatchMax, p.poller.BatchesMax = 256, 16, 8, 4
+	p.poller.DoubtMax = 64
 	p.poller.SettleMax, p.poller.UnparkMax, p.poller.UnparksMax = 32, 8, 3
 	d.operations()
 	switch p.profile {

@@ -28,6 +28,7 @@ type process struct {
 	stopping   bool
 	publishing time.Duration // until when its last publish is under way
 	spin       spin
+	confirmed  map[postdate.Channel]confirms
 }
 
 // heard is what gossip said of a node last.

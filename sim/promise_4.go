@@ -26,6 +26,8 @@ func promise4(h *history, f fact) string {
 		case h.w.plan.profile == profileQuiet && (e.marked && !e.message.MayRepeat || twice(e)):
 			return fmt.Sprintf("%s is published twice, or marked (%t), though nothing went wrong", id, e.marked)
 		}
+	case factClaim:
+		return h.tooMuchDoubt(f)
 	case factArrive:
 		for _, o := range f.e.story.emissions {
 			later := max(o.number, f.e.number)

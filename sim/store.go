@@ -99,7 +99,7 @@ func (s *Store) write(node string, c store.Claim) (to bucket.Position, err error
 		defer func() { s.Records[c.Bucket].Claims = before.Claims }()
 	}
 	to, err = s.Mem.Write(&c)
-	if err == nil {
+	if err == nil && to != (bucket.Position{}) { // else nothing was written
 		s.w.history.claimed(node, asked, before, s.Records[c.Bucket])
 	}
 	return to, err

@@ -289,17 +289,10 @@ func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 			if c.Behind == nil {
 				c.Behind = places{}
 			}
-			c.Behind[channel] = latest(h.gained.ClaimedFor(channel), h.handed[channel])
+			c.Behind[channel] = h.gained.ClaimedFor(channel).Latest(h.handed[channel])
 		}
 	}
 	return c
-}
-
-func latest(p, q bucket.Position) bucket.Position {
-	if p.Before(q) {
-		return q
-	}
-	return p
 }
 
 // noteClaimed holds what a claim returned against what it covers. Nobody else writes
@@ -323,7 +316,7 @@ func (f *fair) noteClaimed(h *held, c *store.Claim, result *store.ClaimResult) {
 		if at := positionOf(rec); h.record.ClaimedFor(rec.Channel).Before(at) {
 			f.broken("a scan returned a message of %s at %v, and the record is %+v", rec.Channel, at, h.record)
 		}
-		h.handed[rec.Channel] = latest(h.handed[rec.Channel], positionOf(rec))
+		h.handed[rec.Channel] = h.handed[rec.Channel].Latest(positionOf(rec))
 	}
 }
 

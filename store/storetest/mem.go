@@ -43,13 +43,15 @@ type Held struct {
 	Rows    map[postdate.Key]*Row
 	Waiting [][]*Row // by bucket: PENDING and not parked, in the order of positions
 	Shelved [][]*Row // by bucket: the parked ones, in the same order
+
+	Seen []bucket.Position // by bucket: up to where a claim that was not written found nothing
 }
 
 // Row is a message as it was written once. It is never changed in place: who has read
 // one keeps what it read.
 type Row struct {
 	postdate.Record
-	Late    bool          // its place was claimed already
+	Late    bool          // its place was claimed already, or seen to be empty
 	Written postdate.Time // by Mem.Clock
 }
 
@@ -63,6 +65,7 @@ func NewMem(buckets int) *Mem {
 		Held: Held{
 			Records: make([]bucket.Partition, buckets), Rows: map[postdate.Key]*Row{},
 			Waiting: make([][]*Row, buckets), Shelved: make([][]*Row, buckets),
+			Seen: make([]bucket.Position, buckets),
 		},
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{}, channels: map[postdate.Channel]store.ChannelSettings{},
@@ -101,7 +104,7 @@ func (m *Mem) behind(b int, after bucket.Position) []*Row {
 // Put writes a row in the place of another one (nil: none), and tells of it.
 func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement) *Row {
 	r := &Row{Record: next, Written: m.Clock()}
-	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at())
+	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
 	m.leave(old)
 	if line := m.line(r); line != nil {
 		i, _ := seek(*line, r.at())

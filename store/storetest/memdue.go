@@ -35,9 +35,14 @@ func (m *Mem) claim(c *store.Claim) store.ClaimResult {
 
 // Write is the first half of a claim: it looks how far the scan goes, and claims that. It
 // says up to where the record covers the scan then: a claim that is repeated moves nothing.
+// The zero Position says that nothing was due, and nothing written.
 func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 	claim := c.Claim
-	claim.To = m.look(c)
+	due := false
+	if claim.To, due = m.look(c); !due && c.IfDue && claim.To == c.To {
+		m.Seen[c.Bucket] = m.Seen[c.Bucket].Latest(c.To)
+		return to, nil
+	}
 	next, err := m.Records[c.Bucket].Claim(claim)
 	if err != nil {
 		return to, err
@@ -49,8 +54,8 @@ func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 	return to, nil
 }
 
-// look is where the scan ends.
-func (m *Mem) look(c *store.Claim) bucket.Position {
+// look is where the scan ends, and says whether it finds something.
+func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 	found := 0
 	for examined, r := range m.behind(c.Bucket, c.Scan.After) {
 		if c.To.Before(r.at()) {
@@ -60,10 +65,10 @@ func (m *Mem) look(c *store.Claim) bucket.Position {
 			found++
 		}
 		if found == c.Scan.Limit || examined+1 == examinedMax {
-			return r.at()
+			return r.at(), found > 0
 		}
 	}
-	return c.To
+	return c.To, found > 0
 }
 
 // covers says whether a claim is of a message at all, wherever it ends.
@@ -79,6 +84,9 @@ func covers(c *store.Claim, r *postdate.Record) bool {
 // covers by now.
 func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	result := store.ClaimResult{To: to, Ended: to}
+	if to == (bucket.Position{}) { // nothing was written, and nothing is read
+		to, result.Ended = c.Scan.After, c.To
+	}
 	payloadBytes := 0
 	for _, r := range m.behind(c.Bucket, c.Scan.After) {
 		at := r.at()

@@ -130,7 +130,7 @@ func (s equalClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store
 func (s repeatsReadOn) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil && c.Number == before.Claims {
-			to := s.look(c)
+			to, _ := s.look(c)
 			before.Claimed = to
 			*r = s.asIf(before, c, to)
 		}
@@ -162,7 +162,8 @@ func (s claimsOneMore) Claim(_ context.Context, claims []store.Claim) []store.Cl
 	return s.claimedTo(claims, func(c *store.Claim, _ bucket.Position) bucket.Position {
 		more := *c
 		more.Scan.Limit++
-		return s.look(&more)
+		to, _ := s.look(&more)
+		return to
 	})
 }
 
@@ -239,7 +240,7 @@ func (s onlyMovesAll) Claim(_ context.Context, claims []store.Claim) []store.Cla
 	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
 		for channel, to := range p.Behind {
 			if c.Only != "" {
-				p.Behind[channel] = latest(to, p.Behind[c.Only])
+				p.Behind[channel] = to.Latest(p.Behind[c.Only])
 			}
 		}
 	})

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/publisher"
+)
+
+// tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
+// channel in doubt than it can have handed out: more than the poller's bound, and more
+// than it confirmed in the best two seconds of the last ten. What an earlier owner left in
+// doubt does not count, nor what was written within what was claimed already. Every eighth
+// claim is looked at.
+func (h *history) tooMuchDoubt(f factClaim) string {
+	var p *process
+	for _, n := range h.w.nodes {
+		if n.up() && n.proc.lease == f.after.Lease {
+			p = n.proc
+		}
+	}
+	if p == nil || f.claim.Number%8 != 0 {
+		return ""
+	}
+	doubt := map[postdate.Channel]int{}
+	for b, record := range h.w.store.Records {
+		if record.Lease != p.lease {
+			continue
+		}
+		before := h.gains[gain{p, b, record.Token}]
+		for _, r := range h.w.store.Waiting[b] {
+			at := bucket.PositionOf(r.Key, r.AttemptTime)
+			if record.Claimed.Before(at) {
+				break
+			}
+			if !r.Late && record.InDoubt(r.Channel, at) && !before.InDoubt(r.Channel, at) {
+				doubt[r.Channel]++
+			}
+		}
+	}
+	for _, c := range h.w.plan.channels {
+		if n := doubt[c]; n > max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(h.w.now)) {
+			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
+		}
+	}
+	return ""
+}
+
+// confirms are when messages of a channel were confirmed to a process, in order.
+type confirms []time.Duration
+
+func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) {
+	for _, r := range results {
+		if r.Outcome == publisher.Confirmed {
+			p.confirmed[c] = append(p.confirmed[c], p.w.now)
+		}
+	}
+}
+
+// best is how many there were in the best two seconds of the last ten. Clocks may differ
+// by a tenth.
+func (all confirms) best(now time.Duration) (most int) {
+	first := 0
+	for last, at := range all {
+		for all[first] < at-2200*time.Millisecond {
+			first++
+		}
+		if all[first] > now-11*time.Second {
+			most = max(most, last-first+1)
+		}
+	}
+	return most
+}
