@@ -111,8 +111,8 @@ func behindOf(at *table, scans []*scan) any {
 		list := make([]channelTo, 0, len(c.Behind))
 		for _, channel := range sortedChannels(c.Behind) {
 			to := c.Behind[channel]
-			if channel == c.Only && to.Before(c.span.to) {
-				to = c.span.to
+			if channel == c.Only {
+				to = to.Latest(c.span.to)
 			}
 			list = append(list, channelTo{string(channel), placed(to)})
 		}
