@@ -34,9 +34,24 @@ var inSource = []struct {
 		[]int{7, 8}, 0,
 	},
 	{
-		"what is stuck may fill the hand", "poller/channel.go",
-		"	return max(min(share, c.limited()), 1)\n", "	return max(share, m.c.HandMax)\n",
-		[]int{7}, 0,
+		"what is stuck may fill the hand", "poller/room.go",
+		"	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.doubtMax(now, c)/2-c.hand) - c.coming\n", "	return m.c.HandMax\n",
+		[]int{4, 7}, 0,
+	},
+	{
+		"a claim takes as much as there is memory for", "poller/room.go",
+		"	return max((m.c.DoubtMax/2-m.comingOfAny)/2, m.c.DoubtMax/16, 1)\n", "	return m.c.HandMax\n",
+		[]int{4}, 0,
+	},
+	{
+		"a channel is left behind at what was read, not at what was claimed", "poller/room.go",
+		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
+		[]int{3, 4, 6}, 0,
+	},
+	{
+		"what is passed over beyond what is claimed is not read again", "poller/lane.go",
+		"		c.IfDue = len(c.Behind)+len(b.record.Behind) == 0 && ", "		c.IfDue = ",
+		[]int{6, 7, 8}, 0,
 	},
 	{
 		"buckets whose calls fail stay together with the others", "poller/lane.go",
