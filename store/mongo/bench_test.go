@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
@@ -244,7 +245,7 @@ func (x *bench) claims(b *testing.B) []store.Claim {
 		if err != nil || !got[0].OK {
 			b.Fatal(err)
 		}
-		claims[i] = store.Claim{Bucket: i, Token: got[0].Partition.Token, Scan: store.Scan{Limit: 512, BytesMax: 1 << 20}}
+		claims[i] = store.Claim{Bucket: i, Claim: bucket.Claim{Token: got[0].Partition.Token}, Scan: store.Scan{Limit: 512, BytesMax: 1 << 20}}
 	}
 	return claims
 }
@@ -253,22 +254,55 @@ func (x *bench) claims(b *testing.B) []store.Claim {
 func (x *bench) cycle(ctx context.Context, claims []store.Claim) (int, error) {
 	to := benchDue + postdate.Time(x.next.Add(1)-1)
 	for i := range claims {
-		claims[i].Number, claims[i].Claimed, claims[i].Checkpoint, claims[i].Scan.To = uint64(to), to, to-1, to
+		claims[i].Number, claims[i].To, claims[i].Checkpoint = uint64(to), bucket.UpTo(to), to-1
 		claims[i].Scan.After = bucket.Position{Time: to}
 	}
+	return x.drain(ctx, claims)
+}
+
+// drain claims, and settles what it gets.
+func (x *bench) drain(ctx context.Context, claims []store.Claim) (int, error) {
 	var settle []store.Settlement
 	for i, r := range x.Claim(ctx, claims) {
 		if r.Err != nil {
 			return 0, r.Err
 		}
 		for _, m := range r.Due {
-			settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
+			settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: benchDue, Attempts: 1})
 		}
 	}
 	if len(settle) == 0 {
-		return 0, fmt.Errorf("nothing is due at %d", to)
+		return 0, fmt.Errorf("nothing is due")
 	}
 	return len(settle), x.Settle(ctx, settle)
+}
+
+// BenchmarkBacklog is an owner of 64 buckets that all have more due than a page takes.
+func BenchmarkBacklog(b *testing.B) {
+	x := newBench(b)
+	x.fill(b, func(batch []postdate.Message) error {
+		for _, r := range x.Insert(b.Context(), batch) {
+			if r.Err != nil {
+				return r.Err
+			}
+		}
+		return nil
+	})
+	claims := x.claims(b)
+	b.ResetTimer()
+	start, done := time.Now(), 0
+	for number := uint64(1); done < b.N; number++ {
+		for i := range claims {
+			claims[i].Number, claims[i].To = number, bucket.UpTo(benchDue+1<<40)
+			claims[i].Scan.Limit = benchPage / len(claims)
+		}
+		n, err := x.drain(b.Context(), claims)
+		if err != nil {
+			b.Fatal(err)
+		}
+		done += n
+	}
+	b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
 }
 
 // bareCycle is what a hand-written drainer does: one hinted find, one hinted
@@ -307,21 +341,26 @@ func (x *bench) bareCycle(ctx context.Context) (int, error) {
 	return int(r.ModifiedCount), nil
 }
 
-// BenchmarkClaimNothing is the idle cycle of an owner of 64 buckets.
+// BenchmarkClaimNothing is the idle cycle of an owner of 64 buckets, with something new to
+// be said and without.
 func BenchmarkClaimNothing(b *testing.B) {
-	x := newBench(b)
-	claims := x.claims(b)
-	b.ResetTimer()
-	for i := range b.N {
-		for j := range claims {
-			claims[j].Number++
-			claims[j].Claimed, claims[j].Scan.To = postdate.Time(i+1), postdate.Time(i+1)
-		}
-		for _, r := range x.Claim(b.Context(), claims) {
-			if r.Err != nil {
-				b.Fatal(r.Err)
+	for name, ifDue := range map[string]bool{"written": false, "not written": true} {
+		b.Run(name, func(b *testing.B) {
+			x := newBench(b)
+			claims := x.claims(b)
+			b.ResetTimer()
+			for i := range b.N {
+				for j := range claims {
+					claims[j].Number++
+					claims[j].To, claims[j].IfDue = bucket.UpTo(postdate.Time(i+1)), ifDue
+				}
+				for _, r := range x.Claim(b.Context(), claims) {
+					if r.Err != nil {
+						b.Fatal(r.Err)
+					}
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -2,129 +2,192 @@ package mongo
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
-// Claim implements store.Due: one write for all buckets, and after it, side by
-// side, the reads of whose the buckets are, of what is due, and of what comes next.
+// Claim implements store.Due in three steps, each for all buckets at once: it looks
+// where the scans will end, writes the claims up to there, and reads.
 func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	results := make([]store.ClaimResult, len(claims))
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	for _, round := range rounds(len(claims), func(i int) int { return claims[i].Bucket }) {
-		s.claim(ctx, claims, round, results)
+		scans := make([]*scan, len(round))
+		for n, i := range round {
+			scans[n] = newScan(&claims[i])
+		}
+		err := s.claim(ctx, scans)
+		for n, i := range round {
+			switch c := scans[n]; {
+			case c.refused != nil:
+				results[i].Err = c.refused
+			case err != nil && !c.idle:
+				results[i].Err = err
+			default:
+				results[i] = c.result()
+			}
+		}
 	}
 	return results
 }
 
-func (s *Store) claim(ctx context.Context, claims []store.Claim, round []int, results []store.ClaimResult) {
-	at := tableOf(round, func(i int) int { return claims[i].Bucket })
-	err := s.within(ctx, func(ctx context.Context) error {
-		err := s.writeClaims(ctx, at, claims)
+// claim takes scans of different buckets through the three steps. Its error is that of
+// all scans but those that are refused, and those for which nothing had to be written.
+func (s *Store) claim(ctx context.Context, scans []*scan) error {
+	if err := s.look(ctx, scans); err != nil {
+		return readError("looking at what is due", err) // nothing is written
+	}
+	scans = slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return c.idle })
+	if len(scans) == 0 {
+		return nil
+	}
+	all := false
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		all, err = s.writeClaims(ctx, scans)
 		s.sawSession(ctx)
 		return err
 	})
 	if err == nil {
-		err = s.readDue(ctx, at, claims, results)
-		err = unknown("reading what is due", err) // the claims are written
+		err = unknown("reading what is due", s.readDue(ctx, scans, all)) // the claims are written
 	}
-	if err == nil {
-		return
-	}
-	err = asWrite("claiming", err)
-	for _, i := range round {
-		if results[i].Err == nil {
-			results[i] = store.ClaimResult{Err: err}
-		}
-	}
+	return asWrite("claiming", err)
 }
 
-// writeClaims is bucket.Partition.Claim for many records. It is idempotent, and one
-// that arrives late moves no claimed back and no checkpoint forward. A record without
-// a number of claims is below every number.
-func (s *Store) writeClaims(ctx context.Context, at *table, claims []store.Claim) error {
-	token := at.column(func(i int) any { return int64(claims[i].Token) })
-	number := at.column(func(i int) any { return int64(claims[i].Number) })
-	claimed := at.column(func(i int) any { return int64(claims[i].Claimed) })
-	checkpoint := at.column(func(i int) any { return int64(claims[i].Checkpoint) })
-	filter := doc("_id", anyOf(at.buckets), "owner", doc("$ne", ""), "$expr", doc("$eq", bson.A{"$token", token}))
-	late := doc("$lte", bson.A{number, "$claims"})
-	update := bson.A{
-		doc("$set", doc("claims", doc("$max", bson.A{"$claims", number}), "claimed", doc("$max", bson.A{"$claimed", claimed}),
-			"checkpoint", doc("$cond", bson.A{late, doc("$min", bson.A{checkpoint, "$checkpoint"}), checkpoint}))),
-		doc("$set", doc("checkpoint", doc("$min", bson.A{"$checkpoint", "$claimed"}))),
+// writeClaims is bucket.Partition.Claim for many records. It is idempotent: a record
+// takes only claims with a number above its own. A record without a number of claims is
+// below every number. all says that every claim was surely written by this call.
+func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err error) {
+	items := make([]int, len(scans))
+	for i := range items {
+		items[i] = i
 	}
-	return s.repeat(ctx, func(ctx context.Context) error {
-		_, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
+	at := tableOf(items, func(i int) int { return scans[i].Bucket })
+	token := at.column(func(i int) any { return int64(scans[i].Token) })
+	number := at.column(func(i int) any { return int64(scans[i].Number) })
+	filter := doc("_id", anyOf(at.buckets), "owner", doc("$ne", ""), "$expr", doc("$and", bson.A{
+		doc("$eq", bson.A{"$token", token}), doc("$lt", bson.A{"$claims", number}),
+	}))
+	was := doc("$cond", bson.A{doc("$isNumber", "$claimed"), doc("t", doc("$add", bson.A{"$claimed", int64(1)}), "id", ""), "$claimed"})
+	to := doc(
+		"t", at.column(func(i int) any { return int64(scans[i].claimed().Time) }),
+		"id", at.column(func(i int) any { return placed(scans[i].claimed()).ID }),
+	)
+	update := bson.A{
+		doc("$set", doc("claims", number, "claimed", doc("$max", bson.A{was, to}),
+			"checkpoint", at.column(func(i int) any { return int64(scans[i].Checkpoint) }), "behind", behindOf(at, scans))),
+		doc("$set", doc("behind", doc("$filter", doc("input", "$behind", "cond", doc("$lt", bson.A{"$$this.to", "$claimed"}))))),
+	}
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		r, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
+		if err == nil {
+			all = r.MatchedCount == int64(len(scans)) // less than all also where an earlier try got through without an answer
+		}
 		return err
 	})
+	return all, err
 }
 
-// mine says whether a record that was read after a claim's write shows that the
-// write found its token there. Tokens grow and are owned without a gap from their
-// acquisition to their release, so one that is owned afterwards was owned then.
-func mine(p *partition, c *store.Claim) bool {
-	return p != nil && p.Token == int64(c.Token) && p.Owner != ""
+// claimed is up to where the claim moves the record's claimed, if it does not go further.
+func (c *scan) claimed() bucket.Position {
+	if c.Only != "" {
+		return bucket.Position{}
+	}
+	return c.span.to
+}
+
+// behindOf is the column of what claims say of single channels.
+func behindOf(at *table, scans []*scan) any {
+	values := make(bson.A, len(scans))
+	none := true
+	for i, c := range scans {
+		list := make([]channelTo, 0, len(c.Behind))
+		for _, channel := range sortedChannels(c.Behind) {
+			to := c.Behind[channel]
+			if channel == c.Only {
+				to = to.Latest(c.span.to)
+			}
+			list = append(list, channelTo{string(channel), placed(to)})
+		}
+		values[i] = list
+		none = none && len(list) == 0
+	}
+	if none {
+		return doc("$literal", bson.A{})
+	}
+	return at.pick(values)
+}
+
+// verdictOf is what a record that was read after a claim's write says of that. Tokens
+// grow and are owned without a gap from their acquisition to their release, so one that
+// is owned afterwards was owned then.
+func verdictOf(p *partition, c *store.Claim) error {
+	switch {
+	case p == nil || p.Token != int64(c.Token) || p.Owner == "":
+		return errFenced(c.Bucket)
+	case uint64(p.Claims) > c.Number:
+		return postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", c.Number, c.Bucket, p.Claims)
+	case uint64(p.Claims) < c.Number: // nobody who holds the bucket sees this
+		return postdate.E(postdate.KindUnknown, "claim %d of bucket %d was not written: repeat it", c.Number, c.Bucket)
+	}
+	return nil
 }
 
 func errFenced(bucket int) error {
 	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
 }
 
-// readDue reads what is due in the buckets that are still the claims'. Where a scan
-// goes beyond its own claim, up to an earlier, wider one, that one is read first:
-// what is returned must be covered by a claim that was there before the read.
-func (s *Store) readDue(ctx context.Context, at *table, claims []store.Claim, results []store.ClaimResult) error {
-	scans := make([]*scan, len(at.items))
-	var records map[int]*partition
-	look := func(ctx context.Context) (err error) {
-		records, err = s.lookAt(ctx, at.buckets)
-		return err
-	}
-	beyond := false
-	for _, i := range at.items {
-		beyond = beyond || claims[i].Scan.To > claims[i].Claimed
-	}
-	if beyond {
-		if err := s.all(ctx, look); err != nil {
-			return err
-		}
-	}
-	for n, i := range at.items {
-		c := &claims[i]
-		to := min(c.Scan.To, c.Claimed)
-		if p := records[c.Bucket]; mine(p, c) {
-			to = min(c.Scan.To, postdate.Time(p.Claimed))
-		}
-		scans[n] = &scan{Scan: &c.Scan, bucket: c.Bucket, token: c.Token, to: to, next: postdate.Far}
-	}
+// readDue reads what the claims cover. Where it is not known that all were written, or
+// a claim of a single channel may go further than the record, it reads the records as
+// well. Those may be read at the same time: the claim that a record shows is the one that
+// it had before.
+func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
+	look := !all || slices.ContainsFunc(scans, func(c *scan) bool { return c.Only != "" })
 	reads := s.readsOf(scans)
-	if !beyond {
-		reads = append(reads, look)
+	var records map[int]*partition
+	if look {
+		reads = append(reads, func(ctx context.Context) (err error) {
+			records, err = s.lookAt(ctx, bucketsOf(scans))
+			return err
+		})
 	}
 	if err := s.all(ctx, reads...); err != nil {
 		return err
 	}
-	var held []*scan
-	for n, i := range at.items {
-		if !mine(records[claims[i].Bucket], &claims[i]) {
-			results[i].Err = errFenced(claims[i].Bucket)
-			continue
+	held := scans
+	if look {
+		held = nil
+		for _, c := range scans {
+			p := records[c.Bucket]
+			if c.refused = verdictOf(p, c.Claim); c.refused == nil {
+				c.limit(p.record())
+				held = append(held, c)
+			}
 		}
-		held = append(held, scans[n])
 	}
-	if err := s.complete(ctx, held); err != nil {
+	for _, c := range held {
+		c.cut()
+	}
+	if err := s.overtake(ctx, held); err != nil {
 		return err
 	}
-	for n, i := range at.items {
-		if results[i].Err == nil {
-			results[i] = scans[n].result()
-		}
+	return s.readLarge(ctx, held)
+}
+
+func sortedChannels(behind map[postdate.Channel]bucket.Position) []postdate.Channel {
+	return slices.Sorted(maps.Keys(behind))
+}
+
+func bucketsOf(scans []*scan) (buckets []int) {
+	for _, c := range scans {
+		buckets = append(buckets, c.Bucket)
 	}
-	return nil
+	return buckets
 }

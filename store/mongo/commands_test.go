@@ -2,6 +2,7 @@ package mongo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,6 +26,8 @@ type statement struct {
 	command string
 	filter  bson.Raw
 	hint    string
+	covered bool   // it asks for what lies in the due index, and for nothing else
+	skip    int64  // messages
 	explain bson.D // the command that explains it
 }
 
@@ -43,14 +46,17 @@ func statementsOf(command bson.Raw) (all []statement, err error) {
 		return nil, nil
 	case "find":
 		filter, _ := command.Lookup("filter").DocumentOK()
-		return []statement{{name, filter, text(command, "hint"), bare(command)}}, nil
+		_, channelErr := command.LookupErr("projection", "channel")
+		_, dueErr := command.LookupErr("projection", "due")
+		skip, _ := command.Lookup("skip").AsInt64OK()
+		return []statement{{name, filter, text(command, "hint"), channelErr != nil && dueErr == nil, skip, bare(command)}}, nil
 	case "aggregate":
 		stages, err := command.Lookup("pipeline").Array().Values()
 		if err != nil || len(stages) == 0 {
 			return nil, fmt.Errorf("an aggregate without stages: %v", err)
 		}
 		match, _ := stages[0].Document().Lookup("$match").DocumentOK()
-		return []statement{{name, match, text(command, "hint"), bare(command)}}, nil
+		return []statement{{name, match, text(command, "hint"), false, 0, bare(command)}}, nil
 	case "update", "delete":
 		list := map[string]string{"update": "updates", "delete": "deletes"}[name]
 		values, err := command.Lookup(list).Array().Values()
@@ -59,7 +65,7 @@ func statementsOf(command bson.Raw) (all []statement, err error) {
 		}
 		for _, v := range values {
 			d := v.Document()
-			all = append(all, statement{name, d.Lookup("q").Document(), text(d, "hint"),
+			all = append(all, statement{name, d.Lookup("q").Document(), text(d, "hint"), false, 0,
 				bson.D{{Key: name, Value: collection}, {Key: list, Value: bson.A{d}}}})
 		}
 		return all, nil
@@ -184,7 +190,10 @@ func (x *explainer) check(s statement, answer bson.Raw) {
 			returned = max(returned, n)
 		}
 	})
-	asked := returned + named(s.filter, "_id") + named(s.filter, "bucket")
+	if s.covered && docs > 0 {
+		x.t.Errorf("a %s reads %d messages for what lies in its index: %v", s.command, docs, s.filter)
+	}
+	asked := returned + s.skip + named(s.filter, "_id") + named(s.filter, "bucket")
 	if keys > 3*asked+20 || docs > 2*asked+10 {
 		x.t.Errorf("a %s examines %d keys and %d messages for %d: %v", s.command, keys, docs, asked, s.filter)
 	}
@@ -259,6 +268,7 @@ type explained struct {
 	all    []postdate.Message
 	tokens []uint64
 	claims []store.Claim
+	number uint64 // of the latest claim
 }
 
 // fill makes 4,000 messages: a sixth each parked, delivered and cancelled, the rest
@@ -284,8 +294,10 @@ func (e *explained) fill() {
 			e.t.Fatalf("Acquire: %+v, %v", got, err)
 		}
 		e.tokens[b] = got[0].Partition.Token
-		e.claims = append(e.claims, store.Claim{Bucket: b, Token: e.tokens[b], Number: 1, Claimed: e.now + 50, Checkpoint: e.now,
-			Scan: store.Scan{To: e.now + 50, Limit: 100, BytesMax: 1 << 20}})
+		e.claims = append(e.claims, store.Claim{
+			Bucket: b, Claim: bucket.Claim{Token: e.tokens[b], Checkpoint: e.now, To: bucket.UpTo(e.now + 50)},
+			Scan: store.Scan{Limit: 100, BytesMax: 1 << 20},
+		})
 	}
 	for i, m := range e.all {
 		switch i % 6 {
@@ -322,6 +334,10 @@ func (e *explained) version(m postdate.Message) uint64 {
 func (e *explained) operations() map[string]func() error {
 	ctx := e.t.Context()
 	claim := func(claims []store.Claim) error {
+		e.number++
+		for i := range claims {
+			claims[i].Number = e.number
+		}
 		for _, r := range e.s.Claim(ctx, claims) {
 			if r.Err != nil {
 				return r.Err
@@ -332,6 +348,12 @@ func (e *explained) operations() map[string]func() error {
 	goOn := slices.Clone(e.claims)
 	for i := range goOn {
 		goOn[i].Scan.After = bucket.Position{Time: e.now + 4, Tenant: "default", ScheduleID: "m00004"}
+	}
+	pages, behind, only := slices.Clone(e.claims), slices.Clone(e.claims), slices.Clone(e.claims)
+	for i := range e.claims {
+		pages[i].Scan.Limit = 3
+		behind[i].Behind = map[postdate.Channel]bucket.Position{"inbox:b": {}, "inbox:c": {}}
+		only[i].Only, only[i].Behind = "inbox:a", map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(e.now)}
 	}
 	some := func(rest int) (ms []postdate.Message) {
 		for i := 3000 + rest; i < 3120; i += 6 {
@@ -345,6 +367,9 @@ func (e *explained) operations() map[string]func() error {
 		"get":          func() error { _, err := e.s.Get(ctx, e.all[700].Key); return err },
 		"claim":        func() error { return claim(e.claims) },
 		"claim one":    func() error { return claim(e.claims[:1]) },
+		"pages":        func() error { return errors.Join(claim(pages), claim(pages)) }, // the second one knows that they are full
+		"claim others": func() error { return claim(behind) },
+		"claim only":   func() error { return claim(only) },
 		"go on":        func() error { return claim(goOn) },
 		"cancel":       func() error { return e.s.Cancel(ctx, keysOf(some(4)), e.now)[0].Err },
 		"replace":      func() error { _, err := e.s.Replace(ctx, e.all[2004], version); return err },

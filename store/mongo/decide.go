@@ -31,15 +31,23 @@ const (
 	verdictWait                         // somebody else is about to change it: look again soon
 )
 
-// judge is the look: st and m were read after the mark id was set, and so was the
+// sighting is what a cancel or a replace saw of a message.
+type sighting struct {
+	key     postdate.Key
+	channel postdate.Channel
+	state   postdate.State
+	mark    *mark
+}
+
+// judge is the look: the message was seen after the mark id was set, and so was the
 // partition record p.
-func judge(p bucket.Partition, st postdate.State, m *mark, id bson.ObjectID) verdict {
+func judge(p bucket.Partition, saw sighting, id bson.ObjectID) verdict {
 	switch {
-	case st.Status == postdate.Cancelled:
+	case saw.state.Status == postdate.Cancelled:
 		return verdictCancelled
-	case !p.Withdrawable(st):
+	case !p.Withdrawable(saw.key, saw.channel, saw.state):
 		return verdictTooLate
-	case m.is(id):
+	case saw.mark.is(id):
 		return verdictFinish
 	}
 	return verdictWait

@@ -30,11 +30,25 @@ const (
 	playClaimed = postdate.Time(50) // before anything happens
 	playDue     = postdate.Time(100)
 	playTo      = postdate.Time(200) // of the claims that race
+	playChannel = postdate.Channel("inbox:a")
 )
+
+var (
+	playKey = postdate.Key{Tenant: "default", ScheduleID: "m"}
+	// playShort is a page that others fill: it ends within the message's millisecond.
+	playShort = bucket.PositionOf(postdate.Key{Tenant: "default", ScheduleID: "l"}, playDue)
+	// playBehind has less claimed of the message's channel.
+	playBehind = map[postdate.Channel]bucket.Position{playChannel: bucket.UpTo(playClaimed)}
+)
+
+// covered says whether the message, as it is, is covered by what is claimed.
+func (w *world) covered() bool {
+	return !w.p.ClaimedFor(playChannel).Before(bucket.PositionOf(playKey, w.st.AttemptTime))
+}
 
 func newWorld() *world {
 	return &world{
-		p:    bucket.Partition{Owner: "a", Token: 1, Claimed: playClaimed},
+		p:    bucket.Partition{Owner: "a", Token: 1, Claimed: bucket.UpTo(playClaimed)},
 		st:   postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: playDue},
 		told: map[string]uint64{},
 	}
@@ -94,7 +108,7 @@ func (c *canceller) step(w *world) bool {
 }
 
 func (c *canceller) look(w *world) bool {
-	switch judge(c.p, c.st, c.m, c.id) {
+	switch judge(c.p, sighting{playKey, playChannel, c.st, c.m}, c.id) {
 	case verdictFinish:
 		c.at = 3
 		return false
@@ -114,17 +128,24 @@ func (c *canceller) again() bool {
 	return c.try == 3
 }
 
-// owner claims, reads, and is given what it may publish. Where first is set it
-// acquires the bucket before, from the other one.
+// owner looks where its page ends, claims, reads, and is given what it may publish; and
+// so again for each claim. Where first is set it acquires the bucket before, from the
+// other one.
 type owner struct {
-	token uint64
-	first bool
-	at    int
-	seen  *postdate.State
-	m     *mark
+	token  uint64
+	first  bool
+	claims []bucket.Claim // what they say of channels; To: where the look came to before anything else happened
+	at     int
+	to     bucket.Position
+	seen   *postdate.State
+	m      *mark
 }
 
 func (o *owner) step(w *world) bool {
+	if len(o.claims) == 0 {
+		o.claims = []bucket.Claim{{}}
+	}
+	claim := o.claims[0]
 	switch o.at {
 	case 0: // acquire
 		o.at = 1
@@ -133,35 +154,63 @@ func (o *owner) step(w *world) bool {
 			return false
 		}
 		return o.step(w)
-	case 1: // claim, and its read of the record
-		next, ok := w.p.Claim(o.token, w.p.Claims+1, playClaimed, playTo)
+	case 1: // look: a page has room for one message
+		o.at, o.to = 2, bucket.UpTo(playTo)
+		if claim.To != (bucket.Position{}) {
+			o.to = claim.To
+			return o.step(w)
+		}
+		if o.takes(w, claim) {
+			o.to = bucket.PositionOf(playKey, w.st.AttemptTime)
+		}
+	case 2: // claim
+		claim.Token, claim.Number, claim.To = o.token, w.p.Claims+1, o.to
+		next, err := w.p.Claim(claim)
 		w.p = next
-		o.at = 2
-		return !ok
-	case 2: // read what is due
-		if w.st.Status != postdate.Pending || w.st.Parked || w.st.AttemptTime > playTo {
-			return true
+		o.at = 3
+		return err != nil
+	case 3: // read what is due
+		if !o.takes(w, claim) {
+			return o.ended()
 		}
 		st := w.st
-		o.seen, o.m, o.at = &st, w.m, 3
+		o.seen, o.m, o.at = &st, w.m, 4
 		if meet(o.m, o.token) == meetTake {
-			w.published = append(w.published, st.Version)
-			return true
+			return o.publish(w)
 		}
-	case 3: // overtake
+	case 4: // overtake
 		if w.m != nil && w.m.ID == o.m.ID && w.st.Status == postdate.Pending {
 			w.m = nil
-			w.published = append(w.published, o.seen.Version)
-			return true
+			return o.publish(w)
 		}
-		o.at = 4
-	case 4: // look once more
+		o.at = 5
+	case 5: // look once more
 		if stillDue(*o.seen, w.st) {
-			w.published = append(w.published, w.st.Version)
+			return o.publish(w)
 		}
-		return true
+		return o.ended()
 	}
 	return false
+}
+
+// takes says whether a look or a read takes the message.
+func (o *owner) takes(w *world, claim bucket.Claim) bool {
+	at := bucket.PositionOf(playKey, w.st.AttemptTime)
+	to, behind := claim.Behind[playChannel]
+	return w.st.Status == postdate.Pending && !w.st.Parked && !o.to.Before(at) &&
+		(claim.Only == playChannel || claim.Only == "" && (!behind || !to.Before(at)))
+}
+
+// publish ends it: what an owner was given it does not ask for again.
+func (o *owner) publish(w *world) bool {
+	w.published = append(w.published, o.seen.Version)
+	return true
+}
+
+// ended goes on to the next claim, if there is one.
+func (o *owner) ended() bool {
+	o.at, o.claims = 1, o.claims[1:]
+	return len(o.claims) == 0
 }
 
 // settler settles an attempt of token's owner as to be tried again later, which
@@ -237,10 +286,21 @@ func TestEveryOrder(t *testing.T) {
 		{"a cancel, a claim and its successor's", func(*bool) []actor {
 			return []actor{cancel("c"), &owner{token: 1}, &owner{token: 2, first: true}}
 		}, nil},
-		{"a cancel, a replace and a claim", func(*bool) []actor { return []actor{cancel("c"), replace("r"), &owner{token: 1}} }, nil},
+		{"a cancel, a replace and a claim", func(*bool) []actor {
+			return []actor{cancel("c"), replace("r"), &owner{token: 1, claims: []bucket.Claim{{To: bucket.UpTo(playTo)}}}}
+		}, nil},
 		{"a former owner's settlement, its successor's claim, and a cancel", func(wrote *bool) []actor {
 			return []actor{cancel("c"), &settler{token: 1, wrote: wrote}, &owner{token: 2, first: true}}
-		}, func(w *world) { w.p.Claimed = playTo }},
+		}, func(w *world) { w.p.Claimed = bucket.UpTo(playTo) }},
+		{"a cancel, and a claim whose page others fill, and the next one", func(*bool) []actor {
+			return []actor{cancel("c"), &owner{token: 1, claims: []bucket.Claim{{To: playShort}, {}}}}
+		}, nil},
+		{"a cancel, a claim of other channels, and one of its own", func(*bool) []actor {
+			return []actor{cancel("c"), &owner{token: 1, claims: []bucket.Claim{{Behind: playBehind}, {Only: playChannel, Behind: playBehind}}}}
+		}, nil},
+		{"a replace, a claim of other channels, and its successor's of all", func(*bool) []actor {
+			return []actor{replace("r"), &owner{token: 1, claims: []bucket.Claim{{Behind: playBehind}}}, &owner{token: 2, first: true}}
+		}, nil},
 		{"a cancel of a parked message, which is unparked and claimed", func(*bool) []actor {
 			return []actor{cancel("c"), unparker{}, &owner{token: 1}}
 		}, func(w *world) { w.st.Parked = true }},
@@ -266,7 +326,7 @@ func TestEveryOrder(t *testing.T) {
 					neither++
 					t.Errorf("in the order %v the message is CANCELLED and nobody was told", order)
 				}
-				if w.st.Status == postdate.Pending && len(w.told) == 0 && len(w.published) == 0 && w.p.Claimed == playTo && !wrote && w.st.AttemptTime <= playTo && !w.st.Parked && scene.setUp == nil {
+				if w.st.Status == postdate.Pending && len(w.told) == 0 && len(w.published) == 0 && w.covered() && !wrote && w.st.AttemptTime <= playTo && !w.st.Parked && scene.setUp == nil {
 					t.Errorf("in the order %v the message was neither taken back nor published, and a claim covers it", order)
 				}
 			})
@@ -288,6 +348,28 @@ func (unparker) step(w *world) bool {
 	return true
 }
 
+// TestWhatIsNotClaimedIsTakenBack plays claims that do not cover the message: in no order
+// is its cancel refused, whatever time was asked for.
+func TestWhatIsNotClaimedIsTakenBack(t *testing.T) {
+	for name, claim := range map[string]bucket.Claim{
+		"a page that others fill": {To: playShort},
+		"other channels":          {Behind: playBehind},
+		"another channel alone": {Only: "inbox:b", Behind: map[postdate.Channel]bucket.Position{
+			"inbox:b": bucket.UpTo(playClaimed), playChannel: bucket.UpTo(playClaimed),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyOrder(func() (*world, []actor) {
+				return newWorld(), []actor{&canceller{name: "c"}, &owner{token: 1, claims: []bucket.Claim{claim}}}
+			}, func(w *world, order []int) {
+				if len(w.told) == 0 || w.refused > 0 || len(w.published) > 0 {
+					t.Errorf("in the order %v: taken back %v, refused %d, published %v", order, w.told, w.refused, w.published)
+				}
+			})
+		})
+	}
+}
+
 // TestTheObviousWaysFail shows that the orders above would find it, if a step were
 // left out.
 func TestTheObviousWaysFail(t *testing.T) {
@@ -305,7 +387,7 @@ func TestTheObviousWaysFail(t *testing.T) {
 			everyOrder(func() (*world, []actor) {
 				w := newWorld()
 				if name == "a settlement that does not mark" {
-					w.p.Claimed = playTo
+					w.p.Claimed = bucket.UpTo(playTo)
 				}
 				return w, actors(&wrote)
 			}, func(w *world, _ []int) {
@@ -326,9 +408,8 @@ func TestTheObviousWaysFail(t *testing.T) {
 type careless struct{ owner }
 
 func (c *careless) step(w *world) bool {
-	if c.at == 3 {
-		w.published = append(w.published, c.seen.Version)
-		return true
+	if c.at == 4 {
+		return c.publish(w)
 	}
 	return c.owner.step(w)
 }

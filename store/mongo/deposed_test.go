@@ -66,8 +66,10 @@ func TestDeposedPrimary(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		claimed <- owner.Claim(ctx, []store.Claim{{Bucket: m.Bucket, Token: 1, Claimed: 2000,
-			Scan: store.Scan{To: 2000, Limit: 10, BytesMax: 1 << 20}}})[0]
+		claimed <- owner.Claim(ctx, []store.Claim{{
+			Bucket: m.Bucket, Claim: bucket.Claim{Token: 1, Number: 1, To: bucket.UpTo(2000)},
+			Scan: store.Scan{Limit: 10, BytesMax: 1 << 20},
+		}})[0]
 	}()
 	time.Sleep(200 * time.Millisecond) // they lie in its sockets; without it the test shows less
 	set.Cont(old)

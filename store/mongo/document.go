@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // payloadInlineMax is the largest payload that a scan reads along with its
@@ -107,6 +108,15 @@ func (d *document) state() postdate.State {
 		st.SettledAt = postdate.Time(*d.SettledAt)
 	}
 	return st
+}
+
+func (d *document) channel() postdate.Channel { return postdate.Channel(d.Channel) }
+
+func (d *document) sighting() sighting { return sighting{d.key(), d.channel(), d.state(), d.Mark} }
+
+// place is where a message waits, of which at least the keys of the due index were read.
+func (d *document) place() bucket.Position {
+	return position{T: *d.Due, ID: d.ID}.place()
 }
 
 func (d *document) record() postdate.Record {

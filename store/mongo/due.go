@@ -8,100 +8,85 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
 const (
-	// commonMax bounds how many messages the read that all buckets share returns.
-	// Buckets that it does not come to are read alone.
+	// commonMax bounds how many messages a read that several buckets share returns.
 	commonMax = 2_000
 	// rangesMax bounds how many buckets share a read: a command of too many ranges is
 	// not answered in the order of the index.
 	rangesMax = 128
-	// passedMax is how many messages more than its limit a scan looks at where it
-	// passes some over.
-	passedMax = 1_000
 	// aloneMax bounds how many reads of single buckets are under way at a time.
 	aloneMax = 8
 )
 
 // scan is one bucket's scan on its way.
 type scan struct {
-	*store.Scan
-	bucket int
-	token  uint64
-	to     postdate.Time // To, and no further than what is claimed
+	*store.Claim
+	span     span // up to the claim's To, and after the look up to where the scan ends
+	most     int  // how many messages it looks at
+	expected int  // how many there were in the span when it was looked at
+	quiet    bool // there were none
+	idle     bool // none that the claim is of, and nothing else is to be written
 
-	found    []*document   // in order, from After on
-	reached  bool          // found goes on to to
-	next     postdate.Time // the first message beyond to
-	chosen   []*document
-	skipped  map[postdate.Channel]bucket.Position
-	ended    bucket.Position
-	complete bool
+	refused error             // what the record says of the claim
+	record  *bucket.Partition // as it was when the read began; nil: the claim was just written to it
+
+	found   []*document // in order
+	reached bool        // found goes on to the end of the span
+	next    postdate.Time
+	ahead   bool // next is known
+	chosen  []*document
+	ended   bucket.Position
 }
 
-// examinedMax is how many messages the scan looks at.
-func (c *scan) examinedMax() int {
-	if len(c.Skip) > 0 {
-		return c.Limit + passedMax
+func newScan(c *store.Claim) *scan {
+	n := &scan{Claim: c, next: postdate.Far, most: c.Scan.Limit}
+	n.span = span{bucket: c.Bucket, after: c.Scan.After, to: c.To}
+	if n.parted() {
+		n.most += passedMax
 	}
-	return c.Limit
+	return n
 }
 
-// rangesOf are the ranges of the due index that scans look at: one for all buckets
-// that are at the same time, and two for one that goes on within a millisecond.
-func rangesOf(scans []*scan) (ranges []bson.D) {
-	type times struct{ from, to postdate.Time }
-	together := map[times][]int{}
-	for _, c := range scans {
-		after := c.After
-		if after.ScheduleID == "" && after.Tenant == "" {
-			at := times{after.Time, c.to}
-			together[at] = append(together[at], c.bucket)
-			continue
-		}
-		id := idOf(postdate.Key{Tenant: after.Tenant, ScheduleID: after.ScheduleID})
-		if after.Time <= c.to {
-			ranges = append(ranges, doc("bucket", c.bucket, "due", int64(after.Time), "_id", doc("$gt", id)))
-		}
-		ranges = append(ranges, doc("bucket", c.bucket, "due", doc("$gt", int64(after.Time), "$lte", int64(c.to))))
-	}
-	for at, buckets := range together {
-		ranges = append(ranges, doc("bucket", anyOf(buckets), "due", doc("$gte", int64(at.from), "$lte", int64(at.to))))
-	}
-	return ranges
+// whole says whether the scan goes as far as was asked.
+func (c *scan) whole() bool { return c.span.to == c.To }
+
+// reading is what finds return.
+type reading struct {
+	fields bson.D
+	max    int // messages, for a command that several scans share
 }
 
 var (
 	orderDue = doc("bucket", 1, "due", 1, "_id", 1)
 	// lightly leaves out what is read only once it is known to fit.
-	lightly = doc("large", 0)
+	lightly = reading{max: commonMax, fields: doc("large", 0)}
 )
 
-// readsOf are the reads of some scans: one for all that had room on their last
-// page, one for each other, and one of what comes next.
+// readsOf are the reads of what scans cover and of what comes next. Where the look found
+// nothing in any bucket, one read says both: what the first message is.
 func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
-	var common, alone []*scan
-	s.crowdedMu.Lock()
+	if after := scans[0].span.after; !slices.ContainsFunc(scans, func(c *scan) bool {
+		return !c.quiet || c.span.after != after || !after.Before(c.To) || placed(after).ID != "" || placed(c.To).ID != ""
+	}) {
+		return []func(ctx context.Context) error{func(ctx context.Context) error { return s.readQuiet(ctx, scans) }}
+	}
+	packs := packed(scans)
+	reads := []func(ctx context.Context) error{func(ctx context.Context) error {
+		return s.sideBySide(ctx, len(packs), func(ctx context.Context, i int) error { return s.readCommon(ctx, packs[i], lightly) })
+	}}
+	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return !c.whole() || c.ahead }))...)
+}
+
+// nextReads are the reads of what comes behind the ends of claims.
+func (s *Store) nextReads(scans []*scan) (reads []func(ctx context.Context) error) {
+	byTo := map[bucket.Position][]*scan{}
 	for _, c := range scans {
-		if _, crowded := s.crowded[c.bucket]; crowded && len(scans) > 1 {
-			alone = append(alone, c)
-		} else {
-			common = append(common, c)
-		}
-	}
-	s.crowdedMu.Unlock()
-	reads := []func(ctx context.Context) error{}
-	for some := range slices.Chunk(common, rangesMax) {
-		reads = append(reads, func(ctx context.Context) error { return s.readCommon(ctx, some) })
-	}
-	if len(alone) > 0 {
-		reads = append(reads, func(ctx context.Context) error { return s.readAlone(ctx, alone) })
-	}
-	byTo := map[postdate.Time][]*scan{}
-	for _, c := range scans {
-		byTo[c.to] = append(byTo[c.to], c)
+		c.ahead = true
+		byTo[c.To] = append(byTo[c.To], c)
 	}
 	for to, some := range byTo {
 		reads = append(reads, func(ctx context.Context) error { return s.readNext(ctx, to, some) })
@@ -109,16 +94,51 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	return reads
 }
 
-// readCommon reads what is due in several buckets with one command.
-func (s *Store) readCommon(ctx context.Context, scans []*scan) error {
-	byBucket := make(map[int]*scan, len(scans))
-	limit := 0
+// packed parts scans into those that share a command.
+func packed(scans []*scan) (packs [][]*scan) {
+	expected := 0
 	for _, c := range scans {
-		byBucket[c.bucket] = c
-		limit += c.examinedMax()
+		expected += c.expected
+		last := len(packs) - 1
+		if last < 0 || expected > commonMax || len(packs[last]) == rangesMax {
+			packs, expected = append(packs, nil), c.expected
+			last++
+		}
+		packs[last] = append(packs[last], c)
 	}
-	limit = min(limit, max(commonMax, scans[0].examinedMax()))
-	all, err := s.findDue(ctx, rangesOf(scans), limit)
+	return packs
+}
+
+// readQuiet reads what is first in each of several buckets in which nothing was due a
+// moment ago. Where something came in meanwhile, it is read as ever.
+func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
+	if err := s.readNext(ctx, scans[0].span.after, scans); err != nil {
+		return err
+	}
+	var came []*scan
+	for _, c := range scans {
+		if c.reached = c.next >= c.To.Time; !c.reached {
+			c.quiet, c.next = false, postdate.Far
+			came = append(came, c)
+		}
+	}
+	if len(came) == 0 {
+		return nil
+	}
+	return s.all(ctx, s.readsOf(came)...)
+}
+
+// readCommon reads several buckets with one command.
+func (s *Store) readCommon(ctx context.Context, scans []*scan, r reading) error {
+	byBucket := make(map[int]*scan, len(scans))
+	spans := make([]span, len(scans))
+	limit := 0
+	for i, c := range scans {
+		byBucket[c.Bucket], spans[i] = c, c.span
+		limit += c.most
+	}
+	limit = min(limit, max(r.max, scans[0].most))
+	all, err := s.findDue(ctx, spans, r, 0, limit)
 	if err != nil {
 		return err
 	}
@@ -137,23 +157,19 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan) error {
 	last := all[len(all)-1].Bucket
 	var rest []*scan
 	for _, c := range scans {
-		c.reached = c.bucket < last
-		if c.bucket > last {
+		c.reached = c.Bucket < last
+		if c.Bucket > last {
 			rest = append(rest, c)
 		}
 	}
-	return s.readAlone(ctx, rest)
+	return s.sideBySide(ctx, len(rest), func(ctx context.Context, i int) error { return s.readAlone(ctx, rest[i], r) })
 }
 
-// readAlone reads each bucket with a command of its own, several at a time.
-func (s *Store) readAlone(ctx context.Context, scans []*scan) error {
-	return s.sideBySide(ctx, len(scans), func(ctx context.Context, i int) error {
-		c := scans[i]
-		limit := c.examinedMax()
-		found, err := s.findDue(ctx, rangesOf(scans[i:i+1]), limit)
-		c.found, c.reached = found, len(found) < limit
-		return err
-	})
+// readAlone reads a bucket with a command of its own.
+func (s *Store) readAlone(ctx context.Context, c *scan, r reading) (err error) {
+	c.found, err = s.findDue(ctx, []span{c.span}, r, 0, c.most)
+	c.reached = len(c.found) < c.most
+	return err
 }
 
 // sideBySide runs f for n items, aloneMax at a time.
@@ -170,15 +186,21 @@ func (s *Store) sideBySide(ctx context.Context, n int, f func(ctx context.Contex
 	return nil
 }
 
-func (s *Store) findDue(ctx context.Context, ranges []bson.D, limit int) ([]*document, error) {
-	filter := ranges[0]
-	if len(ranges) > 1 {
+// findDue reads what waits in spans, up to limit messages, without the first skip.
+func (s *Store) findDue(ctx context.Context, spans []span, r reading, skip, limit int) ([]*document, error) {
+	var filter bson.D
+	switch ranges := rangesOf(spans); len(ranges) {
+	case 0:
+		return nil, nil
+	case 1:
+		filter = ranges[0]
+	default:
 		filter = doc("$or", ranges)
 	}
 	var all []*document
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexDue).SetSort(orderDue).
-			SetProjection(lightly).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+			SetProjection(r.fields).SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
 		if err != nil {
 			return err
 		}
@@ -187,14 +209,22 @@ func (s *Store) findDue(ctx context.Context, ranges []bson.D, limit int) ([]*doc
 	return all, err
 }
 
-// readNext finds the first message beyond to in each bucket: a walk along the index
-// that takes one step per bucket.
-func (s *Store) readNext(ctx context.Context, to postdate.Time, scans []*scan) error {
+// readNext finds the first message behind a position in each bucket: a walk along the
+// index that takes one step per bucket.
+func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*scan) error {
+	if placed(from).ID != "" {
+		return s.sideBySide(ctx, len(scans), func(ctx context.Context, i int) error {
+			c := scans[i]
+			first, err := s.findDue(ctx, []span{{bucket: c.Bucket, after: from, to: bucket.Position{Time: postdate.Far}}}, keys, 0, 1)
+			if len(first) > 0 {
+				c.next = first[0].place().Time
+			}
+			return err
+		})
+	}
 	byBucket := make(map[int]*scan, len(scans))
-	var buckets []int
 	for _, c := range scans {
-		byBucket[c.bucket] = c
-		buckets = append(buckets, c.bucket)
+		byBucket[c.Bucket] = c
 	}
 	var all []struct {
 		Bucket int   `bson:"_id"`
@@ -202,7 +232,7 @@ func (s *Store) readNext(ctx context.Context, to postdate.Time, scans []*scan) e
 	}
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.messages.Aggregate(ctx, bson.A{
-			doc("$match", doc("bucket", anyOf(buckets), "due", doc("$gt", int64(to)))),
+			doc("$match", doc("bucket", anyOf(bucketsOf(scans)), "due", doc("$gte", int64(from.Time)))),
 			doc("$sort", doc("bucket", 1, "due", 1)),
 			doc("$group", doc("_id", "$bucket", "due", doc("$first", "$due"))),
 		}, options.Aggregate().SetHint(indexDue))
@@ -220,60 +250,44 @@ func (s *Store) readNext(ctx context.Context, to postdate.Time, scans []*scan) e
 	return nil
 }
 
-// complete makes pages of what was found: it cuts them, takes away what others are
-// about to change, and reads large payloads.
-func (s *Store) complete(ctx context.Context, scans []*scan) error {
-	s.noteCrowded(scans)
-	for _, c := range scans {
-		c.cut()
-	}
-	if err := s.overtake(ctx, scans); err != nil {
-		return err
-	}
-	return s.readLarge(ctx, scans)
-}
-
-func (s *Store) noteCrowded(scans []*scan) {
-	s.crowdedMu.Lock()
-	defer s.crowdedMu.Unlock()
-	for _, c := range scans {
-		if c.reached {
-			delete(s.crowded, c.bucket)
-		} else {
-			s.crowded[c.bucket] = struct{}{}
-		}
+// limit ends the scan where the record ends that was read along with the messages.
+func (c *scan) limit(record bucket.Partition) {
+	c.record = &record
+	if to := record.ClaimedFor(c.Only); to.Before(c.span.to) {
+		c.span.to = to
 	}
 }
 
-// cut ends the page at its limits.
+// cut makes a page of what was found: what the claim and its record cover, up to its
+// limits.
 func (c *scan) cut() {
 	bytes := 0
-	for n, d := range c.found {
-		at := bucket.Position{Time: postdate.Time(d.AttemptTime), Tenant: d.Tenant, ScheduleID: d.ScheduleID}
-		c.ended = at
-		if _, skip := c.Skip[postdate.Channel(d.Channel)]; skip {
-			if _, noted := c.skipped[postdate.Channel(d.Channel)]; !noted {
-				if c.skipped == nil {
-					c.skipped = map[postdate.Channel]bucket.Position{}
-				}
-				c.skipped[postdate.Channel(d.Channel)] = at
-			}
-		} else {
-			c.chosen = append(c.chosen, d)
-			bytes += d.payloadBytes()
-			if len(c.chosen) >= c.Limit || bytes >= c.BytesMax {
-				return
-			}
+	for _, d := range c.found {
+		at := d.place()
+		if c.span.to.Before(at) {
+			c.reached = true
+			break
 		}
-		if n == len(c.found)-1 && !c.reached {
+		c.ended = at
+		if !c.covers(d) || c.record != nil && c.record.ClaimedFor(d.channel()).Before(at) {
+			continue
+		}
+		c.chosen = append(c.chosen, d)
+		bytes += d.payloadBytes()
+		if len(c.chosen) >= c.Scan.Limit || bytes >= c.Scan.BytesMax {
 			return
 		}
 	}
-	c.complete, c.ended = true, bucket.Position{Time: c.to + 1}
+	if c.reached {
+		c.ended = c.span.to
+	}
 }
 
 func (c *scan) result() store.ClaimResult {
-	r := store.ClaimResult{Skipped: c.skipped, Ended: c.ended, Complete: c.complete, Next: c.next}
+	if c.idle {
+		return store.ClaimResult{Ended: c.To, Complete: true, Next: c.next}
+	}
+	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next}
 	for _, d := range c.chosen {
 		r.Due = append(r.Due, d.record())
 	}

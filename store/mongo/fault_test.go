@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
@@ -190,7 +191,10 @@ func (f *faults) cycle() (published int, failed bool) {
 	now := postdate.Time(f.now.Add(1))
 	claims := make([]store.Claim, len(f.tokens))
 	for b, token := range f.tokens {
-		claims[b] = store.Claim{Bucket: b, Token: token, Number: uint64(now), Claimed: now, Checkpoint: now - 50, Scan: store.Scan{To: now, Limit: 50, BytesMax: 1 << 20}}
+		claims[b] = store.Claim{
+			Bucket: b, Claim: bucket.Claim{Token: token, Number: uint64(now), Checkpoint: now - 50, To: bucket.UpTo(now)},
+			Scan: store.Scan{Limit: 50, BytesMax: 1 << 20},
+		}
 	}
 	var settlements []store.Settlement
 	for b, r := range f.owner.Claim(f.t.Context(), claims) {

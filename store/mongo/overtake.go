@@ -18,7 +18,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	var marks []bson.ObjectID
 	for _, c := range scans {
 		for _, d := range c.chosen {
-			if meet(d.Mark, c.token) == meetOvertake {
+			if meet(d.Mark, c.Token) == meetOvertake {
 				keys.add(d.key())
 				marks = append(marks, d.Mark.ID)
 			}
@@ -49,7 +49,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	}
 	for _, c := range scans {
 		c.chosen = slices.DeleteFunc(c.chosen, func(d *document) bool {
-			if meet(d.Mark, c.token) != meetOvertake {
+			if meet(d.Mark, c.Token) != meetOvertake {
 				return false
 			}
 			present := now[d.ID]

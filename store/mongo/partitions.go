@@ -20,15 +20,60 @@ type partition struct {
 	Lease      string        `bson:"lease"`
 	Claims     int64         `bson:"claims"` // absent before claims had numbers
 	Checkpoint int64         `bson:"checkpoint"`
-	Claimed    int64         `bson:"claimed"`
+	Claimed    position      `bson:"claimed"`
+	Behind     []channelTo   `bson:"behind,omitempty"`
 	TakenBy    bson.ObjectID `bson:"takenBy"` // the call that acquired it: tells a contender whether that was its own
 }
 
 func (p *partition) record() bucket.Partition {
-	return bucket.Partition{
+	r := bucket.Partition{
 		Bucket: p.Bucket, Owner: p.Owner, Token: uint64(p.Token), Lease: p.Lease,
-		Claims: uint64(p.Claims), Checkpoint: postdate.Time(p.Checkpoint), Claimed: postdate.Time(p.Claimed),
+		Claims: uint64(p.Claims), Checkpoint: postdate.Time(p.Checkpoint), Claimed: p.Claimed.place(),
 	}
+	for _, c := range p.Behind {
+		if r.Behind == nil {
+			r.Behind = make(map[postdate.Channel]bucket.Position, len(p.Behind))
+		}
+		r.Behind[postdate.Channel(c.Channel)] = c.To.place()
+	}
+	return r
+}
+
+// position is a bucket.Position. The server compares such documents field by field, in
+// this order, and strings by their bytes.
+type position struct {
+	T  int64  `bson:"t"`
+	ID string `bson:"id"` // of a message; "": before all of that time
+}
+
+// channelTo is up to where one channel is claimed. It is an element of an array: the names
+// of channels are not fit for those of fields.
+type channelTo struct {
+	Channel string   `bson:"channel"`
+	To      position `bson:"to"`
+}
+
+func placed(p bucket.Position) position {
+	if p.Tenant == "" && p.ScheduleID == "" {
+		return position{T: int64(p.Time)}
+	}
+	return position{T: int64(p.Time), ID: idOf(postdate.Key{Tenant: p.Tenant, ScheduleID: p.ScheduleID})}
+}
+
+func (p position) place() bucket.Position {
+	return bucket.PositionOf(keyOf(0, p.ID), postdate.Time(p.T))
+}
+
+// UnmarshalBSONValue also takes what layout 1 wrote: a time, all of whose millisecond was
+// claimed.
+func (p *position) UnmarshalBSONValue(kind byte, data []byte) error {
+	value := bson.RawValue{Type: bson.Type(kind), Value: data}
+	if t, ok := value.AsInt64OK(); ok {
+		*p = placed(bucket.UpTo(postdate.Time(t)))
+		return nil
+	}
+	type document position
+	return value.Unmarshal((*document)(p))
 }
 
 type lease struct {
@@ -209,6 +254,11 @@ func (t *table) column(value func(item int) any) any {
 	if same {
 		return doc("$literal", values[0])
 	}
+	return t.pick(values)
+}
+
+// pick is column for values that are there already, in the order of the items.
+func (t *table) pick(values bson.A) any {
 	return doc("$arrayElemAt", bson.A{doc("$literal", values), doc("$indexOfArray", bson.A{doc("$literal", t.buckets), "$_id"})})
 }
 

@@ -62,7 +62,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	if err != nil {
 		return rec, false, err
 	}
-	v := judge(p, d.state(), d.Mark, r.id)
+	v := judge(p, d.sighting(), r.id)
 	if v == verdictFinish {
 		return r.finish(ctx, d)
 	}

@@ -126,7 +126,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 }
 
 // stateFields are what a state is made of.
-var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1,
+var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
 // Cancel implements store.Messages.
@@ -233,7 +233,7 @@ func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verd
 	if err != nil {
 		return 0, err
 	}
-	v := judge(p, d.state(), d.Mark, c.id)
+	v := judge(p, d.sighting(), c.id)
 	switch v {
 	case verdictTooLate:
 		c.results[i] = store.Cancelled{State: d.state(), Err: errTooLate(key, d.state())}

@@ -1,0 +1,133 @@
+package mongo
+
+import (
+	"context"
+	"slices"
+)
+
+const (
+	// lookMax bounds how many messages the look that all buckets share goes over.
+	// Buckets that it does not come to are looked at alone.
+	lookMax = 5_000
+	// passedMax is how many messages more than its limit a scan looks at where it
+	// passes some over.
+	passedMax = 1_000
+	// butMax bounds how many channels the server is told to leave out.
+	butMax = 64
+)
+
+var (
+	keys            = reading{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)} // the index has them: no message is read
+	keysAndChannels = reading{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
+)
+
+// look finds where each scan ends, and aims it there. Of claims that may not have to be
+// written it also finds what comes next.
+func (s *Store) look(ctx context.Context, scans []*scan) error {
+	var plain, parted, alone, ifDue []*scan
+	s.crowdedMu.Lock()
+	for _, c := range scans {
+		switch _, crowded := s.crowded[c.Bucket]; {
+		case crowded:
+			alone = append(alone, c)
+		case c.parted():
+			parted = append(parted, c)
+		default:
+			plain = append(plain, c)
+		}
+		if c.IfDue {
+			ifDue = append(ifDue, c)
+		}
+	}
+	s.crowdedMu.Unlock()
+	var looks []func(ctx context.Context) error
+	for some := range slices.Chunk(plain, rangesMax) {
+		looks = append(looks, func(ctx context.Context) error { return s.readCommon(ctx, some, keys) })
+	}
+	for some := range slices.Chunk(parted, rangesMax) {
+		looks = append(looks, func(ctx context.Context) error { return s.readCommon(ctx, some, keysAndChannels) })
+	}
+	if len(alone) > 0 {
+		looks = append(looks, func(ctx context.Context) error {
+			return s.sideBySide(ctx, len(alone), func(ctx context.Context, i int) error { return s.lookAlone(ctx, alone[i]) })
+		})
+	}
+	if err := s.all(ctx, append(looks, s.nextReads(ifDue)...)...); err != nil {
+		return err
+	}
+	s.crowdedMu.Lock()
+	defer s.crowdedMu.Unlock()
+	for _, c := range scans {
+		if c.aim(); c.whole() {
+			delete(s.crowded, c.Bucket)
+		} else {
+			s.crowded[c.Bucket] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// lookAlone looks at a bucket that filled its page last time: where it takes all
+// channels alike, for the message that fills the page and for no other.
+func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
+	if c.parted() {
+		return s.readAlone(ctx, c, keysAndChannels)
+	}
+	c.found, err = s.findDue(ctx, []span{c.span}, keys, c.Scan.Limit-1, 1)
+	c.expected, c.reached = c.Scan.Limit-1, len(c.found) == 0
+	return err
+}
+
+// parted says whether the scan takes messages by their channels.
+func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
+
+// covers says whether a claim is of a message at all, wherever it ends.
+func (c *scan) covers(d *document) bool {
+	if c.Only != "" {
+		return d.Channel == string(c.Only)
+	}
+	to, behind := c.Behind[d.channel()]
+	return !behind || !to.Before(d.place())
+}
+
+// aim ends the scan with the message that fills its page, or with what its look came to.
+func (c *scan) aim() {
+	end, count := c.To, c.expected // these are passed by
+	for n, d := range c.found {
+		c.expected++
+		if c.covers(d) {
+			count++
+		}
+		if count == c.Scan.Limit || !c.reached && n == len(c.found)-1 {
+			end = d.place()
+			break
+		}
+	}
+	c.quiet = c.expected == 0
+	c.idle = c.IfDue && count == 0 && end == c.To
+	c.span.to, c.found, c.reached = end, nil, false
+	c.leaveOut()
+}
+
+// leaveOut has the server leave out the channels of which the scan takes nothing, as far
+// as that is simple.
+func (c *scan) leaveOut() {
+	if c.Only != "" {
+		c.span.only, c.most = c.Only, c.Scan.Limit
+		return
+	}
+	if len(c.Behind) > butMax {
+		return
+	}
+	all := true
+	for _, channel := range sortedChannels(c.Behind) {
+		if c.Scan.After.Before(c.Behind[channel]) {
+			all = false
+		} else {
+			c.span.but += string(channel) + "\x00"
+		}
+	}
+	if all {
+		c.most = c.Scan.Limit
+	}
+}

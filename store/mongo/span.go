@@ -1,0 +1,72 @@
+package mongo
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+)
+
+// span is a part of a bucket's order of attempts: what lies behind after, and up to to.
+type span struct {
+	bucket    int
+	after, to bucket.Position
+	only      postdate.Channel // "": of every channel
+	but       string           // these channels are left out, with a zero byte behind each
+}
+
+// rangesOf are the ranges of the due index that spans are made of: one for all buckets
+// that are at the same times, and up to three for one that begins or ends within a
+// millisecond. Empty spans have none.
+func rangesOf(spans []span) (ranges []bson.D) {
+	together := map[span][]int{} // without their buckets
+	add := func(c span, due, id any) {
+		r := doc("bucket", c.bucket, "due", due)
+		if id != nil {
+			r = append(r, bson.E{Key: "_id", Value: id})
+		}
+		ranges = append(ranges, append(r, c.channels()...))
+	}
+	for _, c := range spans {
+		from, to := placed(c.after), placed(c.to)
+		switch {
+		case !c.after.Before(c.to):
+			continue
+		case from.ID == "" && to.ID == "":
+			same := c
+			same.bucket = 0
+			together[same] = append(together[same], c.bucket)
+			continue
+		case from.T == to.T:
+			add(c, to.T, doc("$gt", from.ID, "$lte", to.ID))
+			continue
+		}
+		first := "$gte"
+		if from.ID != "" {
+			add(c, from.T, doc("$gt", from.ID))
+			first = "$gt"
+		}
+		add(c, doc(first, from.T, "$lt", to.T), nil)
+		if to.ID != "" {
+			add(c, to.T, doc("$lte", to.ID))
+		}
+	}
+	for c, buckets := range together {
+		r := doc("bucket", anyOf(buckets), "due", doc("$gte", int64(c.after.Time), "$lt", int64(c.to.Time)))
+		ranges = append(ranges, append(r, c.channels()...))
+	}
+	return ranges
+}
+
+// channels is the condition on the channel, if there is one.
+func (c span) channels() bson.D {
+	switch {
+	case c.only != "":
+		return doc("channel", string(c.only))
+	case c.but != "":
+		return doc("channel", doc("$nin", strings.Split(strings.TrimSuffix(c.but, "\x00"), "\x00")))
+	}
+	return nil
+}
