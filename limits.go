@@ -27,6 +27,7 @@ const (
 	DelayMax        = 100 * 366 * 24 * time.Hour // a hundred years
 	RetryAttemptMax = 1_000
 	RetryBackoffMax = 7 * 24 * time.Hour
+	RetryParkedMax  = 10 * 366 * 24 * time.Hour // ten years
 
 	BucketsDefault = 64
 	BucketsMax     = 16_384
@@ -41,5 +42,5 @@ const (
 
 // RetryDefault is the policy of a message that names none: five attempts over
 // about a quarter of a minute, for what a broker refuses. A channel that is down is
-// not an attempt: its messages wait until it is back.
-var RetryDefault = RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute}
+// not an attempt: its messages wait until it is back, for up to a day.
+var RetryDefault = RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxParked: 24 * time.Hour}

@@ -29,12 +29,13 @@ type Key struct {
 	ScheduleID string
 }
 
-// RetryPolicy says how often and how soon a refused message is tried again.
-// Zero fields stand for the node's defaults.
+// RetryPolicy says how often and how soon a refused message is tried again, and how long
+// one may wait for a channel that is down. Zero fields stand for the node's defaults.
 type RetryPolicy struct {
 	MaxAttempts int           // counts the first attempt
 	MinBackoff  time.Duration // before the second attempt; it doubles from there
 	MaxBackoff  time.Duration // it does not grow beyond
+	MaxParked   time.Duration // how long it may wait for a channel that is down
 }
 
 // Or fills p's zero fields from d.
@@ -47,6 +48,9 @@ func (p RetryPolicy) Or(d RetryPolicy) RetryPolicy {
 	}
 	if p.MaxBackoff == 0 {
 		p.MaxBackoff = max(d.MaxBackoff, p.MinBackoff)
+	}
+	if p.MaxParked == 0 {
+		p.MaxParked = d.MaxParked
 	}
 	return p
 }
@@ -96,7 +100,8 @@ type State struct {
 	Version           uint64 // drawn when the message is created, for no other one of its id; one more with every reschedule
 	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
 	AttemptTime       Time   // when the next publish is due; at first the execution time
-	Parked            bool   // waits for its channel to come back, not for a time
+	Parked            bool   // waits for its channel to come back; at AttemptTime it is looked at if that is not back by then
+	DownSince         Time   // since when it waits for a channel that is down; 0: it does not
 	PossibleDuplicate bool   // an earlier publish has an unknown outcome
 	SettledAt         Time   // when it became final; for DELIVERED the time of the confirm
 	LastError         string // the broker's own words
@@ -120,6 +125,12 @@ func NewState(m *Message, version uint64) State {
 	return State{Status: Pending, Version: version, AttemptTime: m.ExecutionTime}
 }
 
+// Cancel is s after a cancel at a time.
+func (s State) Cancel(at Time) State {
+	s.Status, s.SettledAt, s.Parked, s.DownSince = Cancelled, at, false, 0
+	return s
+}
+
 // DigestOf is the digest of m's content. when is the execution time or the
 // delay in the client's own words: a request that is repeated with the same
 // delay is the same request, though it resolves to a later time.
@@ -139,6 +150,10 @@ func DigestOf(m *Message, when string) Digest {
 	number(int64(m.Retry.MaxAttempts))
 	number(int64(m.Retry.MinBackoff))
 	number(int64(m.Retry.MaxBackoff))
+	if m.Retry.MaxParked != 0 { // requests without it have the digest that they always had
+		number(-1) // no number of headers
+		number(int64(m.Retry.MaxParked))
+	}
 	number(int64(len(m.Headers)))
 	for _, h := range m.Headers {
 		text(h.Name)

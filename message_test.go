@@ -57,12 +57,12 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestRetryPolicyOr(t *testing.T) {
-	d := postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	d := postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxParked: time.Hour}
 	for _, test := range []struct{ given, want postdate.RetryPolicy }{
 		{postdate.RetryPolicy{}, d},
-		{postdate.RetryPolicy{MaxAttempts: 1}, postdate.RetryPolicy{MaxAttempts: 1, MinBackoff: time.Second, MaxBackoff: time.Minute}},
-		{postdate.RetryPolicy{MinBackoff: time.Hour}, postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Hour, MaxBackoff: time.Hour}},
-		{postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4}, postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4}},
+		{postdate.RetryPolicy{MaxAttempts: 1}, postdate.RetryPolicy{MaxAttempts: 1, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxParked: time.Hour}},
+		{postdate.RetryPolicy{MinBackoff: time.Hour}, postdate.RetryPolicy{MaxAttempts: 5, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxParked: time.Hour}},
+		{postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4, MaxParked: 5}, postdate.RetryPolicy{MaxAttempts: 2, MinBackoff: 3, MaxBackoff: 4, MaxParked: 5}},
 	} {
 		if got := test.given.Or(d); got != test.want {
 			t.Errorf("%+v becomes %+v, want %+v", test.given, got, test.want)
@@ -106,6 +106,7 @@ func TestDigest(t *testing.T) {
 		"attempts":     func(m *postdate.Message) { m.Retry.MaxAttempts = 2 },
 		"back-off":     func(m *postdate.Message) { m.Retry.MinBackoff = 1 },
 		"most":         func(m *postdate.Message) { m.Retry.MaxBackoff = 1 },
+		"wait":         func(m *postdate.Message) { m.Retry.MaxParked = 1 },
 		"header value": func(m *postdate.Message) { m.Headers[0].Value = "w" },
 		"header name":  func(m *postdate.Message) { m.Headers[0].Name = "i" },
 		"no header":    func(m *postdate.Message) { m.Headers = nil },

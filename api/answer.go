@@ -166,6 +166,9 @@ func appendRetry(b []byte, p postdate.RetryPolicy) []byte {
 	if p.MaxBackoff != 0 {
 		b = appendMember(b, "maxBackoff", p.MaxBackoff.String())
 	}
+	if p.MaxParked != 0 {
+		b = appendMember(b, "maxParked", p.MaxParked.String())
+	}
 	b = append(b[:start], b[start+1:]...) // the first comma
 	return append(b, '}')
 }

@@ -38,6 +38,7 @@ type retryBody struct {
 	MaxAttempts *int    `json:"maxAttempts"`
 	MinBackoff  *string `json:"minBackoff"`
 	MaxBackoff  *string `json:"maxBackoff"`
+	MaxParked   *string `json:"maxParked"`
 }
 
 type cancelBody struct {

@@ -227,13 +227,18 @@ func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
 		name string
 		text *string
 		to   *time.Duration
-	}{{"minBackoff", b.MinBackoff, &to.MinBackoff}, {"maxBackoff", b.MaxBackoff, &to.MaxBackoff}} {
+		most time.Duration
+	}{
+		{"minBackoff", b.MinBackoff, &to.MinBackoff, postdate.RetryBackoffMax},
+		{"maxBackoff", b.MaxBackoff, &to.MaxBackoff, postdate.RetryBackoffMax},
+		{"maxParked", b.MaxParked, &to.MaxParked, postdate.RetryParkedMax},
+	} {
 		if field.text == nil {
 			continue
 		}
 		d, err := ParseDuration(*field.text)
-		if err == nil && (d < time.Millisecond || d > postdate.RetryBackoffMax) {
-			err = invalid("%s is %q: it must be between 1ms and %d days", field.name, *field.text, daysOf(postdate.RetryBackoffMax))
+		if err == nil && (d < time.Millisecond || d > field.most) {
+			err = invalid("%s is %q: it must be between 1ms and %d days", field.name, *field.text, daysOf(field.most))
 		}
 		if err != nil {
 			return fieldProblem("/retry/"+field.name, err)

@@ -83,6 +83,9 @@ var badMessages = []struct {
 	{"no backoff", `{` + okay + `,"retry":{"minBackoff":"0s"}}`, 400, InvalidField, []string{`"pointer":"/retry/minBackoff"`}},
 	{"long backoff", `{` + okay + `,"retry":{"maxBackoff":"P8D"}}`, 400, InvalidField, []string{"7 days"}},
 	{"backoffs", `{` + okay + `,"retry":{"minBackoff":"2m","maxBackoff":"1m"}}`, 400, InvalidField, []string{"longer than maxBackoff"}},
+	{"no wait", `{` + okay + `,"retry":{"maxParked":"PT0S"}}`, 400, InvalidField, []string{`"pointer":"/retry/maxParked"`, "between 1ms and 3660 days"}},
+	{"long wait", `{` + okay + `,"retry":{"maxParked":"P3661D"}}`, 400, InvalidField, []string{"3660 days"}},
+	{"a wait of a day", `{` + okay + `,"retry":{"maxParked":"a day"}}`, 400, InvalidField, []string{`"pointer":"/retry/maxParked"`, "is not a duration"}},
 	{"recurrence", `{` + okay + `,"recurrence":{"cron":"* * * * *"}}`, 400, NotSupported, []string{"recurrence is not supported by this version", `"pointer":"/recurrence"`}},
 	{"priority", `{` + okay + `,"priority":5}`, 400, NotSupported, []string{"priority is not supported by this version"}},
 }
@@ -124,7 +127,7 @@ func TestAccepted(t *testing.T) {
 		`{"channel":"inbox:test","delay":"0s","payload":1}`,
 		`{"channel":"inbox:test","delay":"P36600D","payload":1}`,
 		`{"channel":"inbox:test","delay":"1s","payload":1,"recurrence":null,"priority":null,"executionTime":null,"retry":null,"headers":null,"scheduleId":null}`,
-		`{"channel":"inbox:test","delay":"1s","payload":1,"retry":{"maxAttempts":1000,"minBackoff":"1ms","maxBackoff":"P7D"}}`,
+		`{"channel":"inbox:test","delay":"1s","payload":1,"retry":{"maxAttempts":1000,"minBackoff":"1ms","maxBackoff":"P7D","maxParked":"P3660D"}}`,
 		`{"channel":"inbox:test","delay":"1s","payload":1,"retry":{}}`,
 		`{"channel":"rabbitmq:exchange/routing.key","delay":"1s","payload":1,"headers":{"x-a":"","X-B":"\t"}}`,
 	} {

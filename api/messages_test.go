@@ -93,10 +93,10 @@ func TestGetShowsEverything(t *testing.T) {
 	r := newRig(t)
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	r.send("POST", "/v1/messages", `{"scheduleId":"a~b","channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.0005Z","payload":1,"headers":{"z":"1","A":"ü"},
-		"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m"}}`, "Traceparent: "+trace)
+		"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m","maxParked":"P1D"}}`, "Traceparent: "+trace)
 	r.pass(time.Hour)
 	head := fmt.Sprintf(`{"scheduleId":"a~b","bucket":%d,"channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.001Z","expiresAt":"2027-02-01T00:00:00.000Z","createdAt":"2027-01-30T12:00:00.000Z",`+
-		`"contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s"},`, keyOf("a~b").Bucket)
+		`"contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s","maxParked":"24h0m0s"},`, keyOf("a~b").Bucket)
 	r.send("GET", "/v1/messages/a%7eb", "").want(200, head+`"status":"PENDING","attempts":0,"nextAttemptAt":"2027-01-31T12:00:00.001Z"}`)
 	rec, _ := r.store.Get(context.Background(), keyOf("a~b"))
 	if rec.Traceparent != trace {

@@ -147,6 +147,8 @@ func (c Config) Validate() error {
 		return invalid("--retry-max-attempts is %d: it must be between 1 and %d", c.Retry.MaxAttempts, postdate.RetryAttemptMax)
 	case c.Retry.MinBackoff < time.Millisecond || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxBackoff > postdate.RetryBackoffMax:
 		return invalid("--retry-min-backoff must be at least 1ms, and --retry-max-backoff between that and %s", postdate.RetryBackoffMax)
+	case c.Retry.MaxParked < time.Millisecond || c.Retry.MaxParked > postdate.RetryParkedMax:
+		return invalid("--retry-max-parked is %s: it must be between 1ms and %s", c.Retry.MaxParked, postdate.RetryParkedMax)
 	}
 	if err := c.Kafka.validate(); err != nil {
 		return err

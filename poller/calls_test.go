@@ -28,7 +28,7 @@ func found(rows []postdate.Record, c store.Claim, examinedMax int) store.ClaimRe
 	for i := range rows {
 		rec := &rows[i]
 		at := bucket.PositionOf(rec.Key, rec.AttemptTime)
-		if rec.Status != postdate.Pending || rec.Parked || !c.Scan.After.Before(at) {
+		if rec.Status != postdate.Pending || !c.Scan.After.Before(at) {
 			continue
 		}
 		if c.To.Before(at) {

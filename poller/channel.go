@@ -21,15 +21,17 @@ type channel struct {
 	batches  int     // publishes in flight
 	hand     int     // items in memory
 	settling int     // of these, on their way to the store: no fault of the channel
+	looks    int     // and parked ones that are to be looked at
 
 	window    int  // messages that may be with the broker; it grows with each that is confirmed
 	inFlight  int  // messages with the broker
 	proven    bool // it has answered, and left no whole batch unanswered since
 	pace      pace
-	limit     *limit // what an operator set of it, or nil
-	lastError string // the broker's last words that were no confirm
-	parking          // its messages that are parked in the store
-	lagging          // its messages that are due and not claimed
+	limit     *limit        // what an operator set of it, or nil
+	resumed   postdate.Time // when a pause ended, as far as this node knows
+	lastError string        // the broker's last words that were no confirm
+	parking                 // its messages that are parked in the store
+	lagging                 // its messages that are due and not claimed
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first
@@ -49,6 +51,9 @@ type site struct {
 	name     string
 	channels map[*channel]struct{}
 	down     bool
+	tried    bool          // it is known to be down, and not only assumed
+	downAt   postdate.Time // since when that is known
+	answered postdate.Time // when it answered last; 0: not that this node knows
 	reason   string
 	backoff  time.Duration
 	probeAt  time.Duration // the next probe, while down
@@ -91,7 +96,7 @@ func (m *Machine) forget(c *channel) {
 }
 
 // unsent is how many of the channel's messages in hand wait for it, or for its answer.
-func (c *channel) unsent() int { return c.hand - c.settling }
+func (c *channel) unsent() int { return c.hand - c.settling - c.looks }
 
 // count notes that so many more messages of a channel are in memory.
 func (m *Machine) count(c *channel, n int) {
@@ -129,6 +134,7 @@ func (m *Machine) publish(now postdate.Now) {
 	for _, c := range channels {
 		m.sift(now, c)
 		m.expireReady(now, c)
+		m.lookAtParked(now, c)
 		if c.site.down || c.paused() {
 			m.probeAndPark(now, c)
 		}
@@ -212,7 +218,7 @@ func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 		m.send(now, c, 1)
 	}
 	for _, it := range c.ready {
-		m.park(now, it, c.why())
+		m.hold(now, it)
 	}
 	c.ready = nil
 }
@@ -225,6 +231,9 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	for _, it := range batch {
 		if it.due > now.Wall || it.rec.ExecutionTime >= now.Wall {
 			panic("poller: about to publish early: " + it.rec.ScheduleID)
+		}
+		if it.rec.Parked {
+			panic("poller: about to publish what can be cancelled: " + it.rec.ScheduleID)
 		}
 		it.stage, it.sent = stagePublishing, now.Mono
 	}
@@ -248,12 +257,12 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		}
 		switch r.Outcome {
 		case publisher.Confirmed:
-			m.up(c.site)
+			m.up(now, c.site)
 			m.prove(c, true)
 			c.pace.add(now.Mono, 1)
 			c.window = min(c.window+1, m.c.BatchesMax*m.c.BatchMax)
 		case publisher.Refused:
-			m.up(c.site)
+			m.up(now, c.site)
 			m.prove(c, true)
 		case publisher.Down:
 			m.goDown(now, c.site, r.Reason, probe)
@@ -286,7 +295,7 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	case r.Outcome == publisher.Refused:
 		m.retry(now, it, r)
 	case r.Outcome == publisher.Down:
-		m.park(now, it, it.channel.why())
+		m.hold(now, it)
 	default:
 		it.doubt = true
 		m.retry(now, it, r)
@@ -294,8 +303,8 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 }
 
 // up notes that a site answers: what is parked for it may come back.
-func (m *Machine) up(s *site) {
-	if !s.down {
+func (m *Machine) up(now postdate.Now, s *site) {
+	if s.answered = now.Wall; !s.down {
 		return
 	}
 	s.down, s.backoff, s.reason, s.prober = false, 0, "", nil
@@ -309,21 +318,13 @@ func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b
 // goDown notes that a site takes nothing. The back-off grows with each probe that
 // failed, not with each message.
 func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
-	if s.down && !probe {
+	if s.down && s.tried && !probe {
 		return
 	}
-	s.down, s.reason = true, reason
+	if !s.down || !s.tried {
+		s.downAt = now.Wall
+	}
+	s.down, s.tried, s.reason = true, true, reason
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
-}
-
-// park lets a message wait in the store until its channel is back. That is no
-// attempt. One that can expire waits for a time instead, to be looked at again.
-func (m *Machine) park(now postdate.Now, it *Item, reason string) {
-	s := store.Settlement{How: store.SettlePark, Attempts: it.rec.Attempts, Reason: reason}
-	if it.rec.ExpiresAt != 0 {
-		s.How = store.SettleRetry
-		s.AttemptTime = min(it.rec.ExpiresAt, now.Wall.Add(max(it.channel.site.backoff, m.c.Retry.MinBackoff)))
-	}
-	m.settleAs(it, s)
 }

@@ -54,7 +54,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
-	inDoubt := b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
+	inDoubt := !rec.Parked && b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
 	it := &Item{
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
@@ -67,6 +67,9 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	}
 	b.hand[rec.Key] = it
 	heap.Push(&b.oldest, it)
+	if rec.Parked {
+		it.channel.looks++
+	}
 	m.count(it.channel, 1)
 	m.handBytes += len(rec.Payload)
 	if it.due <= now.Wall {
@@ -88,8 +91,11 @@ func (m *Machine) release(now postdate.Now) {
 // drop takes an item out of the hand.
 func (m *Machine) drop(it *Item) {
 	b := it.bucket
-	if it.stage == stageSettling {
+	switch {
+	case it.stage == stageSettling:
 		it.channel.settling--
+	case it.rec.Parked:
+		it.channel.looks--
 	}
 	it.stage = stageGone
 	delete(b.hand, it.rec.Key)

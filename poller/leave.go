@@ -141,7 +141,7 @@ func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(b *owned) b
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
 		leaves := it.stage == stageReady && yes(it.bucket)
 		if leaves {
-			m.park(now, it, it.rec.LastError)
+			m.park(now, it, it.rec.LastError, it.rec.DownSince)
 		}
 		return leaves
 	})

@@ -24,7 +24,12 @@ const rateBurst = 100 * time.Millisecond
 
 // setLimits takes in what is set of channels. What was parked while a channel was
 // paused becomes due when it is not any more, as if it had been down.
-func (m *Machine) setLimits(all []store.ChannelSettings) {
+func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
+	for name, l := range m.limits {
+		if c := m.channels[name]; c != nil && l.set.Paused {
+			c.resumed = now.Wall // if it is not paused again
+		}
+	}
 	limits := make(map[postdate.Channel]*limit, len(all))
 	for _, s := range all {
 		l := m.limits[s.Channel]

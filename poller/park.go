@@ -148,7 +148,7 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		return c.wakeAt()
 	case c.site.down && c.site.prober != nil && c.site.prober != c:
 		return now.Mono + m.c.ProbeMax // that one tries for all of the site, if it still can
-	case c.site.down && (c.site.probing || c.hand+under > 0):
+	case c.site.down && (c.site.probing || c.unsent()+under > 0):
 		return now.Mono + lookAgain // one on its way is the probe
 	case c.site.down && c.site.prober == nil && m.probeAt > now.Mono: // it gets the next free place
 		c.site.prober = c
@@ -244,9 +244,9 @@ func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 			continue
 		}
 		c := m.channelOf(f.Channel)
-		if len(c.site.channels) == 1 && c.hand == 0 && len(c.parkedIn) == 0 && !c.site.down {
+		if len(c.site.channels) == 1 && c.hand == c.looks && len(c.parkedIn) == 0 && !c.site.down {
 			m.goDown(now, c.site, "not tried since this node took the bucket", true)
-			c.site.probeAt = now.Mono
+			c.site.probeAt, c.site.tried = now.Mono, false
 		}
 		m.parkedAt(now, c, b)
 	}

@@ -22,8 +22,8 @@
 // it with the fence's. Its files follow a message's way: agenda.go (which buckets are
 // due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
 // (wait for the time), channel.go (publish), room.go (how much of a channel is taken at a
-// time), limit.go (pauses and rates), settle.go, park.go (park and probe), leave.go (buckets
-// that go to another node).
+// time), limit.go (pauses and rates), settle.go, wait.go (how long a message waits for its
+// channel), park.go (what is parked, and probes), leave.go (buckets that go to another node).
 package poller
 
 import (
@@ -79,6 +79,9 @@ type Config struct {
 	// ProbeMin and ProbeMax bound the back-off between probes of a channel that
 	// is down.
 	ProbeMin, ProbeMax time.Duration
+	// ParkMin is how long a message is parked at least that waits for an operator, a limit
+	// or room, before it is looked at: each look costs a write.
+	ParkMin time.Duration
 
 	Retry postdate.RetryPolicy // for what a message's own policy leaves open
 }
@@ -91,7 +94,7 @@ func DefaultConfig() Config {
 		DrainMax: 5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
 		HandMax: 16_384, DoubtMax: 1_000, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, PageMax: 512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
-		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second,
+		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second, ParkMin: time.Minute,
 		Retry: postdate.RetryDefault,
 	}
 }
@@ -101,7 +104,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.Ahead <= 0 || c.Gather < 0 || c.Gather >= c.Ahead:
 		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
-	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin:
+	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin || c.ParkMin <= 0:
 		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
 	case c.DrainStep <= 0 || c.DrainMax < c.DrainStep:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of a hand-over must be positive: %s and %s", c.DrainMax, c.DrainStep)
@@ -109,7 +112,7 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
 	case c.HandMax < 8 || c.DoubtMax < 1 || c.PayloadBytesMax < 1 || c.HandBytesMax < 4*c.PayloadBytesMax || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
 		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
-	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff:
+	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxParked <= 0:
 		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
 	}
 	return nil
@@ -284,7 +287,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 		m.extendLease(now, ev)
 		now = m.believe(read)
 	case Limits:
-		m.setLimits(ev.Settings)
+		m.setLimits(now, ev.Settings)
 	case Nudged:
 		for _, n := range ev.Nudges {
 			m.nudge(n.Bucket, n.At)

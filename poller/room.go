@@ -238,8 +238,12 @@ func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 		return
 	}
 	m.crowd(c)
+	since := postdate.Time(0)
+	if c.site.answered == 0 {
+		since = now.Wall // it may be down
+	}
 	for _, it := range c.ready[most:] {
-		m.park(now, it, it.rec.LastError)
+		m.park(now, it, it.rec.LastError, since)
 	}
 	c.ready = c.ready[:most]
 }

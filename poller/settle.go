@@ -45,6 +45,9 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	}
 	it.stage = stageSettling
 	it.channel.settling++
+	if it.rec.Parked {
+		it.channel.looks--
+	}
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
 	if len(s.Reason) > postdate.LastErrorBytesMax {
@@ -105,7 +108,7 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 			m.parkedAt(now, it.channel, b)
 		}
 		m.drop(it)
-		if s.as.How == store.SettleRetry && !b.lost {
+		if (s.as.How == store.SettleRetry || s.as.How == store.SettlePark) && !b.lost {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 	}

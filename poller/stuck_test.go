@@ -18,17 +18,26 @@ import (
 type shop struct {
 	m      *Machine
 	now    postdate.Now
+	begin  postdate.Time
 	due    map[int][]postdate.Record
 	record map[int]bucket.Partition
 	mute   func(postdate.Channel) bool
 	broken func(bucket int) bool // calls that touch one of these fail
+	down   func(postdate.Channel) bool
 
 	arrived    map[postdate.Channel]int
 	inFly      int       // messages of mute channels with the broker
 	unanswered []Publish // the same
 	mostFly    int
 	added      int
-	gone       map[int]bool // buckets that were handed over
+	failed     map[string]failure // by id
+	gone       map[int]bool       // buckets that were handed over
+}
+
+// failure is how a message failed, and when.
+type failure struct {
+	at postdate.Time
+	as store.Settlement
 }
 
 func newShop(buckets int, change func(*Config)) *shop {
@@ -38,9 +47,10 @@ func newShop(buckets int, change func(*Config)) *shop {
 	}
 	s := &shop{
 		m: NewMachine(c, func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}, due: map[int][]postdate.Record{}, record: map[int]bucket.Partition{},
-		mute: func(postdate.Channel) bool { return false }, broken: func(int) bool { return false },
-		arrived: map[postdate.Channel]int{}, gone: map[int]bool{},
+		mute: func(postdate.Channel) bool { return false }, broken: func(int) bool { return false }, down: func(postdate.Channel) bool { return false },
+		arrived: map[postdate.Channel]int{}, gone: map[int]bool{}, failed: map[string]failure{},
 	}
+	s.begin = s.now.Wall
 	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
 	for b := range buckets {
 		s.record[b] = bucket.Partition{Bucket: b, Owner: "n", Token: 1, Checkpoint: s.now.Wall - 1000, Claimed: bucket.UpTo(s.now.Wall - 1000)}
@@ -57,6 +67,18 @@ func (s *shop) add(b int, channel string, n int, at postdate.Time) {
 	}
 	s.sort(b)
 	s.step(Nudged{[]Nudge{{b, at}}})
+}
+
+// parked is what a store answers that is asked for the channels with parked messages.
+func (s *shop) parked(buckets []int) (found []store.ParkedChannel) {
+	for _, b := range buckets {
+		for _, r := range s.due[b] {
+			if c := (store.ParkedChannel{Bucket: b, Channel: r.Channel}); r.Parked && !slices.Contains(found, c) {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
 }
 
 func (s *shop) sort(b int) {
@@ -101,12 +123,19 @@ func (s *shop) step(ev Event) {
 				s.mostFly = max(s.mostFly, s.inFly)
 				continue
 			}
+			if s.down(e.Channel) {
+				s.step(Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Down, Reason: "no such host"})})
+				continue
+			}
 			s.arrived[e.Channel] += len(e.Batch)
 			s.step(Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Confirmed})})
 		case Settle:
 			for _, st := range e.Settlements {
 				i := slices.IndexFunc(s.due[st.Key.Bucket], func(r postdate.Record) bool { return r.Key == st.Key })
 				r := &s.due[st.Key.Bucket][i]
+				if st.How == store.SettleFailed {
+					s.failed[r.ScheduleID] = failure{s.now.Wall, st}
+				}
 				if r.State = st.State(r.State); r.Status.Final() {
 					s.due[st.Key.Bucket] = slices.Delete(s.due[st.Key.Bucket], i, i+1)
 				}
@@ -127,7 +156,7 @@ func (s *shop) step(ev Event) {
 			s.sort(e.Unpark.Bucket)
 			s.step(Unparked{Unpark: e.Unpark, Moved: moved})
 		case FindParked:
-			s.step(ParkedFound{Buckets: e.Buckets})
+			s.step(ParkedFound{Buckets: e.Buckets, Found: s.parked(e.Buckets)})
 		case fence.Drained:
 			for _, hold := range e.Holds {
 				s.gone[hold.Bucket] = true

@@ -27,7 +27,7 @@ func conservation(h *history, f fact) string {
 		}
 	}
 	for b := range h.w.store.Waiting {
-		waiting += len(h.w.store.Waiting[b]) + len(h.w.store.Shelved[b])
+		waiting += len(h.w.store.Waiting[b])
 	}
 	switch {
 	case written != len(h.w.store.Rows):

@@ -35,7 +35,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 			if record.Claimed.Before(at) {
 				break
 			}
-			if !r.Late && record.InDoubt(r.Channel, at) && !before.InDoubt(r.Channel, at) {
+			if !r.Late && !r.Parked && record.InDoubt(r.Channel, at) && !before.InDoubt(r.Channel, at) {
 				doubt[r.Channel]++
 			}
 		}

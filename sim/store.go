@@ -61,7 +61,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 		case r == nil || r.Status != postdate.Pending:
 		case s.w.bug == bugNoSecondLook:
 			next := r.Record
-			next.Status, next.SettledAt, next.Parked = postdate.Cancelled, at, false
+			next.State = next.State.Cancel(at)
 			s.Put("cancel", r, next, nil)
 		case s.w.bug == bugCancelForgotten && r.Attempts > 0 && s.Records[key.Bucket].Withdrawable(key, r.Channel, r.State):
 			return []store.Cancelled{{State: r.State, Changed: true}}

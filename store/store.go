@@ -134,8 +134,9 @@ type Due interface {
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked for
-	// a channel due at u.At, oldest first, and says how many. The token must be
-	// that of the present owner: KindFenced otherwise.
+	// a channel due at u.At, in the order of their positions, and says how many. The rest
+	// of their states stays. The token must be that of the present owner: KindFenced
+	// otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
 
 	// Parked lists the channels for which messages of these buckets are parked.
@@ -153,8 +154,8 @@ type Claim struct {
 	IfDue bool
 }
 
-// Scan selects, in the order of positions, PENDING messages that are not parked: those
-// behind After and up to Claim.To that the claim covers, and with Claim.Only those of that
+// Scan selects, in the order of positions, PENDING messages, parked or not: those behind
+// After and up to Claim.To that the claim covers, and with Claim.Only those of that
 // channel. It ends with the message that reaches Limit or BytesMax of payload, or after
 // passing over many; never without progress.
 type Scan struct {
@@ -185,7 +186,7 @@ const (
 	SettleDelivered Settling = iota + 1 // the broker confirmed it
 	SettleRetry                         // try again at AttemptTime
 	SettleFailed                        // its policy is spent, or it expired
-	SettlePark                          // wait until the channel is back
+	SettlePark                          // wait until the channel is back, or until AttemptTime
 )
 
 // Settlement is what became of one attempt. It replaces the message's state.
@@ -195,7 +196,8 @@ type Settlement struct {
 	Token       uint64
 	How         Settling
 	At          postdate.Time // the time to note for a final state
-	AttemptTime postdate.Time // for SettleRetry
+	AttemptTime postdate.Time // for SettleRetry and SettlePark
+	DownSince   postdate.Time // for SettlePark
 	Attempts    int
 	Reason      string // the broker's words, where it refused or is unknown
 
@@ -217,7 +219,7 @@ func (s *Settlement) State(old postdate.State) postdate.State {
 	case SettleRetry:
 		next.Status, next.AttemptTime = postdate.Pending, s.AttemptTime
 	case SettlePark:
-		next.Status, next.Parked = postdate.Pending, true
+		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.AttemptTime, s.DownSince
 	}
 	return next
 }

@@ -113,6 +113,7 @@ type Message struct {
 type Retry struct {
 	MaxAttempts int    `json:"maxAttempts,omitempty"`
 	MinBackoff  string `json:"minBackoff,omitempty"`
+	MaxParked   string `json:"maxParked,omitempty"`
 }
 
 // At writes a time as a message has it: to the millisecond, rounded down.

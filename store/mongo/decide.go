@@ -72,7 +72,7 @@ func meet(m *mark, token uint64) meeting {
 // stillDue says whether a message that was found at was, and whose mark was gone
 // when it was to be removed, is still what the owner's claim covers.
 func stillDue(was, now postdate.State) bool {
-	return now.Status == postdate.Pending && now.Version == was.Version && !now.Parked && now.AttemptTime == was.AttemptTime
+	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked && now.AttemptTime == was.AttemptTime
 }
 
 // maySettle says whether a settlement other than DELIVERED counts: p was read

@@ -26,8 +26,9 @@ type document struct {
 	Status            int    `bson:"status"`
 	Version           int64  `bson:"version"`
 	AttemptTime       int64  `bson:"attemptTime"`
-	Due               *int64 `bson:"due,omitempty"` // the attempt time again, while PENDING and not parked: what the due index holds
+	Due               *int64 `bson:"due,omitempty"` // the attempt time again, while PENDING: what the due index holds
 	Parked            bool   `bson:"parked,omitempty"`
+	DownSince         int64  `bson:"downSince,omitempty"`
 	Attempts          int    `bson:"attempts,omitempty"`
 	PossibleDuplicate bool   `bson:"possibleDuplicate,omitempty"`
 	SettledAt         *int64 `bson:"settledAt,omitempty"` // once final: what the index for retention holds
@@ -48,6 +49,7 @@ type document struct {
 	MaxAttempts  int      `bson:"maxAttempts,omitempty"`
 	MinBackoff   int64    `bson:"minBackoff,omitempty"` // nanoseconds
 	MaxBackoff   int64    `bson:"maxBackoff,omitempty"`
+	MaxParked    int64    `bson:"maxParked,omitempty"`
 	MayRepeat    bool     `bson:"mayRepeat,omitempty"`
 	Digest       []byte   `bson:"digest"`
 }
@@ -70,14 +72,14 @@ func keyOf(bucket int, id string) postdate.Key {
 func documentOf(m *postdate.Message, st *postdate.State) *document {
 	d := &document{
 		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: int64(m.ExecutionTime),
-		Status: int(st.Status), Version: int64(st.Version), AttemptTime: int64(st.AttemptTime), Parked: st.Parked,
+		Status: int(st.Status), Version: int64(st.Version), AttemptTime: int64(st.AttemptTime), Parked: st.Parked, DownSince: int64(st.DownSince),
 		Attempts: st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
 		Channel: string(m.Channel), ExpiresAt: int64(m.ExpiresAt), CreatedAt: int64(m.CreatedAt),
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
-		MayRepeat: m.MayRepeat, Digest: m.Digest[:],
+		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
 	}
-	if st.Status == postdate.Pending && !st.Parked {
+	if st.Status == postdate.Pending {
 		d.Due = &d.AttemptTime
 	}
 	if st.Status.Final() {
@@ -102,7 +104,7 @@ func (d *document) key() postdate.Key {
 func (d *document) state() postdate.State {
 	st := postdate.State{
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
-		AttemptTime: postdate.Time(d.AttemptTime), Parked: d.Parked, PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
+		AttemptTime: postdate.Time(d.AttemptTime), Parked: d.Parked, DownSince: postdate.Time(d.DownSince), PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
 	}
 	if d.SettledAt != nil {
 		st.SettledAt = postdate.Time(*d.SettledAt)
@@ -125,7 +127,9 @@ func (d *document) record() postdate.Record {
 		ExpiresAt: postdate.Time(d.ExpiresAt), CreatedAt: postdate.Time(d.CreatedAt),
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
-		Retry: postdate.RetryPolicy{MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff)},
+		Retry: postdate.RetryPolicy{
+			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),
+		},
 	}
 	if d.LargeBytes > 0 {
 		m.Payload = d.Large

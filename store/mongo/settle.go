@@ -169,6 +169,7 @@ type outcome struct {
 	how               store.Settling
 	reschedules       uint64
 	at, attemptTime   postdate.Time
+	downSince         postdate.Time
 	attempts          int
 	possibleDuplicate bool
 	reason            string
@@ -178,14 +179,14 @@ type outcome struct {
 func byOutcome(some []*store.Settlement) map[outcome]*published {
 	groups := map[outcome]*published{}
 	for _, p := range some {
-		o := outcome{p.How, reschedules(p.Version), p.At, p.AttemptTime, p.Attempts, p.PossibleDuplicate, p.Reason}
+		o := outcome{p.How, reschedules(p.Version), p.At, p.AttemptTime, p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
 		switch p.How { // what does not become part of the state does not part messages
 		case store.SettleRetry:
-			o.at = 0
+			o.at, o.downSince = 0, 0
 		case store.SettlePark:
-			o.at, o.attemptTime = 0, 0
+			o.at = 0
 		default:
-			o.attemptTime = 0
+			o.attemptTime, o.downSince = 0, 0
 		}
 		if groups[o] == nil {
 			groups[o] = &published{}
@@ -210,9 +211,10 @@ func outcomeStatement(versions *published, o outcome, id *bson.ObjectID) driver.
 	put("possibleDuplicate", true, o.possibleDuplicate)
 	put("lastError", o.reason, o.reason != "")
 	put("parked", true, o.how == store.SettlePark)
-	put("due", int64(o.attemptTime), o.how == store.SettleRetry)
+	put("downSince", int64(o.downSince), o.downSince != 0)
+	put("due", int64(o.attemptTime), o.how == store.SettleRetry || o.how == store.SettlePark)
 	switch o.how {
-	case store.SettleRetry:
+	case store.SettleRetry, store.SettlePark:
 		set = append(set, bson.E{Key: "attemptTime", Value: int64(o.attemptTime)})
 	case store.SettleDelivered:
 		set = append(set, doc("status", int(postdate.Delivered), "settledAt", int64(o.at))...)

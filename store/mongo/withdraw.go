@@ -126,7 +126,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 }
 
 // stateFields are what a state is made of.
-var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1,
+var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
 // Cancel implements store.Messages.
@@ -256,7 +256,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		keys.add(c.keys[i])
 	}
 	filter := append(keys.filter(), bson.E{Key: "mark.id", Value: c.id}, bson.E{Key: "status", Value: int(postdate.Pending)})
-	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", int64(c.at)), "$unset", doc("due", "", "parked", ""))
+	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", int64(c.at)), "$unset", doc("due", "", "parked", "", "downSince", ""))
 	var matched int64
 	err = c.s.repeat(ctx, func(ctx context.Context) error {
 		r, err := c.s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
@@ -276,8 +276,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 	}
 	for _, i := range items {
 		st := found[idOf(c.keys[i])].state()
-		st.Status, st.SettledAt, st.Parked = postdate.Cancelled, c.at, false
-		c.results[i] = store.Cancelled{State: st, Changed: true}
+		c.results[i] = store.Cancelled{State: st.Cancel(c.at), Changed: true}
 	}
 	return nil, nil
 }

@@ -52,7 +52,11 @@ func appendState(b []byte, s *state) []byte {
 	b = appendTimes(b, s.AttemptTime, s.SettledAt, s.ExecutionTime)
 	b = append(b, s.Digest[:]...)
 	b = appendText(b, string(s.Channel))
-	return appendText(b, s.LastError)
+	b = appendText(b, s.LastError)
+	if s.DownSince != 0 { // states of earlier versions end here
+		b = appendTimes(b, s.DownSince)
+	}
+	return b
 }
 
 func readState(v []byte) (s state, err error) {
@@ -67,6 +71,9 @@ func readState(v []byte) (s state, err error) {
 	copy(s.Digest[:], r.take(len(s.Digest)))
 	s.Channel = postdate.Channel(r.text())
 	s.LastError = r.text()
+	if len(r.rest) > 0 {
+		s.DownSince = r.time()
+	}
 	return s, r.end()
 }
 
@@ -104,7 +111,11 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	b = append(b, m.Digest[:]...)
 	b = appendHeaders(b, m.Headers)
 	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
-	return append(b, m.Payload...)
+	b = append(b, m.Payload...)
+	if m.Retry.MaxParked != 0 { // messages of earlier versions end here
+		b = binary.AppendUvarint(b, uint64(m.Retry.MaxParked))
+	}
+	return b
 }
 
 func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
@@ -124,6 +135,9 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	copy(m.Digest[:], r.take(len(m.Digest)))
 	m.Headers = r.headers()
 	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
+	if len(r.rest) > 0 {
+		m.Retry.MaxParked = time.Duration(r.uvarint())
+	}
 	return m, r.end()
 }
 

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
 	"reflect"
 	"testing"
@@ -20,6 +21,9 @@ func FuzzStoredValues(f *testing.F) {
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
 	s := stateOf(&m, postdate.NewState(&m, 1))
+	f.Add(appendState(nil, &s))
+	f.Add(appendMessage(nil, &m))
+	s.Parked, s.DownSince, m.Retry.MaxParked = true, 4, time.Hour
 	f.Add(appendState(nil, &s))
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
@@ -67,6 +71,69 @@ func FuzzStoredValues(f *testing.F) {
 // A lease that an earlier version wrote does not say how long it lasts.
 func TestLeaseOfAnEarlierVersion(t *testing.T) {
 	same(t, readLease(binary.AppendUvarint(nil, 300), "n/1"), bucket.Lease{ID: "n/1", Renewals: 300}, nil)
+}
+
+// What does not wait for a channel that is down is written as earlier versions wrote it:
+// what they wrote can be read.
+func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
+	m := postdate.Message{Key: postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}, ExecutionTime: 7, Channel: "a:b", Payload: []byte("hello")}
+	s := stateOf(&m, postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: 7, Parked: true, LastError: "down"})
+	state, message := appendState(nil, &s), appendMessage(nil, &m)
+	if !bytes.HasSuffix(state, []byte("down")) || !bytes.HasSuffix(message, m.Payload) {
+		t.Errorf("more follows than an earlier version writes: %q, %q", state, message)
+	}
+	read, err := readState(state)
+	same(t, s, read, err)
+	again, err := readMessage(message, m.Key, 7)
+	same(t, m, again, err)
+}
+
+// A message that an earlier version parked lies in the parked space alone. It can be
+// unparked, cancelled and settled, and is no more than once in each space then.
+func TestParkedByAnEarlierVersion(t *testing.T) {
+	s, err := Open(openConfig(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: openMessage(0).Bucket, Owner: "n", Lease: "n/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, found := got[0].Partition.Token, []postdate.Message{}
+	for i := 0; len(found) < 3; i++ {
+		m := openMessage(i)
+		if m.Bucket != openMessage(0).Bucket {
+			continue
+		}
+		found = append(found, m)
+		s.Insert(t.Context(), []postdate.Message{m})
+		rec, _ := s.Get(t.Context(), m.Key)
+		err := s.Settle(t.Context(), []store.Settlement{{Key: m.Key, Version: rec.Version, Token: token, How: store.SettlePark, AttemptTime: m.ExecutionTime}})
+		if err == nil {
+			err = s.db.Delete(dueKey(nil, m.Bucket, bucket.PositionOf(m.Key, m.ExecutionTime)), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := found[2].ExecutionTime + 100
+	if r := s.Cancel(t.Context(), []postdate.Key{found[0].Key}, at)[0]; r.Err != nil {
+		t.Errorf("it cannot be cancelled: %v", r.Err)
+	}
+	for _, i := range []int{1, 2} {
+		n, err := s.Unpark(t.Context(), store.Unpark{Bucket: found[0].Bucket, Token: token, Channel: "inbox:a", At: at, Limit: 1})
+		if err != nil || n != 1 {
+			t.Errorf("unparking message %d moved %d: %v", i, n, err)
+		}
+	}
+	result := s.Claim(t.Context(), []store.Claim{{Bucket: found[0].Bucket, Claim: bucket.Claim{Token: token, Number: 1, To: bucket.UpTo(at)}, Scan: store.Scan{Limit: 9, BytesMax: 1 << 20}}})[0]
+	if result.Err != nil || len(result.Due) != 2 || result.Due[0].Parked || result.Next != postdate.Far {
+		t.Errorf("then a claim finds %+v", result)
+	}
+	if left, _ := s.Parked(t.Context(), []int{found[0].Bucket}); len(left) != 0 {
+		t.Errorf("%v is still parked", left)
+	}
 }
 
 func same(t *testing.T, read, again any, err error) {

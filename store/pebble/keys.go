@@ -12,8 +12,8 @@ import (
 //
 //	m bucket executionTime tenant 0 id   the message, written once
 //	s bucket tenant 0 id                 its state
-//	d bucket attemptTime tenant 0 id     its state again, while it waits for a time
-//	k bucket channel 0 attemptTime tenant 0 id   or while it waits for its channel
+//	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
+//	k bucket channel 0 attemptTime tenant 0 id   and once more, while it waits for its channel
 //	f settledAt bucket tenant 0 id       its execution time, once it is final
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and for how long it lasts

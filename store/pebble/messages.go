@@ -214,7 +214,7 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 	}
 	w.unplace(key, &old)
 	st := old
-	st.Status, st.SettledAt, st.Parked = postdate.Cancelled, at, false
+	st.State = st.State.Cancel(at)
 	w.setState(key, &st)
 	return store.Cancelled{State: st.State, Changed: true}, nil
 }

@@ -35,9 +35,7 @@ func (w *writer) setState(key postdate.Key, st *state) {
 	w.key = stateKey(w.key[:0], key)
 	w.value = appendState(w.value[:0], st)
 	w.batch.Set(w.key, w.value, nil)
-	if w.place(key, st) {
-		w.batch.Set(w.key, w.value, nil)
-	}
+	w.eachPlace(key, st, func() { w.batch.Set(w.key, w.value, nil) })
 	if st.Status.Final() {
 		w.key = finishedKey(w.key[:0], st.SettledAt, key)
 		w.value = appendTimes(w.value[:0], st.ExecutionTime)
@@ -45,24 +43,24 @@ func (w *writer) setState(key postdate.Key, st *state) {
 	}
 }
 
-// unplace takes a PENDING message out of the place where it waits.
+// unplace takes a PENDING message out of the places where it waits. One that an earlier
+// version parked has none in the due space: that is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
-	if w.place(key, st) {
-		w.batch.Delete(w.key, nil)
-	}
+	w.eachPlace(key, st, func() { w.batch.Delete(w.key, nil) })
 }
 
-// place puts the key under which a message in state st waits into w.key.
-func (w *writer) place(key postdate.Key, st *state) bool {
+// eachPlace calls do with each key under which a message in state st waits in w.key.
+func (w *writer) eachPlace(key postdate.Key, st *state, do func()) {
 	if st.Status != postdate.Pending {
-		return false
+		return
 	}
-	if p := bucket.PositionOf(key, st.AttemptTime); st.Parked {
+	p := bucket.PositionOf(key, st.AttemptTime)
+	w.key = dueKey(w.key[:0], key.Bucket, p)
+	do()
+	if st.Parked {
 		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
-	} else {
-		w.key = dueKey(w.key[:0], key.Bucket, p)
+		do()
 	}
-	return true
 }
 
 func (w *writer) setMessage(m *postdate.Message) {

@@ -100,7 +100,7 @@ func durableSettle(x *trial) {
 	for i, m := range messages {
 		x.wantRecord(x.get(m.Key), want[i])
 	}
-	x.wantDue(everything(home, x.own(home), t0+30), messages[1]) // the retried one
+	x.wantDue(everything(home, x.own(home), t0+30), messages[1], messages[3]) // the retried one and the parked one
 	x.expire(postdate.LatestTime, 0, plenty, 2)
 }
 
@@ -112,6 +112,7 @@ func durableParked(x *trial) {
 	x.crash()
 	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: "kafka:b"})
 	x.wantDue(everything(home, x.own(home), t0+9), a)
+	x.wantDue(everything(home, x.own(home), parkedUntil(b)), a, b)
 }
 
 func durableFence(x *trial) {

@@ -41,8 +41,8 @@ type Mem struct {
 type Held struct {
 	Records []bucket.Partition // by bucket
 	Rows    map[postdate.Key]*Row
-	Waiting [][]*Row // by bucket: PENDING and not parked, in the order of positions
-	Shelved [][]*Row // by bucket: the parked ones, in the same order
+	Waiting [][]*Row // by bucket: PENDING, in the order of positions
+	Shelved [][]*Row // by bucket: of these the parked ones, in the same order
 
 	Seen []bucket.Position // by bucket: up to where a claim that was not written found nothing
 }
@@ -76,15 +76,15 @@ func NewMem(buckets int) *Mem {
 	return m
 }
 
-// line is the line in which a row waits, or nil.
-func (m *Mem) line(r *Row) *[]*Row {
+// lines are those in which a row waits.
+func (m *Mem) lines(r *Row) []*[]*Row {
 	switch {
 	case r == nil || r.Status != postdate.Pending:
 		return nil
 	case r.Parked:
-		return &m.Shelved[r.Bucket]
+		return []*[]*Row{&m.Waiting[r.Bucket], &m.Shelved[r.Bucket]}
 	}
-	return &m.Waiting[r.Bucket]
+	return []*[]*Row{&m.Waiting[r.Bucket]}
 }
 
 // seek is where a position is in a line, and whether a row waits right there.
@@ -106,7 +106,7 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	r := &Row{Record: next, Written: m.Clock()}
 	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
 	m.leave(old)
-	if line := m.line(r); line != nil {
+	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
 		*line = slices.Insert(*line, i, r)
 	}
@@ -118,9 +118,9 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	return r
 }
 
-// leave takes a row out of its line.
+// leave takes a row out of its lines.
 func (m *Mem) leave(r *Row) {
-	if line := m.line(r); line != nil {
+	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
 		*line = slices.Delete(*line, i, i+1)
 	}
@@ -221,7 +221,7 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 		return store.Cancelled{State: old.State, Err: tooLate(key)}
 	}
 	next := old.Record
-	next.Status, next.SettledAt, next.Parked = postdate.Cancelled, at, false
+	next.State = next.State.Cancel(at)
 	return store.Cancelled{State: m.Put("cancel", old, next, nil).State, Changed: true}
 }
 

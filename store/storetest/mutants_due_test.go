@@ -16,6 +16,9 @@ type (
 	settleRefusesFacts   struct{ *Mem }
 	settleHidesLater     struct{ *Mem }
 	parkRetries          struct{ *Mem }
+	parkHides            struct{ *Mem }
+	unparkForgetsSince   struct{ *Mem }
+	cancelJudgesParked   struct{ *Mem }
 	unparkIgnoresChannel struct{ *Mem }
 	acquireIgnoresSeen   struct{ *Mem }
 	releaseResetsToken   struct{ *Mem }
@@ -75,6 +78,39 @@ func (s parkRetries) Settle(_ context.Context, settlements []store.Settlement) e
 		}
 		return true
 	})
+}
+
+// Scans do not see what is parked, whatever its time.
+func (s parkHides) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
+	results := s.Mem.Claim(ctx, claims)
+	for i := range results {
+		results[i].Due = slices.DeleteFunc(results[i].Due, func(r postdate.Record) bool { return r.Parked })
+	}
+	return results
+}
+
+func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+	s.mu.Lock()
+	for _, r := range slices.Clone(s.Shelved[u.Bucket]) {
+		next := r.Record
+		next.DownSince = 0
+		s.Put("", r, next, nil)
+	}
+	s.mu.Unlock()
+	return s.Mem.Unpark(ctx, u)
+}
+
+// A parked message is judged by its time, as any other.
+func (s cancelJudgesParked) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	s.mu.Lock()
+	for _, key := range keys {
+		if r := s.Rows[key]; r != nil && r.Parked && !s.Records[key.Bucket].ClaimedFor(r.Channel).Before(r.at()) {
+			s.mu.Unlock()
+			return []store.Cancelled{{State: r.State, Err: tooLate(key)}}
+		}
+	}
+	s.mu.Unlock()
+	return s.Mem.Cancel(ctx, keys, at)
 }
 
 func (s unparkIgnoresChannel) Unpark(ctx context.Context, u store.Unpark) (int, error) {

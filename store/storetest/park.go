@@ -11,7 +11,23 @@ import (
 
 func parking() []check {
 	return []check{
-		{"a parked message is not due, whatever its time, until it is unparked", parkAndBack},
+		{"a parked message is not due before its time, until it is unparked", parkAndBack},
+		{"a scan returns a parked message when its time has come", parkedDue},
+		{"a parked message can be taken back also where a claim covers it", func(x *trial) {
+			cancelled, replaced := x.add(t0), x.add(t0)
+			token := x.own(home)
+			x.park(token, cancelled, replaced)
+			c := everything(home, token, parkedUntil(cancelled))
+			x.wantDue(c, cancelled, replaced)
+			x.wantCancelled(cancelled)
+			next := changed(replaced)
+			next.ExecutionTime = parkedUntil(replaced) + 10
+			x.replace(next)
+			c.To = bucket.UpTo(next.ExecutionTime)
+			x.wantDue(c, next)
+			x.wantParked([]int{home})
+		}},
+		{"however a parked message is settled, it waits where its new state says, and nowhere else", parkedSettled},
 		{"Unpark takes the oldest first, up to its limit, and says how many", unparkOldest},
 		{"Unpark takes one channel's messages of one bucket", unparkChannel},
 		{"Unpark with a token that was passed on is KindFenced and moves nothing", func(x *trial) {
@@ -93,7 +109,7 @@ func parkAndBack(x *trial) {
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
 	s := x.settlement(m, token, store.SettlePark)
-	s.Attempts, s.PossibleDuplicate, s.Reason = 2, true, "connection refused"
+	s.Attempts, s.PossibleDuplicate, s.Reason, s.DownSince = 2, true, "connection refused", t0+3
 	x.settle(s)
 	x.wantDue(everything(home, token, t0+1000))
 	if n := x.unpark(token, orders, t0+500, plenty); n != 1 {
@@ -102,13 +118,72 @@ func parkAndBack(x *trial) {
 	want := fresh(m)
 	want.Version = s.Version
 	want.State = s.State(want.State)
-	want.Parked, want.AttemptTime = false, t0+500
+	want.Parked, want.AttemptTime = false, t0+500 // since when it waits is kept
 	x.wantRecord(x.get(m.Key), want)
 	c := everything(home, token, t0+1000)
 	c.To = bucket.UpTo(t0 + 499)
 	x.wantDue(c)
 	c.To = bucket.UpTo(t0 + 500)
 	x.wantDue(c, m)
+	x.wantDue(everything(home, token, parkedUntil(m)+1000), m)
+}
+
+func parkedDue(x *trial) {
+	first, m, last := x.add(t0), x.add(t0+1, onChannel("kafka:b")), x.add(t0+2)
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0+9), first, m, last)
+	s := x.settlement(m, token, store.SettlePark)
+	s.AttemptTime, s.DownSince, s.Reason = t0+50, t0+20, "connection refused"
+	x.settle(x.settlement(last, token, store.SettlePark), s, x.retryAt(first, token, t0+60))
+	x.wantComplete(x.claim(everything(home, token, t0+49)), t0+49, t0+50)
+	c := everything(home, token, t0+55)
+	got := x.due(c)
+	x.wantIDs("a scan", idsOf(got), m)
+	want := fresh(m)
+	want.State = s.State(want.State)
+	for _, r := range got {
+		x.wantRecord(r, want)
+	}
+	x.wantDue(everything(home, token, parkedUntil(last)), m, first, last)
+	c = everything(home, token, parkedUntil(last))
+	c.Behind = places{"kafka:b": bucket.UpTo(t0 + 49)}
+	x.wantDue(c, first, last)
+	c.Only = "kafka:b"
+	c.To = bucket.UpTo(t0 + 50)
+	x.wantDue(c, m)
+	if n := x.unpark(token, orders, parkedUntil(last)+10, plenty); n != 1 {
+		x.Errorf("Unpark moved %d messages, want 1", n)
+	}
+	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: "kafka:b"})
+}
+
+func parkedSettled(x *trial) {
+	token := x.own(home)
+	for i, how := range ways {
+		m := x.add(t0 + postdate.Time(i)*1_000_000)
+		x.claim(everything(home, token, m.ExecutionTime))
+		park := x.settlement(m, token, store.SettlePark)
+		park.DownSince = t0
+		x.settle(park)
+		s := x.settlement(m, token, how)
+		s.AttemptTime = parkedUntil(m) + 7
+		x.settle(s)
+		want := fresh(m)
+		want.State = s.State(park.State(want.State))
+		x.wantRecord(x.get(m.Key), want)
+		c := everything(home, token, s.AttemptTime)
+		if how == store.SettlePark {
+			x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
+		} else {
+			x.wantParked([]int{home})
+		}
+		if !want.Status.Final() {
+			x.wantDue(c, m)
+		}
+		x.settle(x.settlement(m, token, store.SettleDelivered))
+		x.wantDue(c)
+		x.wantParked([]int{home})
+	}
 }
 
 func unparkOldest(x *trial) {

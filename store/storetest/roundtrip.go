@@ -74,7 +74,7 @@ func (x *trial) largest() postdate.Message {
 		Payload: make([]byte, postdate.PayloadBytesMax), Encoding: postdate.EncodingBase64,
 		ContentType: name(postdate.ContentTypeBytesMax), PartitionKey: name(postdate.KeyBytesMax),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Retry:       postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax, MaxBackoff: postdate.RetryBackoffMax},
+		Retry:       postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax, MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
 	}
 	for i := range m.Payload {
 		m.Payload[i] = byte(i * 7)
@@ -105,7 +105,7 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 		PartitionKey: randomOf(r, "\x00kéy", r.IntN(9)),
 		Traceparent:  randomOf(r, "0123456789abcdef-", r.IntN(55)),
 		Retry: postdate.RetryPolicy{
-			MaxAttempts: r.IntN(3), MinBackoff: time.Duration(r.Int64N(3)) * time.Hour, MaxBackoff: time.Duration(r.Int64N(1 << 40)),
+			MaxAttempts: r.IntN(3), MinBackoff: time.Duration(r.Int64N(3)) * time.Hour, MaxBackoff: time.Duration(r.Int64N(1 << 40)), MaxParked: time.Duration(r.Int64N(2)) * time.Duration(r.Int64N(1<<50)),
 		},
 	}
 	for range r.IntN(4) {
@@ -145,6 +145,7 @@ func randomStates(x *trial) {
 			s := x.settlement(m, token, ways[r.IntN(len(ways))])
 			s.Attempts, s.PossibleDuplicate = r.IntN(postdate.RetryAttemptMax), r.IntN(2) == 0
 			s.AttemptTime, s.At = t0+postdate.Time(r.IntN(5000)), t0+postdate.Time(r.IntN(5000))
+			s.DownSince = postdate.Time(r.IntN(2)) * (t0 + postdate.Time(r.IntN(5000)))
 			s.Reason = randomOf(r, "\x00 no route »ü« ", r.IntN(postdate.LastErrorBytesMax/3))
 			x.settle(s)
 			if want.Status == postdate.Pending {

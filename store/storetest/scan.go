@@ -133,6 +133,8 @@ func scanNext(x *trial) {
 	x.settle(x.retryAt(a, token, t0+40))
 	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, t0+40)
 	x.settle(x.settlement(a, token, store.SettlePark))
+	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, parkedUntil(a))
+	x.wantCancelled(a)
 	x.wantComplete(x.claim(everything(home, token, t0+8)), t0+8, postdate.Far)
 }
 

@@ -229,11 +229,17 @@ func idsOf(records []postdate.Record) []string {
 // settlement is what became of m's first version.
 func (x *trial) settlement(m postdate.Message, token uint64, how store.Settling) store.Settlement {
 	s := store.Settlement{Key: m.Key, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000, Attempts: 1}
-	if how != store.SettleDelivered && how != store.SettlePark {
+	switch how {
+	case store.SettleRetry, store.SettleFailed:
 		s.Reason = "NO_ROUTE"
+	case store.SettlePark:
+		s.AttemptTime = parkedUntil(m)
 	}
 	return s
 }
+
+// parkedUntil is when a parked message is looked at, where a check says nothing else.
+func parkedUntil(m postdate.Message) postdate.Time { return m.ExecutionTime + 100_000 }
 
 // retryAt puts m's next attempt to a time.
 func (x *trial) retryAt(m postdate.Message, token uint64, at postdate.Time) store.Settlement {

@@ -1,0 +1,94 @@
+package poller
+
+import (
+	"slices"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// A message that its channel does not take now is parked: it waits in the store until the
+// channel is back. That is no attempt. For a channel that is down it waits as long as its
+// retry policy says; time under a pause, a limit or a backlog does not count. So a parked
+// message comes up in scans as well, when it is to be looked at. It is never published
+// then, for until it is unparked its cancel answers 200: it is only settled.
+
+// hold parks a message whose channel is paused or down, or ends it where it has waited for
+// long enough.
+func (m *Machine) hold(now postdate.Now, it *Item) {
+	c, since := it.channel, it.downSince(now)
+	until := since.Add(it.rec.Retry.Or(m.c.Retry).MaxParked)
+	switch {
+	case c.paused():
+		m.park(now, it, c.why(), 0)
+	case until > now.Wall:
+		m.park(now, it, c.why(), since)
+	case c.site.down && c.site.tried:
+		m.giveUp(now, it)
+	default: // a probe tells soon
+		m.parkUntil(now, it, now.Wall.Add(m.c.ProbeMax), store.Settlement{Reason: it.rec.LastError, DownSince: since})
+	}
+}
+
+// downSince is since when a message waits for its channel, which is down. An answer that
+// this node had from there, or a pause that it saw, ends a wait.
+func (it *Item) downSince(now postdate.Now) postdate.Time {
+	s, since := it.channel.site, it.rec.DownSince
+	switch {
+	case since != 0:
+	case it.rec.Parked && s.down && s.tried:
+		since = s.downAt // it was parked before, for something else
+	default:
+		since = now.Wall
+	}
+	since = max(since, s.answered, it.channel.resumed)
+	return min(since, now.Wall) // the wall clock may have been set back
+}
+
+// park lets a message wait in the store until its channel is back. since is since when that
+// is down; 0: the message waits for something else, for as long as it takes.
+func (m *Machine) park(now postdate.Now, it *Item, reason string, since postdate.Time) {
+	most := it.rec.Retry.Or(m.c.Retry).MaxParked
+	at := since.Add(most)
+	if since == 0 {
+		at = now.Wall.Add(max(most, m.c.ParkMin))
+	}
+	m.parkUntil(now, it, at, store.Settlement{Reason: reason, DownSince: since})
+}
+
+// parkUntil parks a message that is to be looked at at a time, or when it expires.
+func (m *Machine) parkUntil(now postdate.Now, it *Item, at postdate.Time, s store.Settlement) {
+	if it.rec.ExpiresAt != 0 {
+		at = min(at, it.rec.ExpiresAt)
+	}
+	s.How, s.Attempts, s.AttemptTime = store.SettlePark, it.rec.Attempts, max(at, now.Wall+1)
+	m.settleAs(it, s)
+}
+
+// lookAtParked settles what is ready and parked: nobody may publish it.
+func (m *Machine) lookAtParked(now postdate.Now, c *channel) {
+	if c.looks == 0 {
+		return
+	}
+	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
+		switch {
+		case !it.rec.Parked:
+			return false
+		case !c.paused() && !c.site.down && c.site.answered != 0: // it is unparked by and by
+			m.park(now, it, it.rec.LastError, 0)
+		default:
+			m.hold(now, it)
+		}
+		return true
+	})
+}
+
+// giveUp ends a message that has waited for its channel for as long as it may.
+func (m *Machine) giveUp(now postdate.Now, it *Item) {
+	reason := "its channel was down for longer than retry.maxParked, " + it.rec.Retry.Or(m.c.Retry).MaxParked.String()
+	if it.doubt {
+		reason += "; an earlier attempt may have been delivered"
+	}
+	reason += "; last error: " + it.channel.site.reason
+	m.settleAs(it, store.Settlement{How: store.SettleFailed, At: now.Wall, Attempts: it.rec.Attempts, Reason: reason})
+}
