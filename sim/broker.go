@@ -14,6 +14,8 @@ type broker struct {
 	name    postdate.Channel
 	kind    channelKind
 	down    time.Duration // until when
+	paused  time.Duration // when the last pause began
+	resumed time.Duration // and ended
 	blocked time.Duration
 	deleted time.Duration
 	refuse  window
@@ -106,7 +108,7 @@ func (p *process) brokerFate(b *broker) fateOf {
 	}
 	f := fateOf{result: publisher.Result{Outcome: publisher.Confirmed}, took: took, arrives: true, arrival: took / 2}
 	switch {
-	case w.now < b.down:
+	case w.now < b.down, b.kind == channelGone:
 		return fateOf{result: publisher.Result{Outcome: publisher.Down, Reason: "the broker is down"}, took: took}
 	case w.now < b.blocked, b.kind == channelMute && !w.healed:
 		f.result = publisher.Result{Outcome: publisher.Unknown, Reason: "no confirm in time"}

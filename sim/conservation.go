@@ -15,7 +15,7 @@ func conservation(h *history, f fact) string {
 	if _, ok := f.(factEnd); !ok {
 		return ""
 	}
-	written, pending, waiting := 0, 0, 0
+	written, pending, waiting, parked, shelved := 0, 0, 0, 0, 0
 	for _, s := range h.order {
 		if s.written > 0 && !s.expired {
 			written++
@@ -25,15 +25,21 @@ func conservation(h *history, f fact) string {
 		if r.Status == postdate.Pending {
 			pending++
 		}
+		if r.Parked {
+			parked++
+		}
 	}
 	for b := range h.w.store.Waiting {
 		waiting += len(h.w.store.Waiting[b])
+		shelved += len(h.w.store.Shelved[b])
 	}
 	switch {
 	case written != len(h.w.store.Rows):
 		return fmt.Sprintf("%d messages were written, and %d are there", written, len(h.w.store.Rows))
 	case pending != waiting:
 		return fmt.Sprintf("%d messages are PENDING, and %d wait", pending, waiting)
+	case parked != shelved:
+		return fmt.Sprintf("%d messages are parked, and %d wait for a channel", parked, shelved)
 	}
 	h.counts["pending"] = pending
 	return ""

@@ -103,19 +103,22 @@ func (w *world) brokerFault(b *broker, it item) {
 	case faultLateConfirm:
 		b.late, b.lateBy = until, it.e
 	case faultLimit:
-		b.limit = store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(), MaxInFlight: it.a}
-		w.limit()
-		w.after(it.d, func() {
-			b.limit = store.ChannelSettings{}
-			w.limit()
-		})
+		w.limit(b, store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(), MaxInFlight: it.a})
+		w.after(it.d, func() { w.limit(b, store.ChannelSettings{}) })
 	case faultSilent:
 		b.deleted = until
 	}
 }
 
-// limit tells every process what operators have set.
-func (w *world) limit() {
+// limit is an operator who sets something of a channel: every process is told.
+func (w *world) limit(b *broker, set store.ChannelSettings) {
+	switch {
+	case b.limit.Paused:
+		b.resumed = w.now
+	case set.Paused:
+		b.paused = w.now
+	}
+	b.limit = set
 	for _, n := range w.nodes {
 		if n.up() {
 			n.proc.after(w.upTo(10*time.Millisecond), n.proc.limits)
@@ -156,7 +159,8 @@ func (w *world) heal() {
 	for _, c := range w.plan.channels {
 		b := w.channels[c]
 		b.down, b.blocked, b.deleted, b.late, b.refuse, b.lose = 0, 0, 0, 0, window{}, window{}
-		b.limit = store.ChannelSettings{}
+		if b.limit.Channel != "" {
+			w.limit(b, store.ChannelSettings{})
+		}
 	}
-	w.limit()
 }

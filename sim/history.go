@@ -43,6 +43,7 @@ type story struct {
 	acked     bool
 	ackedAt   time.Duration
 	written   int           // how often its record was changed
+	begun     postdate.Time // when its present version was written, in true time
 	ended     postdate.Time // when it became final, in true time
 	expired   bool          // its record is gone, and its key is free
 }
@@ -212,6 +213,9 @@ func (h *history) due(r *row) bool { return r.ExecutionTime < epoch.Add(h.w.plan
 func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
 	s := h.about[string(after.Payload)]
 	s.written++
+	if st == nil && by != "unpark" {
+		s.begun = h.w.wall()
+	}
 	if before != nil && before.Status == postdate.Pending && h.due(before) {
 		h.open--
 	}

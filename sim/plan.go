@@ -139,6 +139,7 @@ const (
 	channelMute                // answers nothing
 	channelDead                // takes nothing
 	channelTight               // an operator lets one message a second through
+	channelGone                // takes nothing, and never comes back
 )
 
 // draw makes plans.
@@ -202,6 +203,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	if p.profile == profileStorm && p.broker {
 		d.drainsWhileToldOf()
 	}
+	d.waits()
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

@@ -8,7 +8,7 @@ import (
 )
 
 // promise1: nothing acknowledged is lost, and every due message ends in exactly
-// one final state, which says what became of it.
+// one final state, which says what became of it, and not before its time.
 func promise1(h *history, f fact) string {
 	switch f := f.(type) {
 	case factAnswer:
@@ -24,6 +24,9 @@ func promise1(h *history, f fact) string {
 			return fmt.Sprintf("%s was acknowledged and is not in the store", s.key.ScheduleID)
 		}
 	case factRecord:
+		if early := h.gaveUpEarly(f); early != "" {
+			return early
+		}
 		return finalOnce(f)
 	case factExpired:
 		return keptLongEnough(h, f)

@@ -88,6 +88,16 @@ var inSource = []struct {
 		"	if it.bucket.lost && s.How != store.SettleDelivered {\n", "	if it.bucket.lost && false {\n",
 		[]int{1}, 149,
 	},
+	{
+		"what is parked never fails", "poller/wait.go",
+		"	case c.site.down && c.site.tried:\n", "	case false:\n",
+		[]int{1}, 0,
+	},
+	{
+		"time under a pause counts", "poller/wait.go",
+		"	since = max(since, s.answered, it.channel.resumed)\n", "	since = max(since, s.answered)\n",
+		[]int{1}, 0,
+	},
 }
 
 // TestBiteInSource shows that the simulator finds bugs of the product's own source.

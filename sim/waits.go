@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// waits draws how long messages may wait for a channel that is down, and one more channel,
+// which never comes back: its messages are to end all the same. At times an operator
+// pauses it.
+func (d *draw) waits() {
+	p := d.p
+	if p.profile != profileStorm && p.profile != profileChannels {
+		return
+	}
+	p.poller.Retry.MaxParked = d.between(8*time.Second, time.Minute)
+	p.poller.ParkMin = d.between(time.Second, 5*time.Second)
+	p.channels, p.kinds = append(p.channels, "https://gone.example/1"), append(p.kinds, channelGone)
+	gone := len(p.channels) - 1
+	for at := 2 * time.Second; at < p.length; at += d.upTo(8 * time.Second) {
+		it := item{at: at, kind: opSchedule, a: d.n, b: gone, d: d.upTo(4 * time.Second)}
+		if d.r.IntN(6) == 0 {
+			it.e = 1 + d.upTo(40*time.Second)
+		}
+		d.n++
+		d.add(it)
+		switch d.r.IntN(6) {
+		case 0:
+			d.add(item{at: at + d.upTo(90*time.Second), kind: opCancel, a: it.a})
+		case 1:
+			d.add(item{at: at + d.upTo(90*time.Second), kind: opMove, a: it.a, d: d.upTo(3 * time.Second)})
+		}
+	}
+	for at := 10 * time.Second; at < p.length; at += d.between(20*time.Second, 2*time.Minute) {
+		d.add(item{at: at, kind: faultLimit, b: gone, d: d.between(time.Second, 20*time.Second)})
+	}
+}
+
+// gaveUpEarly says where a message failed for a channel that was not down, or before it
+// had waited for that as long as it may: since it was there and due, and since the last
+// pause, which nodes know of where none of them was replaced.
+func (h *history) gaveUpEarly(f factRecord) string {
+	st, r := f.settlement, f.before
+	if st == nil || st.How != store.SettleFailed || st.Attempts != r.Attempts || r.ExpiresAt != 0 && st.At >= r.ExpiresAt {
+		return "" // it failed by an attempt, or expired
+	}
+	b := h.w.channels[r.Channel]
+	since := max(r.ExecutionTime, f.story.begun)
+	calm := h.w.plan.profile == profileChannels
+	if calm {
+		since = max(since, epoch.Add(b.resumed))
+	}
+	most := r.Retry.Or(h.w.plan.poller.Retry).MaxParked
+	if waited := h.w.wall().Sub(since); waited < most-h.w.clocksApart() {
+		return fmt.Sprintf("%s failed after %s, and may wait for %s: %s", r.ScheduleID, waited, most, st.Reason)
+	}
+	switch {
+	case !calm:
+	case b.limit.Paused && h.w.now > b.paused+time.Second:
+		return fmt.Sprintf("%s failed while its channel is paused: %s", r.ScheduleID, st.Reason)
+	case h.w.now > h.w.troubled(b)+poller.DefaultConfig().ProbeMax+publishDeadline+time.Second:
+		return fmt.Sprintf("%s failed, and its channel is not down: %s", r.ScheduleID, st.Reason)
+	}
+	return ""
+}
+
+// clocksApart is how far the clocks of two owners may be from each other.
+func (w *world) clocksApart() time.Duration {
+	if w.plan.profile == profileChannels {
+		return time.Second
+	}
+	lasts := time.Duration(0)
+	for _, d := range w.plan.leases {
+		lasts = max(lasts, d)
+	}
+	return 2 * (fence.DefaultConfig("", "").SkewMax + lasts)
+}
+
+// troubled is up to when a channel was down, or took messages without an answer.
+func (w *world) troubled(b *broker) time.Duration {
+	if b.kind == channelMute || b.kind == channelGone {
+		return w.now
+	}
+	return max(b.down, b.blocked, b.lose.until)
+}
