@@ -22,6 +22,7 @@ type shop struct {
 	record map[int]bucket.Partition
 	mute   func(postdate.Channel) bool
 	broken func(bucket int) bool // calls that touch one of these fail
+	lost   func(Claim) bool      // the answer of a claim is lost, which was written
 
 	arrived    map[postdate.Channel]int
 	inFly      int       // messages of mute channels with the broker
@@ -89,8 +90,16 @@ func (s *shop) step(ev Event) {
 				fails = fails || s.broken(c.Bucket)
 			}
 			for i, c := range e.Claims {
-				if results[i].Err = postdate.E(postdate.KindUnknown, "no primary"); !fails {
+				switch {
+				case fails:
+					results[i].Err = postdate.E(postdate.KindUnknown, "no primary")
+				default:
 					results[i] = s.claim(c)
+				}
+			}
+			if s.lost != nil && s.lost(e) {
+				for i := range results {
+					results[i] = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "the answer is lost")}
 				}
 			}
 			s.step(Claimed{e.Call, results})
