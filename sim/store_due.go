@@ -154,11 +154,15 @@ func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel,
 	return found, nil
 }
 
-// Partitions implements store.Partitions.
-func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+// Look implements store.Partitions.
+func (s *Store) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.partitions), slices.Clone(s.leases), nil
+	records := make([]bucket.Partition, len(buckets))
+	for i, b := range buckets {
+		records[i] = s.partitions[b]
+	}
+	return records, slices.Clone(s.leases), nil
 }
 
 // change writes a partition record.

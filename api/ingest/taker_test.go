@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
@@ -125,12 +124,11 @@ func (w *world) deliver() {
 }
 
 func (w *world) token(b int) uint64 {
-	records, _, err := w.Partitions(context.Background())
+	records, _, err := w.Look(context.Background(), []int{b})
 	if err != nil {
 		w.Fatal(err)
 	}
-	i := slices.IndexFunc(records, func(p bucket.Partition) bool { return p.Bucket == b })
-	return records[i].Token
+	return records[0].Token
 }
 
 func delayed(id, body string, ms int) *Command {

@@ -10,12 +10,12 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Partitions implements store.Partitions.
-func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
-	records := make([]bucket.Partition, len(s.partitions))
-	for b := range records {
+// Look implements store.Partitions.
+func (s *Store) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	records := make([]bucket.Partition, len(buckets))
+	for i, b := range buckets {
 		s.locks[b].Lock()
-		records[b] = s.partitions[b]
+		records[i] = s.partitions[b]
 		s.locks[b].Unlock()
 	}
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceLease}, UpperBound: []byte{spaceLease + 1}})

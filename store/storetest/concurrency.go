@@ -187,17 +187,12 @@ func (f *fair) owner(name string, r *rand.Rand) {
 
 // take tries to acquire a bucket.
 func (f *fair) take(b int, name string) (h held, ok bool) {
-	all, _, err := f.store.Partitions(f.ctx)
-	if err != nil {
-		f.Errorf("Partitions: %v", err)
+	found, _, err := f.store.Look(f.ctx, []int{b})
+	if err != nil || len(found) != 1 {
+		f.Errorf("Look: got %+v, %v", found, err)
 		return h, false
 	}
-	var seen uint64
-	for _, p := range all {
-		if p.Bucket == b {
-			seen = p.Token
-		}
-	}
+	seen := found[0].Token
 	got, err := f.store.Acquire(f.ctx, []store.Acquisition{{Bucket: b, SeenToken: seen, Owner: name, Lease: name}})
 	if err != nil || len(got) != 1 {
 		f.Errorf("Acquire: got %+v, %v", got, err)

@@ -179,15 +179,19 @@ func compareListed(a, b store.ListPosition) int {
 	)
 }
 
-// Partitions implements store.Partitions.
-func (m *Mem) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+// Look implements store.Partitions.
+func (m *Mem) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var records []bucket.Partition
+	for _, b := range buckets {
+		records = append(records, m.partitions[b])
+	}
 	var leases []bucket.Lease
 	for _, lease := range m.leases {
 		leases = append(leases, lease)
 	}
-	return slices.Clone(m.partitions), leases, nil
+	return records, leases, nil
 }
 
 // Acquire implements store.Partitions.
