@@ -1,0 +1,41 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/poller"
+)
+
+// large is the rig of a node that has many buckets, and others beside it.
+func large(buckets, others int) *rig {
+	r := newRig(nil, func(c *Config) { c.Buckets = buckets })
+	var members []Member
+	for i := range others {
+		name := fmt.Sprint("you", i)
+		members = append(members, Member{name, LeaseID(name, "7")})
+		r.leases = append(r.leases, bucket.Lease{ID: LeaseID(name, "7"), Renewals: 1, Lasts: time.Hour})
+	}
+	r.step(fence.Tick{})
+	r.step(Members{members})
+	r.run(200 * time.Millisecond)
+	return r
+}
+
+// BenchmarkEvent is what an event costs that changes nothing, with the question that
+// follows it when to wake up: it is to be flat.
+func BenchmarkEvent(b *testing.B) {
+	for _, size := range []struct{ buckets, others int }{{64, 0}, {postdate.BucketsMax, 0}, {64, 3}, {64, 49}} {
+		b.Run(fmt.Sprintf("buckets=%d/others=%d", size.buckets, size.others), func(b *testing.B) {
+			r := large(size.buckets, size.others)
+			for b.Loop() {
+				r.m.Step(r.now, poller.Nudged{})
+				r.m.Wake(r.now)
+			}
+		})
+	}
+}
