@@ -79,7 +79,6 @@ func (c Config) Validate() error {
 type held struct {
 	token    uint64
 	draining bool // Drain was asked for
-	drained  bool // may be given back
 	gone     bool // nobody here works on it any more: Lost was said
 }
 
@@ -88,6 +87,7 @@ type Machine struct {
 	c         Config
 	want      map[int]bool
 	held      map[int]*held
+	drained   map[int]bool   // buckets that are held and may be given back
 	gave      map[int]uint64 // the last token under which each bucket was given back
 	loose     map[int]uint64 // buckets that may hang on the own lease, and are not held: those whose token was this one
 	named     map[int]bool   // buckets that are held, and that a hint named
@@ -111,7 +111,7 @@ type Machine struct {
 // NewMachine makes a machine that owns nothing and wants nothing.
 func NewMachine(c Config) *Machine {
 	return &Machine{
-		c: c, want: map[int]bool{}, held: map[int]*held{}, gave: map[int]uint64{}, loose: map[int]uint64{}, named: map[int]bool{},
+		c: c, want: map[int]bool{}, held: map[int]*held{}, drained: map[int]bool{}, gave: map[int]uint64{}, loose: map[int]uint64{}, named: map[int]bool{},
 		watch: watch{own: c.LeaseTime},
 	}
 }
@@ -145,7 +145,7 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	case Drained:
 		for _, hold := range ev.Holds {
 			if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
-				h.drained = true
+				m.drained[hold.Bucket] = true
 			}
 		}
 	case ClockSet:
@@ -162,7 +162,7 @@ func (m *Machine) Wake() time.Duration {
 	if !m.renewing {
 		wake = min(wake, m.nextRenew)
 	}
-	if !m.giving && len(m.holds(func(h *held) bool { return h.drained })) > 0 {
+	if !m.giving && len(m.drained) > 0 {
 		wake = min(wake, m.nextGive)
 	}
 	return wake
@@ -206,9 +206,13 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	if now >= m.nextLook {
 		m.nextLook = now + m.c.LookEvery
 	}
-	if holds := m.holds(func(h *held) bool { return h.drained }); !m.giving && now >= m.nextGive && len(holds) > 0 {
+	if !m.giving && now >= m.nextGive && len(m.drained) > 0 {
 		m.giving = true
-		out = append(out, GiveBack{holds})
+		var holds []store.Hold
+		for b := range m.drained {
+			holds = append(holds, store.Hold{Bucket: b, Token: m.held[b].token})
+		}
+		out = append(out, GiveBack{byNumber(holds)})
 	}
 	return out
 }
@@ -282,7 +286,7 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 		out = append(out, Skewed{ahead})
 		lost := m.holds(func(h *held) bool { return !h.gone })
 		for _, hold := range lost {
-			m.held[hold.Bucket].drained, m.held[hold.Bucket].gone = true, true
+			m.drained[hold.Bucket], m.held[hold.Bucket].gone = true, true
 		}
 		if len(lost) > 0 {
 			out = append(out, Lost{lost})
@@ -334,7 +338,7 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 			if m.want[p.Bucket] && m.ahead == 0 {
 				wants = append(wants, m.acquisition(p))
 			} else {
-				m.hold(p.Bucket, &held{token: p.Token, draining: true, drained: true, gone: true})
+				m.handBack(p)
 			}
 		case !m.want[p.Bucket] || m.ahead != 0:
 		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
@@ -368,7 +372,7 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 		switch {
 		case !r.OK:
 		case m.ahead != 0: // it turned out meanwhile: it goes back as it is
-			m.hold(r.Partition.Bucket, &held{token: r.Partition.Token, draining: true, drained: true, gone: true})
+			m.handBack(r.Partition)
 		default:
 			m.hold(r.Partition.Bucket, &held{token: r.Partition.Token})
 			gained = append(gained, r.Partition)
@@ -404,7 +408,7 @@ func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 	for _, hold := range ev.Holds {
 		m.gave[hold.Bucket] = max(m.gave[hold.Bucket], hold.Token)
 		if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
-			delete(m.held, hold.Bucket)
+			m.drop(hold.Bucket)
 		}
 		if m.want[hold.Bucket] {
 			m.lookNow(now) // it was wanted again while it was on its way out
@@ -420,7 +424,7 @@ func (m *Machine) lose(holds []store.Hold) []Effect {
 		if h == nil || h.token != hold.Token {
 			continue
 		}
-		delete(m.held, hold.Bucket)
+		m.drop(hold.Bucket)
 		m.loose[hold.Bucket] = hold.Token - 1
 		if !h.gone {
 			lost = append(lost, hold)
@@ -439,6 +443,10 @@ func (m *Machine) holds(yes func(h *held) bool) (holds []store.Hold) {
 			holds = append(holds, store.Hold{Bucket: b, Token: h.token})
 		}
 	}
+	return byNumber(holds)
+}
+
+func byNumber(holds []store.Hold) []store.Hold {
 	slices.SortFunc(holds, func(a, b store.Hold) int { return a.Bucket - b.Bucket })
 	return holds
 }

@@ -83,3 +83,15 @@ func (m *Machine) hold(b int, h *held) {
 	m.held[b] = h
 	delete(m.loose, b)
 }
+
+// handBack notes that a bucket is owned and to be given back, and nobody here is told.
+func (m *Machine) handBack(p bucket.Partition) {
+	m.hold(p.Bucket, &held{token: p.Token, draining: true, gone: true})
+	m.drained[p.Bucket] = true
+}
+
+// drop notes that a bucket is not owned any more.
+func (m *Machine) drop(b int) {
+	delete(m.held, b)
+	delete(m.drained, b)
+}

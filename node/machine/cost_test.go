@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
 )
 
 // large is the rig of a node that has many buckets, and others beside it.
@@ -37,5 +39,28 @@ func BenchmarkEvent(b *testing.B) {
 				r.m.Wake(r.now)
 			}
 		})
+	}
+}
+
+// What an event costs does not grow with the cluster.
+func TestAnEventIsNoReasonToDivide(t *testing.T) {
+	allocations := func(others int) float64 {
+		r := large(64, others)
+		return testing.AllocsPerRun(100, func() { r.m.Step(r.now, poller.Nudged{}) })
+	}
+	if alone, beside := allocations(0), allocations(49); alone > 0 || beside > 0 {
+		t.Errorf("an event that changes nothing allocates %v times, and %v times beside 49 nodes", alone, beside)
+	}
+}
+
+// Each node that is to own any of the buckets is named once.
+func TestOthers(t *testing.T) {
+	s := share{c: Config{Fence: fence.Config{Node: "me"}}, owners: []string{"you", "she", "you", "me", "she"}}
+	var holds []store.Hold
+	for b := range 6 {
+		holds = append(holds, store.Hold{Bucket: b})
+	}
+	if got := s.others(holds); !slices.Equal(got, []string{"she", "you"}) {
+		t.Errorf("named are %v", got)
 	}
 }

@@ -75,7 +75,7 @@ func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
 	return &Machine{
 		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random),
-		share: share{c: c}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
+		share: share{c: c, stale: true}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
 	}
 }
 
@@ -104,9 +104,9 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	case poller.Limits, poller.Nudged, poller.Claimed, poller.Published, poller.Settled, poller.ParkedFound, poller.Unparked:
 		m.stepPoller(now, ev)
 	case Members:
-		m.share.members = ev.Members
+		m.share.members, m.share.stale = ev.Members, true
 	case Leave:
-		m.share.leaving = true
+		m.share.leaving, m.share.stale = true, true
 	case KeptOut:
 		m.keptOut(now, ev)
 	case TakenAtBroker:
@@ -147,7 +147,7 @@ func (m *Machine) stepFence(now postdate.Now, ev Event) {
 		case fence.LeaseUntil:
 			m.stepPoller(now, e)
 		case fence.Alive:
-			m.share.alive, m.share.looked = e.Leases, true
+			m.share.alive, m.share.looked, m.share.stale = e.Leases, true, true
 		default:
 			m.emit(e)
 		}

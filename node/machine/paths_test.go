@@ -162,11 +162,11 @@ func TestReleased(t *testing.T) {
 	wants(r, "when it is written", GiveUp{[]int{0, 1, 2, 3}})
 
 	for others, want := range map[string]Released{"you": {[]string{"you"}}, "she you": {[]string{"she", "you"}}} {
-		r.m.share.members = nil
+		var members []Member
 		for _, node := range strings.Fields(others) {
-			r.m.share.members = append(r.m.share.members, Member{node, LeaseID(node, "7")})
+			members = append(members, Member{node, LeaseID(node, "7")})
 		}
-		r.step(fence.Tick{})
+		r.step(Members{members})
 		r.step(fence.GaveBack{Holds: gave[0].Holds})
 		wants(r, "to "+others, want)
 	}

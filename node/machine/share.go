@@ -31,6 +31,7 @@ type share struct {
 	alive   []string // leases that move
 	looked  bool     // the leases were read
 	leaving bool
+	stale   bool // one of these has changed since the share was looked at
 
 	among  []string // the nodes of the present share
 	owners []string // by bucket; nil where nobody is to own any
@@ -40,9 +41,10 @@ type share struct {
 // divide says which buckets the node is to own, where that has changed. A node that shares
 // its store wants none before it knows who else has a lease.
 func (s *share) divide() (buckets []int, changed bool) {
-	if !s.looked && !s.c.Fence.Exclusive && !s.leaving {
+	if !s.stale || !s.looked && !s.c.Fence.Exclusive && !s.leaving {
 		return nil, false
 	}
+	s.stale = false
 	me := s.c.Fence.Node
 	among := ringOf(me, s.members, s.alive)
 	if s.leaving {
