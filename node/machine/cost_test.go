@@ -64,3 +64,18 @@ func TestOthers(t *testing.T) {
 		t.Errorf("named are %v", got)
 	}
 }
+
+// Nudges come in the order of their buckets, so that the same ones always give the same
+// effects.
+func TestNudgesComeInOrder(t *testing.T) {
+	b := newBoard(Config{Buckets: 40})
+	var want []poller.Nudge
+	for n := range 40 {
+		b.setHorizon(poller.Horizon{Bucket: n, Before: 2})
+		b.Nudge(poller.Nudge{Bucket: n, At: 1})
+		want = append(want, poller.Nudge{Bucket: n, At: 1})
+	}
+	if got := b.Take(); !slices.Equal(got, want) {
+		t.Errorf("taken are %v", got)
+	}
+}

@@ -514,6 +514,10 @@ func TestBoardNamesOwners(t *testing.T) {
 	if got := b.Owner(soon, 1_000, "me"); got != "" {
 		t.Errorf("where nobody is to own anything: %q", got)
 	}
+	b.setOwners([]string{"you"})
+	if got := b.Owner(poller.Nudge{At: 1_000}, 1_000, "me"); got != "you" {
+		t.Errorf("of the first bucket: %q", got)
+	}
 	b.setOwners([]string{"me", "you"})
 	for _, test := range []struct {
 		nudge poller.Nudge
