@@ -88,6 +88,11 @@ var inSource = []struct {
 		"	if it.bucket.lost && s.How != store.SettleDelivered {\n", "	if it.bucket.lost && false {\n",
 		[]int{1}, 149,
 	},
+	{
+		"a bucket that hangs on the own lease unknown to its node is not looked at", "fence/look.go",
+		"	for b := range m.loose {\n		buckets = append(buckets, b)\n	}\n", "",
+		[]int{1, 6, 7, 8}, 10,
+	},
 }
 
 // TestBiteInSource shows that the simulator finds bugs of the product's own source.
