@@ -18,10 +18,13 @@ type (
 	Tick struct{}
 	// Want names the buckets that this node should own, all of them.
 	Want struct{ Buckets []int }
-	// Hint says that the records may have changed. It may bring a look forward; it
-	// never shortens a watch.
-	Hint struct{}
-	// Saw is what a look that began at Began read, or why it could not.
+	// Hint says that leases may have changed, or the records of these buckets, which
+	// are owned. It may bring a look forward; it never shortens a watch.
+	Hint struct{ Buckets []int }
+	// Freed is a hint that buckets were given back which this node should own.
+	Freed struct{}
+	// Saw is what a look that began at Began read, or why it could not: every lease, and
+	// the records that the look named.
 	Saw struct {
 		Began      time.Duration
 		Partitions []bucket.Partition
@@ -58,6 +61,7 @@ type (
 func (Tick) Event()     {}
 func (Want) Event()     {}
 func (Hint) Event()     {}
+func (Freed) Event()    {}
 func (Saw) Event()      {}
 func (Renewed) Event()  {}
 func (Took) Event()     {}
@@ -76,8 +80,8 @@ type Effect interface{ Effect() }
 
 // The effects. Look, Renew, Take and GiveBack are answered by an event each.
 type (
-	// Look asks for the partition records and leases.
-	Look struct{}
+	// Look asks for every lease, and for the partition records of these buckets.
+	Look struct{ Buckets []int }
 	// Renew asks for the own lease to be written.
 	Renew struct{ Lease bucket.Lease }
 	// Take asks for buckets.

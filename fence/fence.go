@@ -13,7 +13,7 @@
 // nothing: it gives up its buckets at once, and takes none until the clocks agree.
 //
 // [Machine] is a pure step; node/machine joins it with the poller's. events.go is what
-// it learns and wants, watch.go how others are judged.
+// it learns and wants, look.go what it reads, watch.go how others are judged.
 package fence
 
 import (
@@ -36,7 +36,7 @@ type Config struct {
 
 	LeaseTime  time.Duration // how long the own lease lasts; others may be set differently
 	RenewEvery time.Duration // how often the own lease is renewed
-	LookEvery  time.Duration // how often the records are read
+	LookEvery  time.Duration // how often the leases are read, and the records that matter
 	RetryAfter time.Duration // how long to wait after a store call failed
 	SkewMax    time.Duration // how far the wall clock may be from the store's; 0: not compared
 
@@ -79,7 +79,6 @@ func (c Config) Validate() error {
 type held struct {
 	token    uint64
 	draining bool // Drain was asked for
-	drained  bool // may be given back
 	gone     bool // nobody here works on it any more: Lost was said
 }
 
@@ -88,7 +87,10 @@ type Machine struct {
 	c         Config
 	want      map[int]bool
 	held      map[int]*held
+	drained   map[int]bool   // buckets that are held and may be given back
 	gave      map[int]uint64 // the last token under which each bucket was given back
+	loose     map[int]uint64 // buckets that may hang on the own lease, and are not held: those whose token was this one
+	named     map[int]bool   // buckets that are held, and that a hint named
 	watch     watch
 	ahead     time.Duration // of the wall clock before the store's, where that is too much; 0: it is not
 	renewals  uint64
@@ -98,6 +100,7 @@ type Machine struct {
 	slept     time.Duration // how much time now may have missed since that renewal
 	nextRenew time.Duration
 	nextLook  time.Duration
+	nextCheck time.Duration // when a look reads what is held, too
 	nextGive  time.Duration
 
 	renewing, looking, taking, giving bool // a store call is under way
@@ -107,7 +110,10 @@ type Machine struct {
 
 // NewMachine makes a machine that owns nothing and wants nothing.
 func NewMachine(c Config) *Machine {
-	return &Machine{c: c, want: map[int]bool{}, held: map[int]*held{}, gave: map[int]uint64{}, watch: watch{own: c.LeaseTime}}
+	return &Machine{
+		c: c, want: map[int]bool{}, held: map[int]*held{}, drained: map[int]bool{}, gave: map[int]uint64{}, loose: map[int]uint64{}, named: map[int]bool{},
+		watch: watch{own: c.LeaseTime},
+	}
 }
 
 // Step takes in one event at a time on the monotonic clock, and says what to do.
@@ -118,8 +124,14 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	case Want:
 		out = m.wanted(now, ev.Buckets)
 	case Hint:
-		m.nextLook = min(m.nextLook, now)
-		m.hinted = m.looking // what is being read may be older than the hint
+		for _, b := range ev.Buckets {
+			m.named[b] = m.held[b] != nil
+		}
+		m.lookNow(now)
+	case Freed:
+		if m.misses() {
+			m.lookNow(now)
+		}
 	case Saw:
 		out = m.saw(now, ev)
 	case Renewed:
@@ -133,7 +145,7 @@ func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	case Drained:
 		for _, hold := range ev.Holds {
 			if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
-				h.drained = true
+				m.drained[hold.Bucket] = true
 			}
 		}
 	case ClockSet:
@@ -150,7 +162,7 @@ func (m *Machine) Wake() time.Duration {
 	if !m.renewing {
 		wake = min(wake, m.nextRenew)
 	}
-	if !m.giving && len(m.holds(func(h *held) bool { return h.drained })) > 0 {
+	if !m.giving && len(m.drained) > 0 {
 		wake = min(wake, m.nextGive)
 	}
 	return wake
@@ -189,14 +201,18 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	}
 	if !m.looking && now >= m.nextLook && now < m.until {
 		m.looking = true
-		out = append(out, Look{})
+		out = append(out, Look{m.records(now)})
 	}
 	if now >= m.nextLook {
 		m.nextLook = now + m.c.LookEvery
 	}
-	if holds := m.holds(func(h *held) bool { return h.drained }); !m.giving && now >= m.nextGive && len(holds) > 0 {
+	if !m.giving && now >= m.nextGive && len(m.drained) > 0 {
 		m.giving = true
-		out = append(out, GiveBack{holds})
+		var holds []store.Hold
+		for b := range m.drained {
+			holds = append(holds, store.Hold{Bucket: b, Token: m.held[b].token})
+		}
+		out = append(out, GiveBack{byNumber(holds)})
 	}
 	return out
 }
@@ -214,7 +230,7 @@ func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 			drain = append(drain, hold)
 		}
 	}
-	m.nextLook = now
+	m.lookNow(now)
 	if len(drain) > 0 {
 		out = append(out, Drain{drain})
 	}
@@ -251,7 +267,7 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 func (m *Machine) lapse(now time.Duration) []Effect {
 	m.lapses++
 	m.slept = 0
-	m.nextLook = now
+	m.lookNow(now)
 	return m.lose(m.holds(func(h *held) bool { return !h.gone }))
 }
 
@@ -270,7 +286,7 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 		out = append(out, Skewed{ahead})
 		lost := m.holds(func(h *held) bool { return !h.gone })
 		for _, hold := range lost {
-			m.held[hold.Bucket].drained, m.held[hold.Bucket].gone = true, true
+			m.drained[hold.Bucket], m.held[hold.Bucket].gone = true, true
 		}
 		if len(lost) > 0 {
 			out = append(out, Lost{lost})
@@ -298,6 +314,8 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	m.looking = false
 	if m.hinted {
 		m.hinted, m.nextLook = false, now
+	} else if ev.Err == nil {
+		clear(m.named)
 	}
 	if ev.Err != nil {
 		m.nextLook = min(m.nextLook, now+m.c.RetryAfter)
@@ -308,6 +326,7 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	var lost []store.Hold
 	var wants []store.Acquisition
 	for _, p := range ev.Partitions {
+		m.resolve(p)
 		h := m.held[p.Bucket]
 		switch {
 		case h != nil && h.token < p.Token:
@@ -319,7 +338,7 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 			if m.want[p.Bucket] && m.ahead == 0 {
 				wants = append(wants, m.acquisition(p))
 			} else {
-				m.held[p.Bucket] = &held{token: p.Token, draining: true, drained: true, gone: true}
+				m.handBack(p)
 			}
 		case !m.want[p.Bucket] || m.ahead != 0:
 		case p.Owner == "" || m.c.Exclusive || m.watch.stoodStill(ev.Began, p.Lease):
@@ -329,6 +348,9 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 	out = append(out, m.lose(lost)...)
 	if len(wants) > 0 && now < m.until {
 		m.taking, m.takeLapses = true, m.lapses
+		for _, w := range wants {
+			m.loose[w.Bucket] = w.SeenToken
+		}
 		out = append(out, Take{wants})
 	}
 	return out
@@ -342,7 +364,7 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 	m.taking = false
 	m.nextLook = min(m.nextLook, now+m.c.RetryAfter) // somebody may have been quicker, or the outcome is unknown
 	if m.takeLapses != m.lapses {
-		m.nextLook = now // what was taken is to be taken anew
+		m.lookNow(now) // what was taken is to be taken anew
 		return nil
 	}
 	var gained []bucket.Partition
@@ -350,9 +372,9 @@ func (m *Machine) took(now time.Duration, ev Took) (out []Effect) {
 		switch {
 		case !r.OK:
 		case m.ahead != 0: // it turned out meanwhile: it goes back as it is
-			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token, draining: true, drained: true, gone: true}
+			m.handBack(r.Partition)
 		default:
-			m.held[r.Partition.Bucket] = &held{token: r.Partition.Token}
+			m.hold(r.Partition.Bucket, &held{token: r.Partition.Token})
 			gained = append(gained, r.Partition)
 		}
 	}
@@ -378,20 +400,23 @@ func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 	if ev.Err != nil {
 		m.nextGive = now + m.c.RetryAfter
 		m.nextLook = min(m.nextLook, m.nextGive)
+		for _, hold := range ev.Holds {
+			m.named[hold.Bucket] = true
+		}
 		return
 	}
 	for _, hold := range ev.Holds {
 		m.gave[hold.Bucket] = max(m.gave[hold.Bucket], hold.Token)
 		if h := m.held[hold.Bucket]; h != nil && h.token == hold.Token {
-			delete(m.held, hold.Bucket)
+			m.drop(hold.Bucket)
 		}
 		if m.want[hold.Bucket] {
-			m.nextLook = now // it was wanted again while it was on its way out
+			m.lookNow(now) // it was wanted again while it was on its way out
 		}
 	}
 }
 
-// lose forgets buckets that somebody else has.
+// lose forgets buckets that somebody else has, or that may hang on the own lease still.
 func (m *Machine) lose(holds []store.Hold) []Effect {
 	var lost []store.Hold
 	for _, hold := range holds {
@@ -399,7 +424,8 @@ func (m *Machine) lose(holds []store.Hold) []Effect {
 		if h == nil || h.token != hold.Token {
 			continue
 		}
-		delete(m.held, hold.Bucket)
+		m.drop(hold.Bucket)
+		m.loose[hold.Bucket] = hold.Token - 1
 		if !h.gone {
 			lost = append(lost, hold)
 		}
@@ -417,6 +443,10 @@ func (m *Machine) holds(yes func(h *held) bool) (holds []store.Hold) {
 			holds = append(holds, store.Hold{Bucket: b, Token: h.token})
 		}
 	}
+	return byNumber(holds)
+}
+
+func byNumber(holds []store.Hold) []store.Hold {
 	slices.SortFunc(holds, func(a, b store.Hold) int { return a.Bucket - b.Bucket })
 	return holds
 }

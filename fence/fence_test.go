@@ -19,6 +19,8 @@ type rig struct {
 	c   fence.Config
 	m   *fence.Machine
 	now time.Duration
+
+	asked *fence.Look // that was not answered yet
 }
 
 func newRig(t *testing.T, changes ...func(*fence.Config)) *rig {
@@ -32,7 +34,18 @@ func newRig(t *testing.T, changes ...func(*fence.Config)) *rig {
 	return &rig{t: t, c: c, m: fence.NewMachine(c), now: time.Second}
 }
 
-func (r *rig) step(ev fence.Event) []fence.Effect { return r.m.Step(r.now, ev) }
+func (r *rig) step(ev fence.Event) []fence.Effect {
+	if _, answer := ev.(fence.Saw); answer {
+		r.asked = nil
+	}
+	effects := r.m.Step(r.now, ev)
+	for _, e := range effects {
+		if look, ok := e.(fence.Look); ok {
+			r.asked = &look
+		}
+	}
+	return effects
+}
 
 // only is the one effect of a kind among those of a step, or fails the test.
 func only[E fence.Effect](t *testing.T, effects []fence.Effect) (found E) {
@@ -79,18 +92,24 @@ func (r *rig) renewed(effects []fence.Effect) []fence.Effect {
 	return effects
 }
 
-// look advances to the next look at the records, whose answer is saw.
+// look advances to the next look, whose answer is what it names of saw.
 func (r *rig) look(saw fence.Saw) []fence.Effect {
 	r.t.Helper()
 	for range 10 {
 		r.now = max(r.now, r.m.Wake())
 		if effects := r.renewed(r.step(fence.Tick{})); count[fence.Look](effects) > 0 {
-			saw.Began = r.now
-			return r.step(saw)
+			return r.answer(only[fence.Look](r.t, effects), saw)
 		}
 	}
 	r.t.Fatal("it does not look at the records any more")
 	return nil
+}
+
+// answer answers a look that began now with what it names of saw.
+func (r *rig) answer(look fence.Look, saw fence.Saw) []fence.Effect {
+	saw.Began = r.now
+	saw.Partitions = slices.DeleteFunc(slices.Clone(saw.Partitions), func(p bucket.Partition) bool { return !slices.Contains(look.Buckets, p.Bucket) })
+	return r.step(saw)
 }
 
 // own gives the machine these buckets, under token 1.
@@ -200,7 +219,8 @@ func TestLosesByToken(t *testing.T) {
 		t.Errorf("lost %+v", lost)
 	}
 	saw := fence.Saw{Partitions: []bucket.Partition{{Bucket: 2, Owner: "you", Token: 2, Lease: "you/1"}}, Leases: []bucket.Lease{{ID: "you/1"}}}
-	lost = only[fence.Lost](t, r.look(saw))
+	look := only[fence.Look](t, r.step(fence.Hint{Buckets: []int{2}}))
+	lost = only[fence.Lost](t, r.answer(look, saw))
 	if !slices.Equal(lost.Holds, []store.Hold{{Bucket: 2, Token: 1}}) || r.m.Held() != 0 {
 		t.Errorf("lost %+v, %d still held", lost, r.m.Held())
 	}

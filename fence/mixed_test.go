@@ -40,7 +40,7 @@ func (p *party) step(now time.Duration, ev fence.Event) {
 			p.step(now, fence.Renewed{Began: postdate.Now{Mono: now}, Err: err})
 		case fence.Look:
 			saw := fence.Saw{Began: now}
-			saw.Partitions, saw.Leases, saw.Err = p.store.Partitions(p.t.Context())
+			saw.Partitions, saw.Leases, saw.Err = p.store.Look(p.t.Context(), e.Buckets)
 			p.step(now, saw)
 		case fence.Take:
 			results, err := p.store.Acquire(p.t.Context(), e.Wants)

@@ -460,6 +460,12 @@ func (i *inbox) read(payload []byte) {
 	i.texts = append(i.texts, string(payload))
 }
 
+func (i *inbox) has(text string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Contains(i.texts, text)
+}
+
 func TestNudgesArrive(t *testing.T) {
 	for name, key := range map[string][]byte{"open": nil, "encrypted": bytes.Repeat([]byte("k"), 16)} {
 		t.Run(name, func(t *testing.T) {
@@ -523,12 +529,42 @@ func TestBroadcast(t *testing.T) {
 		if err := b.Broadcast([]byte("hello")); err != nil {
 			t.Fatal(err)
 		}
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		return slices.Contains(in.texts, "hello")
+		return in.has("hello")
 	})
 	if err := b.Broadcast(make([]byte, 2000)); postdate.KindOf(err) != postdate.KindTooLarge {
 		t.Errorf("a payload that is too large: %v", err)
+	}
+}
+
+// A word to one node comes to no other one.
+func TestTell(t *testing.T) {
+	var in, out inbox
+	one := quick(t, "a")
+	one.OnBroadcast = in.read
+	a := start(t, one)
+	other := quick(t, "b", a)
+	other.OnBroadcast = out.read
+	start(t, other)
+	c := start(t, quick(t, "c", a))
+	c.see(t, "a", "b", "c")
+	for to, its := range map[string]*inbox{"a": &in, "b": &out} {
+		c.eventually(t, "heard", func() bool {
+			if err := c.Tell(to, []byte("for "+to)); err != nil {
+				t.Fatal(err)
+			}
+			return its.has("for " + to)
+		})
+	}
+	if in.has("for b") || out.has("for a") {
+		t.Error("a word came to the wrong node")
+	}
+	for _, to := range []string{"c", "nobody"} {
+		if err := c.Tell(to, nil); postdate.KindOf(err) != postdate.KindNotFound {
+			t.Errorf("a word to %s: %v", to, err)
+		}
+	}
+	if err := c.Tell("a", make([]byte, 2000)); postdate.KindOf(err) != postdate.KindTooLarge {
+		t.Errorf("a word that is too large: %v", err)
 	}
 }
 
@@ -545,13 +581,9 @@ func TestCutDropsWhatArrives(t *testing.T) {
 	a.eventually(t, "hearing c", func() bool {
 		b.Broadcast([]byte("b"))
 		c.Broadcast([]byte("c"))
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		return slices.Contains(in.texts, "c")
+		return in.has("c")
 	})
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if slices.Contains(in.texts, "b") {
+	if in.has("b") {
 		t.Error("what b said came through")
 	}
 }

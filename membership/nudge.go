@@ -139,11 +139,35 @@ func (m *Membership) sendTo(name string, nudges []Nudge) {
 // Broadcast sends a small payload to every other member, if the network feels like
 // it. An error means that it is too large and was sent to nobody.
 func (m *Membership) Broadcast(payload []byte) error {
-	if len(payload) >= packetBytesMax {
-		return postdate.E(postdate.KindTooLarge, "a broadcast has %d bytes: less than %d fit into a packet", len(payload), packetBytesMax)
+	packet, err := wordPacket(payload)
+	if err == nil {
+		m.toAll(packet)
 	}
-	m.toAll(append([]byte{packetBroadcast}, payload...))
+	return err
+}
+
+// Tell sends to one other member what a Broadcast sends to all. An error means that it
+// was surely not sent: KindNotFound for an unknown member.
+func (m *Membership) Tell(to string, payload []byte) error {
+	packet, err := wordPacket(payload)
+	if err != nil {
+		return err
+	}
+	node, err := m.nodeNamed(to)
+	if err != nil {
+		return err
+	}
+	if err := m.list.SendBestEffort(node, packet); err != nil {
+		return postdate.E(postdate.KindUnavailable, "gossip: a packet to %s is lost: %w", to, err)
+	}
 	return nil
+}
+
+func wordPacket(payload []byte) ([]byte, error) {
+	if len(payload) >= packetBytesMax {
+		return nil, postdate.E(postdate.KindTooLarge, "a broadcast has %d bytes: less than %d fit into a packet", len(payload), packetBytesMax)
+	}
+	return append([]byte{packetBroadcast}, payload...), nil
 }
 
 func (m *Membership) toAll(packet []byte) {

@@ -18,9 +18,9 @@ type cluster struct {
 	loop   *loop
 }
 
-// The broadcasts, of one byte each.
+// The words between nodes, of one byte each.
 const (
-	wordReleased = 'r' // buckets were given back: look at the records
+	wordReleased = 'r' // buckets were given back; an earlier version says it to all nodes
 	wordSettings = 's' // what is set of channels has changed
 )
 
@@ -45,6 +45,13 @@ func (c *cluster) run(ctx context.Context) {
 
 // tell sends a word to all other nodes. It may be lost.
 func (c *cluster) tell(word byte) { _ = c.gossip.Broadcast([]byte{word}) }
+
+// released tells nodes that buckets are free which they are to own. It may be lost.
+func (c *cluster) released(to []string) {
+	for _, node := range to {
+		_ = c.gossip.Tell(node, []byte{wordReleased})
+	}
+}
 
 // members are the nodes that GET /v1/cluster shows.
 func (c *cluster) members() (all []api.Member) {

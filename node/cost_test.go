@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/postdate/postdate/node"
@@ -20,8 +22,9 @@ import (
 
 // BenchmarkClusterCost counts the commands that a cluster of three nodes sends to
 // MongoDB: idle, and for each 1,000 messages that it takes and delivers to an inbox,
-// with few buckets and with many. It shows that a cycle's round trips do not grow
-// with the number of buckets.
+// with few buckets and with many; and the records of partitions and leases that it
+// reads while it is idle. It shows that a cycle's round trips do not grow with the
+// number of buckets, nor what a quiet cluster reads.
 func BenchmarkClusterCost(b *testing.B) {
 	for _, buckets := range []int{64, 1024} {
 		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) { clusterCost(b, buckets) })
@@ -30,13 +33,16 @@ func BenchmarkClusterCost(b *testing.B) {
 
 func clusterCost(b *testing.B, buckets int) {
 	const idle, count = 10 * time.Second, 5_000
-	var commands atomic.Int64
+	var commands, locks atomic.Int64
 	uri := mongotest.Fresh(b)
 	m := newTeam(b, func(c *node.Config) {
 		c.OpenStore = func() (store.Store, error) {
 			config := mongo.DefaultConfig(uri)
 			config.Buckets, config.Log = buckets, slog.New(slog.NewTextHandler(io.Discard, nil))
-			config.Monitor = &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) }}
+			config.Monitor = &event.CommandMonitor{
+				Started:   func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
+				Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { locks.Add(lockRecords(e.Reply)) },
+			}
 			return mongo.Open(b.Context(), config)
 		}
 	})
@@ -46,9 +52,10 @@ func clusterCost(b *testing.B, buckets int) {
 	}
 	m.awaitOwners("a", "b", "c")
 	for b.Loop() {
-		before, begin := commands.Load(), time.Now()
+		before, begin, read := commands.Load(), time.Now(), locks.Load()
 		<-time.After(idle)
 		perSecond := float64(commands.Load()-before) / time.Since(begin).Seconds()
+		b.ReportMetric(float64(locks.Load()-read)/time.Since(begin).Seconds()/3, "idle-lock-records/s/node")
 		b.ReportMetric(perSecond/3, "idle-commands/s/node")
 
 		client := nodetest.NewClient(m.address())
@@ -71,4 +78,19 @@ func clusterCost(b *testing.B, buckets int) {
 		b.ReportMetric(extra/count*1000, "commands/1000-delivered")
 		client.Close()
 	}
+}
+
+// lockRecords counts the records of partitions and leases in an answer.
+func lockRecords(reply bson.Raw) (n int64) {
+	ns, _ := reply.Lookup("cursor", "ns").StringValueOK()
+	if !strings.HasSuffix(ns, ".partitions") && !strings.HasSuffix(ns, ".leases") {
+		return 0
+	}
+	for _, batch := range []string{"firstBatch", "nextBatch"} {
+		if all, ok := reply.Lookup("cursor", batch).ArrayOK(); ok {
+			records, _ := all.Values()
+			n += int64(len(records))
+		}
+	}
+	return n
 }

@@ -22,9 +22,9 @@ type leased struct {
 	looks, renewals *atomic.Int64
 }
 
-func (s leased) Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+func (s leased) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	s.looks.Add(1)
-	return s.shared.Partitions(ctx)
+	return s.shared.Look(ctx, buckets)
 }
 
 func (s leased) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
@@ -35,7 +35,11 @@ func (s leased) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, e
 // tokensOf are the tokens of the buckets that a node owns by the records.
 func tokensOf(t *testing.T, s store.Store, owner string) map[int]uint64 {
 	t.Helper()
-	records, _, err := s.Partitions(t.Context())
+	var buckets []int
+	for b := range s.Buckets() {
+		buckets = append(buckets, b)
+	}
+	records, _, err := s.Look(t.Context(), buckets)
 	if err != nil {
 		t.Fatal(err)
 	}

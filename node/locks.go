@@ -80,7 +80,7 @@ func (n *Node) heard(payload []byte) {
 	}
 	switch payload[0] {
 	case wordReleased:
-		go n.loop.tell(fence.Hint{})
+		go n.loop.tell(fence.Freed{})
 	case wordSettings:
 		select {
 		case n.control.stale <- struct{}{}:

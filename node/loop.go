@@ -162,7 +162,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 		l.channels.fencer.Lost(e.Buckets)
 	case machine.Released:
 		if l.cluster != nil {
-			l.cluster.tell(wordReleased)
+			l.cluster.released(e.To)
 		}
 	default:
 		l.report(e)
@@ -179,9 +179,9 @@ func (l *loop) callLocks(ctx context.Context, began postdate.Now, e machine.Effe
 	var err error
 	switch e := e.(type) {
 	case fence.Look:
-		what = "reading the partition records"
+		what = "reading leases and partition records"
 		saw := fence.Saw{Began: began.Mono}
-		saw.Partitions, saw.Leases, err = l.store.Partitions(ctx)
+		saw.Partitions, saw.Leases, err = l.store.Look(ctx, e.Buckets)
 		saw.Err, ev = err, saw
 	case fence.Renew:
 		what = "renewing the lease"

@@ -20,7 +20,7 @@ func (n *Node) ready() error {
 	case n.cluster != nil && n.clock.mono() >= status.Lease:
 		return postdate.E(postdate.KindUnavailable, "the node has no lease: the store does not answer")
 	case n.cluster != nil && !n.loop.board.Looked():
-		return postdate.E(postdate.KindUnavailable, "the partition records are not read yet")
+		return postdate.E(postdate.KindUnavailable, "the leases are not read yet")
 	case n.cluster == nil && held != want:
 		return postdate.E(postdate.KindUnavailable, "%d of %d buckets are owned", held, want)
 	}
@@ -35,7 +35,11 @@ func (n *Node) view() api.Cluster {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
 	defer cancel()
-	records, _, err := n.store.Partitions(ctx)
+	all := make([]int, n.store.Buckets())
+	for b := range all {
+		all[b] = b
+	}
+	records, _, err := n.store.Look(ctx, all)
 	if err != nil {
 		n.c.Log.Error("the partition records cannot be read", "error", err)
 		return c

@@ -252,6 +252,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		switch err := ev.Results[i].Err; {
 		case err == nil && p.lapses != m.lapses:
 			// The bucket may have had another owner since: claim again.
+			m.beUnsure(&p)
 		case err == nil:
 			m.scanned(now, p, &ev.Results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
@@ -261,6 +262,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			// Unknown, or surely not done: nothing of it is used, and as nothing
 			// that was known of the bucket has changed, the same is asked again.
 			failed = append(failed, b)
+			m.beUnsure(&p)
 		}
 		clear(b.gone)
 		nudged := b.nudged

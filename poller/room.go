@@ -146,6 +146,29 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 	return behind
 }
 
+// beUnsure notes that a claim may have been written of which nothing is known. What it
+// left behind stays so until the machine's own picture of the record has come as far:
+// else the next claim would say that it is claimed as far as that one went.
+func (m *Machine) beUnsure(p *poll) {
+	b := p.bucket
+	b.unsure = b.unsure.Latest(p.claim.To)
+	for name := range p.claim.Behind {
+		if _, is := b.record.Behind[name]; !is {
+			b.stayBehind(name, b.record.Claimed)
+		}
+	}
+	m.noteBehind(b)
+}
+
+// stayBehind keeps a channel behind, though it is claimed as far as is known.
+func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
+	b.record.Behind = maps.Clone(b.record.Behind)
+	if b.record.Behind == nil {
+		b.record.Behind = map[postdate.Channel]bucket.Position{}
+	}
+	b.record.Behind[name] = to
+}
+
 // noteBehind notes which channels a bucket's record says to be behind.
 func (m *Machine) noteBehind(b *owned) {
 	if len(b.record.Behind) == 0 {
@@ -206,29 +229,29 @@ func (m *Machine) forgetBehind(b *owned) {
 	}
 }
 
-// catchUp makes p a scan of a channel that is behind in b and has room, if there is one:
-// of several the one that is furthest behind. Where messages of it are parked as well, the
-// two take turns by chance.
+// catchUp makes p a scan of a channel that is behind in b and has room, if there is one;
+// of several each gets its turn. Where messages of it are parked as well, chance says which
+// come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	to := p.claim.To
 	if b.record.Claimed.Before(to) {
 		to = b.record.Claimed
 	}
-	for name, at := range b.record.Behind {
-		c := m.channels[name]
+	names := slices.Sorted(maps.Keys(b.record.Behind))
+	for i := range names {
+		c := m.channels[names[(b.turn+i)%len(names)]]
+		at := b.record.Behind[c.name]
+		// After the wall clock was set back, to follows it: not from millisecond to millisecond.
+		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
 		switch {
-		case !at.Before(to), to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds()): // after the wall clock was set back
-		case !m.hasRoom(now, c):
-		case p.only == nil, at.Before(p.claim.Scan.After), at == p.claim.Scan.After && name < p.only.name:
-			p.only, p.claim.Scan.After = c, at
+		case !at.Before(to), near, !m.hasRoom(now, c):
+		case len(c.parkedIn) > 0 && !c.paused() && m.random() < 0.5:
+		default:
+			p.kind, p.only, p.claim.Scan.After, p.claim.To = scanBehind, c, at, to
+			return true
 		}
 	}
-	if p.only == nil || len(p.only.parkedIn) > 0 && m.random() < 0.5 {
-		p.only, p.claim.Scan.After = nil, bucket.Position{}
-		return false
-	}
-	p.kind, p.claim.To = scanBehind, to
-	return true
+	return false
 }
 
 // parkSurplus parks what is ready beyond a channel's share: there it can be cancelled.

@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,12 +31,59 @@ func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
 // However much of a channel is due: what a crash leaves in doubt is what can have been
 // handed out, and what waits behind a limit, a pause or a backlog can be cancelled.
 func TestDoubtIsBounded(t *testing.T) {
-	s := newShop(4, nil)
+	t.Run("all goes well", func(t *testing.T) { doubtIsBounded(t, newShop(4, nil)) })
+	t.Run("answers of claims are lost", func(t *testing.T) {
+		s, claims := newShop(4, nil), 0
+		s.lost = func(Claim) bool { claims++; return claims%5 == 0 }
+		doubtIsBounded(t, s)
+	})
+}
+
+// A claim that left a channel behind and whose answer was lost may have gone further than
+// is known: the channel that then catches up with what is known is not claimed as far.
+func TestDoubtAfterAClaimWhoseAnswerWasLost(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind already %t", behind), func(t *testing.T) { doubtAfterALostAnswer(t, behind) })
+	}
+}
+
+func doubtAfterALostAnswer(t *testing.T, behind bool) {
+	s := newShop(1, nil)
+	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
+	s.add(0, "x:slow", 100, s.now.Wall+60)
+	s.run(200*time.Millisecond, nil)
+	if behind {
+		s.add(0, "x:other", 1, s.now.Wall+100)
+		s.run(200*time.Millisecond, nil)
+	}
+	due := s.now.Wall + 500
+	s.add(0, "x:slow", 5_000, due)
+	s.add(0, "x:other", 1, due+10)
+	s.run(450*time.Millisecond, nil)
+	s.lost = func(e Claim) bool { return e.Claims[0].Only == "" }
+	s.run(60*time.Millisecond, nil)
+	if len(s.record[0].Behind) != 1 || s.record[0].Claimed.Time <= due {
+		t.Fatalf("the record is %+v: this shows nothing", s.record[0])
+	}
+	s.mute = func(postdate.Channel) bool { return false }
+	s.answer()
+	s.run(500*time.Millisecond, func() {
+		if len(s.m.buckets[0].record.Behind) == 0 {
+			s.lost = nil
+		}
+		inDoubt, _ := s.doubt()
+		if n := inDoubt["x:slow"]; n > s.m.c.DoubtMax {
+			t.Fatalf("a crash would mark %d messages", n)
+		}
+	})
+}
+
+func doubtIsBounded(t *testing.T, s *shop) {
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
 	s.step(Limits{[]store.ChannelSettings{{Channel: "x:tight", MaxPerSecond: 1}, {Channel: "x:rated", MaxPerSecond: 200}, {Channel: "x:off", Paused: true}}})
 	for b := range 4 {
 		for _, c := range []string{"x:tight", "x:rated", "x:mute", "x:off"} {
-			s.add(b, c, 700, s.now.Wall-500)
+			s.add(b, c, 700, s.now.Wall+100)
 		}
 	}
 	checks := 0
@@ -52,7 +100,7 @@ func TestDoubtIsBounded(t *testing.T) {
 				t.Fatalf("after %d steps a crash would mark %d messages of %s", checks, n, c)
 			}
 		}
-		if checks < 100 {
+		if checks < 120 || s.lost != nil { // else more may have been claimed in vain
 			return // what was read before it was known how much there is, is parked first
 		}
 		for c, most := range map[postdate.Channel]int{"x:tight": 1, "x:rated": 20 + 50, "x:mute": windowMin, "x:off": 0} {

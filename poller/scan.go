@@ -16,6 +16,7 @@ type owned struct {
 	hold      store.Hold
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
+	unsure    bucket.Position  // up to where claims that failed may have been written
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -290,6 +291,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 			panic("poller: " + err.Error()) // the store took it
 		}
 		b.record = record
+		if p.only != nil && record.Claimed.Before(b.unsure) {
+			b.stayBehind(p.only.name, r.To)
+		}
 		m.noteBehind(b)
 	}
 	switch p.kind {

@@ -24,6 +24,7 @@ type shop struct {
 	mute   func(postdate.Channel) bool
 	broken func(bucket int) bool // calls that touch one of these fail
 	down   func(postdate.Channel) bool
+	lost   func(Claim) bool // the answer of a claim is lost, which was written
 
 	arrived    map[postdate.Channel]int
 	inFly      int       // messages of mute channels with the broker
@@ -69,6 +70,15 @@ func (s *shop) add(b int, channel string, n int, at postdate.Time) {
 	s.step(Nudged{[]Nudge{{b, at}}})
 }
 
+// arrive is what a channel says to a batch.
+func (s *shop) arrive(p Publish) publisher.Result {
+	if s.down(p.Channel) {
+		return publisher.Result{Outcome: publisher.Down, Reason: "no such host"}
+	}
+	s.arrived[p.Channel] += len(p.Batch)
+	return publisher.Result{Outcome: publisher.Confirmed}
+}
+
 // parked is what a store answers that is asked for the channels with parked messages.
 func (s *shop) parked(buckets []int) (found []store.ParkedChannel) {
 	for _, b := range buckets {
@@ -111,8 +121,16 @@ func (s *shop) step(ev Event) {
 				fails = fails || s.broken(c.Bucket)
 			}
 			for i, c := range e.Claims {
-				if results[i].Err = postdate.E(postdate.KindUnknown, "no primary"); !fails {
+				switch {
+				case fails:
+					results[i].Err = postdate.E(postdate.KindUnknown, "no primary")
+				default:
 					results[i] = s.claim(c)
+				}
+			}
+			if s.lost != nil && s.lost(e) {
+				for i := range results {
+					results[i] = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "the answer is lost")}
 				}
 			}
 			s.step(Claimed{e.Call, results})
@@ -123,12 +141,7 @@ func (s *shop) step(ev Event) {
 				s.mostFly = max(s.mostFly, s.inFly)
 				continue
 			}
-			if s.down(e.Channel) {
-				s.step(Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Down, Reason: "no such host"})})
-				continue
-			}
-			s.arrived[e.Channel] += len(e.Batch)
-			s.step(Published{e.Batch, publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+			s.step(Published{e.Batch, publisher.All(len(e.Batch), s.arrive(e))})
 		case Settle:
 			for _, st := range e.Settlements {
 				i := slices.IndexFunc(s.due[st.Key.Bucket], func(r postdate.Record) bool { return r.Key == st.Key })

@@ -299,7 +299,7 @@ func (p *process) locks(e fence.Effect) {
 		saw := fence.Saw{Began: began.Mono}
 		p.call(storeCall{
 			name: "look", deadline: p.lasts,
-			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Partitions(ctx) }},
+			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Look(ctx, e.Buckets) }},
 			answer: func() { p.step(saw) },
 			failed: func(err error) { p.step(fence.Saw{Began: began.Mono, Err: err}) },
 		})

@@ -141,8 +141,8 @@ func (p *process) do(e machine.Effect) {
 	case machine.GiveUp:
 	case machine.Released:
 		for _, o := range p.w.nodes {
-			if o != p.n {
-				p.send(o, func(q *process) { q.step(fence.Hint{}) })
+			if slices.Contains(e.To, o.name) {
+				p.send(o, func(q *process) { q.step(fence.Freed{}) })
 			}
 		}
 	default:

@@ -98,6 +98,11 @@ var inSource = []struct {
 		"	since = max(since, s.answered, it.channel.resumed)\n", "	since = max(since, s.answered)\n",
 		[]int{1}, 0,
 	},
+	{
+		"a bucket that hangs on the own lease unknown to its node is not looked at", "fence/look.go",
+		"	for b := range m.loose {\n		buckets = append(buckets, b)\n	}\n", "",
+		[]int{1, 6, 7, 8}, 10,
+	},
 }
 
 // TestBiteInSource shows that the simulator finds bugs of the product's own source.

@@ -241,8 +241,9 @@ type ParkedChannel struct {
 
 // Partitions is what the locks of buckets need.
 type Partitions interface {
-	// Partitions reads every partition record and every lease.
-	Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error)
+	// Look reads the partition records of these buckets, in any order and no others, and
+	// every lease. Each node looks again and again, and mostly at no bucket.
+	Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error)
 
 	// Acquire takes buckets by [bucket.Partition.Acquire]. Each result is the
 	// record as it is afterwards; ok is false where somebody was quicker.

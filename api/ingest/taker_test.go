@@ -125,12 +125,11 @@ func (w *world) deliver() {
 }
 
 func (w *world) token(b int) uint64 {
-	records, _, err := w.Partitions(context.Background())
+	records, _, err := w.Look(context.Background(), []int{b})
 	if err != nil {
 		w.Fatal(err)
 	}
-	i := slices.IndexFunc(records, func(p bucket.Partition) bool { return p.Bucket == b })
-	return records[i].Token
+	return records[0].Token
 }
 
 func delayed(id, body string, ms int) *Command {

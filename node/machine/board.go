@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/poller"
 )
 
@@ -21,7 +20,8 @@ const nudgeWithin = 3 * time.Second
 type Board struct {
 	clock  storeClock
 	before []atomic.Int64 // per bucket: a nudge matters where it is earlier
-	owners atomic.Pointer[[]bucket.Partition]
+	owners atomic.Pointer[[]string]
+	looked atomic.Bool
 
 	mu     sync.Mutex
 	nudges map[int]postdate.Time // per bucket: the earliest one that nobody took yet
@@ -64,31 +64,24 @@ func (b *Board) Take() []poller.Nudge {
 	return all
 }
 
-// Owner names the node that is to be nudged over gossip; "": nobody is, or it is me.
+// Owner names the node that is to be nudged over gossip, which is the one that owns the
+// bucket by the ring; "": nobody is, or it is me. While a bucket changes its owner that
+// may be the wrong one: then the sweep finds the message.
 func (b *Board) Owner(n poller.Nudge, now postdate.Time, me string) string {
-	records := b.owners.Load()
-	if records == nil || n.At > now.Add(nudgeWithin) || n.Bucket >= len(*records) {
+	owners := b.owners.Load()
+	if owners == nil || n.At > now.Add(nudgeWithin) || n.Bucket < 0 || n.Bucket >= len(*owners) {
 		return ""
 	}
-	if owner := (*records)[n.Bucket].Owner; owner != me {
+	if owner := (*owners)[n.Bucket]; owner != me {
 		return owner
 	}
 	return ""
 }
 
-// Looked says whether the records were read.
-func (b *Board) Looked() bool { return b.owners.Load() != nil }
+// Looked says whether the leases were read.
+func (b *Board) Looked() bool { return b.looked.Load() }
 
-// setOwners takes in what a look read. A record that is missing, or is of no bucket, is
-// the store's trouble: it names no owner.
-func (b *Board) setOwners(ps []bucket.Partition) {
-	byNumber := make([]bucket.Partition, len(b.before))
-	for _, p := range ps {
-		if p.Bucket >= 0 && p.Bucket < len(byNumber) {
-			byNumber[p.Bucket] = p
-		}
-	}
-	b.owners.Store(&byNumber)
-}
+// setOwners takes in who is to own which bucket.
+func (b *Board) setOwners(owners []string) { b.owners.Store(&owners) }
 
 func (b *Board) setHorizon(h poller.Horizon) { b.before[h.Bucket].Store(int64(h.Before)) }

@@ -33,8 +33,8 @@ type (
 	GiveUp struct{ Buckets []int }
 	// TakenAtBroker is what the broker says when another node has taken a bucket there.
 	TakenAtBroker struct{ Bucket int }
-	// Released tells the other nodes that buckets are free.
-	Released struct{}
+	// Released tells these nodes, by name, that buckets are free which they are to own.
+	Released struct{ To []string }
 )
 
 func (KeepOut) Effect()      {}
@@ -168,10 +168,10 @@ func (m *Machine) work(now postdate.Now, ps []bucket.Partition) {
 	}
 }
 
-// takenAtBroker looks at the records at once. Where this node still owns the bucket by
-// them, it was a former owner that woke up late, and is kept out again.
+// takenAtBroker looks at the record at once. Where this node still owns the bucket by
+// it, it was a former owner that woke up late, and is kept out again.
 func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
-	m.stepFence(now, fence.Hint{})
+	m.stepFence(now, fence.Hint{Buckets: []int{bucket}})
 	if k := m.broker.kept[bucket]; k != nil {
 		k.askAt = now.Mono + brokerAgain // the look comes first
 		m.broker.next = min(m.broker.next, k.askAt)

@@ -47,8 +47,8 @@ func (c Config) WithLease(lease time.Duration) Config {
 }
 
 // Event is something that the machine learns. Beside those here they are [fence.Tick],
-// the answers to the effects of fence and poller, [fence.Hint], [poller.Limits] and
-// [poller.Nudged].
+// the answers to the effects of fence and poller, [fence.Hint], [fence.Freed],
+// [poller.Limits] and [poller.Nudged].
 type Event = fence.Event
 
 // Effect is something that the machine wants done or known. Beside those here they are
@@ -75,7 +75,7 @@ func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
 	return &Machine{
 		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random),
-		share: share{c: c}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
+		share: share{c: c, stale: true}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
 	}
 }
 
@@ -88,23 +88,25 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 		m.stepPoller(now, ev)
 	case fence.Saw:
 		if ev.Err == nil {
-			m.board.setOwners(ev.Partitions)
+			m.board.looked.Store(true)
 		}
 		m.stepFence(now, ev)
 	case fence.GaveBack:
 		if ev.Err == nil {
 			m.forgetAtBroker(ev.Holds...)
-			m.emit(Released{})
+			if others := m.share.others(ev.Holds); len(others) > 0 {
+				m.emit(Released{others})
+			}
 		}
 		m.stepFence(now, ev)
-	case fence.Hint, fence.Renewed, fence.Took:
+	case fence.Hint, fence.Freed, fence.Renewed, fence.Took:
 		m.stepFence(now, ev)
 	case poller.Limits, poller.Nudged, poller.Claimed, poller.Published, poller.Settled, poller.ParkedFound, poller.Unparked:
 		m.stepPoller(now, ev)
 	case Members:
-		m.share.members = ev.Members
+		m.share.members, m.share.stale = ev.Members, true
 	case Leave:
-		m.share.leaving = true
+		m.share.leaving, m.share.stale = true, true
 	case KeptOut:
 		m.keptOut(now, ev)
 	case TakenAtBroker:
@@ -114,6 +116,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 		panic(fmt.Sprintf("machine: an event of an unknown sort: %T", ev))
 	}
 	if buckets, changed := m.share.divide(); changed {
+		m.board.setOwners(m.share.owners)
 		m.stepFence(now, fence.Want{Buckets: buckets})
 	}
 	if m.fence.Overdue(now.Mono) { // a driver that has much to tell may come to no Tick
@@ -144,7 +147,7 @@ func (m *Machine) stepFence(now postdate.Now, ev Event) {
 		case fence.LeaseUntil:
 			m.stepPoller(now, e)
 		case fence.Alive:
-			m.share.alive, m.share.looked = e.Leases, true
+			m.share.alive, m.share.looked, m.share.stale = e.Leases, true, true
 		default:
 			m.emit(e)
 		}

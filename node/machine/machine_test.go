@@ -56,7 +56,11 @@ func (r *rig) step(ev Event) {
 		switch e := e.(type) {
 		case fence.Look:
 			r.looks++
-			r.step(fence.Saw{Began: r.now.Mono, Partitions: r.store, Leases: append(r.leases, bucket.Lease{ID: LeaseID("me", "1")})})
+			saw := fence.Saw{Began: r.now.Mono, Leases: append(r.leases, bucket.Lease{ID: LeaseID("me", "1")})}
+			for _, b := range e.Buckets {
+				saw.Partitions = append(saw.Partitions, r.store[b])
+			}
+			r.step(saw)
 		case fence.Renew:
 			if !r.silent {
 				at := r.now.Wall.Add(-r.skew)
@@ -481,6 +485,24 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// Records of no bucket, and those that a look did not find, are the store's trouble, not
+// the node's end.
+func TestBoardNamesWithoutRecords(t *testing.T) {
+	r := newRig(t, nil)
+	r.leases = []bucket.Lease{{ID: LeaseID("you", "7"), Renewals: 1, Lasts: time.Hour}}
+	r.step(Members{[]Member{{"you", LeaseID("you", "7")}}})
+	odd := []bucket.Partition{{Bucket: -1}, {Bucket: 99, Owner: "me", Lease: LeaseID("me", "1"), Token: 1}}
+	for range 3 {
+		r.m.Step(r.now, fence.Saw{Began: r.now.Mono, Partitions: odd, Leases: r.leases})
+		r.run(time.Second)
+	}
+	for b, owner := range r.m.share.owners {
+		if got, want := r.m.Board().Owner(poller.Nudge{Bucket: b, At: 1}, 1, "me") == "you", owner == "you"; got != want {
+			t.Errorf("bucket %d: you are nudged: %v, want %v", b, got, want)
+		}
+	}
+}
+
 // Owners of other nodes are told of what is due soon.
 func TestBoardNamesOwners(t *testing.T) {
 	b := newBoard(Config{Buckets: 2})
@@ -488,11 +510,15 @@ func TestBoardNamesOwners(t *testing.T) {
 	if got := b.Owner(soon, 1_000, "me"); got != "" {
 		t.Errorf("before the first look: %q", got)
 	}
-	b.setOwners([]bucket.Partition{{Bucket: 1, Owner: "you"}}) // one is missing
-	if got := b.Owner(soon, 1_000, "me"); got != "you" {
-		t.Errorf("where a record is missing: %q", got)
+	b.setOwners(nil) // the last node leaves
+	if got := b.Owner(soon, 1_000, "me"); got != "" {
+		t.Errorf("where nobody is to own anything: %q", got)
 	}
-	b.setOwners([]bucket.Partition{{Bucket: 1, Owner: "you"}, {Bucket: 0, Owner: "me"}, {Bucket: 2, Owner: "you"}, {Bucket: -1}})
+	b.setOwners([]string{"you"})
+	if got := b.Owner(poller.Nudge{At: 1_000}, 1_000, "me"); got != "you" {
+		t.Errorf("of the first bucket: %q", got)
+	}
+	b.setOwners([]string{"me", "you"})
 	for _, test := range []struct {
 		nudge poller.Nudge
 		want  string
@@ -502,6 +528,7 @@ func TestBoardNamesOwners(t *testing.T) {
 		{poller.Nudge{Bucket: 1, At: postdate.Time(1_000).Add(nudgeWithin)}, "you"},
 		{poller.Nudge{Bucket: 1, At: postdate.Time(1_001).Add(nudgeWithin)}, ""},
 		{poller.Nudge{Bucket: 2, At: 1_000}, ""},
+		{poller.Nudge{Bucket: -1, At: 1_000}, ""},
 	} {
 		if got := b.Owner(test.nudge, 1_000, "me"); got != test.want {
 			t.Errorf("%+v is for %q, want %q", test.nudge, got, test.want)

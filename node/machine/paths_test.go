@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func TestTheBrokerHearsWhatIsGivenUp(t *testing.T) {
 	asked := took[KeepOut](r)
 	wants[GiveUp](r, "after what was gained")
 	r.lend(0)
-	r.step(fence.Hint{})
+	r.step(fence.Hint{Buckets: []int{0}})
 	wants(r, "after a bucket was lost", fence.Lost{Holds: []store.Hold{asked[0].Holds[0]}})
 	wants(r, "after a bucket was lost", GiveUp{[]int{0}})
 	r.step(KeptOut{Holds: asked[0].Holds})
@@ -137,9 +138,13 @@ func TestTheBrokerHearsWhatIsGivenUp(t *testing.T) {
 	wants[GiveUp](r, "after that")
 }
 
-// The other nodes hear that buckets are free when that is written, and not before.
+// The nodes that are to own the buckets hear that these are free when that is written, and
+// not before; others do not hear of it.
 func TestReleased(t *testing.T) {
 	r := newRig(t, withBroker)
+	for _, node := range []string{"you", "she"} {
+		r.leases = append(r.leases, bucket.Lease{ID: LeaseID(node, "7"), Renewals: 1, Lasts: time.Hour})
+	}
 	r.step(fence.Tick{})
 	r.step(KeptOut{Holds: took[KeepOut](r)[0].Holds})
 	r.hangs = true
@@ -153,8 +158,21 @@ func TestReleased(t *testing.T) {
 	wants[Released](r, "after an error")
 	wants[GiveUp](r, "after an error")
 	r.step(fence.GaveBack{Holds: gave[0].Holds})
-	wants(r, "when it is written", Released{})
+	wants[Released](r, "when nobody else is there")
 	wants(r, "when it is written", GiveUp{[]int{0, 1, 2, 3}})
+
+	for others, want := range map[string]Released{"you": {[]string{"you"}}, "she you": {[]string{"she", "you"}}} {
+		var members []Member
+		for _, node := range strings.Fields(others) {
+			members = append(members, Member{node, LeaseID(node, "7")})
+		}
+		r.step(Members{members})
+		r.step(fence.GaveBack{Holds: gave[0].Holds})
+		wants(r, "to "+others, want)
+	}
+	owner := r.m.share.owners[2]
+	r.step(fence.GaveBack{Holds: gave[0].Holds[2:3]})
+	wants(r, "of one bucket", Released{[]string{owner}})
 }
 
 // What gossip tells changes the share: the buckets of a node that has come are given to
@@ -189,7 +207,7 @@ func TestWhenTheFirstShareIsWanted(t *testing.T) {
 			t.Error("it says that it looked")
 		}
 		effects := r.m.Step(r.now, fence.Renewed{Began: r.now, WallEnded: r.now.Wall})
-		if !slices.Contains(effects, Effect(fence.Look{})) {
+		if !slices.ContainsFunc(effects, func(e Effect) bool { _, look := e.(fence.Look); return look }) {
 			t.Fatalf("with a lease it does not look: %+v", effects)
 		}
 		effects = r.m.Step(r.now, fence.Saw{Began: r.now.Mono, Partitions: r.store})

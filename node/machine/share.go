@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/postdate/postdate/ring"
+	"github.com/postdate/postdate/store"
 )
 
 // Members says who else is there, as gossip has it: all others that are alive.
@@ -30,27 +31,46 @@ type share struct {
 	alive   []string // leases that move
 	looked  bool     // the leases were read
 	leaving bool
+	stale   bool // one of these has changed since the share was looked at
 
-	among []string // the nodes of the present share
-	told  bool     // one was told
+	among  []string // the nodes of the present share
+	owners []string // by bucket; nil where nobody is to own any
+	told   bool     // one was told
 }
 
 // divide says which buckets the node is to own, where that has changed. A node that shares
 // its store wants none before it knows who else has a lease.
 func (s *share) divide() (buckets []int, changed bool) {
-	if s.leaving {
-		changed, s.told, s.among = s.among != nil || !s.told, true, nil
-		return nil, changed
-	}
-	if !s.looked && !s.c.Fence.Exclusive {
+	if !s.stale || !s.looked && !s.c.Fence.Exclusive && !s.leaving {
 		return nil, false
 	}
-	among := ringOf(s.c.Fence.Node, s.members, s.alive)
+	s.stale = false
+	me := s.c.Fence.Node
+	among := ringOf(me, s.members, s.alive)
+	if s.leaving {
+		among = slices.DeleteFunc(among, func(node string) bool { return node == me })
+	}
 	if s.told && slices.Equal(among, s.among) {
 		return nil, false
 	}
-	s.among, s.told = among, true
-	return ring.Share(among, s.c.Fence.Node, s.c.Buckets), true
+	s.among, s.told, s.owners = among, true, ring.Assign(among, s.c.Buckets)
+	for b, owner := range s.owners {
+		if owner == me {
+			buckets = append(buckets, b)
+		}
+	}
+	return buckets, true
+}
+
+// others names the other nodes that are to own any of these buckets.
+func (s *share) others(holds []store.Hold) (nodes []string) {
+	for _, hold := range holds {
+		if hold.Bucket < len(s.owners) && s.owners[hold.Bucket] != s.c.Fence.Node {
+			nodes = append(nodes, s.owners[hold.Bucket])
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // ringOf names the nodes among whom the buckets are divided: those that gossip knows

@@ -46,11 +46,11 @@ func database(t *testing.T, uri string) *driver.Database {
 // recordOf is a bucket's record.
 func recordOf(t testing.TB, s store.Store, b int) bucket.Partition {
 	t.Helper()
-	all, _, err := s.Partitions(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	found, _, err := s.Look(t.Context(), []int{b})
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
 	}
-	return all[slices.IndexFunc(all, func(p bucket.Partition) bool { return p.Bucket == b })]
+	return found[0]
 }
 
 // oddChannels have names that no field could have.

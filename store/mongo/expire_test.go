@@ -55,7 +55,7 @@ func TestExpireWithoutBucket(t *testing.T) {
 		if err != nil || n != turn.expired {
 			t.Errorf("Expire in %v: %d, %v; want %d", turn.buckets, n, err, turn.expired)
 		}
-		if _, leases, err := s.Partitions(t.Context()); err != nil || len(leases) != turn.leases {
+		if _, leases, err := s.Look(t.Context(), nil); err != nil || len(leases) != turn.leases {
 			t.Errorf("after it there are the leases %v, %v; want %d", leases, err, turn.leases)
 		}
 	}

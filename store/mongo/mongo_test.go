@@ -159,7 +159,7 @@ func TestOpenedAtOnce(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			records, _, err := s.Partitions(t.Context())
+			records, _, err := s.Look(t.Context(), allOf(s))
 			if err != nil || len(records) != s.Buckets() {
 				t.Errorf("there are %d partition records, %v; want %d", len(records), err, s.Buckets())
 			}

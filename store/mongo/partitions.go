@@ -90,6 +90,9 @@ const leaseKept = 24 * time.Hour
 // lookAt reads some partition records, within a session.
 func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, error) {
 	found := make(map[int]*partition, len(buckets))
+	if len(buckets) == 0 {
+		return found, nil
+	}
 	var all []partition
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID))
@@ -107,29 +110,28 @@ func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, 
 	return found, nil
 }
 
-// Partitions implements store.Partitions.
-func (s *Store) Partitions(ctx context.Context) ([]bucket.Partition, []bucket.Lease, error) {
-	var records []partition
+// Look implements store.Partitions.
+func (s *Store) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	var records map[int]*partition
 	var leases []lease
-	err := s.reading(ctx, func(ctx context.Context) error {
-		cursor, err := s.partitions.Find(ctx, doc())
-		if err != nil {
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		if records, err = s.lookAt(ctx, buckets); err != nil {
 			return err
 		}
-		if err := cursor.All(ctx, &records); err != nil {
-			return err
-		}
-		if cursor, err = s.leases.Find(ctx, doc()); err != nil {
-			return err
-		}
-		return cursor.All(ctx, &leases)
+		return s.repeat(ctx, func(ctx context.Context) error {
+			cursor, err := s.leases.Find(ctx, doc())
+			if err != nil {
+				return err
+			}
+			return cursor.All(ctx, &leases)
+		})
 	})
 	if err != nil {
 		return nil, nil, readError("reading the partition records", err)
 	}
-	ps, ls := make([]bucket.Partition, len(records)), make([]bucket.Lease, len(leases))
-	for i := range records {
-		ps[i] = records[i].record()
+	ps, ls := make([]bucket.Partition, 0, len(records)), make([]bucket.Lease, len(leases))
+	for _, p := range records {
+		ps = append(ps, p.record())
 	}
 	for i, l := range leases {
 		ls[i] = bucket.Lease{ID: l.ID, Renewals: uint64(l.Renewals), Lasts: time.Duration(l.Lasts) * time.Millisecond}

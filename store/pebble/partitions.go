@@ -10,11 +10,11 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Partitions implements store.Partitions.
-func (s *Store) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
-	records := make([]bucket.Partition, len(s.partitions))
-	for b := range records {
-		records[b] = s.partition(b)
+// Look implements store.Partitions.
+func (s *Store) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	records := make([]bucket.Partition, len(buckets))
+	for i, b := range buckets {
+		records[i] = s.partition(b)
 	}
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceLease}, UpperBound: []byte{spaceLease + 1}})
 	if err != nil {

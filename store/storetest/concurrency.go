@@ -192,22 +192,14 @@ func (f *fair) owner(name string, r *rand.Rand) {
 	}
 }
 
-func (f *fair) partitions() []bucket.Partition {
-	all, _, err := f.store.Partitions(f.ctx)
-	if err != nil {
-		f.Errorf("Partitions: %v", err)
-	}
-	return all
-}
-
 // take tries to acquire a bucket.
 func (f *fair) take(b int, name string) (h *held, ok bool) {
-	var seen uint64
-	for _, p := range f.partitions() {
-		if p.Bucket == b {
-			seen = p.Token
-		}
+	found, _, err := f.store.Look(f.ctx, []int{b})
+	if err != nil || len(found) != 1 {
+		f.Errorf("Look: got %+v, %v", found, err)
+		return h, false
 	}
+	seen := found[0].Token
 	got, err := f.store.Acquire(f.ctx, []store.Acquisition{{Bucket: b, SeenToken: seen, Owner: name, Lease: name}})
 	if err != nil || len(got) != 1 {
 		f.Errorf("Acquire: got %+v, %v", got, err)
@@ -306,8 +298,12 @@ func (f *fair) noteClaimed(h *held, c *store.Claim, result *store.ClaimResult) {
 		f.broken("a claim went through after which the record is to be %+v: %v", h.record, err)
 	}
 	h.record = next
-	for _, p := range f.partitions() {
-		if p.Bucket == h.bucket && p.Token == h.token && !p.Equal(h.record) {
+	found, _, err := f.store.Look(f.ctx, []int{h.bucket})
+	if err != nil {
+		f.Errorf("Look: %v", err)
+	}
+	for _, p := range found {
+		if p.Token == h.token && !p.Equal(h.record) {
 			f.broken("after the claim %+v the record is %+v, want %+v", *c, p, h.record)
 		}
 	}

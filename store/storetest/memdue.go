@@ -166,11 +166,15 @@ func (m *Mem) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel, e
 	return found, nil
 }
 
-// Partitions implements store.Partitions.
-func (m *Mem) Partitions(context.Context) ([]bucket.Partition, []bucket.Lease, error) {
+// Look implements store.Partitions.
+func (m *Mem) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.Records), slices.Clone(m.leases), nil
+	records := make([]bucket.Partition, len(buckets))
+	for i, b := range buckets {
+		records[i] = m.Records[b]
+	}
+	return records, slices.Clone(m.leases), nil
 }
 
 // Acquire implements store.Partitions.

@@ -23,6 +23,9 @@ type (
 	acquireIgnoresSeen   struct{ *Mem }
 	releaseResetsToken   struct{ *Mem }
 	releaseIgnoresToken  struct{ *Mem }
+	looksAtAll           struct{ *Mem }
+	looksAtOne           struct{ *Mem }
+	looksPastReleases    struct{ *Mem }
 	renewsOnce           struct{ *Mem }
 	renewForgetsLasts    struct{ *Mem }
 )
@@ -158,6 +161,25 @@ func (s releaseIgnoresToken) Release(_ context.Context, holds []store.Hold) erro
 		s.Records[h.Bucket].Owner, s.Records[h.Bucket].Lease = "", ""
 	}
 	return nil
+}
+
+func (s looksAtAll) Look(ctx context.Context, _ []int) ([]bucket.Partition, []bucket.Lease, error) {
+	return s.Mem.Look(ctx, s.everywhere(store.Expiry{}).Buckets)
+}
+
+func (s looksAtOne) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	return s.Mem.Look(ctx, buckets[:min(len(buckets), 1)])
+}
+
+// Look shows what an acquisition changed, and not what a release did.
+func (s looksPastReleases) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	records, leases, err := s.Mem.Look(ctx, buckets)
+	for i, p := range records {
+		if p.Token > 0 && p.Owner == "" {
+			records[i].Owner = "node-a"
+		}
+	}
+	return records, leases, err
 }
 
 func (s renewForgetsLasts) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {

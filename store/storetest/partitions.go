@@ -14,19 +14,21 @@ import (
 func partitions() []check {
 	return []check{
 		{"a new store has every bucket's record, without an owner and at token 0", func(x *trial) {
-			all, leases, err := x.store.Partitions(x.ctx)
-			if err != nil || len(leases) != 0 {
-				x.Errorf("Partitions: leases %v, error %v; want neither", leases, err)
-			}
+			var buckets []int
 			var want []bucket.Partition
 			for b := range x.store.Buckets() {
-				want = append(want, bucket.Partition{Bucket: b})
+				buckets, want = append(buckets, b), append(want, bucket.Partition{Bucket: b})
+			}
+			all, leases, err := x.store.Look(x.ctx, buckets)
+			if err != nil || len(leases) != 0 {
+				x.Errorf("Look: leases %v, error %v; want neither", leases, err)
 			}
 			slices.SortFunc(all, func(a, b bucket.Partition) int { return a.Bucket - b.Bucket })
 			if !slices.EqualFunc(all, want, bucket.Partition.Equal) {
 				x.Errorf("the records are %+v, want %+v", all, want)
 			}
 		}},
+		{"a look reads the records that it names, as they are, and no others", look},
 		{"who saw the present token acquires the bucket, under the next token", acquire},
 		{"who saw another token gets the record as it is, and changes nothing", acquireStale},
 		{"an acquisition that is repeated changes nothing and shows the owner", func(x *trial) {
@@ -50,6 +52,39 @@ func (x *trial) release(holds ...store.Hold) {
 	x.Helper()
 	if err := x.store.Release(x.ctx, holds); err != nil {
 		x.Fatalf("Release: %v", err)
+	}
+}
+
+// look looks at the same buckets after each change of one.
+func look(x *trial) {
+	at := func(buckets ...int) {
+		x.Helper()
+		var want []bucket.Partition
+		for _, b := range buckets {
+			want = append(want, x.partition(b))
+		}
+		got, _, err := x.store.Look(x.ctx, buckets)
+		slices.SortFunc(got, func(a, b bucket.Partition) int { return a.Bucket - b.Bucket })
+		if err != nil || !slices.EqualFunc(got, want, bucket.Partition.Equal) {
+			x.Errorf("a look at %v: got %+v, %v; want %+v", buckets, got, err, want)
+		}
+	}
+	all := func() {
+		x.Helper()
+		at()
+		at(home)
+		at(min(home, abroad), max(home, abroad))
+	}
+	all()
+	token := x.own(home)
+	all()
+	x.own(abroad)
+	x.claim(everything(home, token, t0))
+	all()
+	x.release(store.Hold{Bucket: home, Token: token})
+	all()
+	if p := x.partition(home); p.Owner != "" || p.Token != token {
+		x.Errorf("after all this the record is %+v", p)
 	}
 }
 
@@ -179,9 +214,9 @@ func renew(x *trial) {
 			x.Fatalf("Renew: %v", err)
 		}
 	}
-	_, leases, err := x.store.Partitions(x.ctx)
+	_, leases, err := x.store.Look(x.ctx, nil)
 	if err != nil || len(leases) != len(want) {
-		x.Fatalf("Partitions: leases %+v, %v; want %d of them", leases, err, len(want))
+		x.Fatalf("Look: leases %+v, %v; want %d of them", leases, err, len(want))
 	}
 	for _, l := range leases {
 		w := want[l.ID]

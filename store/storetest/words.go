@@ -110,17 +110,11 @@ func (x *trial) own(b int) uint64 {
 
 func (x *trial) partition(b int) bucket.Partition {
 	x.Helper()
-	all, _, err := x.store.Partitions(x.ctx)
-	if err != nil {
-		x.Fatalf("Partitions: %v", err)
+	found, _, err := x.store.Look(x.ctx, []int{b})
+	if err != nil || len(found) != 1 || found[0].Bucket != b {
+		x.Fatalf("Look at bucket %d: got %+v, %v", b, found, err)
 	}
-	for _, p := range all {
-		if p.Bucket == b {
-			return p
-		}
-	}
-	x.Fatalf("Partitions has no record of bucket %d", b)
-	return bucket.Partition{}
+	return found[0]
 }
 
 // everything is a claim up to a time, that included, with a scan of all that it covers.
