@@ -45,8 +45,13 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		}
 		return
 	}
-	if old, gone := b.gone[rec.Key]; gone && old == rec.State {
+	switch old, gone := b.gone[rec.Key]; {
+	case !gone || old.Version != rec.Version:
+	case old == rec.State:
 		return // it was settled while the scan was under way
+	case old.Parked: // before it was unparked, or after: the next scan tells
+		b.missed(bucket.Position{Time: rec.AttemptTime})
+		return
 	}
 	if rec.AttemptTime <= p.claim.Checkpoint {
 		// It came behind the checkpoint. The next claim lowers that first, so that

@@ -150,3 +150,42 @@ func TestWhoTakesOverTriesFirst(t *testing.T) {
 		})
 	}
 }
+
+// A parked message may be unparked while it is settled, and a scan may read it in between:
+// what it read is no more true, whichever answer comes first, and is not published.
+func TestUnparkedWhileItIsSettled(t *testing.T) {
+	for _, settledFirst := range []bool{true, false} {
+		b := newBench(t)
+		b.m.c.SettleGather = 0
+		due := records("inbox:x", 1, b.now.Wall-60_000)
+		rec := &due[0]
+		rec.Parked, rec.DownSince, rec.AttemptTime = true, b.now.Wall-50_000, b.now.Wall-1_000
+		b.owned(nil)
+		claim := of[Claim](b.step(Nudged{[]Nudge{{0, rec.AttemptTime}}}))[0]
+		settles := of[Settle](b.answer(claim, due))
+		if len(settles) != 1 || settles[0].Settlements[0].How != store.SettlePark {
+			t.Fatalf("settled: %+v", settles)
+		}
+		b.after(200 * time.Millisecond)
+		claim = of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 100}}}))[0]
+		unparked := due[0]
+		unparked.Parked, unparked.AttemptTime = false, b.now.Wall-50
+		var effects []Effect
+		if settledFirst {
+			b.step(Settled{Call: b.m.settleCall()})
+			effects = b.answer(claim, []postdate.Record{unparked})
+		} else {
+			effects = b.answer(claim, []postdate.Record{unparked})
+			effects = append(effects, b.step(Settled{Call: b.m.settleCall()})...)
+		}
+		b.after(200 * time.Millisecond)
+		effects = append(effects, b.step(fence.Tick{})...)
+		if len(of[Publish](effects)) > 0 {
+			t.Errorf("published, and it is settled or parked (the settlement is answered first: %t)", settledFirst)
+		}
+		claims := of[Claim](effects)
+		if len(claims) == 0 || claims[0].Claims[0].Scan.After.Time > unparked.AttemptTime || claims[0].Claims[0].Checkpoint >= unparked.AttemptTime {
+			t.Errorf("it is not looked at again: %+v (the settlement is answered first: %t)", claims, settledFirst)
+		}
+	}
+}
