@@ -76,14 +76,15 @@ func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
 	switch {
 	case b.resting() && b.idle() && b.record.Checkpoint >= b.settledUpTo():
 		return true
-	case now.Mono >= m.goneBy(b): // the rest is in doubt for the next owner
-		m.dropWaiting(b)
-		return len(b.hand) == 0
 	case now.Mono >= b.leaveBy:
 		if !b.resting() {
 			m.rest(now, b)
 		}
 		m.abandon(now, b)
+		if now.Mono >= m.goneBy(b) { // the rest is in doubt for the next owner
+			m.dropWaiting(b)
+			return len(b.hand) == 0
+		}
 	case !b.resting():
 		if !b.waitsFor(b.blocked) {
 			m.rest(now, b)

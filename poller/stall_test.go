@@ -139,3 +139,29 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 		t.Errorf("%d sweeps in 20 s, want one every %s", sweeps, DefaultConfig().SweepEvery)
 	}
 }
+
+// A node that slept while it was to hand a bucket over begins nothing new in it when it
+// wakes up after the time for that: what it drops then would be passed by the checkpoint.
+func TestAHandOverThatIsSleptThrough(t *testing.T) {
+	s := newShop(1, nil)
+	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
+	s.add(0, "x:mute", 1, s.now.Wall-1)
+	s.run(100*time.Millisecond, nil)
+	s.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	s.run(time.Second, nil) // it works on for its other channels
+	s.now = s.now.Later(s.m.c.DrainMax + s.m.c.DrainStep)
+	due := s.now.Wall + 30
+	s.add(0, "x:well", 1, due)
+	for range 100 {
+		s.run(5*time.Millisecond, nil)
+		for _, r := range s.due[0] {
+			if r.Channel == "x:well" && s.record[0].Checkpoint >= due {
+				t.Fatalf("the checkpoint is %d, beyond a message that is due at %d and not settled", s.record[0].Checkpoint, due)
+			}
+		}
+		s.add(0, "x:well", 1, s.now.Wall+35)
+	}
+	if !s.gone[0] {
+		t.Error("the bucket is not handed over")
+	}
+}

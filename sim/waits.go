@@ -82,8 +82,11 @@ func (w *world) clocksApart() time.Duration {
 
 // troubled is up to when a channel was down, or took messages without an answer.
 func (w *world) troubled(b *broker) time.Duration {
-	if b.kind == channelMute || b.kind == channelGone {
+	switch {
+	case b.kind == channelGone || b.kind == channelMute && !w.healed:
 		return w.now
+	case w.healed: // what was down until then is not noted any more
+		return w.plan.length
 	}
 	return max(b.down, b.blocked, b.lose.until)
 }
