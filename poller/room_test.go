@@ -7,6 +7,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -128,4 +129,35 @@ func TestABurstIsDrained(t *testing.T) {
 	if s.arrived["x:fast"] != 20_000 {
 		t.Errorf("%d of 20000 messages arrived in two seconds; %d of a channel are in hand", s.arrived["x:fast"], s.m.hand)
 	}
+}
+
+// What comes in while a claim of one channel is written may fill its page. What follows
+// then is claimed and was not read: it is read before the checkpoint passes it.
+func TestACatchUpThatEndsEarly(t *testing.T) {
+	b := newBench(t)
+	at := func(ms postdate.Time) bucket.Position { return bucket.Position{Time: b.now.Wall + ms} }
+	effects := b.step(fence.Gained{Partitions: []bucket.Partition{{
+		Token: 1, Owner: "me", Lease: "me", Checkpoint: at(-600).Time, Claimed: at(-10), Behind: map[postdate.Channel]bucket.Position{"inbox:x": at(-500)},
+	}}})
+	var ended bucket.Position
+	for range 20 {
+		var more []Effect
+		for _, call := range of[Claim](effects) {
+			c := call.Claims[0]
+			r := seen(c)
+			switch {
+			case ended != (bucket.Position{}) && c.Only == "" && !ended.Before(c.Scan.After):
+				return // it is read
+			case ended != (bucket.Position{}) && c.Checkpoint >= ended.Time:
+				t.Fatalf("the checkpoint is %d, and behind %d nothing was read", c.Checkpoint, ended.Time)
+			case ended == (bucket.Position{}) && c.Only != "":
+				ended = at(-400)
+				r.Ended, r.Complete = ended, false
+			}
+			more = append(more, b.step(Claimed{call.Call, []store.ClaimResult{r}})...)
+		}
+		b.after(20 * time.Millisecond)
+		effects = append(more, b.step(fence.Tick{})...)
+	}
+	t.Errorf("what follows %v is not read", ended)
 }

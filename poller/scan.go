@@ -298,6 +298,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	switch p.kind {
 	case scanBehind:
+		if r.Ended.Before(r.To) { // others came in meanwhile: what follows is claimed, and not read
+			b.missed(r.Ended)
+		}
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.late = nowhere

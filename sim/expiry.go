@@ -64,7 +64,7 @@ func (d *draw) wrongClocks() {
 
 // ended is when a message that is final now became so, in true time: when its owner
 // learned of it, or a client cancelled it, which may be long before that was written.
-func (h *history) ended(s *story, after *row, st *store.Settlement) postdate.Time {
+func (h *history) ended(s *story, before, after *row, st *store.Settlement) postdate.Time {
 	now := h.w.wall()
 	if st == nil {
 		for _, r := range s.requests {
@@ -79,7 +79,10 @@ func (h *history) ended(s *story, after *row, st *store.Settlement) postdate.Tim
 			return e.answered
 		}
 	}
-	if after.ExpiresAt != 0 {
+	switch {
+	case gaveUp(before, st): // then, or when that was seen
+		return min(before.AttemptTime, now)
+	case after.ExpiresAt != 0:
 		return min(after.ExpiresAt, now)
 	}
 	return now

@@ -224,7 +224,7 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 	if after.Status.Final() {
 		h.counts[after.Status.String()]++
-		s.ended = h.ended(s, after, st)
+		s.ended = h.ended(s, before, after, st)
 	}
 	h.w.mark(15, uint64(s.number), after.Version, uint64(after.Status), uint64(after.AttemptTime))
 	h.note(factRecord{by, s, before, after, st})

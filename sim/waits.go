@@ -45,8 +45,8 @@ func (d *draw) waits() {
 // pause, which nodes know of where none of them was replaced.
 func (h *history) gaveUpEarly(f factRecord) string {
 	st, r := f.settlement, f.before
-	if st == nil || st.How != store.SettleFailed || st.Attempts != r.Attempts || r.ExpiresAt != 0 && st.At >= r.ExpiresAt {
-		return "" // it failed by an attempt, or expired
+	if !gaveUp(r, st) {
+		return ""
 	}
 	b := h.w.channels[r.Channel]
 	since := max(r.ExecutionTime, f.story.begun)
@@ -66,6 +66,12 @@ func (h *history) gaveUpEarly(f factRecord) string {
 		return fmt.Sprintf("%s failed, and its channel is not down: %s", r.ScheduleID, st.Reason)
 	}
 	return ""
+}
+
+// gaveUp says whether a settlement ends a message that has waited for too long: it failed,
+// and neither by an attempt nor because it expired.
+func gaveUp(r *row, st *store.Settlement) bool {
+	return st != nil && st.How == store.SettleFailed && st.Attempts == r.Attempts && (r.ExpiresAt == 0 || st.At < r.ExpiresAt)
 }
 
 // clocksApart is how far the clocks of two owners may be from each other.
