@@ -94,18 +94,24 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// expect notes what a call of claims may bring, or with -1 that it has ended.
-func (m *Machine) expect(polls []poll, sign int) {
-	for i := range polls {
-		scan := &polls[i].claim.Scan
-		m.coming += sign * scan.Limit
-		m.comingBytes += sign * scan.BytesMax
-		if c := polls[i].only; c != nil {
-			c.coming += sign * scan.Limit
-			m.forget(c)
-		} else {
-			m.comingOfAny += sign * scan.Limit
-		}
+// expect notes what a claim may bring, or with -1 that this is known.
+func (m *Machine) expect(p *poll, sign int) {
+	m.coming += sign * p.claim.Scan.Limit
+	m.comingBytes += sign * p.claim.Scan.BytesMax
+	if p.only == nil {
+		m.comingOfAny += sign * p.claim.Scan.Limit
+		return
+	}
+	p.only.coming += sign * p.claim.Scan.Limit
+	m.forget(p.only)
+}
+
+// forgetVain lets go of a bucket's last claim, of which it is not known whether it was
+// written: the next one says what is claimed.
+func (m *Machine) forgetVain(b *owned) {
+	if b.vain != nil {
+		m.expect(b.vain, -1)
+		b.vain = nil
 	}
 }
 
@@ -151,6 +157,8 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 // else the next claim would say that it is claimed as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
+	b.vain = p // what it may have claimed counts until then
+	m.expect(p, 1)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {
