@@ -44,7 +44,7 @@ func (m *Machine) roomOfAny() int {
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.doubtMax(now, c)/2-c.hand) - c.coming
+	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.handMax(now, c)-c.hand) - c.coming
 }
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
@@ -52,18 +52,17 @@ func (m *Machine) waitMax(now postdate.Now, c *channel) int {
 	return max(min(m.share(now, c)-c.inFlight, c.limited(now.Mono)), 0)
 }
 
-// doubtMax is how many messages of a channel may be claimed and not settled. Half of it
-// is filled on purpose: the other half is for what claims bring that did not know of which
-// channel it is.
-func (m *Machine) doubtMax(now postdate.Now, c *channel) int {
-	return max(m.c.DoubtMax, c.pace.best(now.Mono))
+// handMax is how many messages of a channel may be in hand: so many that with those of any
+// channel that claims may bring it is no more than may be claimed and not settled.
+func (m *Machine) handMax(now postdate.Now, c *channel) int {
+	return max(m.c.DoubtMax, c.pace.best(now.Mono)) - m.c.DoubtMax/2
 }
 
 // share is how much of the hand a channel may fill: what its broker may have, and as much
 // again. So what is stuck leaves room, however many channels there are. Where the hand
 // is almost full all the same, shares are equal.
 func (m *Machine) share(now postdate.Now, c *channel) int {
-	share := min(2*c.window, m.doubtMax(now, c)/2, m.c.HandMax/2)
+	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
 	switch {
 	case m.hand+m.coming >= m.c.HandMax/4*3:
 		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
