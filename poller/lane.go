@@ -199,6 +199,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			continue
 		}
 		b.polling = true
+		m.forgetVain(b)
 		polls = append(polls, p)
 	}
 	if len(polls) == 0 {
@@ -220,12 +221,17 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		// What is behind ends at what is claimed: where something is, claims are to go as far
 		// as is read.
 		c.IfDue = len(c.Behind)+len(b.record.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
+		if l != m.common {
+			limit = 1 // to see whether it goes through: until then as much is held free for it
+		}
 		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
 		b.claims++
 		c.Number = b.claims
 		claims[i] = *c
 	}
-	m.expect(polls, 1)
+	for i := range polls {
+		m.expect(&polls[i], 1)
+	}
 	l.claims++
 	l.claimAt = now.Mono
 	m.calls++
@@ -238,23 +244,24 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 	call := m.claimings[ev.Call]
 	delete(m.claimings, ev.Call)
-	m.expect(call.polls, -1)
 	call.lane.claims--
 	var failed []*owned
 	var fenced []store.Hold
-	for i, p := range call.polls {
+	for i := range call.polls {
+		p := &call.polls[i]
 		b := p.bucket
 		b.polling = false
 		m.touch(b)
+		m.expect(p, -1)
 		if b.lost {
 			continue
 		}
 		switch err := ev.Results[i].Err; {
 		case err == nil && p.lapses != m.lapses:
 			// The bucket may have had another owner since: claim again.
-			m.beUnsure(&p)
+			m.beUnsure(p)
 		case err == nil:
-			m.scanned(now, p, &ev.Results[i])
+			m.scanned(now, *p, &ev.Results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
 			fenced = append(fenced, b.hold)
 			continue
@@ -262,7 +269,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			// Unknown, or surely not done: nothing of it is used, and as nothing
 			// that was known of the bucket has changed, the same is asked again.
 			failed = append(failed, b)
-			m.beUnsure(&p)
+			m.beUnsure(p)
 		}
 		clear(b.gone)
 		nudged := b.nudged

@@ -44,7 +44,7 @@ func (m *Machine) roomOfAny() int {
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.doubtMax(now, c)/2-c.hand) - c.coming
+	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.handMax(now, c)-c.hand) - c.coming
 }
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
@@ -52,18 +52,17 @@ func (m *Machine) waitMax(now postdate.Now, c *channel) int {
 	return max(min(m.share(now, c)-c.inFlight, c.limited(now.Mono)), 0)
 }
 
-// doubtMax is how many messages of a channel may be claimed and not settled. Half of it
-// is filled on purpose: the other half is for what claims bring that did not know of which
-// channel it is.
-func (m *Machine) doubtMax(now postdate.Now, c *channel) int {
-	return max(m.c.DoubtMax, c.pace.best(now.Mono))
+// handMax is how many messages of a channel may be in hand: so many that with those of any
+// channel that claims may bring it is no more than may be claimed and not settled.
+func (m *Machine) handMax(now postdate.Now, c *channel) int {
+	return max(m.c.DoubtMax, c.pace.best(now.Mono)) - m.c.DoubtMax/2
 }
 
 // share is how much of the hand a channel may fill: what its broker may have, and as much
 // again. So what is stuck leaves room, however many channels there are. Where the hand
 // is almost full all the same, shares are equal.
 func (m *Machine) share(now postdate.Now, c *channel) int {
-	share := min(2*c.window, m.doubtMax(now, c)/2, m.c.HandMax/2)
+	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
 	switch {
 	case m.hand+m.coming >= m.c.HandMax/4*3:
 		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
@@ -94,18 +93,24 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// expect notes what a call of claims may bring, or with -1 that it has ended.
-func (m *Machine) expect(polls []poll, sign int) {
-	for i := range polls {
-		scan := &polls[i].claim.Scan
-		m.coming += sign * scan.Limit
-		m.comingBytes += sign * scan.BytesMax
-		if c := polls[i].only; c != nil {
-			c.coming += sign * scan.Limit
-			m.forget(c)
-		} else {
-			m.comingOfAny += sign * scan.Limit
-		}
+// expect notes what a claim may bring, or with -1 that this is known.
+func (m *Machine) expect(p *poll, sign int) {
+	m.coming += sign * p.claim.Scan.Limit
+	m.comingBytes += sign * p.claim.Scan.BytesMax
+	if p.only == nil {
+		m.comingOfAny += sign * p.claim.Scan.Limit
+		return
+	}
+	p.only.coming += sign * p.claim.Scan.Limit
+	m.forget(p.only)
+}
+
+// forgetVain lets go of a bucket's last claim, of which it is not known whether it was
+// written: the next one says what is claimed.
+func (m *Machine) forgetVain(b *owned) {
+	if b.vain != nil {
+		m.expect(b.vain, -1)
+		b.vain = nil
 	}
 }
 
@@ -151,6 +156,8 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 // else the next claim would say that it is claimed as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
+	b.vain = p // what it may have claimed counts until then
+	m.expect(p, 1)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {

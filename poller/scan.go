@@ -17,6 +17,7 @@ type owned struct {
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
 	unsure    bucket.Position  // up to where claims that failed may have been written
+	vain      *poll            // the last of them, if nothing was claimed since
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -120,6 +121,7 @@ func (m *Machine) lose(holds []store.Hold) {
 			m.unparkedAll(c, b)
 		}
 		m.forgetBehind(b)
+		m.forgetVain(b)
 	}
 }
 
