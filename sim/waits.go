@@ -14,8 +14,8 @@ import (
 // pauses it.
 func (d *draw) waits() {
 	p := d.p
-	if p.profile != profileStorm && p.profile != profileChannels {
-		return
+	if p.profile != profileChannels && (p.profile != profileStorm || d.r.IntN(2) == 0) {
+		return // they wait for a day
 	}
 	p.poller.Retry.MaxParked = d.between(8*time.Second, time.Minute)
 	p.poller.ParkMin = d.between(time.Second, 5*time.Second)
