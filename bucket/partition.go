@@ -65,8 +65,8 @@ type Claim struct {
 	Checkpoint postdate.Time
 	To         Position // up to where it claims
 
-	// Only: "" claims of every channel but those in Behind. Else nothing is claimed but of
-	// this channel, which is one of those.
+	// Only: "" claims of every channel, of those in Behind up to where they say. Else nothing
+	// is claimed but of this channel, which is one of those in Behind.
 	Only postdate.Channel
 	// Behind has the channels of which less is claimed than of the others, and up to
 	// where: of these nothing beyond was ever handed out. It is never modified.

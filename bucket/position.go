@@ -20,7 +20,7 @@ func PositionOf(key postdate.Key, attempt postdate.Time) Position {
 	return Position{Time: attempt, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
 }
 
-// UpTo is the position behind every message of a time.
+// UpTo is the position after every message of a time.
 func UpTo(t postdate.Time) Position { return Position{Time: t + 1} }
 
 // Compare is negative where p lies before q, and 0 where they are the same.
@@ -31,7 +31,7 @@ func (p Position) Compare(q Position) int {
 // Before says whether p lies before q.
 func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
 
-// Latest is p or q, whichever lies behind the other.
+// Latest is the later of p and q.
 func (p Position) Latest(q Position) Position {
 	if p.Before(q) {
 		return q

@@ -89,8 +89,8 @@ type Machine struct {
 	held      map[int]*held
 	drained   map[int]bool   // buckets that are held and may be given back
 	gave      map[int]uint64 // the last token under which each bucket was given back
-	loose     map[int]uint64 // buckets that may hang on the own lease, and are not held: those whose token was this one
-	named     map[int]bool   // buckets that are held, and that a hint named
+	loose     map[int]uint64 // buckets that are not held and may hang on the own lease: by the token before that acquisition
+	named     map[int]bool   // those that are held and that the next look reads: a hint named them, or a release failed
 	watch     watch
 	ahead     time.Duration // of the wall clock before the store's, where that is too much; 0: it is not
 	renewals  uint64

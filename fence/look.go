@@ -18,13 +18,12 @@ import (
 //   - of the buckets that a hint names, or of which a release failed;
 //   - and every checkEvery of those that it owns.
 //
-// In a quiet cluster each node owns what it wants, so a look reads a lease for each
-// node and nothing else, however often the records are claimed. Nothing has to tell
-// what changed since the last look, so no change can be missed: a bucket that is free,
-// or whose owner is dead, belongs to somebody's share of the ring, and that node reads
-// its record in each look until it owns it. Of a bucket that it owns, its claims say
-// whether it is lost. The rare look at those is for a node whose claims do not get
-// through.
+// In a quiet cluster each node owns what it wants, so a look reads a lease for each node
+// and nothing else, however often the records are claimed. Nothing has to tell what changed
+// since the last look, so no change can be missed: a bucket that is free, or whose owner is
+// dead, belongs to somebody's share of the ring, and that node reads its record in each
+// look until it owns it. Of a bucket that it owns, its claims say whether it is lost. The
+// rare look at those is for claims that write nothing, or do not get through.
 
 // checkEvery is how often a look reads what is owned.
 const checkEvery = 10 * time.Second

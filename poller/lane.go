@@ -218,11 +218,11 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
 			c.Only, c.Behind = p.only.name, b.record.Behind
 		}
-		// What is behind ends at what is claimed: where something is, claims are to go as far
-		// as is read.
+		// A channel that is behind catches up to claimed and no further: so claimed moves on
+		// though nothing else is due.
 		c.IfDue = len(c.Behind)+len(b.record.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
 		if l != m.common {
-			limit = 1 // to see whether it goes through: until then as much is held free for it
+			limit = 1 // to see whether it goes through: while it hangs it keeps one message's room from the others
 		}
 		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
 		b.claims++

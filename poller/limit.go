@@ -76,8 +76,7 @@ func (l *limit) ready(now time.Duration) float64 {
 	return min(most, l.tokens+(now-l.at).Seconds()*l.set.MaxPerSecond)
 }
 
-// roomAt is when the limit lets a message into the hand, if nothing else is in the way,
-// where it does not now.
+// roomAt is when the rate lets the next message into the hand; 0 where it lets one in now.
 func (c *channel) roomAt(now time.Duration) time.Duration {
 	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 || c.limited(now) > 0 {
 		return 0

@@ -252,7 +252,8 @@ type Machine struct {
 	calls     uint64  // the number of the last call of the store
 	claimings map[uint64]*claiming
 	settlings map[uint64]*settlingCall
-	// What the claims under way may bring, and of this what may be of any channel.
+	// What claims may bring that are under way, or of which it is not known whether they were
+	// written; and of this what may be of any channel.
 	coming, comingBytes, comingOfAny int
 
 	unparks    []*unparking // those under way

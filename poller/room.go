@@ -36,8 +36,8 @@ func (m *Machine) room() (messages, bytes, buckets int) {
 	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
 }
 
-// roomOfAny is how many messages of channels that are not known before a call may bring:
-// were they all of one channel, they would fit into what may be in doubt of it.
+// roomOfAny is how many messages a claim of all channels may bring: if they all are of one
+// channel, no more of it is in doubt than may be.
 func (m *Machine) roomOfAny() int {
 	return max((m.c.DoubtMax/2-m.comingOfAny)/2, m.c.DoubtMax/16, 1)
 }
@@ -52,8 +52,8 @@ func (m *Machine) waitMax(now postdate.Now, c *channel) int {
 	return max(min(m.share(now, c)-c.inFlight, c.limited(now.Mono)), 0)
 }
 
-// handMax is how many messages of a channel may be in hand: so many that with those of any
-// channel that claims may bring it is no more than may be claimed and not settled.
+// handMax is how many messages of a channel may be in hand: as many as may be claimed and
+// not settled, less the half of DoubtMax that is kept for claims of any channel.
 func (m *Machine) handMax(now postdate.Now, c *channel) int {
 	return max(m.c.DoubtMax, c.pace.best(now.Mono)) - m.c.DoubtMax/2
 }
@@ -151,9 +151,9 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 	return behind
 }
 
-// beUnsure notes that a claim may have been written of which nothing is known. What it
-// left behind stays so until the machine's own picture of the record has come as far:
-// else the next claim would say that it is claimed as far as that one went.
+// beUnsure notes that a claim may have been written of which nothing is known. The
+// channels that it left behind stay behind until the record, as it is known, has come as
+// far: a claim that does not name them would claim of them as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
 	b.vain = p // what it may have claimed counts until then
@@ -223,8 +223,7 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// forgetBehind notes that a bucket which was lost is none of those in which channels are
-// behind.
+// forgetBehind takes a bucket that was lost out of those in which channels are behind.
 func (m *Machine) forgetBehind(b *owned) {
 	for name := range b.behind {
 		c := m.channels[name]
@@ -248,7 +247,8 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	for i := range names {
 		c := m.channels[names[(b.turn+i)%len(names)]]
 		at := b.record.Behind[c.name]
-		// After the wall clock was set back, to follows it: not from millisecond to millisecond.
+		// After the wall clock was set back, to moves with it: wait for a whole Gather, and do
+		// not claim each millisecond by itself.
 		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
 		switch {
 		case !at.Before(to), near, !m.hasRoom(now, c):

@@ -23,7 +23,7 @@ type owned struct {
 	// read: every PENDING message up to this position was seen, but for those of channels
 	// that are behind, and those that came later.
 	read bucket.Position
-	// due is the earliest known attempt time at or behind read; Far where none is.
+	// due is the earliest known attempt time at or after read; Far where none is.
 	due postdate.Time
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
@@ -58,7 +58,7 @@ type owned struct {
 	lost bool
 }
 
-// nowhere is a position behind every message.
+// nowhere is a position after every message.
 var nowhere = bucket.Position{Time: postdate.Far}
 
 // poll is one claim that is under way, and why its scan was made.
@@ -74,7 +74,7 @@ type scanKind uint8
 
 const (
 	scanOn     scanKind = iota // go on where the last one ended
-	scanLate                   // what turned up behind that
+	scanLate                   // what turned up before that
 	scanSweep                  // from the very first message
 	scanBehind                 // what is not claimed yet of one channel
 )
@@ -294,6 +294,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		}
 		b.record = record
 		if p.only != nil && record.Claimed.Before(b.unsure) {
+			// a claim without an answer may have moved claimed further, and this channel not
 			b.stayBehind(p.only.name, r.To)
 		}
 		m.noteBehind(b)

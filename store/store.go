@@ -150,14 +150,13 @@ type Claim struct {
 	Scan Scan
 
 	// IfDue: the claim says nothing that the record does not say, but how far it goes. So
-	// where the look finds nothing, nothing is written, not even looked whose the bucket is.
+	// where nothing is due, nothing is written, and nobody checks whose the bucket is.
 	IfDue bool
 }
 
-// Scan selects, in the order of positions, PENDING messages, parked or not: those behind
-// After and up to Claim.To that the claim covers, and with Claim.Only those of that
-// channel. It ends with the message that reaches Limit or BytesMax of payload, or after
-// passing over many; never without progress.
+// Scan selects, in the order of positions, PENDING messages, parked or not: those beyond
+// After and up to Claim.To that the claim covers. It ends with the message that reaches
+// Limit or BytesMax of payload, or after passing over many; never without progress.
 type Scan struct {
 	After    bucket.Position // the zero Position: from the very first
 	Limit    int             // messages
@@ -169,8 +168,8 @@ type ClaimResult struct {
 	Err error // KindFenced: the bucket is lost; KindUnknown: the claim may have been written
 	Due []postdate.Record
 	To  bucket.Position // what was written in the place of Claim.To: that, or less; zero where nothing was
-	// Ended is the After with which the next scan goes on: no further than what was
-	// written, and the claim's own To where the scan is Complete.
+	// Ended is the After with which the next scan goes on: no further than To, if something
+	// was written, and the claim's own To where the scan is Complete.
 	Ended bucket.Position
 	// Complete: everything up to the claim's own To was seen, and Next is the attempt
 	// time of the first message beyond, or postdate.Far where there is none.
@@ -241,8 +240,8 @@ type ParkedChannel struct {
 
 // Partitions is what the locks of buckets need.
 type Partitions interface {
-	// Look reads the partition records of these buckets, in any order and no others, and
-	// every lease. Each node looks again and again, and mostly at no bucket.
+	// Look reads the partition records of these buckets and no others, in any order, and every
+	// lease. Each node looks again and again, and mostly at no bucket.
 	Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error)
 
 	// Acquire takes buckets by [bucket.Partition.Acquire]. Each result is the

@@ -75,6 +75,7 @@ func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err e
 	filter := doc("_id", anyOf(at.buckets), "owner", doc("$ne", ""), "$expr", doc("$and", bson.A{
 		doc("$eq", bson.A{"$token", token}), doc("$lt", bson.A{"$claims", number}),
 	}))
+	// layout 1 has a time here
 	was := doc("$cond", bson.A{doc("$isNumber", "$claimed"), doc("t", doc("$add", bson.A{"$claimed", int64(1)}), "id", ""), "$claimed"})
 	to := doc(
 		"t", at.column(func(i int) any { return int64(scans[i].claimed().Time) }),
@@ -95,7 +96,7 @@ func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err e
 	return all, err
 }
 
-// claimed is up to where the claim moves the record's claimed, if it does not go further.
+// claimed is up to where the claim moves the record's claimed, if that is not further already.
 func (c *scan) claimed() bucket.Position {
 	if c.Only != "" {
 		return bucket.Position{}
@@ -144,10 +145,10 @@ func errFenced(bucket int) error {
 	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
 }
 
-// readDue reads what the claims cover. Where it is not known that all were written, or
-// a claim of a single channel may go further than the record, it reads the records as
-// well. Those may be read at the same time: the claim that a record shows is the one that
-// it had before.
+// readDue reads what the claims cover. Where it is not known that all were written, or a
+// claim of a single channel may go further than the record, it reads the records as well.
+// Those may be read at the same time: a record that shows a claim's number has not changed
+// since that claim was written.
 func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 	look := !all || slices.ContainsFunc(scans, func(c *scan) bool { return c.Only != "" })
 	reads := s.readsOf(scans)

@@ -29,7 +29,7 @@ type scan struct {
 	most     int  // how many messages it looks at
 	expected int  // how many there were in the span when it was looked at
 	quiet    bool // there were none
-	idle     bool // none that the claim is of, and nothing else is to be written
+	idle     bool // the claim covers none, and has nothing else to write
 
 	refused error             // what the record says of the claim
 	record  *bucket.Partition // as it was when the read began; nil: the claim was just written to it
@@ -81,7 +81,7 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return !c.whole() || c.ahead }))...)
 }
 
-// nextReads are the reads of what comes behind the ends of claims.
+// nextReads are the reads of what comes beyond the ends of claims.
 func (s *Store) nextReads(scans []*scan) (reads []func(ctx context.Context) error) {
 	byTo := map[bucket.Position][]*scan{}
 	for _, c := range scans {
@@ -209,8 +209,8 @@ func (s *Store) findDue(ctx context.Context, spans []span, r reading, skip, limi
 	return all, err
 }
 
-// readNext finds the first message behind a position in each bucket: a walk along the
-// index that takes one step per bucket.
+// readNext finds the first message beyond a position in each bucket: a walk along the index
+// whose steps go by the number of buckets.
 func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*scan) error {
 	if placed(from).ID != "" {
 		return s.sideBySide(ctx, len(scans), func(ctx context.Context, i int) error {

@@ -81,7 +81,7 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 // parted says whether the scan takes messages by their channels.
 func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
 
-// covers says whether a claim is of a message at all, wherever it ends.
+// covers says whether a claim takes a message, its To aside.
 func (c *scan) covers(d *document) bool {
 	if c.Only != "" {
 		return d.Channel == string(c.Only)
@@ -92,7 +92,7 @@ func (c *scan) covers(d *document) bool {
 
 // aim ends the scan with the message that fills its page, or with what its look came to.
 func (c *scan) aim() {
-	end, count := c.To, c.expected // these are passed by
+	end, count := c.To, c.expected // so many were skipped
 	for n, d := range c.found {
 		c.expected++
 		if c.covers(d) {

@@ -9,7 +9,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// span is a part of a bucket's order of attempts: what lies behind after, and up to to.
+// span is a part of a bucket's order of attempts: what lies beyond after, up to and with to.
 type span struct {
 	bucket    int
 	after, to bucket.Position

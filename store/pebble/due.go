@@ -166,7 +166,7 @@ func (r *scanner) close() {
 	}
 }
 
-// start begins a walk through what c covers behind its scan's After, in order.
+// start begins a walk through what c covers beyond its scan's After, in order.
 func (r *scanner) start(c *store.Claim) {
 	r.claim, r.examined = c, 0
 	r.to = dueKey(r.to[:0], c.Bucket, c.To)
@@ -191,7 +191,7 @@ func (r *scanner) next() bool {
 	return false
 }
 
-// seek goes to the first message behind After.
+// seek goes to the first message beyond After.
 func (r *scanner) seek() {
 	r.key = dueKey(r.key[:0], r.claim.Bucket, r.claim.Scan.After)
 	if r.due.SeekGE(r.key) && bytes.Equal(r.due.Key(), r.key) {

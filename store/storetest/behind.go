@@ -325,7 +325,7 @@ func onlyLate(x *trial) {
 	x.wantAllCancelled(all[4:])
 }
 
-// odd names of channels: as long as they may be, and with what a format might trip on.
+// oddPlaces are places of channels whose names are as long as may be, or hard on a format.
 func oddPlaces() places {
 	odd := places{
 		"a:b":                                 {Time: t0},

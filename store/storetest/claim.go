@@ -33,7 +33,7 @@ func claiming() []check {
 			x.wantFenced(token)
 		}},
 		{"claimed never moves back, and the checkpoint can", claimBack},
-		{"a claim covers no more messages than its limit, and ends with one: all behind can be taken back", claimNoMore},
+		{"a claim covers no more messages than its limit, and ends with one: all beyond it can be taken back", claimNoMore},
 		{"nor does it where pages follow each other", claimPages},
 		{"where fewer are there, it covers all up to its end, also what comes later", claimFewer},
 		{"what is claimed already counts towards the limit where it is read again", claimAgainstLimit},

@@ -71,7 +71,7 @@ func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 	return c.To, found > 0
 }
 
-// covers says whether a claim is of a message at all, wherever it ends.
+// covers says whether a claim takes a message, its To aside.
 func covers(c *store.Claim, r *postdate.Record) bool {
 	if c.Only != "" {
 		return r.Channel == c.Only
