@@ -115,9 +115,7 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 func (p Partition) check() {
 	least := p.Claimed
 	for _, to := range p.Behind {
-		if to.Before(least) {
-			least = to
-		}
+		least = least.Earliest(to)
 	}
 	if p.Checkpoint > 0 && p.Checkpoint >= least.Time {
 		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %v", p.Bucket, p.Checkpoint, least))

@@ -35,6 +35,9 @@ func TestPosition(t *testing.T) {
 			if got < 0 != (i < j) || got > 0 != (i > j) || p.Before(q) != (i < j) {
 				t.Errorf("%v against %v: %d, and Before says %t", p, q, got, p.Before(q))
 			}
+			if e, l := p.Earliest(q), p.Latest(q); e != inOrder[min(i, j)] || l != inOrder[max(i, j)] {
+				t.Errorf("of %v and %v the earliest is %v, the latest %v", p, q, e, l)
+			}
 		}
 	}
 	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "a"}
@@ -300,7 +303,6 @@ func TestClaimsAtRandom(t *testing.T) {
 	for range 200 {
 		p, _ := bucket.Partition{}.Acquire(0, "a", "a/1")
 		others := -1 // the last place that is claimed of the channels that are not behind
-		behind := map[postdate.Channel]int{}
 		for number := range uint64(30) {
 			c := bucket.Claim{Token: 1, Number: number + 1, To: line[r.IntN(len(line))], Behind: places{}}
 			to, said := slices.Index(line, c.To), map[postdate.Channel]int{}
@@ -318,7 +320,7 @@ func TestClaimsAtRandom(t *testing.T) {
 			} else {
 				others = max(others, to)
 			}
-			behind = map[postdate.Channel]int{}
+			behind := map[postdate.Channel]int{}
 			for channel, place := range said {
 				behind[channel] = min(place, others)
 			}

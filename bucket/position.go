@@ -38,3 +38,11 @@ func (p Position) Latest(q Position) Position {
 	}
 	return p
 }
+
+// Earliest is the earlier of p and q.
+func (p Position) Earliest(q Position) Position {
+	if q.Before(p) {
+		return q
+	}
+	return p
+}

@@ -109,7 +109,7 @@ func (m *Machine) count(c *channel, n int) {
 		m.forget(c)
 	case n > 0 && c.hand == n:
 		m.inHand++
-	case c.hand == m.c.crowd():
+	case c.hand == m.c.crowdMin():
 		m.crowd(c)
 	}
 }

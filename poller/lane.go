@@ -177,8 +177,8 @@ func (m *Machine) startClaims(now postdate.Now) {
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll
 	room, bytes, most := m.room()
-	ofAny := m.roomOfAny()
-	any, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
+	roomAny := m.roomOfAny()
+	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
 	for _, b := range buckets {
 		if b.polling || b.lost {
 			continue
@@ -191,15 +191,15 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		switch {
 		case !ok:
 			continue
-		case p.only == nil && any < ofAny:
-			any++
+		case p.only == nil && ofAny < roomAny:
+			ofAny++
 		case p.only != nil && of[p.only] < m.roomOf(now, p.only):
 			of[p.only]++
 		default:
 			continue
 		}
 		b.polling = true
-		m.forgetVain(b)
+		m.forgetUnknown(b)
 		polls = append(polls, p)
 	}
 	if len(polls) == 0 {
@@ -212,7 +212,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		b, c := p.bucket, &p.claim
 		limit := min(room/len(polls), m.c.PageMax)
 		if p.only == nil {
-			limit = min(limit, ofAny/any)
+			limit = min(limit, roomAny/ofAny)
 			c.Behind = b.leaveBehind(full)
 		} else {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
@@ -220,7 +220,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		}
 		// A channel that is behind catches up to claimed and no further: so claimed moves on
 		// though nothing else is due.
-		c.IfDue = len(c.Behind)+len(b.record.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
+		c.IfDue = len(c.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
 		if l != m.common {
 			limit = 1 // to see whether it goes through: while it hangs it keeps one message's room from the others
 		}

@@ -67,11 +67,11 @@ func (c *channel) limited(now time.Duration) int {
 	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 {
 		return math.MaxInt
 	}
-	return int(min(c.limit.ready(now)+c.limit.set.MaxPerSecond*soon.Seconds(), 1<<30))
+	return int(min(c.limit.tokensAt(now)+c.limit.set.MaxPerSecond*soon.Seconds(), 1<<30))
 }
 
-// ready is how many tokens there are.
-func (l *limit) ready(now time.Duration) float64 {
+// tokensAt is how many tokens there are at a time.
+func (l *limit) tokensAt(now time.Duration) float64 {
 	most := max(1, l.set.MaxPerSecond*rateBurst.Seconds())
 	return min(most, l.tokens+(now-l.at).Seconds()*l.set.MaxPerSecond)
 }
@@ -81,7 +81,7 @@ func (c *channel) roomAt(now time.Duration) time.Duration {
 	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 || c.limited(now) > 0 {
 		return 0
 	}
-	return now + time.Duration((1-c.limit.ready(now))/c.limit.set.MaxPerSecond*float64(time.Second)) - soon + 1
+	return now + time.Duration((1-c.limit.tokensAt(now))/c.limit.set.MaxPerSecond*float64(time.Second)) - soon + 1
 }
 
 // allowed says how many of n messages may go out now, and takes their tokens.
@@ -96,7 +96,7 @@ func (c *channel) allowed(now postdate.Now, n int) int {
 	if l.set.MaxPerSecond <= 0 || n == 0 {
 		return n
 	}
-	l.tokens, l.at = l.ready(now.Mono), now.Mono
+	l.tokens, l.at = l.tokensAt(now.Mono), now.Mono
 	n = min(n, int(l.tokens))
 	l.tokens -= float64(n)
 	if l.tokens < 1 {

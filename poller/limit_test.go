@@ -7,7 +7,6 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
-	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -62,10 +61,6 @@ func (b *bench) owned(due []postdate.Record) []Effect {
 
 func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{seen(c.Claims[0], due...)}})
-}
-
-func (b *bench) confirm(p Publish) []Effect {
-	return b.step(Published{p.Batch, publisher.All(len(p.Batch), publisher.Result{Outcome: publisher.Confirmed})})
 }
 
 // A rate is kept over any stretch of time, whatever is due, and is used up.

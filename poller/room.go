@@ -81,9 +81,10 @@ func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 	return m.roomOf(now, c) >= max(m.waitMax(now, c)/2, 1)
 }
 
-// crowd is from how many messages in hand on a channel is looked at before each claim:
-// below that it has room, or what is read of it is parked.
-func (c *Config) crowd() int { return min(windowMin, c.DoubtMax/4) }
+// crowdMin is from how many messages in hand on a channel is looked at before each claim:
+// below that it has room, or what is read of it is parked. It is never the first one: that
+// is counted apart.
+func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 2) }
 
 // crowd notes that a channel may have no room.
 func (m *Machine) crowd(c *channel) {
@@ -105,12 +106,12 @@ func (m *Machine) expect(p *poll, sign int) {
 	m.forget(p.only)
 }
 
-// forgetVain lets go of a bucket's last claim, of which it is not known whether it was
+// forgetUnknown lets go of a bucket's last claim, of which it is not known whether it was
 // written: the next one says what is claimed.
-func (m *Machine) forgetVain(b *owned) {
-	if b.vain != nil {
-		m.expect(b.vain, -1)
-		b.vain = nil
+func (m *Machine) forgetUnknown(b *owned) {
+	if b.unknown != nil {
+		m.expect(b.unknown, -1)
+		b.unknown = nil
 	}
 }
 
@@ -122,7 +123,7 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 			full = append(full, c)
 			return false
 		}
-		c.crowded = c.hand >= m.c.crowd()
+		c.crowded = c.hand >= m.c.crowdMin()
 		m.forget(c)
 		return !c.crowded
 	})
@@ -156,7 +157,7 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 // far: a claim that does not name them would claim of them as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
-	b.vain = p // what it may have claimed counts until then
+	b.unknown = p // what it may have claimed counts until then
 	m.expect(p, 1)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
@@ -239,13 +240,10 @@ func (m *Machine) forgetBehind(b *owned) {
 // of several each gets its turn. Where messages of it are parked as well, chance says which
 // come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
-	to := p.claim.To
-	if b.record.Claimed.Before(to) {
-		to = b.record.Claimed
-	}
+	to := p.claim.To.Earliest(b.record.Claimed)
 	names := slices.Sorted(maps.Keys(b.record.Behind))
 	for i := range names {
-		c := m.channels[names[(b.turn+i)%len(names)]]
+		c := m.channels[names[(b.turn/scanTurns+i)%len(names)]]
 		at := b.record.Behind[c.name]
 		// After the wall clock was set back, to moves with it: wait for a whole Gather, and do
 		// not claim each millisecond by itself.

@@ -161,3 +161,49 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 	}
 	t.Errorf("what follows %v is not read", ended)
 }
+
+// Channels that are behind in a bucket catch up in turn, also where its other scans take
+// turns with them.
+func TestChannelsCatchUpInTurn(t *testing.T) {
+	s := newShop(1, nil)
+	b := s.m.buckets[0]
+	b.sweepAt = s.now.Mono + time.Hour
+	b.due, b.late = 0, bucket.Position{}
+	b.record.Claimed = bucket.UpTo(s.now.Wall)
+	b.record.Behind = map[postdate.Channel]bucket.Position{}
+	for _, c := range []postdate.Channel{"x:a", "x:b", "x:c"} {
+		b.record.Behind[c] = bucket.UpTo(s.now.Wall - 500)
+	}
+	s.m.noteBehind(b)
+	turns := map[string]int{}
+	for range 27 {
+		p, _ := s.m.choose(s.now, b)
+		who := fmt.Sprint("kind ", p.kind)
+		if p.only != nil {
+			who = string(p.only.name)
+		}
+		turns[who]++
+	}
+	if len(turns) != 5 || turns["x:a"] != 3 || turns["x:b"] != 3 || turns["x:c"] != 3 {
+		t.Errorf("the scans were chosen as often as this: %v", turns)
+	}
+}
+
+// What is in doubt is bounded also where the bound is very small.
+func TestDoubtIsBoundedByVeryFew(t *testing.T) {
+	for doubtMax := 2; doubtMax <= 8; doubtMax++ {
+		s := newShop(4, func(c *Config) { c.DoubtMax = doubtMax })
+		s.mute = func(postdate.Channel) bool { return true }
+		for b := range 4 {
+			s.add(b, "x:mute", 100, s.now.Wall+100)
+		}
+		s.run(time.Second, func() {
+			if inDoubt, _ := s.doubt(); inDoubt["x:mute"] > doubtMax {
+				t.Fatalf("a crash would mark %d messages, want at most %d", inDoubt["x:mute"], doubtMax)
+			}
+		})
+		if s.m.hand == 0 {
+			t.Errorf("with a bound of %d nothing was taken", doubtMax)
+		}
+	}
+}

@@ -17,7 +17,7 @@ type owned struct {
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
 	unsure    bucket.Position  // up to where claims that failed may have been written
-	vain      *poll            // the last of them, if nothing was claimed since
+	unknown   *poll            // the last claim, where it is not known whether it was written
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -121,7 +121,7 @@ func (m *Machine) lose(holds []store.Hold) {
 			m.unparkedAll(c, b)
 		}
 		m.forgetBehind(b)
-		m.forgetVain(b)
+		m.forgetUnknown(b)
 	}
 }
 
@@ -224,9 +224,7 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 		len(a.bySweep.list) > 0 && a.bySweep.list[0].sweepAt <= now.Mono {
 		return true
 	}
-	return slices.ContainsFunc(a.busy, func(b *owned) bool {
-		return b.late != nowhere || b.resting()
-	})
+	return slices.ContainsFunc(a.busy, (*owned).wanting)
 }
 
 // choose says what to read of a bucket next, if anything.
@@ -237,8 +235,8 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	// After the wall clock was set back, claimed may lie far ahead: what is not
 	// due for long is not taken into the hand.
 	to := bucket.UpTo(now.Wall.Add(m.c.Ahead))
-	if b.resting() && b.record.Claimed.Before(to) {
-		to = b.record.Claimed // finish what is claimed, and begin nothing
+	if b.resting() {
+		to = to.Earliest(b.record.Claimed) // finish what is claimed, and begin nothing
 	}
 	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
 		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: b.settledUpTo(), To: to},

@@ -27,7 +27,7 @@ func (m *Machine) Token(bucket int) uint64 {
 func (m *Machine) View(now postdate.Now) View {
 	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
 	for _, b := range m.buckets {
-		if first := b.settledUpTo() + 1; first <= now.Wall && !(b.idle() && len(b.record.Behind) == 0) {
+		if first := b.settledUpTo() + 1; first <= now.Wall && (!b.idle() || len(b.record.Behind) > 0) {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}

@@ -126,10 +126,10 @@ func behindOf(at *table, scans []*scan) any {
 	return at.pick(values)
 }
 
-// verdictOf is what a record that was read after a claim's write says of that. Tokens
+// refusalOf is what a record that was read after a claim's write says of that. Tokens
 // grow and are owned without a gap from their acquisition to their release, so one that
 // is owned afterwards was owned then.
-func verdictOf(p *partition, c *store.Claim) error {
+func refusalOf(p *partition, c *store.Claim) error {
 	switch {
 	case p == nil || p.Token != int64(c.Token) || p.Owner == "":
 		return errFenced(c.Bucket)
@@ -167,7 +167,7 @@ func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 		held = nil
 		for _, c := range scans {
 			p := records[c.Bucket]
-			if c.refused = verdictOf(p, c.Claim); c.refused == nil {
+			if c.refused = refusalOf(p, c.Claim); c.refused == nil {
 				c.limit(p.record())
 				held = append(held, c)
 			}

@@ -54,8 +54,8 @@ func newScan(c *store.Claim) *scan {
 // whole says whether the scan goes as far as was asked.
 func (c *scan) whole() bool { return c.span.to == c.To }
 
-// reading is what finds return.
-type reading struct {
+// projection is what a find returns, and how much.
+type projection struct {
 	fields bson.D
 	max    int // messages, for a command that several scans share
 }
@@ -63,7 +63,7 @@ type reading struct {
 var (
 	orderDue = doc("bucket", 1, "due", 1, "_id", 1)
 	// lightly leaves out what is read only once it is known to fit.
-	lightly = reading{max: commonMax, fields: doc("large", 0)}
+	lightly = projection{max: commonMax, fields: doc("large", 0)}
 )
 
 // readsOf are the reads of what scans cover and of what comes next. Where the look found
@@ -129,7 +129,7 @@ func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
 }
 
 // readCommon reads several buckets with one command.
-func (s *Store) readCommon(ctx context.Context, scans []*scan, r reading) error {
+func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) error {
 	byBucket := make(map[int]*scan, len(scans))
 	spans := make([]span, len(scans))
 	limit := 0
@@ -166,7 +166,7 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r reading) error 
 }
 
 // readAlone reads a bucket with a command of its own.
-func (s *Store) readAlone(ctx context.Context, c *scan, r reading) (err error) {
+func (s *Store) readAlone(ctx context.Context, c *scan, r projection) (err error) {
 	c.found, err = s.findDue(ctx, []span{c.span}, r, 0, c.most)
 	c.reached = len(c.found) < c.most
 	return err
@@ -187,7 +187,7 @@ func (s *Store) sideBySide(ctx context.Context, n int, f func(ctx context.Contex
 }
 
 // findDue reads what waits in spans, up to limit messages, without the first skip.
-func (s *Store) findDue(ctx context.Context, spans []span, r reading, skip, limit int) ([]*document, error) {
+func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, limit int) ([]*document, error) {
 	var filter bson.D
 	switch ranges := rangesOf(spans); len(ranges) {
 	case 0:
@@ -253,9 +253,7 @@ func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*sca
 // limit ends the scan where the record ends that was read along with the messages.
 func (c *scan) limit(record bucket.Partition) {
 	c.record = &record
-	if to := record.ClaimedFor(c.Only); to.Before(c.span.to) {
-		c.span.to = to
-	}
+	c.span.to = c.span.to.Earliest(record.ClaimedFor(c.Only))
 }
 
 // cut makes a page of what was found: what the claim and its record cover, up to its

@@ -17,8 +17,8 @@ const (
 )
 
 var (
-	keys            = reading{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)} // the index has them: no message is read
-	keysAndChannels = reading{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
+	keys            = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)} // the index has them: no message is read
+	keysAndChannels = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
 )
 
 // look finds where each scan ends, and aims it there. Of claims that may not have to be

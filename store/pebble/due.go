@@ -95,15 +95,8 @@ func (s *Store) claim(w *writer, c store.Claim, result *store.ClaimResult) {
 	if next.Claims != p.Claims { // else it was written before, and no other process can have changed it
 		s.setPartition(w, next)
 	}
-	result.To = earliest(c.To, next.ClaimedFor(c.Only))
+	result.To = c.To.Earliest(next.ClaimedFor(c.Only))
 	result.Ended, result.Complete = result.To, result.To == asked
-}
-
-func earliest(a, b bucket.Position) bucket.Position {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // read reads what the looks found, for every claim that went through. Where they found

@@ -92,8 +92,8 @@ func seek(line []*Row, p bucket.Position) (int, bool) {
 	return slices.BinarySearchFunc(line, p, func(r *Row, p bucket.Position) int { return r.at().Compare(p) })
 }
 
-// behind is what waits in a bucket behind a position.
-func (m *Mem) behind(b int, after bucket.Position) []*Row {
+// beyond is what waits in a bucket beyond a position.
+func (m *Mem) beyond(b int, after bucket.Position) []*Row {
 	i, found := seek(m.Waiting[b], after)
 	if found {
 		i++

@@ -48,16 +48,13 @@ func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 		return to, err
 	}
 	m.Records[c.Bucket] = next
-	if to = next.ClaimedFor(c.Only); claim.To.Before(to) {
-		to = claim.To
-	}
-	return to, nil
+	return claim.To.Earliest(next.ClaimedFor(c.Only)), nil
 }
 
 // look is where the scan ends, and says whether it finds something.
 func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 	found := 0
-	for examined, r := range m.behind(c.Bucket, c.Scan.After) {
+	for examined, r := range m.beyond(c.Bucket, c.Scan.After) {
 		if c.To.Before(r.at()) {
 			break
 		}
@@ -88,7 +85,7 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 		to, result.Ended = c.Scan.After, c.To
 	}
 	payloadBytes := 0
-	for _, r := range m.behind(c.Bucket, c.Scan.After) {
+	for _, r := range m.beyond(c.Bucket, c.Scan.After) {
 		at := r.at()
 		if to.Before(at) {
 			break
@@ -105,8 +102,8 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	}
 	if result.Complete = result.Ended == c.To; result.Complete {
 		result.Next = postdate.Far
-		if beyond := m.behind(c.Bucket, c.To); len(beyond) > 0 {
-			result.Next = beyond[0].AttemptTime
+		if more := m.beyond(c.Bucket, c.To); len(more) > 0 {
+			result.Next = more[0].AttemptTime
 		}
 	}
 	return result

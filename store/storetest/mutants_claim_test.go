@@ -175,7 +175,7 @@ func (s answersWhatItRead) Claim(_ context.Context, claims []store.Claim) []stor
 // The limit is of what the scan passes over too.
 func (s claimsTooLittle) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
-		if waiting := s.behind(c.Bucket, c.Scan.After); len(waiting) > c.Scan.Limit {
+		if waiting := s.beyond(c.Bucket, c.Scan.After); len(waiting) > c.Scan.Limit {
 			if to := waiting[c.Scan.Limit-1].at(); to.Before(c.To) {
 				c.To = to
 			}
@@ -330,7 +330,7 @@ func (s releaseDropsBehind) Release(ctx context.Context, holds []store.Hold) err
 // A scan that looked at very much gives up.
 func (s endsTooSoon) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
-		if len(s.behind(c.Bucket, c.Scan.After)) >= examinedMax {
+		if len(s.beyond(c.Bucket, c.Scan.After)) >= examinedMax {
 			r.Complete, r.Ended, r.To = true, c.To, c.To
 		}
 	})
