@@ -156,11 +156,14 @@ func (m *Machine) startClaims(now postdate.Now) {
 	}
 	_, _, most := m.room()
 	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
-		buckets := m.catchingUp(now, most)
-		if len(buckets) > 0 || m.anyDue(now) {
+		behind := m.catchingUp(now, (most+1)/2)
+		if len(behind) > 0 || m.anyDue(now) {
 			// Sweeps that fall due together cost one round trip.
-			buckets = append(buckets, m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)...)
-			m.claim(now, l, buckets)
+			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
+			if m.calls%2 == 0 { // what comes first has its way where there is room for few
+				due, behind = behind, due
+			}
+			m.claim(now, l, append(due, behind...))
 		}
 	}
 	for _, l := range m.apart {

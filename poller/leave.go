@@ -74,7 +74,7 @@ func (m *Machine) finishDrains(now postdate.Now) {
 // leave takes the next step of a hand-over, and says whether it is done.
 func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
 	switch {
-	case b.resting() && b.idle() && b.record.Checkpoint >= b.settledUpTo():
+	case b.resting() && b.idle() && b.record.Checkpoint >= b.handledUpTo():
 		return true
 	case now.Mono >= b.leaveBy:
 		if !b.resting() {

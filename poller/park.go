@@ -210,6 +210,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		m.unparkedAll(c, b)
 	}
 	m.again(c)
+	m.forget(c)
 }
 
 // startFind asks which channels have parked messages: in buckets that are new

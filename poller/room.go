@@ -98,6 +98,12 @@ func (m *Machine) crowd(c *channel) {
 func (m *Machine) expect(p *poll, sign int) {
 	m.coming += sign * p.claim.Scan.Limit
 	m.comingBytes += sign * p.claim.Scan.BytesMax
+	m.expectDoubt(p, sign)
+}
+
+// expectDoubt is the part of it that counts also where a claim failed: it may have been
+// written, and brings nothing into memory.
+func (m *Machine) expectDoubt(p *poll, sign int) {
 	if p.only == nil {
 		m.comingOfAny += sign * p.claim.Scan.Limit
 		return
@@ -110,7 +116,7 @@ func (m *Machine) expect(p *poll, sign int) {
 // written: the next one says what is claimed.
 func (m *Machine) forgetUnknown(b *owned) {
 	if b.unknown != nil {
-		m.expect(b.unknown, -1)
+		m.expectDoubt(b.unknown, -1)
 		b.unknown = nil
 	}
 }
@@ -158,7 +164,7 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
 	b.unknown = p // what it may have claimed counts until then
-	m.expect(p, 1)
+	m.expectDoubt(p, 1)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {
@@ -166,6 +172,19 @@ func (m *Machine) beUnsure(p *poll) {
 		}
 	}
 	m.noteBehind(b)
+}
+
+// keepBehind keeps behind what a claim left behind and what has come up to what is known
+// to be claimed: a claim without an answer may have moved claimed further.
+func (b *owned) keepBehind(p *poll) {
+	for name, to := range p.claim.Behind {
+		if p.only != nil && p.only.name == name {
+			to = to.Latest(p.claim.To)
+		}
+		if _, is := b.record.Behind[name]; !is {
+			b.stayBehind(name, to)
+		}
+	}
 }
 
 // stayBehind keeps a channel behind, though it is claimed as far as is known.

@@ -153,15 +153,22 @@ func (b *owned) missed(p bucket.Position) {
 	}
 }
 
-// settledUpTo is the checkpoint of the next claim: everything up to it is
-// settled, as far as is known.
+// settledUpTo is the checkpoint of the next claim: everything up to it is settled, as far
+// as is known.
 func (b *owned) settledUpTo() postdate.Time {
+	t := b.handledUpTo()
+	for _, p := range b.record.Behind {
+		t = min(t, p.Time-1)
+	}
+	return max(t, 0)
+}
+
+// handledUpTo is the checkpoint with which a bucket is handed over: everything up to it is
+// settled, as far as is known, or was never claimed.
+func (b *owned) handledUpTo() postdate.Time {
 	t := min(b.read.Time, b.late.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
-	}
-	for _, p := range b.record.Behind {
-		t = min(t, p.Time)
 	}
 	return max(t-1, 0)
 }
@@ -241,6 +248,9 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
 		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: b.settledUpTo(), To: to},
 	}}
+	if b.resting() {
+		p.claim.Checkpoint = b.handledUpTo()
+	}
 	b.turn++
 	for i := range scanTurns {
 		if m.chooseKind(now, b, &p, (b.turn+i)%scanTurns) {
@@ -266,13 +276,13 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		p.kind, scan.After = scanOn, b.read
 		// What is to be handed over is read to the end of what is claimed, which may lie
 		// ahead of this node's clock, and then the checkpoint is written.
-		rest := b.resting() && (b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed || b.idle() && b.record.Checkpoint < b.settledUpTo())
+		rest := b.resting() && (b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed || b.idle() && b.record.Checkpoint < b.handledUpTo())
 		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
 		return b.late != nowhere
 	default:
-		return m.catchUp(now, b, p)
+		return !b.resting() && m.catchUp(now, b, p)
 	}
 }
 
@@ -291,9 +301,8 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 			panic("poller: " + err.Error()) // the store took it
 		}
 		b.record = record
-		if p.only != nil && record.Claimed.Before(b.unsure) {
-			// a claim without an answer may have moved claimed further, and this channel not
-			b.stayBehind(p.only.name, r.To)
+		if record.Claimed.Before(b.unsure) {
+			b.keepBehind(&p)
 		}
 		m.noteBehind(b)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // promise6: the checkpoint never passes an unsettled message, but for one that came
-// behind it; that one is found, too; and whatever is published and not settled lies
+// behind it, or that was never claimed because its channel is behind; that one is found, too; and whatever is published and not settled lies
 // between checkpoint and claimed.
 func promise6(h *history, f fact) string {
 	switch f := f.(type) {
@@ -21,7 +21,7 @@ func promise6(h *history, f fact) string {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and is being published",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
 			}
-			if !r.Late {
+			if !r.Late && !f.after.ClaimedFor(r.Channel).Before(bucket.PositionOf(r.Key, r.AttemptTime)) {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and not settled",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
 			}
