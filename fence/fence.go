@@ -425,7 +425,7 @@ func (m *Machine) lose(holds []store.Hold) []Effect {
 			continue
 		}
 		m.drop(hold.Bucket)
-		m.loose[hold.Bucket] = hold.Token - 1
+		m.loose[hold.Bucket] = max(m.loose[hold.Bucket], hold.Token-1)
 		if !h.gone {
 			lost = append(lost, hold)
 		}

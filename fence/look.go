@@ -77,10 +77,13 @@ func (m *Machine) resolve(p bucket.Partition) {
 	}
 }
 
-// hold notes that a bucket is owned.
+// hold notes that a bucket is owned. It stays loose where an acquisition may still be on its
+// way that saw the present token.
 func (m *Machine) hold(b int, h *held) {
 	m.held[b] = h
-	delete(m.loose, b)
+	if h.token > m.loose[b] {
+		delete(m.loose, b)
+	}
 }
 
 // handBack notes that a bucket is owned and to be given back, and nobody here is told.

@@ -132,6 +132,26 @@ func TestWhatMayHangOnTheOwnLease(t *testing.T) {
 	})
 }
 
+// An acquisition without an answer that comes after its bucket was given back, under the
+// token that it saw, is found.
+func TestAnAcquisitionThatComesAfterARelease(t *testing.T) {
+	const bucketMine = 4
+	mine := bucket.Partition{Bucket: bucketMine, Token: 8, Owner: "me", Lease: "me/1"}
+	r := newRig(t)
+	r.lease(bucketMine)
+	hung := bucket.Partition{Bucket: bucketMine, Token: 7, Owner: "me", Lease: "me/1"}
+	only[fence.Take](t, r.step(fence.Saw{Began: r.now, Partitions: []bucket.Partition{hung}}))
+	r.step(fence.Want{})
+	r.step(fence.Took{Err: postdate.E(postdate.KindUnknown, "lost")})
+	r.step(fence.Saw{Began: r.now})
+	r.answer(r.next(), fence.Saw{Partitions: []bucket.Partition{hung}}) // goes back under token 7,
+	r.step(fence.GaveBack{Holds: []store.Hold{{Bucket: bucketMine, Token: 7}}})
+	r.reads("as the acquisition may be on its way", bucketMine) // and passes it over: by then it is at 8
+	if give := only[fence.GiveBack](t, r.answer(r.next(), fence.Saw{Partitions: []bucket.Partition{mine}})); give.Holds[0].Token != 8 {
+		t.Errorf("it gives back %+v", give.Holds)
+	}
+}
+
 // That buckets are free brings a look forward only where one is missing, also where a
 // look is under way that may be older.
 func TestFreed(t *testing.T) {
