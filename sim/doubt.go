@@ -11,7 +11,7 @@ import (
 
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
 // channel in doubt than it can have handed out: more than the poller's bound, and more
-// than it confirmed in the best two seconds of the last ten. What an earlier owner left in
+// than it confirmed in the best two seconds of the last ten, when it took them. What an earlier owner left in
 // doubt does not count, nor what was written within what was claimed already. Every eighth
 // claim is looked at.
 func (h *history) tooMuchDoubt(f factClaim) string {
@@ -59,15 +59,15 @@ func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) 
 	}
 }
 
-// best is how many there were in the best two seconds of the last ten. Clocks may differ
-// by a tenth.
+// best is how many there were in the best two seconds of the last twenty: what is in hand
+// may have been taken when the last ten were better. Clocks may differ by a tenth.
 func (all confirms) best(now time.Duration) (most int) {
 	first := 0
 	for last, at := range all {
 		for all[first] < at-2200*time.Millisecond {
 			first++
 		}
-		if all[first] > now-11*time.Second {
+		if all[first] > now-20*time.Second {
 			most = max(most, last-first+1)
 		}
 	}
