@@ -27,11 +27,10 @@ type channel struct {
 	inFlight  int  // messages with the broker
 	proven    bool // it has answered, and left no whole batch unanswered since
 	pace      pace
-	limit     *limit        // what an operator set of it, or nil
-	resumed   postdate.Time // when a pause ended, as far as this node knows
-	lastError string        // the broker's last words that were no confirm
-	parking                 // its messages that are parked in the store
-	lagging                 // its messages that are due and not claimed
+	limit     *limit // what an operator set of it, or nil
+	lastError string // the broker's last words that were no confirm
+	parking          // its messages that are parked in the store
+	lagging          // its messages that are due and not claimed
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first

@@ -26,8 +26,8 @@ const rateBurst = 100 * time.Millisecond
 // paused becomes due when it is not any more, as if it had been down.
 func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 	for name, l := range m.limits {
-		if c := m.channels[name]; c != nil && l.set.Paused {
-			c.resumed = now.Wall // if it is not paused again
+		if l.set.Paused {
+			m.resumed[name] = now.Wall // if it is not paused again
 		}
 	}
 	limits := make(map[postdate.Channel]*limit, len(all))

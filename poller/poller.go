@@ -235,12 +235,13 @@ type Machine struct {
 	inHand   int // of these, those with messages in memory
 	sites    map[string]*site
 	limits   map[postdate.Channel]*limit
-	ready    []*channel    // those with something to publish, in turn
-	crowded  []*channel    // those that may have no room for more
-	behind   []*channel    // those of which less is claimed than of others
-	parked   parkingHeap   // those with parked messages
-	turns    uint64        // that were given among them
-	probeAt  time.Duration // when the last place in the budget of probes is
+	resumed  map[postdate.Channel]postdate.Time // when a pause ended, as far as this node knows
+	ready    []*channel                         // those with something to publish, in turn
+	crowded  []*channel                         // those that may have no room for more
+	behind   []*channel                         // those of which less is claimed than of others
+	parked   parkingHeap                        // those with parked messages
+	turns    uint64                             // that were given among them
+	probeAt  time.Duration                      // when the last place in the budget of probes is
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
@@ -269,7 +270,7 @@ func NewMachine(c Config, random func() float64) *Machine {
 	return &Machine{
 		c: c, random: random, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{},
+		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}
 }
 

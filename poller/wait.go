@@ -16,7 +16,7 @@ import (
 // hold parks a message whose channel is paused or down, or ends it where it has waited for
 // long enough.
 func (m *Machine) hold(now postdate.Now, it *Item) {
-	c, since := it.channel, it.downSince(now)
+	c, since := it.channel, m.downSince(now, it)
 	until := since.Add(it.rec.Retry.Or(m.c.Retry).MaxParked)
 	switch {
 	case c.paused():
@@ -32,7 +32,7 @@ func (m *Machine) hold(now postdate.Now, it *Item) {
 
 // downSince is since when a message waits for its channel, which is down. An answer that
 // this node had from there, or a pause that it saw, ends a wait.
-func (it *Item) downSince(now postdate.Now) postdate.Time {
+func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	s, since := it.channel.site, it.rec.DownSince
 	switch {
 	case since != 0:
@@ -41,7 +41,7 @@ func (it *Item) downSince(now postdate.Now) postdate.Time {
 	default:
 		since = now.Wall
 	}
-	since = max(since, s.answered, it.channel.resumed)
+	since = max(since, s.answered, m.resumed[it.channel.name])
 	return min(since, now.Wall) // the wall clock may have been set back
 }
 

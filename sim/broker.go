@@ -15,7 +15,6 @@ type broker struct {
 	kind    channelKind
 	down    time.Duration // until when
 	paused  time.Duration // when the last pause began
-	resumed time.Duration // and ended
 	blocked time.Duration
 	deleted time.Duration
 	refuse  window

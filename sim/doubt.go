@@ -11,9 +11,9 @@ import (
 
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
 // channel in doubt than it can have handed out: more than the poller's bound, and more
-// than it confirmed in the best two seconds of the last ten, when it took them. What an earlier owner left in
-// doubt does not count, nor what was written within what was claimed already. Every eighth
-// claim is looked at.
+// than it confirmed in the best two seconds of the last ten, when it took them. What an
+// earlier owner left in doubt does not count, nor what was written within what was claimed
+// already. Every eighth claim is looked at.
 func (h *history) tooMuchDoubt(f factClaim) string {
 	var p *process
 	for _, n := range h.w.nodes {

@@ -112,10 +112,7 @@ func (w *world) brokerFault(b *broker, it item) {
 
 // limit is an operator who sets something of a channel: every process is told.
 func (w *world) limit(b *broker, set store.ChannelSettings) {
-	switch {
-	case b.limit.Paused:
-		b.resumed = w.now
-	case set.Paused:
+	if set.Paused && !b.limit.Paused {
 		b.paused = w.now
 	}
 	b.limit = set
@@ -130,9 +127,14 @@ func (w *world) limit(b *broker, set store.ChannelSettings) {
 func (p *process) limits() {
 	var all []store.ChannelSettings
 	for _, c := range p.w.plan.channels {
-		if l := p.w.channels[c].limit; l.Channel != "" {
+		l := p.w.channels[c].limit
+		if l.Channel != "" {
 			all = append(all, l)
 		}
+		if p.paused[c] && !l.Paused {
+			p.resumed[c] = p.w.now
+		}
+		p.paused[c] = l.Paused
 	}
 	p.step(poller.Limits{Settings: all})
 }

@@ -51,6 +51,7 @@ func (n *node) start() {
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
 		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{}, confirmed: map[postdate.Channel]confirms{},
+		paused: map[postdate.Channel]bool{}, resumed: map[postdate.Channel]time.Duration{},
 	}
 	p.m = machine.New(w.machineConfig(p), w.r.Float64)
 	n.proc, n.paused, n.backlog = p, false, nil

@@ -29,6 +29,8 @@ type process struct {
 	publishing time.Duration // until when its last publish is under way
 	spin       spin
 	confirmed  map[postdate.Channel]confirms
+	paused     map[postdate.Channel]bool          // as it was told
+	resumed    map[postdate.Channel]time.Duration // when it was told that the last pause has ended
 }
 
 // heard is what gossip said of a node last.

@@ -42,7 +42,7 @@ func (d *draw) waits() {
 
 // gaveUpEarly says where a message failed for a channel that was not down, or before it
 // had waited for that as long as it may: since it was there and due, and since the last
-// pause, which nodes know of where none of them was replaced.
+// pause that its bucket's owner was told of: one that stood still meanwhile was not.
 func (h *history) gaveUpEarly(f factRecord) string {
 	st, r := f.settlement, f.before
 	if !gaveUp(r, st) {
@@ -52,7 +52,11 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	since := max(r.ExecutionTime, f.story.begun)
 	calm := h.w.plan.profile == profileChannels
 	if calm {
-		since = max(since, epoch.Add(b.resumed))
+		for _, n := range h.w.nodes {
+			if n.proc != nil && n.proc.lease == h.w.store.Records[r.Bucket].Lease {
+				since = max(since, epoch.Add(n.proc.resumed[r.Channel]))
+			}
+		}
 	}
 	most := r.Retry.Or(h.w.plan.poller.Retry).MaxParked
 	if waited := h.w.wall().Sub(since); waited < most-h.w.clocksApart() {
