@@ -41,8 +41,12 @@ func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	default:
 		since = now.Wall
 	}
-	since = max(since, s.answered, m.resumed[it.channel.name])
-	return min(since, now.Wall) // the wall clock may have been set back
+	s.answered = min(s.answered, now.Wall) // the wall clock may have been set back
+	resumed := min(m.resumed[it.channel.name], now.Wall)
+	if resumed != 0 {
+		m.resumed[it.channel.name] = resumed
+	}
+	return min(max(since, s.answered, resumed), now.Wall)
 }
 
 // park lets a message wait in the store until its channel is back. since is since when that

@@ -95,7 +95,7 @@ var inSource = []struct {
 	},
 	{
 		"time under a pause counts", "poller/wait.go",
-		"	since = max(since, s.answered, m.resumed[it.channel.name])\n", "	since = max(since, s.answered)\n",
+		"	return min(max(since, s.answered, resumed), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
 		[]int{1}, 0,
 	},
 	{
