@@ -11,6 +11,9 @@ import (
 // dead, slow, or full of poison.
 const healthyLateMax = 1500 * time.Millisecond
 
+// brokerFirst is how long a node waits for such a broker before it begins without it.
+const brokerFirst = 2 * time.Second
+
 // promise7: a channel that is dead or slow stalls no other, and holds no orderly stop up.
 func promise7(h *history, f fact) string {
 	switch f := f.(type) {
@@ -24,6 +27,7 @@ func promise7(h *history, f fact) string {
 		case profileChannels:
 		case profileDrains: // a bucket may rest twice on its way to another node, and on its way back
 			most += 6 * h.w.plan.poller.DrainStep
+			most += 2 * brokerFirst // and wait each time for a broker that keeps former owners out
 		default:
 			return ""
 		}
