@@ -11,8 +11,12 @@ import (
 // dead, slow, or full of poison.
 const healthyLateMax = 1500 * time.Millisecond
 
-// brokerFirst is how long a node waits for such a broker before it begins without it.
+// brokerFirst is how long a new owner waits at most for a broker that keeps former ones out.
 const brokerFirst = 2 * time.Second
+
+// moveMax is how much later it may be where its bucket moves to another node meanwhile: the
+// bucket rests on its way, and its new owner waits for the broker.
+func (h *history) moveMax() time.Duration { return 3*h.w.plan.poller.DrainStep + brokerFirst }
 
 // promise7: a channel that is dead or slow stalls no other, and holds no orderly stop up.
 func promise7(h *history, f fact) string {
@@ -21,21 +25,31 @@ func promise7(h *history, f fact) string {
 		if h.w.plan.calm() {
 			return fmt.Sprintf("the orderly stop of %s did not end within %s", f.p.lease, stopMax)
 		}
+	case factPartition:
+		if f.after.Token != f.before.Token {
+			h.moves[f.after.Bucket] = append(h.moves[f.after.Bucket], h.w.wall())
+		}
 	case factArrive:
-		most := healthyLateMax
-		switch h.w.plan.profile {
-		case profileChannels:
-		case profileDrains: // a bucket may rest twice on its way to another node, and on its way back
-			most += 6 * h.w.plan.poller.DrainStep
-			most += 2 * brokerFirst // and wait each time for a broker that keeps former owners out
-		default:
+		if h.w.plan.profile != profileChannels && h.w.plan.profile != profileDrains || f.e.message.Channel != h.w.plan.channels[channelGood] {
 			return ""
 		}
-		if late := h.lateness(f.e); f.e.message.Channel == h.w.plan.channels[channelGood] && late > most {
-			return fmt.Sprintf("%s of a healthy channel is %s late while others are in trouble", f.e.story.key.ScheduleID, late)
+		late := h.lateness(f.e)
+		moves := h.movesSince(f.e.message.Bucket, h.w.wall().Add(-late-brokerFirst))
+		if late > healthyLateMax+time.Duration(moves)*h.moveMax() {
+			return fmt.Sprintf("%s of a healthy channel is %s late while others are in trouble, and its bucket moved %d times meanwhile", f.e.story.key.ScheduleID, late, moves)
 		}
 	}
 	return ""
+}
+
+// movesSince is how often a bucket has got another owner since then.
+func (h *history) movesSince(bucket int, t postdate.Time) (n int) {
+	for _, at := range h.moves[bucket] {
+		if at > t {
+			n++
+		}
+	}
+	return n
 }
 
 // lateness is how long after its time, and after it was there, a message arrived for
