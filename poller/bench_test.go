@@ -24,7 +24,7 @@ type quiet struct {
 func newQuiet(buckets, parked int, sweepEvery time.Duration) *quiet {
 	c := DefaultConfig()
 	c.SweepEvery = sweepEvery
-	q := &quiet{m: NewMachine(c, func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}}
+	q := &quiet{m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}}
 	var ps []bucket.Partition
 	for b := range buckets {
 		ps = append(ps, bucket.Partition{Bucket: b, Owner: "n", Token: 1})

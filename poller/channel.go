@@ -203,7 +203,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 		if it.rec.LastError != "" {
 			reason += "; last error: " + it.rec.LastError
 		}
-		m.settleAs(it, store.Settlement{How: store.SettleFailed, At: now.Wall, Attempts: it.rec.Attempts, Reason: reason})
+		m.settleAs(it, store.Settlement{How: store.SettleFailed, At: m.endsAt(now), Attempts: it.rec.Attempts, Reason: reason})
 		return true
 	})
 }
@@ -283,7 +283,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 // ended decides what follows a publish. One that was abandoned is settled where it was
 // confirmed: a delivery is a fact.
 func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
-	confirmed := store.Settlement{How: store.SettleDelivered, At: now.Wall, Attempts: it.Delivery.Attempt}
+	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt}
 	switch {
 	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed:
 		confirmed.Key, confirmed.Version, confirmed.Token, confirmed.PossibleDuplicate = it.rec.Key, it.rec.Version, it.bucket.hold.Token, true

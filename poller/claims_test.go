@@ -109,7 +109,7 @@ func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 // is behind in very many others has caught up.
 func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	const buckets, behindIn = 400, 300
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}
 	m.Step(now, fence.LeaseUntil{Mono: 1 << 60, Read: now})
 	rows := map[int][]postdate.Record{}

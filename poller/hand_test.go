@@ -14,7 +14,7 @@ import (
 // A message that is rescheduled while it is not known whether its settlement was
 // written is read again once that is known, and the checkpoint does not pass it.
 func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	rec := postdate.Record{
 		Message: postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "m"}, Channel: "x:y", ExecutionTime: now.Wall - 10},
@@ -64,7 +64,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 // A nudge for a millisecond within which a page ended is not taken for one that the
 // next page finds.
 func TestNudgeWhereAPageEnded(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	due := bucket.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
@@ -89,7 +89,7 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 // A claim that was given up may take effect after its successor: the store tells it by
 // its number, so each claim has one above those of all before, whatever became of them.
 func TestClaimsAreNumbered(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Claims: 7, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}})

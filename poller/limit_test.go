@@ -17,8 +17,13 @@ type bench struct {
 	now postdate.Now
 }
 
+// newMachine makes a machine without jitter, of a node whose clock is right.
+func newMachine(c Config) *Machine {
+	return NewMachine(c, func() float64 { return 0 }, func(now postdate.Now) postdate.Time { return now.Wall })
+}
+
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, m: NewMachine(DefaultConfig(), func() float64 { return 0 }), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
+	b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
 	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
@@ -41,5 +42,28 @@ func TestRetryAfterALossByAWrongClock(t *testing.T) {
 		if v := b.m.View(b.now); v.Hand != 0 {
 			t.Errorf("outcome %d: %d messages stay in hand", outcome, v.Hand)
 		}
+	}
+}
+
+// What was confirmed while the clock was behind keeps the date that it got then, though the
+// store could not be reached until the clock was right again: by a date of the wrong clock it
+// would be deleted at once.
+func TestTheDateOfADelivery(t *testing.T) {
+	b := newBench(t)
+	right := b.now.Wall
+	b.m.endsAt = func(now postdate.Now) postdate.Time { return max(now.Wall, right) }
+	published := of[Publish](b.owned(records("inbox:a", 1, right-20)))
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.now.Wall = right.Add(-48 * time.Hour)
+	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{{Outcome: publisher.Confirmed}}})
+	for range 2 {
+		b.after(time.Second)
+		settled := of[Settle](append(effects, b.step(fence.Tick{})...))
+		if len(settled) != 1 || settled[0].Settlements[0].At != right {
+			t.Errorf("it is settled as %+v, want a date of %d", settled, right)
+		}
+		b.now.Wall = right
+		effects = b.step(Settled{settled[0].Call, postdate.E(postdate.KindUnavailable, "no primary")})
 	}
 }

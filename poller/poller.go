@@ -219,7 +219,8 @@ func (Horizon) Effect()    {}
 // same times give the same effects.
 type Machine struct {
 	c          Config
-	random     func() float64 // in [0, 1): jitter
+	random     func() float64                   // in [0, 1): jitter
+	endsAt     func(postdate.Now) postdate.Time // when what ends now is said to have ended
 	leaseUntil time.Duration
 	judged     postdate.Now  // a reading of the clocks that was found good: they go on together from there
 	setAt      time.Duration // when the wall clock was seen to be set since, on the monotonic one; 0: it was not
@@ -265,10 +266,11 @@ type Machine struct {
 	findAllAt  time.Duration
 }
 
-// NewMachine makes a machine that owns nothing. random gives numbers in [0, 1).
-func NewMachine(c Config, random func() float64) *Machine {
+// NewMachine makes a machine that owns nothing. random gives numbers in [0, 1); endsAt
+// says at what time something ends now, where the wall clock may be wrong.
+func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
-		c: c, random: random, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
+		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
 		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}

@@ -22,7 +22,7 @@ func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, 
 // retry decides what follows a publish that was refused or is unknown.
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	policy := it.rec.Retry.Or(m.c.Retry)
-	s := store.Settlement{At: now.Wall, Attempts: it.Delivery.Attempt, Reason: r.Reason}
+	s := store.Settlement{At: m.endsAt(now), Attempts: it.Delivery.Attempt, Reason: r.Reason}
 	if r.Permanent || s.Attempts >= policy.MaxAttempts {
 		s.How = store.SettleFailed
 	} else {

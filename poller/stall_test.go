@@ -38,7 +38,7 @@ func (b *longBucket) add(id string, c postdate.Channel, at postdate.Time) {
 // A backlog that takes longer to pass over than the pause between two sweeps does
 // not keep another channel's message from being read.
 func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	b := newLongBucket(140_000, now.Wall)
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
@@ -72,7 +72,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 // A bucket with a long backlog is handed over within DrainMax, not at the
 // backlog's end.
 func TestDrainWithABacklog(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	b := newLongBucket(20_000, now.Wall)
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
@@ -114,7 +114,7 @@ func TestDrainWithABacklog(t *testing.T) {
 
 // A steady stream of messages that are due at once does not put off the sweep.
 func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
-	m := NewMachine(DefaultConfig(), func() float64 { return 0 })
+	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
 	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
 	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1}}})

@@ -47,7 +47,7 @@ func newShop(buckets int, change func(*Config)) *shop {
 		change(&c)
 	}
 	s := &shop{
-		m: NewMachine(c, func() float64 { return 0 }), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}, due: map[int][]postdate.Record{}, record: map[int]bucket.Partition{},
+		m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}, due: map[int][]postdate.Record{}, record: map[int]bucket.Partition{},
 		mute: func(postdate.Channel) bool { return false }, broken: func(int) bool { return false }, down: func(postdate.Channel) bool { return false },
 		arrived: map[postdate.Channel]int{}, gone: map[int]bool{}, failed: map[string]failure{},
 	}

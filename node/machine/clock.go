@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/poller"
 )
 
 // reading is the store's clock as the latest renewal of the lease showed it.
@@ -37,14 +36,4 @@ func (c *storeClock) wall(now postdate.Now) postdate.Time {
 		return t
 	}
 	return now.Wall
-}
-
-// date corrects when messages ended.
-func (c *storeClock) date(now postdate.Now, e poller.Settle) {
-	wall := c.wall(now)
-	for i := range e.Settlements {
-		if s := &e.Settlements[i]; wall != now.Wall {
-			s.At = max(s.At, wall)
-		}
-	}
 }

@@ -4,10 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
-	"github.com/postdate/postdate/store"
 )
 
 // What ends while a node's clock is far behind the store's is dated by the store's: else
@@ -16,7 +14,6 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
 	r.run(time.Second)
-	right := r.now
 	wall := func(behind time.Duration) time.Duration {
 		t.Helper()
 		now := r.now
@@ -34,16 +31,6 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	}
 	if d := wall(-48 * time.Hour); d != 48*time.Hour {
 		t.Errorf("a clock that is 48 h ahead counts as %s off", d)
-	}
-
-	// One that was published before the clock was set back, and is confirmed after.
-	r.step(fence.Tick{})
-	clock := &r.m.board.clock
-	now := postdate.Now{Wall: right.Wall.Add(-48 * time.Hour), Mono: r.now.Mono}
-	e := poller.Settle{Settlements: []store.Settlement{{How: store.SettleDelivered, At: now.Wall}}}
-	clock.date(now, e)
-	if off := e.Settlements[0].At.Sub(right.Wall); off != 0 {
-		t.Errorf("it is dated %s off", off)
 	}
 }
 

@@ -74,7 +74,7 @@ type Machine struct {
 func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
 	return &Machine{
-		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random),
+		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random, board.Wall),
 		share: share{c: c, stale: true}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
 	}
 }
@@ -169,9 +169,6 @@ func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 			m.stepFence(now, e)
 		case poller.Horizon:
 			m.board.setHorizon(e)
-		case poller.Settle:
-			m.board.clock.date(now, e)
-			m.emit(e)
 		default:
 			m.emit(e)
 		}
