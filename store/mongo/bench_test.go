@@ -152,12 +152,7 @@ func BenchmarkBatch(b *testing.B) {
 			for i := range batch {
 				batch[i] = benchMessage(from+int64(i), benchDue+postdate.Time(i))
 			}
-			for _, r := range x.Insert(b.Context(), batch) {
-				if r.Err != nil {
-					return r.Err
-				}
-			}
-			return nil
+			return x.insert(b.Context(), batch)
 		})
 	})
 	b.Run("driver", func(b *testing.B) {
@@ -181,14 +176,7 @@ const benchPage = 2_048
 func BenchmarkDrain(b *testing.B) {
 	b.Run("store", func(b *testing.B) {
 		x := newBench(b)
-		x.fill(b, func(batch []postdate.Message) error {
-			for _, r := range x.Insert(b.Context(), batch) {
-				if r.Err != nil {
-					return r.Err
-				}
-			}
-			return nil
-		})
+		x.fill(b, x.insert)
 		claims := x.claims(b)
 		b.ResetTimer()
 		start, done := time.Now(), 0
@@ -203,12 +191,12 @@ func BenchmarkDrain(b *testing.B) {
 	})
 	b.Run("driver", func(b *testing.B) {
 		x := newBench(b)
-		x.fill(b, func(batch []postdate.Message) error {
+		x.fill(b, func(ctx context.Context, batch []postdate.Message) error {
 			all := make([]bson.D, len(batch))
 			for i := range batch {
 				all[i] = bareDocument(x.next.Add(1), batch[i].ExecutionTime)
 			}
-			_, err := x.bare.InsertMany(b.Context(), all)
+			_, err := x.bare.InsertMany(ctx, all)
 			return err
 		})
 		b.ResetTimer()
@@ -225,17 +213,26 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // fill lays down enough to drain b.N messages, due one page each millisecond.
-func (x *bench) fill(b *testing.B, insert func([]postdate.Message) error) {
+func (x *bench) fill(b *testing.B, insert func(context.Context, []postdate.Message) error) {
 	pages := (b.N+benchPage-1)/benchPage + 1
 	for p := range pages {
 		batch := make([]postdate.Message, benchPage)
 		for i := range batch {
 			batch[i] = benchMessage(int64(p*benchPage+i), benchDue+postdate.Time(p))
 		}
-		if err := insert(batch); err != nil {
+		if err := insert(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+func (x *bench) insert(ctx context.Context, batch []postdate.Message) error {
+	for _, r := range x.Insert(ctx, batch) {
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
 }
 
 func (x *bench) claims(b *testing.B) []store.Claim {
@@ -280,14 +277,7 @@ func (x *bench) drain(ctx context.Context, claims []store.Claim) (int, error) {
 // BenchmarkBacklog is an owner of 64 buckets that all have more due than a page takes.
 func BenchmarkBacklog(b *testing.B) {
 	x := newBench(b)
-	x.fill(b, func(batch []postdate.Message) error {
-		for _, r := range x.Insert(b.Context(), batch) {
-			if r.Err != nil {
-				return r.Err
-			}
-		}
-		return nil
-	})
+	x.fill(b, x.insert)
 	claims := x.claims(b)
 	b.ResetTimer()
 	start, done := time.Now(), 0
