@@ -23,9 +23,8 @@ type channel struct {
 	settling int     // of these, on their way to the store: no fault of the channel
 	looks    int     // and parked ones that are to be looked at
 
-	window    int  // messages that may be with the broker; it grows with each that is confirmed
-	inFlight  int  // messages with the broker
-	proven    bool // it has answered, and left no whole batch unanswered since
+	window    int // messages that may be with the broker; it grows with each that is confirmed
+	inFlight  int // messages with the broker
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
@@ -48,7 +47,11 @@ const noAnswer = 5 * time.Second
 // rarely, until one goes through.
 type site struct {
 	name     string
+	broker   string
 	channels map[*channel]struct{}
+	inFlight int  // messages with the broker
+	proven   bool // it has answered, and left no whole batch unanswered since
+	kept     bool // is in Machine.kept
 	down     bool
 	tried    bool          // it is known to be down, and not only assumed
 	downAt   postdate.Time // since when that is known
@@ -74,7 +77,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 	if c == nil {
 		at := siteOf(name)
 		if m.sites[at] == nil {
-			m.sites[at] = &site{name: at, channels: map[*channel]struct{}{}}
+			m.sites[at] = &site{name: at, broker: name.Broker(), channels: map[*channel]struct{}{}}
 		}
 		c = &channel{name: name, site: m.sites[at], limit: m.limits[name], window: windowMin}
 		c.site.channels[c] = struct{}{}
@@ -90,7 +93,30 @@ func (m *Machine) forget(c *channel) {
 	}
 	delete(m.channels, c.name)
 	if delete(c.site.channels, c); len(c.site.channels) == 0 {
-		delete(m.sites, c.site.name)
+		m.keep(c.site)
+	}
+}
+
+// sitesKept is how many sites without channels are remembered because they have answered.
+const sitesKept = 4_096
+
+// keep remembers a site that has no channel any more where it has answered, and forgets the
+// one that is remembered for longest. One that went down meanwhile is forgotten at once.
+func (m *Machine) keep(s *site) {
+	if !s.proven || s.down {
+		delete(m.sites, s.name)
+		return
+	}
+	if !s.kept {
+		s.kept = true
+		m.kept = append(m.kept, s)
+	}
+	if len(m.kept) <= sitesKept {
+		return
+	}
+	s, m.kept = m.kept[0], m.kept[1:]
+	if s.kept = false; len(s.channels) == 0 && m.sites[s.name] == s {
+		delete(m.sites, s.name)
 	}
 }
 
@@ -156,24 +182,23 @@ func (m *Machine) publish(now postdate.Now) {
 	}
 }
 
-// prove notes whether a channel answers.
-func (m *Machine) prove(c *channel, answers bool) {
+// prove notes whether a site answers.
+func (m *Machine) prove(s *site, answers bool) {
 	switch {
-	case answers && !c.proven:
-		m.unproven -= c.inFlight
-	case !answers && c.proven:
-		m.unproven += c.inFlight
+	case answers && !s.proven:
+		m.unproven[s.broker] -= s.inFlight
+	case !answers && s.proven:
+		m.unproven[s.broker] += s.inFlight
 	}
-	if c.proven = answers; !answers {
-		c.window = windowMin
-	}
+	s.proven = answers
 }
 
 // fly notes that so many more messages of a channel are with its broker.
 func (m *Machine) fly(c *channel, n int) {
 	c.inFlight += n
-	if !c.proven {
-		m.unproven += n
+	c.site.inFlight += n
+	if !c.site.proven {
+		m.unproven[c.site.broker] += n
 	}
 }
 
@@ -257,12 +282,12 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		switch r.Outcome {
 		case publisher.Confirmed:
 			m.up(now, c.site)
-			m.prove(c, true)
+			m.prove(c.site, true)
 			c.pace.add(now.Mono, 1)
 			c.window = min(c.window+1, m.c.BatchesMax*m.c.BatchMax)
 		case publisher.Refused:
 			m.up(now, c.site)
-			m.prove(c, true)
+			m.prove(c.site, true)
 		case publisher.Down:
 			m.goDown(now, c.site, r.Reason, probe)
 		default: // whatever is not known is unknown
@@ -274,7 +299,8 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		m.ended(now, it, r)
 	}
 	if unknown == len(ev.Batch) && now.Mono-ev.Batch[0].sent >= noAnswer {
-		m.prove(c, false)
+		m.prove(c.site, false)
+		c.window = windowMin
 		m.goDown(now, c.site, ev.Results[0].Reason, false)
 	}
 	m.again(c)

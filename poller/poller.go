@@ -235,6 +235,7 @@ type Machine struct {
 	channels map[postdate.Channel]*channel
 	inHand   int // of these, those with messages in memory
 	sites    map[string]*site
+	kept     []*site // those that are remembered though they have no channel, or were lately
 	limits   map[postdate.Channel]*limit
 	resumed  map[postdate.Channel]postdate.Time // when a pause ended, as far as this node knows
 	ready    []*channel                         // those with something to publish, in turn
@@ -246,8 +247,8 @@ type Machine struct {
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
-	unproven  int      // messages with the brokers of channels that have not answered yet
 	handBytes int
+	unproven  map[string]int // messages with sites that have not answered yet, by their brokers
 
 	common    *lane
 	apart     []*lane // the other ones
@@ -272,7 +273,7 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 	return &Machine{
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
+		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}
 }
 

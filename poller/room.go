@@ -63,16 +63,27 @@ func (m *Machine) handMax(now postdate.Now, c *channel) int {
 // is almost full all the same, shares are equal.
 func (m *Machine) share(now postdate.Now, c *channel) int {
 	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
-	switch {
-	case m.hand+m.coming >= m.c.HandMax/4*3:
+	if m.hand+m.coming >= m.c.HandMax/4*3 {
 		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
-	case !c.proven: // those of all together may hold a quarter
-		share = min(windowMin, c.inFlight+max(m.c.HandMax/4-m.unproven, 0))
+	}
+	if !c.site.proven {
+		share = min(share, c.inFlight+m.unprovenRoom(c.site))
 	}
 	if c.limit != nil && c.limit.set.MaxInFlight > 0 {
 		share = min(share, 2*c.limit.set.MaxInFlight)
 	}
 	return share
+}
+
+// unprovenRoom is how many more messages may be tried of a site that has not answered yet.
+// All such sites of a broker may hold a quarter of the hand, and another quarter with one
+// message each: so a site is tried at once beside thousands that never answer.
+func (m *Machine) unprovenRoom(s *site) int {
+	unproven := m.unproven[s.broker]
+	if s.inFlight == 0 && unproven < m.c.HandMax/2 {
+		return max(min(windowMin, m.c.HandMax/4-unproven), 1)
+	}
+	return max(min(windowMin-s.inFlight, m.c.HandMax/4-unproven), 0)
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half

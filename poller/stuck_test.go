@@ -3,6 +3,7 @@ package poller
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +237,81 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 				t.Errorf("%d messages are with brokers that never answered", s.mostFly)
 			}
 		})
+	}
+}
+
+// Hosts that answer nothing, more than may hold a quarter of the hand, leave room for a
+// channel that has its first message then: of another broker, of a new host, and a URL of its
+// own at a host that has answered. Where they hold half of it, only a new host waits.
+func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
+	s := newShop(4, func(c *Config) { c.HandMax = 1_024 })
+	s.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "https://dead") }
+	s.add(0, "https://well.example/first", 1, s.now.Wall-1)
+	s.run(time.Second, nil)
+	hosts := 0
+	mute := func(n int) {
+		for range 2 * n {
+			s.add(hosts%4, fmt.Sprintf("https://dead-%d.example/%d", hosts/2, hosts), 1, s.now.Wall-500)
+			hosts++
+		}
+		s.run(2*time.Second, nil)
+	}
+	arrive := func(channels ...string) {
+		t.Helper()
+		for i, c := range channels {
+			s.add(i%4, c, 1, s.now.Wall-1)
+		}
+		s.run(300*time.Millisecond, nil)
+		for _, c := range channels {
+			if s.arrived[postdate.Channel(c)] != 1 {
+				t.Errorf("%s waits", c)
+			}
+		}
+	}
+	mute(300)
+	arrive("inbox:first", "https://new.example/first", "https://well.example/1", "https://well.example/2")
+	mute(300)
+	arrive("inbox:second", "https://well.example/3", "https://well.example/4")
+	if s.mostFly != s.m.c.HandMax/2 {
+		t.Errorf("%d messages are with hosts that never answered", s.mostFly)
+	}
+}
+
+// What is remembered of hosts that answered is bounded.
+func TestHostsThatAnsweredAreForgotten(t *testing.T) {
+	s := newShop(4, nil)
+	for i := range sitesKept + 500 {
+		s.add(i%4, fmt.Sprintf("https://well-%d.example/", i), 1, s.now.Wall-1)
+		if i%500 == 499 {
+			s.run(time.Second, nil)
+		}
+	}
+	s.run(time.Second, nil)
+	if len(s.m.sites) != sitesKept || len(s.m.kept) != sitesKept {
+		t.Errorf("%d hosts are remembered, and %d as such, want %d", len(s.m.sites), len(s.m.kept), sitesKept)
+	}
+	if s.m.sites["https://well-0.example"] != nil || s.m.sites["https://well-700.example"] == nil {
+		t.Error("others are remembered than those that answered last")
+	}
+}
+
+// A host that is forgotten twice, because it went down after it had answered, is not taken for
+// the one of its name that came after it.
+func TestAHostThatIsForgottenTwice(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	for _, proven := range []bool{true, false} {
+		c := m.channelOf("https://a.example/1")
+		c.site.proven = proven
+		m.forget(c)
+	}
+	again := m.channelOf("https://a.example/2").site
+	for i := range sitesKept {
+		c := m.channelOf(postdate.Channel(fmt.Sprintf("https://well-%d.example/", i)))
+		c.site.proven = true
+		m.forget(c)
+	}
+	if m.sites["https://a.example"] != again {
+		t.Error("a host with a channel is forgotten")
 	}
 }
 

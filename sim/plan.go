@@ -190,6 +190,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileChannels:
 		d.badChannels()
 		d.crowd()
+		d.firstMessages()
 	case profileBacklog:
 		d.ghosts()
 		d.shards()

@@ -48,6 +48,31 @@ func (d *draw) crowd() {
 	}
 }
 
+// firstMessages draws channels that are well and have one message each, inboxes, queues and
+// URLs, while so many hosts answer nothing that they hold more than a quarter of the hand of
+// a node that has its share of them, and less than half.
+func (d *draw) firstMessages() {
+	if d.r.IntN(2) == 0 {
+		return
+	}
+	begin := d.upTo(d.p.length / 2)
+	d.p.poller.HandMax = max(d.p.poller.HandMax, 1_024) // so that shares are about equal
+	for i := range d.p.poller.HandMax * 29 / 100 * min(len(d.p.clocks), 3) {
+		d.one(fmt.Sprintf("https://mute-%d.example/", i), channelMute, begin)
+	}
+	for i := range 40 {
+		name := []string{"inbox:new-%d", "rabbitmq:new-%d", "https://new-%d.example/", "https://new.example/%d"}[i%4]
+		d.one(fmt.Sprintf(name, i), channelGood, begin+time.Second+d.upTo(8*time.Second))
+	}
+}
+
+// one draws a channel with a single message.
+func (d *draw) one(name string, kind channelKind, at time.Duration) {
+	d.p.channels, d.p.kinds = append(d.p.channels, postdate.Channel(name)), append(d.p.kinds, kind)
+	d.add(item{at: at, kind: opSchedule, a: d.n, b: len(d.p.channels) - 1, d: d.upTo(2 * time.Second)})
+	d.n++
+}
+
 // badChannels draws trouble with every channel but the first.
 func (d *draw) badChannels() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(12 * time.Second) {

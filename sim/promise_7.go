@@ -22,7 +22,7 @@ func promise7(h *history, f fact) string {
 			h.moves[f.after.Bucket] = append(h.moves[f.after.Bucket], h.w.wall())
 		}
 	case factArrive:
-		healthy := f.e.message.Channel == h.w.plan.channels[channelGood]
+		healthy := h.w.channels[f.e.message.Channel].kind == channelGood
 		watched := h.w.plan.profile == profileChannels || h.w.plan.profile == profileDrains
 		late := h.lateness(f.e)
 		if !healthy || !watched || late <= 0 {

@@ -46,7 +46,7 @@ var inSource = []struct {
 	{
 		"a channel is left behind at what was read, not at what was claimed", "poller/room.go",
 		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
-		[]int{3, 4, 6}, 0,
+		[]int{1, 3, 4, 6}, 0,
 	},
 	{
 		"what is passed over beyond what is claimed is not read again", "poller/lane.go",
@@ -62,6 +62,11 @@ var inSource = []struct {
 		"a hand-over waits for publishes that are not answered", "poller/leave.go",
 		"	case now.Mono >= b.restUntil:\n", "	case false:\n",
 		[]int{7}, 0,
+	},
+	{
+		"a new channel waits for others that never answered", "poller/room.go",
+		"	if s.inFlight == 0 && unproven < m.c.HandMax/2 {\n", "	if false {\n",
+		[]int{4, 7, 8}, 5,
 	},
 	{
 		"every lease is judged by the watcher's own lease time", "fence/watch.go",

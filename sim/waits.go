@@ -87,7 +87,7 @@ func (w *world) clocksApart() time.Duration {
 	for _, d := range w.plan.leases {
 		lasts = max(lasts, d)
 	}
-	return 2 * (fence.DefaultConfig("", "").SkewMax + lasts)
+	return 2*(fence.DefaultConfig("", "").SkewMax+lasts) + w.frozenMax
 }
 
 // troubled is up to when a channel was down, or took messages without an answer.
