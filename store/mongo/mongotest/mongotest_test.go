@@ -31,6 +31,11 @@ func TestSetSurvivesItsPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Disconnect(context.Background())
+	for i := range 3 { // one without its data yet takes no part when the primary is lost
+		if !hasData(t, set.Address(i)) {
+			t.Errorf("member %d has no data yet", i)
+		}
+	}
 	c := client.Database("test").Collection("c")
 	insert := func(id int) {
 		t.Helper()
@@ -60,6 +65,19 @@ func TestSetSurvivesItsPrimary(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "mongodb: real mongod ") || !strings.HasSuffix(string(text), ", 3 members, started by the tests\n") {
 		t.Fatalf("told %q, %v", text, err)
 	}
+}
+
+func hasData(t *testing.T, address string) bool {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + address + "/?directConnection=true"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Disconnect(context.Background())
+	var hello struct{ IsWritablePrimary, Secondary bool }
+	if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	return hello.IsWritablePrimary || hello.Secondary
 }
 
 // A test program that is killed leaves no server behind.

@@ -130,7 +130,8 @@ func (s *Set) run(i int) error {
 	}
 }
 
-// initiate makes a replica set of the members and waits for its primary.
+// initiate makes a replica set of the members and waits until all have its data: one that
+// has not yet takes no part when the primary is lost.
 func (s *Set) initiate(election time.Duration) error {
 	var members bson.A
 	for i, m := range s.members {
@@ -150,6 +151,9 @@ func (s *Set) initiate(election time.Duration) error {
 	if err := s.elect(ctx); err != nil {
 		return fmt.Errorf("the first election: %w", err)
 	}
+	if err := s.sync(ctx); err != nil {
+		return fmt.Errorf("the first synchronization: %w", err)
+	}
 	client, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(startTimeout))
 	if err != nil {
 		return err
@@ -168,6 +172,29 @@ func (s *Set) elect(ctx context.Context) error {
 				return err
 			}
 			time.Sleep(20 * time.Millisecond) // the others may not know of the set yet
+		}
+	})
+}
+
+// sync waits until every member is the primary or a secondary.
+func (s *Set) sync(ctx context.Context) error {
+	const primary, secondary = 1, 2
+	return s.direct(0, func(admin *mongo.Database) error {
+		for {
+			var status struct{ Members []struct{ State int } }
+			if err := admin.RunCommand(ctx, bson.D{{Key: "replSetGetStatus", Value: 1}}).Decode(&status); err != nil {
+				return err
+			}
+			ready := 0
+			for _, m := range status.Members {
+				if m.State == primary || m.State == secondary {
+					ready++
+				}
+			}
+			if ready == len(s.members) {
+				return nil
+			}
+			time.Sleep(20 * time.Millisecond)
 		}
 	})
 }
