@@ -178,25 +178,15 @@ func (s *Set) elect(ctx context.Context) error {
 
 // sync waits until every member is the primary or a secondary.
 func (s *Set) sync(ctx context.Context) error {
-	const primary, secondary = 1, 2
-	return s.direct(0, func(admin *mongo.Database) error {
-		for {
-			var status struct{ Members []struct{ State int } }
-			if err := admin.RunCommand(ctx, bson.D{{Key: "replSetGetStatus", Value: 1}}).Decode(&status); err != nil {
-				return err
-			}
-			ready := 0
-			for _, m := range status.Members {
-				if m.State == primary || m.State == secondary {
-					ready++
-				}
-			}
-			if ready == len(s.members) {
-				return nil
+	for i := range s.members {
+		for !s.hasData(i) {
+			if ctx.Err() != nil {
+				return fmt.Errorf("member %d: %w", i, ctx.Err())
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-	})
+	}
+	return nil
 }
 
 // direct talks to one member, whatever its state.
@@ -246,13 +236,25 @@ func (s *Set) Primary() int {
 }
 
 func (s *Set) isPrimary(i int) bool {
+	h, err := s.hello(i)
+	return err == nil && h.IsWritablePrimary
+}
+
+func (s *Set) hasData(i int) bool {
+	h, err := s.hello(i)
+	return err == nil && (h.IsWritablePrimary || h.Secondary)
+}
+
+// hello is what a member says of itself.
+type hello struct{ IsWritablePrimary, Secondary bool }
+
+func (s *Set) hello(i int) (h hello, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	var hello struct{ IsWritablePrimary bool }
-	err := s.direct(i, func(admin *mongo.Database) error {
-		return admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	err = s.direct(i, func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
 	})
-	return err == nil && hello.IsWritablePrimary
+	return h, err
 }
 
 // StepDown makes the primary give up, and another member be elected.
