@@ -8,8 +8,8 @@ import (
 )
 
 // promise6: the checkpoint never passes an unsettled message, but for one that came
-// behind it, or that was never claimed because its channel is behind; that one is found, too; and whatever is published and not settled lies
-// between checkpoint and claimed.
+// behind it, or that was never claimed because its channel is behind; that one is found,
+// too; and whatever is published and not settled lies between checkpoint and claimed.
 func promise6(h *history, f fact) string {
 	switch f := f.(type) {
 	case factClaim:
