@@ -17,10 +17,10 @@ type corked struct {
 	net.Conn
 	timeout time.Duration
 
-	mu     sync.Mutex
-	held   []byte
-	corked bool
-	err    error // of a write behind the caller's back
+	mu   sync.Mutex
+	held []byte
+	hold int   // how many bytes are held back; 0: none
+	err  error // of a write behind the caller's back
 }
 
 // Write implements net.Conn.
@@ -31,7 +31,7 @@ func (c *corked) Write(b []byte) (int, error) {
 		return 0, c.err
 	}
 	c.held = append(c.held, b...)
-	if c.corked && len(c.held) < corkBytesMax {
+	if len(c.held) < c.hold {
 		return len(b), nil
 	}
 	if err := c.flush(); err != nil {
@@ -40,9 +40,11 @@ func (c *corked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (c *corked) cork() {
+// cork holds writes back until there are so many bytes. With 0 the next write takes
+// along what was held back.
+func (c *corked) cork(bytes int) {
 	c.mu.Lock()
-	c.corked = true
+	c.hold = bytes
 	c.mu.Unlock()
 }
 
@@ -50,7 +52,7 @@ func (c *corked) cork() {
 func (c *corked) uncork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.corked = false
+	c.hold = 0
 	if c.err == nil {
 		_ = c.flush() // the reader meets the closed connection
 	}

@@ -97,7 +97,9 @@ func (s *session) open(window int) (*link, error) {
 
 // sync returns when the broker has looked at everything that was published on
 // the channel before: whatever of it would break the channel has done so then. A
-// second confirm.select changes nothing and is answered in its turn.
+// second confirm.select changes nothing and is answered in its turn. It has to go out in
+// one write with what was published: amqp091 may send it behind its answer to a close of
+// the channel, and the broker then ends the connection (504 CHANNEL_ERROR).
 func (l *link) sync() error { return l.Confirm(false) }
 
 // publish hands a message to the connection. written is false where it surely

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"math"
 	"time"
 
 	"github.com/postdate/postdate/publisher"
@@ -50,7 +51,11 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	}
 	answers, sent := make([]confirm, 0, len(burst)), 0
 	if err == nil {
-		s.socket.cork()
+		hold := corkBytesMax
+		if alone {
+			hold = math.MaxInt
+		}
+		s.socket.cork(hold)
 		for _, it := range burst {
 			answer, written := on.publish(l.exchange, it.name.key, it.msg)
 			if !written {
@@ -62,10 +67,11 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 				break
 			}
 		}
-		s.socket.uncork()
 		if alone && sent > 0 {
+			s.socket.cork(0)
 			err = on.sync()
 		}
+		s.socket.uncork()
 	}
 	p.mu.Lock()
 	p.sent(s, l, outcome{on, burst, answers, err})
