@@ -45,15 +45,14 @@ type bench struct {
 	overlay map[string]string // the texts of files with switches, by the files' places
 	trees   map[string]string // per package: a hash of what its results depend on
 
-	trace    string // of the simulator with all switches off
-	limits   map[string]limit
-	inTests  map[int]bool
-	inWorlds map[int]bool
+	tests  map[string][]meeting // by package
+	worlds meeting
+	trace  string // of the simulator with all switches off
 }
 
 // newBench finds the mutants of the packages that were asked for.
 func newBench(f flags) (*bench, error) {
-	b := &bench{f: f, overlay: map[string]string{}, trees: map[string]string{}, limits: map[string]limit{}, inTests: map[int]bool{}, inWorlds: map[int]bool{}}
+	b := &bench{f: f, overlay: map[string]string{}, trees: map[string]string{}, tests: map[string][]meeting{}}
 	for _, p := range packages {
 		if _, err := os.Stat(p.dir); err == nil && (f.only == "" || slices.Contains(strings.Split(f.only, ","), p.dir)) {
 			b.dirs = append(b.dirs, p.dir)
@@ -88,7 +87,15 @@ func newBench(f flags) (*bench, error) {
 	for _, dir := range b.dirs {
 		b.overlay[filepath.Join(all[module+"/"+dir].Dir, "mutants_switches.go")] = withSwitches(path.Base(dir), len(b.mutants))
 	}
-	b.mutants = slices.DeleteFunc(b.mutants, func(m mutant) bool { return !strings.Contains(m.Name(), f.match) })
+	among := func(string) bool { return true }
+	if f.among != "" {
+		text, err := os.ReadFile(f.among)
+		if err != nil {
+			return nil, err
+		}
+		among = func(name string) bool { return strings.Contains("\n"+string(text)+"\n", "\n"+name+"\n") }
+	}
+	b.mutants = slices.DeleteFunc(b.mutants, func(m mutant) bool { return !strings.Contains(m.Name(), f.match) || !among(m.Name()) })
 	return b, b.hash(all)
 }
 
@@ -192,19 +199,19 @@ func (b *bench) build(ctx context.Context) (err error) {
 	if err := goTool("build", "-overlay", overlay, "-o", b.program(""), "./cmd/sim"); err != nil {
 		return err
 	}
-	if b.inWorlds, err = b.reached(ctx, ""); err != nil {
-		return err
+	if b.f.hours > 0 {
+		output, err := b.measure(ctx, &b.worlds)
+		if err != nil {
+			return err
+		}
+		b.trace = match(traceLine, output)
 	}
 	for _, dir := range b.dirs {
 		if err := goTool("test", "-c", "-vet=off", "-overlay", overlay, "-o", b.program(dir), "./"+dir); err != nil {
 			return err
 		}
-		reached, err := b.reached(ctx, dir)
-		if err != nil {
+		if err := b.measureTests(ctx, dir); err != nil {
 			return err
-		}
-		for _, m := range b.mutants { // a package's tests count for its own mutants alone
-			b.inTests[m.id] = b.inTests[m.id] || m.Package == dir && reached[m.id]
 		}
 	}
 	return nil

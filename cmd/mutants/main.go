@@ -6,6 +6,7 @@
 //	go run ./cmd/mutants -only fence,ring      those of these packages
 //	go run ./cmd/mutants -for 2m -seed 7       as many as two minutes allow, drawn by a seed
 //	go run ./cmd/mutants -match 'Machine.due'  those whose names contain this
+//	go run ./cmd/mutants -among FILE           those whose names are lines of a file
 //	go run ./cmd/mutants -list                 their names alone
 //
 // A mutant is an operator that became another one (< and <=, == and !=, + and -, &&
@@ -49,7 +50,8 @@ var packages = []struct {
 const document = "docs/mutants.md"
 
 type flags struct {
-	only, match, cache string
+	only, match, among string
+	cache              string
 	limit              time.Duration
 	seed, simSeed      uint64
 	hours              float64
@@ -78,11 +80,12 @@ func parse() (f flags) {
 	}
 	flag.StringVar(&f.only, "only", "", "packages, by their folders, with commas between; all if not given")
 	flag.StringVar(&f.match, "match", "", "only mutants whose names contain this")
+	flag.StringVar(&f.among, "among", "", "only mutants whose names are lines of this file, as -list prints them")
 	flag.StringVar(&f.cache, "cache", filepath.Join(cache, "postdate", "mutants"), "the folder where results are kept")
 	flag.DurationVar(&f.limit, "for", 0, "how long to try mutants, once all is built; 0: until all are done")
 	flag.Uint64Var(&f.seed, "seed", 0, "draws the order; 0: as in the files")
 	flag.Uint64Var(&f.simSeed, "simseed", 0, "the seed of the first world that is simulated")
-	flag.Float64Var(&f.hours, "hours", 2, "how many hours to simulate with each mutant")
+	flag.Float64Var(&f.hours, "hours", 2, "how many hours to simulate with each mutant; 0: the tests alone")
 	flag.IntVar(&f.parallel, "parallel", 1, "how many mutants are run at a time")
 	flag.BoolVar(&f.list, "list", false, "print the names of all mutants, and run none")
 	flag.Parse()
@@ -163,7 +166,7 @@ func (all items) name(m mutant) bool {
 func (all items) gone(b *bench) (gone items) {
 	for _, item := range all {
 		file, _, _ := strings.Cut(strings.TrimPrefix(item, "`"), "`")
-		known := b.f.match != "" || slices.ContainsFunc(b.mutants, func(m mutant) bool { return names(item, m) })
+		known := b.f.match+b.f.among != "" || slices.ContainsFunc(b.mutants, func(m mutant) bool { return names(item, m) })
 		if !known && slices.Contains(b.dirs, path.Dir(file)) {
 			gone = append(gone, item)
 		}

@@ -291,3 +291,19 @@ func TestReportCountsUnknown(t *testing.T) {
 		t.Errorf("%d are unknown, want none", n)
 	}
 }
+
+// The quick tests of a package meet a mutant together, each of the others alone, the
+// quickest first; what is indented is a part of a test.
+func TestByTime(t *testing.T) {
+	quick, slow := byTime(`=== RUN   TestA
+--- PASS: TestA (2.50s)
+    --- PASS: TestA/part (2.50s)
+--- PASS: TestB (0.09s)
+--- PASS: TestC (0.10s)
+--- PASS: ExampleD (0.00s)
+PASS
+`)
+	if !slices.Equal(quick, []string{"TestB", "ExampleD"}) || !slices.EqualFunc(slow, [][]string{{"TestC"}, {"TestA"}}, slices.Equal) {
+		t.Errorf("quick are %v, slow %v", quick, slow)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,13 +24,30 @@ const (
 	// longer than without a mutant.
 	timeMin    = 10 * time.Second
 	timeFactor = 10
+	// quickTime is how long a test may take that meets each mutant together with others.
+	quickTime = 100 * time.Millisecond
 )
 
 // errOver says that the time that was given to all mutants is over.
 var errOver = errors.New("the time is over")
 
-// limit is how long a program may run.
-type limit = time.Duration
+// meeting is what a mutant meets: the simulator, or tests of a package.
+type meeting struct {
+	dir     string        // the package's; "": the simulator
+	tests   string        // a pattern of their names, as for go test -run
+	limit   time.Duration // how long it may take
+	reached map[int]bool  // the mutants that it reaches
+}
+
+func (m meeting) String() string {
+	if m.dir == "" {
+		return "the simulator"
+	}
+	if n := strings.Count(m.tests, "|"); n > 0 {
+		return fmt.Sprintf("%d tests of ./%s", n+1, m.dir)
+	}
+	return fmt.Sprintf("go test ./%s -run '%s'", m.dir, m.tests)
+}
 
 // outcome is how a program ended.
 type outcome struct {
@@ -37,23 +56,19 @@ type outcome struct {
 	output  string
 }
 
-// play runs the tests of a package, or with "" the simulator, with one mutant. An
-// error says that it was cut short because the time of all is over.
-func (b *bench) play(ctx context.Context, dir string, env ...string) (outcome, error) {
+// play runs what a mutant meets. An error says that it was cut short because the time of
+// all is over.
+func (b *bench) play(ctx context.Context, with meeting, env ...string) (outcome, error) {
 	arguments := []string{"-seed", fmt.Sprint(b.f.simSeed), "-hours", fmt.Sprint(b.f.hours), "-shrink", "1ns"}
-	within := b.limits[dir]
-	if within == 0 {
-		within = 10 * time.Minute
+	if with.dir != "" {
+		arguments = []string{"-test.failfast", "-test.v", "-test.run", with.tests, "-test.timeout", with.limit.String()}
 	}
-	if dir != "" {
-		arguments = []string{"-test.failfast", "-test.timeout", within.String()}
-	}
-	own, stop := context.WithTimeout(ctx, within+time.Second)
+	own, stop := context.WithTimeout(ctx, with.limit+time.Second)
 	defer stop()
 	script := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memoryKiB)
-	cmd := exec.CommandContext(own, "sh", append([]string{"-c", script, b.program(dir)}, arguments...)...)
+	cmd := exec.CommandContext(own, "sh", append([]string{"-c", script, b.program(with.dir)}, arguments...)...)
 	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.Dir, cmd.Stdout, cmd.Stderr = with.dir, &out, &out
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -65,46 +80,74 @@ func (b *bench) play(ctx context.Context, dir string, env ...string) (outcome, e
 var (
 	traceLine   = regexp.MustCompile(`(?m)^trace ([0-9a-f]{16})$`)
 	brokenLine  = regexp.MustCompile(`(?m)^BROKEN: .* (promise \d), `)
+	passLine    = regexp.MustCompile(`(?m)^--- PASS: (\S+) \(([0-9.]+)s\)$`)
 	failureLine = regexp.MustCompile(`(?m)^ *(?:--- FAIL: (\S+)|(panic: test timed out)|(panic: .*)|(fatal error: .*))`)
 )
 
-// reached runs a program with all switches off. It has to pass.
-func (b *bench) reached(ctx context.Context, dir string) (map[int]bool, error) {
+// measure runs what mutants will meet with all switches off, and notes which of them it
+// reaches and how long it may take. It has to pass.
+func (b *bench) measure(ctx context.Context, with *meeting) (output string, err error) {
 	list := filepath.Join(b.dir, "reached")
 	defer os.Remove(list)
+	with.limit = 10 * time.Minute
 	began := time.Now()
-	o, err := b.play(ctx, dir, "POSTDATE_MUTANT=-1", "POSTDATE_MUTANTS_REACHED="+list)
+	o, err := b.play(ctx, *with, "POSTDATE_MUTANT=-1", "POSTDATE_MUTANTS_REACHED="+list)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if !o.passed {
-		return nil, fmt.Errorf("%s fails without a mutant:\n%s", title(dir), o.output[:min(len(o.output), 4_000)])
+		return "", fmt.Errorf("%v fails without a mutant:\n%s", with, o.output[:min(len(o.output), 4_000)])
 	}
-	b.limits[dir] = max(timeMin, timeFactor*time.Since(began))
-	if dir == "" {
-		b.trace = match(traceLine, o.output)
-	}
-	fmt.Printf("without a mutant, %s takes %s\n", title(dir), time.Since(began).Round(10*time.Millisecond))
+	with.limit = max(timeMin, timeFactor*time.Since(began))
+	fmt.Printf("without a mutant, %v takes %s\n", with, time.Since(began).Round(10*time.Millisecond))
 	text, err := os.ReadFile(list)
 	if err != nil && !os.IsNotExist(err) {
-		return nil, err
+		return "", err
 	}
-	ids := map[int]bool{}
+	with.reached = map[int]bool{}
 	for _, field := range strings.Fields(string(text)) {
 		id, err := strconv.Atoi(field)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		ids[id] = true
+		with.reached[id] = true
 	}
-	return ids, nil
+	return o.output, nil
 }
 
-func title(dir string) string {
-	if dir == "" {
-		return "the simulator"
+// measureTests measures the tests of a package: the quick ones together, since most
+// mutants fail one of them, and then each of the others by itself, the quickest first.
+func (b *bench) measureTests(ctx context.Context, dir string) error {
+	output, err := b.measure(ctx, &meeting{dir: dir})
+	if err != nil {
+		return err
 	}
-	return "the test of " + dir
+	quick, slow := byTime(output)
+	for _, names := range slices.Concat([][]string{quick}, slow) {
+		with := meeting{dir: dir, tests: "^(" + strings.Join(names, "|") + ")$"}
+		if _, err := b.measure(ctx, &with); err != nil {
+			return err
+		}
+		b.tests[dir] = append(b.tests[dir], with)
+	}
+	return nil
+}
+
+// byTime takes the names of tests out of what they printed: those that are quick, and each
+// of the others.
+func byTime(output string) (quick []string, slow [][]string) {
+	took := map[string]float64{}
+	for _, groups := range passLine.FindAllStringSubmatch(output, -1) {
+		name := groups[1]
+		took[name], _ = strconv.ParseFloat(groups[2], 64)
+		if took[name] < quickTime.Seconds() {
+			quick = append(quick, name)
+		} else {
+			slow = append(slow, []string{name})
+		}
+	}
+	slices.SortFunc(slow, func(a, b []string) int { return cmp.Compare(took[a[0]], took[b[0]]) })
+	return quick, slow
 }
 
 // match is the first group of a pattern that matched, or "".
@@ -120,16 +163,13 @@ func match(pattern *regexp.Regexp, text string) string {
 // try runs a mutant against the tests, and then against simulated worlds.
 func (b *bench) try(ctx context.Context, m mutant) (r result, err error) {
 	began := time.Now()
-	r = result{mutant: m, InTests: b.inTests[m.id], InWorlds: b.inWorlds[m.id], Result: lived, SameTrace: !b.inWorlds[m.id]}
-	for _, with := range []struct {
-		dir, result string
-		reached     bool
-		pattern     *regexp.Regexp
-	}{{m.Package, killedByTests, r.InTests, failureLine}, {"", killedByWorlds, r.InWorlds, brokenLine}} {
-		if !with.reached {
+	r = result{mutant: m, InWorlds: b.worlds.reached[m.id], Result: lived, SameTrace: !b.worlds.reached[m.id]}
+	for _, with := range append(slices.Clone(b.tests[m.Package]), b.worlds) {
+		if !with.reached[m.id] {
 			continue
 		}
-		o, err := b.play(ctx, with.dir, fmt.Sprintf("POSTDATE_MUTANT=%d", m.id))
+		r.InTests = r.InTests || with.dir != ""
+		o, err := b.play(ctx, with, fmt.Sprintf("POSTDATE_MUTANT=%d", m.id))
 		if err != nil {
 			return r, err
 		}
@@ -137,18 +177,24 @@ func (b *bench) try(ctx context.Context, m mutant) (r result, err error) {
 			r.SameTrace = o.passed && match(traceLine, o.output) == b.trace
 		}
 		if !o.passed {
-			r.Result, r.By = with.result, match(with.pattern, o.output)
-			if o.expired || r.By == "" {
-				r.By = "it did not end"
-				if !o.expired {
-					r.By = lastLine(o.output)
-				}
-			}
+			r.Result, r.By = killedBy(with, o)
 			break
 		}
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil
+}
+
+// killedBy says by what a mutant was killed, in a word and in particular.
+func killedBy(with meeting, o outcome) (word, by string) {
+	word, by = killedByTests, match(failureLine, o.output)
+	if with.dir == "" {
+		word, by = killedByWorlds, match(brokenLine, o.output)
+	}
+	if o.expired {
+		return word, "it did not end"
+	}
+	return word, cmp.Or(by, lastLine(o.output))
 }
 
 func lastLine(text string) string {
