@@ -64,26 +64,10 @@ func TestAClaimThatIsFollowedReadsNothing(t *testing.T) {
 	}
 }
 
-// A claim that is for what is due alone writes nothing where nothing is.
-func TestAClaimIfDue(t *testing.T) {
+// A claim that ends with the last message of its page has seen all.
+func TestAClaimThatEndsWithItsPage(t *testing.T) {
 	s, m := owned(t)
-	c := claimTo(1, 900)
-	c.IfDue = true
-	r := s.Claim(t.Context(), []store.Claim{c})[0]
-	if r.Err != nil || r.To != (bucket.Position{}) || !r.Complete || r.Ended != c.To || r.Next != m.ExecutionTime {
-		t.Errorf("where nothing is due it answers %+v", r)
-	}
-	if p := s.partition(0); p.Claims != 0 {
-		t.Errorf("where nothing is due it wrote %+v", p)
-	}
-	c.To = bucket.UpTo(1000)
-	if r := s.Claim(t.Context(), []store.Claim{c})[0]; r.Err != nil || r.To != c.To || len(r.Due) != 1 {
-		t.Errorf("where something is due it answers %+v", r)
-	}
-	if p := s.partition(0); p.Claims != 1 || p.Claimed != c.To {
-		t.Errorf("where something is due it wrote %+v", p)
-	}
-	c = claimTo(2, 0)
+	c := claimTo(1, 0)
 	c.To, c.Scan.Limit = bucket.PositionOf(m.Key, m.ExecutionTime), 1
 	if r := s.Claim(t.Context(), []store.Claim{c})[0]; r.Err != nil || !r.Complete || r.Next != postdate.Far || len(r.Due) != 1 {
 		t.Errorf("a claim that ends with the last message of its page answers %+v", r)

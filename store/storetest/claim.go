@@ -41,6 +41,7 @@ func claiming() []check {
 		{"a claim that comes after its successor is KindConflict, reads nothing and writes nothing", claimLate},
 		{"a claim that is repeated writes nothing, and reads", claimAgain},
 		{"a claim that is repeated reads nothing that the first one left unclaimed", claimAgainShort},
+		{"one that is for what is due alone writes nothing where nothing is", claimIfDue},
 		{"claims of many buckets come late, each by itself", claimLateMany},
 		{"the next owner's claims count on", claimOn},
 		{"a claim can be made again", func(x *trial) {
@@ -280,6 +281,26 @@ func claimAgainShort(x *trial) {
 	x.wantCancelled(all[4])
 	c.Scan.After, c.Number = r.Ended, 0
 	x.wantDue(c, all[5:]...)
+}
+
+func claimIfDue(x *trial) {
+	m := x.add(t0 + 100)
+	token := x.own(home)
+	c := numbered(home, token, 1, t0-50, t0+50)
+	c.IfDue = true
+	before := x.partition(home)
+	r := x.store.Claim(x.ctx, []store.Claim{c})[0]
+	if r.Err != nil || len(r.Due) > 0 || r.To != (bucket.Position{}) || r.Ended != c.To || !r.Complete || r.Next != m.ExecutionTime {
+		x.Errorf("where nothing is due it answers %+v", r)
+	}
+	if p := x.partition(home); !p.Equal(before) {
+		x.broken("where nothing is due it changed the record from %+v to %+v", before, p)
+	}
+	x.wantCancelled(x.add(t0 + 50))
+	c.To = bucket.UpTo(t0 + 100)
+	r = x.wantClaimed(c, t0-50, c.To)
+	x.wantIDs("where something is due, a scan", idsOf(r.Due), m)
+	x.wantTooLate(m)
 }
 
 func claimLateMany(x *trial) {

@@ -19,6 +19,8 @@ type (
 	readsWhenLate      struct{ *Mem }
 	lateClaimsWrite    struct{ *Mem }
 	equalClaimsWrite   struct{ *Mem }
+	idleClaimsWrite    struct{ *Mem }
+	neverWrites        struct{ *Mem }
 	repeatsReadOn      struct{ *Mem }
 	claimsAll          struct{ *Mem }
 	claimsMilliseconds struct{ *Mem }
@@ -328,6 +330,19 @@ func (s releaseDropsBehind) Release(ctx context.Context, holds []store.Hold) err
 }
 
 // A scan that looked at very much gives up.
+func (s idleClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) { c.IfDue = false })
+}
+
+// neverWrites takes each claim that is for what is due alone for one that found nothing to write.
+func (s neverWrites) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, _ *store.ClaimResult) {
+		if c.IfDue {
+			s.Records[c.Bucket] = before
+		}
+	})
+}
+
 func (s endsTooSoon) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
 		if len(s.beyond(c.Bucket, c.Scan.After)) >= examinedMax {

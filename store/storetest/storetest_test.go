@@ -58,6 +58,8 @@ var plantedBugs = []struct {
 	plant func(m *Mem) store.Store
 }{
 	{"claim", func(m *Mem) store.Store { return claimsUnfenced{m} }},
+	{"claim", func(m *Mem) store.Store { return idleClaimsWrite{m} }},
+	{"claim", func(m *Mem) store.Store { return neverWrites{m} }},
 	{"claim", func(m *Mem) store.Store { return readsWhenFenced{m} }},
 	{"claim", func(m *Mem) store.Store { return claimedMovesBack{m} }},
 	{"claim", func(m *Mem) store.Store { return scansBeyondClaimed{m} }},
