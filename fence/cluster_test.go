@@ -140,6 +140,16 @@ func TestSkewedClock(t *testing.T) {
 	}
 }
 
+// A node that has nothing loses nothing when its clock is off.
+func TestASkewedClockWithoutBuckets(t *testing.T) {
+	r := newRig(t)
+	r.lease(1)
+	effects := r.step(fence.Renewed{Began: postdate.Now{Wall: 20_000, Mono: r.now}, Store: 10_000, WallEnded: 20_000})
+	if count[fence.Skewed](effects) != 1 || count[fence.Lost](effects) > 0 {
+		t.Errorf("it says %+v", effects)
+	}
+}
+
 // What was given back is not taken for an own acquisition by a look that is older
 // than that; and a bucket that is wanted again is taken again.
 func TestAStaleLookAdoptsNothing(t *testing.T) {

@@ -226,6 +226,16 @@ func TestLosesByToken(t *testing.T) {
 	}
 }
 
+// A refusal that is stale for one bucket counts for the next.
+func TestLosesWhatItHas(t *testing.T) {
+	r := newRig(t)
+	r.own(1)
+	both := []store.Hold{{Bucket: 3, Token: 1}, {Bucket: 1, Token: 1}}
+	if lost := only[fence.Lost](t, r.step(fence.Fenced{Holds: both})); !slices.Equal(lost.Holds, both[1:]) {
+		t.Errorf("lost %+v", lost)
+	}
+}
+
 // An acquisition whose outcome is unknown is not repeated blindly: the records
 // tell whether it went through. Then the bucket is taken anew, for under the old
 // token somebody else may be about to take it.

@@ -152,6 +152,24 @@ func TestAnAcquisitionThatComesAfterARelease(t *testing.T) {
 	}
 }
 
+// Also where the bucket, as it goes back, turns out to be another node's by then.
+func TestAnAcquisitionThatComesAfterALoss(t *testing.T) {
+	r := newRig(t)
+	r.lease(4)
+	hung := bucket.Partition{Bucket: 4, Token: 7, Owner: "me", Lease: "me/1"}
+	only[fence.Take](t, r.step(fence.Saw{Began: r.now, Partitions: []bucket.Partition{hung}}))
+	r.step(fence.Want{})
+	r.step(fence.Took{Err: postdate.E(postdate.KindUnknown, "lost")})
+	r.step(fence.Saw{Began: r.now})
+	r.answer(r.next(), fence.Saw{Partitions: []bucket.Partition{hung}})
+	r.step(fence.Fenced{Holds: []store.Hold{{Bucket: 4, Token: 7}}})
+	for range 3 { // what it saw, token 7, is what the acquisition asked for
+		r.answer(r.next(), fence.Saw{Partitions: []bucket.Partition{{Bucket: 4, Token: 7}}})
+		r.reads("as the acquisition may be on its way", 4)
+		r.step(fence.Saw{Began: r.now})
+	}
+}
+
 // That buckets are free brings a look forward only where one is missing, also where a
 // look is under way that may be older.
 func TestFreed(t *testing.T) {

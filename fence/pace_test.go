@@ -182,6 +182,29 @@ func TestNoLookAtTheEndOfTheLease(t *testing.T) {
 	}
 }
 
+// A renewal and a look are overdue from the moment in which they are due until a step
+// begins them; while one is under way, the other counts.
+func TestOverdue(t *testing.T) {
+	const sooner, later = 200 * time.Millisecond, 500 * time.Millisecond
+	for _, c := range []struct{ renew, look time.Duration }{{sooner, later}, {later, sooner}} {
+		r := newRig(t, func(f *fence.Config) { f.RenewEvery, f.LookEvery = c.renew, c.look })
+		r.lease(1) // renews, and looks
+		r.step(fence.Saw{Began: r.now})
+		want := func(after time.Duration, overdue bool) {
+			t.Helper()
+			if got := r.m.Overdue(r.now + after); got != overdue {
+				t.Errorf("with renewals each %v and looks each %v, %v later overdue is %t", c.renew, c.look, after, got)
+			}
+		}
+		want(sooner-1, false)
+		want(sooner, true)
+		r.now += sooner
+		r.step(fence.Tick{}) // begins the one that comes sooner
+		want(later-sooner-1, c.look == sooner && later-sooner-1 >= sooner)
+		want(later-sooner, true)
+	}
+}
+
 // A renewal that ends in the last fifth of the lease comes too late, and one before that
 // does not. Where no other process can have the store open, none does.
 func TestWhenALeaseHasLapsed(t *testing.T) {
@@ -295,7 +318,9 @@ func TestLooksAfterAnAcquisition(t *testing.T) {
 		return r, fence.Took{Results: []store.Acquired{{Partition: bucket.Partition{Bucket: 1, Token: 1, Owner: "me", Lease: "me/1"}, OK: true}}}
 	}
 	r, took := take()
-	r.step(took)
+	if effects := r.step(took); count[fence.Drain](effects) > 0 {
+		t.Errorf("what is wanted is drained: %+v", effects)
+	}
 	if wake := r.m.Wake(); wake != r.now+r.c.RetryAfter {
 		t.Errorf("it wakes in %v, want %v", wake-r.now, r.c.RetryAfter)
 	}

@@ -26,11 +26,26 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	if d := wall(900 * time.Millisecond); d != -900*time.Millisecond {
 		t.Errorf("a clock that is 0.9 s behind, which is allowed, counts as %s off", d)
 	}
+	if d := wall(time.Second); d != -time.Second {
+		t.Errorf("a clock that is 1 s behind, which is just allowed, counts as %s off", d)
+	}
 	if d := wall(48 * time.Hour); d != 0 {
 		t.Errorf("a clock that is 48 h behind counts as %s off", d)
 	}
 	if d := wall(-48 * time.Hour); d != 48*time.Hour {
 		t.Errorf("a clock that is 48 h ahead counts as %s off", d)
+	}
+}
+
+// Where no bound is set, nothing is corrected.
+func TestDatesWithoutABound(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Fence.SkewMax = 0 })
+	r.step(fence.Tick{})
+	r.run(time.Second)
+	now := r.now
+	now.Wall -= 100_000
+	if got := r.m.Board().Wall(now); got != now.Wall {
+		t.Errorf("it is %d, want %d", got, now.Wall)
 	}
 }
 
@@ -57,6 +72,9 @@ func TestWithLease(t *testing.T) {
 		got := c.WithLease(lease)
 		if err := got.Fence.Validate(); err != nil {
 			t.Errorf("%s: %v", lease, err)
+		}
+		if got.Fence.LeaseTime != lease || got.Fence.RenewEvery != lease/5 {
+			t.Errorf("%s: leases last %s and are renewed each %s", lease, got.Fence.LeaseTime, got.Fence.RenewEvery)
 		}
 		if got.Fence.LookEvery > c.Fence.LookEvery || got.Poller.LeaseMargin > lease/5 || got.Poller.LeaseMargin > c.Poller.LeaseMargin {
 			t.Errorf("%s: looks every %s, stops %s before the end", lease, got.Fence.LookEvery, got.Poller.LeaseMargin)

@@ -46,9 +46,6 @@ type expiry struct {
 
 // see takes in what says something of the clocks, and how a deletion ended.
 func (x *expiry) see(now postdate.Now, ev Event) {
-	if x.next == 0 { // the first event
-		x.next = now.Mono + expireEvery
-	}
 	switch ev := ev.(type) {
 	case fence.Renewed:
 		if ev.Err == nil && ev.Store != 0 {

@@ -340,11 +340,11 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.skew = 900 * time.Millisecond // not too much
 	r.step(fence.Tick{})
-	r.run(time.Second)
+	r.run(expireEvery - time.Millisecond)
 	if early := took[Expire](r); len(early) > 0 {
 		t.Fatalf("deletes right after the start: %+v", early)
 	}
-	r.run(expireEvery)
+	r.run(time.Second)
 	first := took[Expire](r)
 	if len(first) != 1 {
 		t.Fatalf("%d looks for what is past its retention, want one", len(first))
@@ -395,8 +395,14 @@ func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	r.step(fence.Tick{})
 	want := func(when string, some bool) {
 		t.Helper()
-		if got := took[Expire](r); len(got) > 0 != some {
+		got := took[Expire](r)
+		if len(got) > 0 != some {
 			t.Errorf("%s: %d deletions", when, len(got))
+		}
+		for _, e := range got {
+			if late := e.Expiry.SettledBefore.Sub(r.now.Wall.Add(-time.Hour)); late > 0 || late < -time.Minute {
+				t.Errorf("%s it deletes what ended %s later than an hour ago", when, late)
+			}
 		}
 	}
 	r.run(believeAfter - time.Second)
