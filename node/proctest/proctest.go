@@ -151,7 +151,7 @@ func reserve(port int) (bool, error) {
 // Tail is the end of what a file says, for error messages.
 func Tail(path string) []byte {
 	text, _ := os.ReadFile(path)
-	return bytes.TrimSpace(text[max(0, len(text)-2000):])
+	return bytes.TrimSpace(text[max(0, len(text)-4000):])
 }
 
 var parts struct {

@@ -55,9 +55,23 @@ func Start(t testing.TB) *Broker {
 		t.Fatal(err)
 	}
 	b.t = t
-	t.Cleanup(b.group.End)
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.tell()
+		}
+		b.group.End()
+	})
 	part(t, b.URL, "started by the tests")
 	return b
+}
+
+// tell logs what the broker said last: who looks for the cause of a failure has nothing
+// else, its folder goes.
+func (b *Broker) tell() {
+	logs, _ := filepath.Glob(b.path("log/*"))
+	for _, name := range logs {
+		b.t.Logf("the broker's %s ends with:\n%s", filepath.Base(name), proctest.Tail(name))
+	}
 }
 
 var shared = sync.OnceValues(start)
