@@ -78,7 +78,7 @@ func (l *limit) tokensAt(now time.Duration) float64 {
 
 // roomAt is when the rate lets the next message into the hand; 0 where it lets one in now.
 func (c *channel) roomAt(now time.Duration) time.Duration {
-	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 || c.limited(now) > 0 {
+	if c.limited(now) > 0 {
 		return 0
 	}
 	return now + time.Duration((1-c.limit.tokensAt(now))/c.limit.set.MaxPerSecond*float64(time.Second)) - soon + 1

@@ -1,6 +1,8 @@
 package poller
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -88,6 +90,84 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// A rate lets each message out at its time and not later: the machine wants to be woken then,
+// and not for nothing in between.
+func TestRateWakes(t *testing.T) {
+	const rate = 15.0 // one and a half messages may gather
+	b := newBench(t)
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: rate}}})
+	begin, sent, steps := b.now.Mono, 0, 0
+	effects := b.owned(records("inbox:a", 4, b.now.Wall-3))
+	for ; b.now.Mono < begin+300*time.Millisecond; steps++ {
+		for _, p := range of[Publish](effects) {
+			want := begin
+			if sent > 0 {
+				want += time.Duration((float64(sent) - 0.5) / rate * float64(time.Second))
+			}
+			if off := b.now.Mono - want; len(p.Batch) != 1 || off < 0 || off > 10 {
+				t.Errorf("%d messages after %d others are sent %s off their time", len(p.Batch), sent, off)
+			}
+			sent += len(p.Batch)
+		}
+		b.answerAll(effects)
+		b.after(b.m.Wake(b.now))
+		effects = b.step(fence.Tick{})
+	}
+	if sent != 4 || steps > 20 {
+		t.Errorf("%d of 4 messages were sent in %d steps", sent, steps)
+	}
+}
+
+// While there is a token, nobody is woken for one.
+func TestNoWakeForATokenThatIsThere(t *testing.T) {
+	b := newBench(t)
+	b.m.c.BatchMax, b.m.c.BatchesMax = 1, 1
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 20}}}) // two may gather
+	if n := len(of[Publish](b.owned(records("inbox:a", 2, b.now.Wall-3)))); n != 1 {
+		t.Fatalf("%d publishes, want 1 at a time", n)
+	}
+	if w := b.m.Wake(b.now); w < time.Millisecond {
+		t.Errorf("it wants to be woken after %s", w)
+	}
+}
+
+// Of a channel with a rate is taken in hand what goes out within a quarter of a second.
+func TestWhatARateTakesInHand(t *testing.T) {
+	now := time.Minute
+	for rate, want := range map[float64]int{0: math.MaxInt, 0.5: 1, 1: 1, 2: 1, 4: 2, 100: 10 + 25, 4_000: 400 + 1_000, 1e12: 1 << 30} {
+		c := &channel{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}}}
+		if got := c.limited(now); got != want {
+			t.Errorf("%d messages at %g/s, want %d", got, rate, want)
+		}
+	}
+	if c := (&channel{}); c.limited(now) != math.MaxInt || c.roomAt(now) != 0 {
+		t.Errorf("without a limit: %d messages, from %s on", c.limited(now), c.roomAt(now))
+	}
+}
+
+// Where a rate lets nothing into the hand now, it is known to the nanosecond when it does.
+func TestWhenARateHasRoom(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	waited := 0
+	for range 2_000 {
+		rate := []float64{0.125, 0.5, 1, 2}[r.IntN(4)] // so that the times are exact
+		now := time.Minute + time.Duration(r.IntN(8))*time.Second/8
+		c := &channel{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}, tokens: float64(r.IntN(8)) / 8, at: now}}
+		at := c.roomAt(now)
+		switch room := c.limited(now) > 0; {
+		case room && at != 0:
+			t.Fatalf("%g tokens at %g/s: there is room, and it waits for %s", c.limit.tokens, rate, at-now)
+		case !room && (c.limited(at) != 1 || c.limited(at-2) != 0):
+			t.Fatalf("%g tokens at %g/s: it waits for %s, when it may have %d, and 2 ns before %d", c.limit.tokens, rate, at-now, c.limited(at), c.limited(at-2))
+		case !room:
+			waited++
+		}
+	}
+	if waited < 200 {
+		t.Errorf("it waited %d times: this shows nothing", waited)
+	}
+}
+
 // A bound on what is in flight is kept, and what comes back makes room.
 func TestInFlightLimit(t *testing.T) {
 	s := newShop(1, nil)
@@ -131,6 +211,21 @@ func TestPause(t *testing.T) {
 	}
 	if len(of[Unpark](b.step(Limits{}))) != 1 {
 		t.Error("what was parked does not become due when the channel is resumed")
+	}
+}
+
+// A channel that goes on under a limit which was set before, and was paused until now, gets
+// what is parked at once.
+func TestResumedUnderALimit(t *testing.T) {
+	settings := store.ChannelSettings{Channel: "inbox:a", MaxPerSecond: 5, Paused: true}
+	b := newBench(t)
+	b.owned(nil)
+	b.step(Limits{[]store.ChannelSettings{settings}})
+	b.parked("inbox:a", 0)
+	b.after(100 * time.Millisecond)
+	settings.Paused = false
+	if n := len(of[Unpark](b.step(Limits{[]store.ChannelSettings{settings}}))); n != 1 {
+		t.Errorf("%d unparks when it is resumed, want 1", n)
 	}
 }
 

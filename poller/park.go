@@ -56,14 +56,13 @@ func (h *parkingHeap) Pop() any {
 	return last
 }
 
-// lookAt has a channel's parked messages looked at, at a time.
+// lookAt has the messages of a channel that has some parked looked at, at a time.
 func (m *Machine) lookAt(c *channel, at time.Duration) {
 	m.turns++
 	c.lookAt, c.turn = at, m.turns
-	switch {
-	case c.inParked > 0:
+	if c.inParked > 0 {
 		heap.Fix(&m.parked, c.inParked-1)
-	case len(c.parkedIn) > 0:
+	} else {
 		heap.Push(&m.parked, c)
 	}
 }

@@ -1,6 +1,8 @@
 package poller
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -74,4 +76,291 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 		more = append(more, b.step(Claimed{b.m.claimCall(), results})...)
 	}
 	return more
+}
+
+// The channels with parked messages come up by when they are to be looked at, and of two at
+// the same time the one of which this was said first.
+func TestParkingHeap(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	m := newMachine(DefaultConfig())
+	var in []*channel // by when it was said
+	for range 3_000 {
+		c := &channel{site: &site{}}
+		if len(in) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(in))
+			c = in[i]
+			in = slices.Delete(in, i, i+1)
+		}
+		if c.inParked > 0 && r.IntN(2) == 0 {
+			m.unparkedAll(c, &owned{})
+		} else {
+			m.lookAt(c, time.Duration(r.IntN(5)))
+			in = append(in, c)
+		}
+		if len(m.parked) != len(in) {
+			t.Fatalf("%d channels wait, want %d", len(m.parked), len(in))
+		}
+		if len(in) > 0 && m.parked[0] != slices.MinFunc(in, func(a, b *channel) int { return int(a.lookAt - b.lookAt) }) {
+			t.Fatalf("of %d channels it is the turn of a wrong one", len(in))
+		}
+	}
+}
+
+// withParked is a bench with so many buckets from 0 on. Channels that are up have one
+// message each with their brokers.
+func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.Channel) *bench {
+	b := newBench(t)
+	if change != nil {
+		change(&b.m.c)
+	}
+	var due []postdate.Record
+	for _, c := range up {
+		due = append(due, records(c, 1, b.now.Wall-3)...)
+	}
+	if n := len(of[Publish](b.owned(due))); n != len(up) {
+		t.Fatalf("%d publishes, want %d", n, len(up))
+	}
+	for i := 1; i < buckets; i++ {
+		b.answerAll(b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: i, Token: 1, Owner: "me", Lease: "me"}}}))
+	}
+	return b
+}
+
+// parked tells that a channel has parked messages in these buckets, and gives the unparks
+// that follow.
+func (b *bench) parked(c postdate.Channel, in ...int) []Unpark {
+	var found []store.ParkedChannel
+	for _, number := range in {
+		found = append(found, store.ParkedChannel{Bucket: number, Channel: c})
+	}
+	return of[Unpark](b.step(ParkedFound{Found: found}))
+}
+
+// parkedIn is in how many buckets a channel has messages parked, as far as the machine
+// knows; -1: it knows nothing of the channel.
+func (b *bench) parkedIn(c postdate.Channel) int {
+	for _, v := range b.m.Channels() {
+		if v.Channel == c {
+			return v.ParkedIn
+		}
+	}
+	return -1
+}
+
+// moved answers an unpark, and gives those that follow.
+func (b *bench) moved(u Unpark, n int) []Unpark {
+	return of[Unpark](b.step(Unparked{Unpark: u.Unpark, Moved: n}))
+}
+
+// What is parked while an unpark is under way may have come behind it: what that one says of
+// its channel and bucket is no more true.
+func TestMoreIsParkedMeanwhile(t *testing.T) {
+	for _, test := range []struct {
+		channel postdate.Channel
+		bucket  int
+		left    int // buckets in which the first channel may have some then
+	}{{"inbox:a", 1, 1}, {"inbox:b", 1, 0}, {"inbox:a", 2, 1}, {"inbox:b", 2, 0}} {
+		b := withParked(t, 3, nil, "inbox:a", "inbox:b")
+		unparks := b.parked("inbox:a", 1)
+		if len(unparks) != 1 {
+			t.Fatalf("%d unparks, want 1", len(unparks))
+		}
+		b.parked(test.channel, test.bucket)
+		b.moved(unparks[0], 0)
+		if n := b.parkedIn("inbox:a"); n != test.left {
+			t.Errorf("%s in bucket %d: %d buckets are left, want %d", test.channel, test.bucket, n, test.left)
+		}
+	}
+}
+
+// What is parked in a bucket that is lost is the next owner's; what is parked elsewhere comes
+// back all the same. Of a channel with nothing else, nothing is remembered.
+func TestParkedInABucketThatIsLost(t *testing.T) {
+	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:z")
+	unpark := b.parked("inbox:z", 3)[0]
+	b.parked("inbox:a", 1, 2)
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	if n := b.parkedIn("inbox:a"); n != 1 {
+		t.Errorf("it has parked messages in %d buckets, want 1", n)
+	}
+	if next := b.moved(unpark, 0); len(next) != 1 || next[0].Unpark.Bucket != 2 {
+		t.Errorf("what is left is not unparked: %+v", next)
+	}
+	if n := len(b.m.buckets[3].parkedFor); n > 0 {
+		t.Errorf("a bucket without parked messages remembers %d channels", n)
+	}
+
+	b = withParked(t, 2, nil)
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
+	if n := len(b.parked("inbox:a", 1)); n > 0 || b.parkedIn("inbox:a") != 1 {
+		t.Fatalf("%d unparks of a channel that is paused", n)
+	}
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	if b.parkedIn("inbox:a") >= 0 {
+		t.Error("a channel without messages is remembered")
+	}
+}
+
+// An unpark of an earlier time under which the node had a bucket says nothing wrong of the
+// present one.
+func TestABucketComesBackDuringAnUnpark(t *testing.T) {
+	b := withParked(t, 2, nil)
+	unpark := b.parked("inbox:a", 1)[0]
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.answerAll(b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 2, Owner: "me", Lease: "me"}}}))
+	b.moved(unpark, 0)
+	if b.parkedIn("inbox:a") >= 0 {
+		t.Error("a channel without messages is remembered")
+	}
+	b.after(time.Second)
+	if unparks := b.parked("inbox:a", 1); len(unparks) != 1 || unparks[0].Unpark.Token != 2 {
+		t.Errorf("what is found then is unparked by %+v", unparks)
+	}
+}
+
+// Channels whose parked messages come back take turns, each bucket's in the order of their
+// numbers, and what comes under a time of its own can be told from what came before.
+func TestUnparksTakeTurns(t *testing.T) {
+	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:b", "inbox:c")
+	unparks := b.parked("inbox:a", 9, 4, 2, 7, 3)
+	b.parked("inbox:b", 8, 2)
+	b.parked("inbox:c", 0)
+	times := map[postdate.Time]bool{}
+	var got, want []string
+	for i := range 9 {
+		if len(unparks) != 1 {
+			t.Fatalf("%d unparks after %v", len(unparks), got)
+		}
+		u := unparks[0].Unpark
+		got = append(got, fmt.Sprint(u.Channel[6:], u.Bucket))
+		want = append(want, []string{"a2", "b2", "c0"}[i%3])
+		if times[u.At] && u.Bucket == 2 {
+			t.Errorf("the time %d was given to what was parked before", u.At)
+		}
+		times[u.At] = u.Bucket == 2
+		unparks = b.moved(unparks[0], u.Limit) // and there are more
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("unparked %v, want %v", got, want)
+	}
+}
+
+// No more unparks are under way than is allowed, of one channel or of many, each in a bucket
+// of its own.
+func TestUnparksMax(t *testing.T) {
+	most := DefaultConfig().UnparksMax
+	b := withParked(t, 20, func(c *Config) { c.UnparkMax = 1 }, "inbox:a")
+	unparks := b.parked("inbox:a", 19, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+	for i, u := range unparks {
+		if u.Unpark.Bucket != i {
+			t.Errorf("number %d of the unparks is in bucket %d", i, u.Unpark.Bucket)
+		}
+	}
+	if len(unparks) != most {
+		t.Errorf("%d unparks of a channel are under way, want %d", len(unparks), most)
+	}
+	if next := b.moved(unparks[0], 0); len(next) != 1 || next[0].Unpark.Bucket != most {
+		t.Errorf("after one is done: %+v", next)
+	}
+
+	b = withParked(t, 1, nil)
+	n := 0
+	for i := range 2 * most {
+		n += len(b.parked(postdate.Channel(fmt.Sprintf("inbox:%d", i)), 0))
+		b.after(time.Second)
+	}
+	if n != most {
+		t.Errorf("%d unparks are under way, want %d", n, most)
+	}
+}
+
+// After an unpark that failed there is a pause, and what moved nothing leads to no reading.
+func TestAnUnparkThatFails(t *testing.T) {
+	b := withParked(t, 2, nil, "inbox:a")
+	unpark := b.parked("inbox:a", 1)[0]
+	again := b.step(Unparked{Unpark: unpark.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+	b.after(b.m.c.RetryAfter - 1)
+	if again = append(again, b.step(fence.Tick{})...); len(of[Unpark](again)) > 0 {
+		t.Fatalf("unparked again before %s are over", b.m.c.RetryAfter)
+	}
+	if w := b.m.Wake(b.now); w != 1 {
+		t.Errorf("it wants to be woken after %s, want 1 ns", w)
+	}
+	b.after(1)
+	unparks := of[Unpark](b.step(fence.Tick{}))
+	if len(unparks) != 1 {
+		t.Fatalf("%d unparks after %s, want 1", len(unparks), b.m.c.RetryAfter)
+	}
+	effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0})
+	b.after(500 * time.Millisecond)
+	if effects = append(effects, b.step(fence.Tick{})...); len(of[Claim](effects)) > 0 {
+		t.Errorf("it reads where nothing was unparked: %+v", of[Claim](effects))
+	}
+}
+
+// The store is asked for parked messages in buckets that are new, one question at a time, and
+// again and again in all of them. What was not answered is asked again after a pause.
+func TestFindParked(t *testing.T) {
+	b := newBench(t)
+	gain := func(numbers ...int) []Effect {
+		var ps []bucket.Partition
+		for _, n := range numbers {
+			ps = append(ps, bucket.Partition{Bucket: n, Token: 1, Owner: "me", Lease: "me"})
+		}
+		return b.step(fence.Gained{Partitions: ps})
+	}
+	asks := func(what string, effects []Effect, want ...int) {
+		t.Helper()
+		var got []int
+		for _, e := range of[FindParked](effects) {
+			got = append(got, e.Buckets...)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) || len(of[FindParked](effects)) > 1 {
+			t.Errorf("%s: it asks for %v, want %v", what, got, want)
+		}
+	}
+	pause := func(d time.Duration) {
+		t.Helper()
+		b.after(d - 1)
+		asks("before the pause is over", b.step(fence.Tick{}))
+		b.after(1)
+	}
+	asks("nothing is owned", b.step(fence.Tick{}))
+	asks("three buckets are gained", gain(5, 3, 4), 3, 4, 5)
+	begun := b.now.Mono
+	asks("one more", gain(6))
+	failed := ParkedFound{Buckets: []int{3, 4, 5}, Err: postdate.E(postdate.KindUnavailable, "no primary")}
+	asks("no answer", b.step(failed))
+	pause(b.m.c.RetryAfter)
+	asks("after the pause", b.step(fence.Tick{}), 3, 4, 5, 6)
+	asks("answered", b.step(ParkedFound{Buckets: []int{3, 4, 5, 6}}))
+	asks("one more", gain(7), 7)
+	b.step(ParkedFound{Buckets: []int{7}})
+	pause(begun + b.m.c.FindEvery - b.now.Mono)
+	asks("all, now and then", b.step(fence.Tick{}), 3, 4, 5, 6, 7)
+}
+
+// Channels that have nothing parked are not looked at, however many come and go.
+func TestNothingIsParked(t *testing.T) {
+	s := newShop(1, nil)
+	for i := range 10 {
+		s.add(0, fmt.Sprintf("x:%d", i), 3, s.now.Wall-1)
+	}
+	s.run(200*time.Millisecond, nil)
+	if len(s.arrived) != 10 || len(s.m.parked) > 0 {
+		t.Errorf("%v arrived, and %d channels are looked at", s.arrived, len(s.m.parked))
+	}
+}
+
+// What is found in a bucket that is not here any more hides nothing that is found in others.
+// A channel of which nothing is known is tried with one message.
+func TestFoundInABucketThatIsLost(t *testing.T) {
+	b := withParked(t, 2, nil)
+	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 7, Channel: "inbox:b"}, {Bucket: 1, Channel: "inbox:a"}}}))
+	if len(unparks) != 1 || unparks[0].Unpark.Channel != "inbox:a" || unparks[0].Unpark.Limit != 1 {
+		t.Errorf("unparked: %+v", unparks)
+	}
+	if b.parkedIn("inbox:b") >= 0 {
+		t.Error("a channel without messages is remembered")
+	}
 }

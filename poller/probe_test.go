@@ -1,0 +1,116 @@
+package poller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+// The probes of hosts that are down keep the node's budget, however many hosts there are and
+// however many URLs each has, and use it up: each host has its turn.
+func TestProbesKeepTheirBudget(t *testing.T) {
+	const hosts, gap = 150, time.Second / probesPerSecond
+	b := withParked(t, 10, nil)
+	var found []store.ParkedChannel
+	for i := range 2 * hosts {
+		found = append(found, store.ParkedChannel{Bucket: i % 10, Channel: postdate.Channel(fmt.Sprintf("https://host-%d.example/%d", i%hosts, i))})
+	}
+	tries, last := map[string]int{}, -time.Hour
+	begin, n := b.now.Mono, 0
+	for effects := b.step(ParkedFound{Found: found}); b.now.Mono < begin+2*time.Second; effects = b.step(fence.Tick{}) {
+		for len(effects) > 0 {
+			var more []Effect
+			for _, u := range of[Unpark](effects) {
+				if b.now.Mono-last < gap || u.Unpark.Limit != 1 {
+					t.Fatalf("%d messages are tried %s after the last probe, want 1 in %s", u.Unpark.Limit, b.now.Mono-last, gap)
+				}
+				last = b.now.Mono
+				n++
+				tries[siteOf(u.Unpark.Channel)]++
+				more = append(more, b.step(Unparked{Unpark: u.Unpark, Moved: 1})...) // and nothing arrives
+			}
+			effects = append(more, b.answerAll(effects)...)
+		}
+		b.after(b.m.Wake(b.now))
+	}
+	if most := 2 * probesPerSecond; n < most*95/100 || n > most {
+		t.Errorf("%d probes in two seconds, want about %d", n, most)
+	}
+	for host, n := range tries {
+		if n > 2 {
+			t.Errorf("%s was tried %d times while others waited", host, n)
+		}
+	}
+	if len(tries) != hosts {
+		t.Errorf("%d of %d hosts were tried", len(tries), hosts)
+	}
+}
+
+// Where the budget has a place left, a host that turns out to be down is tried at once, else
+// as soon as there is one.
+func TestAProbeHasItsPlace(t *testing.T) {
+	const gap = time.Second / probesPerSecond
+	b := withParked(t, 1, nil)
+	if n := len(b.parked("inbox:a", 0)); n != 1 {
+		t.Fatalf("%d probes, want 1", n)
+	}
+	b.after(gap)
+	if n := len(b.parked("inbox:b", 0)); n != 1 {
+		t.Errorf("%d probes %s after the last one, want 1", n, gap)
+	}
+	b.after(gap - 1)
+	if n := len(b.parked("inbox:c", 0)); n != 0 {
+		t.Errorf("%d probes less than %s after the last one", n, gap)
+	}
+	for begin := b.now.Mono; ; {
+		b.after(b.m.Wake(b.now))
+		if n := len(of[Unpark](b.step(fence.Tick{}))); n == 1 {
+			break
+		}
+		if b.now.Mono-begin > 2*gap {
+			t.Fatalf("no probe for %s", b.now.Mono-begin)
+		}
+	}
+}
+
+// Where the URL that is to try for its host cannot any more, another one tries within the
+// longest pause between two probes.
+func TestAnotherOneTriesInItsPlace(t *testing.T) {
+	const prober, other = "https://a.example/1", "https://a.example/2"
+	for name, cannot := range map[string]Event{
+		"it is paused":               Limits{[]store.ChannelSettings{{Channel: prober, Paused: true}}},
+		"its buckets are lost":       fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}, {Bucket: 2, Token: 1}}},
+		"its buckets are in trouble": fence.Tick{}, // see below
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withParked(t, 4, nil)
+			effects := b.step(ParkedFound{Found: []store.ParkedChannel{
+				{Bucket: 0, Channel: "inbox:x"}, // has the first place, so the next one waits for its own
+				{Bucket: 1, Channel: prober}, {Bucket: 2, Channel: prober}, {Bucket: 3, Channel: other},
+			}})
+			if n := len(of[Unpark](effects)); n != 1 {
+				t.Fatalf("%d probes, want 1", n)
+			}
+			effects = append(effects, b.step(cannot)...)
+			for end := b.now.Mono + b.m.c.ProbeMax + time.Second; b.now.Mono < end; effects = b.step(fence.Tick{}) {
+				for _, u := range of[Unpark](effects) {
+					switch u.Unpark.Channel {
+					case other:
+						return
+					case prober:
+						b.step(Unparked{Unpark: u.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+					default:
+						b.step(Unparked{Unpark: u.Unpark})
+					}
+				}
+				b.answerAll(effects)
+				b.after(20 * time.Millisecond)
+			}
+			t.Errorf("the other URL is not tried")
+		})
+	}
+}
