@@ -371,10 +371,8 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
 	}
 	if !m.finding {
-		w.mono(max(m.nextFind, m.findAllAt))
-		if len(m.find) > 0 {
-			w.mono(m.nextFind)
-		}
+		w.mono(m.nextFind) // after a failure
+		w.mono(m.findAllAt)
 	}
 	return w.wait
 }
@@ -396,7 +394,7 @@ func (w *waker) mono(t time.Duration) {
 }
 
 func (w *waker) wall(t postdate.Time) {
-	if t > w.now.Wall && t < w.now.Wall.Add(wakeMax) {
-		w.wait = min(w.wait, t.Sub(w.now.Wall))
+	if t > w.now.Wall {
+		w.wait = min(w.wait, min(t, w.now.Wall.Add(wakeMax)).Sub(w.now.Wall)) // t may be Far
 	}
 }

@@ -2,6 +2,7 @@ package poller
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -51,7 +52,7 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
 	if len(s.Reason) > postdate.LastErrorBytesMax {
-		s.Reason = s.Reason[:postdate.LastErrorBytesMax]
+		s.Reason = strings.ToValidUTF8(s.Reason[:postdate.LastErrorBytesMax], "") // the last letter may be cut in two
 	}
 	settling{it, it.bucket, s}.queue()
 }
