@@ -317,6 +317,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	}
 	m.release(now)
 	m.publish(now)
+	m.finishDrains(now) // what it gives up is settled at once
 	m.startSettles(now)
 	m.fileTouched()
 	m.startClaims(now)
