@@ -231,3 +231,30 @@ func TestWake(t *testing.T) {
 		})
 	}
 }
+
+// A machine that owns nothing wants no wake-up, and one that was woken for what it cannot do
+// yet does not ask again for a time that is over.
+func TestWakeForNothing(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	now := postdate.Now{Wall: 1_000_000, Mono: time.Minute}
+	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
+	if got := m.Wake(now); got != time.Second {
+		t.Errorf("a machine that owns nothing is to be woken after %s", got)
+	}
+	for after, want := range map[time.Duration]time.Duration{
+		-time.Millisecond: time.Second, 0: time.Second, time.Millisecond: time.Millisecond,
+		999 * time.Millisecond: 999 * time.Millisecond, time.Second: time.Second, time.Hour: time.Second,
+	} {
+		mono, wall := waker{now, time.Second}, waker{now, time.Second}
+		mono.mono(now.Mono + after)
+		wall.wall(now.Wall.Add(after))
+		if mono.wait != want || wall.wait != want {
+			t.Errorf("for what is to be done after %s it wakes after %s and %s, want %s", after, mono.wait, wall.wait, want)
+		}
+	}
+	far := waker{now, time.Second}
+	far.wall(postdate.Far)
+	if far.wait != time.Second {
+		t.Errorf("for what is never due it wakes after %s", far.wait)
+	}
+}
