@@ -368,7 +368,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	for _, c := range m.behind {
 		w.mono(c.roomAt(now.Mono))
 	}
-	if len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 {
+	if len(m.parked) > 0 {
 		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
 	}
 	if !m.finding {

@@ -51,9 +51,7 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	}
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
-	if len(s.Reason) > postdate.LastErrorBytesMax {
-		s.Reason = strings.ToValidUTF8(s.Reason[:postdate.LastErrorBytesMax], "") // the last letter may be cut in two
-	}
+	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "") // a letter may be cut in two
 	settling{it, it.bucket, s}.queue()
 }
 

@@ -88,11 +88,12 @@ func TestTheLeastBackoff(t *testing.T) {
 	}
 }
 
-// What a broker says is cut where it is too long, and not within a letter.
+// What a broker says is cut where it is too long, and not within a letter. What is no letter is
+// left out.
 func TestAReasonIsCut(t *testing.T) {
 	most := strings.Repeat("x", postdate.LastErrorBytesMax)
 	for said, want := range map[string]string{
-		"": "", "no route": "no route", most: most, most + "y": most, most[1:] + "ü": most[1:], most[2:] + "ü": most[2:] + "ü",
+		"": "", "no route": "no route", most: most, most + "y": most, most[1:] + "ü": most[1:], most[2:] + "ü": most[2:] + "ü", "no\xff route": "no route",
 	} {
 		b := newSleeper(t, nil)
 		s := b.onlySettlement(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Refused, Reason: said}))

@@ -50,18 +50,19 @@ func TestChannels(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", Paused: true}, {Channel: "inbox:c", MaxInFlight: 2}}})
 	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
-	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)...)...)
+	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)[0], records("inbox:e", 1, b.now.Wall+20)[0])...)
 	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:b"}}})
 	want := []ChannelView{
 		{Channel: "inbox:a", InHand: 1},
 		{Channel: "inbox:b", Down: true, Paused: true, ParkedIn: 1},
 		{Channel: "inbox:c", InHand: 3, InFlight: 2},
 		{Channel: "inbox:d", Down: true, ParkedIn: 1, Reason: "no such host"},
+		{Channel: "inbox:e", InHand: 1},
 	}
 	if got := b.m.Channels(); !slices.Equal(got, want) {
 		t.Errorf("the channels are\n%+v, want\n%+v", got, want)
 	}
-	if v := b.m.View(b.now); v.Hand != 4 || v.Down != 2 {
+	if v := b.m.View(b.now); v.Hand != 5 || v.Down != 2 {
 		t.Errorf("in hand are %d, and %d channels are down", v.Hand, v.Down)
 	}
 }

@@ -190,9 +190,9 @@ var wakes = map[string]struct {
 		}, time.Second, nil,
 	},
 	"a look for what is parked that failed": {do: func(b *bench) {
-		find := of[FindParked](b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 1, Owner: "me", Lease: "me"}}}))[0]
-		b.answerAll([]Effect{})
-		b.step(ParkedFound{Buckets: find.Buckets, Err: errStore})
+		effects := b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 1, Owner: "me", Lease: "me"}}})
+		b.answerAll(effects)
+		b.step(ParkedFound{Buckets: of[FindParked](effects)[0].Buckets, Err: errStore})
 	}, want: 100 * time.Millisecond, then: FindParked{}},
 }
 
