@@ -27,6 +27,7 @@
 package poller
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -64,7 +65,8 @@ type Config struct {
 	HandMax int // messages in memory
 	// DoubtMax is how many messages of one channel may be claimed and not settled, where
 	// it did not confirm more than that in its best two seconds of the last ten: of these
-	// a crash leaves in doubt whether they were sent.
+	// a crash leaves in doubt whether they were sent. Half is for claims of any channel, so
+	// it is at least 2.
 	DoubtMax     int
 	HandBytesMax int // payload bytes in memory
 	// PayloadBytesMax is the largest payload: each bucket that is read may bring one.
@@ -99,21 +101,26 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what is wrong with c.
+// Validate says which setting is too small, if one is.
 func (c Config) Validate() error {
-	switch {
-	case c.Ahead <= 0 || c.Gather < 0 || c.Gather >= c.Ahead:
-		return postdate.E(postdate.KindInvalid, "claims must run ahead by more than they gather: %s and %s", c.Ahead, c.Gather)
-	case c.SweepEvery <= 0 || c.RetryAfter <= 0 || c.ProbeMin <= 0 || c.ProbeMax < c.ProbeMin || c.ParkMin <= 0:
-		return postdate.E(postdate.KindInvalid, "the poller's intervals must be positive")
-	case c.DrainStep <= 0 || c.DrainMax < c.DrainStep:
-		return postdate.E(postdate.KindInvalid, "the poller's bounds of a hand-over must be positive: %s and %s", c.DrainMax, c.DrainStep)
-	case c.LeaseMargin <= 0 || c.JumpMax <= 0:
-		return postdate.E(postdate.KindInvalid, "the poller's bounds of the lease must be positive: %s and %s", c.LeaseMargin, c.JumpMax)
-	case c.HandMax < 8 || c.DoubtMax < 1 || c.PayloadBytesMax < 1 || c.HandBytesMax < 4*c.PayloadBytesMax || c.PageMax < 1 || c.BatchMax < 1 || c.BatchesMax < 1 || c.SettleMax < 1 || c.UnparkMax < 1 || c.UnparksMax < 1:
-		return postdate.E(postdate.KindInvalid, "the poller's bounds must be positive")
-	case c.Retry.MaxAttempts < 1 || c.Retry.MinBackoff <= 0 || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxParked <= 0:
-		return postdate.E(postdate.KindInvalid, "the default retry policy is not complete: %+v", c.Retry)
+	return cmp.Or(
+		atLeast("Gather", c.Gather, 0), atLeast("Ahead", c.Ahead, c.Gather+1), atLeast("SettleGather", c.SettleGather, 0),
+		atLeast("SweepEvery", c.SweepEvery, 1), atLeast("FindEvery", c.FindEvery, 1), atLeast("RetryAfter", c.RetryAfter, 1),
+		atLeast("DrainStep", c.DrainStep, 1), atLeast("DrainMax", c.DrainMax, c.DrainStep),
+		atLeast("LeaseMargin", c.LeaseMargin, 1), atLeast("JumpMax", c.JumpMax, 1),
+		atLeast("HandMax", c.HandMax, 8), atLeast("DoubtMax", c.DoubtMax, 2),
+		atLeast("PayloadBytesMax", c.PayloadBytesMax, 1), atLeast("HandBytesMax", c.HandBytesMax, 4*c.PayloadBytesMax),
+		atLeast("PageMax", c.PageMax, 1), atLeast("BatchMax", c.BatchMax, 1), atLeast("BatchesMax", c.BatchesMax, 1),
+		atLeast("SettleMax", c.SettleMax, 1), atLeast("UnparkMax", c.UnparkMax, 1), atLeast("UnparksMax", c.UnparksMax, 1),
+		atLeast("ProbeMin", c.ProbeMin, 1), atLeast("ProbeMax", c.ProbeMax, c.ProbeMin), atLeast("ParkMin", c.ParkMin, 1),
+		atLeast("Retry.MaxAttempts", c.Retry.MaxAttempts, 1), atLeast("Retry.MinBackoff", c.Retry.MinBackoff, 1),
+		atLeast("Retry.MaxBackoff", c.Retry.MaxBackoff, c.Retry.MinBackoff), atLeast("Retry.MaxParked", c.Retry.MaxParked, 1),
+	)
+}
+
+func atLeast[T int | time.Duration](setting string, is, least T) error {
+	if is < least {
+		return postdate.E(postdate.KindInvalid, "the poller's %s is %v: it must be at least %v", setting, is, least)
 	}
 	return nil
 }
@@ -310,6 +317,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	}
 	m.release(now)
 	m.publish(now)
+	m.finishDrains(now) // before what it settles waits for the next step
 	m.startSettles(now)
 	m.fileTouched()
 	m.startClaims(now)
@@ -360,14 +368,12 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	for _, c := range m.behind {
 		w.mono(c.roomAt(now.Mono))
 	}
-	if len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 {
+	if len(m.parked) > 0 {
 		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
 	}
 	if !m.finding {
-		w.mono(max(m.nextFind, m.findAllAt))
-		if len(m.find) > 0 {
-			w.mono(m.nextFind)
-		}
+		w.mono(m.nextFind) // after a failure
+		w.mono(m.findAllAt)
 	}
 	return w.wait
 }
@@ -389,7 +395,7 @@ func (w *waker) mono(t time.Duration) {
 }
 
 func (w *waker) wall(t postdate.Time) {
-	if t > w.now.Wall && t < w.now.Wall.Add(wakeMax) {
-		w.wait = min(w.wait, t.Sub(w.now.Wall))
+	if t > w.now.Wall {
+		w.wait = min(w.wait, min(t, w.now.Wall.Add(wakeMax)).Sub(w.now.Wall)) // t may be Far
 	}
 }

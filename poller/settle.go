@@ -2,6 +2,7 @@ package poller
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -50,9 +51,7 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	}
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
-	if len(s.Reason) > postdate.LastErrorBytesMax {
-		s.Reason = s.Reason[:postdate.LastErrorBytesMax]
-	}
+	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "") // a letter may be cut in two
 	settling{it, it.bucket, s}.queue()
 }
 

@@ -1,0 +1,333 @@
+package poller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// onlySettlement is the one settlement among effects.
+func (b *bench) onlySettlement(effects []Effect) store.Settlement {
+	b.t.Helper()
+	s := of[Settle](effects)
+	if len(s) != 1 || len(s[0].Settlements) != 1 {
+		b.t.Fatalf("settled as %+v, want one settlement", s)
+	}
+	return s[0].Settlements[0]
+}
+
+// A message that was refused, or of which nothing is known, is tried again: after the back-off
+// or when its receiver says, but not much later than the back-off may ever be, and not after
+// it expires. It fails where that helps nothing, or has been done often enough.
+func TestRetry(t *testing.T) {
+	policy := postdate.RetryPolicy{MaxAttempts: 4, MinBackoff: 2 * time.Second, MaxBackoff: 10 * time.Second, MaxParked: time.Hour}
+	refused := publisher.Result{Outcome: publisher.Refused, Reason: "no"}
+	hint := func(after time.Duration) publisher.Result {
+		return publisher.Result{Outcome: publisher.Refused, Reason: "no", RetryAfter: after}
+	}
+	for name, test := range map[string]struct {
+		attempts int           // before
+		expires  time.Duration // 0: never; it is answered after a second
+		result   publisher.Result
+		after    time.Duration // 0: it fails
+	}{
+		"the first time":                      {0, 0, refused, 2 * time.Second},
+		"the second time":                     {1, 0, refused, 4 * time.Second},
+		"the last time but one":               {2, 0, refused, 8 * time.Second},
+		"the last time":                       {3, 0, refused, 0},
+		"after the last time":                 {4, 0, refused, 0},
+		"for good":                            {0, 0, publisher.Result{Outcome: publisher.Refused, Reason: "no", Permanent: true}, 0},
+		"not known":                           {0, 0, publisher.Result{Outcome: publisher.Unknown, Reason: "no"}, 2 * time.Second},
+		"not known, the last time":            {3, 0, publisher.Result{Outcome: publisher.Unknown, Reason: "no"}, 0},
+		"a hint, earlier than the back-off":   {0, 0, hint(time.Second), 2 * time.Second},
+		"a hint, later than the back-off":     {0, 0, hint(5 * time.Second), 5 * time.Second},
+		"a hint, later than any back-off":     {0, 0, hint(time.Hour), 10 * time.Second},
+		"it expires later":                    {0, 4 * time.Second, refused, 2 * time.Second},
+		"it expires before":                   {0, 2500 * time.Millisecond, refused, 1500 * time.Millisecond},
+		"it expires as the answer comes":      {0, time.Second, refused, time.Millisecond},
+		"it expired before the answer came":   {0, 100 * time.Millisecond, refused, time.Millisecond},
+		"it expires in the next millisecond":  {0, 1001 * time.Millisecond, refused, time.Millisecond},
+		"it expires in the one that follows.": {0, 1002 * time.Millisecond, refused, 2 * time.Millisecond},
+	} {
+		b := newSleeper(t, func(c *Config) { c.Retry = policy })
+		rec := b.due(-10 * time.Millisecond)
+		rec.Attempts = test.attempts
+		if test.expires != 0 {
+			rec.ExpiresAt = b.now.Wall.Add(test.expires)
+		}
+		published := b.read(rec)
+		b.after(time.Second)
+		s := b.onlySettlement(b.outcome(published, test.result))
+		want := store.Settlement{
+			Key: rec.Key, Version: rec.Version, Token: 1, How: store.SettleFailed, At: b.now.Wall, Attempts: test.attempts + 1,
+			Reason: "no", PossibleDuplicate: test.result.Outcome == publisher.Unknown,
+		}
+		if test.after != 0 {
+			want.How, want.AttemptTime = store.SettleRetry, b.now.Wall.Add(test.after)
+		}
+		if s != want {
+			t.Errorf("%s:\nsettled as %+v\nwant       %+v", name, s, want)
+		}
+	}
+}
+
+// A back-off of less than a millisecond is one millisecond: a retry is never due at the time
+// of the attempt before.
+func TestTheLeastBackoff(t *testing.T) {
+	b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxBackoff = 1, 1 })
+	b.m.random = func() float64 { return 0.99 }
+	s := b.onlySettlement(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Refused}))
+	if s.AttemptTime != b.now.Wall+1 {
+		t.Errorf("tried again after %s", s.AttemptTime.Sub(b.now.Wall))
+	}
+}
+
+// What a broker says is cut where it is too long, and not within a letter. What is no letter is
+// left out.
+func TestAReasonIsCut(t *testing.T) {
+	most := strings.Repeat("x", postdate.LastErrorBytesMax)
+	for said, want := range map[string]string{
+		"": "", "no route": "no route", most: most, most + "y": most, most[1:] + "ü": most[1:], most[2:] + "ü": most[2:] + "ü", "no\xff route": "no route",
+	} {
+		b := newSleeper(t, nil)
+		s := b.onlySettlement(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Refused, Reason: said}))
+		if s.Reason != want {
+			t.Errorf("of %d bytes %d are kept: %q", len(said), len(s.Reason), s.Reason[max(len(s.Reason)-8, 0):])
+		}
+	}
+}
+
+// The first settlement is written at once. Those that come soon after it gather, for so long
+// or until a quarter of what one call may bring has come.
+func TestSettlementsGather(t *testing.T) {
+	for n, want := range map[int]time.Duration{1: 5 * time.Millisecond, 2: 5 * time.Millisecond, 3: 0, 5: 0} {
+		b := newSleeper(t, func(c *Config) { c.SettleMax = 12 })
+		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+		effects := b.outcome(b.read(records("inbox:b", n, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
+		for d := time.Duration(0); d <= 5*time.Millisecond; d += time.Millisecond {
+			if s := of[Settle](effects); len(s) > 0 {
+				if d != want || len(s[0].Settlements) != n {
+					t.Errorf("%d of %d settlements are written after %s, want it after %s", len(s[0].Settlements), n, d, want)
+				}
+				break
+			}
+			if d == 5*time.Millisecond {
+				t.Errorf("%d settlements are not written after %s", n, d)
+			}
+			b.after(time.Millisecond)
+			effects = b.step(fence.Tick{})
+		}
+	}
+}
+
+// While settlements are under way others follow only after some time: until then they gather.
+func TestSettlementsGatherBehindACall(t *testing.T) {
+	b := newSleeper(t, nil)
+	b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
+	b.after(50 * time.Millisecond)
+	effects := b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
+	if len(of[Settle](effects)) > 0 {
+		t.Error("settled beside a call that may be answered yet")
+	}
+	b.after(50 * time.Millisecond)
+	if s := b.onlySettlement(b.step(fence.Tick{})); s.How != store.SettleDelivered {
+		t.Errorf("settled as %+v", s)
+	}
+}
+
+// What is settled lets go of the message, and wants nothing more: no scan, no unpark, and no
+// memory.
+func TestWhatIsDeliveredIsOver(t *testing.T) {
+	b := newSleeper(t, nil)
+	effects := b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+	for range 10 {
+		b.after(100 * time.Millisecond)
+		effects = append(effects, b.step(fence.Tick{})...)
+	}
+	if len(effects) > 0 {
+		t.Errorf("after it is settled: %+v", effects)
+	}
+	if v := b.m.View(b.now); v.Hand != 0 || len(b.m.settlings) != 0 {
+		t.Errorf("%d messages are in hand, and %d calls are remembered", v.Hand, len(b.m.settlings))
+	}
+}
+
+// What is refused, or parked, is read again when its time comes, where its bucket is still
+// here.
+func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
+	for _, outcome := range []publisher.Outcome{publisher.Refused, publisher.Down} {
+		for _, lost := range []bool{false, true} {
+			b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxParked = 500*time.Millisecond, 500*time.Millisecond })
+			effects := b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: outcome})
+			if lost { // and has come back
+				b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+				b.gain(0, func(p *bucket.Partition) { p.Token = 2 })
+			}
+			b.written(effects)
+			var claims []Claim
+			for range 48 {
+				b.after(10 * time.Millisecond)
+				effects = b.step(fence.Tick{})
+				claims = append(claims, of[Claim](effects)...)
+				if lost && len(of[Unpark](effects)) > 0 {
+					t.Errorf("outcome %d: what another owner has parked is unparked", outcome)
+				}
+			}
+			if want := 1; lost && len(claims) != 0 || !lost && len(claims) != want {
+				t.Errorf("outcome %d, lost %t: claimed as %+v", outcome, lost, claims)
+			}
+		}
+	}
+}
+
+// A delivery that is confirmed after it was given up is written with the mark, and holds
+// nothing up that is written with it.
+func TestADeliveryThatWasGivenUp(t *testing.T) {
+	b := newSleeper(t, func(c *Config) { c.DrainMax = 700 * time.Millisecond })
+	b.gain(1, nil)
+	late := b.read(b.due(-10 * time.Millisecond))
+	b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.after(500 * time.Millisecond)
+	b.step(fence.Tick{})
+	rec := records("inbox:b", 1, b.now.Wall-10)[0]
+	rec.Bucket = 1
+	other := b.read(rec)
+	b.after(200 * time.Millisecond)
+	gaveUp := b.step(fence.Tick{})
+	if s := b.onlySettlement(gaveUp); s.How != store.SettleRetry || !s.PossibleDuplicate {
+		t.Fatalf("given up as %+v", s)
+	}
+	confirmed := publisher.Result{Outcome: publisher.Confirmed}
+	b.outcome(late, confirmed)
+	b.outcome(other, confirmed)
+	b.after(10 * time.Millisecond)
+	settles := of[Settle](b.written(gaveUp))
+	if len(settles) != 1 || len(settles[0].Settlements) != 2 {
+		t.Fatalf("settled as %+v", settles)
+	}
+	if s := settles[0].Settlements[0]; s.How != store.SettleDelivered || !s.PossibleDuplicate || s.Key.Bucket != 0 || s.Attempts != 1 {
+		t.Errorf("the late delivery is settled as %+v", s)
+	}
+	b.step(Settled{Call: settles[0].Call})
+	if v := b.m.View(b.now); v.Hand != 0 {
+		t.Errorf("%d messages stay in hand", v.Hand)
+	}
+}
+
+// failing is a sleeper with three buckets, and settlements of two of them that are to be
+// repeated: what is settled first, and what was published besides.
+func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][]Effect) {
+	b, other = newSleeper(t, nil), map[postdate.Channel][]Effect{}
+	b.gain(1, nil)
+	b.gain(2, nil)
+	for channel, number := range map[postdate.Channel]int{"inbox:a": 0, "inbox:b": 0, "inbox:c": 1, "inbox:d": 0, "inbox:e": 2} {
+		rec := records(channel, 1, b.now.Wall-10)[0]
+		rec.Bucket = number
+		other[channel] = b.read(rec)
+	}
+	first := b.outcome(other["inbox:a"], delivered)
+	b.outcome(other["inbox:b"], delivered)
+	b.outcome(other["inbox:c"], delivered)
+	b.after(10 * time.Millisecond)
+	settles := of[Settle](b.written(first))
+	if len(settles) != 1 || len(settles[0].Settlements) != 2 {
+		t.Fatalf("settled as %+v", settles)
+	}
+	return b, settles[0], other
+}
+
+var delivered = publisher.Result{Outcome: publisher.Confirmed}
+
+// Where a settle fails, its buckets try again by themselves, each with what came meanwhile,
+// and keep nothing of others back. Once they succeed, all go together again.
+func TestASettleThatFails(t *testing.T) {
+	b, fails, other := failing(t)
+	if effects := b.step(Settled{fails.Call, errStore}); len(of[Settle](effects)) > 0 {
+		t.Errorf("tried again at once: %+v", effects)
+	}
+	b.after(50 * time.Millisecond)
+	b.outcome(other["inbox:d"], delivered)
+	b.after(50 * time.Millisecond)
+	again := of[Settle](b.step(fence.Tick{}))
+	if len(again) != 2 || len(again[0].Settlements) != 2 || len(again[1].Settlements) != 1 || again[1].Settlements[0].Key.Bucket != 1 {
+		t.Fatalf("tried again as %+v", again)
+	}
+	b.step(Settled{again[0].Call, errStore})
+	b.step(Settled{Call: again[1].Call})
+	if s := b.onlySettlement(b.outcome(other["inbox:e"], delivered)); s.Key.Bucket != 2 {
+		t.Errorf("beside one that fails is settled %+v", s)
+	}
+	b.after(200 * time.Millisecond)
+	again = of[Settle](b.step(fence.Tick{}))
+	if len(again) != 1 || len(again[0].Settlements) != 2 {
+		t.Fatalf("tried again as %+v", again)
+	}
+	b.step(Settled{Call: again[0].Call})
+	claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}, {1, b.now.Wall - 1}, {2, b.now.Wall - 1}}}))
+	if len(claims) != 1 || len(claims[0].Claims) != 3 {
+		t.Errorf("when all is well again it is claimed as %+v", claims)
+	}
+	if v := b.m.View(b.now); v.Hand != 1 { // that of bucket 2 is under way
+		t.Errorf("%d messages are in hand", v.Hand)
+	}
+}
+
+// A delivery in a bucket that was lost is written all the same; where that fails it is
+// written again after a pause, whether others failed with it or not.
+func TestASettleOfALostBucketThatFails(t *testing.T) {
+	for _, lost := range [][]store.Hold{{{Bucket: 0, Token: 1}}, {{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}} {
+		b, fails, _ := failing(t)
+		b.step(fence.Lost{Holds: lost})
+		for range 3 {
+			effects := b.step(Settled{fails.Call, errStore})
+			for d := time.Duration(0); d < b.m.c.RetryAfter; d += 10 * time.Millisecond {
+				if len(of[Settle](effects)) > 0 {
+					t.Fatalf("%d of 2 are lost: written again after %s, want %s", len(lost), d, b.m.c.RetryAfter)
+				}
+				b.after(10 * time.Millisecond)
+				effects = b.step(fence.Tick{})
+			}
+			settles := of[Settle](effects)
+			if len(settles) == 0 || settles[0].Settlements[0].Key.Bucket != 0 || settles[0].Settlements[0].How != store.SettleDelivered {
+				t.Fatalf("%d of 2 are lost: settled as %+v", len(lost), settles)
+			}
+			fails = settles[0]
+			for _, s := range settles[1:] {
+				b.step(Settled{Call: s.Call})
+			}
+		}
+		b.step(Settled{Call: fails.Call})
+		if v := b.m.View(b.now); v.Hand != 2 { // those that the broker has
+			t.Errorf("%d of 2 are lost: %d messages are in hand", len(lost), v.Hand)
+		}
+	}
+}
+
+// What was looked at while it was parked is no message on its way: a channel that is down is
+// still tried with one message at a time.
+func TestLooksAreNoProbes(t *testing.T) {
+	b := newSleeper(t, nil)
+	b.gain(1, nil)
+	b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
+	for number := range 2 {
+		rec := records("inbox:a", 3, b.now.Wall-10)[number+1]
+		rec.Bucket, rec.Parked = number, true
+		effects := b.read(rec)
+		b.after(10 * time.Millisecond)
+		b.written(append(effects, b.step(fence.Tick{})...))
+	}
+	unparks := 0
+	for range 60 {
+		b.after(10 * time.Millisecond)
+		unparks += len(of[Unpark](b.step(fence.Tick{})))
+	}
+	if unparks != 1 {
+		t.Errorf("%d unparks are under way for a channel that is down, want one", unparks)
+	}
+}

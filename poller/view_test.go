@@ -1,0 +1,82 @@
+package poller
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// A bucket is overdue by the earliest message of it that is due and not settled, from the
+// millisecond on in which that is due.
+func TestOverdue(t *testing.T) {
+	b := newSleeper(t, nil)
+	overdue := func(what string, want map[int]postdate.Time) {
+		t.Helper()
+		if v := b.m.View(b.now); !maps.Equal(v.Overdue, want) || v.At != b.now {
+			t.Errorf("%s: overdue at %d: %v, want %v", what, b.now.Wall, v, want)
+		}
+	}
+	b.after(100 * time.Millisecond)
+	overdue("nothing is there", map[int]postdate.Time{})
+	soon := b.due(20 * time.Millisecond)
+	b.read(soon)
+	overdue("a message is in hand", map[int]postdate.Time{})
+	b.after(20 * time.Millisecond)
+	overdue("it is due", map[int]postdate.Time{0: soon.AttemptTime})
+	b.after(time.Millisecond)
+	settles := b.outcome(b.step(fence.Tick{}), publisher.Result{Outcome: publisher.Confirmed})
+	overdue("it is delivered", map[int]postdate.Time{0: soon.AttemptTime})
+	b.written(settles)
+	b.after(time.Second)
+	overdue("it is settled", map[int]postdate.Time{})
+	behind := bucket.UpTo(b.now.Wall - 50)
+	b.gain(1, func(p *bucket.Partition) {
+		p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
+		p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": behind}
+	})
+	overdue("a channel is behind", map[int]postdate.Time{1: behind.Time})
+}
+
+// The view of the channels says, in the order of their names, what is in hand of each, what is
+// with its broker and what is parked, and whether and why it takes nothing.
+func TestChannels(t *testing.T) {
+	b := newSleeper(t, nil)
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", Paused: true}, {Channel: "inbox:c", MaxInFlight: 2}}})
+	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
+	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)[0], records("inbox:e", 1, b.now.Wall+20)[0])...)
+	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:b"}}})
+	want := []ChannelView{
+		{Channel: "inbox:a", InHand: 1},
+		{Channel: "inbox:b", Down: true, Paused: true, ParkedIn: 1},
+		{Channel: "inbox:c", InHand: 3, InFlight: 2},
+		{Channel: "inbox:d", Down: true, ParkedIn: 1, Reason: "no such host"},
+		{Channel: "inbox:e", InHand: 1},
+	}
+	if got := b.m.Channels(); !slices.Equal(got, want) {
+		t.Errorf("the channels are\n%+v, want\n%+v", got, want)
+	}
+	if v := b.m.View(b.now); v.Hand != 5 || v.Down != 2 {
+		t.Errorf("in hand are %d, and %d channels are down", v.Hand, v.Down)
+	}
+}
+
+// A bucket is worked on under the token under which it was gained last, and under none when
+// it is lost.
+func TestToken(t *testing.T) {
+	b := newSleeper(t, nil)
+	b.gain(0, func(p *bucket.Partition) { p.Token = 7 })
+	if b.m.Token(0) != 7 || b.m.Token(1) != 0 {
+		t.Errorf("the tokens are %d and %d", b.m.Token(0), b.m.Token(1))
+	}
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 7}}})
+	if b.m.Token(0) != 0 {
+		t.Errorf("the token of a bucket that is lost is %d", b.m.Token(0))
+	}
+}
