@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -36,7 +37,7 @@ func (n *Node) openLoop() error {
 		// A claim takes two round trips to a majority, not one sync of the own disk.
 		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
 	}
-	if err := c.Fence.Validate(); err != nil {
+	if err := cmp.Or(c.Fence.Validate(), c.Poller.Validate()); err != nil {
 		return err
 	}
 	n.loop = newLoop(c, n.store, n.clock, poller.NewMetrics(n.metrics), n.c.Log)
