@@ -165,8 +165,9 @@ func (m *Machine) publish(now postdate.Now) {
 		}
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
 		for len(c.ready) > 0 && c.batches < m.c.BatchesMax && !c.site.down {
-			n := c.allowed(now, min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight))
-			if n <= 0 {
+			// More may be in flight than may be by now: that gives no token of a rate back.
+			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight), 0))
+			if n == 0 {
 				break
 			}
 			m.send(now, c, n)

@@ -155,6 +155,25 @@ func TestWhatAChannelCosts(t *testing.T) {
 	}
 }
 
+// A rate is kept also where an operator bounds what is in flight meanwhile, to less than is.
+func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
+	s := held(1, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.add(0, "x:a", 10, s.now.Wall-1)
+	s.run(2100*time.Millisecond, nil)
+	if s.sent("x:a") != 3 {
+		t.Fatalf("%d messages are sent after two seconds at 1/s", s.sent("x:a"))
+	}
+	s.run(700*time.Millisecond, nil) // the next one is in hand
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
+	s.run(20*time.Millisecond, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.run(100*time.Millisecond, nil)
+	if s.sent("x:a") != 3 {
+		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.sent("x:a"))
+	}
+}
+
 // Nothing is published once less than LeaseMargin is left of the lease, until it is renewed.
 func TestNothingIsPublishedWithoutALease(t *testing.T) {
 	for _, early := range []time.Duration{0, time.Millisecond} {
