@@ -107,11 +107,11 @@ func TestABacklogIsParkedAndComesBack(t *testing.T) {
 }
 
 // What was parked comes back as fast as the store writes what became of what came before,
-// where only few may be in hand.
+// where no more than one may be in hand at first.
 func TestParkedMessagesFollowSettlements(t *testing.T) {
-	s := newShop(1, func(c *Config) { c.DoubtMax = 4 })
+	s := newShop(1, func(c *Config) { c.DoubtMax = 1 })
 	s.takeOver(30)
-	if s.run(5*time.Second, nil); s.arrived["x:a"] != 30 {
+	if s.run(500*time.Millisecond, nil); s.arrived["x:a"] != 30 {
 		t.Errorf("%d of 30 messages arrived", s.arrived["x:a"])
 	}
 }
@@ -149,7 +149,7 @@ func TestWhatAChannelCosts(t *testing.T) {
 	if len(s.m.ready) != 1 {
 		t.Errorf("one channel is looked at %d times", len(s.m.ready))
 	}
-	s.limited(store.ChannelSettings{Channel: "x:a", Paused: true})
+	s.step(Limits{})
 	if c := s.m.channels["x:a"]; len(s.m.ready) != 0 || cap(c.ready) != 0 {
 		t.Errorf("%d channels are looked at, with room for %d messages", len(s.m.ready), cap(c.ready))
 	}
