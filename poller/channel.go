@@ -132,7 +132,7 @@ func (m *Machine) count(c *channel, n int) {
 		m.inHand--
 		m.again(c)
 		m.forget(c)
-	case n > 0 && c.hand == n:
+	case c.hand == n: // the first
 		m.inHand++
 	case c.hand == m.c.crowdMin():
 		m.crowd(c)
@@ -164,9 +164,10 @@ func (m *Machine) publish(now postdate.Now) {
 			m.probeAndPark(now, c)
 		}
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
-		for len(c.ready) > 0 && c.batches < m.c.BatchesMax && !c.site.down {
-			n := c.allowed(now, min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight))
-			if n <= 0 {
+		for c.batches < m.c.BatchesMax {
+			// More may be in flight than may be by now: that gives no token of a rate back.
+			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight), 0))
+			if n == 0 {
 				break
 			}
 			m.send(now, c, n)

@@ -1,0 +1,395 @@
+package poller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// limited sets one channel's limits.
+func (s *shop) limited(of store.ChannelSettings) { s.step(Limits{[]store.ChannelSettings{of}}) }
+
+// parkedNow counts the messages in the store that are parked.
+func (s *shop) parkedNow() (n int) {
+	for _, due := range s.due {
+		for _, r := range due {
+			if r.Parked {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// No more batches of a channel are with its broker than may be, and none is larger.
+func TestBatches(t *testing.T) {
+	s := held(1, func(c *Config) { c.BatchMax, c.BatchesMax = 2, 3 })
+	s.add(0, "x:a", 20, s.now.Wall-1)
+	for range 10 {
+		if left := len(s.due[0]); len(s.unanswered) != min(3, left/2) || s.sent("x:a") != min(6, left) {
+			t.Fatalf("%d messages are with the broker, in %d batches, and %d are left", s.sent("x:a"), len(s.unanswered), left)
+		}
+		s.reply(confirmed)
+		s.run(10*time.Millisecond, nil)
+	}
+}
+
+// How much of a channel may be with its broker grows with what that confirms, and is small
+// again after a batch without an answer.
+func TestTheWindow(t *testing.T) {
+	s := held(1, nil)
+	s.m.random = rand.New(rand.NewPCG(1, 1)).Float64 // so that a backlog has its turn
+	s.add(0, "x:a", 10, s.now.Wall-1)
+	s.add(0, "x:a", 1, s.now.Wall-1) // stays with the broker
+	s.reply(confirmed)
+	for _, n := range []int{30, 30, 300} {
+		s.add(0, "x:a", n, s.now.Wall-1)
+	}
+	s.run(50*time.Millisecond, nil)
+	if s.sent("x:a") != windowMin+10 {
+		t.Errorf("%d messages are with the broker after 10 were confirmed", s.sent("x:a"))
+	}
+	s.now = s.now.Later(noAnswer)
+	stays := s.unanswered[0]
+	s.unanswered = s.unanswered[1:]
+	for range len(s.unanswered) {
+		s.reply(unknown)
+	}
+	s.untilSent(t)
+	s.unanswered = append(s.unanswered, stays)
+	s.reply(confirmed)
+	s.run(2*time.Second, nil)
+	if s.sent("x:a") != windowMin+1 {
+		t.Errorf("%d messages are with the broker after it did not answer", s.sent("x:a"))
+	}
+}
+
+// What a channel confirms in two seconds may be in hand, where that is more than what may be
+// in doubt otherwise.
+func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
+	s := held(1, func(c *Config) { c.DoubtMax = 16 })
+	s.add(0, "x:a", 2_000, s.now.Wall-1)
+	if s.sent("x:a") > 16 {
+		t.Errorf("%d messages are with the broker at first", s.sent("x:a"))
+	}
+	s.run(500*time.Millisecond, func() {
+		if len(s.unanswered) > 0 && len(s.due[0]) > 1_500 {
+			s.reply(confirmed)
+		}
+	})
+	if s.run(200*time.Millisecond, nil); s.sent("x:a") < 100 {
+		t.Errorf("%d messages are with the broker after it confirmed %d", s.sent("x:a"), 2_000-len(s.due[0]))
+	}
+}
+
+// What waits behind a backlog of its channel can be cancelled, and comes as soon as the
+// broker has answered.
+func TestABacklogIsParkedAndComesBack(t *testing.T) {
+	s := held(1, nil)
+	s.add(0, "x:a", 300, s.now.Wall-1)
+	s.run(20*time.Millisecond, nil)
+	if _, fixed := s.doubt(); fixed["x:a"] != windowMin || s.sent("x:a") != windowMin {
+		t.Errorf("%d messages cannot be cancelled, and %d are with the broker", fixed["x:a"], s.sent("x:a"))
+	}
+	s.mute = func(postdate.Channel) bool { return false }
+	s.answer()
+	s.run(400*time.Millisecond, nil)
+	if s.arrived["x:a"] != 300 {
+		t.Errorf("%d of 300 messages arrived", s.arrived["x:a"])
+	}
+}
+
+// What was parked comes back as fast as the store writes what became of what came before,
+// where no more than one may be in hand at first.
+func TestParkedMessagesFollowSettlements(t *testing.T) {
+	s := newShop(1, func(c *Config) { c.DoubtMax = 1 })
+	s.takeOver(30)
+	if s.run(500*time.Millisecond, nil); s.arrived["x:a"] != 30 {
+		t.Errorf("%d of 30 messages arrived", s.arrived["x:a"])
+	}
+}
+
+// Where the hand is almost full, all channels that have messages there may have as many: those
+// that had some before do not count.
+func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
+	s := held(1, func(c *Config) { c.HandMax = 64 })
+	for i := range 4 {
+		s.add(0, fmt.Sprintf("before:%d", i), 1, s.now.Wall-1)
+		s.reply(confirmed)
+		s.run(10*time.Millisecond, nil)
+	}
+	for _, c := range []string{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
+		s.add(0, c, 16, s.now.Wall-1)
+	}
+	s.add(0, "d:d", 16, s.now.Wall-1)
+	if s.run(20*time.Millisecond, nil); s.sent("d:d") != 8 {
+		t.Errorf("%d messages of the last of four channels are in flight, want an eighth of the hand", s.sent("d:d"))
+	}
+}
+
+// A channel that waits is looked at once in each step, however much of it is ready, and not at
+// all when nothing is ready any more: then it asks for no wake-up, and holds no memory.
+func TestWhatAChannelCosts(t *testing.T) {
+	s := held(1, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
+	s.add(0, "x:a", 1, s.now.Wall-1)
+	s.run(10*time.Millisecond, nil)
+	if wake := s.m.Wake(s.now); wake < 600*time.Millisecond {
+		t.Errorf("nothing waits, and it wants to be woken after %s", wake)
+	}
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 10})
+	s.add(0, "x:a", 100, s.now.Wall-1)
+	if len(s.m.ready) != 1 {
+		t.Errorf("one channel is looked at %d times", len(s.m.ready))
+	}
+	s.step(Limits{})
+	if c := s.m.channels["x:a"]; len(s.m.ready) != 0 || cap(c.ready) != 0 {
+		t.Errorf("%d channels are looked at, with room for %d messages", len(s.m.ready), cap(c.ready))
+	}
+}
+
+// A rate is kept also where an operator bounds what is in flight meanwhile, to less than is.
+func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
+	s := held(1, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.add(0, "x:a", 10, s.now.Wall-1)
+	s.run(2100*time.Millisecond, nil)
+	if s.sent("x:a") != 3 {
+		t.Fatalf("%d messages are sent after two seconds at 1/s", s.sent("x:a"))
+	}
+	s.run(700*time.Millisecond, nil) // the next one is in hand
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
+	s.run(20*time.Millisecond, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.run(100*time.Millisecond, nil)
+	if s.sent("x:a") != 3 {
+		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.sent("x:a"))
+	}
+}
+
+// Nothing is published once less than LeaseMargin is left of the lease, until it is renewed.
+func TestNothingIsPublishedWithoutALease(t *testing.T) {
+	for _, early := range []time.Duration{0, time.Millisecond} {
+		b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
+		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Second, Read: b.now})
+		wait := time.Second - b.m.c.LeaseMargin - early
+		b.owned(records("inbox:a", 1, b.now.Wall.Add(wait)-1))
+		b.after(wait)
+		want := 0
+		if early > 0 {
+			want = 1
+		}
+		if got := len(of[Publish](b.step(fence.Tick{}))); got != want {
+			t.Errorf("%s before the margin begins: %d publishes, want %d", early, got, want)
+		}
+		if got := len(of[Publish](b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))); got != 1-want {
+			t.Errorf("after the renewal: %d publishes, want %d", got, 1-want)
+		}
+	}
+}
+
+// What waits for its channel when its bucket is lost is not published any more.
+func TestWhatIsReadyInALostBucket(t *testing.T) {
+	s := held(2, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.add(0, "x:a", 2, s.now.Wall-1)
+	if v := s.m.View(s.now); v.Hand != 2 || s.sent("x:a") != 1 {
+		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.sent("x:a"))
+	}
+	s.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	if s.reply(confirmed); len(s.unanswered) > 0 {
+		t.Error("it is published")
+	}
+	s.add(1, "x:a", 1, s.now.Wall-1)
+	if s.run(100*time.Millisecond, nil); s.sent("x:a") != 1 {
+		t.Errorf("%d messages of another bucket are sent", s.sent("x:a"))
+	}
+}
+
+// A wall clock that is set back by a little makes what is ready wait again, until its first
+// millisecond.
+func TestAClockSetBackALittle(t *testing.T) {
+	s := held(1, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.add(0, "x:a", 2, s.now.Wall-1)
+	s.now.Wall -= 50
+	if s.reply(confirmed); len(s.unanswered) > 0 {
+		t.Fatal("published early")
+	}
+	if wake := s.m.Wake(s.now); wake > 50*time.Millisecond {
+		t.Errorf("it wants to be woken after %s", wake)
+	}
+	if s.tick(49 * time.Millisecond); len(s.unanswered) > 0 {
+		t.Fatal("published early")
+	}
+	if s.tick(time.Millisecond); s.sent("x:a") != 1 {
+		t.Error("not published in time")
+	}
+}
+
+// The last line of defence: what is not due, or can be cancelled, is never given to a broker.
+func TestSendRefuses(t *testing.T) {
+	now := postdate.Now{Wall: 1_000_000, Mono: time.Minute}
+	for _, test := range []struct {
+		execution, due postdate.Time
+		parked, goes   bool
+	}{
+		{now.Wall - 1, now.Wall, false, true},
+		{now.Wall - 1, now.Wall + 1, false, false},
+		{now.Wall, now.Wall, false, false},
+		{now.Wall + 1, now.Wall, false, false},
+		{now.Wall - 1, now.Wall, true, false},
+	} {
+		m := newMachine(DefaultConfig())
+		message := postdate.Message{Channel: "x:a", ExecutionTime: test.execution}
+		rec := postdate.Record{Message: message, State: postdate.NewState(&message, 1)}
+		rec.Parked = test.parked
+		c := m.channelOf("x:a")
+		c.ready = []*Item{{rec: &rec, channel: c, due: test.due}}
+		goes := func() (goes bool) {
+			defer func() { goes = recover() == nil }()
+			m.send(now, c, 1)
+			return
+		}()
+		if goes != test.goes {
+			t.Errorf("%+v: it goes out: %t", test, goes)
+		}
+	}
+}
+
+// A message that waits for its channel ends when it expires, to the millisecond, and says
+// whether it may have arrived.
+func TestAReadyMessageExpires(t *testing.T) {
+	s := held(1, nil)
+	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 2})
+	due, end := s.now.Wall+100, s.now.Wall+1_000
+	s.add(0, "x:a", 2, due)
+	s.add(0, "x:a", 2, due+1)
+	for i := range s.due[0] {
+		if i > 1 {
+			s.due[0][i].ExpiresAt = end
+			s.due[0][i].PossibleDuplicate = i == 3
+		}
+	}
+	plain, doubtful := s.due[0][2].ScheduleID, s.due[0][3].ScheduleID
+	s.run(200*time.Millisecond, nil)
+	if v := s.m.View(s.now); v.Hand != 4 || s.sent("x:a") != 2 {
+		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.sent("x:a"))
+	}
+	s.tick(end.Sub(s.now.Wall) - time.Millisecond)
+	s.tick(0)
+	if s.m.View(s.now).Hand != 4 || len(s.failed) > 0 {
+		t.Errorf("it ends early: %+v", s.failed)
+	}
+	s.tick(time.Millisecond)
+	s.run(10*time.Millisecond, nil)
+	for id, how := range map[string]string{plain: "before it was delivered", doubtful: "may have been delivered"} {
+		as := s.failed[id].as
+		if as.At != end || !strings.HasPrefix(as.Reason, "expired at "+end.String()) || !strings.HasSuffix(as.Reason, how) {
+			t.Errorf("%s ends at %d, want %d: %q", id, as.At, end, as.Reason)
+		}
+	}
+}
+
+// A bucket that is to be handed over keeps nothing that waits for a channel, neither at once
+// nor while it works on for its other channels.
+func TestALeavingBucketParksWhatWaits(t *testing.T) {
+	drain := fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}}
+	t.Run("at once", func(t *testing.T) {
+		s := held(1, nil)
+		s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+		s.add(0, "x:a", 2, s.now.Wall-1)
+		s.step(drain)
+		s.run(20*time.Millisecond, nil)
+		if s.sent("x:a") != 1 || s.parkedNow() != 1 {
+			t.Errorf("%d messages are sent, and %d parked", s.sent("x:a"), s.parkedNow())
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		s := held(1, nil)
+		s.add(0, "x:a", 1, s.now.Wall-1)
+		s.step(drain)
+		s.run(s.m.c.DrainStep+100*time.Millisecond, nil)
+		s.add(0, "x:a", 1, s.now.Wall-1)
+		s.add(0, "x:b", 1, s.now.Wall-1)
+		s.run(100*time.Millisecond, nil)
+		if s.sent("x:a") != 1 || s.sent("x:b") != 1 || s.parkedNow() != 1 {
+			t.Errorf("%d and %d messages are sent, and %d parked", s.sent("x:a"), s.sent("x:b"), s.parkedNow())
+		}
+	})
+}
+
+// What a broker said last that was no confirm is shown with its channel.
+func TestTheLastError(t *testing.T) {
+	s := held(1, nil)
+	s.add(0, "x:a", 3, s.now.Wall-1)
+	s.add(0, "x:a", 1, s.now.Wall-1) // stays with the broker
+	if all := s.m.Channels(); len(all) != 1 || all[0].Reason != "" || all[0].InHand != 4 || all[0].InFlight != 4 {
+		t.Errorf("before: %+v", all)
+	}
+	s.reply(unknown, refused, confirmed)
+	if all := s.m.Channels(); len(all) != 1 || all[0].Reason != refused.Reason || all[0].InFlight != 1 {
+		t.Errorf("after: %+v", all)
+	}
+}
+
+// A message whose outcome is unknown is in doubt from then on; one that was refused is not.
+func TestUnknownIsInDoubt(t *testing.T) {
+	for _, outcome := range []publisher.Result{unknown, refused} {
+		s := held(1, nil)
+		s.add(0, "x:a", 1, s.now.Wall-1)
+		s.reply(outcome)
+		s.run(10*time.Millisecond, nil)
+		if r := s.due[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
+			t.Errorf("%v: it is stored as %+v", outcome, r.State)
+		}
+	}
+}
+
+// A broker may answer after nobody waits any more: a delivery is settled all the same, with
+// the mark, and anything else is known already.
+func TestAnAnswerAfterAHandOver(t *testing.T) {
+	for _, outcome := range []publisher.Result{confirmed, refused, unknown, down} {
+		b := newBench(t)
+		rec := records("inbox:a", 1, b.now.Wall-20)
+		rec[0].Version = 7
+		published := of[Publish](b.owned(rec))[0]
+		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		var effects []Effect
+		for range 2 {
+			b.after(b.m.c.DrainMax)
+			effects = append(effects, b.step(fence.Tick{})...)
+		}
+		settles := of[Settle](effects)
+		if len(settles) != 1 || settles[0].Settlements[0].How != store.SettleRetry {
+			t.Fatalf("given up as %+v", settles)
+		}
+		effects = b.step(Settled{Call: settles[0].Call})
+		effects = append(effects, b.step(Published{published.Batch, []publisher.Result{outcome}})...)
+		b.after(time.Second)
+		settles = of[Settle](append(effects, b.step(fence.Tick{})...))
+		if outcome != confirmed {
+			if len(settles) > 0 {
+				t.Errorf("%v: settled again: %+v", outcome, settles)
+			}
+			continue
+		}
+		if len(settles) != 1 {
+			t.Fatalf("%d settles, want 1", len(settles))
+		}
+		want := store.Settlement{
+			Key: rec[0].Key, Version: 7, Token: 1, How: store.SettleDelivered, Attempts: 1, PossibleDuplicate: true,
+		}
+		got := settles[0].Settlements[0]
+		if want.At = got.At; got != want {
+			t.Errorf("settled as %+v, want %+v", got, want)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package poller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// few is a shop with room for 64 messages: 16 of them may be with sites of a broker that never
+// answered, and 16 more with one message each.
+func few() *shop { return held(1, func(c *Config) { c.HandMax = 64 }) }
+
+func host(name string, url int) string { return fmt.Sprintf("https://%s.example/%d", name, url) }
+
+// What a host said that has answered has its room beside those that never did. That it is
+// unknown what became of a message is no answer.
+func TestWhatProvesAHost(t *testing.T) {
+	for _, test := range []struct {
+		said   publisher.Result
+		proven bool
+	}{{confirmed, true}, {refused, true}, {unknown, false}} {
+		s := few()
+		s.add(0, host("a", 1), 1, s.now.Wall-1)
+		s.reply(test.said)
+		s.run(10*time.Millisecond, nil)
+		for i := range 32 {
+			s.add(0, host(fmt.Sprint("dead-", i), 1), 1, s.now.Wall-1)
+		}
+		s.add(0, host("a", 2), 1, s.now.Wall-1)
+		if goes := len(s.unanswered) == 33; goes != test.proven {
+			t.Errorf("%v: another message to it goes out: %t, with %d others", test.said, goes, len(s.unanswered))
+		}
+	}
+}
+
+// Once a host has answered, what is still with it takes nothing from those that have not.
+func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
+	s := few()
+	s.add(0, host("a", 1), 8, s.now.Wall-1)
+	s.add(0, host("a", 1), 8, s.now.Wall-1)
+	s.add(0, host("a", 1), 8, s.now.Wall-1)
+	if n := s.sent(postdate.Channel(host("a", 1))); n != 16 {
+		t.Errorf("%d messages are with a host that has not answered, want 16", n)
+	}
+	s.reply(confirmed)
+	s.run(10*time.Millisecond, nil)
+	s.add(0, host("b", 1), 24, s.now.Wall-1)
+	if n := s.sent(postdate.Channel(host("b", 1))); n != 16 {
+		t.Errorf("%d messages are with another host, want 16", n)
+	}
+}
+
+// A host that leaves a batch without an answer counts with all that is with it as one that
+// never answered, until it answers again.
+func TestAHostThatAnswersNoMore(t *testing.T) {
+	for _, proven := range []bool{true, false} {
+		s := few()
+		sent := func(name string) int {
+			s.add(0, host(name, 1), 1, s.now.Wall-1)
+			return s.sent(postdate.Channel(host(name, 1)))
+		}
+		n := 18 // with each of two URLs
+		if proven {
+			s.add(0, host("a", 1), 1, s.now.Wall-1)
+			s.reply(confirmed)
+			s.run(10*time.Millisecond, nil)
+		} else {
+			n = 7
+		}
+		s.add(0, host("a", 1), 1, s.now.Wall-1)
+		for url := range 2 {
+			s.add(0, host("a", url), n, s.now.Wall-1)
+		}
+		if s.inFly != 1+2*n {
+			t.Fatalf("%d messages are with a host", s.inFly)
+		}
+		s.now = s.now.Later(noAnswer)
+		s.reply(unknown)
+		if went := sent("b") == 1; went == proven {
+			t.Errorf("a host that answered before: %t: beside it another one's message goes out: %t", proven, went)
+		}
+		s.reply(confirmed)
+		if sent("c") != 1 {
+			t.Errorf("a host that answered before: %t: after it answered again, another one has no room", proven)
+		}
+	}
+}
+
+// That a host was down is forgotten with the last of its messages: the next one goes out at
+// once.
+func TestAHostThatWasDownIsForgotten(t *testing.T) {
+	for _, proven := range []bool{true, false} {
+		s := held(2, nil)
+		if proven {
+			s.add(0, "x:a", 1, s.now.Wall-1)
+			s.reply(confirmed)
+			s.run(10*time.Millisecond, nil)
+		}
+		s.add(0, "x:a", 1, s.now.Wall-1)
+		s.reply(down)
+		s.run(10*time.Millisecond, nil)
+		s.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		s.add(1, "x:a", 1, s.now.Wall-1)
+		if s.sent("x:a") != 1 {
+			t.Errorf("it answered before: %t: the next message waits", proven)
+		}
+	}
+}
+
+// A host that comes and goes very often takes no other's place among those that are
+// remembered, nor do those that never answered.
+func TestWhoIsRemembered(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	come := func(c string, proven bool) {
+		of := m.channelOf(postdate.Channel(c))
+		of.site.proven = proven
+		m.forget(of)
+	}
+	come(host("once", 1), true)
+	for i := range sitesKept {
+		come(host("often", 1), true)
+		come(host(fmt.Sprint("dead-", i), 1), false)
+	}
+	if m.sites["https://once.example"] == nil || len(m.sites) != 2 {
+		t.Errorf("%d hosts are remembered, one of them %t", len(m.sites), m.sites["https://once.example"] != nil)
+	}
+}
