@@ -273,7 +273,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		p.kind, scan.After = scanOn, b.read
 		// What is to be handed over is read to the end of what is claimed, which may lie
 		// ahead of this node's clock, and then the checkpoint is written.
-		rest := b.resting() && (b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed || b.idle() && b.record.Checkpoint < b.handledUpTo())
+		rest := b.resting() && (b.idle() || b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed)
 		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
