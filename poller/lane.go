@@ -150,7 +150,6 @@ func (m *Machine) closeLane(l *lane) {
 // startClaims claims for every bucket that has something to read, all of a lane
 // together.
 func (m *Machine) startClaims(now postdate.Now) {
-	m.finishDrains(now)
 	if !m.leased(now) {
 		return
 	}
