@@ -184,7 +184,7 @@ func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 }
 
 // What is with the store is waited for even longer: only then it is known what the next
-// owner finds. Nothing is claimed meanwhile.
+// owner finds. Nothing is read then.
 func TestHandOverWaitsForTheStore(t *testing.T) {
 	l := newStuckLeaver(t)
 	var hung []Settle
@@ -196,11 +196,13 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 		return is
 	}
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
-	l.sleep(goneBy)
-	claims := l.claims
-	l.step(Nudged{[]Nudge{{0, l.now.Wall - 1_000}}})
-	if l.claims != claims {
-		t.Error("it claims after its time")
+	for _, left := range []int{1, 0} { // milliseconds
+		l.sleep(goneBy - time.Duration(left)*time.Millisecond - (l.now.Mono - l.begin))
+		claims := l.claims
+		l.step(Nudged{[]Nudge{{0, l.record[0].Claimed.Time - 1}}})
+		if l.claims != claims+left {
+			t.Errorf("%d ms before its end it claims %d times for what was late, want %d", left, l.claims-claims, left)
+		}
 	}
 	l.sleep(time.Second)
 	if len(l.gone) > 0 || len(hung) != 1 {
@@ -241,14 +243,51 @@ func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 
 // A message that is due right behind what is claimed is not asked for again and again.
 func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
-	l := newLeaver(t, 0)
+	l := newLeaver(t, 300*time.Millisecond)
 	l.add(0, "x:mute", 1, l.now.Wall-1)
-	l.sleep(3 * time.Second)
 	l.add(0, "x:well", 1, l.record[0].Claimed.Time)
 	l.leave()
-	l.sleep(l.m.c.DrainStep / 2)
-	if l.claims > 5 {
+	l.sleep(l.m.c.DrainStep - time.Millisecond)
+	if l.claims > 10 {
 		t.Errorf("%d claims", l.claims)
+	}
+}
+
+// What comes when an answer is not waited for any more is the next owner's.
+func TestHandOverBeginsNothingAtItsEnd(t *testing.T) {
+	l := newStuckLeaver(t)
+	l.sleep(l.m.c.DrainMax - time.Millisecond)
+	l.now = l.now.Later(time.Millisecond)
+	l.add(0, "x:well", 1, l.now.Wall-1)
+	l.sleep(time.Second)
+	if len(l.sent) > 0 {
+		t.Errorf("sent after %v", l.sent)
+	}
+}
+
+// A claim that is under way may still be written: its bucket goes when it is answered. One
+// that is lost meanwhile is not handed over.
+func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		b := newBench(t)
+		claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
+			Token: 1, Owner: "me", Checkpoint: b.now.Wall - 500, Claimed: bucket.UpTo(b.now.Wall - 500),
+		}}}))
+		effects := b.step(fence.Drain{Holds: firstHold})
+		b.after(10 * time.Millisecond)
+		effects = append(effects, b.step(fence.Tick{})...)
+		if len(of[fence.Drained](effects)) > 0 {
+			t.Fatalf("handed over before the claim is answered: %+v", effects)
+		}
+		if lost {
+			b.step(fence.Lost{Holds: firstHold})
+		}
+		r := seen(claims[0].Claims[0])
+		r.To = bucket.Position{} // nothing is due, and nothing was written
+		effects = b.step(Claimed{claims[0].Call, []store.ClaimResult{r}})
+		if drained := of[fence.Drained](effects); len(drained) > 0 == lost {
+			t.Errorf("when the claim is answered, lost %t: %+v", lost, effects)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ func TestEachAtItsTime(t *testing.T) {
 		}
 		return false
 	}
+	s.sleep(first.Sub(s.now.Wall) - s.m.c.Ahead + s.m.c.Gather/2) // and no earlier than they are to
 	s.sleep(500 * time.Millisecond)
 	if want := first.Add(s.m.c.Gather - s.m.c.Ahead); claimed != want || s.arrived["x:a"] != 50 {
 		t.Errorf("the first claim is made at %d, want it at %d; %d of 50 messages arrived", claimed, want, s.arrived["x:a"])
