@@ -25,8 +25,8 @@ type shop struct {
 	mute   func(postdate.Channel) bool
 	broken func(bucket int) bool // calls that touch one of these fail
 	down   func(postdate.Channel) bool
-	lost   func(Claim) bool // the answer of a claim is lost, which was written
-	watch  func(Effect) (hangs bool)
+	lost   func(Claim) bool          // the answer of a claim is lost, which was written
+	watch  func(Effect) (hangs bool) // sees every effect; what hangs is not answered
 
 	arrived    map[postdate.Channel]int
 	inFly      int       // messages of mute channels with the broker
