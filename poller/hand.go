@@ -109,7 +109,7 @@ func (m *Machine) drop(it *Item) {
 	}
 	m.handBytes -= len(it.rec.Payload)
 	m.count(it.channel, -1)
-	if it.next != postdate.Far && !b.lost {
+	if it.next != postdate.Far {
 		m.nudge(b.hold.Bucket, it.next)
 	}
 }

@@ -73,23 +73,19 @@ func (m *Machine) finishDrains(now postdate.Now) {
 
 // leave takes the next step of a hand-over, and says whether it is done.
 func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
+	if !b.resting() && (now.Mono >= b.leaveBy || !b.waitsFor(b.blocked)) {
+		m.rest(now, b)
+	}
 	switch {
 	case b.resting() && b.idle() && b.record.Checkpoint >= b.handledUpTo():
 		return true
 	case now.Mono >= b.leaveBy:
-		if !b.resting() {
-			m.rest(now, b)
-		}
 		m.abandon(now, b)
 		if now.Mono >= m.goneBy(b) { // the rest is in doubt for the next owner
 			m.dropWaiting(b)
 			return len(b.hand) == 0
 		}
-	case !b.resting():
-		if !b.waitsFor(b.blocked) {
-			m.rest(now, b)
-		}
-	case now.Mono >= b.restUntil:
+	case b.resting() && now.Mono >= b.restUntil:
 		b.blocked = b.unanswered()
 		m.touch(b)
 	}
@@ -140,7 +136,7 @@ func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(b *owned) b
 		return
 	}
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
-		leaves := it.stage == stageReady && yes(it.bucket)
+		leaves := yes(it.bucket)
 		if leaves {
 			m.park(now, it, it.rec.LastError, it.rec.DownSince)
 		}

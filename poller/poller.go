@@ -317,7 +317,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	}
 	m.release(now)
 	m.publish(now)
-	m.finishDrains(now) // before what it settles waits for the next step
+	m.finishDrains(now) // what it settles goes with the rest
 	m.startSettles(now)
 	m.fileTouched()
 	m.startClaims(now)

@@ -236,21 +236,18 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 
 // choose says what to read of a bucket next, if anything.
 func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
-	if b.resting() && now.Mono >= m.goneBy(b) {
-		return poll{}, false
-	}
 	// After the wall clock was set back, claimed may lie far ahead: what is not
 	// due for long is not taken into the hand.
-	to := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	to, checkpoint := bucket.UpTo(now.Wall.Add(m.c.Ahead)), b.settledUpTo()
 	if b.resting() {
-		to = to.Earliest(b.record.Claimed) // finish what is claimed, and begin nothing
+		if now.Mono >= m.goneBy(b) {
+			return poll{}, false
+		}
+		to, checkpoint = to.Earliest(b.record.Claimed), b.handledUpTo() // finish what is claimed, and begin nothing
 	}
 	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
-		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: b.settledUpTo(), To: to},
+		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: checkpoint, To: to},
 	}}
-	if b.resting() {
-		p.claim.Checkpoint = b.handledUpTo()
-	}
 	b.turn++
 	for i := range scanTurns {
 		if m.chooseKind(now, b, &p, (b.turn+i)%scanTurns) {
@@ -276,7 +273,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		p.kind, scan.After = scanOn, b.read
 		// What is to be handed over is read to the end of what is claimed, which may lie
 		// ahead of this node's clock, and then the checkpoint is written.
-		rest := b.resting() && (b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed || b.idle() && b.record.Checkpoint < b.handledUpTo())
+		rest := b.resting() && (b.idle() || b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed)
 		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late

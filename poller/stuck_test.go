@@ -25,7 +25,8 @@ type shop struct {
 	mute   func(postdate.Channel) bool
 	broken func(bucket int) bool // calls that touch one of these fail
 	down   func(postdate.Channel) bool
-	lost   func(Claim) bool // the answer of a claim is lost, which was written
+	lost   func(Claim) bool          // the answer of a claim is lost, which was written
+	watch  func(Effect) (hangs bool) // sees every effect; what hangs is not answered
 
 	arrived    map[postdate.Channel]int
 	inFly      int       // messages of mute channels with the broker
@@ -114,6 +115,9 @@ func (s *shop) claim(c store.Claim) store.ClaimResult {
 
 func (s *shop) step(ev Event) {
 	for _, e := range s.m.Step(s.now, ev) {
+		if s.watch != nil && s.watch(e) {
+			continue
+		}
 		switch e := e.(type) {
 		case Claim:
 			results := make([]store.ClaimResult, len(e.Claims))

@@ -1,0 +1,350 @@
+package poller
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// sleep lets time pass in a node that nothing wakes but what the machine asked for.
+func (s *shop) sleep(d time.Duration) {
+	for end := s.now.Mono + d; s.now.Mono < end; {
+		s.now = s.now.Later(min(s.m.Wake(s.now), end-s.now.Mono))
+		s.step(fence.Tick{})
+	}
+}
+
+// own gives the machine a bucket that was claimed up to now.
+func (b *bench) own(number int, token uint64) []Effect {
+	return b.step(fence.Gained{Partitions: []bucket.Partition{{
+		Bucket: number, Token: token, Owner: "me", Lease: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
+	}}})
+}
+
+// in puts records into another bucket.
+func in(number int, rs []postdate.Record) []postdate.Record {
+	for i := range rs {
+		rs[i].Bucket = number
+	}
+	return rs
+}
+
+// A machine asks to be woken when something is to be done: each message goes out at its
+// time, whatever the order in which they were found, and claims begin as early as they are to.
+func TestEachAtItsTime(t *testing.T) {
+	s := newShop(4, nil)
+	s.sleep(3 * time.Second)
+	random := rand.New(rand.NewPCG(1, 1))
+	first, claimed := postdate.Far, postdate.Far
+	for i := range 50 {
+		at := s.now.Wall + 100 + postdate.Time(random.IntN(100))
+		first = min(first, at)
+		s.add(i%4, "x:a", 1, at)
+	}
+	s.watch = func(e Effect) bool {
+		switch e := e.(type) {
+		case Claim:
+			claimed = min(claimed, s.now.Wall)
+		case Publish:
+			for _, it := range e.Batch {
+				if late := s.now.Wall.Sub(it.Delivery.Message.ExecutionTime); late != time.Millisecond {
+					t.Errorf("%s goes out %s after its time, want it 1ms after", it.Delivery.Message.ScheduleID, late)
+				}
+			}
+		}
+		return false
+	}
+	s.sleep(first.Sub(s.now.Wall) - s.m.c.Ahead + s.m.c.Gather/2) // and no earlier than they are to
+	s.sleep(500 * time.Millisecond)
+	if want := first.Add(s.m.c.Gather - s.m.c.Ahead); claimed != want || s.arrived["x:a"] != 50 {
+		t.Errorf("the first claim is made at %d, want it at %d; %d of 50 messages arrived", claimed, want, s.arrived["x:a"])
+	}
+}
+
+// A bucket in which nothing happens is swept every SweepEvery, and those that fall due soon
+// after each other are swept together.
+func TestSweepsComeInTime(t *testing.T) {
+	s := newShop(1, nil)
+	s.sleep(s.m.c.SweepEvery / 4)
+	s.record[1] = bucket.Partition{Bucket: 1, Owner: "n", Token: 1}
+	s.step(fence.Gained{Partitions: []bucket.Partition{s.record[1]}})
+	var at []time.Duration
+	s.watch = func(e Effect) bool {
+		if c, is := e.(Claim); is {
+			at = append(at, s.now.Wall.Sub(s.begin))
+			if len(c.Claims) != 2 || c.Claims[0].Scan.After != (bucket.Position{}) || c.Claims[1].Scan.After != (bucket.Position{}) {
+				t.Errorf("after %s it reads %+v, want a sweep of two buckets", at[len(at)-1], c.Claims)
+			}
+		}
+		return false
+	}
+	every := s.m.c.SweepEvery
+	s.sleep(3 * every)
+	if !slices.Equal(at, []time.Duration{every, 2 * every, 3 * every}) {
+		t.Errorf("swept after %v, want it every %s", at, every)
+	}
+}
+
+// A message that turns up behind what was read is looked for at once, each time.
+func TestWhatIsLateIsReadAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.owned(nil)
+	for i := range 7 {
+		b.after(time.Millisecond)
+		late := b.now.Wall - 1_000
+		claims := of[Claim](b.step(Nudged{[]Nudge{{0, late}}}))
+		if len(claims) != 1 || bucket.UpTo(late).Before(claims[0].Claims[0].Scan.After) {
+			t.Fatalf("nudge %d: %+v", i+1, claims)
+		}
+		b.answer(claims[0], nil)
+	}
+}
+
+// The checkpoint stays below what was sent and is not settled, and below what is not claimed
+// yet of a channel that is behind. Where all is settled it follows.
+func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
+	s := newShop(1, nil)
+	s.mute = func(postdate.Channel) bool { return true }
+	sent := map[string]postdate.Time{}
+	s.watch = func(e Effect) bool {
+		switch e := e.(type) {
+		case Publish:
+			for _, it := range e.Batch {
+				sent[it.Delivery.Message.ScheduleID] = it.Delivery.Message.ExecutionTime
+			}
+		case Settle:
+			for _, as := range e.Settlements {
+				delete(sent, as.Key.ScheduleID)
+			}
+		case Claim:
+			c := e.Claims[0]
+			for id, at := range sent {
+				if c.Checkpoint >= at {
+					t.Errorf("the checkpoint is %d, and %s with the time %d is not settled", c.Checkpoint, id, at)
+				}
+			}
+			for name, to := range c.Behind {
+				if c.Checkpoint >= to.Time || c.Checkpoint < 0 {
+					t.Errorf("the checkpoint is %d, and %s is claimed up to %d", c.Checkpoint, name, to.Time)
+				}
+			}
+		}
+		return false
+	}
+	for range 20 { // one is answered while the next ones are due
+		s.add(0, "x:a", 3, s.now.Wall+30)
+		s.sleep(50 * time.Millisecond)
+		if len(s.unanswered) > 4 {
+			late := s.unanswered[0]
+			s.unanswered = s.unanswered[1:]
+			s.step(Published{late.Batch, publisher.All(len(late.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+		}
+	}
+	last := s.now.Wall
+	for len(s.unanswered) > 0 {
+		s.answer()
+		s.sleep(50 * time.Millisecond)
+	}
+	s.sleep(3 * time.Second)
+	s.step(Nudged{[]Nudge{{0, s.now.Wall}}})
+	if got := s.record[0].Checkpoint; len(sent) > 0 || got < last-100 {
+		t.Errorf("%d messages are not settled; the checkpoint is %s behind the last one", len(sent), last.Sub(got))
+	}
+}
+
+// What is behind in a bucket that is taken over keeps its checkpoint back until it is read.
+func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
+	b := newBench(t)
+	at := b.now.Wall - 700
+	call := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
+		Token: 1, Owner: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
+		Behind: map[postdate.Channel]bucket.Position{"inbox:a": {Time: at, Tenant: "t", ScheduleID: "m"}},
+	}}}))[0]
+	if all := b.m.Channels(); len(all) != 1 || all[0].Channel != "inbox:a" {
+		t.Errorf("of channels it knows %+v, and one of them is behind", all)
+	}
+	calls := of[Claim](b.answer(call, nil))
+	if len(calls) != 1 || calls[0].Claims[0].Only != "inbox:a" || calls[0].Claims[0].Checkpoint >= at {
+		t.Errorf("it claims %+v, and inbox:a is claimed up to %d", calls, at)
+	}
+}
+
+// From LeaseMargin before the lease's end on nothing is published or claimed. A renewal in time
+// changes nothing, and after one that comes when the lease has ended all is claimed anew.
+func TestTheEndOfALease(t *testing.T) {
+	margin := DefaultConfig().LeaseMargin
+	for _, test := range []struct {
+		name    string
+		lasts   time.Duration // from when the message is due
+		sent    bool          // then
+		renewed time.Duration // after that
+		lapsed  bool
+	}{
+		{name: "it lasts", lasts: margin + 1, sent: true},
+		{name: "its margin begins", lasts: margin, renewed: margin - 1},
+		{name: "it ends", lasts: margin, renewed: margin, lapsed: true},
+		{name: "it has ended", lasts: margin, renewed: margin + 1, lapsed: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
+			const ahead = 30 * time.Millisecond
+			b.step(fence.LeaseUntil{Mono: b.now.Mono + ahead + test.lasts, Read: b.now})
+			due := records("inbox:a", 1, b.now.Wall.Add(ahead)-1)
+			b.owned(due)
+			b.after(ahead)
+			effects := b.step(Nudged{[]Nudge{{0, b.now.Wall}}})
+			if sent, claimed := len(of[Publish](effects)) > 0, len(of[Claim](effects)) > 0; sent != test.sent || claimed != test.sent {
+				t.Fatalf("published: %t, claimed: %t, want %t", sent, claimed, test.sent)
+			}
+			if test.sent {
+				return
+			}
+			b.after(test.renewed)
+			effects = b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+			if sent := len(of[Publish](effects)) > 0; sent == test.lapsed {
+				t.Fatalf("published at the renewal: %t", sent)
+			}
+			c := of[Claim](effects)[0]
+			if !test.lapsed {
+				return
+			}
+			if at := due[0].AttemptTime; c.Claims[0].Checkpoint >= at || c.Claims[0].Scan.After.Time > at {
+				t.Errorf("it claims %+v, and what it had is due at %d", c, at)
+			}
+			if len(of[Publish](b.answer(c, due))) != 1 {
+				t.Error("it is not published when it is claimed anew")
+			}
+		})
+	}
+}
+
+// A wall clock that is set by more than JumpMax ends the lease; until a renewal that began
+// then or later, times go on from before.
+func TestAClockThatIsSet(t *testing.T) {
+	most := DefaultConfig().JumpMax
+	for _, by := range []time.Duration{most, -most, most + time.Millisecond, -most - time.Millisecond, 48 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			b := newBench(t)
+			published := of[Publish](b.owned(records("inbox:a", 1, b.now.Wall-200)))[0]
+			b.after(10 * time.Millisecond)
+			good := b.now
+			b.now.Wall = b.now.Wall.Add(by)
+			if by <= most && by >= -most {
+				good = b.now
+			}
+			sets := of[fence.ClockSet](b.step(fence.Tick{}))
+			if is := good != b.now; is != (len(sets) == 1) || is && sets[0].By != by {
+				t.Fatalf("the clock is set: %+v", sets)
+			}
+			effects := b.step(Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused}}})
+			settles := of[Settle](append(effects, b.step(fence.Tick{})...))
+			if want := good.Wall.Add(postdate.RetryDefault.Backoff(1, 0)); len(settles) != 1 || settles[0].Settlements[0].AttemptTime != want {
+				t.Errorf("it is settled as %+v, want another attempt at %d", settles, want)
+			}
+			effects = b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+			effects = append(effects, b.step(Nudged{[]Nudge{{0, b.now.Wall}}})...)
+			if len(of[Claim](effects)) == 0 {
+				t.Error("nothing is claimed after a renewal that began when the clock was seen to be set")
+			}
+		})
+	}
+}
+
+// Only what is held under that token is lost, and of a list all of it. Nothing of it is done
+// any more, and nudges for it do not matter.
+func TestLosesWhatItHolds(t *testing.T) {
+	b := newBench(t)
+	b.answerAll(b.own(0, 5))
+	b.answerAll(b.own(1, 1))
+	claims := of[Claim](b.step(Nudged{[]Nudge{{1, b.now.Wall + 10}}}))
+	b.answer(claims[0], in(1, records("inbox:a", 1, b.now.Wall+10)))
+	effects := b.step(fence.Lost{Holds: []store.Hold{{Bucket: 7, Token: 1}, {Bucket: 0, Token: 4}, {Bucket: 1, Token: 1}}})
+	if b.m.Token(0) != 5 || b.m.Token(1) != 0 || !slices.Equal(of[Horizon](effects), []Horizon{{Bucket: 1}}) {
+		t.Errorf("the tokens are %d and %d: %+v", b.m.Token(0), b.m.Token(1), effects)
+	}
+	if hand, wake := b.m.View(b.now).Hand, b.m.Wake(b.now); hand != 0 || wake <= 11*time.Millisecond {
+		t.Errorf("%d messages are in hand, and it is to be woken after %s", hand, wake)
+	}
+	b.after(20 * time.Millisecond)
+	if effects = b.step(fence.Tick{}); len(of[Publish](effects)) > 0 {
+		t.Errorf("%+v", effects)
+	}
+}
+
+// A bucket that comes again, under another token, begins anew: what was claimed under the
+// first one is not published.
+func TestABucketThatIsTakenAnew(t *testing.T) {
+	b := newBench(t)
+	due := records("inbox:a", 1, b.now.Wall+10)
+	b.answer(of[Claim](b.own(0, 1))[0], due)
+	claims := of[Claim](b.own(0, 2))
+	b.after(20 * time.Millisecond)
+	if effects := b.step(fence.Tick{}); len(of[Publish](effects)) > 0 || b.m.View(b.now).Hand != 0 {
+		t.Errorf("%+v", effects)
+	}
+	if effects := b.answer(claims[0], due); len(of[Publish](effects)) != 1 {
+		t.Errorf("when it is claimed anew: %+v", effects)
+	}
+}
+
+// What is with a broker when its bucket is lost is settled where it was confirmed, also where
+// calls for the bucket had failed; what had to wait is dropped. Nothing of it is left then.
+func TestLosesABucketWhoseCallsFail(t *testing.T) {
+	b := newBench(t)
+	due := records("inbox:a", 1, b.now.Wall-20)
+	published := of[Publish](b.answer(of[Claim](b.own(0, 1))[0], due))
+	claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall}}}))
+	waits := b.answer(claims[0], append(records("inbox:b", 1, b.now.Wall+30), due...))
+	claims = of[Claim](append(waits, b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}})...))
+	b.step(Claimed{claims[0].Call, []store.ClaimResult{{Err: postdate.E(postdate.KindUnknown, "no primary")}}})
+	if len(b.m.apart) != 1 {
+		t.Fatalf("%d lanes of their own", len(b.m.apart))
+	}
+	b.step(fence.Lost{Holds: firstHold})
+	effects := b.step(Published{published[0].Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+	b.after(time.Second)
+	settles := of[Settle](append(effects, b.step(fence.Tick{})...))
+	if len(settles) != 1 || len(settles[0].Settlements) != 1 {
+		t.Fatalf("settled: %+v", settles)
+	}
+	if as := settles[0].Settlements[0]; as.How != store.SettleDelivered || as.PossibleDuplicate {
+		t.Errorf("it is settled as %+v", as)
+	}
+	b.step(Settled{Call: settles[0].Call})
+	if len(b.m.apart) > 0 || b.m.View(b.now).Hand > 0 || len(b.m.Channels()) > 0 {
+		t.Errorf("%d lanes, %d messages and the channels %+v are left", len(b.m.apart), b.m.View(b.now).Hand, b.m.Channels())
+	}
+}
+
+// A bucket that is lost takes with it what its last claim, of which nothing is known, may
+// have brought, and what was behind in it.
+func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
+	b := newBench(t)
+	gain := func(token uint64) Claim {
+		t.Helper()
+		calls := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
+			Token: token, Owner: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
+			Behind: map[postdate.Channel]bucket.Position{"inbox:a": {Time: b.now.Wall - 700}},
+		}}}))
+		if len(calls) != 1 {
+			t.Fatalf("it claims %+v", calls)
+		}
+		return calls[0]
+	}
+	first := gain(1)
+	b.step(Claimed{first.Call, []store.ClaimResult{{Err: postdate.E(postdate.KindUnknown, "no primary")}}})
+	b.step(fence.Lost{Holds: firstHold})
+	if all := b.m.Channels(); len(all) > 0 {
+		t.Errorf("it knows of %+v, and owns nothing", all)
+	}
+	if limit, again := first.Claims[0].Scan.Limit, gain(2).Claims[0].Scan.Limit; again != limit {
+		t.Errorf("a claim may bring %d messages, and after the loss %d", limit, again)
+	}
+}
