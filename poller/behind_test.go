@@ -182,6 +182,29 @@ func TestABucketThatFailsCatchesUpApart(t *testing.T) {
 	}
 }
 
+// Where the answer is lost while a channel catches up, the same is asked again as soon as a
+// call may be, also where a settlement shows first that the store answers: what the lost
+// claim may have brought keeps no room from it.
+func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
+	for _, settles := range []bool{false, true} {
+		d := newDesk(t, nil)
+		d.hold("x:a")
+		d.gainRecords(d.behind("x:a"))
+		d.bring("x:other", 1)
+		d.tell(Limits{})
+		d.lose(d.take())
+		if settles {
+			d.reply("x:other", publisher.Confirmed)
+		} else {
+			d.after(d.m.c.RetryAfter)
+			d.tell(fence.Tick{})
+		}
+		if got := fmt.Sprint(only(d.take())); got != "map[x:a:[0]]" {
+			t.Errorf("catching up: %s (a settlement shows that the store answers: %t)", got, settles)
+		}
+	}
+}
+
 // What claims of one channel may bring takes its room, until they are answered: also
 // those of other calls.
 func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
@@ -399,5 +422,49 @@ func TestStillBehindAfterALostAnswer(t *testing.T) {
 	behind := map[postdate.Channel]bucket.Position{"x:a": c.To, "x:b": p.Behind["x:b"]}
 	if next := d.take().Claims[0]; next.Only != "" || !maps.Equal(next.Behind, behind) {
 		t.Errorf("then it is %+v, want one of all channels that leaves behind %v", next, behind)
+	}
+}
+
+// Whatever answers of claims are lost: what is with a broker stays claimed, so that a crash
+// leaves it in doubt, and what was left behind comes without a sweep.
+func TestCatchingUpWithLostAnswers(t *testing.T) {
+	for every := 2; every <= 12; every++ {
+		s := newShop(2, func(c *Config) { c.SweepEvery = time.Hour })
+		s.m.random = func() float64 { return 0.9 } // what is behind comes before what is parked
+		held := []store.ChannelSettings{{Channel: "x:a", MaxPerSecond: 1e-6}, {Channel: "x:b", MaxPerSecond: 1e-6}}
+		s.step(Limits{held})
+		claims, added := 0, 0
+		check := func() {
+			for _, p := range s.unanswered {
+				for _, it := range p.Batch {
+					record, at := s.record[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
+					if !record.InDoubt(p.Channel, at) {
+						t.Fatalf("%s is with its broker and in no doubt, where every %d. answer is lost: %+v", it.rec.ScheduleID, every, record)
+					}
+				}
+			}
+			if added++; added <= 120 && added%4 == 1 {
+				for _, c := range []string{"x:a", "x:b", "x:other"} {
+					s.add(0, c, 1, s.now.Wall+20)
+					s.add(1, c, 1, s.now.Wall+20)
+				}
+			}
+		}
+		s.run(300*time.Millisecond, check)
+		s.lost = func(Claim) bool { claims++; return claims%every == 0 }
+		s.mute = func(c postdate.Channel) bool { return c == "x:a" }
+		s.run(100*time.Millisecond, check)
+		s.step(Limits{held[1:]})
+		s.run(200*time.Millisecond, check)
+		s.step(Limits{})
+		s.run(time.Second, check)
+		s.mute, s.lost = func(postdate.Channel) bool { return false }, nil
+		s.answer()
+		s.run(2*time.Second, check)
+		for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
+			if s.arrived[c] != 60 {
+				t.Errorf("every %d: %d of 60 messages of %s arrived", every, s.arrived[c], c)
+			}
+		}
 	}
 }
