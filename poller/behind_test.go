@@ -205,6 +205,29 @@ func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// What a claim may have brought of which nothing is known counts for as long as its bucket
+// makes no other one.
+func TestALostClaimCountsUntilTheNextOne(t *testing.T) {
+	d := newDesk(t, nil)
+	narrow := func(n int) Limits { return Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: n}}} }
+	d.tell(narrow(4)) // room for 8
+	d.gainRecords(d.behind("x:a"))
+	d.lose(d.take())
+	d.hold("x:a")
+	d.after(d.m.c.RetryAfter)
+	d.tell(fence.Tick{})
+	d.gainRecords(d.behind("x:a"))
+	d.tell(narrow(8)) // room for 16
+	for _, call := range d.calls {
+		if c := call.Claims[0]; c.Only != "x:a" || c.Bucket == 1 && c.Scan.Limit != 8 {
+			t.Errorf("beside a claim that may have brought 8 messages there is %+v", c)
+		}
+	}
+	if len(d.calls) != 2 {
+		t.Errorf("%d calls, want 2: the channel catches up in both buckets", len(d.calls))
+	}
+}
+
 // What claims of one channel may bring takes its room, until they are answered: also
 // those of other calls.
 func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
