@@ -451,7 +451,7 @@ func TestStillBehindAfterALostAnswer(t *testing.T) {
 // Whatever answers of claims are lost: what is with a broker stays claimed, so that a crash
 // leaves it in doubt, and what was left behind comes without a sweep.
 func TestCatchingUpWithLostAnswers(t *testing.T) {
-	for every := 2; every <= 12; every++ {
+	for every := 2; every <= 6; every++ {
 		s := newShop(2, func(c *Config) { c.SweepEvery = time.Hour })
 		s.m.random = func() float64 { return 0.9 } // what is behind comes before what is parked
 		held := []store.ChannelSettings{{Channel: "x:a", MaxPerSecond: 1e-6}, {Channel: "x:b", MaxPerSecond: 1e-6}}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -81,6 +83,40 @@ func TestClaimsOfAnyChannelTogether(t *testing.T) {
 	d.answer(ask(0, 1)) // apart, to see whether it goes through
 	d.answer(ask(0, 80))
 	d.answer(ask(1, 80))
+}
+
+// A call has no more claims than messages may come: each may bring one.
+func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
+	const n = 6
+	t.Run("of any channel", func(t *testing.T) {
+		d := newDesk(t, func(c *Config) { c.DoubtMax = 16 }) // room for 4
+		var all []bucket.Partition
+		for b := range n {
+			all = append(all, bucket.Partition{Bucket: b, Token: 1, Owner: "me"})
+		}
+		d.tell(fence.Gained{Partitions: all})
+		if call := d.take(); len(call.Claims) != 4 || call.Claims[3].Scan.Limit != 1 {
+			t.Errorf("where 4 messages may come: %+v", call)
+		}
+	})
+	t.Run("of one channel", func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.hold("x:a")
+		var behind []bucket.Partition
+		var due []Nudge
+		for b := range n {
+			behind = append(behind, d.behind("x:a"))
+			due = append(due, Nudge{b, d.now.Wall.Add(time.Second)})
+		}
+		d.gainRecords(behind...)
+		d.tell(Nudged{due})
+		d.after(time.Second)
+		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: 1}}}) // room for 2
+		call := d.take()
+		if in := only(call)["x:a"]; len(in) != 2 || call.Claims[0].Scan.Limit != 1 {
+			t.Errorf("where 2 messages may come, a channel catches up in buckets %v", in)
+		}
+	})
 }
 
 // One channel fills no more than half of the hand, and where the hand is almost full no
