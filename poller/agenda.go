@@ -79,8 +79,11 @@ func (a *agenda) put(b *owned, in bool) {
 	}
 }
 
-// wanting says whether b may have something to do that waits for no time.
-func (b *owned) wanting() bool { return b.late != nowhere || b.resting() }
+// wanting says whether b may have something to do that waits for no time. A claim of one
+// channel of which nothing is known is to be asked for again: it takes that one's room.
+func (b *owned) wanting() bool {
+	return b.late != nowhere || b.resting() || b.unknown != nil && b.unknown.only != nil
+}
 
 // take gives up to most of the buckets that are due by a wall-clock time, or to be swept
 // by a monotonic one, and the busy ones. They are to be put back.

@@ -189,19 +189,19 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		if len(polls) >= most {
 			continue
 		}
+		unknown := b.unknown
+		m.forgetUnknown(b) // so it has the room to ask for the same again
 		p, ok := m.choose(now, b)
 		switch {
-		case !ok:
-			continue
-		case p.only == nil && ofAny < roomAny:
+		case ok && p.only == nil && ofAny < roomAny:
 			ofAny++
-		case p.only != nil && of[p.only] < m.roomOf(now, p.only):
+		case ok && p.only != nil && of[p.only] < m.roomOf(now, p.only):
 			of[p.only]++
 		default:
+			m.doubt(b, unknown)
 			continue
 		}
 		b.polling = true
-		m.forgetUnknown(b)
 		polls = append(polls, p)
 	}
 	if len(polls) == 0 {

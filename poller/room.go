@@ -123,6 +123,14 @@ func (m *Machine) expectDoubt(p *poll, sign int) {
 	m.forget(p.only)
 }
 
+// doubt notes a bucket's last claim, where it is not known whether it was written: what it
+// may have claimed counts until the next one.
+func (m *Machine) doubt(b *owned, p *poll) {
+	if b.unknown = p; p != nil {
+		m.expectDoubt(p, 1)
+	}
+}
+
 // forgetUnknown lets go of a bucket's last claim, of which it is not known whether it was
 // written: the next one says what is claimed.
 func (m *Machine) forgetUnknown(b *owned) {
@@ -174,8 +182,7 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 // far: a claim that does not name them would claim of them as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
-	b.unknown = p // what it may have claimed counts until then
-	m.expectDoubt(p, 1)
+	m.doubt(b, p)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {

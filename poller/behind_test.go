@@ -1,0 +1,493 @@
+package poller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+// A claim leaves channels without room behind, of which one bucket's record names no more
+// than it may, nor more bytes of names: those first that are behind already.
+func TestWhatIsLeftBehind(t *testing.T) {
+	var many []postdate.Channel
+	for i := range behindMax + 4 {
+		many = append(many, postdate.Channel(fmt.Sprintf("x:%02d", i)))
+	}
+	long := func(c string, bytes int) postdate.Channel { return postdate.Channel("x:" + strings.Repeat(c, bytes-2)) }
+	quarter := behindBytesMax / 4
+	quarters := []postdate.Channel{long("a", quarter), long("b", quarter), long("c", quarter), long("d", quarter), "x:e"}
+	already := []postdate.Channel{long("a", quarter), long("b", 2*quarter)}
+	tooLong, fits := long("c", quarter+1), long("d", quarter)
+	for name, test := range map[string]struct{ already, full, want []postdate.Channel }{
+		"none":                    {nil, nil, nil},
+		"too many":                {nil, many, many[:behindMax]},
+		"names that are too long": {nil, quarters, quarters[:4]},
+		"others are already":      {already, []postdate.Channel{tooLong, already[0], fits, "x:e"}, append(already, fits)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, nil)
+			d.hold(append(test.already, test.full...)...)
+			d.gain(2)
+			d.gainRecords(d.behind(test.already...))
+			for number, call := range []Claim{d.ask(0), d.ask(1)} { // what is parked again changes nothing
+				var due []postdate.Record
+				for _, c := range test.full {
+					due = append(due, d.messages(number, c, 1)...)
+				}
+				d.answer(call, due...)
+			}
+			left := d.ask(2).Claims[0].Behind
+			if got := slices.Sorted(maps.Keys(left)); !slices.Equal(got, slices.Sorted(slices.Values(test.want))) {
+				t.Errorf("%d channels are left behind, want %d: %.200q", len(got), len(test.want), got)
+			}
+			for _, c := range test.already {
+				if left[c] != d.m.buckets[2].inherited.Behind[c] {
+					t.Errorf("what is claimed of a channel that is behind goes to %v", left[c])
+				}
+			}
+			if len(d.m.crowded) != len(test.full) {
+				t.Errorf("%d channels are looked at before each claim, want %d", len(d.m.crowded), len(test.full))
+			}
+		})
+	}
+}
+
+// A channel that has just its fill is not left behind: most have no more than that.
+func TestJustItsFillIsNotLeftBehind(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		d := newDesk(t, nil)
+		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:narrow", MaxInFlight: 1}}})
+		d.gain(1)
+		d.prove("x:narrow")
+		d.bring("x:narrow", n)
+		if _, left := d.ask(0).Claims[0].Behind["x:narrow"]; left != (n > 2) {
+			t.Errorf("with %d messages it is left behind: %t", n, left)
+		}
+	}
+}
+
+// Nothing is remembered of a channel once nothing of it is in hand, parked or behind, also
+// where it was crowded, or a bucket was lost while it caught up.
+func TestChannelsAreForgotten(t *testing.T) {
+	t.Run("it was crowded", func(t *testing.T) {
+		d := newDesk(t, func(c *Config) { c.DoubtMax = 8 })
+		d.gain(1)
+		d.prove("x:a")
+		d.bring("x:a", 2)
+		d.reply("x:a", publisher.Confirmed)
+		d.answer(d.ask(0))
+		d.wantForgotten()
+	})
+	t.Run("it caught up", func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.gainRecords(d.behind("x:a", "x:b"), d.behind("x:a"))
+		for len(d.calls) > 0 {
+			d.answer(d.take())
+		}
+		d.wantForgotten()
+	})
+	t.Run("its bucket was lost", func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.hold("x:a", "x:b")
+		d.gainRecords(d.behind("x:a", "x:b"), d.behind("x:a"))
+		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}})
+		d.wantForgotten()
+	})
+	t.Run("its bucket was lost while it caught up", func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.gainRecords(d.behind("x:a"))
+		call := d.take()
+		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		d.answer(call)
+		d.wantForgotten()
+	})
+}
+
+// A bucket that is lost takes none of the others with it: what is behind there catches up
+// as soon as there is room.
+func TestALostBucketLeavesOthersBehind(t *testing.T) {
+	d := newDesk(t, nil)
+	d.hold("x:a", "x:b", "x:c")
+	d.gainRecords(d.behind("x:a", "x:c"), d.behind("x:a"), d.behind("x:b"), d.behind("x:b"))
+	d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}, {Bucket: 2, Token: 1}}})
+	d.tell(Limits{})
+	if got := fmt.Sprint(only(d.take())); got != "map[x:a:[1] x:b:[3]]" {
+		t.Errorf("catching up: %s", got)
+	}
+}
+
+// only lists the buckets of a call in which a channel catches up, by channels.
+func only(call Claim) map[postdate.Channel][]int {
+	in := map[postdate.Channel][]int{}
+	for _, c := range call.Claims {
+		if c.Only != "" {
+			in[c.Only] = append(in[c.Only], c.Bucket)
+		}
+	}
+	return in
+}
+
+// A channel that is left behind where another one is already catches up by itself.
+func TestALaterOneCatchesUp(t *testing.T) {
+	d := newDesk(t, nil)
+	d.m.random = func() float64 { return 0.9 } // its backlog comes before what is parked of it
+	d.hold("x:a", "x:b")
+	d.gainRecords(d.behind("x:a"))
+	d.answer(d.ask(0), d.messages(0, "x:b", 1)...)
+	d.answer(d.ask(0))
+	d.hold("x:a")
+	if got := fmt.Sprint(only(d.take())); got != "map[x:b:[0]]" {
+		t.Errorf("catching up: %s", got)
+	}
+}
+
+// Where one bucket has caught up, the others go on at once.
+func TestOthersGoOnCatchingUp(t *testing.T) {
+	d := newDesk(t, nil)
+	d.gainRecords(d.behind("x:a"), d.behind("x:a"), d.behind("x:a"))
+	call := d.take()
+	ev := Claimed{Call: call.Call}
+	for i, c := range call.Claims {
+		r := seen(c)
+		if i > 0 { // as where a scan has examined as much as it may
+			r.Ended = bucket.Position{Time: c.Scan.After.Time + 100}
+			r.To, r.Complete = r.Ended, false
+		}
+		ev.Results = append(ev.Results, r)
+	}
+	d.tell(ev)
+	if got := fmt.Sprint(only(d.take())); got != "map[x:a:[1 2]]" {
+		t.Errorf("catching up: %s", got)
+	}
+}
+
+// A bucket whose calls fail catches up apart from the others.
+func TestABucketThatFailsCatchesUpApart(t *testing.T) {
+	d := newDesk(t, nil)
+	d.hold("x:a")
+	d.gainRecords(d.behind("x:a"), d.behind("x:a"))
+	d.lose(d.ask(0))
+	d.tell(Limits{})
+	if call := d.take(); len(call.Claims) != 1 || fmt.Sprint(only(call)) != "map[x:a:[1]]" {
+		t.Errorf("catching up beside a bucket whose last call failed: %+v", call)
+	}
+}
+
+// Where the answer is lost while a channel catches up, the same is asked again as soon as a
+// call may be, also where a settlement shows first that the store answers: what the lost
+// claim may have brought keeps no room from it.
+func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
+	for _, settles := range []bool{false, true} {
+		d := newDesk(t, nil)
+		d.hold("x:a")
+		d.gainRecords(d.behind("x:a"))
+		d.bring("x:other", 1)
+		d.tell(Limits{})
+		d.lose(d.take())
+		if settles {
+			d.reply("x:other", publisher.Confirmed)
+		} else {
+			d.after(d.m.c.RetryAfter)
+			d.tell(fence.Tick{})
+		}
+		if got := fmt.Sprint(only(d.take())); got != "map[x:a:[0]]" {
+			t.Errorf("catching up: %s (a settlement shows that the store answers: %t)", got, settles)
+		}
+	}
+}
+
+// What a claim may have brought of which nothing is known counts for as long as its bucket
+// makes no other one.
+func TestALostClaimCountsUntilTheNextOne(t *testing.T) {
+	d := newDesk(t, nil)
+	narrow := func(n int) Limits { return Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: n}}} }
+	d.tell(narrow(4)) // room for 8
+	d.gainRecords(d.behind("x:a"))
+	d.lose(d.take())
+	d.hold("x:a")
+	d.after(d.m.c.RetryAfter)
+	d.tell(fence.Tick{})
+	d.gainRecords(d.behind("x:a"))
+	d.tell(narrow(8)) // room for 16
+	for _, call := range d.calls {
+		if c := call.Claims[0]; c.Only != "x:a" || c.Bucket == 1 && c.Scan.Limit != 8 {
+			t.Errorf("beside a claim that may have brought 8 messages there is %+v", c)
+		}
+	}
+	if len(d.calls) != 2 {
+		t.Errorf("%d calls, want 2: the channel catches up in both buckets", len(d.calls))
+	}
+}
+
+// What claims of one channel may bring takes its room, until they are answered: also
+// those of other calls.
+func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
+	d := newDesk(t, nil)
+	d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: 4}}}) // room for 8
+	d.gainRecords(d.behind("x:a"), d.behind("x:a"))
+	first := d.take()
+	for _, c := range first.Claims {
+		if c.Only != "x:a" || c.Scan.Limit != 4 {
+			t.Errorf("a claim in which a channel with room for 8 catches up beside another: %+v", c)
+		}
+	}
+	d.after(callSlow)
+	d.gainRecords(d.behind("x:a"))
+	d.after(callSlow)
+	d.tell(fence.Tick{})
+	if len(d.calls) > 0 {
+		t.Fatalf("there is no room for what may come, and there are more claims: %+v", d.calls)
+	}
+	d.answer(first, d.messages(0, "x:a", 2)...)
+	if c := d.take().Claims[0]; c.Only != "x:a" || c.Bucket != 2 || c.Scan.Limit != 6 {
+		t.Errorf("the next claim is %+v, want one of x:a in bucket 2 that may bring 6 messages", c)
+	}
+}
+
+// A channel catches up when half of what may wait for its broker has gone out, and not
+// before that: each call costs as much. Nor does it spoil the wait for company before.
+func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
+	for _, nudged := range []bool{false, true} {
+		d := newDesk(t, func(c *Config) { c.BatchMax = 1 })
+		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: 8}}})
+		d.gainRecords(d.behind("x:a"))
+		call := d.take()
+		c := call.Claims[0]
+		r := seen(c, d.messages(0, "x:a", c.Scan.Limit)...)
+		r.Ended = bucket.Position{Time: c.Scan.After.Time + 100}
+		r.To, r.Complete = r.Ended, false
+		d.tell(Claimed{call.Call, []store.ClaimResult{r}})
+		if len(d.sent) != 8 || c.Scan.Limit != 16 {
+			t.Fatalf("%d of %d messages are with the broker, want 8 of 16", len(d.sent), c.Scan.Limit)
+		}
+		d.after(time.Second)
+		for range 3 {
+			p := d.sent[0]
+			d.sent = d.sent[1:]
+			d.tell(Published{p.Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+			if nudged {
+				d.tell(Nudged{[]Nudge{{0, d.now.Wall.Add(d.m.c.Ahead - d.m.c.Gather/2)}}})
+			}
+			if len(d.calls) > 0 {
+				t.Fatalf("claimed before half has gone out (nudged %t): %+v", nudged, d.calls)
+			}
+		}
+		if nudged {
+			continue
+		}
+		p := d.sent[0]
+		d.tell(Published{p.Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+		if c := d.take().Claims[0]; c.Only != "x:a" || c.Scan.Limit != 4 {
+			t.Errorf("when half has gone out: %+v", c)
+		}
+	}
+}
+
+// Where there is room for few buckets, those in which a channel is behind and those in
+// which something is due take turns to come first, and the former take half of it at most.
+func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
+	const n, most = 40, 16
+	d := newDesk(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
+	d.gain(n)
+	var behind []bucket.Partition
+	var due []Nudge
+	for b := range n {
+		behind = append(behind, d.behind("x:a"))
+		due = append(due, Nudge{b, d.now.Wall.Add(time.Second)})
+	}
+	d.hold("x:a")
+	d.gainRecords(behind...)
+	d.tell(Nudged{due})
+	d.after(time.Second)
+	d.tell(Limits{})
+	first := 0
+	for len(d.calls) > 0 {
+		call := d.take()
+		behind := len(only(call)["x:a"])
+		if behind > most/2 || len(call.Claims) > most {
+			t.Fatalf("of %d buckets a channel catches up in %d, want at most %d and %d", len(call.Claims), behind, most, most/2)
+		}
+		if behind == most/2 && len(call.Claims) == most {
+			first++
+		}
+		d.answer(call)
+	}
+	if first < 2 {
+		t.Errorf("%d calls were full, half of them with buckets in which the channel catches up", first)
+	}
+}
+
+// A call that is full of one channel's buckets takes no turn from those of the next one.
+func TestBucketsCatchUpInTurn(t *testing.T) {
+	const most = 16
+	d := newDesk(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
+	d.hold("x:a", "x:b")
+	var behind []bucket.Partition
+	for range most / 2 {
+		behind = append(behind, d.behind("x:a"))
+	}
+	d.gainRecords(append(behind, d.behind("x:b"), d.behind("x:b"), d.behind("x:b"))...)
+	d.tell(Limits{[]store.ChannelSettings{{Channel: "x:b", MaxInFlight: 1}}}) // room for two
+	var turns []int
+	for len(d.calls) > 0 {
+		call := d.take()
+		turns = append(turns, only(call)["x:b"]...)
+		d.answer(call)
+	}
+	if !slices.Equal(turns, []int{8, 9, 10}) {
+		t.Errorf("a channel catches up in buckets %v, want 8, 9 and 10", turns)
+	}
+}
+
+// Where a channel has no room, another one that is behind in the same bucket catches up.
+func TestAnotherOneCatchesUp(t *testing.T) {
+	d := newDesk(t, nil)
+	d.hold("x:a", "x:b", "x:c")
+	d.gainRecords(d.behind("x:a", "x:b", "x:c"), d.behind("x:a", "x:b", "x:c"))
+	d.hold("x:a", "x:b")
+	if got := fmt.Sprint(only(d.take())); got != "map[x:c:[0 1]]" {
+		t.Errorf("catching up: %s", got)
+	}
+}
+
+// After the wall clock was set back, what is claimed lies far ahead, and a channel that is
+// behind is claimed up to what is due soon: each time for a whole Gather at least.
+func TestCatchingUpAfterTheClockWasSetBack(t *testing.T) {
+	gather := postdate.Time(DefaultConfig().Gather.Milliseconds())
+	soon := func(d *desk) bucket.Position { return bucket.UpTo(d.now.Wall.Add(d.m.c.Ahead)) }
+	for _, test := range []struct {
+		claimed, lacks postdate.Time // what is claimed beyond soon, and what of it is not of the channel
+		want           bool
+	}{{10_000, 0, false}, {10_000, gather - 1, false}, {10_000, gather, true}, {0, 1, true}, {0, gather, true}} {
+		d := newDesk(t, nil)
+		p := d.behind()
+		p.Claimed = bucket.Position{Time: soon(d).Time + test.claimed}
+		p.Behind["x:a"] = bucket.Position{Time: soon(d).Time - test.lacks}
+		d.gainRecords(p)
+		switch {
+		case len(d.calls) == 0 && test.want:
+			t.Errorf("%+v: it does not catch up", test)
+		case len(d.calls) > 0 && (!test.want || d.calls[0].Claims[0].Only != "x:a" || d.calls[0].Claims[0].To != soon(d)):
+			t.Errorf("%+v: %+v", test, d.calls)
+		}
+	}
+}
+
+// Where messages of a channel are parked as well, chance says whether its backlog or what
+// is parked comes first. Under a pause nothing parked can come, and the backlog is parked.
+func TestABacklogBesideWhatIsParked(t *testing.T) {
+	for _, test := range []struct {
+		parked, paused bool
+		random         float64
+		want           bool
+	}{{true, false, 0.49, false}, {true, false, 0.5, true}, {true, true, 0, true}, {false, false, 0, true}} {
+		d := newDesk(t, nil)
+		d.m.random = func() float64 { return test.random }
+		d.hold("x:a")
+		d.gainRecords(d.behind("x:a"))
+		if test.parked {
+			d.tell(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}})
+		}
+		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", Paused: test.paused}}})
+		if got := len(d.calls) > 0; got != test.want {
+			t.Errorf("%+v: the backlog is claimed: %t", test, got)
+		}
+	}
+}
+
+// What is known of a bucket's record is changed in a copy of it: claims that are under way,
+// and what earlier owners left, name the same.
+func TestARecordIsNotChanged(t *testing.T) {
+	d := newDesk(t, nil)
+	d.hold("x:a", "x:b")
+	d.gain(1)
+	d.bring("x:b", 1)
+	p := d.behind("x:a")
+	p.Bucket, p.Token, p.Owner = 1, 1, "me"
+	d.tell(fence.Gained{Partitions: []bucket.Partition{p}})
+	sweep := d.take()
+	if len(sweep.Claims[0].Behind) != 2 {
+		t.Fatalf("the claim is %+v, want one that leaves two channels behind", sweep.Claims[0])
+	}
+	d.lose(sweep)
+	if len(p.Behind) != 1 {
+		t.Errorf("the record that was handed in says %v", p.Behind)
+	}
+}
+
+// A channel that catches up after a claim of which nothing is known stays behind, for that
+// one may have gone further: from where it has come to, and the others from where they were.
+func TestStillBehindAfterALostAnswer(t *testing.T) {
+	d := newDesk(t, nil)
+	d.hold("x:a", "x:b")
+	p := d.behind("x:a", "x:b")
+	d.gainRecords(p)
+	d.answer(d.ask(0))
+	d.lose(d.ask(0))
+	d.hold("x:b")
+	d.after(d.m.c.RetryAfter)
+	d.tell(fence.Tick{})
+	call := d.take()
+	c := call.Claims[0]
+	if c.Only != "x:a" {
+		t.Fatalf("the next claim is %+v, want one in which x:a catches up", c)
+	}
+	d.answer(call)
+	behind := map[postdate.Channel]bucket.Position{"x:a": c.To, "x:b": p.Behind["x:b"]}
+	if next := d.take().Claims[0]; next.Only != "" || !maps.Equal(next.Behind, behind) {
+		t.Errorf("then it is %+v, want one of all channels that leaves behind %v", next, behind)
+	}
+}
+
+// Whatever answers of claims are lost: what is with a broker stays claimed, so that a crash
+// leaves it in doubt, and what was left behind comes without a sweep.
+func TestCatchingUpWithLostAnswers(t *testing.T) {
+	for every := 2; every <= 6; every++ {
+		s := newShop(2, func(c *Config) { c.SweepEvery = time.Hour })
+		s.m.random = func() float64 { return 0.9 } // what is behind comes before what is parked
+		held := []store.ChannelSettings{{Channel: "x:a", MaxPerSecond: 1e-6}, {Channel: "x:b", MaxPerSecond: 1e-6}}
+		s.step(Limits{held})
+		claims, added := 0, 0
+		check := func() {
+			for _, p := range s.unanswered {
+				for _, it := range p.Batch {
+					record, at := s.record[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
+					if !record.InDoubt(p.Channel, at) {
+						t.Fatalf("%s is with its broker and in no doubt, where every %d. answer is lost: %+v", it.rec.ScheduleID, every, record)
+					}
+				}
+			}
+			if added++; added <= 120 && added%4 == 1 {
+				for _, c := range []string{"x:a", "x:b", "x:other"} {
+					s.add(0, c, 1, s.now.Wall+20)
+					s.add(1, c, 1, s.now.Wall+20)
+				}
+			}
+		}
+		s.run(300*time.Millisecond, check)
+		s.lost = func(Claim) bool { claims++; return claims%every == 0 }
+		s.mute = func(c postdate.Channel) bool { return c == "x:a" }
+		s.run(100*time.Millisecond, check)
+		s.step(Limits{held[1:]})
+		s.run(200*time.Millisecond, check)
+		s.step(Limits{})
+		s.run(time.Second, check)
+		s.mute, s.lost = func(postdate.Channel) bool { return false }, nil
+		s.answer()
+		s.run(2*time.Second, check)
+		for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
+			if s.arrived[c] != 60 {
+				t.Errorf("every %d: %d of 60 messages of %s arrived", every, s.arrived[c], c)
+			}
+		}
+	}
+}
