@@ -32,7 +32,6 @@ const (
 type lane struct {
 	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
 	pause   time.Duration       // between two tries, while it fails
-	failing bool
 
 	claims   int           // under way
 	claimAt  time.Duration // when the last one began
@@ -79,10 +78,9 @@ func (l *lane) wake(w *waker, c Config) {
 // of a lane when that sort of call may be tried again.
 func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func(*lane) *time.Duration) {
 	if l != m.common {
-		l.failing = true
 		l.pause = min(2*l.pause, retryMax)
 		*again(l) = now.Mono + l.pause
-		if len(l.buckets) <= 1 || l.claims > 0 || l.settles > 0 {
+		if l.claims > 0 || l.settles > 0 {
 			return
 		}
 		buckets = slices.Collect(maps.Keys(l.buckets))
@@ -98,7 +96,7 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 	}
 	lanes := make([]*lane, parts)
 	for i := range lanes {
-		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter, failing: true}
+		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter}
 		*again(lanes[i]) = now.Mono + m.c.RetryAfter
 	}
 	for i, b := range buckets {
@@ -124,19 +122,25 @@ func (m *Machine) moveSettlements(l *lane) {
 	}
 }
 
-// succeeded lets a lane join the common one, when nothing of it is under way.
+// succeeded notes that a call of a lane went through.
 func (m *Machine) succeeded(l *lane) {
 	if l == m.common {
 		return
 	}
-	l.failing = false
 	l.claimNot, l.settleNot = 0, 0
-	m.closeLane(l)
+	m.join(l)
 }
 
-// closeLane ends a lane that is not needed any more.
+// closeLane ends a lane that has no bucket any more.
 func (m *Machine) closeLane(l *lane) {
-	if l == m.common || l.claims > 0 || l.settles > 0 || l.failing && len(l.buckets) > 0 {
+	if len(l.buckets) == 0 {
+		m.join(l)
+	}
+}
+
+// join has what is left of a lane travel with the common one, when nothing of it is under way.
+func (m *Machine) join(l *lane) {
+	if l == m.common || l.claims > 0 || l.settles > 0 {
 		return
 	}
 	for _, b := range slices.SortedFunc(maps.Keys(l.buckets), byNumber) {
@@ -253,7 +257,6 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		p := &call.polls[i]
 		b := p.bucket
 		b.polling = false
-		m.touch(b)
 		m.expect(p, -1)
 		if b.lost {
 			continue
@@ -276,7 +279,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		clear(b.gone)
 		nudged := b.nudged
 		b.nudged = postdate.Far
-		m.nudge(b.hold.Bucket, nudged)
+		m.nudge(b.hold.Bucket, nudged) // also where none came: it goes back to the agenda
 	}
 	if len(fenced) > 0 {
 		m.lose(fenced)
