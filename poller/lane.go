@@ -33,9 +33,10 @@ type lane struct {
 	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
 	pause   time.Duration       // between two tries, while it fails
 
-	claims   int           // under way
-	claimAt  time.Duration // when the last one began
-	claimNot time.Duration // not before, after a failure
+	claims      int           // under way
+	claimAt     time.Duration // when the last one began
+	claimNot    time.Duration // not before, after a failure
+	behindFirst bool          // of the common lane: the next one takes first what is behind
 
 	settle    []settling    // what is to be settled and not under way
 	settles   int           // under way
@@ -89,7 +90,7 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 	slices.SortFunc(buckets, byNumber)
 	parts := min(len(buckets), splitMax, lanesMax-len(m.apart))
 	if parts <= 0 || l != m.common && parts == 1 {
-		if l == m.common {
+		if l == m.common && len(buckets) > 0 { // else each is apart already, and is tried by itself
 			*again(l) = now.Mono + m.c.RetryAfter
 		}
 		return
@@ -163,7 +164,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		if len(behind) > 0 || m.anyDue(now) {
 			// Sweeps that fall due together cost one round trip.
 			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
-			if m.calls%2 == 0 { // what comes first has its way where there is room for few
+			if l.behindFirst { // what comes first has its way where there is room for few
 				due, behind = behind, due
 			}
 			m.claim(now, l, append(due, behind...))
@@ -240,6 +241,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	}
 	l.claims++
 	l.claimAt = now.Mono
+	l.behindFirst = !l.behindFirst
 	m.calls++
 	m.claimings[m.calls] = &claiming{l, polls}
 	m.fileTouched() // the horizons come before the scan

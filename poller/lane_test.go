@@ -1,0 +1,358 @@
+package poller
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+const ms = time.Millisecond
+
+// A call that hangs keeps the next ones back for a tenth of a second, in which what comes
+// gathers, and no more than four hang at a time; then nothing is tried, or waited for.
+func TestCallsThatHang(t *testing.T) {
+	for _, claim := range []bool{true, false} {
+		d := newCounter(t, 40, nil)
+		hang := func(b int) { // one more message, whose claim or settlement hangs
+			d.add(b, "x:a", -ms)
+			if !claim {
+				d.answer(claims)
+			}
+			d.wait(25 * ms)
+		}
+		for b := range 30 {
+			hang(b)
+		}
+		at, sizes := d.begun(claim, -1)
+		want := []time.Duration{at[0], at[0] + 100*ms, at[0] + 200*ms, at[0] + 300*ms}
+		if at[0] > 0 || !slices.Equal(at, want) {
+			t.Errorf("claims %t: they began at %v, want %v", claim, at, want)
+		}
+		if sizes[1] < 3 || sizes[2] < 3 {
+			t.Errorf("claims %t: they carry %v buckets: nothing gathered behind the first one", claim, sizes)
+		}
+		if w := d.m.Wake(d.now); w != wakeMax {
+			t.Errorf("claims %t: it wants to be woken after %s, and can do nothing", claim, w)
+		}
+		d.wait(time.Second)
+		d.answer(func(c call) bool { return (c.claim != nil) == claim })
+		if again, sizes := d.begun(claim, -1); len(again) != 5 || sizes[4] < 10 {
+			t.Errorf("claims %t: after an answer %d calls have begun, the last with %v buckets", claim, len(again), sizes)
+		}
+	}
+}
+
+// The machine wants to be woken for a call only while there is one to be made.
+func TestNothingWakesAnIdleMachine(t *testing.T) {
+	d := newCounter(t, 4, func(c *Config) { c.RetryAfter = 300 * ms })
+	woken := func(what string, want time.Duration) {
+		t.Helper()
+		if w := d.m.Wake(d.now); w != want {
+			t.Errorf("%s: it wants to be woken after %s, want %s", what, w, want)
+		}
+	}
+	d.add(0, "x:a", -ms)
+	woken("a claim is under way", callSlow)
+	d.answer(claims)
+	woken("a settlement is under way", wakeMax)
+	d.answer(settles)
+	d.add(0, "x:a", -ms)
+	d.answer(claims)
+	woken("another one waits for company", d.m.c.SettleGather)
+	d.wait(10 * ms)
+	woken("it is under way", wakeMax)
+	if len(d.calls) != 1 {
+		t.Fatalf("%d calls are under way", len(d.calls))
+	}
+	d.broken = func(int) bool { return true }
+	d.answer(settles)
+	woken("a settlement failed", 300*ms)
+	d.broken = func(int) bool { return false }
+	d.work(time.Second)
+	woken("all is done", wakeMax)
+	if len(d.rows[0]) > 0 || len(d.m.claimings)+len(d.m.settlings) > 0 {
+		t.Errorf("%d messages and %d calls are left", len(d.rows[0]), len(d.m.claimings)+len(d.m.settlings))
+	}
+}
+
+// What fails is tried ever more rarely, by itself, while the others go on; once it goes
+// through, it travels with them again.
+func TestABucketThatFails(t *testing.T) {
+	for _, claim := range []bool{true, false} {
+		t.Run(fmt.Sprintf("claims %t", claim), func(t *testing.T) {
+			d := newCounter(t, 8, nil)
+			if !claim { // its message is with the broker when the store fails
+				d.add(3, "x:a", -ms)
+				d.answer(claims)
+				d.answer(settles)
+				d.add(3, "x:a", -ms)
+				d.answer(claims)
+			}
+			d.broken, d.log = func(b int) bool { return b == 3 }, nil
+			for b := range 8 {
+				if claim || b != 3 {
+					d.add(b, "x:a", -ms)
+				}
+			}
+			d.work(10 * time.Second)
+			at, sizes := d.begun(claim, 3)
+			var pauses []time.Duration
+			for i := range at[1:] {
+				pauses = append(pauses, at[i+1]-at[i])
+			}
+			if want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2 * time.Second}; !slices.Equal(pauses[:6], want) {
+				t.Errorf("the pauses were %v, want %v", pauses, want)
+			}
+			for i, size := range sizes[1:] {
+				if size > 1 {
+					t.Errorf("try %d carries %d buckets", i+1, size)
+				}
+			}
+			for _, c := range d.log {
+				if c.claim != nil && len(c.buckets) == 1 && c.buckets[0] == 3 && c.at > 0 && c.claim.Claims[0].Scan.Limit != 1 {
+					t.Errorf("a claim that may hang again keeps room for %d messages", c.claim.Claims[0].Scan.Limit)
+				}
+			}
+			if len(d.rows[3]) == 0 || len(slices.Concat(d.rows[0], d.rows[2], d.rows[4], d.rows[7])) > 0 {
+				t.Errorf("left are %v", d.rows)
+			}
+			together(t, d)
+		})
+	}
+}
+
+// together expects that all is well soon after the store is, and that all buckets travel together.
+func together(t *testing.T, d *counter) {
+	t.Helper()
+	d.broken = func(int) bool { return false }
+	d.work(retryMax + 200*ms)
+	for b, rows := range d.rows {
+		if len(rows) > 0 {
+			t.Errorf("%d messages are left in bucket %d", len(rows), b)
+		}
+	}
+	if len(d.calls)+len(d.m.claimings)+len(d.m.settlings)+len(d.m.apart) > 0 {
+		t.Errorf("%d calls and %d lanes are left", len(d.m.claimings)+len(d.m.settlings), len(d.m.apart))
+	}
+	d.log = nil
+	d.wait(time.Second)
+	for b := range d.record {
+		d.add(b, "x:b", 50*ms)
+	}
+	d.work(time.Second)
+	for _, claim := range []bool{true, false} {
+		if _, sizes := d.begun(claim, -1); len(sizes) > 2 || slices.Max(sizes) < len(d.record)/2 {
+			t.Errorf("claims %t: the calls carry %v buckets, want almost all in one", claim, sizes)
+		}
+	}
+}
+
+// Buckets that fail together are divided until only that one fails that is out of reach,
+// whether all of a call fails or only what concerns it. The same happens each time.
+func TestAGroupThatFailsIsDivided(t *testing.T) {
+	const buckets, out = 200, 17
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by itself %t", alone), func(t *testing.T) {
+			var first []call
+			for range 4 {
+				d := newCounter(t, buckets, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
+				for b := range buckets {
+					d.add(b, "x:a", 50*ms)
+				}
+				d.broken = func(b int) bool { return b == out }
+				d.wait(40 * ms)
+				d.answer(claims)
+				d.alone = alone
+				d.work(700 * ms)
+				if at, sizes := d.begun(true, out); !slices.Equal(sizes[:3], []int{200, 3, 1}) || at[2]-at[1] > 200*ms {
+					t.Errorf("the claims with the bucket that is out of reach carry %v buckets, and began at %v", sizes, at)
+				}
+				for b, rows := range d.rows {
+					if (len(rows) > 0) != (b == out) {
+						t.Errorf("bucket %d: %d messages are left", b, len(rows))
+					}
+				}
+				if n := len(d.m.apart); n != 1 {
+					t.Errorf("%d lanes are apart", n)
+				}
+				if first == nil {
+					first = d.log
+				} else if !reflect.DeepEqual(told(first), told(d.log)) {
+					t.Error("the same leads to other calls")
+				}
+				together(t, d)
+			}
+		})
+	}
+}
+
+// told lists when calls began, and which buckets they touch in which order.
+func told(calls []call) (all []string) {
+	for _, c := range calls {
+		all = append(all, fmt.Sprint(c.at, c.claim != nil, c.buckets))
+	}
+	return all
+}
+
+// Where more fails than lanes are kept, the rest is tried together, and not more often.
+func TestLanesAreBounded(t *testing.T) {
+	d := newCounter(t, lanesMax+100, func(c *Config) {
+		c.PayloadBytesMax, c.HandBytesMax, c.DoubtMax = 1<<10, 2*splitMax<<10, 1<<20
+	})
+	d.broken = func(int) bool { return true }
+	var nudges []Nudge
+	for b := range lanesMax + 100 {
+		nudges = append(nudges, Nudge{b, d.now.Wall})
+	}
+	d.step(Nudged{nudges})
+	for range 100 {
+		d.answer(claims)
+	}
+	if at, sizes := d.begun(true, -1); len(at) != lanesMax/splitMax+1 || slices.Min(sizes) != splitMax || len(d.m.apart) != lanesMax {
+		t.Errorf("%d claims of %v buckets were made, and %d lanes", len(at), sizes, len(d.m.apart))
+	}
+	d.wait(150 * ms)
+	_, sizes := d.begun(true, -1)
+	if more := sizes[lanesMax/splitMax+1:]; len(more) < 2 || slices.Max(more) < 2 {
+		t.Errorf("then there were claims of %v buckets: the rest is not tried again", more)
+	}
+}
+
+// A bucket whose settlement fails is claimed by itself from then on. Once that went through,
+// what is due in it is claimed with the others, though no call of its claims was made.
+func TestABucketWhoseSettlementFails(t *testing.T) {
+	for _, heals := range []bool{false, true} {
+		d := newCounter(t, 8, nil)
+		d.add(3, "x:a", -ms)
+		d.add(3, "x:a", 500*ms)
+		d.add(5, "x:a", 500*ms)
+		d.answer(claims)
+		d.broken = func(b int) bool { return b == 3 }
+		d.answer(settles)
+		if heals {
+			d.broken = func(int) bool { return false }
+		}
+		d.log = nil
+		d.work(2 * time.Second)
+		at, sizes := d.begun(true, 3)
+		if want := 1 + map[bool]int{true: 1}[heals]; len(at) == 0 || at[0] != 480*ms || sizes[0] != want {
+			t.Errorf("it heals %t: claimed at %v with %v buckets", heals, at, sizes)
+		}
+		together(t, d)
+	}
+}
+
+// A lane stays apart as long as one of its calls hangs, for the next ones may hang as well.
+func TestALaneWithACallThatHangs(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	d.add(3, "x:late", -ms)
+	d.add(3, "x:a", -ms)
+	d.add(5, "x:late", -ms)
+	for d.answer(claims) {
+	}
+	d.broken = func(b int) bool { return b == 3 }
+	d.answer(settles) // bucket 3 is apart from now on
+	d.broken = func(int) bool { return false }
+	d.add(3, "x:b", -ms)
+	d.wait(150 * ms)
+	hangs := d.calls[0]
+	if d.answer(settles); len(d.calls) != 1 || !slices.Equal(hangs.buckets, []int{3}) || hangs.claim == nil {
+		t.Fatalf("under way are %+v, want a claim of bucket 3", d.calls)
+	}
+	d.log = nil
+	d.confirm(9)
+	d.wait(10 * ms)
+	if _, sizes := d.begun(false, -1); !slices.Equal(sizes, []int{1, 1}) {
+		t.Errorf("settlements of %v buckets travel together, though a claim of one of them hangs", sizes)
+	}
+	d.answerAll()
+	together(t, d)
+}
+
+// Once a call of a lane goes through, the others are tried at once, though one still hangs.
+func TestACallThatGoesThrough(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	d.add(3, "x:late", -ms)
+	d.answer(claims)
+	d.add(3, "x:late", -ms)
+	d.answer(claims)
+	d.broken = func(b int) bool { return b == 3 }
+	d.add(3, "x:b", -ms)
+	d.work(3500 * ms)
+	d.confirm(1)
+	d.wait(150 * ms)
+	d.confirm(1)
+	d.wait(10 * ms)
+	if len(d.calls) != 2 || d.calls[0].settle == nil || d.calls[1].settle == nil {
+		t.Fatalf("under way are %+v, want two settlements", d.calls)
+	}
+	d.broken = func(int) bool { return false }
+	at := d.calls[1].settle
+	d.answer(func(c call) bool { return c.settle == at })
+	if len(d.calls) != 2 || d.calls[1].claim == nil || d.calls[1].claim.Claims[0].Scan.Limit != 1 {
+		t.Errorf("under way are %+v, want a claim of one message", d.calls)
+	}
+	d.answerAll()
+	together(t, d)
+}
+
+// A claim that fails in a bucket that is apart already keeps no other bucket back.
+func TestAClaimThatFailsLast(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.add(3, "x:a", -ms)
+	d.answer(claims)
+	d.broken = func(b int) bool { return b == 3 }
+	d.add(3, "x:a", -ms) // its claim is under way when the settlement of the first one fails
+	d.answer(settles)
+	d.answer(claims)
+	d.log = nil
+	d.add(5, "x:b", -ms)
+	if at, _ := d.begun(true, 5); len(at) != 1 {
+		t.Error("another bucket waits")
+	}
+	d.answerAll()
+	together(t, d)
+}
+
+// What is lost while its claim is under way, or turns out to be lost, keeps nothing else of
+// the same call back, and is not claimed any more.
+func TestLostInACall(t *testing.T) {
+	for _, fenced := range []bool{true, false} {
+		d := newCounter(t, 4, nil)
+		for b := range 4 {
+			d.add(b, "x:a", 50*ms)
+		}
+		d.wait(40 * ms)
+		hold := store.Hold{Bucket: 1, Token: 1}
+		if fenced {
+			p := d.record[1]
+			p.Token++
+			d.record[1] = p
+		} else {
+			d.step(fence.Lost{Holds: []store.Hold{hold}})
+		}
+		effects := d.answerWith(d.calls[0])
+		if said := of[fence.Fenced](effects); fenced != (len(said) == 1 && slices.Equal(said[0].Holds, []store.Hold{hold})) {
+			t.Errorf("refused %t: said %+v", fenced, said)
+		}
+		d.log = nil
+		d.work(time.Second)
+		d.add(1, "x:a", -ms)
+		if at, _ := d.begun(true, 1); len(at) > 0 || d.m.Token(1) != 0 || d.horizon[1] != 0 {
+			t.Errorf("it is claimed at %v, its token is %d and its horizon %d", at, d.m.Token(1), d.horizon[1])
+		}
+		for _, b := range []int{0, 2, 3} {
+			if d.add(b, "x:a", -ms); len(d.rows[b]) != 1 {
+				t.Errorf("bucket %d: %d messages are left", b, len(d.rows[b]))
+			}
+		}
+	}
+}
