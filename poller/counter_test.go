@@ -82,6 +82,8 @@ func (d *counter) step(ev Event) (all []Effect) {
 		switch e := e.(type) {
 		case FindParked:
 			all = append(all, d.step(ParkedFound{Buckets: e.Buckets})...)
+		case Unpark:
+			all = append(all, d.step(Unparked{Unpark: e.Unpark, Moved: d.unpark(e.Unpark)})...)
 		case Publish:
 			if d.mute(e.Channel) {
 				d.unanswered = append(d.unanswered, e)
@@ -155,6 +157,7 @@ func (d *counter) answerWith(c call) []Effect {
 				rows[i].State = s.State(rows[i].State)
 			}
 			d.rows[s.Key.Bucket] = slices.DeleteFunc(rows, func(r postdate.Record) bool { return r.Status.Final() })
+			d.sort(s.Key.Bucket)
 		}
 	}
 	return d.step(ev)
@@ -221,15 +224,31 @@ func (d *counter) pass(long time.Duration, answer bool) {
 	}
 }
 
+// unpark is what the store does to parked messages, and how many there were.
+func (d *counter) unpark(u store.Unpark) (moved int) {
+	for i := range d.rows[u.Bucket] {
+		if r := &d.rows[u.Bucket][i]; r.Parked && r.Channel == u.Channel && moved < u.Limit {
+			r.Parked, r.AttemptTime = false, u.At
+			moved++
+		}
+	}
+	d.sort(u.Bucket)
+	return moved
+}
+
+func (d *counter) sort(b int) {
+	slices.SortFunc(d.rows[b], func(x, y postdate.Record) int {
+		return bucket.PositionOf(x.Key, x.AttemptTime).Compare(bucket.PositionOf(y.Key, y.AttemptTime))
+	})
+}
+
 // add brings a bucket a message that is due some time from now.
 func (d *counter) add(b int, c postdate.Channel, in time.Duration) {
 	d.added++
 	at := d.now.Wall.Add(in)
 	m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: "t", ScheduleID: string(c) + "-" + time.Duration(d.added).String()}, Channel: c, ExecutionTime: at}
 	d.rows[b] = append(d.rows[b], postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
-	slices.SortFunc(d.rows[b], func(x, y postdate.Record) int {
-		return bucket.PositionOf(x.Key, x.AttemptTime).Compare(bucket.PositionOf(y.Key, y.AttemptTime))
-	})
+	d.sort(b)
 	d.step(Nudged{[]Nudge{{b, at}}})
 }
 
