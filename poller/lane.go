@@ -86,13 +86,14 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 		}
 		buckets = slices.Collect(maps.Keys(l.buckets))
 	}
-	buckets = slices.DeleteFunc(buckets, func(b *owned) bool { return b.lost || b.lane != l })
+	buckets = slices.DeleteFunc(buckets, func(b *owned) bool { return b.lane != l }) // it is apart already
 	slices.SortFunc(buckets, byNumber)
 	parts := min(len(buckets), splitMax, lanesMax-len(m.apart))
-	if parts <= 0 || l != m.common && parts == 1 {
-		if l == m.common && len(buckets) > 0 { // else each is apart already, and is tried by itself
-			*again(l) = now.Mono + m.c.RetryAfter
-		}
+	switch {
+	case l != m.common && parts <= 1:
+		return
+	case len(buckets) > 0 && parts == 0:
+		*again(l) = now.Mono + m.c.RetryAfter
 		return
 	}
 	lanes := make([]*lane, parts)

@@ -24,10 +24,13 @@ func TestCallsThatHang(t *testing.T) {
 			if !claim {
 				d.answer(claims)
 			}
-			d.wait(25 * ms)
+			d.wait(30 * ms)
 		}
 		for b := range 30 {
 			hang(b)
+			if w := d.m.Wake(d.now); b > 10 && w != wakeMax {
+				t.Errorf("claims %t: four calls hang, and it wants to be woken after %s", claim, w)
+			}
 		}
 		at, sizes := d.begun(claim, -1)
 		want := []time.Duration{at[0], at[0] + 100*ms, at[0] + 200*ms, at[0] + 300*ms}
@@ -36,9 +39,6 @@ func TestCallsThatHang(t *testing.T) {
 		}
 		if sizes[1] < 3 || sizes[2] < 3 {
 			t.Errorf("claims %t: they carry %v buckets: nothing gathered behind the first one", claim, sizes)
-		}
-		if w := d.m.Wake(d.now); w != wakeMax {
-			t.Errorf("claims %t: it wants to be woken after %s, and can do nothing", claim, w)
 		}
 		d.wait(time.Second)
 		d.answer(func(c call) bool { return (c.claim != nil) == claim })
@@ -73,6 +73,9 @@ func TestNothingWakesAnIdleMachine(t *testing.T) {
 	d.broken = func(int) bool { return true }
 	d.answer(settles)
 	woken("a settlement failed", 300*ms)
+	d.wait(300 * ms)
+	d.answer(settles)
+	woken("it failed again", 600*ms)
 	d.broken = func(int) bool { return false }
 	d.work(time.Second)
 	woken("all is done", wakeMax)
@@ -246,6 +249,103 @@ func TestABucketWhoseSettlementFails(t *testing.T) {
 	}
 }
 
+// The same holds where it is due at that moment.
+func TestABucketThatIsDueWhenItFails(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.add(3, "x:a", -ms)
+	d.add(3, "x:a", 500*ms)
+	d.add(5, "x:a", 500*ms)
+	d.answer(claims)
+	d.wait(479 * ms)
+	d.now, d.log = d.now.Later(ms), nil
+	d.broken = func(b int) bool { return b == 3 }
+	d.answer(settles)
+	if _, sizes := d.begun(true, -1); !slices.Equal(sizes, []int{1, 1}) {
+		t.Errorf("claims of %v buckets begin", sizes)
+	}
+	together(t, d)
+}
+
+// What was confirmed of a bucket that was lost is written by itself, and ever more rarely, as
+// long as that fails: it does not have others fail with it.
+func TestALostBucketWhoseSettlementFails(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	d.add(3, "x:late", -ms)
+	d.answer(claims)
+	d.step(fence.Lost{Holds: []store.Hold{{Bucket: 3, Token: 1}}})
+	delete(d.record, 3)
+	d.broken = func(b int) bool { return b == 3 }
+	d.log = nil
+	d.confirm(1)
+	d.answer(settles)
+	for range 100 {
+		d.work(100 * ms)
+		d.add(5, "x:a", -ms)
+		if n := d.calls[0].claim.Claims[0].Scan.Limit; n < 50 {
+			t.Fatalf("a claim of another bucket asks for %d messages", n)
+		}
+	}
+	at, sizes := d.begun(false, 3)
+	if len(at) > 10 || slices.Max(sizes) > 1 {
+		t.Errorf("it was tried at %v, with %v buckets", at, sizes)
+	}
+	together(t, d)
+}
+
+// Two settlements of a bucket that fail after each other go apart together.
+func TestTwoSettlementsThatFail(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	for range 2 {
+		d.add(3, "x:a", -ms)
+		d.answer(claims)
+		d.wait(150 * ms)
+	}
+	if len(d.calls) != 2 {
+		t.Fatalf("under way are %+v", d.calls)
+	}
+	d.broken = func(b int) bool { return b == 3 }
+	d.answer(settles)
+	d.answer(settles)
+	d.log = nil
+	d.work(10 * time.Second)
+	if at, _ := d.begun(false, 3); len(at) > 10 {
+		t.Errorf("it was tried at %v", at)
+	}
+	together(t, d)
+}
+
+// A lane of several buckets is divided once nothing of it is under way any more; until then a
+// claim that hangs in one of them keeps the others back no longer than any call.
+func TestALaneOfSeveralBuckets(t *testing.T) {
+	d := newCounter(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
+	for b := range 130 {
+		d.add(b, postdate.Channel(fmt.Sprint("x:", b)), 50*ms)
+	}
+	d.wait(60 * ms)
+	d.answer(claims)
+	d.answer(settles) // what came first goes alone
+	d.wait(10 * ms)
+	d.broken = func(int) bool { return true }
+	d.answer(settles) // of buckets 1 to 129: so 1, 65 and 129 are in one lane
+	d.add(1, "x:a", -ms)
+	d.wait(110 * ms)
+	d.log = nil
+	d.add(65, "x:a", -ms)
+	if _, sizes := d.begun(true, 65); !slices.Equal(sizes, []int{1}) {
+		t.Errorf("claims of %v buckets begin beside one that hangs", sizes)
+	}
+	d.answer(func(c call) bool { return c.settle != nil && slices.Contains(c.buckets, 65) })
+	for d.answer(claims) {
+	}
+	d.log = nil
+	d.work(2 * time.Second)
+	if _, sizes := d.begun(false, 65); len(sizes) == 0 || slices.Max(sizes) > 1 {
+		t.Errorf("settlements of %v buckets are tried", sizes)
+	}
+	together(t, d)
+}
+
 // A lane stays apart as long as one of its calls hangs, for the next ones may hang as well.
 func TestALaneWithACallThatHangs(t *testing.T) {
 	d := newCounter(t, 8, nil)
@@ -316,7 +416,11 @@ func TestAClaimThatFailsLast(t *testing.T) {
 	if at, _ := d.begun(true, 5); len(at) != 1 {
 		t.Error("another bucket waits")
 	}
-	d.answerAll()
+	d.log = nil
+	d.work(10 * time.Second)
+	if at, _ := d.begun(true, 3); len(at) > 8 {
+		t.Errorf("it is tried at %v", at)
+	}
 	together(t, d)
 }
 
