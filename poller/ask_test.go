@@ -115,23 +115,28 @@ func TestACallLeavesRoomForOthers(t *testing.T) {
 // Claims of a channel that is behind bring no more of it than there is room for, however many
 // buckets it is behind in, and though other messages are due there.
 func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
-	const buckets = 30
-	d := newCounter(t, 0, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
+	const buckets = 60
+	d := newCounter(t, 1, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
 	d.mute = func(c postdate.Channel) bool { return c == "x:old" }
-	d.old(0, buckets, 3)
-	for b := range buckets {
-		d.add(b, "x:new", 2*time.Second)
+	d.old(1, buckets, 3)
+	pass := func(long time.Duration, answered func(call) bool) {
+		t.Helper()
+		for end := d.now.Mono + long; d.now.Mono < end; d.wait(5 * ms) {
+			a, hand := d.asked(), d.m.channels["x:old"].hand
+			if a.only["x:old"]+hand > 8 {
+				t.Fatalf("claims under way ask for %+v, and %d messages are in hand", a, hand)
+			}
+			d.answer(answered)
+		}
 	}
-	for i := range 2_000 {
-		a := d.asked()
-		if hand := d.m.channels["x:old"].hand; a.only["x:old"]+hand > 8 {
-			t.Fatalf("claims under way ask for %+v, and %d messages are in hand", a, hand)
+	for range 5 {
+		pass(3*time.Second, func(call) bool { return true })
+		for b := range buckets {
+			d.add(1+b, "x:new", 100*ms)
 		}
-		if i%400 == 0 { // so rarely that no more may be in hand because of it
-			d.confirm(1)
-		}
-		d.answer(func(call) bool { return true })
-		d.wait(3 * ms)
+		d.add(0, "x:new", -ms) // its claim hangs, so that all others come in one call
+		d.confirm(len(d.unanswered))
+		pass(200*ms, settles)
 	}
 	d.mute = func(postdate.Channel) bool { return false }
 	d.confirm(len(d.unanswered))
@@ -276,15 +281,19 @@ func TestBehindAfterALapsedLease(t *testing.T) {
 	}
 	behind := func(c call) bool { return c.claim != nil && len(c.claim.Claims[0].Behind) > 0 }
 	for !slices.ContainsFunc(d.calls, behind) {
-		d.answerAll()
-		d.wait(5 * ms)
-		d.add(0, "x:a", -ms)
+		if !d.answer(func(call) bool { return true }) {
+			d.wait(5 * ms)
+			d.add(0, "x:a", -ms)
+		}
 	}
 	d.m.leaseUntil = d.now.Mono + 10*ms
 	d.wait(20 * ms)
 	d.step(fence.LeaseUntil{Mono: 1 << 60, Read: d.now})
 	d.mute = func(postdate.Channel) bool { return false }
-	d.confirm(len(d.unanswered)) // now there is room
+	d.confirm(len(d.unanswered))
+	for d.answer(settles) { // now there is room
+		d.wait(10 * ms)
+	}
 	lapsed := d.calls[slices.IndexFunc(d.calls, behind)]
 	d.log = nil
 	d.answerWith(lapsed)
