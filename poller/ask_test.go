@@ -81,7 +81,8 @@ func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 			for d.now.Mono < begin+time.Second {
 				a := d.asked()
 				most.claims, most.any = max(most.claims, a.claims), max(most.any, a.any)
-				if a.any > max(c.DoubtMax/2, 4) || a.any > c.HandMax || a.bytes > c.HandBytesMax || a.most > c.PageMax || a.leastBytes < c.PayloadBytesMax {
+				if a.any > max(c.DoubtMax/2, 4) || a.any > c.HandMax || a.bytes > c.HandBytesMax ||
+					a.most > c.PageMax || a.leastBytes < c.PayloadBytesMax {
 					t.Fatalf("claims under way ask for %+v", a)
 				}
 				d.answer(func(call) bool { return true })
@@ -176,14 +177,19 @@ func TestDueAndBehindTakeTurns(t *testing.T) {
 				continue
 			}
 			n := 0
-			for _, one := range c.claim.Claims {
-				n += map[bool]int{true: 1}[one.Bucket < due]
+			for _, b := range c.buckets {
+				if b < due {
+					n++
+				}
 			}
 			dues, olds = dues+n, olds+len(c.buckets)-n
-			onlyOld += map[bool]int{true: 1}[n == 0]
+			if n == 0 {
+				onlyOld++
+			}
 		}
 		if dues < 20 || olds < 10 || onlyOld > 0 {
-			t.Errorf("offset %t: claimed were %d buckets in which something is due, and %d in which a channel is behind; %d calls were for these alone", offset, dues, olds, onlyOld)
+			t.Errorf("offset %t: claimed were %d buckets in which something is due, and %d in which a channel is behind, "+
+				"which %d calls were for alone", offset, dues, olds, onlyOld)
 		}
 	}
 }

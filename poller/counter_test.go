@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -49,8 +50,9 @@ func newCounter(t *testing.T, buckets int, change func(*Config)) *counter {
 		change(&c)
 	}
 	d := &counter{
-		t: t, m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute}, rows: map[int][]postdate.Record{}, record: map[int]bucket.Partition{},
-		broken: func(int) bool { return false }, mute: func(postdate.Channel) bool { return false }, horizon: map[int]postdate.Time{},
+		t: t, m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute},
+		rows: map[int][]postdate.Record{}, record: map[int]bucket.Partition{}, horizon: map[int]postdate.Time{},
+		broken: func(int) bool { return false }, mute: func(postdate.Channel) bool { return false },
 	}
 	var ps []bucket.Partition
 	for b := range buckets {
@@ -246,7 +248,8 @@ func (d *counter) sort(b int) {
 func (d *counter) add(b int, c postdate.Channel, in time.Duration) {
 	d.added++
 	at := d.now.Wall.Add(in)
-	m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: "t", ScheduleID: string(c) + "-" + time.Duration(d.added).String()}, Channel: c, ExecutionTime: at}
+	key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, d.added)}
+	m := postdate.Message{Key: key, Channel: c, ExecutionTime: at}
 	d.rows[b] = append(d.rows[b], postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
 	d.sort(b)
 	d.step(Nudged{[]Nudge{{b, at}}})
