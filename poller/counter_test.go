@@ -255,6 +255,15 @@ func (d *counter) add(b int, c postdate.Channel, in time.Duration) {
 	d.step(Nudged{[]Nudge{{b, at}}})
 }
 
+// nudgeAll says of all buckets at once that something is due.
+func (d *counter) nudgeAll() {
+	var nudges []Nudge
+	for b := range len(d.record) {
+		nudges = append(nudges, Nudge{b, d.now.Wall})
+	}
+	d.step(Nudged{nudges})
+}
+
 // begun lists when calls of a sort began, those that touch a bucket or with -1 all of them, and how
 // many buckets each of them touched.
 func (d *counter) begun(claims bool, b int) (at []time.Duration, sizes []int) {

@@ -2,7 +2,6 @@ package poller
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -155,50 +154,56 @@ func together(t *testing.T, d *counter) {
 }
 
 // Buckets that fail together are divided until only that one fails that is out of reach,
-// whether all of a call fails or only what concerns it. The same happens each time.
+// whether all of a call fails or only what concerns it.
 func TestAGroupThatFailsIsDivided(t *testing.T) {
 	const buckets, out = 200, 17
 	for _, alone := range []bool{false, true} {
-		t.Run(fmt.Sprintf("by itself %t", alone), func(t *testing.T) {
-			var first []call
-			for range 3 {
-				d := newCounter(t, buckets, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
-				for b := range buckets {
-					d.add(b, "x:a", 50*ms)
-				}
-				d.broken = func(b int) bool { return b == out }
-				d.wait(40 * ms)
-				d.answer(claims)
-				d.alone = alone
-				d.work(700 * ms)
-				if at, sizes := d.begun(true, out); !slices.Equal(sizes[:3], []int{200, 3, 1}) || at[2]-at[1] > 200*ms {
-					t.Errorf("the claims with the bucket that is out of reach carry %v buckets, and began at %v", sizes, at)
-				}
-				for b, rows := range d.rows {
-					if (len(rows) > 0) != (b == out) {
-						t.Errorf("bucket %d: %d messages are left", b, len(rows))
-					}
-				}
-				if n := len(d.m.apart); n != 1 {
-					t.Errorf("%d lanes are apart", n)
-				}
-				if first == nil {
-					first = d.log
-				} else if !reflect.DeepEqual(told(first), told(d.log)) {
-					t.Error("the same leads to other calls")
-				}
-				together(t, d)
+		d := newCounter(t, buckets, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
+		for b := range buckets {
+			d.add(b, "x:a", 50*ms)
+		}
+		d.broken = func(b int) bool { return b == out }
+		d.wait(40 * ms)
+		d.answer(claims)
+		d.alone = alone
+		d.work(700 * ms)
+		if at, sizes := d.begun(true, out); !slices.Equal(sizes[:3], []int{200, 3, 1}) || at[2]-at[1] > 200*ms {
+			t.Errorf("the claims with the bucket that is out of reach carry %v buckets, and began at %v", sizes, at)
+		}
+		for b, rows := range d.rows {
+			if (len(rows) > 0) != (b == out) {
+				t.Errorf("bucket %d: %d messages are left", b, len(rows))
 			}
-		})
+		}
+		if n := len(d.m.apart); n != 1 {
+			t.Errorf("%d lanes are apart", n)
+		}
+		together(t, d)
 	}
 }
 
-// told lists when calls began, and which buckets they touch in which order.
-func told(calls []call) (all []string) {
-	for _, c := range calls {
-		all = append(all, fmt.Sprint(c.at, c.claim != nil, c.buckets))
+// The same failures lead to the same calls, in the same order.
+func TestTheSameDivision(t *testing.T) {
+	var first []string
+	for range 3 {
+		d := newCounter(t, 9*splitMax, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
+		d.broken = func(int) bool { return true }
+		d.nudgeAll()
+		d.answer(claims)
+		d.wait(110 * ms)
+		for d.answer(claims) { // lanes of nine buckets each
+		}
+		d.wait(110 * ms)
+		var calls []string
+		for _, c := range d.log {
+			calls = append(calls, fmt.Sprint(c.at, c.buckets))
+		}
+		if first == nil {
+			first = calls
+		} else if !slices.Equal(first, calls) {
+			t.Errorf("first %v, and then %v", first, calls)
+		}
 	}
-	return all
 }
 
 // Where more fails than lanes are kept, the rest is tried together, and not more often.
@@ -207,11 +212,7 @@ func TestLanesAreBounded(t *testing.T) {
 		c.PayloadBytesMax, c.HandBytesMax, c.DoubtMax = 1<<10, 2*splitMax<<10, 1<<20
 	})
 	d.broken = func(int) bool { return true }
-	var nudges []Nudge
-	for b := range lanesMax + 100 {
-		nudges = append(nudges, Nudge{b, d.now.Wall})
-	}
-	d.step(Nudged{nudges})
+	d.nudgeAll()
 	for range 100 {
 		d.answer(claims)
 	}
