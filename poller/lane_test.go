@@ -253,7 +253,19 @@ func TestABucketWhoseSettlementFails(t *testing.T) {
 	}
 }
 
-// The same holds where it is due at that moment.
+// A bucket in which nothing is due joins the others once a claim that finds nothing goes through.
+func TestABucketInWhichNothingIsDue(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.broken = func(b int) bool { return b == 3 }
+	d.step(Nudged{[]Nudge{{3, d.now.Wall}}})
+	d.work(time.Second)
+	if at, _ := d.begun(true, 3); len(at) != 4 {
+		t.Errorf("it was tried at %v", at)
+	}
+	together(t, d)
+}
+
+// A bucket that is due at the moment at which its settlement fails is claimed by itself as well.
 func TestABucketThatIsDueWhenItFails(t *testing.T) {
 	d := newCounter(t, 8, nil)
 	d.add(3, "x:a", -ms)
