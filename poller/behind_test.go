@@ -295,7 +295,7 @@ func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 // Where there is room for few buckets, those in which a channel is behind and those in
 // which something is due take turns to come first, and the former take half of it at most.
 func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
-	const n, most = 40, 16
+	const n, most = 60, 16
 	d := newDesk(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
 	d.gain(n)
 	var behind []bucket.Partition

@@ -32,11 +32,11 @@ const (
 type lane struct {
 	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
 	pause   time.Duration       // between two tries, while it fails
-	failing bool
 
-	claims   int           // under way
-	claimAt  time.Duration // when the last one began
-	claimNot time.Duration // not before, after a failure
+	claims      int           // under way
+	claimAt     time.Duration // when the last one began
+	claimNot    time.Duration // not before, after a failure
+	behindFirst bool          // of the common lane: the next one takes first what is behind
 
 	settle    []settling    // what is to be settled and not under way
 	settles   int           // under way
@@ -79,26 +79,26 @@ func (l *lane) wake(w *waker, c Config) {
 // of a lane when that sort of call may be tried again.
 func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func(*lane) *time.Duration) {
 	if l != m.common {
-		l.failing = true
 		l.pause = min(2*l.pause, retryMax)
 		*again(l) = now.Mono + l.pause
-		if len(l.buckets) <= 1 || l.claims > 0 || l.settles > 0 {
+		if l.claims > 0 || l.settles > 0 {
 			return
 		}
 		buckets = slices.Collect(maps.Keys(l.buckets))
 	}
-	buckets = slices.DeleteFunc(buckets, func(b *owned) bool { return b.lost || b.lane != l })
+	buckets = slices.DeleteFunc(buckets, func(b *owned) bool { return b.lane != l }) // it is apart already
 	slices.SortFunc(buckets, byNumber)
 	parts := min(len(buckets), splitMax, lanesMax-len(m.apart))
-	if parts <= 0 || l != m.common && parts == 1 {
-		if l == m.common {
-			*again(l) = now.Mono + m.c.RetryAfter
-		}
+	switch {
+	case l != m.common && parts <= 1:
+		return
+	case len(buckets) > 0 && parts == 0:
+		*again(l) = now.Mono + m.c.RetryAfter
 		return
 	}
 	lanes := make([]*lane, parts)
 	for i := range lanes {
-		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter, failing: true}
+		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter}
 		*again(lanes[i]) = now.Mono + m.c.RetryAfter
 	}
 	for i, b := range buckets {
@@ -124,19 +124,25 @@ func (m *Machine) moveSettlements(l *lane) {
 	}
 }
 
-// succeeded lets a lane join the common one, when nothing of it is under way.
+// succeeded notes that a call of a lane went through.
 func (m *Machine) succeeded(l *lane) {
 	if l == m.common {
 		return
 	}
-	l.failing = false
 	l.claimNot, l.settleNot = 0, 0
-	m.closeLane(l)
+	m.join(l)
 }
 
-// closeLane ends a lane that is not needed any more.
+// closeLane ends a lane that has no bucket any more.
 func (m *Machine) closeLane(l *lane) {
-	if l == m.common || l.claims > 0 || l.settles > 0 || l.failing && len(l.buckets) > 0 {
+	if len(l.buckets) == 0 {
+		m.join(l)
+	}
+}
+
+// join has what is left of a lane travel with the common one, when nothing of it is under way.
+func (m *Machine) join(l *lane) {
+	if l == m.common || l.claims > 0 || l.settles > 0 {
 		return
 	}
 	for _, b := range slices.SortedFunc(maps.Keys(l.buckets), byNumber) {
@@ -159,7 +165,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		if len(behind) > 0 || m.anyDue(now) {
 			// Sweeps that fall due together cost one round trip.
 			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
-			if m.calls%2 == 0 { // what comes first has its way where there is room for few
+			if l.behindFirst { // what comes first has its way where there is room for few
 				due, behind = behind, due
 			}
 			m.claim(now, l, append(due, behind...))
@@ -236,6 +242,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	}
 	l.claims++
 	l.claimAt = now.Mono
+	l.behindFirst = !l.behindFirst
 	m.calls++
 	m.claimings[m.calls] = &claiming{l, polls}
 	m.fileTouched() // the horizons come before the scan
@@ -253,7 +260,6 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		p := &call.polls[i]
 		b := p.bucket
 		b.polling = false
-		m.touch(b)
 		m.expect(p, -1)
 		if b.lost {
 			continue
@@ -276,7 +282,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		clear(b.gone)
 		nudged := b.nudged
 		b.nudged = postdate.Far
-		m.nudge(b.hold.Bucket, nudged)
+		m.nudge(b.hold.Bucket, nudged) // also where none came: it goes back to the agenda
 	}
 	if len(fenced) > 0 {
 		m.lose(fenced)

@@ -118,9 +118,6 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 func (m *Machine) settleAgain(now postdate.Now, call *settlingCall) {
 	l := call.lane
 	l.settle = append(call.items, l.settle...)
-	if l == m.common {
-		l.settleNot = now.Mono + m.c.RetryAfter // for buckets that are lost
-	}
 	var buckets []*owned
 	for _, s := range call.items {
 		if !slices.Contains(buckets, s.bucket) {

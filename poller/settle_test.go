@@ -279,16 +279,16 @@ func TestASettleThatFails(t *testing.T) {
 }
 
 // A delivery in a bucket that was lost is written all the same; where that fails it is
-// written again after a pause, whether others failed with it or not.
+// written again after a pause, which grows, whether others failed with it or not.
 func TestASettleOfALostBucketThatFails(t *testing.T) {
 	for _, lost := range [][]store.Hold{{{Bucket: 0, Token: 1}}, {{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}} {
 		b, fails, _ := failing(t)
 		b.step(fence.Lost{Holds: lost})
-		for range 3 {
-			effects := b.step(Settled{fails.Call, errStore})
-			for d := time.Duration(0); d < b.m.c.RetryAfter; d += 10 * time.Millisecond {
+		for i := range 3 {
+			effects, pause := b.step(Settled{fails.Call, errStore}), b.m.c.RetryAfter<<i
+			for d := time.Duration(0); d < pause; d += 10 * time.Millisecond {
 				if len(of[Settle](effects)) > 0 {
-					t.Fatalf("%d of 2 are lost: written again after %s, want %s", len(lost), d, b.m.c.RetryAfter)
+					t.Fatalf("%d of 2 are lost: written again after %s, want %s", len(lost), d, pause)
 				}
 				b.after(10 * time.Millisecond)
 				effects = b.step(fence.Tick{})

@@ -9,6 +9,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -187,5 +188,171 @@ func TestUnparkedWhileItIsSettled(t *testing.T) {
 		if len(claims) == 0 || claims[0].Claims[0].Scan.After.Time > unparked.AttemptTime || claims[0].Claims[0].Checkpoint >= unparked.AttemptTime {
 			t.Errorf("it is not looked at again: %+v (the settlement is answered first: %t)", claims, settledFirst)
 		}
+	}
+}
+
+// hurt is a bench whose channel inbox:x was tried once, and with what outcome; 0: it was not. A
+// message waits for five seconds for it, and no probe goes out.
+func hurt(t *testing.T, outcome publisher.Outcome) *bench {
+	b := newBench(t)
+	c := &b.m.c
+	c.SettleGather, c.SweepEvery, c.Retry.MaxParked, c.ParkMin, c.ProbeMin, c.ProbeMax = 0, time.Hour, 5*time.Second, 2*time.Second, time.Hour, time.Hour
+	b.quiet(b.owned(nil))
+	b.after(time.Second)
+	if outcome != 0 {
+		b.try(outcome)
+	}
+	b.after(time.Second)
+	return b
+}
+
+// try sends a message to inbox:x, with this outcome.
+func (b *bench) try(outcome publisher.Outcome) {
+	b.t.Helper()
+	due := records("inbox:x", 1, b.now.Wall-1)
+	due[0].ScheduleID = "tried"
+	effects := b.scan(due)
+	published := of[Publish](effects)
+	if len(published) != 1 {
+		b.t.Fatalf("published: %+v", published)
+	}
+	effects = append(effects, b.step(Published{published[0].Batch, []publisher.Result{{Outcome: outcome, Reason: "no such host"}}})...)
+	b.quiet(append(effects, b.step(Settled{Call: b.m.settleCall()})...))
+}
+
+// quiet answers claims with nothing, until none is under way.
+func (b *bench) quiet(effects []Effect) {
+	for len(effects) > 0 {
+		effects = b.answerAll(effects)
+	}
+}
+
+// scan has the machine find these messages of bucket 0.
+func (b *bench) scan(due []postdate.Record) []Effect {
+	b.t.Helper()
+	claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}}))
+	if len(claims) != 1 {
+		b.t.Fatalf("%d claims", len(claims))
+	}
+	return b.answer(claims[0], due)
+}
+
+// looked is how a message is settled that a scan finds, parked or not, and that waits for its
+// channel since a time; 0: it waited for something else.
+func (b *bench) looked(parked bool, downSince postdate.Time, change func(*postdate.Record)) store.Settlement {
+	b.t.Helper()
+	due := records("inbox:x", 1, b.now.Wall-1)
+	due[0].Parked, due[0].DownSince, due[0].LastError = parked, downSince, "as it was"
+	if change != nil {
+		change(&due[0])
+	}
+	effects := b.scan(due)
+	settles := of[Settle](effects)
+	if len(settles) != 1 || len(settles[0].Settlements) != 1 {
+		b.t.Fatalf("settled: %+v", settles)
+	}
+	b.quiet(append(effects, b.step(Settled{Call: settles[0].Call})...))
+	return settles[0].Settlements[0]
+}
+
+// wantParked expects that a message waits until so long after now, for a channel that is down
+// since so long ago, or with none for something else.
+func (b *bench) wantParked(s store.Settlement, reason string, until time.Duration, ago ...time.Duration) {
+	b.t.Helper()
+	since := postdate.Time(0)
+	for _, d := range ago {
+		since = b.now.Wall.Add(-d)
+	}
+	if s.How != store.SettlePark || s.Reason != reason || s.AttemptTime.Sub(b.now.Wall) != until || s.DownSince != since {
+		b.t.Errorf("settled as %+v, %s from now: want it parked for %s, for %q, since %d", s, s.AttemptTime.Sub(b.now.Wall), until, reason, since)
+	}
+}
+
+// What is looked at waits on, from when its channel went down, or fails where that was long ago.
+func TestHowLongAParkedMessageWaits(t *testing.T) {
+	const waits = 5 * time.Second
+	b := hurt(t, publisher.Down)
+	since := func(ago time.Duration) postdate.Time { return b.now.Wall.Add(-ago) }
+	b.wantParked(b.looked(true, since(waits-time.Millisecond), nil), "no such host", time.Millisecond, waits-time.Millisecond)
+	if s := b.looked(true, since(waits), nil); s.How != store.SettleFailed || s.At != b.now.Wall || strings.Contains(s.Reason, "may have been delivered") {
+		t.Errorf("settled as %+v", s)
+	}
+	s := b.looked(true, since(waits), func(r *postdate.Record) { r.PossibleDuplicate = true })
+	if s.How != store.SettleFailed || !strings.Contains(s.Reason, "may have been delivered") || !s.PossibleDuplicate {
+		t.Errorf("settled as %+v", s)
+	}
+	// It waited for something else when the channel went down, and when it is new.
+	b.wantParked(b.looked(true, 0, nil), "no such host", waits-time.Second, time.Second)
+	b.wantParked(b.looked(false, 0, nil), "no such host", waits, 0)
+}
+
+// Nothing fails for a channel of which this node knows nothing, or only that an earlier owner
+// parked messages for it.
+func TestAParkedMessageOfAChannelThatWasNotTried(t *testing.T) {
+	b := hurt(t, 0)
+	b.wantParked(b.looked(true, 0, nil), "", 5*time.Second, 0)
+	b.wantParked(b.looked(true, b.now.Wall.Add(-time.Minute), nil), "as it was", time.Hour, time.Minute)
+	b = hurt(t, 0)
+	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:x"}}})
+	b.wantParked(b.looked(true, b.now.Wall.Add(-time.Minute), nil), "as it was", time.Hour, time.Minute)
+}
+
+// For a channel that answers, and for an operator, a message waits without an end: it is
+// looked at again after as long as it would wait for its channel, or after ParkMin.
+func TestAParkedMessageOfAChannelThatAnswers(t *testing.T) {
+	b := hurt(t, publisher.Confirmed)
+	hasty := func(r *postdate.Record) { r.Retry.MaxParked = time.Second }
+	for _, ago := range []postdate.Time{0, b.now.Wall - 60_000} {
+		b.wantParked(b.looked(true, ago, nil), "as it was", 5*time.Second)
+		b.wantParked(b.looked(true, ago, hasty), "as it was", 2*time.Second)
+	}
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", Paused: true}}})
+	b.wantParked(b.looked(true, b.now.Wall-60_000, nil), "the channel is paused", 5*time.Second)
+	b.wantParked(b.looked(true, b.now.Wall-60_000, hasty), "the channel is paused", 2*time.Second)
+}
+
+// An answer, or the end of a pause, from before the wall clock was set back does not make a
+// message wait until the clock is there again.
+func TestAWaitOverAClockSetBack(t *testing.T) {
+	for _, pause := range []bool{false, true} {
+		b := hurt(t, 0)
+		if pause {
+			b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", Paused: true}}})
+			b.step(Limits{})
+		} else {
+			b.try(publisher.Confirmed)
+		}
+		b.now.Wall -= 60_000
+		b.step(fence.Tick{})
+		b.after(time.Millisecond)
+		b.quiet(b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
+		b.try(publisher.Down)
+		since := b.now.Wall
+		b.after(time.Second)
+		b.wantParked(b.looked(true, since, nil), "no such host", 4*time.Second, time.Second)
+		b.after(4 * time.Second)
+		if s := b.looked(true, since, nil); s.How != store.SettleFailed {
+			t.Errorf("a pause %t: settled as %+v", pause, s)
+		}
+	}
+}
+
+// What is parked because its bucket leaves is never due at a time that is over, though it has
+// waited for its channel for longer than it may: it would be read again at once.
+func TestALeavingMessageThatWaitedForLong(t *testing.T) {
+	b := hurt(t, publisher.Confirmed)
+	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", MaxInFlight: 1}}})
+	due := records("inbox:x", 2, b.now.Wall-1)
+	for i := range due {
+		due[i].DownSince = b.now.Wall - 60_000
+	}
+	b.scan(due)
+	settles := of[Settle](b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}}))
+	if len(settles) == 0 {
+		b.after(time.Millisecond)
+		settles = of[Settle](b.step(fence.Tick{}))
+	}
+	if len(settles) != 1 || len(settles[0].Settlements) != 1 || settles[0].Settlements[0].AttemptTime <= b.now.Wall {
+		t.Errorf("settled at %d: %+v", b.now.Wall, settles)
 	}
 }
