@@ -348,3 +348,24 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 		t.Errorf("a claim may bring %d messages, and after the loss %d", limit, again)
 	}
 }
+
+// A bucket in which nothing is due any more is swept by reads alone: of a quiet cluster each
+// bucket would else be written every two seconds.
+func TestAQuietBucketIsNotWritten(t *testing.T) {
+	s := newShop(1, nil)
+	s.add(0, "x:a", 1, s.now.Wall.Add(time.Second))
+	s.sleep(10 * time.Second)
+	if s.arrived["x:a"] != 1 {
+		t.Fatalf("%d messages came", s.arrived["x:a"])
+	}
+	record := s.record[0]
+	s.sleep(time.Minute)
+	if !s.record[0].Equal(record) {
+		t.Errorf("the record was %+v, and is %+v a minute later", record, s.record[0])
+	}
+	s.add(0, "x:a", 1, s.now.Wall.Add(time.Second))
+	s.sleep(10 * time.Second)
+	if s.arrived["x:a"] != 2 {
+		t.Error("what comes after that is not found")
+	}
+}
