@@ -9,8 +9,12 @@ import (
 
 // calm says whether nothing goes wrong with store and network in this sort of world.
 func (p *plan) calm() bool {
-	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains
+	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains ||
+		p.profile == profileAloneQuiet
 }
+
+// quiet says whether nothing goes wrong at all.
+func (p *plan) quiet() bool { return p.profile == profileQuiet || p.profile == profileAloneQuiet }
 
 // fault lets one thing go wrong.
 func (w *world) fault(it item) {

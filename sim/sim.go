@@ -71,6 +71,9 @@ type Result struct {
 	callsBefore int // calls of stores and brokers until everything heals
 }
 
+// ProfileOf names the sort of world that a seed gives.
+func ProfileOf(seed uint64) string { return profileOf(seed).String() }
+
 // Run plays one world.
 func Run(o Options) (r Result) {
 	p := o.plan
