@@ -153,9 +153,10 @@ func (w *world) heal() {
 		clear(n.cut)
 		clear(n.blind)
 		n.deaf, n.ghost, n.noStore = window{}, 0, 0
+		if n.paused {
+			n.resume() // perhaps to stop: that was asked for meanwhile
+		}
 		switch {
-		case n.paused:
-			n.resume()
 		case !n.up():
 			n.start()
 		case n.proc.stopping:
