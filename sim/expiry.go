@@ -81,8 +81,9 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 		}
 		return now
 	}
-	for _, e := range s.emissions {
-		if e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
+	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
+	for _, e := range slices.Backward(s.emissions) { // of several with a number all but the last were none: the channel was down
+		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
 	}
