@@ -230,7 +230,8 @@ type Machine struct {
 	endsAt     func(postdate.Now) postdate.Time // when what ends now is said to have ended
 	leaseUntil time.Duration
 	judged     postdate.Now  // a reading of the clocks that was found good: they go on together from there
-	setAt      time.Duration // when the wall clock was seen to be set since, on the monotonic one; 0: it was not
+	setAt      time.Duration // when the wall clock was last seen to be set since, on the monotonic one; 0: it was not
+	setBy      time.Duration // by how much since the reading in judged, as seen then
 	lapses     int           // how often the lease ended before it was renewed
 	out        []Effect
 

@@ -185,9 +185,10 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 		return now // none was judged yet, and nothing is done by it
 	}
 	on := m.judged.Later(now.Mono - m.judged.Mono)
-	if off := now.Wall.Sub(on.Wall); m.setAt == 0 && max(off, -off) > m.c.JumpMax {
-		m.leaseUntil, m.setAt = min(m.leaseUntil, now.Mono), now.Mono
-		m.emit(fence.ClockSet{By: off})
+	off := now.Wall.Sub(on.Wall)
+	if by := off - m.setBy; max(by, -by) > m.c.JumpMax {
+		m.leaseUntil, m.setAt, m.setBy = min(m.leaseUntil, now.Mono), now.Mono, off
+		m.emit(fence.ClockSet{By: by})
 	}
 	if m.setAt != 0 {
 		return on
@@ -209,7 +210,7 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 			m.reread(m.buckets[number])
 		}
 	}
-	m.leaseUntil, m.judged, m.setAt = max(m.leaseUntil, ev.Mono), ev.Read, 0
+	m.leaseUntil, m.judged, m.setAt, m.setBy = max(m.leaseUntil, ev.Mono), ev.Read, 0, 0
 }
 
 // reread drops what is in hand and not with a broker, to be claimed and read again.

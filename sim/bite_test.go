@@ -54,6 +54,10 @@ var planted = []struct {
 	{bugLateClaims, profileStorm, []int{6}},
 	{bugBehindIsRead, profileBacklog, []int{3, 6}},
 	{bugVersionAgain, profileStorm, []int{1}},
+	{bugEarly, profileAlone, []int{2}},
+	{bugNotDurable, profileAlone, []int{0, 1, 3}},
+	{bugNoDoubt, profileAlone, []int{4, 6}},
+	{bugParkedForgotten, profileAlone, []int{1, 6}},
 }
 
 // TestBite shows that every watcher can fail: each planted bug is found, by the

@@ -62,7 +62,7 @@ func (p *process) publish(e poller.Publish) {
 		longest := time.Duration(0)
 		how, injected := w.inject.fate(k)
 		for _, m := range emissions {
-			m.handedOver, m.delivered = w.wall(), p.wall()
+			m.handedOver, m.delivered = w.dated(), p.wall()
 		}
 		for i := range e.Batch {
 			f := p.brokerFate(b)
@@ -89,7 +89,7 @@ func (p *process) publish(e poller.Publish) {
 			}
 			p.run(func() {
 				for _, m := range emissions {
-					m.answered = w.wall()
+					m.answered = w.dated()
 				}
 				p.noteConfirmed(e.Channel, results)
 				p.step(poller.Published{Batch: e.Batch, Results: results})

@@ -66,6 +66,7 @@ func (w *world) machineConfig(p *process) machine.Config {
 		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
 		Retention: w.plan.retention, InboxRetention: w.plan.inboxRetention,
 	}.WithLease(p.lasts)
+	c.Fence.Exclusive = w.plan.alone()
 	switch w.bug {
 	case bugFirstSight:
 		c.Fence.Exclusive = true

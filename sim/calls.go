@@ -124,7 +124,7 @@ func (p *process) call(c storeCall) {
 	}
 	began := w.now
 	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
-		w.after(w.latency(), func() {
+		p.inStore(w.latency(), func() {
 			f := w.fate(p.n, k)
 			if w.now < w.weather.shard.until && slices.ContainsFunc(c.buckets, w.weather.shard.has) {
 				f = hangs
@@ -156,12 +156,12 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		return
 	case strays:
 		if c.ordered {
-			w.effect(c.effect, func() {})
+			p.takeEffect(c.effect, func() {})
 			back(giveUp, func() { c.failed(errLost) })
 			return
 		}
 		back(giveUp, func() { c.failed(errLost) })
-		w.after(giveUp+w.upTo(3*time.Second), func() { w.effect(c.effect, func() {}) })
+		p.inStore(giveUp+w.upTo(3*time.Second), func() { p.takeEffect(c.effect, func() {}) })
 		return
 	case failsHalfway:
 		if c.part != nil {
@@ -171,7 +171,7 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		}
 	}
 	failovers := w.weather.failovers
-	w.effect(c.effect, func() {
+	p.takeEffect(c.effect, func() {
 		switch {
 		case f == hangsWithEffect:
 			back(giveUp, func() { c.failed(errLost) })
@@ -183,20 +183,21 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	})
 }
 
-// effect does the parts of an effect, with a little time between them.
-func (w *world) effect(parts []func(), then func()) {
+// takeEffect does the parts of an effect, with a little time between them.
+func (p *process) takeEffect(parts []func(), then func()) {
+	w := p.w
 	parts[0]()
 	switch {
 	case len(parts) == 1:
 		then()
 	case w.r.IntN(2) == 0:
-		w.effect(parts[1:], then)
+		p.takeEffect(parts[1:], then)
 	case w.bug == bugClaimCostsAll:
-		w.after(time.Duration(len(w.store.Rows))*time.Millisecond, func() { w.effect(parts[1:], then) })
+		p.inStore(time.Duration(len(w.store.Rows))*time.Millisecond, func() { p.takeEffect(parts[1:], then) })
 	case w.plan.profile == profileRaces: // the claim and its read lie far apart
-		w.after(w.upTo(12*time.Millisecond), func() { w.effect(parts[1:], then) })
+		p.inStore(w.upTo(12*time.Millisecond), func() { p.takeEffect(parts[1:], then) })
 	default:
-		w.after(w.latency(), func() { w.effect(parts[1:], then) })
+		p.inStore(w.latency(), func() { p.takeEffect(parts[1:], then) })
 	}
 }
 
@@ -304,7 +305,7 @@ func (p *process) locks(e fence.Effect) {
 			failed: func(err error) { p.step(fence.Saw{Began: began.Mono, Err: err}) },
 		})
 	case fence.Renew:
-		renewed, sent := fence.Renewed{Began: began}, w.now
+		renewed, sent, offset := fence.Renewed{Began: began}, w.now, p.n.clock.offset
 		p.call(storeCall{
 			name: "renew", deadline: p.lasts,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
@@ -312,7 +313,10 @@ func (p *process) locks(e fence.Effect) {
 				renewed.WallEnded = p.n.clock.now().Wall
 				w.renewalMax = max(w.renewalMax, w.now-sent)
 				p.step(renewed)
-				p.serves = p.serves || p.m.Status().Ahead == 0
+				if began.Mono >= p.n.clock.set {
+					p.judged = offset
+				}
+				p.serves = p.serves || !w.plan.alone() && p.m.Status().Ahead == 0
 			},
 			failed: func(err error) { p.step(fence.Renewed{Began: began, Err: err}) },
 		})
@@ -339,10 +343,11 @@ func (p *process) locks(e fence.Effect) {
 // expire deletes what is past its retention.
 func (p *process) expire(e machine.Expire) {
 	var count int
+	by := p.deletion()
 	p.call(storeCall{
 		name: "expire",
 		effect: []func(){func() {
-			count = p.w.store.expireFor(p.n.name, e.Expiry)
+			count = p.w.store.expireFor(by, e.Expiry)
 		}},
 		answer: func() { p.step(machine.Expired{Count: count}) },
 		failed: func(err error) { p.step(machine.Expired{Err: err}) },

@@ -90,7 +90,7 @@ func (w *world) happen(i int) {
 			e.Buckets = append(e.Buckets, b)
 		}
 		p.call(storeCall{
-			name: "expire", effect: []func(){func() { w.store.expireFor("", e) }},
+			name: "expire", effect: []func(){func() { w.store.expireFor(deletion{}, e) }},
 			answer: func() {}, failed: func(error) {},
 		})
 	case opList:

@@ -14,10 +14,14 @@ type clock struct {
 	since  time.Duration // true time at the last change of rate
 	mono   time.Duration // the reading then
 	offset time.Duration // the wall clock's reading less epoch and less mono
+
+	jumps []jump
+	seen  time.Duration // the offset that a process has seen
+	set   time.Duration // the monotonic reading when a process saw that it had changed
 }
 
 func newClock(w *world, c clockPlan) clock {
-	return clock{w: w, ppm: c.ppm, mono: c.boot, offset: c.skew - c.boot}
+	return clock{w: w, ppm: c.ppm, mono: c.boot, offset: c.skew - c.boot, seen: c.skew - c.boot}
 }
 
 func (c *clock) monoNow() time.Duration {
@@ -45,10 +49,13 @@ func (c *clock) drift(ppm int64) {
 func (c *clock) hold(mono time.Duration) { c.mono, c.since = mono, c.w.now }
 
 // jump sets the wall clock.
-func (c *clock) jump(d time.Duration) { c.offset += d }
+func (c *clock) jump(d time.Duration) {
+	c.offset += d
+	c.jumps = append(c.jumps, jump{c.w.now, d})
+}
 
 // right sets the wall clock right, and lets it run right.
 func (c *clock) right() {
 	c.drift(0)
-	c.offset = c.w.now - c.mono
+	c.jump(c.w.now - c.mono - c.offset)
 }

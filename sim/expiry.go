@@ -14,7 +14,7 @@ import (
 const longRetention = 24 * time.Hour
 
 // short says whether nodes delete what this world finishes.
-func (p *plan) short() bool { return p.retention < longRetention }
+func (p *plan) short() bool { return p.alone() || p.retention < longRetention }
 
 // goneWithin is how long after its retention, and after everything heals, a message may
 // still be there: by then each bucket has an owner again, and that one has looked.
@@ -23,7 +23,7 @@ const goneWithin = time.Minute
 // rest is how long a world goes on at least after everything heals.
 func (p *plan) rest() time.Duration {
 	if p.short() {
-		return goneWithin + 30*time.Second
+		return p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 31*time.Second + 30*time.Second
 	}
 	return 20 * time.Second
 }
@@ -32,6 +32,9 @@ func (p *plan) rest() time.Duration {
 // that nodes delete some, and in the wilder ones of those by clocks that are far off.
 func (d *draw) retention() {
 	p := d.p
+	if p.alone() {
+		return
+	}
 	p.retention, p.inboxRetention = longRetention, longRetention
 	if d.r.IntN(5) > 0 {
 		return
@@ -62,11 +65,15 @@ func (d *draw) wrongClocks() {
 	}
 }
 
-// ended is when a message that is final now became so, in true time: when its owner
-// learned of it, or a client cancelled it, which may be long before that was written.
+// ended is when a message that is final now became so, by the time by which retention
+// counts: when its owner learned of it, or a client cancelled it, which may be long before
+// that was written.
 func (h *history) ended(s *story, before, after *row, st *store.Settlement) postdate.Time {
-	now := h.w.wall()
-	if st == nil {
+	now := h.w.dated()
+	switch {
+	case st == nil && h.w.plan.alone():
+		return now
+	case st == nil:
 		for _, r := range s.requests {
 			if r.kind == opCancel && r.ended == 0 {
 				now = min(now, epoch.Add(r.began)) // that one, or a later one
@@ -74,8 +81,9 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 		}
 		return now
 	}
-	for _, e := range s.emissions {
-		if e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
+	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
+	for _, e := range slices.Backward(s.emissions) { // of several with a number all but the last were none: the channel was down
+		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
 	}
@@ -88,24 +96,34 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	return now
 }
 
-// keptLongEnough says what a node deleted before its retention had passed in true time,
-// less what the node cannot know.
+// keptLongEnough says what a node deleted before its retention had passed, in true time, less
+// what the node cannot know, or by its own clock where it is alone; and there also what it
+// deleted by a clock that was set too short a time ago.
 func keptLongEnough(h *history, f factExpired) string {
-	if f.node == "" {
+	if f.by.node == "" {
 		return ""
 	}
-	now, unknown := h.w.wall(), fence.DefaultConfig("", "").SkewMax+h.w.renewalMax+h.w.frozenMax
+	p, now := h.w.plan, h.w.wall()
+	unknown := fence.DefaultConfig("", "").SkewMax + h.w.renewalMax + h.w.frozenMax
+	if p.alone() {
+		now, unknown = f.by.wall, 0
+	}
+	if len(f.old) > 0 && f.by.steady < p.belief(p.retention) ||
+		len(f.letters) > 0 && f.by.steady < p.belief(p.inboxRetention) {
+		return fmt.Sprintf("%s deletes %d messages, and %d in the inbox, by a clock that has gone on for %s only",
+			f.by.node, len(f.old), len(f.letters), f.by.steady)
+	}
 	for _, r := range f.old {
 		ended := h.about[string(r.Payload)].ended
-		if kept := now.Sub(ended); kept < h.w.plan.retention-unknown {
+		if kept := now.Sub(ended); kept < p.retention-unknown {
 			return fmt.Sprintf("%s was %s for %s only, and is deleted by %s: it says that it ended at %d, and did at %d",
-				r.ScheduleID, r.Status, kept, f.node, r.SettledAt-epoch, ended-epoch)
+				r.ScheduleID, r.Status, kept, f.by.node, r.SettledAt-epoch, ended-epoch)
 		}
 	}
 	for _, l := range f.letters {
-		if kept := now.Sub(l.at); kept < h.w.plan.inboxRetention-unknown {
+		if kept := now.Sub(l.at); kept < p.inboxRetention-unknown {
 			return fmt.Sprintf("%s was in the inbox for %s only, and is deleted by %s: it says that it came at %d, and did at %d",
-				l.story.key.ScheduleID, kept, f.node, l.wall-epoch, l.at-epoch)
+				l.story.key.ScheduleID, kept, f.by.node, l.wall-epoch, l.at-epoch)
 		}
 	}
 	return ""
@@ -113,16 +131,18 @@ func keptLongEnough(h *history, f factExpired) string {
 
 // keptTooLong says what was to be deleted by now, and is not.
 func keptTooLong(h *history) string {
-	last := h.w.wall().Add(-goneWithin)
-	if last < epoch.Add(h.w.plan.length) {
-		return ""
+	p, last := h.w.plan, h.w.wall().Add(-goneWithin)
+	since := p.length
+	if p.alone() {
+		since = max(since, h.w.upSince)
 	}
+	looked := func(retention time.Duration) bool { return last >= epoch.Add(since+p.belief(retention)) }
 	for _, s := range h.order {
-		if r := h.record(s); r != nil && r.Status.Final() && r.SettledAt.Add(h.w.plan.retention) < last {
+		if r := h.record(s); looked(p.retention) && r != nil && r.Status.Final() && r.SettledAt.Add(p.retention) < last {
 			return fmt.Sprintf("%s ended at %d, and is still there", s.key.ScheduleID, r.SettledAt-epoch)
 		}
 	}
-	if len(h.letters) > 0 && h.letters[0].wall.Add(h.w.plan.inboxRetention) < last {
+	if looked(p.inboxRetention) && len(h.letters) > 0 && h.letters[0].wall.Add(p.inboxRetention) < last {
 		return fmt.Sprintf("%s came at %d, and is still in the inbox", h.letters[0].story.key.ScheduleID, h.letters[0].wall-epoch)
 	}
 	return ""

@@ -9,8 +9,12 @@ import (
 
 // calm says whether nothing goes wrong with store and network in this sort of world.
 func (p *plan) calm() bool {
-	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains
+	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains ||
+		p.profile == profileAloneQuiet
 }
+
+// quiet says whether nothing goes wrong at all.
+func (p *plan) quiet() bool { return p.profile == profileQuiet || p.profile == profileAloneQuiet }
 
 // fault lets one thing go wrong.
 func (w *world) fault(it item) {
@@ -149,9 +153,10 @@ func (w *world) heal() {
 		clear(n.cut)
 		clear(n.blind)
 		n.deaf, n.ghost, n.noStore = window{}, 0, 0
+		if n.paused {
+			n.resume() // perhaps to stop: that was asked for meanwhile
+		}
 		switch {
-		case n.paused:
-			n.resume()
 		case !n.up():
 			n.start()
 		case n.proc.stopping:

@@ -45,7 +45,7 @@ type story struct {
 	ackedAt   time.Duration
 	written   int           // how often its record was changed
 	begun     postdate.Time // when its present version was written, in true time
-	ended     postdate.Time // when it became final, in true time
+	ended     postdate.Time // when it became final, by the time by which retention counts
 	expired   bool          // its record is gone, and its key is free
 }
 
@@ -68,15 +68,15 @@ type emission struct {
 	arrivedAt time.Duration // 0: not yet
 	attempt   int
 
-	handedOver postdate.Time // in true time
+	handedOver postdate.Time // by the time by which retention counts
 	delivered  postdate.Time // then, by its process
-	answered   postdate.Time // when its process learned the outcome, in true time; 0: not yet
+	answered   postdate.Time // when its process learned the outcome, by that time; 0: not yet
 }
 
 // letter is a message in the inbox.
 type letter struct {
 	story *story
-	at    postdate.Time // true time
+	at    postdate.Time // by the time by which retention counts
 	wall  postdate.Time // what it says itself
 }
 
@@ -104,7 +104,7 @@ type (
 		before, after bucket.Partition
 	}
 	factExpired struct {
-		node    string // that asked for it; "": nobody, but the plan
+		by      deletion
 		old     []*row
 		letters []letter
 	}
@@ -208,8 +208,14 @@ func (h *history) arrived(e *emission) {
 	h.note(factArrive{e})
 }
 
-// due says whether a message is to be final at the end.
-func (h *history) due(r *row) bool { return r.ExecutionTime < epoch.Add(h.w.plan.length+healMax/2) }
+// due says whether a message is to be final at the end. Where a node is alone and its clock
+// was ahead, the next attempt, or the end of the wait for a channel that never comes back, may
+// be long after that.
+func (h *history) due(r *row) bool {
+	end := epoch.Add(h.w.plan.length + healMax/2)
+	waits := h.w.plan.alone() && r.AttemptTime >= end && (!r.Parked || h.w.channels[r.Channel].kind == channelGone)
+	return r.ExecutionTime < end && !waits
+}
 
 func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
 	s := h.about[string(after.Payload)]
@@ -235,19 +241,18 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 }
 
-// expired notes that a node deleted records, and the oldest letters of the inbox. "" is
-// an operation of the plan, which goes by no retention.
-func (h *history) expired(node string, old []*row, letters int) {
+// expired notes that records were deleted, and the oldest letters of the inbox.
+func (h *history) expired(by deletion, old []*row, letters int) {
 	for _, r := range old {
 		s := h.about[string(r.Payload)]
 		s.expired = true
 		h.free = append(h.free, s.key)
 		h.counts["expired"]++
 		h.w.mark(18, uint64(s.number))
-		h.w.tell(nil, "%s %q expires by %s", s.key.ScheduleID, r.Payload, node)
+		h.w.tell(nil, "%s %q expires by %s", s.key.ScheduleID, r.Payload, by.node)
 	}
 	h.counts["letters expired"] += letters
-	h.note(factExpired{node, old, h.letters[:letters]})
+	h.note(factExpired{by, old, h.letters[:letters]})
 	h.letters = h.letters[letters:]
 }
 

@@ -50,7 +50,7 @@ func (n *node) start() {
 	}
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
-		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], heard: map[int]heard{}, confirmed: map[postdate.Channel]confirms{},
+		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], began: n.clock.monoNow(), judged: n.clock.offset, heard: map[int]heard{}, confirmed: map[postdate.Channel]confirms{},
 		paused: map[postdate.Channel]bool{}, resumed: map[postdate.Channel]time.Duration{},
 	}
 	p.m = machine.New(w.machineConfig(p), w.r.Float64)
@@ -58,7 +58,9 @@ func (n *node) start() {
 	w.tell(n, "starts as %s, with a lease of %s", p.lease, p.lasts)
 	p.step(fence.Tick{})
 	p.limits()
-	p.gossip()
+	if !w.plan.alone() {
+		p.gossip()
+	}
 }
 
 // crash ends the process at once.
@@ -67,6 +69,9 @@ func (n *node) crash() {
 		n.w.tell(n, "is dead")
 		n.proc.alive = false
 		n.paused, n.backlog = false, nil
+		if n.w.plan.alone() {
+			n.w.store.failOver()
+		}
 	}
 }
 
@@ -108,7 +113,7 @@ func (n *node) freeze(d time.Duration) {
 				}
 			})
 		}
-		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax {
+		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax && !n.w.plan.alone() { // else nobody takes its buckets
 			n.unaware = n.w.now + p.lasts
 		}
 	})

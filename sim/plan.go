@@ -108,23 +108,25 @@ func (it item) String() string {
 type profile uint8
 
 const (
-	profileStorm    profile = iota // everything goes wrong
-	profileRaces                   // cancels and reschedules around the due time
-	profileQuiet                   // orderly restarts only: no mark, no duplicate
-	profileChannels                // channels go wrong, one does not
-	profileBacklog                 // much is stored, little is due
-	profileDrains                  // orderly restarts while a channel has a long backlog: some of the quiet worlds
+	profileStorm      profile = iota // everything goes wrong
+	profileRaces                     // cancels and reschedules around the due time
+	profileQuiet                     // orderly restarts only: no mark, no duplicate
+	profileChannels                  // channels go wrong, one does not
+	profileBacklog                   // much is stored, little is due
+	profileDrains                    // orderly restarts while a channel has a long backlog: some of the quiet worlds
+	profileAlone                     // one node with a store of its own
+	profileAloneQuiet                // such a one, and orderly restarts only: some of these worlds
 )
 
 func (p profile) String() string {
-	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains"}[p]
+	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains", "alone", "alone and quiet"}[p]
 }
 
 // profileOf is the sort of world that a seed gives.
 func profileOf(seed uint64) profile {
 	return [...]profile{
 		profileStorm, profileRaces, profileStorm, profileQuiet, profileStorm, profileChannels, profileRaces, profileBacklog,
-		profileStorm, profileRaces,
+		profileStorm, profileAlone,
 	}[seed%10]
 }
 
@@ -163,6 +165,9 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	p := d.p
 	p.profile = profileOf(seed)
 	p.length = d.between(4*time.Minute, 12*time.Minute)
+	if p.profile == profileAlone {
+		d.sortOfAlone()
+	}
 	if length > 0 {
 		p.length = length
 	}
@@ -194,6 +199,12 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileBacklog:
 		d.ghosts()
 		d.shards()
+	case profileAlone:
+		d.aloneRetention()
+		d.alone()
+	case profileAloneQuiet:
+		d.aloneRetention()
+		d.orderly()
 	}
 	d.leases()
 	d.retention()
@@ -213,6 +224,9 @@ func makePlan(seed uint64, length time.Duration) *plan {
 // nodes draws the cluster. In a world without faults the clocks are a little off, too.
 func (d *draw) nodes() {
 	n := 2 + d.r.IntN(3)
+	if d.p.alone() {
+		n = 1
+	}
 	d.p.starting = n
 	if d.p.profile == profileStorm || d.p.profile == profileQuiet {
 		d.p.starting = 1 + d.r.IntN(n)

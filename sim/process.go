@@ -19,7 +19,9 @@ type process struct {
 	lease  string
 	lasts  time.Duration // how long its leases last
 	alive  bool
-	serves bool // it has had a lease and the right time once, and takes requests since
+	serves bool          // it has had a lease and the right time once, or every bucket where it is alone, and takes requests since
+	began  time.Duration // on its node's monotonic clock
+	judged time.Duration // the offset of the wall clock that the last renewal judged
 
 	m          *machine.Machine
 	tick       timer
@@ -109,6 +111,7 @@ func (p *process) step(ev machine.Event) {
 		p.spin.tick(p)
 	}
 	p.w.mark(4, uint64(p.n.number))
+	p.n.clock.see()
 	for _, e := range p.m.Step(p.now(), p.event(ev)) {
 		p.do(p.effect(e))
 	}
@@ -161,6 +164,7 @@ func (p *process) report(e machine.Effect) {
 			p.w.tell(p.n, "has bucket %d, token %d, in doubt (%d, %s], behind %v", g.Bucket, g.Token, g.Checkpoint-epoch, at(g.Claimed), g.Behind)
 			p.w.history.gained(p, g)
 		}
+		p.serves = p.serves || p.w.plan.alone() && p.m.Status().Held == p.w.plan.buckets
 	case fence.Lost:
 		for _, hold := range e.Holds {
 			p.w.mark(3, uint64(hold.Bucket), hold.Token)

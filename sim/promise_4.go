@@ -23,7 +23,7 @@ func promise4(h *history, f fact) string {
 			return fmt.Sprintf("%s may have been scheduled twice, and carries no mark", id)
 		case e.marked && !reasonForMark(h, e):
 			return fmt.Sprintf("%s carries a mark without a reason", id)
-		case h.w.plan.profile == profileQuiet && (e.marked && !e.message.MayRepeat || twice(e)):
+		case h.w.plan.quiet() && (e.marked && !e.message.MayRepeat || twice(e)):
 			return fmt.Sprintf("%s is published twice, or marked (%t), though nothing went wrong", id, e.marked)
 		}
 	case factClaim:

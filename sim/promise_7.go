@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -23,7 +24,7 @@ func promise7(h *history, f fact) string {
 		}
 	case factArrive:
 		healthy := h.w.channels[f.e.message.Channel].kind == channelGood
-		watched := h.w.plan.profile == profileChannels || h.w.plan.profile == profileDrains
+		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet}, h.w.plan.profile)
 		late := h.lateness(f.e)
 		if !healthy || !watched || late <= 0 {
 			return ""

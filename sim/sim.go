@@ -1,6 +1,7 @@
 // Package sim is a whole cluster in one thread: nodes whose steps are the product's
 // own (node/machine), on simulated clocks, over a simulated network, store and brokers,
-// with clients that schedule, cancel and reschedule, and with faults in all of it.
+// with clients that schedule, cancel and reschedule, and with faults in all of it. One
+// world in ten is of a single node, alone on a store of its own.
 //
 // It promises:
 //
@@ -19,7 +20,7 @@
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
 // process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the store,
 // a [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
-// retention).
+// retention), alone.go (what is different where a node is alone).
 package sim
 
 import (
@@ -70,6 +71,9 @@ type Result struct {
 
 	callsBefore int // calls of stores and brokers until everything heals
 }
+
+// ProfileOf names the sort of world that a seed gives.
+func ProfileOf(seed uint64) string { return profileOf(seed).String() }
 
 // Run plays one world.
 func Run(o Options) (r Result) {

@@ -91,7 +91,7 @@ var inSource = []struct {
 	{
 		"a retry of a bucket that was lost is written, by a clock that may be wrong", "poller/settle.go",
 		"	if it.bucket.lost && s.How != store.SettleDelivered {\n", "	if it.bucket.lost && false {\n",
-		[]int{1}, 149,
+		[]int{1}, 150,
 	},
 	{
 		"what is parked never fails", "poller/wait.go",
@@ -107,6 +107,26 @@ var inSource = []struct {
 		"a bucket that hangs on the own lease unknown to its node is not looked at", "fence/look.go",
 		"	for b := range m.loose {\n		buckets = append(buckets, b)\n	}\n", "",
 		[]int{1, 6, 7, 8}, 10,
+	},
+	{
+		"a node that is alone believes a clock that was set at once", "node/machine/expiry.go",
+		"func (x *expiry) clockSet(now postdate.Now) { x.since = now.Mono }\n", "func (x *expiry) clockSet(now postdate.Now) {}\n",
+		[]int{1}, 9,
+	},
+	{
+		"a node that is alone believes a clock that was set before the first renewal", "node/machine/expiry.go",
+		"			x.watched, x.since = true, now.Mono\n", "			x.watched = true\n",
+		[]int{1}, 9,
+	},
+	{
+		"a node that is alone believes a clock sooner for what is kept longer", "node/machine/expiry.go",
+		"	if now.Mono-x.since < min(believeAfter, retention) {\n", "	if now.Mono-x.since < min(believeAfter, retention, x.c.InboxRetention) {\n",
+		[]int{1}, 69,
+	},
+	{
+		"a clock is seen to be set once only until a renewal", "poller/scan.go",
+		"	if by := off - m.setBy; max(by, -by) > m.c.JumpMax {\n", "	if by := off; m.setAt == 0 && max(by, -by) > m.c.JumpMax {\n",
+		[]int{1}, 249,
 	},
 }
 

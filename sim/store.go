@@ -28,8 +28,27 @@ func newStore(w *world) *Store {
 	return s
 }
 
-// Exclusive implements store.Housekeeping: every node of the world uses it.
-func (s *Store) Exclusive() bool { return false }
+// Exclusive implements store.Housekeeping.
+func (s *Store) Exclusive() bool { return s.w.plan.alone() }
+
+// Renew implements store.Partitions: a store that is a node's own has no clock.
+func (s *Store) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, error) {
+	t, err := s.Mem.Renew(ctx, lease)
+	if s.Exclusive() {
+		t = 0
+	}
+	return t, err
+}
+
+// Look implements store.Partitions: what leases there were in a store that is a node's own
+// its next process deletes before it does anything else.
+func (s *Store) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
+	records, leases, err := s.Mem.Look(ctx, buckets)
+	if s.Exclusive() {
+		leases = slices.DeleteFunc(leases, func(l bucket.Lease) bool { return l.ID != s.w.nodes[0].proc.lease })
+	}
+	return records, leases, err
+}
 
 // Insert implements store.Messages.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
@@ -70,14 +89,15 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	return s.Mem.Cancel(ctx, keys, at)
 }
 
-// expireFor deletes for a node. "" is an operation of the plan.
-func (s *Store) expireFor(node string, e store.Expiry) int {
+// expireFor deletes.
+func (s *Store) expireFor(by deletion, e store.Expiry) int {
 	old, letters := s.Expired(e)
-	s.w.history.expired(node, old, letters)
+	s.w.history.expired(by, old, letters)
 	return len(old) + letters
 }
 
-// failOver is what a change of the primary does: what was acknowledged stays.
+// failOver is what a change of the primary does, or the death of the process that has the
+// store for its own: what was acknowledged stays.
 func (s *Store) failOver() {
 	for _, r := range s.volatile {
 		if s.w.bug == bugNotDurable && s.Rows[r.Key] == r && r.Written > s.Clock()-5_000 {

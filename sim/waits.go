@@ -14,7 +14,7 @@ import (
 // pauses it.
 func (d *draw) waits() {
 	p := d.p
-	if p.profile != profileChannels && (p.profile != profileStorm || d.r.IntN(2) == 0) {
+	if p.profile != profileChannels && (p.profile != profileStorm && p.profile != profileAlone || d.r.IntN(2) == 0) {
 		return // they wait for a day
 	}
 	p.poller.Retry.MaxParked = d.between(8*time.Second, time.Minute)
@@ -59,7 +59,11 @@ func (h *history) gaveUpEarly(f factRecord) string {
 		}
 	}
 	most := r.Retry.Or(h.w.plan.poller.Retry).MaxParked
-	if waited := h.w.wall().Sub(since); waited < most-h.w.clocksApart() {
+	waited, apart := h.w.wall().Sub(since), h.w.clocksApart()
+	if h.w.plan.alone() { // its clock says how long that is, also where it was set ahead
+		waited, apart = h.w.wall().Sub(f.story.begun)+h.w.nodes[0].clock.ahead(f.story.begun.Sub(epoch)), time.Second
+	}
+	if waited < most-apart {
 		return fmt.Sprintf("%s failed after %s, and may wait for %s: %s", r.ScheduleID, waited, most, st.Reason)
 	}
 	switch {

@@ -7,6 +7,7 @@
 //	go run ./cmd/sim -seed 7 -v             one world, with every event
 //	go run ./cmd/sim -seed 1 -hours 1000    worlds 1, 2, 3, … for 1,000 cluster-hours
 //	go run ./cmd/sim -minutes 5             fresh worlds for five minutes of real time
+//	go run ./cmd/sim -hours 9 -profile alone  worlds of one sort alone
 //	go run ./cmd/sim -seed 7 -keep 3,7-9    a world with these items of its plan alone
 package main
 
@@ -32,6 +33,7 @@ type flags struct {
 	minutes float64
 	shrink  time.Duration
 	verbose bool
+	profile string
 	keep    []int
 }
 
@@ -54,6 +56,7 @@ func parse(args []string) (f flags, err error) {
 	set.Float64Var(&f.hours, "hours", 0, "how many hours to simulate; 0: one world")
 	set.Float64Var(&f.minutes, "minutes", 0, "how many minutes of real time to simulate for")
 	set.DurationVar(&f.shrink, "shrink", time.Minute, "how long to look for a shorter failure")
+	set.StringVar(&f.profile, "profile", "", "play only worlds of this sort, like alone")
 	set.BoolVar(&f.verbose, "v", false, "print every event")
 	set.Parse(args)
 	if set.NArg() > 0 {
@@ -98,6 +101,9 @@ func run(f flags) bool {
 	t := total{faults: map[string]int{}, messages: map[string]int{}}
 	progress := began
 	for seed := f.seed; ; seed++ {
+		if f.profile != "" && sim.ProfileOf(seed) != f.profile {
+			continue
+		}
 		o := sim.Options{Seed: seed, Keep: f.keep}
 		if f.verbose {
 			o.Say = func(line string) { fmt.Println(line) }

@@ -460,6 +460,31 @@ func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 	}
 }
 
+// While no renewal is answered, a clock that is set once more is seen as it was at first: it
+// is not believed for having gone on since then.
+func TestAClockThatIsSetAgain(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
+	r.noClock, r.expires = true, true
+	r.step(fence.Tick{})
+	r.run(time.Hour)
+	took[Expire](r)
+	r.silent = true
+	r.now.Wall = r.now.Wall.Add(time.Second)
+	r.run(believeAfter)
+	r.now.Wall = r.now.Wall.Add(48 * time.Hour)
+	r.run(time.Second)
+	r.silent = false
+	r.step(fence.Renewed{Began: r.now, WallEnded: r.now.Wall})
+	r.run(believeAfter - 2*time.Second)
+	if early := took[Expire](r); len(early) > 0 {
+		t.Errorf("deletes %+v", early[0].Expiry)
+	}
+	r.run(time.Minute)
+	if len(took[Expire](r)) == 0 {
+		t.Error("deletes nothing later")
+	}
+}
+
 // Only nudges that are earlier than what their bucket waits for wake the machine, each
 // bucket's earliest is kept, and none is forgotten while a scan is under way.
 func TestBoard(t *testing.T) {

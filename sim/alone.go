@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
+)
+
+// In some worlds a node is alone, with a store of its own: no other process can have that
+// open, it has no clock, and it stands still and dies with its process. What a call had
+// done there when the process died stays, or never was, as where it was not on disk yet:
+// nobody was told of it before it was.
+
+// alone says whether the node of this world has a store of its own.
+func (p *plan) alone() bool { return p.profile == profileAlone || p.profile == profileAloneQuiet }
+
+// inStore does something in the store after a while.
+func (p *process) inStore(d time.Duration, do func()) {
+	if p.w.plan.alone() {
+		p.after(d, do)
+		return
+	}
+	p.w.after(d, do)
+}
+
+// sortOfAlone draws which sort of world of one node it is, and how long it lasts.
+func (d *draw) sortOfAlone() {
+	if d.r.IntN(3) == 0 {
+		d.p.length *= 3 // a clock is to be believed at times
+	}
+	if d.r.IntN(5) == 0 {
+		d.p.profile = profileAloneQuiet
+	}
+}
+
+// alone draws what a node meets that is alone. How often it dies and how often its clock is
+// set differs from world to world: nothing is deleted before it has gone on for long enough.
+func (d *draw) alone() {
+	p := d.p
+	pause := []time.Duration{3 * time.Second, 15 * time.Second, 2 * time.Minute}[d.r.IntN(3)]
+	for at := 3 * time.Second; at < p.length; at += d.upTo(2 * pause) {
+		switch d.r.IntN(3) {
+		case 0:
+			d.nodeFault(at)
+		case 1:
+			d.storeFault(at)
+		default:
+			d.brokerFault(at, d.r.IntN(len(p.channels)))
+		}
+	}
+	d.without(faultJump)                                         // setClock draws those
+	d.without(faultStray, faultFailover, faultShard, faultBlind) // these take more than a node
+	for i := range p.items {
+		if it := &p.items[i]; it.kind == faultFreeze { // what is shorter than a clock's jump that need not be seen adds up
+			it.d += time.Second
+		}
+	}
+	pause = []time.Duration{15 * time.Second, time.Minute, 6 * time.Minute}[d.r.IntN(3)]
+	for at := d.upTo(2 * pause); at < p.length; at += d.between(time.Second, 2*pause) {
+		d.setClock(at)
+	}
+	if d.r.IntN(3) == 0 { // while many claims are not answered, a few more of a backlog are in doubt than are to be
+		d.backlogs()
+		d.without(faultLoseAnswer, faultHang)
+	}
+	if p.retention >= time.Hour && d.r.IntN(2) == 0 {
+		d.expiries()
+	}
+}
+
+// without leaves out what is of these sorts.
+func (d *draw) without(kinds ...kind) {
+	d.p.items = slices.DeleteFunc(d.p.items, func(it item) bool { return slices.Contains(kinds, it.kind) })
+}
+
+// setClock draws that the wall clock is set, by seconds or by days: while the process runs,
+// while it is down, or before it has renewed its lease for the first time. It stays wrong
+// for a while, or until everything heals.
+func (d *draw) setClock(at time.Duration) {
+	most := []time.Duration{10 * time.Second, 10 * time.Minute, 3 * time.Hour, 72 * time.Hour}[d.r.IntN(4)]
+	off := time.Second + d.upTo(most)
+	if d.r.IntN(3) == 0 {
+		off = -off
+	}
+	switch d.r.IntN(5) {
+	case 0:
+		down := d.upTo(4 * time.Second)
+		d.add(item{at: at, kind: faultCrash, d: down})
+		at += d.upTo(down)
+	case 1:
+		down := d.upTo(time.Second)
+		d.add(item{at: at, kind: faultCrash, d: down})
+		if d.r.IntN(2) == 0 {
+			d.add(item{at: at, kind: faultHang, d: down + d.upTo(5*time.Second), p: 1})
+		}
+		at += down + d.upTo(6*time.Millisecond)
+	case 2: // and no renewal of the lease tells
+		d.add(item{at: at, kind: []kind{faultLoseRequest, faultHang}[d.r.IntN(2)], d: d.upTo(time.Minute), p: 1})
+		if d.r.IntN(2) == 0 {
+			d.add(item{at: at + d.upTo(time.Second), kind: faultJump, d: time.Second})
+			at += time.Second + d.upTo(time.Minute)
+		}
+	}
+	d.add(item{at: at, kind: faultJump, d: off})
+	if stays := d.r.IntN(3); stays < 2 {
+		at += d.between(time.Second, []time.Duration{15 * time.Second, 15 * time.Minute}[stays])
+		d.add(item{at: at, kind: faultJump, d: -off})
+	}
+}
+
+// aloneRetention draws how long a node that is alone keeps what: seldom the two equally long.
+func (d *draw) aloneRetention() {
+	keep := func() time.Duration {
+		most := []time.Duration{2 * time.Minute, 8 * time.Minute, time.Hour, longRetention}[d.r.IntN(4)]
+		return d.between(min(most/4, time.Hour), most)
+	}
+	d.p.retention, d.p.inboxRetention = keep(), keep()
+}
+
+// believeAfter is how long a clock that no other one judges must have gone on without being
+// set before anything is deleted by it, where the retention is not shorter.
+const believeAfter = 10 * time.Minute
+
+// belief is how long the clock of a node must have gone on before it deletes by it what it
+// keeps for so long.
+func (p *plan) belief(retention time.Duration) time.Duration {
+	if !p.alone() {
+		return 0
+	}
+	return min(believeAfter, retention)
+}
+
+// dated is the time by which retention counts, at its earliest: true time, or that of the one
+// clock there is. Where that was set, and no renewal of the lease has judged it since, its
+// process may date by the clock as it was.
+func (w *world) dated() postdate.Time {
+	if !w.plan.alone() {
+		return w.wall()
+	}
+	n := w.nodes[0]
+	return n.clock.now().Wall.Add(min(n.proc.judged-n.clock.offset, 0))
+}
+
+// deletion is who asked for something to be deleted, and by which clock.
+type deletion struct {
+	node   string        // "": nobody, but the plan, which goes by no retention
+	wall   postdate.Time // the node's
+	steady time.Duration // how long its process has run and its clock was not set
+}
+
+func (p *process) deletion() deletion {
+	c := &p.n.clock
+	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
+}
+
+// see notes that the wall clock was set, when a process can see it first: to one that stands
+// still meanwhile a clock that is set right again was never wrong. What is less than
+// [poller.Config.JumpMax] it need not see.
+func (c *clock) see() {
+	off := c.offset - c.seen
+	if max(off, -off) > poller.DefaultConfig().JumpMax+5*time.Millisecond {
+		c.seen, c.set = c.offset, c.monoNow()
+	}
+}
+
+// ahead adds up by how much the wall clock was set ahead since a true time.
+func (c *clock) ahead(since time.Duration) (sum time.Duration) {
+	for _, j := range c.jumps {
+		if j.at >= since {
+			sum += max(j.by, 0)
+		}
+	}
+	return sum
+}
+
+// jump is once that the wall clock was set, in true time.
+type jump struct{ at, by time.Duration }
