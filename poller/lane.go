@@ -111,6 +111,9 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 	m.apart = append(m.apart, lanes...)
 	m.moveSettlements(l)
 	m.closeLane(l)
+	for _, to := range lanes {
+		m.closeLane(to)
+	}
 }
 
 func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
@@ -133,11 +136,15 @@ func (m *Machine) succeeded(l *lane) {
 	m.join(l)
 }
 
-// closeLane ends a lane that has no bucket any more.
+// closeLane ends a lane of which no call can go through any more: it has nothing to settle, and
+// no bucket but lost ones.
 func (m *Machine) closeLane(l *lane) {
-	if len(l.buckets) == 0 {
-		m.join(l)
+	for b := range l.buckets {
+		if !b.lost || len(l.settle) > 0 {
+			return
+		}
 	}
+	m.join(l)
 }
 
 // join has what is left of a lane travel with the common one, when nothing of it is under way.
@@ -290,7 +297,11 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 	}
 	if len(failed) > 0 {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.claimNot })
+		return
+	}
+	if l := call.lane; len(l.settle) > 0 && l.settleNot > 0 {
+		l.claimNot = 0 // it says nothing of settlements that fail
 	} else {
-		m.succeeded(call.lane)
+		m.succeeded(l)
 	}
 }

@@ -1,0 +1,77 @@
+package poller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/store"
+)
+
+// Settlements that fail are tried ever more rarely and by themselves, also while the claims
+// of their bucket go through.
+func TestSettlementsThatFailBesideClaims(t *testing.T) {
+	d := newCounter(t, 8, nil)
+	d.log = nil
+	for end := d.now.Mono + 5*time.Second; d.now.Mono < end; d.wait(5 * ms) {
+		for b := range 5 {
+			d.add(b, "x:a", -ms)
+		}
+		for len(d.calls) > 0 {
+			c := d.calls[0]
+			d.broken = func(b int) bool { return c.settle != nil && b == 3 }
+			d.answerWith(c)
+		}
+	}
+	at, sizes := d.begun(false, 3)
+	if len(at) > 10 || slices.Max(sizes[1:]) > 1 {
+		t.Errorf("settlements of the bucket are tried %d times in 5 s, beside those of up to %d buckets", len(at), slices.Max(sizes[1:]))
+	}
+	for b, rows := range d.rows {
+		if b != 3 && len(rows) > 8 {
+			t.Errorf("%d messages of bucket %d wait to be settled", len(rows), b)
+		}
+	}
+}
+
+// Lanes whose buckets are lost, and of which nothing is left to settle, end.
+func TestLanesOfLostBucketsEnd(t *testing.T) {
+	d := newCounter(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
+	d.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "x:late") }
+	var holds []store.Hold
+	for b := range 130 {
+		d.add(b, postdate.Channel(fmt.Sprint("x:late", b)), 50*ms)
+		holds = append(holds, store.Hold{Bucket: b, Token: 1})
+	}
+	d.add(1, "x:latest", 50*ms)
+	for range 2 {
+		d.wait(60 * ms)
+		d.answerAll()
+	}
+	d.step(fence.Lost{Holds: holds})
+	slices.SortStableFunc(d.unanswered, func(p, q Publish) int {
+		return strings.Compare(fmt.Sprint(p.Channel == "x:latest"), fmt.Sprint(q.Channel == "x:latest"))
+	})
+	d.confirm(130) // all but the latest
+	d.wait(10 * ms)
+	broken := func(broken bool) { d.broken = func(int) bool { return broken } }
+	broken(true)
+	d.answer(settles)
+	d.answer(settles)
+	d.wait(110 * ms) // each lane tries, and hangs
+	d.confirm(1)
+	d.wait(150 * ms)
+	broken(false)
+	d.answer(func(c call) bool { return slices.Contains(c.buckets, 65) })
+	broken(true) // the one that began later, of the same lane
+	d.answer(func(c call) bool { return slices.Contains(c.buckets, 1) })
+	broken(false)
+	d.work(time.Hour)
+	if n := len(d.m.apart); n > 0 {
+		t.Errorf("%d lanes are left an hour after all is well", n)
+	}
+}
