@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -58,17 +59,19 @@ func (c *corked) uncork() {
 	}
 }
 
+// flush writes what is held back, in pieces that each have the whole timeout.
 func (c *corked) flush() error {
-	if len(c.held) == 0 {
-		return nil
+	for piece := range slices.Chunk(c.held, corkBytesMax) {
+		if c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)); c.err == nil {
+			_, c.err = c.Conn.Write(piece)
+		}
+		if c.err != nil {
+			c.Conn.Close()
+			break
+		}
 	}
-	c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout))
-	if c.err == nil {
-		_, c.err = c.Conn.Write(c.held)
-	}
-	c.held = c.held[:0]
-	if c.err != nil {
-		c.Conn.Close()
+	if c.held = c.held[:0]; cap(c.held) > 4*corkBytesMax {
+		c.held = nil // of one large message
 	}
 	return c.err
 }
