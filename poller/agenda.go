@@ -2,6 +2,7 @@ package poller
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -80,9 +81,9 @@ func (a *agenda) put(b *owned, in bool) {
 }
 
 // wanting says whether b may have something to do that waits for no time. A claim of one
-// channel of which nothing is known is to be asked for again: it takes that one's room.
+// channel that was not answered is to be asked for again: it takes that one's room.
 func (b *owned) wanting() bool {
-	return b.late != nowhere || b.resting() || b.unknown != nil && b.unknown.only != nil
+	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard, func(u unheard) bool { return u.only != nil })
 }
 
 // take gives up to most of the buckets that are due by a wall-clock time, or to be swept

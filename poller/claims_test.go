@@ -184,3 +184,27 @@ func TestNoChannelIsLeft(t *testing.T) {
 		t.Errorf("%d channels are left", len(b.m.channels))
 	}
 }
+
+// A claim whose answer was lost counts until it is known how far it went: not only until a
+// smaller one follows, which shows whether the store is back.
+func TestDoubtAfterManyLostAnswers(t *testing.T) {
+	s := newShop(6, func(c *Config) { c.DoubtMax = 64 })
+	s.mute = func(postdate.Channel) bool { return true }
+	s.lost = func(e Claim) bool { return e.Claims[0].Scan.Limit > 1 }
+	for b := range 6 {
+		s.add(b, "x:slow", 100, s.now.Wall+100)
+	}
+	worst := 0
+	s.run(3*time.Second, func() {
+		inDoubt, _ := s.doubt()
+		worst = max(worst, inDoubt["x:slow"])
+	})
+	if worst > s.m.c.DoubtMax {
+		t.Errorf("a crash would mark %d messages of a channel, of which at most %d may be claimed", worst, s.m.c.DoubtMax)
+	}
+	s.lost = nil
+	s.run(3*time.Second, nil)
+	if s.m.comingOfAny != 0 {
+		t.Errorf("%d messages count as claimed when all is well", s.m.comingOfAny)
+	}
+}

@@ -202,16 +202,16 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		if len(polls) >= most {
 			continue
 		}
-		unknown := b.unknown
-		m.forgetUnknown(b) // so it has the room to ask for the same again
+		m.countUnheard(b, -1)
 		p, ok := m.choose(now, b)
+		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
+		m.countUnheard(b, 1)
 		switch {
 		case ok && p.only == nil && ofAny < roomAny:
 			ofAny++
-		case ok && p.only != nil && of[p.only] < m.roomOf(now, p.only):
+		case ofOne:
 			of[p.only]++
 		default:
-			m.doubt(b, unknown)
 			continue
 		}
 		b.polling = true
@@ -240,6 +240,9 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = 1 // to see whether it goes through: while it hangs it keeps one message's room from the others
 		}
 		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
+		if l == m.common {
+			p.counts = max(c.Scan.Limit-b.unheardOf(p.only), 0)
+		}
 		b.claims++
 		c.Number = b.claims
 		claims[i] = *c

@@ -7,6 +7,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 )
 
 // What is in hand of a channel cannot be cancelled, and is in doubt after a crash. So no
@@ -38,9 +39,7 @@ func (m *Machine) room() (messages, bytes, buckets int) {
 
 // roomOfAny is how many messages a claim of all channels may bring: if they all are of one
 // channel, no more of it is in doubt than may be.
-func (m *Machine) roomOfAny() int {
-	return max((m.c.DoubtMax/2-m.comingOfAny)/2, m.c.DoubtMax/16, 1)
-}
+func (m *Machine) roomOfAny() int { return max((m.c.DoubtMax/2-m.comingOfAny)/2, 1) }
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
@@ -109,35 +108,79 @@ func (m *Machine) crowd(c *channel) {
 func (m *Machine) expect(p *poll, sign int) {
 	m.coming += sign * p.claim.Scan.Limit
 	m.comingBytes += sign * p.claim.Scan.BytesMax
-	m.expectDoubt(p, sign)
-}
-
-// expectDoubt is the part of it that counts also where a claim failed: it may have been
-// written, and brings nothing into memory.
-func (m *Machine) expectDoubt(p *poll, sign int) {
-	if p.only == nil {
-		m.comingOfAny += sign * p.claim.Scan.Limit
-		return
-	}
-	p.only.coming += sign * p.claim.Scan.Limit
-	m.forget(p.only)
-}
-
-// doubt notes a bucket's last claim, where it is not known whether it was written: what it
-// may have claimed counts until the next one.
-func (m *Machine) doubt(b *owned, p *poll) {
-	if b.unknown = p; p != nil {
-		m.expectDoubt(p, 1)
+	m.expectOf(p.only, sign*p.counts)
+	if p.only != nil && sign < 0 {
+		m.forget(p.only)
 	}
 }
 
-// forgetUnknown lets go of a bucket's last claim, of which it is not known whether it was
-// written: the next one says what is claimed.
-func (m *Machine) forgetUnknown(b *owned) {
-	if b.unknown != nil {
-		m.expectDoubt(b.unknown, -1)
-		b.unknown = nil
+// expectOf notes that so many more messages may be claimed that are not in hand, of one
+// channel, or with nil of any.
+func (m *Machine) expectOf(c *channel, n int) {
+	if c == nil {
+		m.comingOfAny += n
+	} else {
+		c.coming += n
 	}
+}
+
+// unheard are claims of a bucket without an answer that may have been written.
+type unheard struct {
+	only *channel // of one channel; nil: of any
+	n    int      // messages that they may have claimed and that nothing has returned since
+}
+
+// unheardOf is how many messages claims without an answer may have claimed.
+func (b *owned) unheardOf(c *channel) (n int) {
+	for _, u := range b.unheard {
+		if u.only == c {
+			n = u.n
+		}
+	}
+	return n
+}
+
+// countUnheard has what claims without an answer may have claimed in b count, or with -1
+// not: to ask for the same again needs no room.
+func (m *Machine) countUnheard(b *owned, sign int) {
+	for _, u := range b.unheard {
+		m.expectOf(u.only, sign*u.n)
+	}
+}
+
+// forgetUnheard has less of it count, or nothing, where more is known.
+func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
+	before := b.unheard
+	m.countUnheard(b, -1)
+	b.unheard = nil
+	for _, u := range before {
+		if u.n = left(u); u.n > 0 {
+			b.unheard = append(b.unheard, u)
+		}
+	}
+	m.countUnheard(b, 1)
+	for _, u := range before {
+		if u.only != nil {
+			m.forget(u.only)
+		}
+	}
+}
+
+// heard takes in what the answer to a claim says of those before it that had none. How far
+// a channel that is behind is claimed each claim says anew. What is claimed of all others is
+// known once the record has come as far, and before that what was read counts no more.
+func (m *Machine) heard(p *poll, r *store.ClaimResult) {
+	b := p.bucket
+	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unsure)
+	m.forgetUnheard(b, func(u unheard) int {
+		switch {
+		case known || u.only != nil:
+			return 0
+		case p.kind == scanOn:
+			return u.n - len(r.Due)
+		}
+		return u.n
+	})
 }
 
 // full lists the channels that have no room, and lets go of those that are not crowded any
@@ -182,7 +225,17 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 // far: a claim that does not name them would claim of them as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
-	m.doubt(b, p)
+	// Each of those that were not answered began at the same place, so the largest counts; and
+	// one message of each bucket is free, so that many that fail leave room for the others.
+	n := max(b.unheardOf(p.only), p.claim.Scan.Limit-1)
+	m.forgetUnheard(b, func(u unheard) int {
+		if u.only == p.only {
+			return 0
+		}
+		return u.n
+	})
+	b.unheard = append(b.unheard, unheard{p.only, n})
+	m.expectOf(p.only, n)
 	b.unsure = b.unsure.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {

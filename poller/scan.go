@@ -17,7 +17,7 @@ type owned struct {
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
 	unsure    bucket.Position  // up to where claims that failed may have been written
-	unknown   *poll            // the last claim, where it is not known whether it was written
+	unheard   []unheard        // claims without an answer
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -67,6 +67,7 @@ type poll struct {
 	kind   scanKind
 	only   *channel // for scanBehind
 	claim  store.Claim
+	counts int // messages that may be in doubt by it, beside those of claims without an answer
 	lapses int // Machine.lapses when it began
 }
 
@@ -121,7 +122,7 @@ func (m *Machine) lose(holds []store.Hold) {
 			m.unparkedAll(c, b)
 		}
 		m.forgetBehind(b)
-		m.forgetUnknown(b)
+		m.forgetUnheard(b, func(unheard) int { return 0 })
 	}
 }
 
@@ -308,6 +309,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		}
 		m.noteBehind(b)
 	}
+	m.heard(&p, r)
 	switch p.kind {
 	case scanBehind:
 		if r.Ended.Before(r.To) { // others came in meanwhile: what follows is claimed, and not read

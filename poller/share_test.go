@@ -68,7 +68,7 @@ func TestClaimsOfAnyChannelTogether(t *testing.T) {
 		}
 		return call
 	}
-	all := []Claim{ask(0, 80), ask(1, 40), ask(2, 20), ask(3, 20)}
+	all := []Claim{ask(0, 80), ask(1, 40), ask(2, 20), ask(3, 10)}
 	for _, call := range all {
 		d.answer(call)
 	}

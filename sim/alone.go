@@ -61,9 +61,8 @@ func (d *draw) alone() {
 	for at := d.upTo(2 * pause); at < p.length; at += d.between(time.Second, 2*pause) {
 		d.setClock(at)
 	}
-	if d.r.IntN(3) == 0 { // while many claims are not answered, a few more of a backlog are in doubt than are to be
+	if d.r.IntN(3) == 0 {
 		d.backlogs()
-		d.without(faultLoseAnswer, faultHang)
 	}
 	if p.retention >= time.Hour && d.r.IntN(2) == 0 {
 		d.expiries()

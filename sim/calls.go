@@ -235,11 +235,17 @@ func (p *process) claim(e poller.Claim) {
 	}
 	p.call(storeCall{
 		name: "claim", effect: effect, buckets: buckets,
-		part:   func() { write(e.Claims[:len(e.Claims)/2]) },
-		answer: func() { p.step(poller.Claimed{Call: e.Call, Results: results}) },
+		part: func() { write(e.Claims[:len(e.Claims)/2]) },
+		answer: func() {
+			for _, b := range buckets {
+				delete(p.unheard, b)
+			}
+			p.step(poller.Claimed{Call: e.Call, Results: results})
+		},
 		failed: func(err error) {
 			for i := range results {
 				results[i] = store.ClaimResult{Err: err}
+				p.unheard[buckets[i]] = true
 			}
 			p.step(poller.Claimed{Call: e.Call, Results: results})
 		},

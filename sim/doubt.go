@@ -11,9 +11,10 @@ import (
 
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
 // channel in doubt than it can have handed out: more than the poller's bound, and more
-// than it confirmed in the best two seconds of the last ten, when it took them. What an
-// earlier owner left in doubt does not count, nor what was written within what was claimed
-// already. Every eighth claim is looked at.
+// than it confirmed in the best two seconds of the last ten, when it took them, and one more
+// for each bucket whose last claim had no answer. What an earlier owner left in doubt does
+// not count, nor what was written within what was claimed already. Every eighth claim is
+// looked at.
 func (h *history) tooMuchDoubt(f factClaim) string {
 	var p *process
 	for _, n := range h.w.nodes {
@@ -41,7 +42,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 		}
 	}
 	for _, c := range h.w.plan.channels {
-		if n := doubt[c]; n > max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(h.w.now)) {
+		if n := doubt[c]; n > max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(h.w.now))+len(p.unheard) {
 			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
 		}
 	}

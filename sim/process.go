@@ -31,6 +31,7 @@ type process struct {
 	publishing time.Duration // until when its last publish is under way
 	spin       spin
 	confirmed  map[postdate.Channel]confirms
+	unheard    map[int]bool                       // buckets whose last claim had no answer
 	paused     map[postdate.Channel]bool          // as it was told
 	resumed    map[postdate.Channel]time.Duration // when it was told that the last pause has ended
 }
