@@ -46,7 +46,7 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 	since := h.w.wall().Add(-h.lateness(e) - brokerFirst)
 	for _, moved := range h.moves[e.message.Bucket] {
 		if moved > since { // it rests on its way, and its new owner waits for the broker
-			most += 3*c.DrainStep + brokerFirst
+			most += 2*c.DrainStep + brokerFirst
 		}
 	}
 	return most

@@ -40,7 +40,7 @@ var inSource = []struct {
 	},
 	{
 		"a claim takes as much as there is memory for", "poller/room.go",
-		"	return max((m.c.DoubtMax/2-m.comingOfAny)/2, m.c.DoubtMax/16, 1)\n", "	return m.c.HandMax\n",
+		"int { return max((m.c.DoubtMax/2-m.comingOfAny)/2, 1) }\n", "int { return m.c.HandMax }\n",
 		[]int{4}, 0,
 	},
 	{
@@ -60,7 +60,7 @@ var inSource = []struct {
 	},
 	{
 		"a hand-over waits for publishes that are not answered", "poller/leave.go",
-		"	case now.Mono >= b.restUntil:\n", "	case false:\n",
+		"	case b.resting() && now.Mono >= b.restUntil:\n", "	case false:\n",
 		[]int{7}, 0,
 	},
 	{
