@@ -81,7 +81,7 @@ func (a *agenda) put(b *owned, in bool) {
 }
 
 // wanting says whether b may have something to do that waits for no time. A claim of one
-// channel that was not answered is to be asked for again: it takes that one's room.
+// channel that was not answered is to be made again: it takes that channel's room.
 func (b *owned) wanting() bool {
 	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard, func(u unheard) bool { return u.only != nil })
 }

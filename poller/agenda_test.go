@@ -111,7 +111,7 @@ func TestAgenda(t *testing.T) {
 }
 
 // Whoever nudges is told what matters: nothing of a bucket that is not here, all while a
-// claim is under way, which is said before it begins, and else what is earlier than all that
+// claim is under way, which is said before it begins, and otherwise what is earlier than all that
 // is known. Nothing is said twice.
 func TestHorizons(t *testing.T) {
 	b := newBench(t)

@@ -56,8 +56,8 @@ func (d *counter) old(first, buckets, messages int) {
 	d.step(fence.Gained{Partitions: ps})
 }
 
-// What claims that hang may bring never exceeds what there is room for, each may bring one
-// payload of any size, and what has no room in the first call comes with one of the next.
+// What claims that hang may bring never exceeds what there is room for, and each may bring
+// one payload of any size. What has no room in the first call comes with one of the next.
 func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 	const buckets = 40
 	for name, change := range map[string]func(*Config){

@@ -326,7 +326,7 @@ func TestALeavingBucketParksWhatWaits(t *testing.T) {
 	})
 }
 
-// What a broker said last that was no confirm is shown with its channel.
+// The last answer of a broker that was no confirm is shown with its channel.
 func TestTheLastError(t *testing.T) {
 	s := held(1, nil)
 	s.add(0, "x:a", 3, s.now.Wall-1)

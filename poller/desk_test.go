@@ -92,7 +92,7 @@ func (d *desk) behind(channels ...postdate.Channel) bucket.Partition {
 	return p
 }
 
-// take takes the call that is not answered, of which there is to be one.
+// take takes the only call that is not answered.
 func (d *desk) take() Claim {
 	d.t.Helper()
 	if len(d.calls) != 1 {
@@ -122,7 +122,7 @@ func (d *desk) answer(call Claim, due ...postdate.Record) {
 	d.tell(ev)
 }
 
-// lose answers a call so that nothing is known.
+// lose loses the answer to a call.
 func (d *desk) lose(call Claim) {
 	ev := Claimed{Call: call.Call}
 	for range call.Claims {

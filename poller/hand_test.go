@@ -122,7 +122,7 @@ func TestClaimsAreNumbered(t *testing.T) {
 }
 
 // A delivery says which attempt it is, and whether the message may have arrived before:
-// because an earlier attempt, an earlier owner, or who scheduled it may have sent it already.
+// because an earlier attempt, an earlier owner, or whoever scheduled it may have sent it already.
 // What becomes of it is noted with the doubt that an attempt left.
 func TestMarks(t *testing.T) {
 	for i := range 8 {
@@ -145,8 +145,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A message at the checkpoint itself is published when the checkpoint is lowered: else a crash
-// would leave it in no doubt.
+// A message at the checkpoint itself is published when the checkpoint is lowered: otherwise
+// a crash would leave it in no doubt.
 func TestFoundAtTheCheckpoint(t *testing.T) {
 	b := newBench(t)
 	claims := of[Claim](b.own(0, 1))

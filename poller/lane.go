@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// callsMax is how many claims, and how many settles, of one lane are under way.
+	// callsMax is how many claims, and how many settles, of one lane may be under way.
 	callsMax = 4
-	// callSlow is from when on a call that is not answered keeps no other one back:
-	// until then, what comes gathers behind it.
+	// callSlow is for how long a call without an answer keeps the next one back: what comes
+	// meanwhile gathers behind it.
 	callSlow = 100 * time.Millisecond
-	// splitMax is into how many lanes the buckets of a call that failed are divided.
+	// splitMax is among how many lanes at most the buckets of a call that failed are divided.
 	splitMax = 64
 	// lanesMax bounds how many lanes there are.
 	lanesMax = 1_024
@@ -25,7 +25,7 @@ const (
 	retryMax = 2 * time.Second
 )
 
-// lane is a group of buckets whose calls of the store share one fate. All buckets are
+// lane is a group of buckets whose calls of the store share one fate. Each bucket begins
 // in the common lane. Those of a call that failed are divided among lanes of their own,
 // so that a part of the store that is out of reach stops only what lies there; a lane
 // whose calls succeed again joins the common one.
@@ -56,12 +56,13 @@ type (
 	}
 )
 
-// mayCall says whether another call may begin, where the last one began at a time.
+// mayCall says whether another call may begin, where so many are under way, the last one
+// began at last, and none may begin before not.
 func mayCall(now time.Duration, under int, last, not time.Duration) bool {
 	return now >= not && (under == 0 || under < callsMax && now >= last+callSlow)
 }
 
-// wake is when the lane may make the calls that it cannot make now.
+// wake asks to be woken when the lane may make the calls that it cannot make now.
 func (l *lane) wake(w *waker, c Config) {
 	w.mono(l.claimNot)
 	if l.claims > 0 && l.claims < callsMax {
@@ -75,8 +76,9 @@ func (l *lane) wake(w *waker, c Config) {
 	}
 }
 
-// failed divides the buckets of a call that failed among lanes of their own. again says
-// of a lane when that sort of call may be tried again.
+// failed divides the buckets of a call that failed among lanes of their own. A lane that is
+// apart already pauses for longer, and is divided once nothing of it is under way. again is
+// the field of a lane that says when that sort of call may be tried again.
 func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func(*lane) *time.Duration) {
 	if l != m.common {
 		l.pause = min(2*l.pause, retryMax)
@@ -136,8 +138,8 @@ func (m *Machine) succeeded(l *lane) {
 	m.join(l)
 }
 
-// closeLane ends a lane of which no call can go through any more: it has nothing to settle, and
-// no bucket but lost ones.
+// closeLane ends a lane of which no call can go through any more: it has no buckets, or only
+// lost ones and nothing to settle.
 func (m *Machine) closeLane(l *lane) {
 	for b := range l.buckets {
 		if !b.lost || len(l.settle) > 0 {
@@ -147,7 +149,7 @@ func (m *Machine) closeLane(l *lane) {
 	m.join(l)
 }
 
-// join has what is left of a lane travel with the common one, when nothing of it is under way.
+// join has what is left of a lane travel with the common one, unless a call of it is under way.
 func (m *Machine) join(l *lane) {
 	if l == m.common || l.claims > 0 || l.settles > 0 {
 		return
@@ -187,7 +189,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 	}
 }
 
-// claim makes one call for as many of these buckets as have something to read and as
+// claim makes one call for those of these buckets that have something to read, as many as
 // there is room for.
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll

@@ -283,7 +283,7 @@ func TestABucketThatIsDueWhenItFails(t *testing.T) {
 }
 
 // What was confirmed of a bucket that was lost is written by itself, and ever more rarely, as
-// long as that fails: it does not have others fail with it.
+// long as that fails: it makes no others fail with it.
 func TestALostBucketWhoseSettlementFails(t *testing.T) {
 	d := newCounter(t, 8, nil)
 	d.mute = func(c postdate.Channel) bool { return c == "x:late" }

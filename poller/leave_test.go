@@ -183,7 +183,7 @@ func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 	}
 }
 
-// What is with the store is waited for even longer: only then it is known what the next
+// What is with the store is waited for even longer: only then is it known what the next
 // owner finds. Nothing is read then.
 func TestHandOverWaitsForTheStore(t *testing.T) {
 	l := newStuckLeaver(t)

@@ -153,7 +153,7 @@ func (b *bench) moved(u Unpark, n int) []Unpark {
 }
 
 // What is parked while an unpark is under way may have come behind it: what that one says of
-// its channel and bucket is no more true.
+// its channel and bucket is no longer true.
 func TestMoreIsParkedMeanwhile(t *testing.T) {
 	for _, test := range []struct {
 		channel postdate.Channel

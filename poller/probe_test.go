@@ -50,8 +50,8 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// Where the budget has a place left, a host that turns out to be down is tried at once, else
-// as soon as there is one.
+// Where the budget has a place left, a host that turns out to be down is tried at once,
+// otherwise as soon as there is one.
 func TestAProbeHasItsPlace(t *testing.T) {
 	const gap = time.Second / probesPerSecond
 	b := withParked(t, 1, nil)

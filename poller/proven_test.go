@@ -17,8 +17,8 @@ func few() *shop { return held(1, func(c *Config) { c.HandMax = 64 }) }
 
 func host(name string, url int) string { return fmt.Sprintf("https://%s.example/%d", name, url) }
 
-// What a host said that has answered has its room beside those that never did. That it is
-// unknown what became of a message is no answer.
+// A host that has answered, even with a refusal, has room beside those that never did. That
+// it is unknown what became of a message is no answer.
 func TestWhatProvesAHost(t *testing.T) {
 	for _, test := range []struct {
 		said   publisher.Result

@@ -15,8 +15,8 @@ import (
 // behind: what is due of it stays unclaimed in the store, and comes when there is room
 // again. What was read beyond that is parked.
 
-// behindMax and behindBytesMax bound how many channels, and how much of their names, a
-// bucket's record says to be behind. What is read of further ones is parked.
+// behindMax and behindBytesMax bound how many channels a bucket's record names as behind,
+// and how many bytes their names take. What is read of further ones is parked.
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
@@ -30,14 +30,14 @@ type lagging struct {
 }
 
 // room is how many messages, and bytes of payload, a call may bring, and of how many
-// buckets: each may bring one payload of any size. It is never all that there is: what is
-// stuck leaves room for the others.
+// buckets: each may bring one payload of any size. It is half of what there is: a call that
+// hangs leaves room for others.
 func (m *Machine) room() (messages, bytes, buckets int) {
 	messages, bytes = (m.c.HandMax-m.hand-m.coming)/2, (m.c.HandBytesMax-m.handBytes-m.comingBytes)/2
 	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
 }
 
-// roomOfAny is how many messages a claim of all channels may bring: if they all are of one
+// roomOfAny is how many messages a claim of any channel may bring: if they all are of one
 // channel, no more of it is in doubt than may be.
 func (m *Machine) roomOfAny() int { return max((m.c.DoubtMax/2-m.comingOfAny)/2, 1) }
 
@@ -114,8 +114,8 @@ func (m *Machine) expect(p *poll, sign int) {
 	}
 }
 
-// expectOf notes that so many more messages may be claimed that are not in hand, of one
-// channel, or with nil of any.
+// expectOf notes that n more messages may be claimed that are not in hand, of one channel,
+// or with nil of any.
 func (m *Machine) expectOf(c *channel, n int) {
 	if c == nil {
 		m.comingOfAny += n
@@ -124,13 +124,14 @@ func (m *Machine) expectOf(c *channel, n int) {
 	}
 }
 
-// unheard are claims of a bucket without an answer that may have been written.
+// unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
 	only *channel // of one channel; nil: of any
 	n    int      // messages that they may have claimed and that nothing has returned since
 }
 
-// unheardOf is how many messages claims without an answer may have claimed.
+// unheardOf is how many messages of one channel, or with nil of any, claims without an
+// answer may have claimed.
 func (b *owned) unheardOf(c *channel) (n int) {
 	for _, u := range b.unheard {
 		if u.only == c {
@@ -140,15 +141,16 @@ func (b *owned) unheardOf(c *channel) (n int) {
 	return n
 }
 
-// countUnheard has what claims without an answer may have claimed in b count, or with -1
-// not: to ask for the same again needs no room.
+// countUnheard counts what claims without an answer may have claimed in b, or with -1 counts
+// it no more: to ask for the same again needs no room.
 func (m *Machine) countUnheard(b *owned, sign int) {
 	for _, u := range b.unheard {
 		m.expectOf(u.only, sign*u.n)
 	}
 }
 
-// forgetUnheard has less of it count, or nothing, where more is known.
+// forgetUnheard lowers, once more is known, what each of b's claims without an answer counts
+// for: to what left says, and with 0 it is forgotten.
 func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
 	before := b.unheard
 	m.countUnheard(b, -1)
@@ -166,9 +168,10 @@ func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
 	}
 }
 
-// heard takes in what the answer to a claim says of those before it that had none. How far
-// a channel that is behind is claimed each claim says anew. What is claimed of all others is
-// known once the record has come as far, and before that what was read counts no more.
+// heard takes in what the answer to a claim says of those before it that had none. Each
+// claim says anew how far a channel that is behind is claimed. How far the others are is
+// known once the record has come as far as those claims; until then what is read counts no
+// more.
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
 	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unsure)
@@ -198,7 +201,7 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 	return full
 }
 
-// leaveBehind is what a claim of all channels leaves behind: what is behind already, and
+// leaveBehind is what a claim of any channel leaves behind: what is behind already, and
 // what has no room.
 func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Position {
 	if len(full) == 0 {
@@ -220,13 +223,13 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 	return behind
 }
 
-// beUnsure notes that a claim may have been written of which nothing is known. The
+// beUnsure notes that a claim of which nothing is known may have been written. The
 // channels that it left behind stay behind until the record, as it is known, has come as
 // far: a claim that does not name them would claim of them as far as that one went.
 func (m *Machine) beUnsure(p *poll) {
 	b := p.bucket
-	// Each of those that were not answered began at the same place, so the largest counts; and
-	// one message of each bucket is free, so that many that fail leave room for the others.
+	// All claims without an answer began at the same place, so the largest counts. One message
+	// of each bucket is free, so that many that fail leave room for the others.
 	n := max(b.unheardOf(p.only), p.claim.Scan.Limit-1)
 	m.forgetUnheard(b, func(u unheard) int {
 		if u.only == p.only {
@@ -245,8 +248,9 @@ func (m *Machine) beUnsure(p *poll) {
 	m.noteBehind(b)
 }
 
-// keepBehind keeps behind what a claim left behind and what has come up to what is known
-// to be claimed: a claim without an answer may have moved claimed further.
+// keepBehind keeps behind the channels that a claim left behind and that the record names no
+// more: they have come up to what is known to be claimed, but an earlier claim without an
+// answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
 	for name, to := range p.claim.Behind {
 		if p.only != nil && p.only.name == name {

@@ -269,7 +269,8 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	if b.sweepDue(now.Mono + m.c.SweepEvery/4) { // with others: sweeps that fall due together cost one round trip
 		p.kind = scanSweep
 		if b.idle() && p.claim.Checkpoint != b.record.Checkpoint {
-			// This is written once, and claims nothing new: later sweeps have nothing to write.
+			// The checkpoint is written once, and nothing new is claimed with it: so later
+			// sweeps have nothing to write.
 			p.claim.To = p.claim.To.Earliest(b.record.Claimed)
 		}
 		return true

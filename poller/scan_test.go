@@ -176,7 +176,7 @@ func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
 	}
 }
 
-// From LeaseMargin before the lease's end on nothing is published or claimed. A renewal in time
+// From LeaseMargin before the lease's end nothing is published or claimed. A renewal in time
 // changes nothing, and after one that comes when the lease has ended all is claimed anew.
 func TestTheEndOfALease(t *testing.T) {
 	margin := DefaultConfig().LeaseMargin
@@ -349,8 +349,8 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 	}
 }
 
-// A bucket in which nothing is due any more is swept by reads alone: of a quiet cluster each
-// bucket would else be written every two seconds.
+// A bucket in which nothing is due any more is swept by reads alone: otherwise
+// each bucket of a quiet cluster would be written every two seconds.
 func TestAQuietBucketIsNotWritten(t *testing.T) {
 	s := newShop(1, nil)
 	s.add(0, "x:a", 1, s.now.Wall.Add(time.Second))

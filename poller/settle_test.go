@@ -88,8 +88,8 @@ func TestTheLeastBackoff(t *testing.T) {
 	}
 }
 
-// What a broker says is cut where it is too long, and not within a letter. What is no letter is
-// left out.
+// What a broker says is cut where it is too long, and not within a character. Bytes that are
+// no character are left out.
 func TestAReasonIsCut(t *testing.T) {
 	most := strings.Repeat("x", postdate.LastErrorBytesMax)
 	for said, want := range map[string]string{

@@ -96,7 +96,7 @@ var (
 	unknown   = publisher.Result{Outcome: publisher.Unknown, Reason: "the answer is lost"}
 )
 
-// All URLs of a host are down together, and nothing else is together.
+// All URLs of a host are down together, and nothing else is.
 func TestWhatIsDownTogether(t *testing.T) {
 	for _, test := range []struct {
 		one, other string
@@ -190,8 +190,8 @@ func TestBatchesThatFailTogetherAreOneFailure(t *testing.T) {
 	}
 }
 
-// A message that was parked for something else waits for its channel since that is known to be
-// down, however often it was tried since; in each outage anew.
+// A message that was parked for something else waits for its channel from when that was known
+// to be down, however often it was tried since; in each outage anew.
 func TestSinceWhenAChannelIsDown(t *testing.T) {
 	s := held(1, nil)
 	for outage := range 2 {
@@ -216,8 +216,8 @@ func TestSinceWhenAChannelIsDown(t *testing.T) {
 	}
 }
 
-// Who takes a bucket over with parked messages does not know since when their channel is down
-// until it has tried it.
+// A node that takes a bucket over with parked messages does not know since when their channel
+// is down until it has tried it.
 func TestSinceWhenAChannelIsDownAfterATakeOver(t *testing.T) {
 	s := held(1, nil)
 	s.takeOver(2)
@@ -231,7 +231,7 @@ func TestSinceWhenAChannelIsDownAfterATakeOver(t *testing.T) {
 	}
 }
 
-// A host that answers one of its URLs, and be it with a refusal, is back for all of them.
+// A host that answers one of its URLs, even with a refusal, is back for all of them.
 func TestAHostIsBackForAllItsURLs(t *testing.T) {
 	for _, outcome := range []publisher.Result{confirmed, refused} {
 		s := held(1, nil)

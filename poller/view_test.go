@@ -14,7 +14,7 @@ import (
 )
 
 // A bucket is overdue by the earliest message of it that is due and not settled, from the
-// millisecond on in which that is due.
+// millisecond in which that is due.
 func TestOverdue(t *testing.T) {
 	b := newSleeper(t, nil)
 	overdue := func(what string, want map[int]postdate.Time) {

@@ -337,7 +337,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 	}
 }
 
-// What is parked because its bucket leaves is never due at a time that is over, though it has
+// What is parked because its bucket leaves is never due at a time in the past, though it has
 // waited for its channel for longer than it may: it would be read again at once.
 func TestALeavingMessageThatWaitedForLong(t *testing.T) {
 	b := hurt(t, publisher.Confirmed)

@@ -233,7 +233,7 @@ func TestWake(t *testing.T) {
 }
 
 // A machine that owns nothing wants no wake-up, and one that was woken for what it cannot do
-// yet does not ask again for a time that is over.
+// yet does not ask again for a time in the past.
 func TestWakeForNothing(t *testing.T) {
 	m := newMachine(DefaultConfig())
 	now := postdate.Now{Wall: 1_000_000, Mono: time.Minute}

@@ -8,15 +8,16 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// In some worlds a node is alone, with a store of its own: no other process can have that
-// open, it has no clock, and it stands still and dies with its process. What a call had
-// done there when the process died stays, or never was, as where it was not on disk yet:
-// nobody was told of it before it was.
+// In some worlds a node is alone, with a store of its own: no other process can open that,
+// it has no clock, and it stands still and dies with its process. What a call had done there
+// when the process died stays, or is lost where it was not on disk yet: nobody is told of it
+// before it is.
 
 // alone says whether the node of this world has a store of its own.
 func (p *plan) alone() bool { return p.profile == profileAlone || p.profile == profileAloneQuiet }
 
-// inStore does something in the store after a while.
+// inStore does something in the store after a while, which a store of the node's own does
+// only while the process runs.
 func (p *process) inStore(d time.Duration, do func()) {
 	if p.w.plan.alone() {
 		p.after(d, do)
@@ -28,15 +29,16 @@ func (p *process) inStore(d time.Duration, do func()) {
 // sortOfAlone draws which sort of world of one node it is, and how long it lasts.
 func (d *draw) sortOfAlone() {
 	if d.r.IntN(3) == 0 {
-		d.p.length *= 3 // a clock is to be believed at times
+		d.p.length *= 3 // long enough for a clock to be believed at times
 	}
 	if d.r.IntN(5) == 0 {
 		d.p.profile = profileAloneQuiet
 	}
 }
 
-// alone draws what a node meets that is alone. How often it dies and how often its clock is
-// set differs from world to world: nothing is deleted before it has gone on for long enough.
+// alone draws what goes wrong for a node that is alone. How often it dies and how often its
+// clock is set differ from world to world: it deletes nothing before its clock has gone on
+// for long enough without being set.
 func (d *draw) alone() {
 	p := d.p
 	pause := []time.Duration{3 * time.Second, 15 * time.Second, 2 * time.Minute}[d.r.IntN(3)]
@@ -53,7 +55,8 @@ func (d *draw) alone() {
 	d.without(faultJump)                                         // setClock draws those
 	d.without(faultStray, faultFailover, faultShard, faultBlind) // these take more than a node
 	for i := range p.items {
-		if it := &p.items[i]; it.kind == faultFreeze { // what is shorter than a clock's jump that need not be seen adds up
+		// Freezes too short to be seen as a jump of the clock would add up.
+		if it := &p.items[i]; it.kind == faultFreeze {
 			it.d += time.Second
 		}
 	}
@@ -69,7 +72,7 @@ func (d *draw) alone() {
 	}
 }
 
-// without leaves out what is of these sorts.
+// without leaves out faults of these kinds.
 func (d *draw) without(kinds ...kind) {
 	d.p.items = slices.DeleteFunc(d.p.items, func(it item) bool { return slices.Contains(kinds, it.kind) })
 }
@@ -95,7 +98,7 @@ func (d *draw) setClock(at time.Duration) {
 			d.add(item{at: at, kind: faultHang, d: down + d.upTo(5*time.Second), p: 1})
 		}
 		at += down + d.upTo(6*time.Millisecond)
-	case 2: // and no renewal of the lease tells
+	case 2: // and no renewal of the lease judges it
 		d.add(item{at: at, kind: []kind{faultLoseRequest, faultHang}[d.r.IntN(2)], d: d.upTo(time.Minute), p: 1})
 		if d.r.IntN(2) == 0 {
 			d.add(item{at: at + d.upTo(time.Second), kind: faultJump, d: time.Second})
@@ -109,7 +112,8 @@ func (d *draw) setClock(at time.Duration) {
 	}
 }
 
-// aloneRetention draws how long a node that is alone keeps what: seldom the two equally long.
+// aloneRetention draws how long a node that is alone keeps messages that are final, and those
+// in the inbox: seldom equally long.
 func (d *draw) aloneRetention() {
 	keep := func() time.Duration {
 		most := []time.Duration{2 * time.Minute, 8 * time.Minute, time.Hour, longRetention}[d.r.IntN(4)]
@@ -154,8 +158,8 @@ func (p *process) deletion() deletion {
 	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
 }
 
-// see notes that the wall clock was set, when a process can see it first: to one that stands
-// still meanwhile a clock that is set right again was never wrong. What is less than
+// see notes that the wall clock was set, as soon as a process can see it: for one that stood
+// still meanwhile, a clock that is right again was never wrong. Less than
 // [poller.Config.JumpMax] it need not see.
 func (c *clock) see() {
 	off := c.offset - c.seen
@@ -174,5 +178,8 @@ func (c *clock) ahead(since time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// jump is once that the wall clock was set, in true time.
-type jump struct{ at, by time.Duration }
+// jump is one setting of the wall clock.
+type jump struct {
+	at time.Duration // true time
+	by time.Duration // ahead; negative: back
+}

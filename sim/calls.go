@@ -183,7 +183,7 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	})
 }
 
-// takeEffect does the parts of an effect, with a little time between them.
+// takeEffect does the parts of a call's effect in the store, with a little time between them.
 func (p *process) takeEffect(parts []func(), then func()) {
 	w := p.w
 	parts[0]()

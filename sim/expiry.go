@@ -82,7 +82,8 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 		return now
 	}
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
-	for _, e := range slices.Backward(s.emissions) { // of several with a number all but the last were none: the channel was down
+	for _, e := range slices.Backward(s.emissions) {
+		// Of several with one number only the last was an attempt: before it the channel was down.
 		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
@@ -97,8 +98,8 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 }
 
 // keptLongEnough says what a node deleted before its retention had passed, in true time, less
-// what the node cannot know, or by its own clock where it is alone; and there also what it
-// deleted by a clock that was set too short a time ago.
+// what the node cannot know, or by its own clock where it is alone. There it also says what
+// was deleted by a clock that had been set too short a time before.
 func keptLongEnough(h *history, f factExpired) string {
 	if f.by.node == "" {
 		return ""

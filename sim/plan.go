@@ -115,7 +115,7 @@ const (
 	profileBacklog                   // much is stored, little is due
 	profileDrains                    // orderly restarts while a channel has a long backlog: some of the quiet worlds
 	profileAlone                     // one node with a store of its own
-	profileAloneQuiet                // such a one, and orderly restarts only: some of these worlds
+	profileAloneQuiet                // the same with orderly restarts only: some of the worlds of one node
 )
 
 func (p profile) String() string {

@@ -19,8 +19,8 @@ type process struct {
 	lease  string
 	lasts  time.Duration // how long its leases last
 	alive  bool
-	serves bool          // it has had a lease and the right time once, or every bucket where it is alone, and takes requests since
-	began  time.Duration // on its node's monotonic clock
+	serves bool          // it takes requests, since it had a lease and the right time, or where it is alone every bucket
+	began  time.Duration // when it was started, by its node's monotonic clock
 	judged time.Duration // the offset of the wall clock that the last renewal judged
 
 	m          *machine.Machine

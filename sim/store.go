@@ -40,8 +40,8 @@ func (s *Store) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, e
 	return t, err
 }
 
-// Look implements store.Partitions: what leases there were in a store that is a node's own
-// its next process deletes before it does anything else.
+// Look implements store.Partitions. The leases that an earlier process left in a store that
+// is the node's own, the next one deletes before it does anything else.
 func (s *Store) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	records, leases, err := s.Mem.Look(ctx, buckets)
 	if s.Exclusive() {
@@ -89,7 +89,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	return s.Mem.Cancel(ctx, keys, at)
 }
 
-// expireFor deletes.
+// expireFor deletes what e names, and notes who asked for it.
 func (s *Store) expireFor(by deletion, e store.Expiry) int {
 	old, letters := s.Expired(e)
 	s.w.history.expired(by, old, letters)

@@ -24,7 +24,7 @@ const (
 	// longer than without a mutant.
 	timeMin    = 10 * time.Second
 	timeFactor = 10
-	// quickTime is how long a test may take that meets each mutant together with others.
+	// quickTime is how long a test takes at most that is run together with others.
 	quickTime = 100 * time.Millisecond
 )
 
@@ -134,7 +134,7 @@ func (b *bench) measureTests(ctx context.Context, dir string) error {
 }
 
 // byTime takes the names of tests out of what they printed: those that are quick, and each
-// of the others.
+// of the others by itself, the quickest first.
 func byTime(output string) (quick []string, slow [][]string) {
 	took := map[string]float64{}
 	for _, groups := range passLine.FindAllStringSubmatch(output, -1) {
@@ -185,7 +185,7 @@ func (b *bench) try(ctx context.Context, m mutant) (r result, err error) {
 	return r, nil
 }
 
-// killedBy says by what a mutant was killed, in a word and in particular.
+// killedBy says what killed a mutant: the tests or the simulator, and what of them.
 func killedBy(with meeting, o outcome) (word, by string) {
 	word, by = killedByTests, match(failureLine, o.output)
 	if with.dir == "" {

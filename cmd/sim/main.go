@@ -7,7 +7,7 @@
 //	go run ./cmd/sim -seed 7 -v             one world, with every event
 //	go run ./cmd/sim -seed 1 -hours 1000    worlds 1, 2, 3, … for 1,000 cluster-hours
 //	go run ./cmd/sim -minutes 5             fresh worlds for five minutes of real time
-//	go run ./cmd/sim -hours 9 -profile alone  worlds of one sort alone
+//	go run ./cmd/sim -hours 9 -profile alone  only worlds of this sort
 //	go run ./cmd/sim -seed 7 -keep 3,7-9    a world with these items of its plan alone
 package main
 

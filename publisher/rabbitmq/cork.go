@@ -20,7 +20,7 @@ type corked struct {
 
 	mu   sync.Mutex
 	held []byte
-	hold int   // how many bytes are held back; 0: none
+	hold int   // writes are held back until there are so many bytes; 0: not at all
 	err  error // of a write behind the caller's back
 }
 
@@ -41,8 +41,8 @@ func (c *corked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// cork holds writes back until there are so many bytes. With 0 the next write takes
-// along what was held back.
+// cork holds writes back until there are so many bytes. With 0 the next write takes what
+// was held back along.
 func (c *corked) cork(bytes int) {
 	c.mu.Lock()
 	c.hold = bytes
@@ -71,7 +71,7 @@ func (c *corked) flush() error {
 		}
 	}
 	if c.held = c.held[:0]; cap(c.held) > 4*corkBytesMax {
-		c.held = nil // of one large message
+		c.held = nil // it grew for one large message
 	}
 	return c.err
 }

@@ -52,7 +52,7 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	answers, sent := make([]confirm, 0, len(burst)), 0
 	if err == nil {
 		hold := corkBytesMax
-		if alone {
+		if alone { // in one write with the question that follows: see sync
 			hold = math.MaxInt
 		}
 		s.socket.cork(hold)

@@ -65,8 +65,8 @@ func Start(t testing.TB) *Broker {
 	return b
 }
 
-// tell logs what the broker said last: who looks for the cause of a failure has nothing
-// else, its folder goes.
+// tell logs what the broker said last. Its folder is deleted, so nothing else shows the
+// cause of a failure.
 func (b *Broker) tell() {
 	logs, _ := filepath.Glob(b.path("log/*"))
 	for _, name := range logs {
