@@ -51,7 +51,8 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	}
 	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
 	s.PossibleDuplicate = it.doubt
-	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "") // a letter may be cut in two
+	// A character may be cut in two.
+	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
 	settling{it, it.bucket, s}.queue()
 }
 
