@@ -304,9 +304,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.claimNot })
 		return
 	}
-	if l := call.lane; len(l.settle) > 0 && l.settleNot > 0 {
-		l.claimNot = 0 // it says nothing of settlements that fail
-	} else {
-		m.succeeded(l)
+	if len(call.lane.settle) == 0 { // else it says nothing of what cannot be settled
+		m.succeeded(call.lane)
 	}
 }

@@ -85,6 +85,31 @@ func TestClaimsOfAnyChannelTogether(t *testing.T) {
 	d.answer(ask(1, 80))
 }
 
+// To ask for the same again takes no more room than the claim that was lost: what it may
+// have claimed counts once.
+func TestWhatWasLostCountsOnce(t *testing.T) {
+	d := newDesk(t, func(c *Config) { c.DoubtMax = 320 })
+	d.gain(2)
+	one, lost := d.messages(0, "x:a", 1), d.ask(0)
+	d.lose(lost) // of up to 80 messages, which it may have claimed up to its end
+	again := d.ask(0)
+	at := bucket.PositionOf(one[0].Key, one[0].AttemptTime)
+	d.tell(Claimed{Call: again.Call, Results: []store.ClaimResult{{Due: one, To: at, Ended: at}}}) // there is more
+	more := d.take()
+	if c := more.Claims[0]; c.Bucket != 0 || c.Scan.Limit != (160-78)/2 {
+		t.Fatalf("beside 78 messages that may have been claimed it asks for %+v", c)
+	}
+	beside := d.ask(1)
+	if got := beside.Claims[0].Scan.Limit; got != (160-78)/2 {
+		t.Errorf("while that is asked for, another claim may bring %d messages", got)
+	}
+	d.answer(beside)
+	d.answer(more)
+	if d.m.comingOfAny != 0 {
+		t.Errorf("%d messages count when all is known", d.m.comingOfAny)
+	}
+}
+
 // A call has no more claims than messages may come: each may bring one.
 func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 	const n = 6
