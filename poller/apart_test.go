@@ -75,3 +75,22 @@ func TestLanesOfLostBucketsEnd(t *testing.T) {
 		t.Errorf("%d lanes are left an hour after all is well", n)
 	}
 }
+
+// A delivery that could not be written when its bucket was lost is written all the same.
+func TestLostWhileItsSettlementFails(t *testing.T) {
+	d := newCounter(t, 2, nil)
+	d.add(0, "x:a", -ms)
+	for end := d.now.Mono + time.Second; d.now.Mono < end; d.wait(5 * ms) {
+		for len(d.calls) > 0 {
+			c := d.calls[0]
+			d.broken = func(int) bool { return c.settle != nil }
+			d.answerWith(c)
+		}
+	}
+	d.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	d.broken = func(int) bool { return false }
+	d.work(10 * time.Second)
+	if n := len(d.rows[0]); n > 0 {
+		t.Errorf("%d deliveries are not written", n)
+	}
+}

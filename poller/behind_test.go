@@ -110,6 +110,13 @@ func TestChannelsAreForgotten(t *testing.T) {
 		d.answer(call)
 		d.wantForgotten()
 	})
+	t.Run("its bucket was lost after a claim without an answer", func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.gainRecords(d.behind("x:a"))
+		d.lose(d.take())
+		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		d.wantForgotten()
+	})
 }
 
 // A bucket that is lost takes none of the others with it: what is behind there catches up

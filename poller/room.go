@@ -109,7 +109,7 @@ func (m *Machine) expect(p *poll, sign int) {
 	m.coming += sign * p.claim.Scan.Limit
 	m.comingBytes += sign * p.claim.Scan.BytesMax
 	m.expectOf(p.only, sign*p.counts)
-	if p.only != nil && sign < 0 {
+	if p.only != nil {
 		m.forget(p.only)
 	}
 }
