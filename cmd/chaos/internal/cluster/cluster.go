@@ -247,6 +247,9 @@ func (o *operator) Helper() {}
 // Name is part of testing.TB.
 func (o *operator) Name() string { return "chaos" }
 
+// Failed is part of testing.TB. What failed the campaign says itself.
+func (o *operator) Failed() bool { return false }
+
 // Cleanup keeps f until the cluster is closed.
 func (o *operator) Cleanup(f func()) { o.cleanups = append(o.cleanups, f) }
 
