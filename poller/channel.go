@@ -23,13 +23,16 @@ type channel struct {
 	settling int     // of these, on their way to the store: no fault of the channel
 	looks    int     // and parked ones that are to be looked at
 
+	coming   int      // messages that claims and unparks of it alone may bring
+	crowded  bool     // is in Machine.crowded
+	behindIn []*owned // buckets whose records say that it is behind, in turn
+
 	window    int // messages that may be with the broker; it grows with each that is confirmed
 	inFlight  int // messages with the broker
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
 	parking          // its messages that are parked in the store
-	lagging          // its messages that are due and not claimed
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first

@@ -21,9 +21,11 @@
 // [Machine] is a pure step over events and a reading of the clocks; node/machine joins
 // it with the fence's. Its files follow a message's way: agenda.go (which buckets are
 // due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
-// (wait for the time), channel.go (publish), room.go (how much of a channel is taken at a
-// time), limit.go (pauses and rates), settle.go, wait.go (how long a message waits for its
-// channel), park.go (what is parked, and probes), leave.go (buckets that go to another node).
+// (wait for the time), channel.go (publish), settle.go. The others are byways: room.go (how
+// much of a channel is taken at a time), behind.go (channels of which less is claimed than of
+// others), unheard.go (claims that had no answer), limit.go (pauses and rates), wait.go (how
+// long a message waits for its channel), park.go (what is parked, and probes), leave.go
+// (buckets that go to another node).
 package poller
 
 import (

@@ -44,7 +44,7 @@ var inSource = []struct {
 		[]int{4}, 0,
 	},
 	{
-		"a channel is left behind at what was read, not at what was claimed", "poller/room.go",
+		"a channel is left behind at what was read, not at what was claimed", "poller/behind.go",
 		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
 		[]int{1, 3, 4, 6}, 0,
 	},
