@@ -349,7 +349,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 			w.mono(b.sweepAt)
 		}
 	}
-	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.claimNot) {
+	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.nextClaim) {
 		if len(a.byDue.list) > 0 {
 			w.wall(a.byDue.list[0].due.Add(m.c.Gather - m.c.Ahead))
 		}
