@@ -100,7 +100,7 @@ var inSource = []struct {
 	},
 	{
 		"time under a pause counts", "poller/wait.go",
-		"	return min(max(since, s.answered, resumed), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
+		"	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
 		[]int{1}, 0,
 	},
 	{
