@@ -169,7 +169,7 @@ func (m *Machine) publish(now postdate.Now) {
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
 		for c.batches < m.c.BatchesMax {
 			// More may be in flight than is allowed by now: that gives no token of a rate back.
-			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight), 0))
+			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.handShare(now, c))-c.inFlight), 0))
 			if n == 0 {
 				break
 			}

@@ -24,7 +24,7 @@ func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
 func (m *Machine) waitMax(now postdate.Now, c *channel) int {
-	return max(min(m.share(now, c)-c.inFlight, c.limited(now.Mono)), 0)
+	return max(min(m.handShare(now, c)-c.inFlight, c.limited(now.Mono)), 0)
 }
 
 // handMax is how many messages of a channel may be in hand: as many as may be claimed and
@@ -33,10 +33,10 @@ func (m *Machine) handMax(now postdate.Now, c *channel) int {
 	return max(m.c.DoubtMax, c.pace.best(now.Mono)) - m.c.DoubtMax/2
 }
 
-// share is how much of the hand a channel may fill: what its broker may have, and as much
-// again. So what is stuck leaves room, however many channels there are. Where the hand
-// is almost full all the same, shares are equal.
-func (m *Machine) share(now postdate.Now, c *channel) int {
+// handShare is how much of the hand a channel may fill: what its broker may have, and as
+// much again. So what is stuck leaves room, however many channels there are. Where the
+// hand is almost full all the same, all shares are equal.
+func (m *Machine) handShare(now postdate.Now, c *channel) int {
 	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
 	if m.hand+m.coming >= m.c.HandMax/4*3 {
 		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
