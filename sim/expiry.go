@@ -20,10 +20,11 @@ func (p *plan) short() bool { return p.alone() || p.retention < longRetention }
 // still be there: by then each bucket has an owner again, and that one has looked.
 const goneWithin = time.Minute
 
-// rest is how long a world goes on at least after everything heals.
+// rest is how long a world goes on at least after everything heals: where nodes delete, until
+// what is past its retention has to be gone, and then half a minute.
 func (p *plan) rest() time.Duration {
 	if p.short() {
-		return p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 31*time.Second + 30*time.Second
+		return upWithin + p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 30*time.Second
 	}
 	return 20 * time.Second
 }
