@@ -98,6 +98,18 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	return now
 }
 
+// deletion is who asked for something to be deleted, and by which clock.
+type deletion struct {
+	node   string        // "": nobody, but the plan, which goes by no retention
+	wall   postdate.Time // the node's
+	steady time.Duration // how long its process has run and its clock was not set
+}
+
+func (p *process) deletion() deletion {
+	c := &p.n.clock
+	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
+}
+
 // keptLongEnough says what a node deleted before its retention had passed, in true time, less
 // what the node cannot know, or by its own clock where it is alone. There it also says what
 // was deleted by a clock that had been set too short a time before.
