@@ -279,7 +279,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		switch err := ev.Results[i].Err; {
 		case err == nil && p.lapses != m.lapses:
 			// The bucket may have had another owner since: claim again.
-			m.beUnsure(p)
+			m.notHeard(p)
 		case err == nil:
 			m.scanned(now, *p, &ev.Results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
@@ -289,7 +289,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			// Unknown, or surely not done: nothing of it is used, and as nothing
 			// that was known of the bucket has changed, the same is asked again.
 			failed = append(failed, b)
-			m.beUnsure(p)
+			m.notHeard(p)
 		}
 		clear(b.gone)
 		nudged := b.nudged

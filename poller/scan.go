@@ -16,8 +16,8 @@ type owned struct {
 	hold      store.Hold
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
-	unsure    bucket.Position  // up to where claims that failed may have been written
-	unheard   []unheard        // claims without an answer
+	unheard   []unheard        // claims that had no answer
+	unheardTo bucket.Position  // up to where those may have claimed
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -305,7 +305,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 			panic("poller: " + err.Error()) // the store took it
 		}
 		b.record = record
-		if record.Claimed.Before(b.unsure) {
+		if record.Claimed.Before(b.unheardTo) {
 			b.keepBehind(&p)
 		}
 		m.noteBehind(b)

@@ -18,10 +18,10 @@ type unheard struct {
 	n    int      // messages that they may have claimed and that nothing has returned since
 }
 
-// beUnsure notes that a claim of which nothing is known may have been written. The
-// channels that it left behind stay behind until the record, as it is known, has come as
-// far: a claim that does not name them would claim of them as far as that one went.
-func (m *Machine) beUnsure(p *poll) {
+// notHeard notes that a claim had no answer, or none that can be used. The channels that it
+// left behind stay behind until the record, as it is known, has come as far: a claim that
+// does not name them would claim of them as far as that one went.
+func (m *Machine) notHeard(p *poll) {
 	b := p.bucket
 	// All claims without an answer began at the same place, so the largest counts. One message
 	// of each bucket is free, so that many that fail leave room for the others.
@@ -34,7 +34,7 @@ func (m *Machine) beUnsure(p *poll) {
 	})
 	b.unheard = append(b.unheard, unheard{p.only, n})
 	m.expectOf(p.only, n)
-	b.unsure = b.unsure.Latest(p.claim.To)
+	b.unheardTo = b.unheardTo.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		if _, is := b.record.Behind[name]; !is {
 			b.stayBehind(name, b.record.Claimed)
@@ -49,7 +49,7 @@ func (m *Machine) beUnsure(p *poll) {
 // more.
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
-	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unsure)
+	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo)
 	m.forgetUnheard(b, func(u unheard) int {
 		switch {
 		case known || u.only != nil:
