@@ -246,7 +246,7 @@ func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 		m.send(now, c, 1)
 	}
 	for _, it := range c.ready {
-		m.hold(now, it)
+		m.parkOrGiveUp(now, it)
 	}
 	c.ready = nil
 }
@@ -324,7 +324,7 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	case r.Outcome == publisher.Refused:
 		m.retry(now, it, r)
 	case r.Outcome == publisher.Down:
-		m.hold(now, it)
+		m.parkOrGiveUp(now, it)
 	default:
 		it.doubt = true
 		m.retry(now, it, r)

@@ -13,9 +13,9 @@ import (
 // message comes up in scans as well, when it is to be looked at. It is never published
 // then, for until it is unparked its cancel answers 200: it is only settled.
 
-// hold parks a message whose channel is paused or down, or ends it where it has waited for
-// long enough.
-func (m *Machine) hold(now postdate.Now, it *Item) {
+// parkOrGiveUp parks a message whose channel is paused or down, or ends it where it has
+// waited for long enough.
+func (m *Machine) parkOrGiveUp(now postdate.Now, it *Item) {
 	c := it.channel
 	m.noneAhead(now, c)
 	since := m.downSince(now, it)
@@ -87,7 +87,7 @@ func (m *Machine) lookAtParked(now postdate.Now, c *channel) {
 		case !c.paused() && !c.site.down && c.site.answered != 0: // it is unparked by and by
 			m.park(now, it, it.rec.LastError, 0)
 		default:
-			m.hold(now, it)
+			m.parkOrGiveUp(now, it)
 		}
 		return true
 	})
