@@ -133,7 +133,7 @@ func (m *Machine) count(c *channel, n int) {
 	switch {
 	case c.hand == 0:
 		m.inHand--
-		m.again(c)
+		m.lookSoon(c)
 		m.forget(c)
 	case c.hand == n: // the first
 		m.inHand++
@@ -307,7 +307,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		c.window = windowMin
 		m.goDown(now, c.site, ev.Results[0].Reason, false)
 	}
-	m.again(c)
+	m.lookSoon(c)
 }
 
 // ended decides what follows a publish. One that was abandoned is settled where it was
@@ -338,7 +338,7 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	}
 	s.down, s.backoff, s.reason, s.prober = false, 0, "", nil
 	for _, c := range slices.SortedFunc(maps.Keys(s.channels), byName) {
-		m.again(c)
+		m.lookSoon(c)
 	}
 }
 

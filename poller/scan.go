@@ -38,15 +38,15 @@ type owned struct {
 	parkedFor map[*channel]struct{}
 	behind    map[postdate.Channel]struct{}
 
-	lane    *lane
-	horizon postdate.Time // as Horizon said last
-	touched bool          // it is in Machine.touched
-	busy    bool          // it is in agenda.busy
-	inDue   int           // its place in agenda.byDue and 1; 0: it is not there
-	inSweep int           // and in agenda.bySweep
-	polling bool          // a claim is under way
-	nudged  postdate.Time // the earliest nudge since it began; Far where none came
-	unpark  postdate.Time // the last attempt time that was given to parked messages
+	lane     *lane
+	horizon  postdate.Time // as Horizon said last
+	touched  bool          // it is in Machine.touched
+	busy     bool          // it is in agenda.busy
+	inDue    int           // its place in agenda.byDue and 1; 0: it is not there
+	inSweep  int           // and in agenda.bySweep
+	polling  bool          // a claim is under way
+	nudged   postdate.Time // the earliest nudge since it began; Far where none came
+	unparkAt postdate.Time // the last attempt time that was given to parked messages
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
