@@ -24,7 +24,7 @@ type parking struct {
 	parkedIn map[int]*owned // buckets that may have some, by number
 	lookAt   time.Duration  // when to see whether some can come back
 	turn     uint64         // of two at the same time, whose turn is first
-	inParked int            // its place in Machine.parked and 1; 0: it is not there
+	inParked int            // 1 + its place in Machine.parked; 0: it is not there
 }
 
 // parkingHeap orders the channels with parked messages by when to look at them, so that

@@ -231,9 +231,9 @@ type Machine struct {
 	random     func() float64                   // in [0, 1): jitter
 	endsAt     func(postdate.Now) postdate.Time // when what ends now is said to have ended
 	leaseUntil time.Duration
-	judged     postdate.Now  // a reading of the clocks that was found good: they go on together from there
-	setAt      time.Duration // when the wall clock was last seen to be set since, on the monotonic one; 0: it was not
-	setBy      time.Duration // by how much since the reading in judged, as seen then
+	judged     postdate.Now  // the last reading of both clocks that was found good
+	setAt      time.Duration // when the wall clock was last seen to have been set since then, by the monotonic one; 0: it was not
+	setBy      time.Duration // by how much it had been set since then, as seen at setAt
 	lapses     int           // how often the lease ended before it was renewed
 	out        []Effect
 
@@ -252,8 +252,8 @@ type Machine struct {
 	crowded  []*channel                         // those that may have no room for more
 	behind   []*channel                         // those of which less is claimed than of others
 	parked   parkingHeap                        // those with parked messages
-	turns    uint64                             // that were given among them
-	probeAt  time.Duration                      // when the last place in the budget of probes is
+	turns    uint64                             // how many turns were given among them
+	probeAt  time.Duration                      // up to when the budget of probes is given away
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory

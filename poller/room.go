@@ -121,7 +121,7 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 	return full
 }
 
-// parkSurplus parks what is ready beyond a channel's share: there it can be cancelled.
+// parkSurplus parks what is ready beyond a channel's room: parked it can be cancelled.
 func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	most := m.waitMax(now, c)
 	if len(c.ready) <= most {

@@ -31,18 +31,16 @@ type owned struct {
 	sweepAt time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
-	turn     int // which of its scans is the next to have its way
+	turn     int // grows with each choice, and says which kind of scan comes first
 
-	// parkedFor are the channels for which it may have parked messages, behind those in
-	// whose behindIn it is.
-	parkedFor map[*channel]struct{}
-	behind    map[postdate.Channel]struct{}
+	parkedFor map[*channel]struct{}         // channels for which it may have parked messages
+	behind    map[postdate.Channel]struct{} // channels in whose behindIn it is
 
 	lane     *lane
 	horizon  postdate.Time // as Horizon said last
 	touched  bool          // it is in Machine.touched
 	busy     bool          // it is in agenda.busy
-	inDue    int           // its place in agenda.byDue and 1; 0: it is not there
+	inDue    int           // 1 + its place in agenda.byDue; 0: it is not there
 	inSweep  int           // and in agenda.bySweep
 	polling  bool          // a claim is under way
 	nudged   postdate.Time // the earliest nudge since it began; Far where none came
@@ -178,9 +176,9 @@ func (b *owned) handledUpTo() postdate.Time {
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
 // believe ends the lease where the wall clock was set since it was renewed, or ran on
-// while the machine slept and the monotonic clock with it: by such a clock a message
-// may seem due that is not. Until a renewal that began after that has judged it, the
-// clock goes on as if it had not been set.
+// while the machine slept and the monotonic clock with it: by such a clock a message may
+// seem due that is not. It gives the reading to go by: until a renewal that began after that
+// has judged the clock, as if it had not been set.
 func (m *Machine) believe(now postdate.Now) postdate.Now {
 	if m.leaseUntil == 0 {
 		return now // none was judged yet, and nothing is done by it
