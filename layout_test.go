@@ -69,7 +69,8 @@ var pure = []string{
 	".", "bucket", "ring", "fence",
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
 	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
-	"poller/park.go", "poller/wait.go", "poller/limit.go", "poller/settle.go", "poller/leave.go", "poller/view.go",
+	"poller/room.go", "poller/behind.go", "poller/unheard.go", "poller/limit.go", "poller/settle.go",
+	"poller/park.go", "poller/wait.go", "poller/leave.go", "poller/view.go",
 	"api/ingest/decide.go", "cmd/retest/results.go",
 }
 

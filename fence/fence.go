@@ -298,7 +298,7 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	return out
 }
 
-// skew is how far the wall clock is at least ahead of the store's.
+// skew is how far the wall clock is ahead of the store's (negative: behind), at the least.
 func skew(ev Renewed) time.Duration {
 	switch {
 	case ev.Began.Wall > ev.Store:

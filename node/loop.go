@@ -34,7 +34,7 @@ type loop struct {
 	events chan machine.Event
 	nudged chan struct{}
 	asks   chan chan []poller.ChannelView
-	stop   chan struct{} // closed when the loop has ended
+	ended  chan struct{} // closed when the loop has ended
 
 	mu     sync.Mutex
 	status machine.Status
@@ -49,7 +49,7 @@ func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metri
 	return &loop{
 		m: m, board: m.Board(), store: s, clock: clock, leaseID: c.Fence.Lease, lease: c.Fence.LeaseTime, metrics: metrics, log: log,
 		events: make(chan machine.Event, 256), nudged: make(chan struct{}, 1), asks: make(chan chan []poller.ChannelView),
-		stop: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 }
 
@@ -58,7 +58,7 @@ func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metri
 func (l *loop) tell(ev machine.Event) {
 	select {
 	case l.events <- ev:
-	case <-l.stop:
+	case <-l.ended:
 	}
 }
 
@@ -75,7 +75,7 @@ func (l *loop) nudge(n poller.Nudge) {
 // run runs until ctx ends. What is in flight then is left as it is: in doubt. Buckets
 // that are owned stay locked until their lease is seen to stand still.
 func (l *loop) run(ctx context.Context) {
-	defer close(l.stop)
+	defer close(l.ended)
 	alarm := newAlarm()
 	defer alarm.stop()
 	alarm.set(0)
@@ -306,7 +306,7 @@ func (l *loop) Channels(ctx context.Context) ([]poller.ChannelView, error) {
 	select {
 	case l.asks <- answer:
 		return <-answer, nil
-	case <-l.stop:
+	case <-l.ended:
 		return nil, postdate.E(postdate.KindUnavailable, "the node is stopping")
 	case <-ctx.Done():
 		return nil, postdate.E(postdate.KindUnavailable, "the node did not answer in time: %w", ctx.Err())

@@ -23,13 +23,16 @@ type channel struct {
 	settling int     // of these, on their way to the store: no fault of the channel
 	looks    int     // and parked ones that are to be looked at
 
+	coming   int      // messages that claims and unparks of it alone may bring
+	crowded  bool     // is in Machine.crowded
+	behindIn []*owned // buckets whose records say that it is behind, in turn
+
 	window    int // messages that may be with the broker; it grows with each that is confirmed
 	inFlight  int // messages with the broker
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
 	parking          // its messages that are parked in the store
-	lagging          // its messages that are due and not claimed
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first
@@ -130,7 +133,7 @@ func (m *Machine) count(c *channel, n int) {
 	switch {
 	case c.hand == 0:
 		m.inHand--
-		m.again(c)
+		m.lookSoon(c)
 		m.forget(c)
 	case c.hand == n: // the first
 		m.inHand++
@@ -166,7 +169,7 @@ func (m *Machine) publish(now postdate.Now) {
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
 		for c.batches < m.c.BatchesMax {
 			// More may be in flight than is allowed by now: that gives no token of a rate back.
-			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.share(now, c))-c.inFlight), 0))
+			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.handShare(now, c))-c.inFlight), 0))
 			if n == 0 {
 				break
 			}
@@ -243,7 +246,7 @@ func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 		m.send(now, c, 1)
 	}
 	for _, it := range c.ready {
-		m.hold(now, it)
+		m.parkOrGiveUp(now, it)
 	}
 	c.ready = nil
 }
@@ -304,7 +307,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		c.window = windowMin
 		m.goDown(now, c.site, ev.Results[0].Reason, false)
 	}
-	m.again(c)
+	m.lookSoon(c)
 }
 
 // ended decides what follows a publish. One that was abandoned is settled where it was
@@ -321,7 +324,7 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	case r.Outcome == publisher.Refused:
 		m.retry(now, it, r)
 	case r.Outcome == publisher.Down:
-		m.hold(now, it)
+		m.parkOrGiveUp(now, it)
 	default:
 		it.doubt = true
 		m.retry(now, it, r)
@@ -335,7 +338,7 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	}
 	s.down, s.backoff, s.reason, s.prober = false, 0, "", nil
 	for _, c := range slices.SortedFunc(maps.Keys(s.channels), byName) {
-		m.again(c)
+		m.lookSoon(c)
 	}
 }
 

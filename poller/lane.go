@@ -35,13 +35,13 @@ type lane struct {
 
 	claims      int           // under way
 	claimAt     time.Duration // when the last one began
-	claimNot    time.Duration // not before, after a failure
+	nextClaim   time.Duration // after a failure: when the next one may begin
 	behindFirst bool          // of the common lane: the next one takes first what is behind
 
-	settle    []settling    // what is to be settled and not under way
-	settles   int           // under way
-	settleAt  time.Duration // when the last one began
-	settleNot time.Duration // not before, after a failure
+	settle     []settling    // what is to be settled and not under way
+	settles    int           // under way
+	settleAt   time.Duration // when the last one began
+	nextSettle time.Duration // after a failure: when the next one may begin
 }
 
 // claiming is a call of claims that is under way, settlingCall one of settlements.
@@ -57,19 +57,19 @@ type (
 )
 
 // mayCall says whether another call may begin, where so many are under way, the last one
-// began at last, and none may begin before not.
-func mayCall(now time.Duration, under int, last, not time.Duration) bool {
-	return now >= not && (under == 0 || under < callsMax && now >= last+callSlow)
+// began at last, and none may begin before next.
+func mayCall(now time.Duration, under int, last, next time.Duration) bool {
+	return now >= next && (under == 0 || under < callsMax && now >= last+callSlow)
 }
 
 // wake asks to be woken when the lane may make the calls that it cannot make now.
 func (l *lane) wake(w *waker, c Config) {
-	w.mono(l.claimNot)
+	w.mono(l.nextClaim)
 	if l.claims > 0 && l.claims < callsMax {
 		w.mono(l.claimAt + callSlow)
 	}
 	if len(l.settle) > 0 {
-		w.mono(max(l.settleNot, l.settleAt+c.SettleGather))
+		w.mono(max(l.nextSettle, l.settleAt+c.SettleGather))
 		if l.settles > 0 && l.settles < callsMax {
 			w.mono(l.settleAt + callSlow)
 		}
@@ -134,7 +134,7 @@ func (m *Machine) succeeded(l *lane) {
 	if l == m.common {
 		return
 	}
-	l.claimNot, l.settleNot = 0, 0
+	l.nextClaim, l.nextSettle = 0, 0
 	m.join(l)
 }
 
@@ -169,7 +169,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		return
 	}
 	_, _, most := m.room()
-	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
+	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 		behind := m.catchingUp(now, (most+1)/2)
 		if len(behind) > 0 || m.anyDue(now) {
 			// Sweeps that fall due together cost one round trip.
@@ -181,7 +181,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		}
 	}
 	for _, l := range m.apart {
-		if mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
+		if mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 			m.claim(now, l, slices.SortedFunc(maps.Keys(l.buckets), func(a, b *owned) int {
 				return cmp.Or(cmp.Compare(a.due, b.due), byNumber(a, b))
 			}))
@@ -279,7 +279,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		switch err := ev.Results[i].Err; {
 		case err == nil && p.lapses != m.lapses:
 			// The bucket may have had another owner since: claim again.
-			m.beUnsure(p)
+			m.notHeard(p)
 		case err == nil:
 			m.scanned(now, *p, &ev.Results[i])
 		case postdate.KindOf(err) == postdate.KindFenced:
@@ -289,7 +289,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			// Unknown, or surely not done: nothing of it is used, and as nothing
 			// that was known of the bucket has changed, the same is asked again.
 			failed = append(failed, b)
-			m.beUnsure(p)
+			m.notHeard(p)
 		}
 		clear(b.gone)
 		nudged := b.nudged
@@ -301,7 +301,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.emit(fence.Fenced{Holds: fenced})
 	}
 	if len(failed) > 0 {
-		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.claimNot })
+		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.nextClaim })
 		return
 	}
 	if len(call.lane.settle) == 0 { // else it says nothing of what cannot be settled

@@ -24,7 +24,7 @@ type parking struct {
 	parkedIn map[int]*owned // buckets that may have some, by number
 	lookAt   time.Duration  // when to see whether some can come back
 	turn     uint64         // of two at the same time, whose turn is first
-	inParked int            // its place in Machine.parked and 1; 0: it is not there
+	inParked int            // 1 + its place in Machine.parked; 0: it is not there
 }
 
 // parkingHeap orders the channels with parked messages by when to look at them, so that
@@ -67,8 +67,8 @@ func (m *Machine) lookAt(c *channel, at time.Duration) {
 	}
 }
 
-// again has a channel's parked messages looked at as soon as it makes sense.
-func (m *Machine) again(c *channel) {
+// lookSoon has a channel's parked messages looked at as soon as it makes sense.
+func (m *Machine) lookSoon(c *channel) {
 	if len(c.parkedIn) > 0 {
 		m.lookAt(c, c.wakeAt())
 	}
@@ -90,7 +90,7 @@ func (m *Machine) parkedAt(now postdate.Now, c *channel, b *owned) {
 	c.parkedIn[b.hold.Bucket] = b
 	b.parkedFor[c] = struct{}{}
 	if c.inParked == 0 {
-		m.again(c)
+		m.lookSoon(c)
 	}
 	for _, u := range m.unparks {
 		u.more = u.more || u.of.Channel == c.name && u.of.Bucket == b.hold.Bucket
@@ -167,9 +167,9 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 	u := &unparking{of: store.Unpark{
 		// A time of its own for each: what is read under it cannot be taken for
 		// what was read before and parked again.
-		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.read.Time, b.record.Claimed.Time, b.unpark) + 1, Limit: limit,
+		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1, Limit: limit,
 	}}
-	b.unpark = u.of.At
+	b.unparkAt = u.of.At
 	c.coming += limit
 	m.unparks = append(m.unparks, u)
 	m.emit(Unpark{u.of})
@@ -208,7 +208,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	if ev.Err == nil && ev.Moved < ev.Unpark.Limit && !u.more && b != nil {
 		m.unparkedAll(c, b)
 	}
-	m.again(c)
+	m.lookSoon(c)
 	m.forget(c)
 }
 

@@ -21,9 +21,11 @@
 // [Machine] is a pure step over events and a reading of the clocks; node/machine joins
 // it with the fence's. Its files follow a message's way: agenda.go (which buckets are
 // due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
-// (wait for the time), channel.go (publish), room.go (how much of a channel is taken at a
-// time), limit.go (pauses and rates), settle.go, wait.go (how long a message waits for its
-// channel), park.go (what is parked, and probes), leave.go (buckets that go to another node).
+// (wait for the time), channel.go (publish), settle.go. The others are byways: room.go (how
+// much of a channel is taken at a time), behind.go (channels of which less is claimed than of
+// others), unheard.go (claims that had no answer), limit.go (pauses and rates), wait.go (how
+// long a message waits for its channel), park.go (what is parked, and probes), leave.go
+// (buckets that go to another node).
 package poller
 
 import (
@@ -229,9 +231,9 @@ type Machine struct {
 	random     func() float64                   // in [0, 1): jitter
 	endsAt     func(postdate.Now) postdate.Time // when what ends now is said to have ended
 	leaseUntil time.Duration
-	judged     postdate.Now  // a reading of the clocks that was found good: they go on together from there
-	setAt      time.Duration // when the wall clock was last seen to be set since, on the monotonic one; 0: it was not
-	setBy      time.Duration // by how much since the reading in judged, as seen then
+	judged     postdate.Now  // the last reading of both clocks that was found good
+	setAt      time.Duration // when the wall clock was last seen to have been set since then, by the monotonic one; 0: it was not
+	setBy      time.Duration // by how much it had been set since then, as seen at setAt
 	lapses     int           // how often the lease ended before it was renewed
 	out        []Effect
 
@@ -250,8 +252,8 @@ type Machine struct {
 	crowded  []*channel                         // those that may have no room for more
 	behind   []*channel                         // those of which less is claimed than of others
 	parked   parkingHeap                        // those with parked messages
-	turns    uint64                             // that were given among them
-	probeAt  time.Duration                      // when the last place in the budget of probes is
+	turns    uint64                             // how many turns were given among them
+	probeAt  time.Duration                      // up to when the budget of probes is given away
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
@@ -347,7 +349,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 			w.mono(b.sweepAt)
 		}
 	}
-	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.claimNot) {
+	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.nextClaim) {
 		if len(a.byDue.list) > 0 {
 			w.wall(a.byDue.list[0].due.Add(m.c.Gather - m.c.Ahead))
 		}

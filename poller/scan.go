@@ -16,8 +16,8 @@ type owned struct {
 	hold      store.Hold
 	claims    uint64           // the number of the last claim that was sent
 	record    bucket.Partition // as the last claim left it that is known to be durable
-	unsure    bucket.Position  // up to where claims that failed may have been written
-	unheard   []unheard        // claims without an answer
+	unheard   []unheard        // claims that had no answer
+	unheardTo bucket.Position  // up to where those may have claimed
 	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
@@ -31,22 +31,20 @@ type owned struct {
 	sweepAt time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
-	turn     int // which of its scans is the next to have its way
+	turn     int // grows with each choice, and says which kind of scan comes first
 
-	// parkedFor are the channels for which it may have parked messages, behind those in
-	// whose behindIn it is.
-	parkedFor map[*channel]struct{}
-	behind    map[postdate.Channel]struct{}
+	parkedFor map[*channel]struct{}         // channels for which it may have parked messages
+	behind    map[postdate.Channel]struct{} // channels in whose behindIn it is
 
-	lane    *lane
-	horizon postdate.Time // as Horizon said last
-	touched bool          // it is in Machine.touched
-	busy    bool          // it is in agenda.busy
-	inDue   int           // its place in agenda.byDue and 1; 0: it is not there
-	inSweep int           // and in agenda.bySweep
-	polling bool          // a claim is under way
-	nudged  postdate.Time // the earliest nudge since it began; Far where none came
-	unpark  postdate.Time // the last attempt time that was given to parked messages
+	lane     *lane
+	horizon  postdate.Time // as Horizon said last
+	touched  bool          // it is in Machine.touched
+	busy     bool          // it is in agenda.busy
+	inDue    int           // 1 + its place in agenda.byDue; 0: it is not there
+	inSweep  int           // and in agenda.bySweep
+	polling  bool          // a claim is under way
+	nudged   postdate.Time // the earliest nudge since it began; Far where none came
+	unparkAt postdate.Time // the last attempt time that was given to parked messages
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
@@ -178,9 +176,9 @@ func (b *owned) handledUpTo() postdate.Time {
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
 // believe ends the lease where the wall clock was set since it was renewed, or ran on
-// while the machine slept and the monotonic clock with it: by such a clock a message
-// may seem due that is not. Until a renewal that began after that has judged it, the
-// clock goes on as if it had not been set.
+// while the machine slept and the monotonic clock with it: by such a clock a message may
+// seem due that is not. It gives the reading to go by: until a renewal that began after that
+// has judged the clock, as if it had not been set.
 func (m *Machine) believe(now postdate.Now) postdate.Now {
 	if m.leaseUntil == 0 {
 		return now // none was judged yet, and nothing is done by it
@@ -305,7 +303,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 			panic("poller: " + err.Error()) // the store took it
 		}
 		b.record = record
-		if record.Claimed.Before(b.unsure) {
+		if record.Claimed.Before(b.unheardTo) {
 			b.keepBehind(&p)
 		}
 		m.noteBehind(b)

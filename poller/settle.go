@@ -71,7 +71,7 @@ func (m *Machine) startSettles(now postdate.Now) {
 }
 
 func (m *Machine) startSettle(now postdate.Now, l *lane) {
-	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, l.settleNot) || !l.settleReady(now.Mono, m.c) {
+	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, l.nextSettle) || !l.settleReady(now.Mono, m.c) {
 		return
 	}
 	n := min(len(l.settle), m.c.SettleMax)
@@ -125,5 +125,5 @@ func (m *Machine) settleAgain(now postdate.Now, call *settlingCall) {
 			buckets = append(buckets, s.bucket)
 		}
 	}
-	m.failed(now, l, buckets, func(l *lane) *time.Duration { return &l.settleNot })
+	m.failed(now, l, buckets, func(l *lane) *time.Duration { return &l.nextSettle })
 }

@@ -13,10 +13,12 @@ import (
 // message comes up in scans as well, when it is to be looked at. It is never published
 // then, for until it is unparked its cancel answers 200: it is only settled.
 
-// hold parks a message whose channel is paused or down, or ends it where it has waited for
-// long enough.
-func (m *Machine) hold(now postdate.Now, it *Item) {
-	c, since := it.channel, m.downSince(now, it)
+// parkOrGiveUp parks a message whose channel is paused or down, or ends it where it has
+// waited for long enough.
+func (m *Machine) parkOrGiveUp(now postdate.Now, it *Item) {
+	c := it.channel
+	m.noneAhead(now, c)
+	since := m.downSince(now, it)
 	until := since.Add(it.rec.Retry.Or(m.c.Retry).MaxParked)
 	switch {
 	case c.paused():
@@ -41,12 +43,16 @@ func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	default:
 		since = now.Wall
 	}
-	s.answered = min(s.answered, now.Wall) // the wall clock may have been set back
-	resumed := min(m.resumed[it.channel.name], now.Wall)
-	if resumed != 0 {
-		m.resumed[it.channel.name] = resumed
+	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)
+}
+
+// noneAhead brings back to now what is noted of a channel by a clock that was ahead and has
+// been set back since.
+func (m *Machine) noneAhead(now postdate.Now, c *channel) {
+	c.site.answered = min(c.site.answered, now.Wall)
+	if at, noted := m.resumed[c.name]; noted {
+		m.resumed[c.name] = min(at, now.Wall)
 	}
-	return min(max(since, s.answered, resumed), now.Wall)
 }
 
 // park lets a message wait in the store until its channel is back. since is since when that
@@ -81,7 +87,7 @@ func (m *Machine) lookAtParked(now postdate.Now, c *channel) {
 		case !c.paused() && !c.site.down && c.site.answered != 0: // it is unparked by and by
 			m.park(now, it, it.rec.LastError, 0)
 		default:
-			m.hold(now, it)
+			m.parkOrGiveUp(now, it)
 		}
 		return true
 	})

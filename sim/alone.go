@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/poller"
 )
 
 // In some worlds a node is alone, with a store of its own: no other process can open that,
@@ -144,42 +143,4 @@ func (w *world) dated() postdate.Time {
 	}
 	n := w.nodes[0]
 	return n.clock.now().Wall.Add(min(n.proc.judged-n.clock.offset, 0))
-}
-
-// deletion is who asked for something to be deleted, and by which clock.
-type deletion struct {
-	node   string        // "": nobody, but the plan, which goes by no retention
-	wall   postdate.Time // the node's
-	steady time.Duration // how long its process has run and its clock was not set
-}
-
-func (p *process) deletion() deletion {
-	c := &p.n.clock
-	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
-}
-
-// see notes that the wall clock was set, as soon as a process can see it: for one that stood
-// still meanwhile, a clock that is right again was never wrong. Less than
-// [poller.Config.JumpMax] it need not see.
-func (c *clock) see() {
-	off := c.offset - c.seen
-	if max(off, -off) > poller.DefaultConfig().JumpMax+5*time.Millisecond {
-		c.seen, c.set = c.offset, c.monoNow()
-	}
-}
-
-// ahead adds up by how much the wall clock was set ahead since a true time.
-func (c *clock) ahead(since time.Duration) (sum time.Duration) {
-	for _, j := range c.jumps {
-		if j.at >= since {
-			sum += max(j.by, 0)
-		}
-	}
-	return sum
-}
-
-// jump is one setting of the wall clock.
-type jump struct {
-	at time.Duration // true time
-	by time.Duration // ahead; negative: back
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
 )
 
 // clock is one node's wall clock and monotonic clock. Both run at the same rate,
@@ -58,4 +59,30 @@ func (c *clock) jump(d time.Duration) {
 func (c *clock) right() {
 	c.drift(0)
 	c.jump(c.w.now - c.mono - c.offset)
+}
+
+// see notes that the wall clock was set, as soon as a process can see it: for one that stood
+// still meanwhile, a clock that is right again was never wrong. Less than
+// [poller.Config.JumpMax] it need not see.
+func (c *clock) see() {
+	off := c.offset - c.seen
+	if max(off, -off) > poller.DefaultConfig().JumpMax+5*time.Millisecond {
+		c.seen, c.set = c.offset, c.monoNow()
+	}
+}
+
+// ahead adds up by how much the wall clock was set ahead since a true time.
+func (c *clock) ahead(since time.Duration) (sum time.Duration) {
+	for _, j := range c.jumps {
+		if j.at >= since {
+			sum += max(j.by, 0)
+		}
+	}
+	return sum
+}
+
+// jump is one setting of the wall clock.
+type jump struct {
+	at time.Duration // true time
+	by time.Duration // ahead; negative: back
 }

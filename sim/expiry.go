@@ -20,10 +20,11 @@ func (p *plan) short() bool { return p.alone() || p.retention < longRetention }
 // still be there: by then each bucket has an owner again, and that one has looked.
 const goneWithin = time.Minute
 
-// rest is how long a world goes on at least after everything heals.
+// rest is how long a world goes on at least after everything heals: where nodes delete, until
+// what is past its retention has to be gone, and then half a minute.
 func (p *plan) rest() time.Duration {
 	if p.short() {
-		return p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 31*time.Second + 30*time.Second
+		return upWithin + p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 30*time.Second
 	}
 	return 20 * time.Second
 }
@@ -95,6 +96,18 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 		return min(after.ExpiresAt, now)
 	}
 	return now
+}
+
+// deletion is who asked for something to be deleted, and by which clock.
+type deletion struct {
+	node   string        // "": nobody, but the plan, which goes by no retention
+	wall   postdate.Time // the node's
+	steady time.Duration // how long its process has run and its clock was not set
+}
+
+func (p *process) deletion() deletion {
+	c := &p.n.clock
+	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
 }
 
 // keptLongEnough says what a node deleted before its retention had passed, in true time, less

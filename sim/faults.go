@@ -160,7 +160,7 @@ func (w *world) heal() {
 		case !n.up():
 			n.start()
 		case n.proc.stopping:
-			w.after(31*time.Second, n.start)
+			w.after(upWithin, n.start)
 		}
 	}
 	for _, c := range w.plan.channels {

@@ -139,6 +139,10 @@ func (n *node) resume() {
 // stopMax is the product's bound of an orderly stop.
 const stopMax = 30 * time.Second
 
+// upWithin is how long after everything heals each node is up, also one that was stopping
+// then.
+const upWithin = stopMax + time.Second
+
 // stop gives everything back in order, and ends then.
 func (n *node) stop() {
 	if !n.up() || n.proc.stopping {

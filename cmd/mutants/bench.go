@@ -45,14 +45,14 @@ type bench struct {
 	overlay map[string]string // the texts of files with switches, by the files' places
 	trees   map[string]string // per package: a hash of what its results depend on
 
-	tests  map[string][]meeting // by package
-	worlds meeting
+	tests  map[string][]check // by package
+	worlds check
 	trace  string // of the simulator with all switches off
 }
 
 // newBench finds the mutants of the packages that were asked for.
 func newBench(f flags) (*bench, error) {
-	b := &bench{f: f, overlay: map[string]string{}, trees: map[string]string{}, tests: map[string][]meeting{}}
+	b := &bench{f: f, overlay: map[string]string{}, trees: map[string]string{}, tests: map[string][]check{}}
 	for _, p := range packages {
 		if _, err := os.Stat(p.dir); err == nil && (f.only == "" || slices.Contains(strings.Split(f.only, ","), p.dir)) {
 			b.dirs = append(b.dirs, p.dir)

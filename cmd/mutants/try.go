@@ -31,22 +31,22 @@ const (
 // errOver says that the time that was given to all mutants is over.
 var errOver = errors.New("the time is over")
 
-// meeting is what a mutant meets: the simulator, or tests of a package.
-type meeting struct {
+// check is what a mutant is run against: the simulator, or tests of a package.
+type check struct {
 	dir     string        // the package's; "": the simulator
 	tests   string        // a pattern of their names, as for go test -run
 	limit   time.Duration // how long it may take
 	reached map[int]bool  // the mutants that it reaches
 }
 
-func (m meeting) String() string {
-	if m.dir == "" {
+func (c check) String() string {
+	if c.dir == "" {
 		return "the simulator"
 	}
-	if n := strings.Count(m.tests, "|"); n > 0 {
-		return fmt.Sprintf("%d tests of ./%s", n+1, m.dir)
+	if n := strings.Count(c.tests, "|"); n > 0 {
+		return fmt.Sprintf("%d tests of ./%s", n+1, c.dir)
 	}
-	return fmt.Sprintf("go test ./%s -run '%s'", m.dir, m.tests)
+	return fmt.Sprintf("go test ./%s -run '%s'", c.dir, c.tests)
 }
 
 // outcome is how a program ended.
@@ -56,19 +56,18 @@ type outcome struct {
 	output  string
 }
 
-// play runs what a mutant meets. An error says that it was cut short because the time of
-// all is over.
-func (b *bench) play(ctx context.Context, with meeting, env ...string) (outcome, error) {
+// play runs a check. An error says that it was cut short because the time of all is over.
+func (b *bench) play(ctx context.Context, c check, env ...string) (outcome, error) {
 	arguments := []string{"-seed", fmt.Sprint(b.f.simSeed), "-hours", fmt.Sprint(b.f.hours), "-shrink", "1ns"}
-	if with.dir != "" {
-		arguments = []string{"-test.failfast", "-test.v", "-test.run", with.tests, "-test.timeout", with.limit.String()}
+	if c.dir != "" {
+		arguments = []string{"-test.failfast", "-test.v", "-test.run", c.tests, "-test.timeout", c.limit.String()}
 	}
-	own, stop := context.WithTimeout(ctx, with.limit+time.Second)
+	own, stop := context.WithTimeout(ctx, c.limit+time.Second)
 	defer stop()
 	script := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memoryKiB)
-	cmd := exec.CommandContext(own, "sh", append([]string{"-c", script, b.program(with.dir)}, arguments...)...)
+	cmd := exec.CommandContext(own, "sh", append([]string{"-c", script, b.program(c.dir)}, arguments...)...)
 	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = with.dir, &out, &out
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, &out, &out
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -84,33 +83,33 @@ var (
 	failureLine = regexp.MustCompile(`(?m)^ *(?:--- FAIL: (\S+)|(panic: test timed out)|(panic: .*)|(fatal error: .*))`)
 )
 
-// measure runs what mutants will meet with all switches off, and notes which of them it
-// reaches and how long it may take. It has to pass.
-func (b *bench) measure(ctx context.Context, with *meeting) (output string, err error) {
+// measure runs a check with all switches off, and notes which mutants it reaches and how
+// long it may take. It has to pass.
+func (b *bench) measure(ctx context.Context, c *check) (output string, err error) {
 	list := filepath.Join(b.dir, "reached")
 	defer os.Remove(list)
-	with.limit = 10 * time.Minute
+	c.limit = 10 * time.Minute
 	began := time.Now()
-	o, err := b.play(ctx, *with, "POSTDATE_MUTANT=-1", "POSTDATE_MUTANTS_REACHED="+list)
+	o, err := b.play(ctx, *c, "POSTDATE_MUTANT=-1", "POSTDATE_MUTANTS_REACHED="+list)
 	if err != nil {
 		return "", err
 	}
 	if !o.passed {
-		return "", fmt.Errorf("%v fails without a mutant:\n%s", with, o.output[:min(len(o.output), 4_000)])
+		return "", fmt.Errorf("%v fails without a mutant:\n%s", c, o.output[:min(len(o.output), 4_000)])
 	}
-	with.limit = max(timeMin, timeFactor*time.Since(began))
-	fmt.Printf("without a mutant, %v takes %s\n", with, time.Since(began).Round(10*time.Millisecond))
+	c.limit = max(timeMin, timeFactor*time.Since(began))
+	fmt.Printf("without a mutant, %v takes %s\n", c, time.Since(began).Round(10*time.Millisecond))
 	text, err := os.ReadFile(list)
 	if err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
-	with.reached = map[int]bool{}
+	c.reached = map[int]bool{}
 	for _, field := range strings.Fields(string(text)) {
 		id, err := strconv.Atoi(field)
 		if err != nil {
 			return "", err
 		}
-		with.reached[id] = true
+		c.reached[id] = true
 	}
 	return o.output, nil
 }
@@ -118,17 +117,17 @@ func (b *bench) measure(ctx context.Context, with *meeting) (output string, err 
 // measureTests measures the tests of a package: the quick ones together, since most
 // mutants fail one of them, and then each of the others by itself, the quickest first.
 func (b *bench) measureTests(ctx context.Context, dir string) error {
-	output, err := b.measure(ctx, &meeting{dir: dir})
+	output, err := b.measure(ctx, &check{dir: dir})
 	if err != nil {
 		return err
 	}
 	quick, slow := byTime(output)
 	for _, names := range slices.Concat([][]string{quick}, slow) {
-		with := meeting{dir: dir, tests: "^(" + strings.Join(names, "|") + ")$"}
-		if _, err := b.measure(ctx, &with); err != nil {
+		c := check{dir: dir, tests: "^(" + strings.Join(names, "|") + ")$"}
+		if _, err := b.measure(ctx, &c); err != nil {
 			return err
 		}
-		b.tests[dir] = append(b.tests[dir], with)
+		b.tests[dir] = append(b.tests[dir], c)
 	}
 	return nil
 }
@@ -164,20 +163,20 @@ func match(pattern *regexp.Regexp, text string) string {
 func (b *bench) try(ctx context.Context, m mutant) (r result, err error) {
 	began := time.Now()
 	r = result{mutant: m, InWorlds: b.worlds.reached[m.id], Result: lived, SameTrace: !b.worlds.reached[m.id]}
-	for _, with := range append(slices.Clone(b.tests[m.Package]), b.worlds) {
-		if !with.reached[m.id] {
+	for _, c := range append(slices.Clone(b.tests[m.Package]), b.worlds) {
+		if !c.reached[m.id] {
 			continue
 		}
-		r.InTests = r.InTests || with.dir != ""
-		o, err := b.play(ctx, with, fmt.Sprintf("POSTDATE_MUTANT=%d", m.id))
+		r.InTests = r.InTests || c.dir != ""
+		o, err := b.play(ctx, c, fmt.Sprintf("POSTDATE_MUTANT=%d", m.id))
 		if err != nil {
 			return r, err
 		}
-		if with.dir == "" {
+		if c.dir == "" {
 			r.SameTrace = o.passed && match(traceLine, o.output) == b.trace
 		}
 		if !o.passed {
-			r.Result, r.By = killedBy(with, o)
+			r.Result, r.By = killedBy(c, o)
 			break
 		}
 	}
@@ -186,9 +185,9 @@ func (b *bench) try(ctx context.Context, m mutant) (r result, err error) {
 }
 
 // killedBy says what killed a mutant: the tests or the simulator, and what of them.
-func killedBy(with meeting, o outcome) (word, by string) {
+func killedBy(c check, o outcome) (word, by string) {
 	word, by = killedByTests, match(failureLine, o.output)
-	if with.dir == "" {
+	if c.dir == "" {
 		word, by = killedByWorlds, match(brokenLine, o.output)
 	}
 	if o.expired {

@@ -78,13 +78,6 @@ func (l *Ledger) Killed(t time.Time) {
 	l.kills = append(l.kills, t)
 }
 
-// Arrivals are those of one message, in order.
-func (l *Ledger) Arrivals(id string) []Arrival {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.entries[id].arrivals
-}
-
 // Open counts the accepted messages that have not arrived.
 func (l *Ledger) Open() (n int) {
 	l.mu.Lock()

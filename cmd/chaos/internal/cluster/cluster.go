@@ -202,9 +202,6 @@ func (cl *Cluster) Deafen(n, other *Node, on bool) error {
 	return n.space.ip("route", verb, "blackhole", address(other.Number)+"/32")
 }
 
-// Isolated says whether nodes have networks of their own.
-func (cl *Cluster) Isolated() bool { return cl.wires != nil }
-
 // Close ends everything. Logs stay.
 func (cl *Cluster) Close() {
 	for _, n := range cl.Nodes {

@@ -1,0 +1,123 @@
+package poller
+
+import (
+	"maps"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// A claim that had no answer may have been written. Until the answer to a later one says
+// more, what it may have claimed takes room, and the channels that it left behind stay
+// behind.
+
+// unheard stands for claims of a bucket that had no answer and may have been written.
+type unheard struct {
+	only *channel // of one channel; nil: of any
+	n    int      // messages that they may have claimed and that nothing has returned since
+}
+
+// notHeard notes that a claim had no answer, or none that can be used. The channels that it
+// left behind stay behind until the record, as it is known, has come as far: a claim that
+// does not name them would claim of them as far as that one went.
+func (m *Machine) notHeard(p *poll) {
+	b := p.bucket
+	// All claims without an answer began at the same place, so the largest counts. One message
+	// of each bucket is free, so that many that fail leave room for the others.
+	n := max(b.unheardOf(p.only), p.claim.Scan.Limit-1)
+	m.forgetUnheard(b, func(u unheard) int {
+		if u.only == p.only {
+			return 0
+		}
+		return u.n
+	})
+	b.unheard = append(b.unheard, unheard{p.only, n})
+	m.expectOf(p.only, n)
+	b.unheardTo = b.unheardTo.Latest(p.claim.To)
+	for name := range p.claim.Behind {
+		if _, is := b.record.Behind[name]; !is {
+			b.stayBehind(name, b.record.Claimed)
+		}
+	}
+	m.noteBehind(b)
+}
+
+// heard takes in what the answer to a claim says of those before it that had none. Each
+// claim says anew how far a channel that is behind is claimed. How far the others are is
+// known once the record has come as far as those claims; until then what is read counts no
+// more.
+func (m *Machine) heard(p *poll, r *store.ClaimResult) {
+	b := p.bucket
+	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo)
+	m.forgetUnheard(b, func(u unheard) int {
+		switch {
+		case known || u.only != nil:
+			return 0
+		case p.kind == scanOn:
+			return u.n - len(r.Due)
+		}
+		return u.n
+	})
+}
+
+// keepBehind keeps behind the channels that a claim left behind and that the record names no
+// more: they have come up to what is known to be claimed, but an earlier claim without an
+// answer may have moved claimed further.
+func (b *owned) keepBehind(p *poll) {
+	for name, to := range p.claim.Behind {
+		if p.only != nil && p.only.name == name {
+			to = to.Latest(p.claim.To)
+		}
+		if _, is := b.record.Behind[name]; !is {
+			b.stayBehind(name, to)
+		}
+	}
+}
+
+// stayBehind keeps a channel behind, though it is claimed as far as is known.
+func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
+	b.record.Behind = maps.Clone(b.record.Behind)
+	if b.record.Behind == nil {
+		b.record.Behind = map[postdate.Channel]bucket.Position{}
+	}
+	b.record.Behind[name] = to
+}
+
+// unheardOf is how many messages of one channel, or with nil of any, claims without an
+// answer may have claimed.
+func (b *owned) unheardOf(c *channel) (n int) {
+	for _, u := range b.unheard {
+		if u.only == c {
+			n = u.n
+		}
+	}
+	return n
+}
+
+// countUnheard counts what claims without an answer may have claimed in b, or with -1 counts
+// it no more: to ask for the same again needs no room.
+func (m *Machine) countUnheard(b *owned, sign int) {
+	for _, u := range b.unheard {
+		m.expectOf(u.only, sign*u.n)
+	}
+}
+
+// forgetUnheard lowers, once more is known, what each of b's claims without an answer counts
+// for: to what left says, and with 0 it is forgotten.
+func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
+	before := b.unheard
+	m.countUnheard(b, -1)
+	b.unheard = nil
+	for _, u := range before {
+		if u.n = left(u); u.n > 0 {
+			b.unheard = append(b.unheard, u)
+		}
+	}
+	m.countUnheard(b, 1)
+	for _, u := range before {
+		if u.only != nil {
+			m.forget(u.only)
+		}
+	}
+}
