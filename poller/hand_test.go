@@ -137,7 +137,7 @@ func TestMarks(t *testing.T) {
 		if d := batch[0].Delivery; d.Attempt != 3 || d.PossibleDuplicate != (before || claimed || mayRepeat) {
 			t.Errorf("tried before %t, claimed before %t, may repeat %t: it is delivered as %+v", before, claimed, mayRepeat, d)
 		}
-		effects := b.step(Published{batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+		effects := b.step(Published{batch, []publisher.Result{confirmed}})
 		as := of[Settle](append(effects, b.step(fence.Tick{})...))[0].Settlements[0]
 		if as.Attempts != 3 || as.PossibleDuplicate != (before || claimed) {
 			t.Errorf("tried before %t, claimed before %t, may repeat %t: it is settled as %+v", before, claimed, mayRepeat, as)
@@ -208,7 +208,7 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 		t.Errorf("with %d bytes in hand a claim may bring %d, and without them %d", size, got, free)
 	}
 	b.answer(claim, nil)
-	b.step(Published{batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+	b.step(Published{batch, []publisher.Result{confirmed}})
 	b.after(10 * time.Millisecond)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
@@ -235,7 +235,7 @@ func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	if effects := give(1, append(records("inbox:a", published, b.now.Wall), records("inbox:b", 1, b.now.Wall)...)); len(of[Publish](effects)) != 2 {
 		t.Fatalf("%+v", effects)
 	}
-	b.step(fence.Lost{Holds: firstHold})
+	b.step(fence.Lost{Holds: holds(0)})
 	return b
 }
 

@@ -73,11 +73,11 @@ func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 // A rate is kept over any stretch of time, whatever is due, and is used up.
 func TestRateLimit(t *testing.T) {
 	for _, rate := range []int{2, 50, 4_000} {
-		s := newShop(2, nil)
-		s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:slow", MaxPerSecond: float64(rate)}}})
-		s.add(0, "inbox:slow", 2*rate, s.now.Wall-10)
-		s.add(1, "inbox:slow", rate, s.now.Wall-10)
-		s.add(1, "inbox:fast", 20, s.now.Wall-10)
+		s := newShop(t, 2, nil)
+		s.limits(store.ChannelSettings{Channel: "inbox:slow", MaxPerSecond: float64(rate)})
+		s.add(0, "inbox:slow", 2*rate, -10*ms)
+		s.add(1, "inbox:slow", rate, -10*ms)
+		s.add(1, "inbox:fast", 20, -10*ms)
 		begin := s.now.Mono
 		s.run(2*time.Second, func() {
 			if most := 1 + rate/10 + int(float64(rate)*(s.now.Mono-begin).Seconds()); s.arrived["inbox:slow"] > most {
@@ -170,17 +170,17 @@ func TestWhenARateHasRoom(t *testing.T) {
 
 // A bound on what is in flight is kept, and what comes back makes room.
 func TestInFlightLimit(t *testing.T) {
-	s := newShop(1, nil)
-	s.mute = func(postdate.Channel) bool { return true }
-	s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:narrow", MaxInFlight: 3}}})
-	s.add(0, "inbox:narrow", 10, s.now.Wall-10)
-	s.run(time.Second, nil)
-	if s.mostFly != 3 {
-		t.Fatalf("%d are in flight, want 3", s.mostFly)
+	s := newShop(t, 1, nil)
+	s.mute = every
+	s.limits(store.ChannelSettings{Channel: "inbox:narrow", MaxInFlight: 3})
+	s.add(0, "inbox:narrow", 10, -10*ms)
+	s.run(time.Second)
+	if s.mostFlying != 3 {
+		t.Fatalf("%d are in flight, want 3", s.mostFlying)
 	}
-	s.mute = func(postdate.Channel) bool { return false }
-	s.answer()
-	s.run(4*time.Second, nil)
+	s.mute = nil
+	s.confirmAll()
+	s.run(4 * time.Second)
 	if s.arrived["inbox:narrow"] != 10 {
 		t.Errorf("%d of 10 went out", s.arrived["inbox:narrow"])
 	}

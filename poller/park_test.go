@@ -50,7 +50,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	if len(publishes) != 1 {
 		t.Fatalf("the probe is not published: %+v", publishes)
 	}
-	effects = b.step(Published{publishes[0].Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+	effects = b.step(Published{publishes[0].Batch, []publisher.Result{confirmed}})
 	var in []int
 	unparks = append(unparks, of[Unpark](effects)...)
 	for _, u := range unparks {
@@ -179,7 +179,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:z")
 	unpark := b.parked("inbox:z", 3)[0]
 	b.parked("inbox:a", 1, 2)
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	if n := b.parkedIn("inbox:a"); n != 1 {
 		t.Errorf("it has parked messages in %d buckets, want 1", n)
 	}
@@ -195,7 +195,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	if n := len(b.parked("inbox:a", 1)); n > 0 || b.parkedIn("inbox:a") != 1 {
 		t.Fatalf("%d unparks of a channel that is paused", n)
 	}
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	if b.parkedIn("inbox:a") >= 0 {
 		t.Error("a channel without messages is remembered")
 	}
@@ -206,7 +206,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 func TestABucketComesBackDuringAnUnpark(t *testing.T) {
 	b := withParked(t, 2, nil)
 	unpark := b.parked("inbox:a", 1)[0]
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	b.answerAll(b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 2, Owner: "me", Lease: "me"}}}))
 	b.moved(unpark, 0)
 	if b.parkedIn("inbox:a") >= 0 {
@@ -266,7 +266,7 @@ func TestUnparksMax(t *testing.T) {
 	b = withParked(t, 1, nil)
 	n := 0
 	for i := range 2 * most {
-		n += len(b.parked(postdate.Channel(fmt.Sprintf("inbox:%d", i)), 0))
+		n += len(b.parked(named("inbox:%d", i), 0))
 		b.after(time.Second)
 	}
 	if n != most {
@@ -342,11 +342,11 @@ func TestFindParked(t *testing.T) {
 
 // Channels that have nothing parked are not looked at, however many come and go.
 func TestNothingIsParked(t *testing.T) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	for i := range 10 {
-		s.add(0, fmt.Sprintf("x:%d", i), 3, s.now.Wall-1)
+		s.add(0, named("x:%d", i), 3, -ms)
 	}
-	s.run(200*time.Millisecond, nil)
+	s.run(200 * time.Millisecond)
 	if len(s.arrived) != 10 || len(s.m.parked) > 0 {
 		t.Errorf("%v arrived, and %d channels are looked at", s.arrived, len(s.m.parked))
 	}

@@ -108,8 +108,8 @@ func TestAReasonIsCut(t *testing.T) {
 func TestSettlementsGather(t *testing.T) {
 	for n, want := range map[int]time.Duration{1: 5 * time.Millisecond, 2: 5 * time.Millisecond, 3: 0, 5: 0} {
 		b := newSleeper(t, func(c *Config) { c.SettleMax = 12 })
-		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
-		effects := b.outcome(b.read(records("inbox:b", n, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
+		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed))
+		effects := b.outcome(b.read(records("inbox:b", n, b.now.Wall-10)...), confirmed)
 		for d := time.Duration(0); d <= 5*time.Millisecond; d += time.Millisecond {
 			if s := of[Settle](effects); len(s) > 0 {
 				if d != want || len(s[0].Settlements) != n {
@@ -129,9 +129,9 @@ func TestSettlementsGather(t *testing.T) {
 // While settlements are under way others follow only after some time: until then they gather.
 func TestSettlementsGatherBehindACall(t *testing.T) {
 	b := newSleeper(t, nil)
-	b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
+	b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed)
 	b.after(50 * time.Millisecond)
-	effects := b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
+	effects := b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), confirmed)
 	if len(of[Settle](effects)) > 0 {
 		t.Error("settled beside a call that may be answered yet")
 	}
@@ -145,7 +145,7 @@ func TestSettlementsGatherBehindACall(t *testing.T) {
 // memory.
 func TestWhatIsDeliveredIsOver(t *testing.T) {
 	b := newSleeper(t, nil)
-	effects := b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+	effects := b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed))
 	for range 10 {
 		b.after(100 * time.Millisecond)
 		effects = append(effects, b.step(fence.Tick{})...)
@@ -166,7 +166,7 @@ func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
 			b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxParked = 500*time.Millisecond, 500*time.Millisecond })
 			effects := b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: outcome})
 			if lost { // and has come back
-				b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+				b.step(fence.Lost{Holds: holds(0)})
 				b.gain(0, func(p *bucket.Partition) { p.Token = 2 })
 			}
 			b.written(effects)
@@ -192,7 +192,7 @@ func TestADeliveryThatWasGivenUp(t *testing.T) {
 	b := newSleeper(t, func(c *Config) { c.DrainMax = 700 * time.Millisecond })
 	b.gain(1, nil)
 	late := b.read(b.due(-10 * time.Millisecond))
-	b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.step(fence.Drain{Holds: holds(0)})
 	b.after(500 * time.Millisecond)
 	b.step(fence.Tick{})
 	rec := records("inbox:b", 1, b.now.Wall-10)[0]
@@ -203,7 +203,7 @@ func TestADeliveryThatWasGivenUp(t *testing.T) {
 	if s := b.onlySettlement(gaveUp); s.How != store.SettleRetry || !s.PossibleDuplicate {
 		t.Fatalf("given up as %+v", s)
 	}
-	confirmed := publisher.Result{Outcome: publisher.Confirmed}
+	confirmed := confirmed
 	b.outcome(late, confirmed)
 	b.outcome(other, confirmed)
 	b.after(10 * time.Millisecond)
@@ -242,7 +242,7 @@ func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][
 	return b, settles[0], other
 }
 
-var delivered = publisher.Result{Outcome: publisher.Confirmed}
+var delivered = confirmed
 
 // Where a settle fails, its buckets try again by themselves, each with what came meanwhile,
 // and keep nothing of others back. Once they succeed, all go together again.
@@ -281,7 +281,7 @@ func TestASettleThatFails(t *testing.T) {
 // A delivery in a bucket that was lost is written all the same; where that fails it is
 // written again after a pause, which grows, whether others failed with it or not.
 func TestASettleOfALostBucketThatFails(t *testing.T) {
-	for _, lost := range [][]store.Hold{{{Bucket: 0, Token: 1}}, {{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}} {
+	for _, lost := range [][]store.Hold{holds(0), holds(0, 1)} {
 		b, fails, _ := failing(t)
 		b.step(fence.Lost{Holds: lost})
 		for i := range 3 {
@@ -314,7 +314,7 @@ func TestASettleOfALostBucketThatFails(t *testing.T) {
 func TestLooksAreNoProbes(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.gain(1, nil)
-	b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
+	b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), down))
 	for number := range 2 {
 		rec := records("inbox:a", 3, b.now.Wall-10)[number+1]
 		rec.Bucket, rec.Parked = number, true

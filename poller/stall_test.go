@@ -81,7 +81,7 @@ func TestDrainWithABacklog(t *testing.T) {
 	for end := now.Mono + time.Minute; now.Mono < end; now = now.Later(50 * time.Millisecond) {
 		next := m.Step(now, fence.Tick{})
 		if len(slow) > 0 {
-			next = append(next, m.Step(now, Published{slow[0].Batch, publisher.All(len(slow[0].Batch), publisher.Result{Outcome: publisher.Confirmed})})...)
+			next = append(next, m.Step(now, Published{slow[0].Batch, publisher.All(len(slow[0].Batch), confirmed)})...)
 			slow = slow[1:]
 			if now.Mono < 2*time.Second { // some are delivered before it is to go
 				next = append(next, m.Step(now, fence.Drain{Holds: []store.Hold{{Token: 1}}})...)
@@ -143,25 +143,25 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 // A node that slept while it was to hand a bucket over begins nothing new in it when it
 // wakes up after the time for that: what it drops then would be passed by the checkpoint.
 func TestAHandOverThatIsSleptThrough(t *testing.T) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
-	s.add(0, "x:mute", 1, s.now.Wall-1)
-	s.run(100*time.Millisecond, nil)
-	s.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
-	s.run(time.Second, nil) // it works on for its other channels
-	s.now = s.now.Later(s.m.c.DrainMax + s.m.c.DrainStep)
+	s.add(0, "x:mute", 1, -ms)
+	s.run(100 * time.Millisecond)
+	s.drain(0)
+	s.run(time.Second) // it works on for its other channels
+	s.after(s.m.c.DrainMax + s.m.c.DrainStep)
 	due := s.now.Wall + 30
-	s.add(0, "x:well", 1, due)
+	s.add(0, "x:well", 1, due.Sub(s.now.Wall))
 	for range 100 {
-		s.run(5*time.Millisecond, nil)
-		for _, r := range s.due[0] {
+		s.run(5 * time.Millisecond)
+		for _, r := range s.rows[0] {
 			if r.Channel == "x:well" && s.record[0].Checkpoint >= due {
 				t.Fatalf("the checkpoint is %d, beyond a message that is due at %d and not settled", s.record[0].Checkpoint, due)
 			}
 		}
-		s.add(0, "x:well", 1, s.now.Wall+35)
+		s.add(0, "x:well", 1, 35*ms)
 	}
-	if !s.gone[0] {
+	if s.gone[0] == nil {
 		t.Error("the bucket is not handed over")
 	}
 }

@@ -77,7 +77,7 @@ func (b *bench) due(after time.Duration) postdate.Record {
 // leave has the bucket handed over while a broker has not answered.
 func (b *bench) leave() {
 	b.read(b.due(-10 * time.Millisecond))
-	b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.step(fence.Drain{Holds: holds(0)})
 }
 
 var errStore = postdate.E(postdate.KindUnavailable, "no primary")
@@ -97,10 +97,10 @@ var wakes = map[string]struct {
 	},
 	"a sweep": {func(c *Config) { c.SweepEvery = 800 * time.Millisecond }, func(*bench) {}, 800 * time.Millisecond, Claim{}},
 	"settlements that gather": {do: func(b *bench) {
-		first := b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
+		first := b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed)
 		b.after(2 * time.Millisecond)
 		b.written(first)
-		b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
+		b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed)
 	}, want: 3 * time.Millisecond, then: Settle{}},
 	"a claim that failed": {do: func(b *bench) {
 		claim := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}}))[0]
@@ -132,7 +132,7 @@ var wakes = map[string]struct {
 		func(c *Config) { c.DrainMax = 700 * time.Millisecond },
 		func(b *bench) {
 			effects := b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}})
-			b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+			b.step(fence.Drain{Holds: holds(0)})
 			for range 15 { // the last one fails for the fifth time, and is not to be repeated soon
 				for _, c := range of[Claim](effects) {
 					b.step(Claimed{c.Call, []store.ClaimResult{{Err: errStore}}})
@@ -164,7 +164,7 @@ var wakes = map[string]struct {
 	}, want: 100*time.Millisecond + 1, then: Publish{}},
 	"room for a channel with a rate that is behind": {do: func(b *bench) {
 		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 1}}})
-		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed))
 		b.gain(1, func(p *bucket.Partition) {
 			p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
 			p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(b.now.Wall - 50)}
@@ -198,7 +198,7 @@ var wakes = map[string]struct {
 
 // failSettle has a settle of bucket 0 fail.
 func (b *bench) failSettle() {
-	settles := of[Settle](b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+	settles := of[Settle](b.outcome(b.read(b.due(-10*time.Millisecond)), confirmed))
 	b.step(Settled{settles[0].Call, errStore})
 }
 
