@@ -172,14 +172,18 @@ func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
 // begin with their channel's name.
 func (s *shop) put(b int, c postdate.Channel, n int, in time.Duration) (all []postdate.Record) {
 	for range n {
-		s.added++
-		key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
-		m := postdate.Message{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}
-		all = append(all, postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
+		all = append(all, s.message(b, c, in))
 	}
 	s.rows[b] = append(s.rows[b], all...)
 	s.sort(b)
 	return all
+}
+
+func (s *shop) message(b int, c postdate.Channel, in time.Duration) postdate.Record {
+	s.added++
+	key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
+	m := postdate.Message{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}
+	return postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 }
 
 // add stores messages, and tells the machine of them.
