@@ -253,9 +253,9 @@ func TestSendRefuses(t *testing.T) {
 func TestAReadyMessageExpires(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 2})
-	due, end := s.now.Wall+100, s.now.Wall+1_000
-	s.add(0, "x:a", 2, due.Sub(s.now.Wall))
-	s.add(0, "x:a", 2, (due + 1).Sub(s.now.Wall))
+	end := s.now.Wall + 1_000
+	s.add(0, "x:a", 2, 100*ms)
+	s.add(0, "x:a", 2, 101*ms)
 	for i := range s.rows[0] {
 		if i > 1 {
 			s.rows[0][i].ExpiresAt = end

@@ -110,7 +110,8 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	s.mute, s.waits = every, storeCalls
 	ps := s.partitions(buckets)
 	for b := range ps {
-		if ps[b].Checkpoint = s.now.Wall - 70_000; b < behindIn {
+		ps[b].Checkpoint = s.now.Wall - 70_000
+		if b < behindIn {
 			ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall - 60_000)}
 			s.put(b, "x:a", 250, -50*time.Second)
 		}

@@ -40,8 +40,8 @@ func doubtAfterALostAnswer(t *testing.T, behind bool) {
 		s.run(200 * time.Millisecond)
 	}
 	due := s.now.Wall + 500
-	s.add(0, "x:slow", 5_000, due.Sub(s.now.Wall))
-	s.add(0, "x:other", 1, (due + 10).Sub(s.now.Wall))
+	s.add(0, "x:slow", 5_000, 500*ms)
+	s.add(0, "x:other", 1, 510*ms)
 	s.run(450 * time.Millisecond)
 	s.lost = func(e Claim) bool { return e.Claims[0].Only == "" }
 	s.run(60 * time.Millisecond)

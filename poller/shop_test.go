@@ -81,13 +81,15 @@ func has[E Effect](e Effect) bool {
 	return is
 }
 
+// storeCalls are claims and settlements.
 func storeCalls(e Effect) bool { return has[Claim](e) || has[Settle](e) }
 
-// named is a channel with a number in its name.
+// named is a channel whose name has a number in it.
 func named(format string, a ...any) postdate.Channel {
 	return postdate.Channel(fmt.Sprintf(format, a...))
 }
 
+// openShop is a shop whose machine owns nothing yet.
 func openShop(t *testing.T, change func(*Config)) *shop {
 	c := DefaultConfig()
 	if change != nil {

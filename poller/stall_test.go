@@ -106,7 +106,7 @@ func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	s.run(time.Second) // it works on for its other channels
 	s.after(s.m.c.DrainMax + s.m.c.DrainStep)
 	due := s.now.Wall + 30
-	s.add(0, "x:well", 1, due.Sub(s.now.Wall))
+	s.add(0, "x:well", 1, 30*ms)
 	for range 100 {
 		s.run(5 * time.Millisecond)
 		for _, r := range s.rows[0] {
