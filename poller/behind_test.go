@@ -481,12 +481,12 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 				}
 			}
 		}
-		s.run(300*time.Millisecond, check)
+		s.run(300*ms, check)
 		s.lost = func(Claim) bool { claims++; return claims%every == 0 }
 		s.mute = func(c postdate.Channel) bool { return c == "x:a" }
-		s.run(100*time.Millisecond, check)
+		s.run(100*ms, check)
 		s.limits(held[1:]...)
-		s.run(200*time.Millisecond, check)
+		s.run(200*ms, check)
 		s.limits()
 		s.run(time.Second, check)
 		s.mute, s.lost = nil, nil

@@ -77,7 +77,7 @@ func BenchmarkStep(b *testing.B) {
 			q := newQuiet(size.buckets, size.parked, 1<<50)
 			b.ResetTimer()
 			for i := range b.N {
-				q.now = q.now.Later(20 * time.Millisecond)
+				q.now = q.now.Later(20 * ms)
 				m := postdate.Message{
 					Key:     postdate.Key{Bucket: i % size.buckets, Tenant: "t", ScheduleID: fmt.Sprint("m", i)},
 					Channel: "inbox:x", ExecutionTime: q.now.Wall - 5,
@@ -87,7 +87,7 @@ func BenchmarkStep(b *testing.B) {
 					q.step(Published{p.Batch, publisher.All(len(p.Batch), confirmed)})
 				}
 				q.out = q.out[:0]
-				q.now = q.now.Later(6 * time.Millisecond)
+				q.now = q.now.Later(6 * ms)
 				q.step(fence.Tick{})
 				q.m.Wake(q.now)
 			}

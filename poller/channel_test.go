@@ -21,7 +21,7 @@ func TestBatches(t *testing.T) {
 			t.Fatalf("%d messages are with the broker, in %d batches, and %d are left", s.flying("x:a"), len(s.unanswered), left)
 		}
 		s.reply(confirmed)
-		s.run(10 * time.Millisecond)
+		s.run(10 * ms)
 	}
 }
 
@@ -36,7 +36,7 @@ func TestTheWindow(t *testing.T) {
 	for _, n := range []int{30, 30, 300} {
 		s.add(0, "x:a", n, -ms)
 	}
-	s.run(50 * time.Millisecond)
+	s.run(50 * ms)
 	if s.flying("x:a") != windowMin+10 {
 		t.Errorf("%d messages are with the broker after 10 were confirmed", s.flying("x:a"))
 	}
@@ -63,12 +63,12 @@ func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
 	if s.flying("x:a") > 16 {
 		t.Errorf("%d messages are with the broker at first", s.flying("x:a"))
 	}
-	s.run(500*time.Millisecond, func() {
+	s.run(500*ms, func() {
 		if len(s.unanswered) > 0 && len(s.rows[0]) > 1_500 {
 			s.reply(confirmed)
 		}
 	})
-	if s.run(200 * time.Millisecond); s.flying("x:a") < 100 {
+	if s.run(200 * ms); s.flying("x:a") < 100 {
 		t.Errorf("%d messages are with the broker after it confirmed %d", s.flying("x:a"), 2_000-len(s.rows[0]))
 	}
 }
@@ -78,13 +78,13 @@ func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
 func TestABacklogIsParkedAndComesBack(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.add(0, "x:a", 300, -ms)
-	s.run(20 * time.Millisecond)
+	s.run(20 * ms)
 	if _, fixed := s.doubt(); fixed["x:a"] != windowMin || s.flying("x:a") != windowMin {
 		t.Errorf("%d messages cannot be cancelled, and %d are with the broker", fixed["x:a"], s.flying("x:a"))
 	}
 	s.mute = nil
 	s.confirmAll()
-	s.run(400 * time.Millisecond)
+	s.run(400 * ms)
 	if s.arrived["x:a"] != 300 {
 		t.Errorf("%d of 300 messages arrived", s.arrived["x:a"])
 	}
@@ -95,7 +95,7 @@ func TestABacklogIsParkedAndComesBack(t *testing.T) {
 func TestParkedMessagesFollowSettlements(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 1 })
 	s.takeOver(30)
-	if s.run(500 * time.Millisecond); s.arrived["x:a"] != 30 {
+	if s.run(500 * ms); s.arrived["x:a"] != 30 {
 		t.Errorf("%d of 30 messages arrived", s.arrived["x:a"])
 	}
 }
@@ -107,13 +107,13 @@ func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
 	for i := range 4 {
 		s.add(0, named("before:%d", i), 1, -ms)
 		s.reply(confirmed)
-		s.run(10 * time.Millisecond)
+		s.run(10 * ms)
 	}
 	for _, c := range []postdate.Channel{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
 		s.add(0, c, 16, -ms)
 	}
 	s.add(0, "d:d", 16, -ms)
-	if s.run(20 * time.Millisecond); s.flying("d:d") != 8 {
+	if s.run(20 * ms); s.flying("d:d") != 8 {
 		t.Errorf("%d messages of the last of four channels are in flight, want an eighth of the hand", s.flying("d:d"))
 	}
 }
@@ -124,8 +124,8 @@ func TestWhatAChannelCosts(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
 	s.add(0, "x:a", 1, -ms)
-	s.run(10 * time.Millisecond)
-	if wake := s.m.Wake(s.now); wake < 600*time.Millisecond {
+	s.run(10 * ms)
+	if wake := s.m.Wake(s.now); wake < 600*ms {
 		t.Errorf("nothing waits, and it wants to be woken after %s", wake)
 	}
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 10})
@@ -144,15 +144,15 @@ func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
 	s.add(0, "x:a", 10, -ms)
-	s.run(2100 * time.Millisecond)
+	s.run(2100 * ms)
 	if s.flying("x:a") != 3 {
 		t.Fatalf("%d messages are sent after two seconds at 1/s", s.flying("x:a"))
 	}
-	s.run(700 * time.Millisecond) // the next one is in hand
+	s.run(700 * ms) // the next one is in hand
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
-	s.run(20 * time.Millisecond)
+	s.run(20 * ms)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
-	s.run(100 * time.Millisecond)
+	s.run(100 * ms)
 	if s.flying("x:a") != 3 {
 		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.flying("x:a"))
 	}
@@ -160,7 +160,7 @@ func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
 
 // Nothing is published once less than LeaseMargin is left of the lease, until it is renewed.
 func TestNothingIsPublishedWithoutALease(t *testing.T) {
-	for _, early := range []time.Duration{0, time.Millisecond} {
+	for _, early := range []time.Duration{0, ms} {
 		b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
 		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Second, Read: b.now})
 		wait := time.Second - b.m.c.LeaseMargin - early
@@ -192,7 +192,7 @@ func TestWhatIsReadyInALostBucket(t *testing.T) {
 		t.Error("it is published")
 	}
 	s.add(1, "x:a", 1, -ms)
-	if s.run(100 * time.Millisecond); s.flying("x:a") != 1 {
+	if s.run(100 * ms); s.flying("x:a") != 1 {
 		t.Errorf("%d messages of another bucket are sent", s.flying("x:a"))
 	}
 }
@@ -207,13 +207,13 @@ func TestAClockSetBackALittle(t *testing.T) {
 	if s.reply(confirmed); len(s.unanswered) > 0 {
 		t.Fatal("published early")
 	}
-	if wake := s.m.Wake(s.now); wake > 50*time.Millisecond {
+	if wake := s.m.Wake(s.now); wake > 50*ms {
 		t.Errorf("it wants to be woken after %s", wake)
 	}
-	if s.tick(49 * time.Millisecond); len(s.unanswered) > 0 {
+	if s.tick(49 * ms); len(s.unanswered) > 0 {
 		t.Fatal("published early")
 	}
-	if s.tick(time.Millisecond); s.flying("x:a") != 1 {
+	if s.tick(ms); s.flying("x:a") != 1 {
 		t.Error("not published in time")
 	}
 }
@@ -263,17 +263,17 @@ func TestAReadyMessageExpires(t *testing.T) {
 		}
 	}
 	plain, doubtful := s.rows[0][2].ScheduleID, s.rows[0][3].ScheduleID
-	s.run(200 * time.Millisecond)
+	s.run(200 * ms)
 	if v := s.m.View(s.now); v.Hand != 4 || s.flying("x:a") != 2 {
 		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.flying("x:a"))
 	}
-	s.tick(end.Sub(s.now.Wall) - time.Millisecond)
+	s.tick(end.Sub(s.now.Wall) - ms)
 	s.tick(0)
 	if s.m.View(s.now).Hand != 4 || len(s.failed) > 0 {
 		t.Errorf("it ends early: %+v", s.failed)
 	}
-	s.tick(time.Millisecond)
-	s.run(10 * time.Millisecond)
+	s.tick(ms)
+	s.run(10 * ms)
 	for id, how := range map[string]string{plain: "before it was delivered", doubtful: "may have been delivered"} {
 		as := s.failed[id].as
 		if as.At != end || !strings.HasPrefix(as.Reason, "expired at "+end.String()) || !strings.HasSuffix(as.Reason, how) {
@@ -290,7 +290,7 @@ func TestALeavingBucketParksWhatWaits(t *testing.T) {
 		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
 		s.add(0, "x:a", 2, -ms)
 		s.drain(0)
-		s.run(20 * time.Millisecond)
+		s.run(20 * ms)
 		if s.flying("x:a") != 1 || s.parked() != 1 {
 			t.Errorf("%d messages are sent, and %d parked", s.flying("x:a"), s.parked())
 		}
@@ -299,10 +299,10 @@ func TestALeavingBucketParksWhatWaits(t *testing.T) {
 		s := newMuteShop(t, 1, nil)
 		s.add(0, "x:a", 1, -ms)
 		s.drain(0)
-		s.run(s.m.c.DrainStep + 100*time.Millisecond)
+		s.run(s.m.c.DrainStep + 100*ms)
 		s.add(0, "x:a", 1, -ms)
 		s.add(0, "x:b", 1, -ms)
-		s.run(100 * time.Millisecond)
+		s.run(100 * ms)
 		if s.flying("x:a") != 1 || s.flying("x:b") != 1 || s.parked() != 1 {
 			t.Errorf("%d and %d messages are sent, and %d parked", s.flying("x:a"), s.flying("x:b"), s.parked())
 		}
@@ -329,7 +329,7 @@ func TestUnknownIsInDoubt(t *testing.T) {
 		s := newMuteShop(t, 1, nil)
 		s.add(0, "x:a", 1, -ms)
 		s.reply(outcome)
-		s.run(10 * time.Millisecond)
+		s.run(10 * ms)
 		if r := s.rows[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
 			t.Errorf("%v: it is stored as %+v", outcome, r.State)
 		}

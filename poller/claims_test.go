@@ -51,7 +51,7 @@ func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 		}
 		if behind > 1 && c.Scan.After == (bucket.Position{}) && len(s.unanswered) > 0 { // the broker answers during the sweep's first page
 			s.confirmAll()
-			s.after(6 * time.Millisecond)
+			s.after(6 * ms)
 			s.step(fence.Tick{})
 		}
 		if inDoubt, _ := s.doubt(); s.arrived["x:slow"] <= s.m.c.DoubtMax {
@@ -61,11 +61,11 @@ func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 	}
 	s.add(0, "x:slow", 500, 100*ms)
 	for behind == 0 {
-		s.run(5 * time.Millisecond)
+		s.run(5 * ms)
 	}
 	b := s.m.buckets[0]
 	b.sweepAt, b.sweeping = s.now.Mono, false // a sweep falls due now
-	s.run(200 * time.Millisecond)
+	s.run(200 * ms)
 	if worst > s.m.c.DoubtMax {
 		t.Errorf("a crash would mark %d messages of a channel, of which at most %d may be claimed", worst, s.m.c.DoubtMax)
 	}
@@ -137,7 +137,7 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 		}
 		s.tick(0)
 	}
-	if longest > 100*time.Millisecond {
+	if longest > 100*ms {
 		t.Errorf("it waits for %s", longest)
 	}
 }

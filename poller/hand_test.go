@@ -30,7 +30,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	first := claim(b.own(0, 1))
 	published := b.answer(first, due)[0].(Publish)
 	b.step(Published{published.Batch, []publisher.Result{refused}})
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	b.step(fence.Tick{}) // settles
 	b.step(Settled{b.m.settleCall(), postdate.E(postdate.KindUnknown, "lost")})
 
@@ -38,7 +38,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	due = slices.Clone(due)
 	rec := &due[0]
 	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, first.Claims[0].To.Time, first.Claims[0].To.Time
-	b.after(50 * time.Millisecond)
+	b.after(50 * ms)
 	effects := b.answer(claim(b.step(Nudged{[]Nudge{{0, rec.AttemptTime}}})), due)
 
 	b.after(b.m.c.RetryAfter)
@@ -154,7 +154,7 @@ func TestMovedWhileAScanIsUnderWay(t *testing.T) {
 	if len(of[Settle](b.answer(claim, due))) != 1 {
 		t.Fatal("it is not parked again")
 	}
-	b.after(200 * time.Millisecond)
+	b.after(200 * ms)
 	claim = of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 100}}}))[0]
 	b.step(Settled{Call: b.m.settleCall()})
 	moved := records("inbox:x", 1, b.now.Wall-1)
@@ -170,7 +170,7 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 	b.answerAll(b.own(0, 1))
 	ask := func() Claim {
 		t.Helper()
-		b.after(100 * time.Millisecond)
+		b.after(100 * ms)
 		claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall}}}))
 		if len(claims) != 1 {
 			t.Fatalf("%d claims", len(claims))
@@ -189,7 +189,7 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 	}
 	b.answer(claim, nil)
 	b.step(Published{batch, []publisher.Result{confirmed}})
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
 	if got := ask().Claims[0].Scan.BytesMax; got != free {
@@ -205,7 +205,7 @@ func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	b.answerAll(b.own(1, 1))
 	b.step(ParkedFound{})
 	give := func(number int, due []postdate.Record) []Effect {
-		b.after(time.Millisecond)
+		b.after(ms)
 		claims := of[Claim](b.step(Nudged{[]Nudge{{number, due[0].AttemptTime}}}))
 		return b.answer(claims[0], in(number, due))
 	}

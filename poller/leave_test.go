@@ -97,7 +97,7 @@ func TestHandOverOfAnIdleBucket(t *testing.T) {
 	due := records("inbox:a", 1, b.now.Wall-20)
 	batch := of[Publish](b.owned(due))[0].Batch
 	b.step(Published{batch, []publisher.Result{confirmed}})
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
 	effects := b.step(fence.Drain{Holds: holds(0)})
@@ -152,7 +152,7 @@ func TestHandOverRestsAgain(t *testing.T) {
 // While it works on, it is swept: what nobody was told of is found.
 func TestHandOverSweepsWhileItWorksOn(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.sleep(l.m.c.DrainStep + time.Millisecond)
+	l.sleep(l.m.c.DrainStep + ms)
 	l.put(0, "inbox:a", 1, -ms)
 	l.sleep(l.m.c.SweepEvery)
 	if len(l.sent["inbox:a"]) != 1 {
@@ -180,7 +180,7 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 	l.waits = has[Settle]
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
 	for _, left := range []int{1, 0} { // milliseconds
-		l.sleep(goneBy - time.Duration(left)*time.Millisecond - (l.now.Mono - l.begin.Mono))
+		l.sleep(goneBy - time.Duration(left)*ms - (l.now.Mono - l.begin.Mono))
 		claims := l.claims()
 		l.nudge(0, l.record[0].Claimed.Time.Sub(l.now.Wall)-ms)
 		if l.claims() != claims+left {
@@ -200,7 +200,7 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 func TestHandOverWithoutALease(t *testing.T) {
 	l := newLeaver(t, 10*time.Second)
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
-	l.m.leaseUntil = l.now.Mono + goneBy - 100*time.Millisecond + l.m.c.LeaseMargin
+	l.m.leaseUntil = l.now.Mono + goneBy - 100*ms + l.m.c.LeaseMargin
 	l.leave()
 	l.add(0, "x:well", 1, goneBy-90*ms) // is claimed, and may not be sent any more
 	l.sleep(2 * goneBy)
@@ -217,8 +217,8 @@ func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 	l.leave()
 	l.add(0, "x:well", 1, time.Second)
 	l.sleep(4 * time.Second)
-	l.wantOnce("the message was sent", l.sent["x:well"], 1_001*time.Millisecond)
-	l.wantOnce("the bucket was handed over", l.gone[0], 3*time.Second+time.Millisecond-l.m.c.Ahead)
+	l.wantOnce("the message was sent", l.sent["x:well"], 1_001*ms)
+	l.wantOnce("the bucket was handed over", l.gone[0], 3*time.Second+ms-l.m.c.Ahead)
 	if l.claims() > 20 {
 		t.Errorf("%d claims", l.claims())
 	}
@@ -226,11 +226,11 @@ func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 
 // A message that is due right behind what is claimed is not asked for again and again.
 func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
-	l := newLeaver(t, 300*time.Millisecond)
+	l := newLeaver(t, 300*ms)
 	l.add(0, "x:mute", 1, -ms)
 	l.add(0, "x:well", 1, l.record[0].Claimed.Time.Sub(l.now.Wall))
 	l.leave()
-	l.sleep(l.m.c.DrainStep - time.Millisecond)
+	l.sleep(l.m.c.DrainStep - ms)
 	if l.claims() > 10 {
 		t.Errorf("%d claims", l.claims())
 	}
@@ -239,8 +239,8 @@ func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
 // What comes when an answer is not waited for any more is the next owner's.
 func TestHandOverBeginsNothingAtItsEnd(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.sleep(l.m.c.DrainMax - time.Millisecond)
-	l.after(time.Millisecond)
+	l.sleep(l.m.c.DrainMax - ms)
+	l.after(ms)
 	l.add(0, "x:well", 1, -ms)
 	l.sleep(time.Second)
 	if len(l.sent) > 0 {
@@ -257,7 +257,7 @@ func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 			Token: 1, Owner: "me", Checkpoint: b.now.Wall - 500, Claimed: bucket.UpTo(b.now.Wall - 500),
 		}}}))
 		effects := b.step(fence.Drain{Holds: holds(0)})
-		b.after(10 * time.Millisecond)
+		b.after(10 * ms)
 		effects = append(effects, b.step(fence.Tick{})...)
 		if len(of[fence.Drained](effects)) > 0 {
 			t.Fatalf("handed over before the claim is answered: %+v", effects)
@@ -300,13 +300,13 @@ func TestHandOverUnparksForOthers(t *testing.T) {
 			b.step(Published{p.Batch, []publisher.Result{confirmed}})
 		}
 	}
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
 	b.step(fence.Drain{Holds: holds(0)})
 	effects := b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:mute"}, {Bucket: 0, Channel: "inbox:well"}}})
 	unparked := map[postdate.Channel]time.Duration{}
-	for begin := b.now.Mono; b.now.Mono < begin+3*time.Second; b.after(10 * time.Millisecond) {
+	for begin := b.now.Mono; b.now.Mono < begin+3*time.Second; b.after(10 * ms) {
 		for _, u := range of[Unpark](effects) {
 			if _, again := unparked[u.Unpark.Channel]; !again {
 				unparked[u.Unpark.Channel] = b.now.Mono - begin

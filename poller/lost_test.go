@@ -24,7 +24,7 @@ func TestRetryAfterALossByAWrongClock(t *testing.T) {
 		}
 		b.now.Wall = b.now.Wall.Add(48 * time.Hour)
 		b.step(fence.Tick{})
-		b.after(time.Millisecond)
+		b.after(ms)
 		b.step(fence.Lost{Holds: holds(0)})
 		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 		effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{{Outcome: outcome}}})

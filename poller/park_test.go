@@ -34,7 +34,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 		t.Fatalf("the probe is %+v", probe)
 	}
 	unparks := of[Unpark](b.step(Unparked{Unpark: probe[0].Unpark, Moved: 1}))
-	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * time.Millisecond)
+	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * ms)
 	rec := records("inbox:a", 1, b.now.Wall-3)[0]
 	tick := b.step(fence.Tick{})
 	unparks = append(unparks, of[Unpark](tick)...) // another one, until the first is read
@@ -292,7 +292,7 @@ func TestAnUnparkThatFails(t *testing.T) {
 		t.Fatalf("%d unparks after %s, want 1", len(unparks), b.m.c.RetryAfter)
 	}
 	effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0})
-	b.after(500 * time.Millisecond)
+	b.after(500 * ms)
 	if effects = append(effects, b.step(fence.Tick{})...); len(of[Claim](effects)) > 0 {
 		t.Errorf("it reads where nothing was unparked: %+v", of[Claim](effects))
 	}
@@ -346,7 +346,7 @@ func TestNothingIsParked(t *testing.T) {
 	for i := range 10 {
 		s.add(0, named("x:%d", i), 3, -ms)
 	}
-	s.run(200 * time.Millisecond)
+	s.run(200 * ms)
 	if len(s.arrived) != 10 || len(s.m.parked) > 0 {
 		t.Errorf("%v arrived, and %d channels are looked at", s.arrived, len(s.m.parked))
 	}

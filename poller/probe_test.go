@@ -107,7 +107,7 @@ func TestAnotherOneTriesInItsPlace(t *testing.T) {
 					}
 				}
 				b.answerAll(effects)
-				b.after(20 * time.Millisecond)
+				b.after(20 * ms)
 			}
 			t.Errorf("the other URL is not tried")
 		})

@@ -3,7 +3,6 @@ package poller
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
@@ -25,7 +24,7 @@ func TestWhatProvesAHost(t *testing.T) {
 		s := few(t)
 		s.add(0, host("a", 1), 1, -ms)
 		s.reply(test.said)
-		s.run(10 * time.Millisecond)
+		s.run(10 * ms)
 		for i := range 32 {
 			s.add(0, host(fmt.Sprint("dead-", i), 1), 1, -ms)
 		}
@@ -46,7 +45,7 @@ func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
 		t.Errorf("%d messages are with a host that has not answered, want 16", n)
 	}
 	s.reply(confirmed)
-	s.run(10 * time.Millisecond)
+	s.run(10 * ms)
 	s.add(0, host("b", 1), 24, -ms)
 	if n := s.flying(host("b", 1)); n != 16 {
 		t.Errorf("%d messages are with another host, want 16", n)
@@ -66,7 +65,7 @@ func TestAHostThatAnswersNoMore(t *testing.T) {
 		if proven {
 			s.add(0, host("a", 1), 1, -ms)
 			s.reply(confirmed)
-			s.run(10 * time.Millisecond)
+			s.run(10 * ms)
 		} else {
 			n = 7
 		}
@@ -97,11 +96,11 @@ func TestAHostThatWasDownIsForgotten(t *testing.T) {
 		if proven {
 			s.add(0, "x:a", 1, -ms)
 			s.reply(confirmed)
-			s.run(10 * time.Millisecond)
+			s.run(10 * ms)
 		}
 		s.add(0, "x:a", 1, -ms)
 		s.reply(down)
-		s.run(10 * time.Millisecond)
+		s.run(10 * ms)
 		s.lose(0)
 		s.add(1, "x:a", 1, -ms)
 		if s.flying("x:a") != 1 {

@@ -34,23 +34,23 @@ func doubtAfterALostAnswer(t *testing.T, behind bool) {
 	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
 	s.add(0, "x:slow", 100, 60*ms)
-	s.run(200 * time.Millisecond)
+	s.run(200 * ms)
 	if behind {
 		s.add(0, "x:other", 1, 100*ms)
-		s.run(200 * time.Millisecond)
+		s.run(200 * ms)
 	}
 	due := s.now.Wall + 500
 	s.add(0, "x:slow", 5_000, 500*ms)
 	s.add(0, "x:other", 1, 510*ms)
-	s.run(450 * time.Millisecond)
+	s.run(450 * ms)
 	s.lost = func(e Claim) bool { return e.Claims[0].Only == "" }
-	s.run(60 * time.Millisecond)
+	s.run(60 * ms)
 	if len(s.record[0].Behind) != 1 || s.record[0].Claimed.Time <= due {
 		t.Fatalf("the record is %+v: this shows nothing", s.record[0])
 	}
 	s.mute = nil
 	s.confirmAll()
-	s.run(500*time.Millisecond, func() {
+	s.run(500*ms, func() {
 		if len(s.m.buckets[0].record.Behind) == 0 {
 			s.lost = nil
 		}
@@ -138,7 +138,7 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 			}
 			more = append(more, b.step(Claimed{call.Call, []store.ClaimResult{r}})...)
 		}
-		b.after(20 * time.Millisecond)
+		b.after(20 * ms)
 		effects = append(more, b.step(fence.Tick{})...)
 	}
 	t.Errorf("what follows %v is not read", ended)

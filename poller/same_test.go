@@ -51,8 +51,8 @@ func lapsedLease(b *bench) string {
 		results = append(results, seen(c, records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30)...))
 	}
 	b.step(Claimed{claim.Call, results})
-	b.m.leaseUntil = b.now.Mono + 10*time.Millisecond
-	b.after(15 * time.Millisecond)
+	b.m.leaseUntil = b.now.Mono + 10*ms
+	b.after(15 * ms)
 	return said(b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
 }
 

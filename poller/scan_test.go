@@ -46,14 +46,14 @@ func TestEachAtItsTime(t *testing.T) {
 			claimed = min(claimed, s.now.Wall)
 		case Publish:
 			for _, it := range e.Batch {
-				if late := s.now.Wall.Sub(it.Delivery.Message.ExecutionTime); late != time.Millisecond {
+				if late := s.now.Wall.Sub(it.Delivery.Message.ExecutionTime); late != ms {
 					t.Errorf("%s goes out %s after its time, want it 1ms after", it.Delivery.Message.ScheduleID, late)
 				}
 			}
 		}
 	}
 	s.sleep(first.Sub(s.now.Wall) - s.m.c.Ahead + s.m.c.Gather/2) // and no earlier than they are to
-	s.sleep(500 * time.Millisecond)
+	s.sleep(500 * ms)
 	if want := first.Add(s.m.c.Gather - s.m.c.Ahead); claimed != want || s.arrived["x:a"] != 50 {
 		t.Errorf("the first claim is made at %d, want it at %d; %d of 50 messages arrived", claimed, want, s.arrived["x:a"])
 	}
@@ -86,7 +86,7 @@ func TestWhatIsLateIsReadAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
 	for i := range 7 {
-		b.after(time.Millisecond)
+		b.after(ms)
 		late := b.now.Wall - 1_000
 		claims := of[Claim](b.step(Nudged{[]Nudge{{0, late}}}))
 		if len(claims) != 1 || bucket.UpTo(late).Before(claims[0].Claims[0].Scan.After) {
@@ -128,7 +128,7 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	}
 	for range 20 { // one is answered while the next ones are due
 		s.add(0, "x:a", 3, 30*ms)
-		s.sleep(50 * time.Millisecond)
+		s.sleep(50 * ms)
 		if len(s.unanswered) > 4 {
 			s.reply(confirmed)
 		}
@@ -136,7 +136,7 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	last := s.now.Wall
 	for len(s.unanswered) > 0 {
 		s.confirmAll()
-		s.sleep(50 * time.Millisecond)
+		s.sleep(50 * ms)
 	}
 	s.sleep(3 * time.Second)
 	s.nudge(0, 0)
@@ -180,7 +180,7 @@ func TestTheEndOfALease(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
-			const ahead = 30 * time.Millisecond
+			const ahead = 30 * ms
 			b.step(fence.LeaseUntil{Mono: b.now.Mono + ahead + test.lasts, Read: b.now})
 			due := records("inbox:a", 1, b.now.Wall.Add(ahead)-1)
 			b.owned(due)
@@ -215,11 +215,11 @@ func TestTheEndOfALease(t *testing.T) {
 // then or later, times go on from before.
 func TestAClockThatIsSet(t *testing.T) {
 	most := DefaultConfig().JumpMax
-	for _, by := range []time.Duration{most, -most, most + time.Millisecond, -most - time.Millisecond, 48 * time.Hour} {
+	for _, by := range []time.Duration{most, -most, most + ms, -most - ms, 48 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			b := newBench(t)
 			published := of[Publish](b.owned(records("inbox:a", 1, b.now.Wall-200)))[0]
-			b.after(10 * time.Millisecond)
+			b.after(10 * ms)
 			good := b.now
 			b.now.Wall = b.now.Wall.Add(by)
 			if by <= most && by >= -most {
@@ -255,10 +255,10 @@ func TestLosesWhatItHolds(t *testing.T) {
 	if b.m.Token(0) != 5 || b.m.Token(1) != 0 || !slices.Equal(of[Horizon](effects), []Horizon{{Bucket: 1}}) {
 		t.Errorf("the tokens are %d and %d: %+v", b.m.Token(0), b.m.Token(1), effects)
 	}
-	if hand, wake := b.m.View(b.now).Hand, b.m.Wake(b.now); hand != 0 || wake <= 11*time.Millisecond {
+	if hand, wake := b.m.View(b.now).Hand, b.m.Wake(b.now); hand != 0 || wake <= 11*ms {
 		t.Errorf("%d messages are in hand, and it is to be woken after %s", hand, wake)
 	}
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	if effects = b.step(fence.Tick{}); len(of[Publish](effects)) > 0 {
 		t.Errorf("%+v", effects)
 	}
@@ -271,7 +271,7 @@ func TestABucketThatIsTakenAnew(t *testing.T) {
 	due := records("inbox:a", 1, b.now.Wall+10)
 	b.answer(of[Claim](b.own(0, 1))[0], due)
 	claims := of[Claim](b.own(0, 2))
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	if effects := b.step(fence.Tick{}); len(of[Publish](effects)) > 0 || b.m.View(b.now).Hand != 0 {
 		t.Errorf("%+v", effects)
 	}

@@ -65,7 +65,7 @@ func TestWhatTakesAChannelDown(t *testing.T) {
 		{0, []publisher.Result{refused}, false},
 		{0, []publisher.Result{down}, true},
 		{0, []publisher.Result{unknown}, false},
-		{noAnswer - time.Millisecond, []publisher.Result{unknown}, false},
+		{noAnswer - ms, []publisher.Result{unknown}, false},
 		{noAnswer, []publisher.Result{unknown}, true},
 		{2 * noAnswer, []publisher.Result{unknown, refused}, false},
 		{2 * noAnswer, []publisher.Result{confirmed, unknown}, false},
@@ -89,13 +89,13 @@ func TestTheTimesOfProbes(t *testing.T) {
 			s.m.random = func() float64 { return chance }
 			s.add(0, "x:a", 1, -ms)
 			s.reply(down)
-			for _, ms := range []time.Duration{250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000} {
-				wait := ms*time.Millisecond - time.Duration(chance/4*float64(ms*time.Millisecond))
-				s.after(wait - time.Millisecond)
+			for _, pause := range []time.Duration{250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000} {
+				wait := pause*ms - time.Duration(chance/4*float64(pause*ms))
+				s.after(wait - ms)
 				if s.add(0, "x:a", 1, -ms); len(s.unanswered) > 0 {
 					t.Fatalf("%v: it is tried earlier than %s after the last time", outcome, wait)
 				}
-				s.after(time.Millisecond)
+				s.after(ms)
 				s.add(0, "x:a", 1, -ms)
 				s.add(0, "x:a", 1, -ms)
 				if s.flying("x:a") != 1 {
@@ -137,8 +137,8 @@ func TestSinceWhenAChannelIsDown(t *testing.T) {
 			s.add(0, "x:a", 1, -ms)
 			s.reply(down)
 		}
-		state := s.addParked(0, "x:a", 20*time.Millisecond)
-		s.run(50 * time.Millisecond)
+		state := s.addParked(0, "x:a", 20*ms)
+		s.run(50 * ms)
 		if since := state().DownSince; since != began {
 			t.Errorf("outage %d: a message waits since %d, want %d", outage, since, began)
 		}
@@ -158,8 +158,8 @@ func TestSinceWhenAChannelIsDownAfterATakeOver(t *testing.T) {
 	s.untilSent()
 	failed := s.now.Wall
 	s.reply(down)
-	state := s.addParked(0, "x:a", 20*time.Millisecond)
-	s.run(50 * time.Millisecond)
+	state := s.addParked(0, "x:a", 20*ms)
+	s.run(50 * ms)
 	if since := state().DownSince; since != failed {
 		t.Errorf("a message waits since %d, want %d", since, failed)
 	}
@@ -172,13 +172,13 @@ func TestAHostIsBackForAllItsURLs(t *testing.T) {
 		s.add(0, "https://a.example/1", 1, -ms)
 		s.reply(down)
 		s.add(0, "https://a.example/2", 1, -ms)
-		s.run(400 * time.Millisecond)
+		s.run(400 * ms)
 		if len(s.unanswered) != 1 {
 			t.Fatalf("%d messages are sent, want one that tries the host", len(s.unanswered))
 		}
 		tried := s.unanswered[0].Channel
 		s.reply(outcome)
-		s.run(100 * time.Millisecond)
+		s.run(100 * ms)
 		if len(s.unanswered) != 1 || s.unanswered[0].Channel == tried {
 			t.Errorf("%v: the other URL's message is not sent: %v", outcome, s.unanswered)
 		}
@@ -191,10 +191,10 @@ func TestALookIsNoProbe(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.add(0, "x:a", 1, -ms)
 	s.reply(down)
-	s.run(20 * time.Millisecond)
-	s.addParked(0, "x:a", s.m.c.ProbeMin-5*time.Millisecond)
-	s.tick(s.m.c.ProbeMin - 45*time.Millisecond)
-	s.tick(20 * time.Millisecond)
+	s.run(20 * ms)
+	s.addParked(0, "x:a", s.m.c.ProbeMin-5*ms)
+	s.tick(s.m.c.ProbeMin - 45*ms)
+	s.tick(20 * ms)
 	unparked := func() (n int) {
 		for _, r := range s.rows[0] {
 			if !r.Parked {
@@ -206,15 +206,15 @@ func TestALookIsNoProbe(t *testing.T) {
 	if hand := s.m.View(s.now).Hand; hand != 1 || unparked() != 0 {
 		t.Fatalf("%d messages are in hand, %d unparked: the test shows nothing", hand, unparked())
 	}
-	s.tick(5 * time.Millisecond)
+	s.tick(5 * ms)
 	if unparked() != 1 {
 		t.Errorf("%d messages are unparked when the channel is to be tried, want 1", unparked())
 	}
-	s.tick(15 * time.Millisecond)
+	s.tick(15 * ms)
 	if len(s.unanswered) > 0 {
 		t.Errorf("what is parked is sent")
 	}
-	s.run(100 * time.Millisecond)
+	s.run(100 * ms)
 	if s.flying("x:a") != 1 {
 		t.Errorf("the channel is tried with %d messages", s.flying("x:a"))
 	}

@@ -101,14 +101,14 @@ func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
 	s.add(0, "x:mute", 1, -ms)
-	s.run(100 * time.Millisecond)
+	s.run(100 * ms)
 	s.drain(0)
 	s.run(time.Second) // it works on for its other channels
 	s.after(s.m.c.DrainMax + s.m.c.DrainStep)
 	due := s.now.Wall + 30
 	s.add(0, "x:well", 1, 30*ms)
 	for range 100 {
-		s.run(5 * time.Millisecond)
+		s.run(5 * ms)
 		for _, r := range s.rows[0] {
 			if r.Channel == "x:well" && s.record[0].Checkpoint >= due {
 				t.Fatalf("the checkpoint is %d, beyond a message that is due at %d and not settled", s.record[0].Checkpoint, due)

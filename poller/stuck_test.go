@@ -38,7 +38,7 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 				s.add(sent%4, "x:well", 1, -ms)
 				sent++
 			})
-			s.run(300 * time.Millisecond)
+			s.run(300 * ms)
 			if got := s.arrived["x:well"]; got < sent {
 				t.Errorf("%d of %d messages of a healthy channel arrived beside %d stuck ones", got, sent, n)
 			}
@@ -73,7 +73,7 @@ func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
 		for i, c := range channels {
 			s.add(i%4, c, 1, -ms)
 		}
-		s.run(300 * time.Millisecond)
+		s.run(300 * ms)
 		for _, c := range channels {
 			if s.arrived[c] != 1 {
 				t.Errorf("%s waits", c)
@@ -164,7 +164,7 @@ func TestHandOverParksWhatWaits(t *testing.T) {
 	s.add(0, "x:tight", 2_000, -100*ms)
 	s.run(time.Second)
 	s.drain(0)
-	s.run(500 * time.Millisecond)
+	s.run(500 * ms)
 	if s.gone[0] == nil {
 		t.Fatal("it is not handed over")
 	}
@@ -192,7 +192,7 @@ func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
 	s.drain(0)
 	sent, late := 0, 0
 	s.run(s.m.c.DrainMax-s.m.c.DrainStep, func() {
-		if s.arrived["x:well"] < sent-int(2*s.m.c.DrainStep/(5*time.Millisecond)) {
+		if s.arrived["x:well"] < sent-int(2*s.m.c.DrainStep/(5*ms)) {
 			late++
 		}
 		s.add(0, "x:well", 1, -ms)
@@ -266,7 +266,7 @@ func TestAnotherOneTriesForTheHost(t *testing.T) {
 					tried[u.Unpark.Channel] = true
 					b.step(Unparked{Unpark: u.Unpark, Moved: 0})
 				}
-				b.after(5 * time.Millisecond)
+				b.after(5 * ms)
 				effects = b.step(fence.Tick{})
 				b.answerAll(effects)
 				for range of[FindParked](effects) {

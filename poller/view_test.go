@@ -22,14 +22,14 @@ func TestOverdue(t *testing.T) {
 			t.Errorf("%s: overdue at %d: %v, want %v", what, b.now.Wall, v, want)
 		}
 	}
-	b.after(100 * time.Millisecond)
+	b.after(100 * ms)
 	overdue("nothing is there", map[int]postdate.Time{})
-	soon := b.due(20 * time.Millisecond)
+	soon := b.due(20 * ms)
 	b.read(soon)
 	overdue("a message is in hand", map[int]postdate.Time{})
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	overdue("it is due", map[int]postdate.Time{0: soon.AttemptTime})
-	b.after(time.Millisecond)
+	b.after(ms)
 	settles := b.outcome(b.step(fence.Tick{}), confirmed)
 	overdue("it is delivered", map[int]postdate.Time{0: soon.AttemptTime})
 	b.written(settles)

@@ -34,7 +34,7 @@ func (s *shop) wantFailed(channel string, n int, from, to time.Duration) {
 		if after := f.at.Sub(s.begin.Wall); after < from || after > to {
 			s.t.Errorf("%s failed after %s, want it between %s and %s", id, after, from, to)
 		}
-		if f.as.Attempts != 0 || f.at.Sub(f.as.At) > 50*time.Millisecond || !strings.Contains(f.as.Reason, "retry.maxParked, 5s; last error: no such host") {
+		if f.as.Attempts != 0 || f.at.Sub(f.as.At) > 50*ms || !strings.Contains(f.as.Reason, "retry.maxParked, 5s; last error: no such host") {
 			s.t.Errorf("%s failed after %d attempts, at %d: %s", id, f.as.Attempts, f.as.At, f.as.Reason)
 		}
 	}
@@ -53,7 +53,7 @@ func TestAChannelThatStaysDown(t *testing.T) {
 			s.add(b, c, 200, -5*ms)
 		}
 	}
-	s.run(4900 * time.Millisecond)
+	s.run(4900 * ms)
 	s.wantFailed("x:", 0, 0, 0)
 	s.run(2 * time.Second)
 	s.wantFailed("x:down", 400, 5*time.Second, 7*time.Second)
@@ -109,7 +109,7 @@ func TestAParkedMessageExpires(t *testing.T) {
 			t.Errorf("a message that expires at %d waits as %+v", s.begin.Wall+3_000, r.State)
 		}
 	}
-	s.run(2500 * time.Millisecond)
+	s.run(2500 * ms)
 	for id, f := range s.failed {
 		if f.at < s.begin.Wall+3_000 || !strings.HasPrefix(f.as.Reason, "expired at ") || !strings.Contains(f.as.Reason, "no such host") {
 			t.Errorf("%s failed after %s: %s", id, f.at.Sub(s.begin.Wall), f.as.Reason)
@@ -165,7 +165,7 @@ func TestUnparkedWhileItIsSettled(t *testing.T) {
 		if len(settles) != 1 || settles[0].Settlements[0].How != store.SettlePark {
 			t.Fatalf("settled: %+v", settles)
 		}
-		b.after(200 * time.Millisecond)
+		b.after(200 * ms)
 		claim = of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 100}}}))[0]
 		unparked := due[0]
 		unparked.Parked, unparked.AttemptTime = false, b.now.Wall-50
@@ -177,7 +177,7 @@ func TestUnparkedWhileItIsSettled(t *testing.T) {
 			effects = b.answer(claim, []postdate.Record{unparked})
 			effects = append(effects, b.step(Settled{Call: b.m.settleCall()})...)
 		}
-		b.after(200 * time.Millisecond)
+		b.after(200 * ms)
 		effects = append(effects, b.step(fence.Tick{})...)
 		if len(of[Publish](effects)) > 0 {
 			t.Errorf("published, and it is settled or parked (the settlement is answered first: %t)", settledFirst)
@@ -271,7 +271,7 @@ func TestHowLongAParkedMessageWaits(t *testing.T) {
 	const waits = 5 * time.Second
 	b := hurt(t, publisher.Down)
 	since := func(ago time.Duration) postdate.Time { return b.now.Wall.Add(-ago) }
-	b.wantParked(b.looked(true, since(waits-time.Millisecond), nil), "no such host", time.Millisecond, waits-time.Millisecond)
+	b.wantParked(b.looked(true, since(waits-ms), nil), "no such host", ms, waits-ms)
 	if s := b.looked(true, since(waits), nil); s.How != store.SettleFailed || s.At != b.now.Wall || strings.Contains(s.Reason, "may have been delivered") {
 		t.Errorf("settled as %+v", s)
 	}
@@ -322,7 +322,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 		}
 		b.now.Wall -= 60_000
 		b.step(fence.Tick{})
-		b.after(time.Millisecond)
+		b.after(ms)
 		b.quiet(b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
 		b.try(publisher.Down)
 		since := b.now.Wall
@@ -347,7 +347,7 @@ func TestALeavingMessageThatWaitedForLong(t *testing.T) {
 	b.scan(due)
 	settles := of[Settle](b.step(fence.Drain{Holds: holds(0)}))
 	if len(settles) == 0 {
-		b.after(time.Millisecond)
+		b.after(ms)
 		settles = of[Settle](b.step(fence.Tick{}))
 	}
 	if len(settles) != 1 || len(settles[0].Settlements) != 1 || settles[0].Settlements[0].AttemptTime <= b.now.Wall {
