@@ -149,7 +149,7 @@ func TestHorizons(t *testing.T) {
 	said(b.step(Nudged{[]Nudge{{0, at(300)}}}), "something earlier", at(300))
 	said(b.step(Nudged{[]Nudge{{0, at(400)}}}), "something later")
 	said(b.step(fence.Tick{}), "nothing new")
-	b.after(280 * time.Millisecond)
+	b.after(280 * ms)
 	tick := b.step(fence.Tick{})
 	said(tick, "its time has come", postdate.Far)
 	said(answer(tick, postdate.Far), "nothing else is due")
@@ -180,7 +180,7 @@ func TestALostBucketWakesNobody(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
 	b.step(Nudged{[]Nudge{{0, b.now.Wall + 500}}})
-	if w := b.m.Wake(b.now); w > 500*time.Millisecond {
+	if w := b.m.Wake(b.now); w > 500*ms {
 		t.Fatalf("it wants to be woken after %s", w)
 	}
 	b.step(fence.Lost{Holds: []store.Hold{{Token: 1}}})

@@ -19,9 +19,9 @@ type asked struct {
 	leastBytes  int
 }
 
-func (d *counter) asked() asked {
+func (s *shop) asked() asked {
 	a := asked{only: map[postdate.Channel]int{}, leastBytes: 1 << 60}
-	for _, c := range d.calls {
+	for _, c := range s.calls {
 		if c.claim == nil {
 			continue
 		}
@@ -40,20 +40,17 @@ func (d *counter) asked() asked {
 }
 
 // old gives the machine buckets from first on, in which x:old is behind with so many messages each.
-func (d *counter) old(first, buckets, messages int) {
+func (s *shop) old(first, buckets, messages int) {
 	var ps []bucket.Partition
 	for b := first; b < first+buckets; b++ {
 		p := bucket.Partition{
-			Bucket: b, Owner: "n", Token: 1, Checkpoint: d.now.Wall - 70_000, Claimed: bucket.UpTo(d.now.Wall - 1000),
-			Behind: map[postdate.Channel]bucket.Position{"x:old": bucket.UpTo(d.now.Wall - 60_000)},
+			Bucket: b, Checkpoint: s.now.Wall - 70_000, Claimed: bucket.UpTo(s.now.Wall - 1000),
+			Behind: map[postdate.Channel]bucket.Position{"x:old": bucket.UpTo(s.now.Wall - 60_000)},
 		}
-		d.record[b] = p
 		ps = append(ps, p)
-		for range messages {
-			d.add(b, "x:old", -50*time.Second)
-		}
+		s.put(b, "x:old", messages, -50*time.Second)
 	}
-	d.step(fence.Gained{Partitions: ps})
+	s.gain(ps...)
 }
 
 // What claims that hang may bring never exceeds what there is room for, and each may bring
@@ -69,30 +66,30 @@ func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 		"no doubt": func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1000, 16 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newCounter(t, buckets, change)
-			c, most := d.m.c, asked{}
+			s := newSlowShop(t, buckets, change)
+			c, most := s.m.c, asked{}
 			for range 3 { // the first is nudged alone, and the others gather
 				for b := range buckets {
-					d.add(b, "x:a", 50*ms)
+					s.add(b, "x:a", 1, 50*ms)
 				}
 			}
-			begin := d.now.Mono
-			d.wait(500 * ms)
-			for d.now.Mono < begin+time.Second {
-				a := d.asked()
+			begin := s.now.Mono
+			s.sleep(500 * ms)
+			for s.now.Mono < begin+time.Second {
+				a := s.asked()
 				most.claims, most.any = max(most.claims, a.claims), max(most.any, a.any)
 				if a.any > max(c.DoubtMax/2, 4) || a.any > c.HandMax || a.bytes > c.HandBytesMax ||
 					a.most > c.PageMax || a.leastBytes < c.PayloadBytesMax {
 					t.Fatalf("claims under way ask for %+v", a)
 				}
-				d.answer(func(call) bool { return true })
-				d.wait(5 * ms)
+				s.answer(every)
+				s.sleep(5 * ms)
 			}
-			d.work(time.Second)
+			s.work(time.Second)
 			if most.claims < 4 || most.any < min(c.DoubtMax, c.HandMax)/8 && most.any < 4*c.PageMax {
 				t.Errorf("they ask for %+v at most: too little", most)
 			}
-			for b, rows := range d.rows {
+			for b, rows := range s.rows {
 				if len(rows) > 0 {
 					t.Errorf("%d messages are left in bucket %d", len(rows), b)
 				}
@@ -103,12 +100,12 @@ func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 
 // One call brings no more than half of the room that there is.
 func TestACallLeavesRoomForOthers(t *testing.T) {
-	d := newCounter(t, 40, func(c *Config) { c.PayloadBytesMax, c.DoubtMax, c.HandMax, c.HandBytesMax = 1000, 1<<20, 300, 50_000 })
+	s := newSlowShop(t, 40, func(c *Config) { c.PayloadBytesMax, c.DoubtMax, c.HandMax, c.HandBytesMax = 1000, 1<<20, 300, 50_000 })
 	for b := range 40 {
-		d.add(b, "x:a", 50*ms)
+		s.add(b, "x:a", 1, 50*ms)
 	}
-	d.wait(40 * ms)
-	if a := d.asked(); a.any > d.m.c.HandMax/2 || a.any < d.m.c.HandMax/3 || a.claims != 25 || a.bytes > d.m.c.HandBytesMax/2 {
+	s.sleep(40 * ms)
+	if a := s.asked(); a.any > s.m.c.HandMax/2 || a.any < s.m.c.HandMax/3 || a.claims != 25 || a.bytes > s.m.c.HandBytesMax/2 {
 		t.Errorf("the first call asks for %+v", a)
 	}
 }
@@ -117,32 +114,32 @@ func TestACallLeavesRoomForOthers(t *testing.T) {
 // buckets it is behind in, and though other messages are due there.
 func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 	const buckets = 60
-	d := newCounter(t, 1, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
-	d.mute = func(c postdate.Channel) bool { return c == "x:old" }
-	d.old(1, buckets, 3)
+	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
+	s.mute = func(c postdate.Channel) bool { return c == "x:old" }
+	s.old(1, buckets, 3)
 	pass := func(long time.Duration, answered func(call) bool) {
 		t.Helper()
-		for end := d.now.Mono + long; d.now.Mono < end; d.wait(5 * ms) {
-			a, hand := d.asked(), d.m.channels["x:old"].hand
+		for end := s.now.Mono + long; s.now.Mono < end; s.sleep(5 * ms) {
+			a, hand := s.asked(), s.m.channels["x:old"].hand
 			if a.only["x:old"]+hand > 8 {
 				t.Fatalf("claims under way ask for %+v, and %d messages are in hand", a, hand)
 			}
-			d.answer(answered)
+			s.answer(answered)
 		}
 	}
 	for range 5 {
-		pass(3*time.Second, func(call) bool { return true })
+		pass(3*time.Second, every)
 		for b := range buckets {
-			d.add(1+b, "x:new", 100*ms)
+			s.add(1+b, "x:new", 1, 100*ms)
 		}
-		d.add(0, "x:new", -ms) // its claim hangs, so that all others come in one call
-		d.confirm(len(d.unanswered))
+		s.add(0, "x:new", 1, -ms) // its claim hangs, so that all others come in one call
+		s.confirmAll()
 		pass(200*ms, settles)
 	}
-	d.mute = func(postdate.Channel) bool { return false }
-	d.confirm(len(d.unanswered))
-	d.work(3 * time.Second)
-	for b, rows := range d.rows {
+	s.mute = nil
+	s.confirmAll()
+	s.work(3 * time.Second)
+	for b, rows := range s.rows {
 		if len(rows) > 0 {
 			t.Errorf("%d messages are left in bucket %d", len(rows), b)
 		}
@@ -154,25 +151,25 @@ func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 func TestDueAndBehindTakeTurns(t *testing.T) {
 	const due = 10
 	for _, offset := range []bool{false, true} {
-		d := newCounter(t, due, func(c *Config) { c.HandBytesMax, c.PageMax = 4*c.PayloadBytesMax, 3 })
+		s := newSlowShop(t, due, func(c *Config) { c.HandBytesMax, c.PageMax = 4*c.PayloadBytesMax, 3 })
 		if offset { // one more call of the store
-			d.step(Nudged{[]Nudge{{0, d.now.Wall}}})
-			d.answer(claims)
+			s.nudge(0, 0)
+			s.answer(claims)
 		}
-		d.old(due, due, 50)
+		s.old(due, due, 50)
 		for i := range 60 {
 			if i == 20 { // the first sweeps are over
-				d.log = nil
+				s.log = nil
 			}
 			for b := range due {
-				d.add(b, "x:a", -ms)
+				s.add(b, "x:a", 1, -ms)
 			}
-			d.answer(claims)
-			d.wait(10 * ms)
-			d.answer(settles)
+			s.answer(claims)
+			s.sleep(10 * ms)
+			s.answer(settles)
 		}
 		dues, olds, onlyOld := 0, 0, 0
-		for _, c := range d.log {
+		for _, c := range s.log {
 			if c.claim == nil {
 				continue
 			}
@@ -196,27 +193,27 @@ func TestDueAndBehindTakeTurns(t *testing.T) {
 
 // Once claims that failed go through again, they may bring as much as before.
 func TestRoomAfterClaimsThatFailed(t *testing.T) {
-	d := newCounter(t, 4, nil)
+	s := newSlowShop(t, 4, nil)
 	limit := func() int {
 		t.Helper()
-		d.wait(time.Second)
-		d.log = nil
-		d.add(2, "x:a", -ms)
-		if len(d.calls) != 1 {
-			t.Fatalf("%d calls are under way", len(d.calls))
+		s.sleep(time.Second)
+		s.log = nil
+		s.add(2, "x:a", 1, -ms)
+		if len(s.calls) != 1 {
+			t.Fatalf("%d calls are under way", len(s.calls))
 		}
-		most := d.calls[0].claim.Claims[0].Scan.Limit
-		d.answerAll()
+		most := s.calls[0].claim.Claims[0].Scan.Limit
+		s.answerAll()
 		return most
 	}
 	before := limit()
-	d.broken = func(int) bool { return true }
+	s.broken = every
 	for b := range 4 {
-		d.add(b, "x:a", -ms)
+		s.add(b, "x:a", 1, -ms)
 	}
-	d.work(20 * time.Second)
-	d.broken = func(int) bool { return false }
-	d.work(3 * time.Second)
+	s.work(20 * time.Second)
+	s.broken = nil
+	s.work(3 * time.Second)
 	if after := limit(); after != before {
 		t.Errorf("a claim asks for %d messages, and asked for %d before others failed", after, before)
 	}
@@ -224,21 +221,21 @@ func TestRoomAfterClaimsThatFailed(t *testing.T) {
 
 // A claim that says nothing new is written only where something is due.
 func TestClaimsThatSayNothingNew(t *testing.T) {
-	d := newCounter(t, 1, func(c *Config) { c.SweepEvery = 2 * time.Second })
-	d.work(10 * time.Second)
-	for _, c := range d.log {
+	s := newSlowShop(t, 1, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	s.work(10 * time.Second)
+	for _, c := range s.log {
 		if !c.claim.Claims[0].IfDue {
 			t.Errorf("after %s it is written, and nothing has changed", c.at)
 		}
 	}
-	if len(d.log) != 5 {
-		t.Errorf("%d sweeps in ten seconds", len(d.log))
+	if len(s.log) != 5 {
+		t.Errorf("%d sweeps in ten seconds", len(s.log))
 	}
-	d.add(0, "x:a", -ms)
-	d.work(10 * ms)
-	d.log = nil
-	d.work(10 * time.Second)
-	for i, c := range d.log { // the checkpoint follows a delivery, once
+	s.add(0, "x:a", 1, -ms)
+	s.work(10 * ms)
+	s.log = nil
+	s.work(10 * time.Second)
+	for i, c := range s.log { // the checkpoint follows a delivery, once
 		if claim := c.claim.Claims[0]; claim.IfDue != (i > 0) {
 			t.Errorf("claim %d after a delivery is for what is due alone: %t", i, claim.IfDue)
 		}
@@ -248,30 +245,29 @@ func TestClaimsThatSayNothingNew(t *testing.T) {
 // What is due soon waits for company, which travels with it; sweeps that fall due soon after
 // each other travel together as well, and none comes late.
 func TestClaimsWaitForCompany(t *testing.T) {
-	d := newCounter(t, 8, nil)
-	d.add(1, "x:a", 100*ms)
-	d.add(2, "x:a", 119*ms)
-	d.add(3, "x:a", 121*ms)
+	s := newSlowShop(t, 8, nil)
+	s.add(1, "x:a", 1, 100*ms)
+	s.add(2, "x:a", 1, 119*ms)
+	s.add(3, "x:a", 1, 121*ms)
 	for range 100 { // what else happens changes nothing
-		d.work(5 * ms)
-		d.step(fence.Tick{})
+		s.work(5 * ms)
+		s.step(fence.Tick{})
 	}
-	if at, sizes := d.begun(true, -1); at[0] != 80*ms || sizes[0] != 2 || sizes[1] != 1 {
+	if at, sizes := s.begun(true, -1); at[0] != 80*ms || sizes[0] != 2 || sizes[1] != 1 {
 		t.Errorf("claims of %v buckets begin at %v", sizes, at)
 	}
-	d = newCounter(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	s = newSlowShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
 	for b := range 3 {
-		d.record[b] = bucket.Partition{Bucket: b, Owner: "n", Token: 1, Checkpoint: d.now.Wall - 1000, Claimed: bucket.UpTo(d.now.Wall - 1000)}
-		d.step(fence.Gained{Partitions: []bucket.Partition{d.record[b]}})
-		d.work(400 * ms)
+		s.gain(s.partitions(3)[b])
+		s.work(400 * ms)
 	}
-	d.log = nil
-	d.work(10 * time.Second)
-	if at, sizes := d.begun(true, -1); len(at) < 9 || len(at) > 12 || !slices.Contains(sizes, 2) {
+	s.log = nil
+	s.work(10 * time.Second)
+	if at, sizes := s.begun(true, -1); len(at) < 9 || len(at) > 12 || !slices.Contains(sizes, 2) {
 		t.Errorf("claims of %v buckets begin at %v", sizes, at)
 	}
 	for b := range 3 {
-		at, _ := d.begun(true, b)
+		at, _ := s.begun(true, b)
 		for i := range at[1:] {
 			if pause := at[i+1] - at[i]; pause < 1500*ms || pause > 2*time.Second {
 				t.Errorf("a sweep of bucket %d comes %s after the last one", b, pause)
@@ -283,37 +279,37 @@ func TestClaimsWaitForCompany(t *testing.T) {
 // A claim of a lease that ended may have been written. What it left behind is not claimed by
 // one that does not know of it, though there is room for it by then.
 func TestBehindAfterALapsedLease(t *testing.T) {
-	d := newCounter(t, 1, func(c *Config) { c.DoubtMax = 16 })
-	d.mute = func(c postdate.Channel) bool { return c == "x:slow" }
+	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
+	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
 	for range 40 {
-		d.add(0, "x:slow", 100*ms)
+		s.add(0, "x:slow", 1, 100*ms)
 	}
 	behind := func(c call) bool { return c.claim != nil && len(c.claim.Claims[0].Behind) > 0 }
-	for !slices.ContainsFunc(d.calls, behind) {
-		if !d.answer(func(call) bool { return true }) {
-			d.wait(5 * ms)
-			d.add(0, "x:a", -ms)
+	for !slices.ContainsFunc(s.calls, behind) {
+		if !s.answer(every) {
+			s.sleep(5 * ms)
+			s.add(0, "x:a", 1, -ms)
 		}
 	}
-	d.m.leaseUntil = d.now.Mono + 10*ms
-	d.wait(20 * ms)
-	d.step(fence.LeaseUntil{Mono: 1 << 60, Read: d.now})
-	d.mute = func(postdate.Channel) bool { return false }
-	d.confirm(len(d.unanswered))
-	for d.answer(settles) { // now there is room
-		d.wait(10 * ms)
+	s.m.leaseUntil = s.now.Mono + 10*ms
+	s.sleep(20 * ms)
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.mute = nil
+	s.confirmAll()
+	for s.answer(settles) { // now there is room
+		s.sleep(10 * ms)
 	}
-	lapsed := d.calls[slices.IndexFunc(d.calls, behind)]
-	d.log = nil
-	d.answerWith(lapsed)
-	if len(d.log) == 0 || d.log[0].claim == nil {
-		t.Fatalf("then begin %+v", d.log)
+	lapsed := s.calls[slices.IndexFunc(s.calls, behind)]
+	s.log = nil
+	s.answerWith(lapsed)
+	if len(s.log) == 0 || s.log[0].claim == nil {
+		t.Fatalf("then begin %+v", s.log)
 	}
-	if _, is := d.log[0].claim.Claims[0].Behind["x:slow"]; !is {
-		t.Errorf("the next claim is %+v: it claims all of the channel", d.log[0].claim.Claims[0])
+	if _, is := s.log[0].claim.Claims[0].Behind["x:slow"]; !is {
+		t.Errorf("the next claim is %+v: it claims all of the channel", s.log[0].claim.Claims[0])
 	}
-	d.work(3 * time.Second)
-	if len(d.rows[0]) > 0 {
-		t.Errorf("%d messages are left", len(d.rows[0]))
+	s.work(3 * time.Second)
+	if len(s.rows[0]) > 0 {
+		t.Errorf("%d messages are left", len(s.rows[0]))
 	}
 }

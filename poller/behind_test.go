@@ -11,7 +11,6 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
-	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -20,7 +19,7 @@ import (
 func TestWhatIsLeftBehind(t *testing.T) {
 	var many []postdate.Channel
 	for i := range behindMax + 4 {
-		many = append(many, postdate.Channel(fmt.Sprintf("x:%02d", i)))
+		many = append(many, named("x:%02d", i))
 	}
 	long := func(c string, bytes int) postdate.Channel { return postdate.Channel("x:" + strings.Repeat(c, bytes-2)) }
 	quarter := behindBytesMax / 4
@@ -34,28 +33,28 @@ func TestWhatIsLeftBehind(t *testing.T) {
 		"others are already":      {already, []postdate.Channel{tooLong, already[0], fits, "x:e"}, append(already, fits)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, nil)
-			d.hold(append(test.already, test.full...)...)
-			d.gain(2)
-			d.gainRecords(d.behind(test.already...))
-			for number, call := range []Claim{d.ask(0), d.ask(1)} { // what is parked again changes nothing
+			s := newBareShop(t, nil)
+			s.hold(append(test.already, test.full...)...)
+			s.gainEmpty(2)
+			s.gainSwept(s.behind(test.already...))
+			for number, call := range []Claim{s.ask(0), s.ask(1)} { // what is parked again changes nothing
 				var due []postdate.Record
 				for _, c := range test.full {
-					due = append(due, d.messages(number, c, 1)...)
+					due = append(due, s.put(number, c, 1, -ms)...)
 				}
-				d.answer(call, due...)
+				s.find(call, due...)
 			}
-			left := d.ask(2).Claims[0].Behind
+			left := s.ask(2).Claims[0].Behind
 			if got := slices.Sorted(maps.Keys(left)); !slices.Equal(got, slices.Sorted(slices.Values(test.want))) {
 				t.Errorf("%d channels are left behind, want %d: %.200q", len(got), len(test.want), got)
 			}
 			for _, c := range test.already {
-				if left[c] != d.m.buckets[2].inherited.Behind[c] {
+				if left[c] != s.m.buckets[2].inherited.Behind[c] {
 					t.Errorf("what is claimed of a channel that is behind goes to %v", left[c])
 				}
 			}
-			if len(d.m.crowded) != len(test.full) {
-				t.Errorf("%d channels are looked at before each claim, want %d", len(d.m.crowded), len(test.full))
+			if len(s.m.crowded) != len(test.full) {
+				t.Errorf("%d channels are looked at before each claim, want %d", len(s.m.crowded), len(test.full))
 			}
 		})
 	}
@@ -64,12 +63,12 @@ func TestWhatIsLeftBehind(t *testing.T) {
 // A channel that has just its fill is not left behind: most have no more than that.
 func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		d := newDesk(t, nil)
-		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:narrow", MaxInFlight: 1}}})
-		d.gain(1)
-		d.prove("x:narrow")
-		d.bring("x:narrow", n)
-		if _, left := d.ask(0).Claims[0].Behind["x:narrow"]; left != (n > 2) {
+		s := newBareShop(t, nil)
+		s.limits(store.ChannelSettings{Channel: "x:narrow", MaxInFlight: 1})
+		s.gainEmpty(1)
+		s.prove("x:narrow")
+		s.bring("x:narrow", n)
+		if _, left := s.ask(0).Claims[0].Behind["x:narrow"]; left != (n > 2) {
 			t.Errorf("with %d messages it is left behind: %t", n, left)
 		}
 	}
@@ -79,55 +78,55 @@ func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 // where it was crowded, or a bucket was lost while it caught up.
 func TestChannelsAreForgotten(t *testing.T) {
 	t.Run("it was crowded", func(t *testing.T) {
-		d := newDesk(t, func(c *Config) { c.DoubtMax = 8 })
-		d.gain(1)
-		d.prove("x:a")
-		d.bring("x:a", 2)
-		d.reply("x:a", publisher.Confirmed)
-		d.answer(d.ask(0))
-		d.wantForgotten()
+		s := newBareShop(t, func(c *Config) { c.DoubtMax = 8 })
+		s.gainEmpty(1)
+		s.prove("x:a")
+		s.bring("x:a", 2)
+		s.replyAll("x:a", confirmed)
+		s.find(s.ask(0))
+		s.wantForgotten()
 	})
 	t.Run("it caught up", func(t *testing.T) {
-		d := newDesk(t, nil)
-		d.gainRecords(d.behind("x:a", "x:b"), d.behind("x:a"))
-		for len(d.calls) > 0 {
-			d.answer(d.take())
+		s := newBareShop(t, nil)
+		s.gainSwept(s.behind("x:a", "x:b"), s.behind("x:a"))
+		for len(s.calls) > 0 {
+			s.find(s.take())
 		}
-		d.wantForgotten()
+		s.wantForgotten()
 	})
 	t.Run("its bucket was lost", func(t *testing.T) {
-		d := newDesk(t, nil)
-		d.hold("x:a", "x:b")
-		d.gainRecords(d.behind("x:a", "x:b"), d.behind("x:a"))
-		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}})
-		d.wantForgotten()
+		s := newBareShop(t, nil)
+		s.hold("x:a", "x:b")
+		s.gainSwept(s.behind("x:a", "x:b"), s.behind("x:a"))
+		s.lose(0, 1)
+		s.wantForgotten()
 	})
 	t.Run("its bucket was lost while it caught up", func(t *testing.T) {
-		d := newDesk(t, nil)
-		d.gainRecords(d.behind("x:a"))
-		call := d.take()
-		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
-		d.answer(call)
-		d.wantForgotten()
+		s := newBareShop(t, nil)
+		s.gainSwept(s.behind("x:a"))
+		call := s.take()
+		s.lose(0)
+		s.find(call)
+		s.wantForgotten()
 	})
 	t.Run("its bucket was lost after a claim without an answer", func(t *testing.T) {
-		d := newDesk(t, nil)
-		d.gainRecords(d.behind("x:a"))
-		d.lose(d.take())
-		d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
-		d.wantForgotten()
+		s := newBareShop(t, nil)
+		s.gainSwept(s.behind("x:a"))
+		s.loseAnswer(s.take())
+		s.lose(0)
+		s.wantForgotten()
 	})
 }
 
 // A bucket that is lost takes none of the others with it: what is behind there catches up
 // as soon as there is room.
 func TestALostBucketLeavesOthersBehind(t *testing.T) {
-	d := newDesk(t, nil)
-	d.hold("x:a", "x:b", "x:c")
-	d.gainRecords(d.behind("x:a", "x:c"), d.behind("x:a"), d.behind("x:b"), d.behind("x:b"))
-	d.tell(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}, {Bucket: 2, Token: 1}}})
-	d.tell(Limits{})
-	if got := fmt.Sprint(only(d.take())); got != "map[x:a:[1] x:b:[3]]" {
+	s := newBareShop(t, nil)
+	s.hold("x:a", "x:b", "x:c")
+	s.gainSwept(s.behind("x:a", "x:c"), s.behind("x:a"), s.behind("x:b"), s.behind("x:b"))
+	s.lose(0, 2)
+	s.limits()
+	if got := fmt.Sprint(only(s.take())); got != "map[x:a:[1] x:b:[3]]" {
 		t.Errorf("catching up: %s", got)
 	}
 }
@@ -145,23 +144,23 @@ func only(call Claim) map[postdate.Channel][]int {
 
 // A channel that is left behind where another one is already catches up by itself.
 func TestALaterOneCatchesUp(t *testing.T) {
-	d := newDesk(t, nil)
-	d.m.random = func() float64 { return 0.9 } // its backlog comes before what is parked of it
-	d.hold("x:a", "x:b")
-	d.gainRecords(d.behind("x:a"))
-	d.answer(d.ask(0), d.messages(0, "x:b", 1)...)
-	d.answer(d.ask(0))
-	d.hold("x:a")
-	if got := fmt.Sprint(only(d.take())); got != "map[x:b:[0]]" {
+	s := newBareShop(t, nil)
+	s.m.random = func() float64 { return 0.9 } // its backlog comes before what is parked of it
+	s.hold("x:a", "x:b")
+	s.gainSwept(s.behind("x:a"))
+	s.find(s.ask(0), s.put(0, "x:b", 1, -ms)...)
+	s.find(s.ask(0))
+	s.hold("x:a")
+	if got := fmt.Sprint(only(s.take())); got != "map[x:b:[0]]" {
 		t.Errorf("catching up: %s", got)
 	}
 }
 
 // Where one bucket has caught up, the others go on at once.
 func TestOthersGoOnCatchingUp(t *testing.T) {
-	d := newDesk(t, nil)
-	d.gainRecords(d.behind("x:a"), d.behind("x:a"), d.behind("x:a"))
-	call := d.take()
+	s := newBareShop(t, nil)
+	s.gainSwept(s.behind("x:a"), s.behind("x:a"), s.behind("x:a"))
+	call := s.take()
 	ev := Claimed{Call: call.Call}
 	for i, c := range call.Claims {
 		r := seen(c)
@@ -171,20 +170,20 @@ func TestOthersGoOnCatchingUp(t *testing.T) {
 		}
 		ev.Results = append(ev.Results, r)
 	}
-	d.tell(ev)
-	if got := fmt.Sprint(only(d.take())); got != "map[x:a:[1 2]]" {
+	s.step(ev)
+	if got := fmt.Sprint(only(s.take())); got != "map[x:a:[1 2]]" {
 		t.Errorf("catching up: %s", got)
 	}
 }
 
 // A bucket whose calls fail catches up apart from the others.
 func TestABucketThatFailsCatchesUpApart(t *testing.T) {
-	d := newDesk(t, nil)
-	d.hold("x:a")
-	d.gainRecords(d.behind("x:a"), d.behind("x:a"))
-	d.lose(d.ask(0))
-	d.tell(Limits{})
-	if call := d.take(); len(call.Claims) != 1 || fmt.Sprint(only(call)) != "map[x:a:[1]]" {
+	s := newBareShop(t, nil)
+	s.hold("x:a")
+	s.gainSwept(s.behind("x:a"), s.behind("x:a"))
+	s.loseAnswer(s.ask(0))
+	s.limits()
+	if call := s.take(); len(call.Claims) != 1 || fmt.Sprint(only(call)) != "map[x:a:[1]]" {
 		t.Errorf("catching up beside a bucket whose last call failed: %+v", call)
 	}
 }
@@ -194,19 +193,19 @@ func TestABucketThatFailsCatchesUpApart(t *testing.T) {
 // claim may have brought keeps no room from it.
 func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 	for _, settles := range []bool{false, true} {
-		d := newDesk(t, nil)
-		d.hold("x:a")
-		d.gainRecords(d.behind("x:a"))
-		d.bring("x:other", 1)
-		d.tell(Limits{})
-		d.lose(d.take())
+		s := newBareShop(t, nil)
+		s.hold("x:a")
+		s.gainSwept(s.behind("x:a"))
+		s.bring("x:other", 1)
+		s.limits()
+		s.loseAnswer(s.take())
 		if settles {
-			d.reply("x:other", publisher.Confirmed)
+			s.replyAll("x:other", confirmed)
 		} else {
-			d.after(d.m.c.RetryAfter)
-			d.tell(fence.Tick{})
+			s.after(s.m.c.RetryAfter)
+			s.step(fence.Tick{})
 		}
-		if got := fmt.Sprint(only(d.take())); got != "map[x:a:[0]]" {
+		if got := fmt.Sprint(only(s.take())); got != "map[x:a:[0]]" {
 			t.Errorf("catching up: %s (a settlement shows that the store answers: %t)", got, settles)
 		}
 	}
@@ -215,27 +214,27 @@ func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 // What a claim without an answer may have claimed counts, but for one message, until a
 // later claim of its bucket is answered.
 func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
-	d := newDesk(t, nil)
-	narrow := func(n int) Limits { return Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: n}}} }
-	d.tell(narrow(4)) // room for 8
-	d.gainRecords(d.behind("x:a"))
-	d.lose(d.take())
-	d.hold("x:a")
-	d.after(d.m.c.RetryAfter)
-	d.tell(fence.Tick{})
-	d.gainRecords(d.behind("x:a"))
-	d.tell(narrow(8)) // room for 16
-	beside := d.take()
+	s := newBareShop(t, nil)
+	narrow := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
+	narrow(4) // room for 8
+	s.gainSwept(s.behind("x:a"))
+	s.loseAnswer(s.take())
+	s.hold("x:a")
+	s.after(s.m.c.RetryAfter)
+	s.step(fence.Tick{})
+	s.gainSwept(s.behind("x:a"))
+	narrow(8) // room for 16
+	beside := s.take()
 	if c := beside.Claims[0]; c.Only != "x:a" || c.Bucket != 1 || c.Scan.Limit != 9 {
 		t.Errorf("beside a claim that may have brought 8 messages there is %+v", c)
 	}
-	d.answer(beside)
-	again := d.take()
+	s.find(beside)
+	again := s.take()
 	if c := again.Claims[0]; c.Only != "x:a" || c.Bucket != 0 || c.Scan.Limit != 1 {
 		t.Errorf("the one that was lost is followed by %+v", c)
 	}
-	d.answer(again)
-	if c := d.m.channelOf("x:a"); c.coming > 0 {
+	s.find(again)
+	if c := s.m.channelOf("x:a"); c.coming > 0 {
 		t.Errorf("%d messages count when all is known", c.coming)
 	}
 }
@@ -243,24 +242,24 @@ func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
 // What claims of one channel may bring takes its room, until they are answered: also
 // those of other calls.
 func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
-	d := newDesk(t, nil)
-	d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: 4}}}) // room for 8
-	d.gainRecords(d.behind("x:a"), d.behind("x:a"))
-	first := d.take()
+	s := newBareShop(t, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 4}) // room for 8
+	s.gainSwept(s.behind("x:a"), s.behind("x:a"))
+	first := s.take()
 	for _, c := range first.Claims {
 		if c.Only != "x:a" || c.Scan.Limit != 4 {
 			t.Errorf("a claim in which a channel with room for 8 catches up beside another: %+v", c)
 		}
 	}
-	d.after(callSlow)
-	d.gainRecords(d.behind("x:a"))
-	d.after(callSlow)
-	d.tell(fence.Tick{})
-	if len(d.calls) > 0 {
-		t.Fatalf("there is no room for what may come, and there are more claims: %+v", d.calls)
+	s.after(callSlow)
+	s.gainSwept(s.behind("x:a"))
+	s.after(callSlow)
+	s.step(fence.Tick{})
+	if len(s.calls) > 0 {
+		t.Fatalf("there is no room for what may come, and there are more claims: %+v", s.calls)
 	}
-	d.answer(first, d.messages(0, "x:a", 2)...)
-	if c := d.take().Claims[0]; c.Only != "x:a" || c.Bucket != 2 || c.Scan.Limit != 6 {
+	s.find(first, s.put(0, "x:a", 2, -ms)...)
+	if c := s.take().Claims[0]; c.Only != "x:a" || c.Bucket != 2 || c.Scan.Limit != 6 {
 		t.Errorf("the next claim is %+v, want one of x:a in bucket 2 that may bring 6 messages", c)
 	}
 }
@@ -269,36 +268,33 @@ func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
 // before that: each call costs as much. Nor does it spoil the wait for company before.
 func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 	for _, nudged := range []bool{false, true} {
-		d := newDesk(t, func(c *Config) { c.BatchMax = 1 })
-		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", MaxInFlight: 8}}})
-		d.gainRecords(d.behind("x:a"))
-		call := d.take()
+		s := newBareShop(t, func(c *Config) { c.BatchMax = 1 })
+		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 8})
+		s.gainSwept(s.behind("x:a"))
+		call := s.take()
 		c := call.Claims[0]
-		r := seen(c, d.messages(0, "x:a", c.Scan.Limit)...)
+		r := seen(c, s.put(0, "x:a", c.Scan.Limit, -ms)...)
 		r.Ended = bucket.Position{Time: c.Scan.After.Time + 100}
 		r.To, r.Complete = r.Ended, false
-		d.tell(Claimed{call.Call, []store.ClaimResult{r}})
-		if len(d.sent) != 8 || c.Scan.Limit != 16 {
-			t.Fatalf("%d of %d messages are with the broker, want 8 of 16", len(d.sent), c.Scan.Limit)
+		s.step(Claimed{call.Call, []store.ClaimResult{r}})
+		if len(s.unanswered) != 8 || c.Scan.Limit != 16 {
+			t.Fatalf("%d of %d messages are with the broker, want 8 of 16", len(s.unanswered), c.Scan.Limit)
 		}
-		d.after(time.Second)
+		s.after(time.Second)
 		for range 3 {
-			p := d.sent[0]
-			d.sent = d.sent[1:]
-			d.tell(Published{p.Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+			s.reply(confirmed)
 			if nudged {
-				d.tell(Nudged{[]Nudge{{0, d.now.Wall.Add(d.m.c.Ahead - d.m.c.Gather/2)}}})
+				s.nudge(0, s.m.c.Ahead-s.m.c.Gather/2)
 			}
-			if len(d.calls) > 0 {
-				t.Fatalf("claimed before half has gone out (nudged %t): %+v", nudged, d.calls)
+			if len(s.calls) > 0 {
+				t.Fatalf("claimed before half has gone out (nudged %t): %+v", nudged, s.calls)
 			}
 		}
 		if nudged {
 			continue
 		}
-		p := d.sent[0]
-		d.tell(Published{p.Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
-		if c := d.take().Claims[0]; c.Only != "x:a" || c.Scan.Limit != 4 {
+		s.reply(confirmed)
+		if c := s.take().Claims[0]; c.Only != "x:a" || c.Scan.Limit != 4 {
 			t.Errorf("when half has gone out: %+v", c)
 		}
 	}
@@ -308,22 +304,22 @@ func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 // which something is due take turns to come first, and the former take half of it at most.
 func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 	const n, most = 60, 16
-	d := newDesk(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
-	d.gain(n)
+	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
+	s.gainEmpty(n)
 	var behind []bucket.Partition
 	var due []Nudge
 	for b := range n {
-		behind = append(behind, d.behind("x:a"))
-		due = append(due, Nudge{b, d.now.Wall.Add(time.Second)})
+		behind = append(behind, s.behind("x:a"))
+		due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
 	}
-	d.hold("x:a")
-	d.gainRecords(behind...)
-	d.tell(Nudged{due})
-	d.after(time.Second)
-	d.tell(Limits{})
+	s.hold("x:a")
+	s.gainSwept(behind...)
+	s.step(Nudged{due})
+	s.after(time.Second)
+	s.limits()
 	first := 0
-	for len(d.calls) > 0 {
-		call := d.take()
+	for len(s.calls) > 0 {
+		call := s.take()
 		behind := len(only(call)["x:a"])
 		if behind > most/2 || len(call.Claims) > most {
 			t.Fatalf("of %d buckets a channel catches up in %d, want at most %d and %d", len(call.Claims), behind, most, most/2)
@@ -331,7 +327,7 @@ func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 		if behind == most/2 && len(call.Claims) == most {
 			first++
 		}
-		d.answer(call)
+		s.find(call)
 	}
 	if first < 2 {
 		t.Errorf("%d calls were full, half of them with buckets in which the channel catches up", first)
@@ -341,19 +337,19 @@ func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 // A call that is full of one channel's buckets takes no turn from those of the next one.
 func TestBucketsCatchUpInTurn(t *testing.T) {
 	const most = 16
-	d := newDesk(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
-	d.hold("x:a", "x:b")
+	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
+	s.hold("x:a", "x:b")
 	var behind []bucket.Partition
 	for range most / 2 {
-		behind = append(behind, d.behind("x:a"))
+		behind = append(behind, s.behind("x:a"))
 	}
-	d.gainRecords(append(behind, d.behind("x:b"), d.behind("x:b"), d.behind("x:b"))...)
-	d.tell(Limits{[]store.ChannelSettings{{Channel: "x:b", MaxInFlight: 1}}}) // room for two
+	s.gainSwept(append(behind, s.behind("x:b"), s.behind("x:b"), s.behind("x:b"))...)
+	s.limits(store.ChannelSettings{Channel: "x:b", MaxInFlight: 1}) // room for two
 	var turns []int
-	for len(d.calls) > 0 {
-		call := d.take()
+	for len(s.calls) > 0 {
+		call := s.take()
 		turns = append(turns, only(call)["x:b"]...)
-		d.answer(call)
+		s.find(call)
 	}
 	if !slices.Equal(turns, []int{8, 9, 10}) {
 		t.Errorf("a channel catches up in buckets %v, want 8, 9 and 10", turns)
@@ -362,11 +358,11 @@ func TestBucketsCatchUpInTurn(t *testing.T) {
 
 // Where a channel has no room, another one that is behind in the same bucket catches up.
 func TestAnotherOneCatchesUp(t *testing.T) {
-	d := newDesk(t, nil)
-	d.hold("x:a", "x:b", "x:c")
-	d.gainRecords(d.behind("x:a", "x:b", "x:c"), d.behind("x:a", "x:b", "x:c"))
-	d.hold("x:a", "x:b")
-	if got := fmt.Sprint(only(d.take())); got != "map[x:c:[0 1]]" {
+	s := newBareShop(t, nil)
+	s.hold("x:a", "x:b", "x:c")
+	s.gainSwept(s.behind("x:a", "x:b", "x:c"), s.behind("x:a", "x:b", "x:c"))
+	s.hold("x:a", "x:b")
+	if got := fmt.Sprint(only(s.take())); got != "map[x:c:[0 1]]" {
 		t.Errorf("catching up: %s", got)
 	}
 }
@@ -375,21 +371,21 @@ func TestAnotherOneCatchesUp(t *testing.T) {
 // behind is claimed up to what is due soon: each time for a whole Gather at least.
 func TestCatchingUpAfterTheClockWasSetBack(t *testing.T) {
 	gather := postdate.Time(DefaultConfig().Gather.Milliseconds())
-	soon := func(d *desk) bucket.Position { return bucket.UpTo(d.now.Wall.Add(d.m.c.Ahead)) }
+	soon := func(s *shop) bucket.Position { return bucket.UpTo(s.now.Wall.Add(s.m.c.Ahead)) }
 	for _, test := range []struct {
 		claimed, lacks postdate.Time // what is claimed beyond soon, and what of it is not of the channel
 		want           bool
 	}{{10_000, 0, false}, {10_000, gather - 1, false}, {10_000, gather, true}, {0, 1, true}, {0, gather, true}} {
-		d := newDesk(t, nil)
-		p := d.behind()
-		p.Claimed = bucket.Position{Time: soon(d).Time + test.claimed}
-		p.Behind["x:a"] = bucket.Position{Time: soon(d).Time - test.lacks}
-		d.gainRecords(p)
+		s := newBareShop(t, nil)
+		p := s.behind()
+		p.Claimed = bucket.Position{Time: soon(s).Time + test.claimed}
+		p.Behind["x:a"] = bucket.Position{Time: soon(s).Time - test.lacks}
+		s.gainSwept(p)
 		switch {
-		case len(d.calls) == 0 && test.want:
+		case len(s.calls) == 0 && test.want:
 			t.Errorf("%+v: it does not catch up", test)
-		case len(d.calls) > 0 && (!test.want || d.calls[0].Claims[0].Only != "x:a" || d.calls[0].Claims[0].To != soon(d)):
-			t.Errorf("%+v: %+v", test, d.calls)
+		case len(s.calls) > 0 && (!test.want || s.calls[0].claim.Claims[0].Only != "x:a" || s.calls[0].claim.Claims[0].To != soon(s)):
+			t.Errorf("%+v: %+v", test, s.calls)
 		}
 	}
 }
@@ -402,15 +398,15 @@ func TestABacklogBesideWhatIsParked(t *testing.T) {
 		random         float64
 		want           bool
 	}{{true, false, 0.49, false}, {true, false, 0.5, true}, {true, true, 0, true}, {false, false, 0, true}} {
-		d := newDesk(t, nil)
-		d.m.random = func() float64 { return test.random }
-		d.hold("x:a")
-		d.gainRecords(d.behind("x:a"))
+		s := newBareShop(t, nil)
+		s.m.random = func() float64 { return test.random }
+		s.hold("x:a")
+		s.gainSwept(s.behind("x:a"))
 		if test.parked {
-			d.tell(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}})
+			s.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}})
 		}
-		d.tell(Limits{[]store.ChannelSettings{{Channel: "x:a", Paused: test.paused}}})
-		if got := len(d.calls) > 0; got != test.want {
+		s.limits(store.ChannelSettings{Channel: "x:a", Paused: test.paused})
+		if got := len(s.calls) > 0; got != test.want {
 			t.Errorf("%+v: the backlog is claimed: %t", test, got)
 		}
 	}
@@ -419,18 +415,18 @@ func TestABacklogBesideWhatIsParked(t *testing.T) {
 // What is known of a bucket's record is changed in a copy of it: claims that are under way,
 // and what earlier owners left, name the same.
 func TestARecordIsNotChanged(t *testing.T) {
-	d := newDesk(t, nil)
-	d.hold("x:a", "x:b")
-	d.gain(1)
-	d.bring("x:b", 1)
-	p := d.behind("x:a")
-	p.Bucket, p.Token, p.Owner = 1, 1, "me"
-	d.tell(fence.Gained{Partitions: []bucket.Partition{p}})
-	sweep := d.take()
+	s := newBareShop(t, nil)
+	s.hold("x:a", "x:b")
+	s.gainEmpty(1)
+	s.bring("x:b", 1)
+	p := s.behind("x:a")
+	p.Bucket = 1
+	s.gain(p)
+	sweep := s.take()
 	if len(sweep.Claims[0].Behind) != 2 {
 		t.Fatalf("the claim is %+v, want one that leaves two channels behind", sweep.Claims[0])
 	}
-	d.lose(sweep)
+	s.loseAnswer(sweep)
 	if len(p.Behind) != 1 {
 		t.Errorf("the record that was handed in says %v", p.Behind)
 	}
@@ -439,23 +435,23 @@ func TestARecordIsNotChanged(t *testing.T) {
 // A channel that catches up after a claim of which nothing is known stays behind, for that
 // one may have gone further: from where it has come to, and the others from where they were.
 func TestStillBehindAfterALostAnswer(t *testing.T) {
-	d := newDesk(t, nil)
-	d.hold("x:a", "x:b")
-	p := d.behind("x:a", "x:b")
-	d.gainRecords(p)
-	d.answer(d.ask(0))
-	d.lose(d.ask(0))
-	d.hold("x:b")
-	d.after(d.m.c.RetryAfter)
-	d.tell(fence.Tick{})
-	call := d.take()
+	s := newBareShop(t, nil)
+	s.hold("x:a", "x:b")
+	p := s.behind("x:a", "x:b")
+	s.gainSwept(p)
+	s.find(s.ask(0))
+	s.loseAnswer(s.ask(0))
+	s.hold("x:b")
+	s.after(s.m.c.RetryAfter)
+	s.step(fence.Tick{})
+	call := s.take()
 	c := call.Claims[0]
 	if c.Only != "x:a" {
 		t.Fatalf("the next claim is %+v, want one in which x:a catches up", c)
 	}
-	d.answer(call)
+	s.find(call)
 	behind := map[postdate.Channel]bucket.Position{"x:a": c.To, "x:b": p.Behind["x:b"]}
-	if next := d.take().Claims[0]; next.Only != "" || !maps.Equal(next.Behind, behind) {
+	if next := s.take().Claims[0]; next.Only != "" || !maps.Equal(next.Behind, behind) {
 		t.Errorf("then it is %+v, want one of all channels that leaves behind %v", next, behind)
 	}
 }
@@ -464,10 +460,10 @@ func TestStillBehindAfterALostAnswer(t *testing.T) {
 // leaves it in doubt, and what was left behind comes without a sweep.
 func TestCatchingUpWithLostAnswers(t *testing.T) {
 	for every := 2; every <= 6; every++ {
-		s := newShop(2, func(c *Config) { c.SweepEvery = time.Hour })
+		s := newShop(t, 2, func(c *Config) { c.SweepEvery = time.Hour })
 		s.m.random = func() float64 { return 0.9 } // what is behind comes before what is parked
 		held := []store.ChannelSettings{{Channel: "x:a", MaxPerSecond: 1e-6}, {Channel: "x:b", MaxPerSecond: 1e-6}}
-		s.step(Limits{held})
+		s.limits(held...)
 		claims, added := 0, 0
 		check := func() {
 			for _, p := range s.unanswered {
@@ -479,22 +475,22 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 				}
 			}
 			if added++; added <= 120 && added%4 == 1 {
-				for _, c := range []string{"x:a", "x:b", "x:other"} {
-					s.add(0, c, 1, s.now.Wall+20)
-					s.add(1, c, 1, s.now.Wall+20)
+				for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
+					s.add(0, c, 1, 20*ms)
+					s.add(1, c, 1, 20*ms)
 				}
 			}
 		}
-		s.run(300*time.Millisecond, check)
+		s.run(300*ms, check)
 		s.lost = func(Claim) bool { claims++; return claims%every == 0 }
 		s.mute = func(c postdate.Channel) bool { return c == "x:a" }
-		s.run(100*time.Millisecond, check)
-		s.step(Limits{held[1:]})
-		s.run(200*time.Millisecond, check)
-		s.step(Limits{})
+		s.run(100*ms, check)
+		s.limits(held[1:]...)
+		s.run(200*ms, check)
+		s.limits()
 		s.run(time.Second, check)
-		s.mute, s.lost = func(postdate.Channel) bool { return false }, nil
-		s.answer()
+		s.mute, s.lost = nil, nil
+		s.confirmAll()
 		s.run(2*time.Second, check)
 		for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
 			if s.arrived[c] != 60 {

@@ -33,7 +33,7 @@ func newQuiet(buckets, parked int, sweepEvery time.Duration) *quiet {
 	q.step(fence.Gained{Partitions: ps})
 	var found []store.ParkedChannel
 	for i := range parked {
-		found = append(found, store.ParkedChannel{Bucket: i % buckets, Channel: postdate.Channel(fmt.Sprintf("https://host-%d.example/%d", i/10, i))})
+		found = append(found, store.ParkedChannel{Bucket: i % buckets, Channel: named("https://host-%d.example/%d", i/10, i)})
 	}
 	q.m.finding = true
 	q.step(ParkedFound{Found: found})
@@ -77,17 +77,17 @@ func BenchmarkStep(b *testing.B) {
 			q := newQuiet(size.buckets, size.parked, 1<<50)
 			b.ResetTimer()
 			for i := range b.N {
-				q.now = q.now.Later(20 * time.Millisecond)
+				q.now = q.now.Later(20 * ms)
 				m := postdate.Message{
 					Key:     postdate.Key{Bucket: i % size.buckets, Tenant: "t", ScheduleID: fmt.Sprint("m", i)},
 					Channel: "inbox:x", ExecutionTime: q.now.Wall - 5,
 				}
 				q.step(Nudged{[]Nudge{{m.Bucket, m.ExecutionTime}}}, postdate.Record{Message: m, State: postdate.NewState(&m, 1)})
 				for _, p := range q.out {
-					q.step(Published{p.Batch, publisher.All(len(p.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+					q.step(Published{p.Batch, publisher.All(len(p.Batch), confirmed)})
 				}
 				q.out = q.out[:0]
-				q.now = q.now.Later(6 * time.Millisecond)
+				q.now = q.now.Later(6 * ms)
 				q.step(fence.Tick{})
 				q.m.Wake(q.now)
 			}

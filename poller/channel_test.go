@@ -1,7 +1,6 @@
 package poller
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -13,94 +12,79 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// limited sets one channel's limits.
-func (s *shop) limited(of store.ChannelSettings) { s.step(Limits{[]store.ChannelSettings{of}}) }
-
-// parkedNow counts the messages in the store that are parked.
-func (s *shop) parkedNow() (n int) {
-	for _, due := range s.due {
-		for _, r := range due {
-			if r.Parked {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // No more batches of a channel are with its broker than may be, and none is larger.
 func TestBatches(t *testing.T) {
-	s := held(1, func(c *Config) { c.BatchMax, c.BatchesMax = 2, 3 })
-	s.add(0, "x:a", 20, s.now.Wall-1)
+	s := newMuteShop(t, 1, func(c *Config) { c.BatchMax, c.BatchesMax = 2, 3 })
+	s.add(0, "x:a", 20, -ms)
 	for range 10 {
-		if left := len(s.due[0]); len(s.unanswered) != min(3, left/2) || s.sent("x:a") != min(6, left) {
-			t.Fatalf("%d messages are with the broker, in %d batches, and %d are left", s.sent("x:a"), len(s.unanswered), left)
+		if left := len(s.rows[0]); len(s.unanswered) != min(3, left/2) || s.flying("x:a") != min(6, left) {
+			t.Fatalf("%d messages are with the broker, in %d batches, and %d are left", s.flying("x:a"), len(s.unanswered), left)
 		}
 		s.reply(confirmed)
-		s.run(10*time.Millisecond, nil)
+		s.run(10 * ms)
 	}
 }
 
 // How much of a channel may be with its broker grows with what that confirms, and is small
 // again after a batch without an answer.
 func TestTheWindow(t *testing.T) {
-	s := held(1, nil)
+	s := newMuteShop(t, 1, nil)
 	s.m.random = rand.New(rand.NewPCG(1, 1)).Float64 // so that a backlog has its turn
-	s.add(0, "x:a", 10, s.now.Wall-1)
-	s.add(0, "x:a", 1, s.now.Wall-1) // stays with the broker
+	s.add(0, "x:a", 10, -ms)
+	s.add(0, "x:a", 1, -ms) // stays with the broker
 	s.reply(confirmed)
 	for _, n := range []int{30, 30, 300} {
-		s.add(0, "x:a", n, s.now.Wall-1)
+		s.add(0, "x:a", n, -ms)
 	}
-	s.run(50*time.Millisecond, nil)
-	if s.sent("x:a") != windowMin+10 {
-		t.Errorf("%d messages are with the broker after 10 were confirmed", s.sent("x:a"))
+	s.run(50 * ms)
+	if s.flying("x:a") != windowMin+10 {
+		t.Errorf("%d messages are with the broker after 10 were confirmed", s.flying("x:a"))
 	}
-	s.now = s.now.Later(noAnswer)
+	s.after(noAnswer)
 	stays := s.unanswered[0]
 	s.unanswered = s.unanswered[1:]
 	for range len(s.unanswered) {
 		s.reply(unknown)
 	}
-	s.untilSent(t)
+	s.untilSent()
 	s.unanswered = append(s.unanswered, stays)
 	s.reply(confirmed)
-	s.run(2*time.Second, nil)
-	if s.sent("x:a") != windowMin+1 {
-		t.Errorf("%d messages are with the broker after it did not answer", s.sent("x:a"))
+	s.run(2 * time.Second)
+	if s.flying("x:a") != windowMin+1 {
+		t.Errorf("%d messages are with the broker after it did not answer", s.flying("x:a"))
 	}
 }
 
 // What a channel confirms in two seconds may be in hand, where that is more than what may be
 // in doubt otherwise.
 func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
-	s := held(1, func(c *Config) { c.DoubtMax = 16 })
-	s.add(0, "x:a", 2_000, s.now.Wall-1)
-	if s.sent("x:a") > 16 {
-		t.Errorf("%d messages are with the broker at first", s.sent("x:a"))
+	s := newMuteShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
+	s.add(0, "x:a", 2_000, -ms)
+	if s.flying("x:a") > 16 {
+		t.Errorf("%d messages are with the broker at first", s.flying("x:a"))
 	}
-	s.run(500*time.Millisecond, func() {
-		if len(s.unanswered) > 0 && len(s.due[0]) > 1_500 {
+	s.run(500*ms, func() {
+		if len(s.unanswered) > 0 && len(s.rows[0]) > 1_500 {
 			s.reply(confirmed)
 		}
 	})
-	if s.run(200*time.Millisecond, nil); s.sent("x:a") < 100 {
-		t.Errorf("%d messages are with the broker after it confirmed %d", s.sent("x:a"), 2_000-len(s.due[0]))
+	if s.run(200 * ms); s.flying("x:a") < 100 {
+		t.Errorf("%d messages are with the broker after it confirmed %d", s.flying("x:a"), 2_000-len(s.rows[0]))
 	}
 }
 
 // What waits behind a backlog of its channel can be cancelled, and comes as soon as the
 // broker has answered.
 func TestABacklogIsParkedAndComesBack(t *testing.T) {
-	s := held(1, nil)
-	s.add(0, "x:a", 300, s.now.Wall-1)
-	s.run(20*time.Millisecond, nil)
-	if _, fixed := s.doubt(); fixed["x:a"] != windowMin || s.sent("x:a") != windowMin {
-		t.Errorf("%d messages cannot be cancelled, and %d are with the broker", fixed["x:a"], s.sent("x:a"))
+	s := newMuteShop(t, 1, nil)
+	s.add(0, "x:a", 300, -ms)
+	s.run(20 * ms)
+	if _, fixed := s.doubt(); fixed["x:a"] != windowMin || s.flying("x:a") != windowMin {
+		t.Errorf("%d messages cannot be cancelled, and %d are with the broker", fixed["x:a"], s.flying("x:a"))
 	}
-	s.mute = func(postdate.Channel) bool { return false }
-	s.answer()
-	s.run(400*time.Millisecond, nil)
+	s.mute = nil
+	s.confirmAll()
+	s.run(400 * ms)
 	if s.arrived["x:a"] != 300 {
 		t.Errorf("%d of 300 messages arrived", s.arrived["x:a"])
 	}
@@ -109,9 +93,9 @@ func TestABacklogIsParkedAndComesBack(t *testing.T) {
 // What was parked comes back as fast as the store writes what became of what came before,
 // where no more than one may be in hand at first.
 func TestParkedMessagesFollowSettlements(t *testing.T) {
-	s := newShop(1, func(c *Config) { c.DoubtMax = 1 })
+	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 1 })
 	s.takeOver(30)
-	if s.run(500*time.Millisecond, nil); s.arrived["x:a"] != 30 {
+	if s.run(500 * ms); s.arrived["x:a"] != 30 {
 		t.Errorf("%d of 30 messages arrived", s.arrived["x:a"])
 	}
 }
@@ -119,37 +103,37 @@ func TestParkedMessagesFollowSettlements(t *testing.T) {
 // Where the hand is almost full, all channels that have messages there may have as many: those
 // that had some before do not count.
 func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
-	s := held(1, func(c *Config) { c.HandMax = 64 })
+	s := newMuteShop(t, 1, func(c *Config) { c.HandMax = 64 })
 	for i := range 4 {
-		s.add(0, fmt.Sprintf("before:%d", i), 1, s.now.Wall-1)
+		s.add(0, named("before:%d", i), 1, -ms)
 		s.reply(confirmed)
-		s.run(10*time.Millisecond, nil)
+		s.run(10 * ms)
 	}
-	for _, c := range []string{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
-		s.add(0, c, 16, s.now.Wall-1)
+	for _, c := range []postdate.Channel{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
+		s.add(0, c, 16, -ms)
 	}
-	s.add(0, "d:d", 16, s.now.Wall-1)
-	if s.run(20*time.Millisecond, nil); s.sent("d:d") != 8 {
-		t.Errorf("%d messages of the last of four channels are in flight, want an eighth of the hand", s.sent("d:d"))
+	s.add(0, "d:d", 16, -ms)
+	if s.run(20 * ms); s.flying("d:d") != 8 {
+		t.Errorf("%d messages of the last of four channels are in flight, want an eighth of the hand", s.flying("d:d"))
 	}
 }
 
 // A channel that waits is looked at once in each step, however much of it is ready, and not at
 // all when nothing is ready any more: then it asks for no wake-up, and holds no memory.
 func TestWhatAChannelCosts(t *testing.T) {
-	s := held(1, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
-	s.add(0, "x:a", 1, s.now.Wall-1)
-	s.run(10*time.Millisecond, nil)
-	if wake := s.m.Wake(s.now); wake < 600*time.Millisecond {
+	s := newMuteShop(t, 1, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
+	s.add(0, "x:a", 1, -ms)
+	s.run(10 * ms)
+	if wake := s.m.Wake(s.now); wake < 600*ms {
 		t.Errorf("nothing waits, and it wants to be woken after %s", wake)
 	}
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 10})
-	s.add(0, "x:a", 100, s.now.Wall-1)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 10})
+	s.add(0, "x:a", 100, -ms)
 	if len(s.m.ready) != 1 {
 		t.Errorf("one channel is looked at %d times", len(s.m.ready))
 	}
-	s.step(Limits{})
+	s.limits()
 	if c := s.m.channels["x:a"]; len(s.m.ready) != 0 || cap(c.ready) != 0 {
 		t.Errorf("%d channels are looked at, with room for %d messages", len(s.m.ready), cap(c.ready))
 	}
@@ -157,26 +141,26 @@ func TestWhatAChannelCosts(t *testing.T) {
 
 // A rate is kept also where an operator bounds what is in flight meanwhile, to less than is.
 func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
-	s := held(1, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
-	s.add(0, "x:a", 10, s.now.Wall-1)
-	s.run(2100*time.Millisecond, nil)
-	if s.sent("x:a") != 3 {
-		t.Fatalf("%d messages are sent after two seconds at 1/s", s.sent("x:a"))
+	s := newMuteShop(t, 1, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.add(0, "x:a", 10, -ms)
+	s.run(2100 * ms)
+	if s.flying("x:a") != 3 {
+		t.Fatalf("%d messages are sent after two seconds at 1/s", s.flying("x:a"))
 	}
-	s.run(700*time.Millisecond, nil) // the next one is in hand
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
-	s.run(20*time.Millisecond, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
-	s.run(100*time.Millisecond, nil)
-	if s.sent("x:a") != 3 {
-		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.sent("x:a"))
+	s.run(700 * ms) // the next one is in hand
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
+	s.run(20 * ms)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.run(100 * ms)
+	if s.flying("x:a") != 3 {
+		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.flying("x:a"))
 	}
 }
 
 // Nothing is published once less than LeaseMargin is left of the lease, until it is renewed.
 func TestNothingIsPublishedWithoutALease(t *testing.T) {
-	for _, early := range []time.Duration{0, time.Millisecond} {
+	for _, early := range []time.Duration{0, ms} {
 		b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
 		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Second, Read: b.now})
 		wait := time.Second - b.m.c.LeaseMargin - early
@@ -197,39 +181,39 @@ func TestNothingIsPublishedWithoutALease(t *testing.T) {
 
 // What waits for its channel when its bucket is lost is not published any more.
 func TestWhatIsReadyInALostBucket(t *testing.T) {
-	s := held(2, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
-	s.add(0, "x:a", 2, s.now.Wall-1)
-	if v := s.m.View(s.now); v.Hand != 2 || s.sent("x:a") != 1 {
-		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.sent("x:a"))
+	s := newMuteShop(t, 2, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.add(0, "x:a", 2, -ms)
+	if v := s.m.View(s.now); v.Hand != 2 || s.flying("x:a") != 1 {
+		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.flying("x:a"))
 	}
-	s.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	s.lose(0)
 	if s.reply(confirmed); len(s.unanswered) > 0 {
 		t.Error("it is published")
 	}
-	s.add(1, "x:a", 1, s.now.Wall-1)
-	if s.run(100*time.Millisecond, nil); s.sent("x:a") != 1 {
-		t.Errorf("%d messages of another bucket are sent", s.sent("x:a"))
+	s.add(1, "x:a", 1, -ms)
+	if s.run(100 * ms); s.flying("x:a") != 1 {
+		t.Errorf("%d messages of another bucket are sent", s.flying("x:a"))
 	}
 }
 
 // A wall clock that is set back by a little makes what is ready wait again, until its first
 // millisecond.
 func TestAClockSetBackALittle(t *testing.T) {
-	s := held(1, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
-	s.add(0, "x:a", 2, s.now.Wall-1)
+	s := newMuteShop(t, 1, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.add(0, "x:a", 2, -ms)
 	s.now.Wall -= 50
 	if s.reply(confirmed); len(s.unanswered) > 0 {
 		t.Fatal("published early")
 	}
-	if wake := s.m.Wake(s.now); wake > 50*time.Millisecond {
+	if wake := s.m.Wake(s.now); wake > 50*ms {
 		t.Errorf("it wants to be woken after %s", wake)
 	}
-	if s.tick(49 * time.Millisecond); len(s.unanswered) > 0 {
+	if s.tick(49 * ms); len(s.unanswered) > 0 {
 		t.Fatal("published early")
 	}
-	if s.tick(time.Millisecond); s.sent("x:a") != 1 {
+	if s.tick(ms); s.flying("x:a") != 1 {
 		t.Error("not published in time")
 	}
 }
@@ -267,29 +251,29 @@ func TestSendRefuses(t *testing.T) {
 // A message that waits for its channel ends when it expires, to the millisecond, and says
 // whether it may have arrived.
 func TestAReadyMessageExpires(t *testing.T) {
-	s := held(1, nil)
-	s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 2})
-	due, end := s.now.Wall+100, s.now.Wall+1_000
-	s.add(0, "x:a", 2, due)
-	s.add(0, "x:a", 2, due+1)
-	for i := range s.due[0] {
+	s := newMuteShop(t, 1, nil)
+	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 2})
+	end := s.now.Wall + 1_000
+	s.add(0, "x:a", 2, 100*ms)
+	s.add(0, "x:a", 2, 101*ms)
+	for i := range s.rows[0] {
 		if i > 1 {
-			s.due[0][i].ExpiresAt = end
-			s.due[0][i].PossibleDuplicate = i == 3
+			s.rows[0][i].ExpiresAt = end
+			s.rows[0][i].PossibleDuplicate = i == 3
 		}
 	}
-	plain, doubtful := s.due[0][2].ScheduleID, s.due[0][3].ScheduleID
-	s.run(200*time.Millisecond, nil)
-	if v := s.m.View(s.now); v.Hand != 4 || s.sent("x:a") != 2 {
-		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.sent("x:a"))
+	plain, doubtful := s.rows[0][2].ScheduleID, s.rows[0][3].ScheduleID
+	s.run(200 * ms)
+	if v := s.m.View(s.now); v.Hand != 4 || s.flying("x:a") != 2 {
+		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.flying("x:a"))
 	}
-	s.tick(end.Sub(s.now.Wall) - time.Millisecond)
+	s.tick(end.Sub(s.now.Wall) - ms)
 	s.tick(0)
 	if s.m.View(s.now).Hand != 4 || len(s.failed) > 0 {
 		t.Errorf("it ends early: %+v", s.failed)
 	}
-	s.tick(time.Millisecond)
-	s.run(10*time.Millisecond, nil)
+	s.tick(ms)
+	s.run(10 * ms)
 	for id, how := range map[string]string{plain: "before it was delivered", doubtful: "may have been delivered"} {
 		as := s.failed[id].as
 		if as.At != end || !strings.HasPrefix(as.Reason, "expired at "+end.String()) || !strings.HasSuffix(as.Reason, how) {
@@ -301,36 +285,35 @@ func TestAReadyMessageExpires(t *testing.T) {
 // A bucket that is to be handed over keeps nothing that waits for a channel, neither at once
 // nor while it works on for its other channels.
 func TestALeavingBucketParksWhatWaits(t *testing.T) {
-	drain := fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}}
 	t.Run("at once", func(t *testing.T) {
-		s := held(1, nil)
-		s.limited(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
-		s.add(0, "x:a", 2, s.now.Wall-1)
-		s.step(drain)
-		s.run(20*time.Millisecond, nil)
-		if s.sent("x:a") != 1 || s.parkedNow() != 1 {
-			t.Errorf("%d messages are sent, and %d parked", s.sent("x:a"), s.parkedNow())
+		s := newMuteShop(t, 1, nil)
+		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+		s.add(0, "x:a", 2, -ms)
+		s.drain(0)
+		s.run(20 * ms)
+		if s.flying("x:a") != 1 || s.parked() != 1 {
+			t.Errorf("%d messages are sent, and %d parked", s.flying("x:a"), s.parked())
 		}
 	})
 	t.Run("later", func(t *testing.T) {
-		s := held(1, nil)
-		s.add(0, "x:a", 1, s.now.Wall-1)
-		s.step(drain)
-		s.run(s.m.c.DrainStep+100*time.Millisecond, nil)
-		s.add(0, "x:a", 1, s.now.Wall-1)
-		s.add(0, "x:b", 1, s.now.Wall-1)
-		s.run(100*time.Millisecond, nil)
-		if s.sent("x:a") != 1 || s.sent("x:b") != 1 || s.parkedNow() != 1 {
-			t.Errorf("%d and %d messages are sent, and %d parked", s.sent("x:a"), s.sent("x:b"), s.parkedNow())
+		s := newMuteShop(t, 1, nil)
+		s.add(0, "x:a", 1, -ms)
+		s.drain(0)
+		s.run(s.m.c.DrainStep + 100*ms)
+		s.add(0, "x:a", 1, -ms)
+		s.add(0, "x:b", 1, -ms)
+		s.run(100 * ms)
+		if s.flying("x:a") != 1 || s.flying("x:b") != 1 || s.parked() != 1 {
+			t.Errorf("%d and %d messages are sent, and %d parked", s.flying("x:a"), s.flying("x:b"), s.parked())
 		}
 	})
 }
 
 // The last answer of a broker that was no confirm is shown with its channel.
 func TestTheLastError(t *testing.T) {
-	s := held(1, nil)
-	s.add(0, "x:a", 3, s.now.Wall-1)
-	s.add(0, "x:a", 1, s.now.Wall-1) // stays with the broker
+	s := newMuteShop(t, 1, nil)
+	s.add(0, "x:a", 3, -ms)
+	s.add(0, "x:a", 1, -ms) // stays with the broker
 	if all := s.m.Channels(); len(all) != 1 || all[0].Reason != "" || all[0].InHand != 4 || all[0].InFlight != 4 {
 		t.Errorf("before: %+v", all)
 	}
@@ -343,11 +326,11 @@ func TestTheLastError(t *testing.T) {
 // A message whose outcome is unknown is in doubt from then on; one that was refused is not.
 func TestUnknownIsInDoubt(t *testing.T) {
 	for _, outcome := range []publisher.Result{unknown, refused} {
-		s := held(1, nil)
-		s.add(0, "x:a", 1, s.now.Wall-1)
+		s := newMuteShop(t, 1, nil)
+		s.add(0, "x:a", 1, -ms)
 		s.reply(outcome)
-		s.run(10*time.Millisecond, nil)
-		if r := s.due[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
+		s.run(10 * ms)
+		if r := s.rows[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
 			t.Errorf("%v: it is stored as %+v", outcome, r.State)
 		}
 	}
@@ -361,7 +344,7 @@ func TestAnAnswerAfterAHandOver(t *testing.T) {
 		rec := records("inbox:a", 1, b.now.Wall-20)
 		rec[0].Version = 7
 		published := of[Publish](b.owned(rec))[0]
-		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		b.step(fence.Drain{Holds: holds(0)})
 		var effects []Effect
 		for range 2 {
 			b.after(b.m.c.DrainMax)

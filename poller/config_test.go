@@ -73,15 +73,15 @@ func TestValidate(t *testing.T) {
 
 // A machine works with the least of all counts.
 func TestTheLeastOfAllCounts(t *testing.T) {
-	s := newShop(2, func(c *Config) {
+	s := newShop(t, 2, func(c *Config) {
 		c.HandMax, c.DoubtMax, c.PageMax, c.BatchMax, c.BatchesMax, c.SettleMax, c.UnparkMax, c.UnparksMax = 8, 2, 1, 1, 1, 1, 1, 1
 		c.PayloadBytesMax, c.HandBytesMax = 1, 4
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	s.add(0, "x:a", 5, s.now.Wall-1)
-	s.add(1, "x:b", 5, s.now.Wall-1)
+	s.add(0, "x:a", 5, -ms)
+	s.add(1, "x:b", 5, -ms)
 	s.run(5*time.Second, func() {
 		if inDoubt, _ := s.doubt(); inDoubt["x:a"] > 2 || inDoubt["x:b"] > 2 {
 			t.Fatalf("a crash would mark %v", inDoubt)

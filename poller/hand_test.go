@@ -17,47 +17,38 @@ import (
 // A message that is rescheduled while it is not known whether its settlement was
 // written is read again once that is known, and the checkpoint does not pass it.
 func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
-	m := newMachine(DefaultConfig())
-	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	rec := postdate.Record{
-		Message: postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "m"}, Channel: "x:y", ExecutionTime: now.Wall - 10},
-		State:   postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: now.Wall - 10},
-	}
-	claim := func(effects []Effect) store.Claim {
+	b := newBench(t)
+	due := records("inbox:y", 1, b.now.Wall-10)
+	claim := func(effects []Effect) Claim {
 		t.Helper()
-		for _, e := range effects {
-			if c, ok := e.(Claim); ok {
-				return c.Claims[0]
-			}
+		all := of[Claim](effects)
+		if len(all) == 0 {
+			t.Fatalf("no claim among %+v", effects)
 		}
-		t.Fatalf("no claim among %+v", effects)
-		return store.Claim{}
+		return all[0]
 	}
-	answer := func(c store.Claim, due ...postdate.Record) []Effect {
-		return m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{seen(c, due...)}})
-	}
-	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	c := claim(m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}}))
-	effects := answer(c, rec)
-	published := effects[0].(Publish)
-	m.Step(now, Published{published.Batch, []publisher.Result{{Outcome: publisher.Refused, Reason: "no"}}})
-	now = now.Later(10 * time.Millisecond)
-	m.Step(now, fence.Tick{}) // settles
-	m.Step(now, Settled{m.settleCall(), postdate.E(postdate.KindUnknown, "lost")})
+	first := claim(b.own(0, 1))
+	published := b.answer(first, due)[0].(Publish)
+	b.step(Published{published.Batch, []publisher.Result{refused}})
+	b.after(10 * ms)
+	b.step(fence.Tick{}) // settles
+	b.step(Settled{b.m.settleCall(), postdate.E(postdate.KindUnknown, "lost")})
 
 	// It was written; then the client rescheduled the message, and a scan sees that.
-	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, c.To.Time, c.To.Time
-	now = now.Later(50 * time.Millisecond)
-	effects = answer(claim(m.Step(now, Nudged{[]Nudge{{0, rec.AttemptTime}}})), rec)
+	due = slices.Clone(due)
+	rec := &due[0]
+	rec.Version, rec.AttemptTime, rec.ExecutionTime = 2, first.Claims[0].To.Time, first.Claims[0].To.Time
+	b.after(50 * ms)
+	effects := b.answer(claim(b.step(Nudged{[]Nudge{{0, rec.AttemptTime}}})), due)
 
-	now = now.Later(DefaultConfig().RetryAfter)
-	m.Step(now, fence.Tick{}) // settles again
-	c = claim(append(effects, m.Step(now, Settled{Call: m.settleCall()})...))
-	if c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(bucket.Position{Time: rec.AttemptTime, Tenant: "t", ScheduleID: "m"}) {
+	b.after(b.m.c.RetryAfter)
+	b.step(fence.Tick{}) // settles again
+	again := claim(append(effects, b.step(Settled{Call: b.m.settleCall()})...))
+	if c := again.Claims[0]; c.Checkpoint >= rec.AttemptTime || !c.Scan.After.Before(bucket.PositionOf(rec.Key, rec.AttemptTime)) {
 		t.Errorf("the next claim has the checkpoint %d and reads from %d, and the message is due at %d", c.Checkpoint, c.Scan.After.Time, rec.AttemptTime)
 	}
-	for _, e := range answer(c, rec) {
-		if p, ok := e.(Publish); ok && p.Batch[0].rec.Version == 2 {
+	for _, p := range of[Publish](b.answer(again, due)) {
+		if p.Batch[0].rec.Version == 2 {
 			return
 		}
 	}
@@ -67,23 +58,17 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 // A nudge for a millisecond within which a page ended is not taken for one that the
 // next page finds.
 func TestNudgeWhereAPageEnded(t *testing.T) {
-	m := newMachine(DefaultConfig())
-	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	due := bucket.Position{Time: now.Wall - 5, Tenant: "t", ScheduleID: "k"}
-	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}})
-	m.Step(now, Nudged{[]Nudge{{0, due.Time}}})                                                // a message "j" of the same time
-	effects := m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{{To: due, Ended: due}}}) // the page is full
+	b := newBench(t)
+	due := bucket.Position{Time: b.now.Wall - 5, Tenant: "t", ScheduleID: "k"}
+	b.own(0, 1)
+	b.step(Nudged{[]Nudge{{0, due.Time}}})                                                  // a message "j" of the same time
+	effects := b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{To: due, Ended: due}}}) // the page is full
 	for range 5 {
-		for _, e := range effects {
-			c, ok := e.(Claim)
-			if !ok {
-				continue
-			}
+		for _, c := range of[Claim](effects) {
 			if c.Claims[0].Scan.After.Before(bucket.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
 				return
 			}
-			effects = m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{seen(c.Claims[0])}})
+			effects = b.answer(c, nil)
 		}
 	}
 	t.Error("no scan goes back to it before the sweep")
@@ -92,17 +77,12 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 // A claim that was given up may take effect after its successor: the store tells it by
 // its number, so each claim has one above those of all before, whatever became of them.
 func TestClaimsAreNumbered(t *testing.T) {
-	m := newMachine(DefaultConfig())
-	now := postdate.Now{Wall: 1_900_000_000_000, Mono: time.Second}
-	m.Step(now, fence.LeaseUntil{Mono: time.Hour, Read: now})
-	effects := m.Step(now, fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1, Claims: 7, Checkpoint: now.Wall - 100, Claimed: bucket.UpTo(now.Wall - 100)}}})
+	b := newBench(t)
+	p := bucket.Partition{Owner: "n", Token: 1, Claims: 7, Checkpoint: b.now.Wall - 100, Claimed: bucket.UpTo(b.now.Wall - 100)}
+	effects := b.step(fence.Gained{Partitions: []bucket.Partition{p}})
 	last := uint64(7)
 	for i := range 20 {
-		for _, e := range effects {
-			c, ok := e.(Claim)
-			if !ok {
-				continue
-			}
+		for _, c := range of[Claim](effects) {
 			if c.Claims[0].Number <= last {
 				t.Fatalf("claim number %d follows number %d", c.Claims[0].Number, last)
 			}
@@ -111,10 +91,10 @@ func TestClaimsAreNumbered(t *testing.T) {
 			if i%2 == 0 {
 				r = store.ClaimResult{Err: postdate.E(postdate.KindUnknown, "lost")}
 			}
-			m.Step(now, Claimed{m.claimCall(), []store.ClaimResult{r}})
+			b.step(Claimed{c.Call, []store.ClaimResult{r}})
 		}
-		now = now.Later(time.Second)
-		effects = m.Step(now, Nudged{[]Nudge{{0, now.Wall}}})
+		b.after(time.Second)
+		effects = b.step(Nudged{[]Nudge{{0, b.now.Wall}}})
 	}
 	if last < 17 {
 		t.Errorf("there were %d claims in 20 seconds: such a run shows nothing", last-7)
@@ -137,7 +117,7 @@ func TestMarks(t *testing.T) {
 		if d := batch[0].Delivery; d.Attempt != 3 || d.PossibleDuplicate != (before || claimed || mayRepeat) {
 			t.Errorf("tried before %t, claimed before %t, may repeat %t: it is delivered as %+v", before, claimed, mayRepeat, d)
 		}
-		effects := b.step(Published{batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+		effects := b.step(Published{batch, []publisher.Result{confirmed}})
 		as := of[Settle](append(effects, b.step(fence.Tick{})...))[0].Settlements[0]
 		if as.Attempts != 3 || as.PossibleDuplicate != (before || claimed) {
 			t.Errorf("tried before %t, claimed before %t, may repeat %t: it is settled as %+v", before, claimed, mayRepeat, as)
@@ -174,7 +154,7 @@ func TestMovedWhileAScanIsUnderWay(t *testing.T) {
 	if len(of[Settle](b.answer(claim, due))) != 1 {
 		t.Fatal("it is not parked again")
 	}
-	b.after(200 * time.Millisecond)
+	b.after(200 * ms)
 	claim = of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 100}}}))[0]
 	b.step(Settled{Call: b.m.settleCall()})
 	moved := records("inbox:x", 1, b.now.Wall-1)
@@ -190,7 +170,7 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 	b.answerAll(b.own(0, 1))
 	ask := func() Claim {
 		t.Helper()
-		b.after(100 * time.Millisecond)
+		b.after(100 * ms)
 		claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall}}}))
 		if len(claims) != 1 {
 			t.Fatalf("%d claims", len(claims))
@@ -208,8 +188,8 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 		t.Errorf("with %d bytes in hand a claim may bring %d, and without them %d", size, got, free)
 	}
 	b.answer(claim, nil)
-	b.step(Published{batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
-	b.after(10 * time.Millisecond)
+	b.step(Published{batch, []publisher.Result{confirmed}})
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
 	if got := ask().Claims[0].Scan.BytesMax; got != free {
@@ -225,7 +205,7 @@ func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	b.answerAll(b.own(1, 1))
 	b.step(ParkedFound{})
 	give := func(number int, due []postdate.Record) []Effect {
-		b.after(time.Millisecond)
+		b.after(ms)
 		claims := of[Claim](b.step(Nudged{[]Nudge{{number, due[0].AttemptTime}}}))
 		return b.answer(claims[0], in(number, due))
 	}
@@ -235,7 +215,7 @@ func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	if effects := give(1, append(records("inbox:a", published, b.now.Wall), records("inbox:b", 1, b.now.Wall)...)); len(of[Publish](effects)) != 2 {
 		t.Fatalf("%+v", effects)
 	}
-	b.step(fence.Lost{Holds: firstHold})
+	b.step(fence.Lost{Holds: holds(0)})
 	return b
 }
 

@@ -13,26 +13,18 @@ import (
 )
 
 // leaver is a shop whose only bucket is to be handed over, in a node that nothing wakes but
-// what its machine asked for. It notes after what time things are done.
+// what its machine asked for. It begins with that, and notes after what time things are sent.
 type leaver struct {
 	*shop
-	t     *testing.T
-	hangs func(Effect) bool // what is not answered
-
-	begin         time.Duration // when it was to be handed over
-	sent          map[postdate.Channel][]time.Duration
-	settled, gone []time.Duration
-	settlements   []store.Settlement
-	claims        int
+	sent map[postdate.Channel][]time.Duration
 }
 
-// newLeaver begins with a bucket that its last owner claimed up to so long after now. What is
-// sent to x:mute is not answered.
+// newLeaver has a bucket that its last owner claimed up to so long after now. What is sent to
+// x:mute is not answered.
 func newLeaver(t *testing.T, claimed time.Duration) *leaver {
-	l := &leaver{shop: newShop(0, nil), t: t, sent: map[postdate.Channel][]time.Duration{}}
+	l := &leaver{shop: newShop(t, 0, nil), sent: map[postdate.Channel][]time.Duration{}}
 	l.mute = func(c postdate.Channel) bool { return c == "x:mute" }
-	l.record[0] = bucket.Partition{Owner: "n", Token: 1, Checkpoint: l.now.Wall - 1000, Claimed: bucket.UpTo(l.now.Wall.Add(claimed))}
-	l.step(fence.Gained{Partitions: []bucket.Partition{l.record[0]}})
+	l.gain(bucket.Partition{Checkpoint: l.now.Wall - 1000, Claimed: bucket.UpTo(l.now.Wall.Add(claimed))})
 	return l
 }
 
@@ -40,7 +32,7 @@ func newLeaver(t *testing.T, claimed time.Duration) *leaver {
 // bucket over.
 func newStuckLeaver(t *testing.T) *leaver {
 	l := newLeaver(t, 0)
-	l.add(0, "x:mute", 1, l.now.Wall-1)
+	l.add(0, "x:mute", 1, -ms)
 	l.sleep(3 * time.Second)
 	l.leave()
 	return l
@@ -48,35 +40,32 @@ func newStuckLeaver(t *testing.T) *leaver {
 
 // leave begins the hand-over.
 func (l *leaver) leave() {
-	l.begin = l.now.Mono
+	l.begin, l.log = l.now, nil
 	l.watch = l.note
-	l.step(fence.Drain{Holds: firstHold})
+	l.drain(0)
 }
 
-var firstHold = []store.Hold{{Bucket: 0, Token: 1}}
-
-func (l *leaver) note(e Effect) (hangs bool) {
-	after := l.now.Mono - l.begin
+func (l *leaver) note(e Effect) {
 	switch e := e.(type) {
 	case Publish:
-		l.sent[e.Channel] = append(l.sent[e.Channel], after)
-	case Settle:
-		l.settled = append(l.settled, after)
-		l.settlements = append(l.settlements, e.Settlements...)
+		l.sent[e.Channel] = append(l.sent[e.Channel], l.now.Mono-l.begin.Mono)
 	case Claim:
-		if l.claims++; l.claims > 200 {
+		if l.claims() > 200 {
 			l.t.Fatal("it claims again and again")
 		}
 		if c := e.Claims[0]; l.m.buckets[0].resting() && l.record[0].Claimed.Before(c.To) {
 			l.t.Errorf("a bucket that rests claims up to %v, beyond %v", c.To, l.record[0].Claimed)
 		}
 	case fence.Drained:
-		if !slices.Equal(e.Holds, firstHold) {
+		if !slices.Equal(e.Holds, holds(0)) {
 			l.t.Errorf("%v are handed over", e.Holds)
 		}
-		l.gone = append(l.gone, after)
 	}
-	return l.hangs != nil && l.hangs(e)
+}
+
+func (l *leaver) claims() int {
+	at, _ := l.begun(true, -1)
+	return len(at)
 }
 
 // wantOnce expects that something was done once, after a time.
@@ -92,11 +81,11 @@ func TestHandOverOfWhatIsNotHere(t *testing.T) {
 	b := newBench(t)
 	b.owned(records("inbox:a", 1, b.now.Wall-20)) // with its broker
 	notHere := []store.Hold{{Bucket: 5, Token: 1}, {Bucket: 0, Token: 9}}
-	drained := of[fence.Drained](b.step(fence.Drain{Holds: slices.Concat(notHere, firstHold)}))
+	drained := of[fence.Drained](b.step(fence.Drain{Holds: slices.Concat(notHere, holds(0))}))
 	if len(drained) != 1 || !slices.Equal(drained[0].Holds, notHere) {
 		t.Errorf("handed over: %+v", drained)
 	}
-	if drained = of[fence.Drained](b.step(fence.Drain{Holds: firstHold})); len(drained) > 0 || b.m.Token(0) != 1 {
+	if drained = of[fence.Drained](b.step(fence.Drain{Holds: holds(0)})); len(drained) > 0 || b.m.Token(0) != 1 {
 		t.Errorf("handed over: %+v, and a message is with its broker", drained)
 	}
 }
@@ -107,18 +96,18 @@ func TestHandOverOfAnIdleBucket(t *testing.T) {
 	b := newBench(t)
 	due := records("inbox:a", 1, b.now.Wall-20)
 	batch := of[Publish](b.owned(due))[0].Batch
-	b.step(Published{batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
-	b.after(10 * time.Millisecond)
+	b.step(Published{batch, []publisher.Result{confirmed}})
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
-	effects := b.step(fence.Drain{Holds: firstHold})
+	effects := b.step(fence.Drain{Holds: holds(0)})
 	claims := of[Claim](effects)
 	if len(claims) != 1 || claims[0].Claims[0].Checkpoint < due[0].AttemptTime || len(of[fence.Drained](effects)) > 0 {
 		t.Fatalf("it begins with %+v", effects)
 	}
 	effects = b.answer(claims[0], nil)
 	drained := of[fence.Drained](effects)
-	if len(drained) != 1 || !slices.Equal(drained[0].Holds, firstHold) || b.m.Token(0) != 0 || !slices.Contains(effects, Effect(Horizon{})) {
+	if len(drained) != 1 || !slices.Equal(drained[0].Holds, holds(0)) || b.m.Token(0) != 0 || !slices.Contains(effects, Effect(Horizon{})) {
 		t.Fatalf("it ends with %+v", effects)
 	}
 	if wake := b.m.Wake(b.now); wake != wakeMax {
@@ -133,14 +122,14 @@ func TestHandOverOfAnIdleBucket(t *testing.T) {
 // it works on for other channels, until the answer is there.
 func TestHandOverRestsAndWorksOn(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.add(0, "x:well", 1, l.now.Wall+30)
+	l.add(0, "x:well", 1, 30*ms)
 	l.sleep(time.Second)
 	l.wantOnce("what came while it rested was sent", l.sent["x:well"], l.m.c.DrainStep)
 	l.sleep(time.Second)
-	l.answer()
+	l.confirmAll()
 	l.sleep(time.Second)
-	if len(l.gone) != 1 || l.gone[0] > 2*time.Second+2*l.m.c.SettleGather {
-		t.Errorf("handed over after %v, and the answer was there after 2s", l.gone)
+	if len(l.gone[0]) != 1 || l.gone[0][0] > 2*time.Second+2*l.m.c.SettleGather {
+		t.Errorf("handed over after %v, and the answer was there after 2s", l.gone[0])
 	}
 }
 
@@ -149,13 +138,13 @@ func TestHandOverRestsAgain(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.mute = func(c postdate.Channel) bool { return c != "x:well" }
 	l.sleep(time.Second)
-	l.add(0, "x:also mute", 1, l.now.Wall-1)
+	l.add(0, "x:also mute", 1, -ms)
 	l.sleep(time.Second)
 	if len(l.sent["x:also mute"]) != 1 {
 		t.Fatal("nothing was begun")
 	}
-	l.step(Published{l.unanswered[0].Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
-	l.add(0, "x:well", 1, l.now.Wall-1)
+	l.reply(confirmed)
+	l.add(0, "x:well", 1, -ms)
 	l.sleep(time.Second)
 	l.wantOnce("what came while it rested again was sent", l.sent["x:well"], 2*time.Second+l.m.c.DrainStep)
 }
@@ -163,8 +152,8 @@ func TestHandOverRestsAgain(t *testing.T) {
 // While it works on, it is swept: what nobody was told of is found.
 func TestHandOverSweepsWhileItWorksOn(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.sleep(l.m.c.DrainStep + time.Millisecond)
-	l.due[0] = append(l.due[0], records("inbox:a", 1, l.now.Wall-1)...)
+	l.sleep(l.m.c.DrainStep + ms)
+	l.put(0, "inbox:a", 1, -ms)
 	l.sleep(l.m.c.SweepEvery)
 	if len(l.sent["inbox:a"]) != 1 {
 		t.Errorf("sent after %v", l.sent["inbox:a"])
@@ -176,9 +165,10 @@ func TestHandOverSweepsWhileItWorksOn(t *testing.T) {
 func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.sleep(2 * l.m.c.DrainMax)
-	l.wantOnce("it was settled", l.settled, l.m.c.DrainMax)
-	l.wantOnce("it was handed over", l.gone, l.m.c.DrainMax)
-	if as := l.settlements[0]; as.How != store.SettleRetry || !as.PossibleDuplicate {
+	settled, _ := l.begun(false, -1)
+	l.wantOnce("it was settled", settled, l.m.c.DrainMax)
+	l.wantOnce("it was handed over", l.gone[0], l.m.c.DrainMax)
+	if as := l.log[slices.IndexFunc(l.log, settles)].settle.Settlements[0]; as.How != store.SettleRetry || !as.PossibleDuplicate {
 		t.Errorf("what was not answered is settled as %+v", as)
 	}
 }
@@ -187,29 +177,22 @@ func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 // owner finds. Nothing is read then.
 func TestHandOverWaitsForTheStore(t *testing.T) {
 	l := newStuckLeaver(t)
-	var hung []Settle
-	l.hangs = func(e Effect) bool {
-		settle, is := e.(Settle)
-		if is {
-			hung = append(hung, settle)
-		}
-		return is
-	}
+	l.waits = has[Settle]
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
 	for _, left := range []int{1, 0} { // milliseconds
-		l.sleep(goneBy - time.Duration(left)*time.Millisecond - (l.now.Mono - l.begin))
-		claims := l.claims
-		l.step(Nudged{[]Nudge{{0, l.record[0].Claimed.Time - 1}}})
-		if l.claims != claims+left {
-			t.Errorf("%d ms before its end it claims %d times for what was late, want %d", left, l.claims-claims, left)
+		l.sleep(goneBy - time.Duration(left)*ms - (l.now.Mono - l.begin.Mono))
+		claims := l.claims()
+		l.nudge(0, l.record[0].Claimed.Time.Sub(l.now.Wall)-ms)
+		if l.claims() != claims+left {
+			t.Errorf("%d ms before its end it claims %d times for what was late, want %d", left, l.claims()-claims, left)
 		}
 	}
 	l.sleep(time.Second)
-	if len(l.gone) > 0 || len(hung) != 1 {
-		t.Fatalf("handed over after %v with %d settlements under way", l.gone, len(hung))
+	if len(l.gone[0]) > 0 || len(l.calls) != 1 {
+		t.Fatalf("handed over after %v with %d settlements under way", l.gone[0], len(l.calls))
 	}
-	l.step(Settled{Call: hung[0].Call})
-	l.wantOnce("it was handed over", l.gone, goneBy+time.Second)
+	l.answer(settles)
+	l.wantOnce("it was handed over", l.gone[0], goneBy+time.Second)
 }
 
 // A node whose lease runs out while it hands a bucket over lets go of it when its time is
@@ -217,11 +200,11 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 func TestHandOverWithoutALease(t *testing.T) {
 	l := newLeaver(t, 10*time.Second)
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
-	l.m.leaseUntil = l.now.Mono + goneBy - 100*time.Millisecond + l.m.c.LeaseMargin
+	l.m.leaseUntil = l.now.Mono + goneBy - 100*ms + l.m.c.LeaseMargin
 	l.leave()
-	l.add(0, "x:well", 1, l.now.Wall.Add(goneBy)-90) // is claimed, and may not be sent any more
+	l.add(0, "x:well", 1, goneBy-90*ms) // is claimed, and may not be sent any more
 	l.sleep(2 * goneBy)
-	l.wantOnce("it was handed over", l.gone, goneBy)
+	l.wantOnce("it was handed over", l.gone[0], goneBy)
 	if hand := l.m.View(l.now).Hand; hand != 0 || len(l.sent) > 0 {
 		t.Errorf("%d messages in hand, sent: %v", hand, l.sent)
 	}
@@ -232,33 +215,33 @@ func TestHandOverWithoutALease(t *testing.T) {
 func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 	l := newLeaver(t, 3*time.Second)
 	l.leave()
-	l.add(0, "x:well", 1, l.now.Wall+1_000)
+	l.add(0, "x:well", 1, time.Second)
 	l.sleep(4 * time.Second)
-	l.wantOnce("the message was sent", l.sent["x:well"], 1_001*time.Millisecond)
-	l.wantOnce("the bucket was handed over", l.gone, 3*time.Second+time.Millisecond-l.m.c.Ahead)
-	if l.claims > 20 {
-		t.Errorf("%d claims", l.claims)
+	l.wantOnce("the message was sent", l.sent["x:well"], 1_001*ms)
+	l.wantOnce("the bucket was handed over", l.gone[0], 3*time.Second+ms-l.m.c.Ahead)
+	if l.claims() > 20 {
+		t.Errorf("%d claims", l.claims())
 	}
 }
 
 // A message that is due right behind what is claimed is not asked for again and again.
 func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
-	l := newLeaver(t, 300*time.Millisecond)
-	l.add(0, "x:mute", 1, l.now.Wall-1)
-	l.add(0, "x:well", 1, l.record[0].Claimed.Time)
+	l := newLeaver(t, 300*ms)
+	l.add(0, "x:mute", 1, -ms)
+	l.add(0, "x:well", 1, l.record[0].Claimed.Time.Sub(l.now.Wall))
 	l.leave()
-	l.sleep(l.m.c.DrainStep - time.Millisecond)
-	if l.claims > 10 {
-		t.Errorf("%d claims", l.claims)
+	l.sleep(l.m.c.DrainStep - ms)
+	if l.claims() > 10 {
+		t.Errorf("%d claims", l.claims())
 	}
 }
 
 // What comes when an answer is not waited for any more is the next owner's.
 func TestHandOverBeginsNothingAtItsEnd(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.sleep(l.m.c.DrainMax - time.Millisecond)
-	l.now = l.now.Later(time.Millisecond)
-	l.add(0, "x:well", 1, l.now.Wall-1)
+	l.sleep(l.m.c.DrainMax - ms)
+	l.after(ms)
+	l.add(0, "x:well", 1, -ms)
 	l.sleep(time.Second)
 	if len(l.sent) > 0 {
 		t.Errorf("sent after %v", l.sent)
@@ -273,14 +256,14 @@ func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 		claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
 			Token: 1, Owner: "me", Checkpoint: b.now.Wall - 500, Claimed: bucket.UpTo(b.now.Wall - 500),
 		}}}))
-		effects := b.step(fence.Drain{Holds: firstHold})
-		b.after(10 * time.Millisecond)
+		effects := b.step(fence.Drain{Holds: holds(0)})
+		b.after(10 * ms)
 		effects = append(effects, b.step(fence.Tick{})...)
 		if len(of[fence.Drained](effects)) > 0 {
 			t.Fatalf("handed over before the claim is answered: %+v", effects)
 		}
 		if lost {
-			b.step(fence.Lost{Holds: firstHold})
+			b.step(fence.Lost{Holds: holds(0)})
 		}
 		r := seen(claims[0].Claims[0])
 		r.To = bucket.Position{} // nothing is due, and nothing was written
@@ -295,15 +278,15 @@ func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 // it goes out.
 func TestHandOverParksWhatALimitHolds(t *testing.T) {
 	l := newLeaver(t, 0)
-	l.step(Limits{[]store.ChannelSettings{{Channel: "x:tight", MaxPerSecond: 40}}})
-	l.add(0, "x:tight", 10, l.now.Wall-1)
-	if l.m.View(l.now).Hand == 0 || l.inFly > 0 {
-		t.Fatalf("%d are in hand, and %d with the broker: this shows nothing", l.m.View(l.now).Hand, l.inFly)
+	l.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 40})
+	l.add(0, "x:tight", 10, -ms)
+	if l.m.View(l.now).Hand == 0 || len(l.unanswered) > 0 {
+		t.Fatalf("%d are in hand, and %d with the broker: this shows nothing", l.m.View(l.now).Hand, l.flying())
 	}
 	l.leave()
 	l.sleep(time.Second)
-	if len(l.sent) > 0 || len(l.gone) != 1 || l.gone[0] > 2*l.m.c.SettleGather {
-		t.Errorf("sent after %v, and handed over after %v", l.sent, l.gone)
+	if len(l.sent) > 0 || len(l.gone[0]) != 1 || l.gone[0][0] > 2*l.m.c.SettleGather {
+		t.Errorf("sent after %v, and handed over after %v", l.sent, l.gone[0])
 	}
 }
 
@@ -314,16 +297,16 @@ func TestHandOverUnparksForOthers(t *testing.T) {
 	due := append(records("inbox:mute", 1, b.now.Wall-20), records("inbox:well", 1, b.now.Wall-20)...)
 	for _, p := range of[Publish](b.owned(due)) {
 		if p.Channel == "inbox:well" {
-			b.step(Published{p.Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+			b.step(Published{p.Batch, []publisher.Result{confirmed}})
 		}
 	}
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
-	b.step(fence.Drain{Holds: firstHold})
+	b.step(fence.Drain{Holds: holds(0)})
 	effects := b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:mute"}, {Bucket: 0, Channel: "inbox:well"}}})
 	unparked := map[postdate.Channel]time.Duration{}
-	for begin := b.now.Mono; b.now.Mono < begin+3*time.Second; b.after(10 * time.Millisecond) {
+	for begin := b.now.Mono; b.now.Mono < begin+3*time.Second; b.after(10 * ms) {
 		for _, u := range of[Unpark](effects) {
 			if _, again := unparked[u.Unpark.Channel]; !again {
 				unparked[u.Unpark.Channel] = b.now.Mono - begin

@@ -73,11 +73,11 @@ func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 // A rate is kept over any stretch of time, whatever is due, and is used up.
 func TestRateLimit(t *testing.T) {
 	for _, rate := range []int{2, 50, 4_000} {
-		s := newShop(2, nil)
-		s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:slow", MaxPerSecond: float64(rate)}}})
-		s.add(0, "inbox:slow", 2*rate, s.now.Wall-10)
-		s.add(1, "inbox:slow", rate, s.now.Wall-10)
-		s.add(1, "inbox:fast", 20, s.now.Wall-10)
+		s := newShop(t, 2, nil)
+		s.limits(store.ChannelSettings{Channel: "inbox:slow", MaxPerSecond: float64(rate)})
+		s.add(0, "inbox:slow", 2*rate, -10*ms)
+		s.add(1, "inbox:slow", rate, -10*ms)
+		s.add(1, "inbox:fast", 20, -10*ms)
 		begin := s.now.Mono
 		s.run(2*time.Second, func() {
 			if most := 1 + rate/10 + int(float64(rate)*(s.now.Mono-begin).Seconds()); s.arrived["inbox:slow"] > most {
@@ -98,7 +98,7 @@ func TestRateWakes(t *testing.T) {
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: rate}}})
 	begin, sent, steps := b.now.Mono, 0, 0
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-3))
-	for ; b.now.Mono < begin+300*time.Millisecond; steps++ {
+	for ; b.now.Mono < begin+300*ms; steps++ {
 		for _, p := range of[Publish](effects) {
 			want := begin
 			if sent > 0 {
@@ -126,7 +126,7 @@ func TestNoWakeForATokenThatIsThere(t *testing.T) {
 	if n := len(of[Publish](b.owned(records("inbox:a", 2, b.now.Wall-3)))); n != 1 {
 		t.Fatalf("%d publishes, want 1 at a time", n)
 	}
-	if w := b.m.Wake(b.now); w < time.Millisecond {
+	if w := b.m.Wake(b.now); w < ms {
 		t.Errorf("it wants to be woken after %s", w)
 	}
 }
@@ -170,17 +170,17 @@ func TestWhenARateHasRoom(t *testing.T) {
 
 // A bound on what is in flight is kept, and what comes back makes room.
 func TestInFlightLimit(t *testing.T) {
-	s := newShop(1, nil)
-	s.mute = func(postdate.Channel) bool { return true }
-	s.step(Limits{[]store.ChannelSettings{{Channel: "inbox:narrow", MaxInFlight: 3}}})
-	s.add(0, "inbox:narrow", 10, s.now.Wall-10)
-	s.run(time.Second, nil)
-	if s.mostFly != 3 {
-		t.Fatalf("%d are in flight, want 3", s.mostFly)
+	s := newShop(t, 1, nil)
+	s.mute = every
+	s.limits(store.ChannelSettings{Channel: "inbox:narrow", MaxInFlight: 3})
+	s.add(0, "inbox:narrow", 10, -10*ms)
+	s.run(time.Second)
+	if s.mostFlying != 3 {
+		t.Fatalf("%d are in flight, want 3", s.mostFlying)
 	}
-	s.mute = func(postdate.Channel) bool { return false }
-	s.answer()
-	s.run(4*time.Second, nil)
+	s.mute = nil
+	s.confirmAll()
+	s.run(4 * time.Second)
 	if s.arrived["inbox:narrow"] != 10 {
 		t.Errorf("%d of 10 went out", s.arrived["inbox:narrow"])
 	}
@@ -192,7 +192,7 @@ func TestPause(t *testing.T) {
 	b := newBench(t)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-10))
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	effects = append(effects, b.step(fence.Tick{})...)
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published to a paused channel")
@@ -222,7 +222,7 @@ func TestResumedUnderALimit(t *testing.T) {
 	b.owned(nil)
 	b.step(Limits{[]store.ChannelSettings{settings}})
 	b.parked("inbox:a", 0)
-	b.after(100 * time.Millisecond)
+	b.after(100 * ms)
 	settings.Paused = false
 	if n := len(of[Unpark](b.step(Limits{[]store.ChannelSettings{settings}}))); n != 1 {
 		t.Errorf("%d unparks when it is resumed, want 1", n)
@@ -241,14 +241,14 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 			t.Fatalf("%s: %+v", what, effects)
 		}
 	}
-	b.after(time.Millisecond)
+	b.after(ms)
 	b.now.Wall += 30_000
 	if set := of[fence.ClockSet](b.step(fence.Tick{})); len(set) != 1 || set[0].By != 30*time.Second {
 		t.Fatalf("said of the clock: %+v", set)
 	}
 	quiet("set ahead", fence.Tick{})
 	quiet("renewed before that", fence.LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	quiet("still ahead", fence.Tick{})
 	b.now.Wall -= 30_000
 	quiet("set back", fence.Tick{})
@@ -260,7 +260,7 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	if len(of[Publish](effects)) > 0 {
 		t.Fatal("published early")
 	}
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	if len(of[Publish](b.step(fence.Tick{}))) != 1 {
 		t.Error("not published in time by the clock that was set right")
 	}
@@ -320,7 +320,7 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 			next = append(next, b.step(ParkedFound{Buckets: f.Buckets})...)
 		}
 		if len(next) == 0 {
-			b.after(max(b.m.Wake(b.now), time.Millisecond))
+			b.after(max(b.m.Wake(b.now), ms))
 			next = b.step(fence.Tick{})
 		}
 		effects = next
@@ -347,7 +347,7 @@ func TestBehindBeyondTheClock(t *testing.T) {
 	}
 	o, most := b.m.buckets[0], 0
 	for range 2_000 {
-		b.after(time.Millisecond)
+		b.after(ms)
 		for _, c := range of[Claim](b.step(fence.Tick{})) {
 			most++
 			b.answer(c, nil)

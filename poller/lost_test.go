@@ -24,8 +24,8 @@ func TestRetryAfterALossByAWrongClock(t *testing.T) {
 		}
 		b.now.Wall = b.now.Wall.Add(48 * time.Hour)
 		b.step(fence.Tick{})
-		b.after(time.Millisecond)
-		b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+		b.after(ms)
+		b.step(fence.Lost{Holds: holds(0)})
 		b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
 		effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{{Outcome: outcome}}})
 		b.after(time.Second)
@@ -53,10 +53,10 @@ func TestTheDateOfADelivery(t *testing.T) {
 	right := b.now.Wall
 	b.m.endsAt = func(now postdate.Now) postdate.Time { return max(now.Wall, right) }
 	published := of[Publish](b.owned(records("inbox:a", 1, right-20)))
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(0)})
 	b.now.Wall = right.Add(-48 * time.Hour)
 	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
-	effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{{Outcome: publisher.Confirmed}}})
+	effects := b.step(Published{Batch: published[0].Batch, Results: []publisher.Result{confirmed}})
 	for range 2 {
 		b.after(time.Second)
 		settled := of[Settle](append(effects, b.step(fence.Tick{})...))

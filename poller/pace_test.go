@@ -13,7 +13,7 @@ func TestPace(t *testing.T) {
 	for range 50 {
 		var p pace
 		confirmed := map[time.Duration]int{} // by second
-		now := time.Duration(random.IntN(30_000)) * time.Millisecond
+		now := time.Duration(random.IntN(30_000)) * ms
 		for range 100 {
 			if random.IntN(3) > 0 {
 				n := 1 + random.IntN(100)
@@ -27,7 +27,7 @@ func TestPace(t *testing.T) {
 			if got := p.best(now); got != want {
 				t.Fatalf("after %s the pace is %d, want %d", now, got, want)
 			}
-			now += time.Duration(random.IntN(1_500)) * time.Millisecond
+			now += time.Duration(random.IntN(1_500)) * ms
 			if random.IntN(20) == 0 {
 				now += time.Duration(random.IntN(30)) * time.Second
 			}

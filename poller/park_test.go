@@ -34,7 +34,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 		t.Fatalf("the probe is %+v", probe)
 	}
 	unparks := of[Unpark](b.step(Unparked{Unpark: probe[0].Unpark, Moved: 1}))
-	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * time.Millisecond)
+	b.after(time.Duration(probe[0].Unpark.At-b.now.Wall+5) * ms)
 	rec := records("inbox:a", 1, b.now.Wall-3)[0]
 	tick := b.step(fence.Tick{})
 	unparks = append(unparks, of[Unpark](tick)...) // another one, until the first is read
@@ -50,7 +50,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	if len(publishes) != 1 {
 		t.Fatalf("the probe is not published: %+v", publishes)
 	}
-	effects = b.step(Published{publishes[0].Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+	effects = b.step(Published{publishes[0].Batch, []publisher.Result{confirmed}})
 	var in []int
 	unparks = append(unparks, of[Unpark](effects)...)
 	for _, u := range unparks {
@@ -179,7 +179,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:z")
 	unpark := b.parked("inbox:z", 3)[0]
 	b.parked("inbox:a", 1, 2)
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	if n := b.parkedIn("inbox:a"); n != 1 {
 		t.Errorf("it has parked messages in %d buckets, want 1", n)
 	}
@@ -195,7 +195,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	if n := len(b.parked("inbox:a", 1)); n > 0 || b.parkedIn("inbox:a") != 1 {
 		t.Fatalf("%d unparks of a channel that is paused", n)
 	}
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	if b.parkedIn("inbox:a") >= 0 {
 		t.Error("a channel without messages is remembered")
 	}
@@ -206,7 +206,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 func TestABucketComesBackDuringAnUnpark(t *testing.T) {
 	b := withParked(t, 2, nil)
 	unpark := b.parked("inbox:a", 1)[0]
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(1)})
 	b.answerAll(b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 2, Owner: "me", Lease: "me"}}}))
 	b.moved(unpark, 0)
 	if b.parkedIn("inbox:a") >= 0 {
@@ -266,7 +266,7 @@ func TestUnparksMax(t *testing.T) {
 	b = withParked(t, 1, nil)
 	n := 0
 	for i := range 2 * most {
-		n += len(b.parked(postdate.Channel(fmt.Sprintf("inbox:%d", i)), 0))
+		n += len(b.parked(named("inbox:%d", i), 0))
 		b.after(time.Second)
 	}
 	if n != most {
@@ -292,7 +292,7 @@ func TestAnUnparkThatFails(t *testing.T) {
 		t.Fatalf("%d unparks after %s, want 1", len(unparks), b.m.c.RetryAfter)
 	}
 	effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0})
-	b.after(500 * time.Millisecond)
+	b.after(500 * ms)
 	if effects = append(effects, b.step(fence.Tick{})...); len(of[Claim](effects)) > 0 {
 		t.Errorf("it reads where nothing was unparked: %+v", of[Claim](effects))
 	}
@@ -342,11 +342,11 @@ func TestFindParked(t *testing.T) {
 
 // Channels that have nothing parked are not looked at, however many come and go.
 func TestNothingIsParked(t *testing.T) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	for i := range 10 {
-		s.add(0, fmt.Sprintf("x:%d", i), 3, s.now.Wall-1)
+		s.add(0, named("x:%d", i), 3, -ms)
 	}
-	s.run(200*time.Millisecond, nil)
+	s.run(200 * ms)
 	if len(s.arrived) != 10 || len(s.m.parked) > 0 {
 		t.Errorf("%v arrived, and %d channels are looked at", s.arrived, len(s.m.parked))
 	}

@@ -1,7 +1,6 @@
 package poller
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 	b := withParked(t, 10, nil)
 	var found []store.ParkedChannel
 	for i := range 2 * hosts {
-		found = append(found, store.ParkedChannel{Bucket: i % 10, Channel: postdate.Channel(fmt.Sprintf("https://host-%d.example/%d", i%hosts, i))})
+		found = append(found, store.ParkedChannel{Bucket: i % 10, Channel: named("https://host-%d.example/%d", i%hosts, i)})
 	}
 	tries, last := map[string]int{}, -time.Hour
 	begin, n := b.now.Mono, 0
@@ -83,7 +82,7 @@ func TestAnotherOneTriesInItsPlace(t *testing.T) {
 	const prober, other = "https://a.example/1", "https://a.example/2"
 	for name, cannot := range map[string]Event{
 		"it is paused":               Limits{[]store.ChannelSettings{{Channel: prober, Paused: true}}},
-		"its buckets are lost":       fence.Lost{Holds: []store.Hold{{Bucket: 1, Token: 1}, {Bucket: 2, Token: 1}}},
+		"its buckets are lost":       fence.Lost{Holds: holds(1, 2)},
 		"its buckets are in trouble": fence.Tick{}, // see below
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +107,7 @@ func TestAnotherOneTriesInItsPlace(t *testing.T) {
 					}
 				}
 				b.answerAll(effects)
-				b.after(20 * time.Millisecond)
+				b.after(20 * ms)
 			}
 			t.Errorf("the other URL is not tried")
 		})

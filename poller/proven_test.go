@@ -3,19 +3,16 @@ package poller
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
-	"github.com/postdate/postdate/store"
 )
 
 // few is a shop with room for 64 messages: 16 of them may be with sites of a broker that never
 // answered, and 16 more with one message each.
-func few() *shop { return held(1, func(c *Config) { c.HandMax = 64 }) }
+func few(t *testing.T) *shop { return newMuteShop(t, 1, func(c *Config) { c.HandMax = 64 }) }
 
-func host(name string, url int) string { return fmt.Sprintf("https://%s.example/%d", name, url) }
+func host(name string, url int) postdate.Channel { return named("https://%s.example/%d", name, url) }
 
 // A host that has answered, even with a refusal, has room beside those that never did. That
 // it is unknown what became of a message is no answer.
@@ -24,14 +21,14 @@ func TestWhatProvesAHost(t *testing.T) {
 		said   publisher.Result
 		proven bool
 	}{{confirmed, true}, {refused, true}, {unknown, false}} {
-		s := few()
-		s.add(0, host("a", 1), 1, s.now.Wall-1)
+		s := few(t)
+		s.add(0, host("a", 1), 1, -ms)
 		s.reply(test.said)
-		s.run(10*time.Millisecond, nil)
+		s.run(10 * ms)
 		for i := range 32 {
-			s.add(0, host(fmt.Sprint("dead-", i), 1), 1, s.now.Wall-1)
+			s.add(0, host(fmt.Sprint("dead-", i), 1), 1, -ms)
 		}
-		s.add(0, host("a", 2), 1, s.now.Wall-1)
+		s.add(0, host("a", 2), 1, -ms)
 		if goes := len(s.unanswered) == 33; goes != test.proven {
 			t.Errorf("%v: another message to it goes out: %t, with %d others", test.said, goes, len(s.unanswered))
 		}
@@ -40,17 +37,17 @@ func TestWhatProvesAHost(t *testing.T) {
 
 // Once a host has answered, what is still with it takes nothing from those that have not.
 func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
-	s := few()
-	s.add(0, host("a", 1), 8, s.now.Wall-1)
-	s.add(0, host("a", 1), 8, s.now.Wall-1)
-	s.add(0, host("a", 1), 8, s.now.Wall-1)
-	if n := s.sent(postdate.Channel(host("a", 1))); n != 16 {
+	s := few(t)
+	s.add(0, host("a", 1), 8, -ms)
+	s.add(0, host("a", 1), 8, -ms)
+	s.add(0, host("a", 1), 8, -ms)
+	if n := s.flying(host("a", 1)); n != 16 {
 		t.Errorf("%d messages are with a host that has not answered, want 16", n)
 	}
 	s.reply(confirmed)
-	s.run(10*time.Millisecond, nil)
-	s.add(0, host("b", 1), 24, s.now.Wall-1)
-	if n := s.sent(postdate.Channel(host("b", 1))); n != 16 {
+	s.run(10 * ms)
+	s.add(0, host("b", 1), 24, -ms)
+	if n := s.flying(host("b", 1)); n != 16 {
 		t.Errorf("%d messages are with another host, want 16", n)
 	}
 }
@@ -59,27 +56,27 @@ func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
 // never answered, until it answers again.
 func TestAHostThatAnswersNoMore(t *testing.T) {
 	for _, proven := range []bool{true, false} {
-		s := few()
+		s := few(t)
 		sent := func(name string) int {
-			s.add(0, host(name, 1), 1, s.now.Wall-1)
-			return s.sent(postdate.Channel(host(name, 1)))
+			s.add(0, host(name, 1), 1, -ms)
+			return s.flying(host(name, 1))
 		}
 		n := 18 // with each of two URLs
 		if proven {
-			s.add(0, host("a", 1), 1, s.now.Wall-1)
+			s.add(0, host("a", 1), 1, -ms)
 			s.reply(confirmed)
-			s.run(10*time.Millisecond, nil)
+			s.run(10 * ms)
 		} else {
 			n = 7
 		}
-		s.add(0, host("a", 1), 1, s.now.Wall-1)
+		s.add(0, host("a", 1), 1, -ms)
 		for url := range 2 {
-			s.add(0, host("a", url), n, s.now.Wall-1)
+			s.add(0, host("a", url), n, -ms)
 		}
-		if s.inFly != 1+2*n {
-			t.Fatalf("%d messages are with a host", s.inFly)
+		if s.flying() != 1+2*n {
+			t.Fatalf("%d messages are with a host", s.flying())
 		}
-		s.now = s.now.Later(noAnswer)
+		s.after(noAnswer)
 		s.reply(unknown)
 		if went := sent("b") == 1; went == proven {
 			t.Errorf("a host that answered before: %t: beside it another one's message goes out: %t", proven, went)
@@ -95,18 +92,18 @@ func TestAHostThatAnswersNoMore(t *testing.T) {
 // once.
 func TestAHostThatWasDownIsForgotten(t *testing.T) {
 	for _, proven := range []bool{true, false} {
-		s := held(2, nil)
+		s := newMuteShop(t, 2, nil)
 		if proven {
-			s.add(0, "x:a", 1, s.now.Wall-1)
+			s.add(0, "x:a", 1, -ms)
 			s.reply(confirmed)
-			s.run(10*time.Millisecond, nil)
+			s.run(10 * ms)
 		}
-		s.add(0, "x:a", 1, s.now.Wall-1)
+		s.add(0, "x:a", 1, -ms)
 		s.reply(down)
-		s.run(10*time.Millisecond, nil)
-		s.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
-		s.add(1, "x:a", 1, s.now.Wall-1)
-		if s.sent("x:a") != 1 {
+		s.run(10 * ms)
+		s.lose(0)
+		s.add(1, "x:a", 1, -ms)
+		if s.flying("x:a") != 1 {
 			t.Errorf("it answered before: %t: the next message waits", proven)
 		}
 	}
@@ -116,8 +113,8 @@ func TestAHostThatWasDownIsForgotten(t *testing.T) {
 // remembered, nor do those that never answered.
 func TestWhoIsRemembered(t *testing.T) {
 	m := newMachine(DefaultConfig())
-	come := func(c string, proven bool) {
-		of := m.channelOf(postdate.Channel(c))
+	come := func(c postdate.Channel, proven bool) {
+		of := m.channelOf(c)
 		of.site.proven = proven
 		m.forget(of)
 	}

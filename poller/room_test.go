@@ -11,30 +11,12 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// doubt counts, per channel, the messages that a crash would leave in doubt now, and those
-// that cannot be cancelled.
-func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
-	inDoubt, fixed = map[postdate.Channel]int{}, map[postdate.Channel]int{}
-	for b, due := range s.due {
-		record := s.record[b]
-		for _, r := range due {
-			if !r.Parked && record.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
-				inDoubt[r.Channel]++
-			}
-			if !record.Withdrawable(r.Key, r.Channel, r.State) {
-				fixed[r.Channel]++
-			}
-		}
-	}
-	return inDoubt, fixed
-}
-
 // However much of a channel is due: what a crash leaves in doubt is what can have been
 // handed out, and what waits behind a limit, a pause or a backlog can be cancelled.
 func TestDoubtIsBounded(t *testing.T) {
-	t.Run("all goes well", func(t *testing.T) { doubtIsBounded(t, newShop(4, nil)) })
+	t.Run("all goes well", func(t *testing.T) { doubtIsBounded(t, newShop(t, 4, nil)) })
 	t.Run("answers of claims are lost", func(t *testing.T) {
-		s, claims := newShop(4, nil), 0
+		s, claims := newShop(t, 4, nil), 0
 		s.lost = func(Claim) bool { claims++; return claims%5 == 0 }
 		doubtIsBounded(t, s)
 	})
@@ -49,26 +31,26 @@ func TestDoubtAfterAClaimWhoseAnswerWasLost(t *testing.T) {
 }
 
 func doubtAfterALostAnswer(t *testing.T, behind bool) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
-	s.add(0, "x:slow", 100, s.now.Wall+60)
-	s.run(200*time.Millisecond, nil)
+	s.add(0, "x:slow", 100, 60*ms)
+	s.run(200 * ms)
 	if behind {
-		s.add(0, "x:other", 1, s.now.Wall+100)
-		s.run(200*time.Millisecond, nil)
+		s.add(0, "x:other", 1, 100*ms)
+		s.run(200 * ms)
 	}
 	due := s.now.Wall + 500
-	s.add(0, "x:slow", 5_000, due)
-	s.add(0, "x:other", 1, due+10)
-	s.run(450*time.Millisecond, nil)
+	s.add(0, "x:slow", 5_000, 500*ms)
+	s.add(0, "x:other", 1, 510*ms)
+	s.run(450 * ms)
 	s.lost = func(e Claim) bool { return e.Claims[0].Only == "" }
-	s.run(60*time.Millisecond, nil)
+	s.run(60 * ms)
 	if len(s.record[0].Behind) != 1 || s.record[0].Claimed.Time <= due {
 		t.Fatalf("the record is %+v: this shows nothing", s.record[0])
 	}
-	s.mute = func(postdate.Channel) bool { return false }
-	s.answer()
-	s.run(500*time.Millisecond, func() {
+	s.mute = nil
+	s.confirmAll()
+	s.run(500*ms, func() {
 		if len(s.m.buckets[0].record.Behind) == 0 {
 			s.lost = nil
 		}
@@ -83,14 +65,14 @@ func doubtIsBounded(t *testing.T, s *shop) {
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
 	s.step(Limits{[]store.ChannelSettings{{Channel: "x:tight", MaxPerSecond: 1}, {Channel: "x:rated", MaxPerSecond: 200}, {Channel: "x:off", Paused: true}}})
 	for b := range 4 {
-		for _, c := range []string{"x:tight", "x:rated", "x:mute", "x:off"} {
-			s.add(b, c, 700, s.now.Wall+100)
+		for _, c := range []postdate.Channel{"x:tight", "x:rated", "x:mute", "x:off"} {
+			s.add(b, c, 700, 100*ms)
 		}
 	}
 	checks := 0
 	s.run(4*time.Second, func() {
 		if checks++; checks%5 == 0 { // new ones on top
-			s.add(checks%4, "x:mute", 1, s.now.Wall-1)
+			s.add(checks%4, "x:mute", 1, -ms)
 		}
 		if checks%20 != 0 {
 			return
@@ -121,11 +103,11 @@ func doubtIsBounded(t *testing.T, s *shop) {
 // A channel that takes what it gets is never short of messages, and nothing of it is
 // parked for good, however much is due at once.
 func TestABurstIsDrained(t *testing.T) {
-	s := newShop(8, nil)
+	s := newShop(t, 8, nil)
 	for b := range 8 {
-		s.add(b, "x:fast", 2_500, s.now.Wall+100)
+		s.add(b, "x:fast", 2_500, 100*ms)
 	}
-	s.run(2*time.Second, nil)
+	s.run(2 * time.Second)
 	if s.arrived["x:fast"] != 20_000 {
 		t.Errorf("%d of 20000 messages arrived in two seconds; %d of a channel are in hand", s.arrived["x:fast"], s.m.hand)
 	}
@@ -156,7 +138,7 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 			}
 			more = append(more, b.step(Claimed{call.Call, []store.ClaimResult{r}})...)
 		}
-		b.after(20 * time.Millisecond)
+		b.after(20 * ms)
 		effects = append(more, b.step(fence.Tick{})...)
 	}
 	t.Errorf("what follows %v is not read", ended)
@@ -165,7 +147,7 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 // Channels that are behind in a bucket catch up in turn, also where its other scans take
 // turns with them.
 func TestChannelsCatchUpInTurn(t *testing.T) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	b := s.m.buckets[0]
 	b.sweepAt = s.now.Mono + time.Hour
 	b.due, b.late = 0, bucket.Position{}
@@ -192,10 +174,10 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 // What is in doubt is bounded also where the bound is very small.
 func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 	for doubtMax := 2; doubtMax <= 8; doubtMax++ {
-		s := newShop(4, func(c *Config) { c.DoubtMax = doubtMax })
-		s.mute = func(postdate.Channel) bool { return true }
+		s := newShop(t, 4, func(c *Config) { c.DoubtMax = doubtMax })
+		s.mute = every
 		for b := range 4 {
-			s.add(b, "x:mute", 100, s.now.Wall+100)
+			s.add(b, "x:mute", 100, 100*ms)
 		}
 		s.run(time.Second, func() {
 			if inDoubt, _ := s.doubt(); inDoubt["x:mute"] > doubtMax {

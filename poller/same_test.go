@@ -51,8 +51,8 @@ func lapsedLease(b *bench) string {
 		results = append(results, seen(c, records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30)...))
 	}
 	b.step(Claimed{claim.Call, results})
-	b.m.leaseUntil = b.now.Mono + 10*time.Millisecond
-	b.after(15 * time.Millisecond)
+	b.m.leaseUntil = b.now.Mono + 10*ms
+	b.after(15 * ms)
 	return said(b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
 }
 
@@ -60,14 +60,14 @@ func lostBucket(b *bench) (text string) {
 	var due []postdate.Record
 	var found []store.ParkedChannel
 	for i := range 20 {
-		channel := postdate.Channel(fmt.Sprint("inbox:", i))
+		channel := named("inbox:%d", i)
 		due = append(due, records(channel, 1, b.now.Wall+30)...)
 		found = append(found, store.ParkedChannel{Bucket: 1, Channel: channel})
 	}
 	b.owned(due)
 	b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 1, Owner: "me", Lease: "me"}}})
 	unparks := of[Unpark](b.step(ParkedFound{Found: found}))
-	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.step(fence.Lost{Holds: holds(0)})
 	for range 12 {
 		effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: unparks[0].Unpark.Limit})
 		text += said(effects)

@@ -13,14 +13,6 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// sleep lets time pass in a node that nothing wakes but what the machine asked for.
-func (s *shop) sleep(d time.Duration) {
-	for end := s.now.Mono + d; s.now.Mono < end; {
-		s.now = s.now.Later(min(s.m.Wake(s.now), end-s.now.Mono))
-		s.step(fence.Tick{})
-	}
-}
-
 // own gives the machine a bucket that was claimed up to now.
 func (b *bench) own(number int, token uint64) []Effect {
 	return b.step(fence.Gained{Partitions: []bucket.Partition{{
@@ -39,30 +31,29 @@ func in(number int, rs []postdate.Record) []postdate.Record {
 // A machine asks to be woken when something is to be done: each message goes out at its
 // time, whatever the order in which they were found, and claims begin as early as they are to.
 func TestEachAtItsTime(t *testing.T) {
-	s := newShop(4, nil)
+	s := newShop(t, 4, nil)
 	s.sleep(3 * time.Second)
 	random := rand.New(rand.NewPCG(1, 1))
 	first, claimed := postdate.Far, postdate.Far
 	for i := range 50 {
 		at := s.now.Wall + 100 + postdate.Time(random.IntN(100))
 		first = min(first, at)
-		s.add(i%4, "x:a", 1, at)
+		s.add(i%4, "x:a", 1, at.Sub(s.now.Wall))
 	}
-	s.watch = func(e Effect) bool {
+	s.watch = func(e Effect) {
 		switch e := e.(type) {
 		case Claim:
 			claimed = min(claimed, s.now.Wall)
 		case Publish:
 			for _, it := range e.Batch {
-				if late := s.now.Wall.Sub(it.Delivery.Message.ExecutionTime); late != time.Millisecond {
+				if late := s.now.Wall.Sub(it.Delivery.Message.ExecutionTime); late != ms {
 					t.Errorf("%s goes out %s after its time, want it 1ms after", it.Delivery.Message.ScheduleID, late)
 				}
 			}
 		}
-		return false
 	}
 	s.sleep(first.Sub(s.now.Wall) - s.m.c.Ahead + s.m.c.Gather/2) // and no earlier than they are to
-	s.sleep(500 * time.Millisecond)
+	s.sleep(500 * ms)
 	if want := first.Add(s.m.c.Gather - s.m.c.Ahead); claimed != want || s.arrived["x:a"] != 50 {
 		t.Errorf("the first claim is made at %d, want it at %d; %d of 50 messages arrived", claimed, want, s.arrived["x:a"])
 	}
@@ -71,19 +62,17 @@ func TestEachAtItsTime(t *testing.T) {
 // A bucket in which nothing happens is swept every SweepEvery, and those that fall due soon
 // after each other are swept together.
 func TestSweepsComeInTime(t *testing.T) {
-	s := newShop(1, nil)
+	s := newShop(t, 1, nil)
 	s.sleep(s.m.c.SweepEvery / 4)
-	s.record[1] = bucket.Partition{Bucket: 1, Owner: "n", Token: 1}
-	s.step(fence.Gained{Partitions: []bucket.Partition{s.record[1]}})
+	s.gain(bucket.Partition{Bucket: 1})
 	var at []time.Duration
-	s.watch = func(e Effect) bool {
+	s.watch = func(e Effect) {
 		if c, is := e.(Claim); is {
-			at = append(at, s.now.Wall.Sub(s.begin))
+			at = append(at, s.now.Wall.Sub(s.begin.Wall))
 			if len(c.Claims) != 2 || c.Claims[0].Scan.After != (bucket.Position{}) || c.Claims[1].Scan.After != (bucket.Position{}) {
 				t.Errorf("after %s it reads %+v, want a sweep of two buckets", at[len(at)-1], c.Claims)
 			}
 		}
-		return false
 	}
 	every := s.m.c.SweepEvery
 	s.sleep(3 * every)
@@ -97,7 +86,7 @@ func TestWhatIsLateIsReadAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
 	for i := range 7 {
-		b.after(time.Millisecond)
+		b.after(ms)
 		late := b.now.Wall - 1_000
 		claims := of[Claim](b.step(Nudged{[]Nudge{{0, late}}}))
 		if len(claims) != 1 || bucket.UpTo(late).Before(claims[0].Claims[0].Scan.After) {
@@ -110,10 +99,10 @@ func TestWhatIsLateIsReadAtOnce(t *testing.T) {
 // The checkpoint stays below what was sent and is not settled, and below what is not claimed
 // yet of a channel that is behind. Where all is settled it follows.
 func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
-	s := newShop(1, nil)
-	s.mute = func(postdate.Channel) bool { return true }
+	s := newShop(t, 1, nil)
+	s.mute = every
 	sent := map[string]postdate.Time{}
-	s.watch = func(e Effect) bool {
+	s.watch = func(e Effect) {
 		switch e := e.(type) {
 		case Publish:
 			for _, it := range e.Batch {
@@ -136,24 +125,21 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 				}
 			}
 		}
-		return false
 	}
 	for range 20 { // one is answered while the next ones are due
-		s.add(0, "x:a", 3, s.now.Wall+30)
-		s.sleep(50 * time.Millisecond)
+		s.add(0, "x:a", 3, 30*ms)
+		s.sleep(50 * ms)
 		if len(s.unanswered) > 4 {
-			late := s.unanswered[0]
-			s.unanswered = s.unanswered[1:]
-			s.step(Published{late.Batch, publisher.All(len(late.Batch), publisher.Result{Outcome: publisher.Confirmed})})
+			s.reply(confirmed)
 		}
 	}
 	last := s.now.Wall
 	for len(s.unanswered) > 0 {
-		s.answer()
-		s.sleep(50 * time.Millisecond)
+		s.confirmAll()
+		s.sleep(50 * ms)
 	}
 	s.sleep(3 * time.Second)
-	s.step(Nudged{[]Nudge{{0, s.now.Wall}}})
+	s.nudge(0, 0)
 	if got := s.record[0].Checkpoint; len(sent) > 0 || got < last-100 {
 		t.Errorf("%d messages are not settled; the checkpoint is %s behind the last one", len(sent), last.Sub(got))
 	}
@@ -194,7 +180,7 @@ func TestTheEndOfALease(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
-			const ahead = 30 * time.Millisecond
+			const ahead = 30 * ms
 			b.step(fence.LeaseUntil{Mono: b.now.Mono + ahead + test.lasts, Read: b.now})
 			due := records("inbox:a", 1, b.now.Wall.Add(ahead)-1)
 			b.owned(due)
@@ -229,11 +215,11 @@ func TestTheEndOfALease(t *testing.T) {
 // then or later, times go on from before.
 func TestAClockThatIsSet(t *testing.T) {
 	most := DefaultConfig().JumpMax
-	for _, by := range []time.Duration{most, -most, most + time.Millisecond, -most - time.Millisecond, 48 * time.Hour} {
+	for _, by := range []time.Duration{most, -most, most + ms, -most - ms, 48 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			b := newBench(t)
 			published := of[Publish](b.owned(records("inbox:a", 1, b.now.Wall-200)))[0]
-			b.after(10 * time.Millisecond)
+			b.after(10 * ms)
 			good := b.now
 			b.now.Wall = b.now.Wall.Add(by)
 			if by <= most && by >= -most {
@@ -269,10 +255,10 @@ func TestLosesWhatItHolds(t *testing.T) {
 	if b.m.Token(0) != 5 || b.m.Token(1) != 0 || !slices.Equal(of[Horizon](effects), []Horizon{{Bucket: 1}}) {
 		t.Errorf("the tokens are %d and %d: %+v", b.m.Token(0), b.m.Token(1), effects)
 	}
-	if hand, wake := b.m.View(b.now).Hand, b.m.Wake(b.now); hand != 0 || wake <= 11*time.Millisecond {
+	if hand, wake := b.m.View(b.now).Hand, b.m.Wake(b.now); hand != 0 || wake <= 11*ms {
 		t.Errorf("%d messages are in hand, and it is to be woken after %s", hand, wake)
 	}
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	if effects = b.step(fence.Tick{}); len(of[Publish](effects)) > 0 {
 		t.Errorf("%+v", effects)
 	}
@@ -285,7 +271,7 @@ func TestABucketThatIsTakenAnew(t *testing.T) {
 	due := records("inbox:a", 1, b.now.Wall+10)
 	b.answer(of[Claim](b.own(0, 1))[0], due)
 	claims := of[Claim](b.own(0, 2))
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	if effects := b.step(fence.Tick{}); len(of[Publish](effects)) > 0 || b.m.View(b.now).Hand != 0 {
 		t.Errorf("%+v", effects)
 	}
@@ -307,8 +293,8 @@ func TestLosesABucketWhoseCallsFail(t *testing.T) {
 	if len(b.m.apart) != 1 {
 		t.Fatalf("%d lanes of their own", len(b.m.apart))
 	}
-	b.step(fence.Lost{Holds: firstHold})
-	effects := b.step(Published{published[0].Batch, []publisher.Result{{Outcome: publisher.Confirmed}}})
+	b.step(fence.Lost{Holds: holds(0)})
+	effects := b.step(Published{published[0].Batch, []publisher.Result{confirmed}})
 	b.after(time.Second)
 	settles := of[Settle](append(effects, b.step(fence.Tick{})...))
 	if len(settles) != 1 || len(settles[0].Settlements) != 1 {
@@ -340,7 +326,7 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 	}
 	first := gain(1)
 	b.step(Claimed{first.Call, []store.ClaimResult{{Err: postdate.E(postdate.KindUnknown, "no primary")}}})
-	b.step(fence.Lost{Holds: firstHold})
+	b.step(fence.Lost{Holds: holds(0)})
 	if all := b.m.Channels(); len(all) > 0 {
 		t.Errorf("it knows of %+v, and owns nothing", all)
 	}
@@ -352,8 +338,8 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 // A bucket in which nothing is due any more is swept by reads alone: otherwise
 // each bucket of a quiet cluster would be written every two seconds.
 func TestAQuietBucketIsNotWritten(t *testing.T) {
-	s := newShop(1, nil)
-	s.add(0, "x:a", 1, s.now.Wall.Add(time.Second))
+	s := newShop(t, 1, nil)
+	s.add(0, "x:a", 1, time.Second)
 	s.sleep(10 * time.Second)
 	if s.arrived["x:a"] != 1 {
 		t.Fatalf("%d messages came", s.arrived["x:a"])
@@ -363,7 +349,7 @@ func TestAQuietBucketIsNotWritten(t *testing.T) {
 	if !s.record[0].Equal(record) {
 		t.Errorf("the record was %+v, and is %+v a minute later", record, s.record[0])
 	}
-	s.add(0, "x:a", 1, s.now.Wall.Add(time.Second))
+	s.add(0, "x:a", 1, time.Second)
 	s.sleep(10 * time.Second)
 	if s.arrived["x:a"] != 2 {
 		t.Error("what comes after that is not found")

@@ -49,14 +49,14 @@ func TestRetry(t *testing.T) {
 		"a hint, later than the back-off":     {0, 0, hint(5 * time.Second), 5 * time.Second},
 		"a hint, later than any back-off":     {0, 0, hint(time.Hour), 10 * time.Second},
 		"it expires later":                    {0, 4 * time.Second, refused, 2 * time.Second},
-		"it expires before":                   {0, 2500 * time.Millisecond, refused, 1500 * time.Millisecond},
-		"it expires as the answer comes":      {0, time.Second, refused, time.Millisecond},
-		"it expired before the answer came":   {0, 100 * time.Millisecond, refused, time.Millisecond},
-		"it expires in the next millisecond":  {0, 1001 * time.Millisecond, refused, time.Millisecond},
-		"it expires in the one that follows.": {0, 1002 * time.Millisecond, refused, 2 * time.Millisecond},
+		"it expires before":                   {0, 2500 * ms, refused, 1500 * ms},
+		"it expires as the answer comes":      {0, time.Second, refused, ms},
+		"it expired before the answer came":   {0, 100 * ms, refused, ms},
+		"it expires in the next millisecond":  {0, 1001 * ms, refused, ms},
+		"it expires in the one that follows.": {0, 1002 * ms, refused, 2 * ms},
 	} {
 		b := newSleeper(t, func(c *Config) { c.Retry = policy })
-		rec := b.due(-10 * time.Millisecond)
+		rec := b.due(-10 * ms)
 		rec.Attempts = test.attempts
 		if test.expires != 0 {
 			rec.ExpiresAt = b.now.Wall.Add(test.expires)
@@ -82,7 +82,7 @@ func TestRetry(t *testing.T) {
 func TestTheLeastBackoff(t *testing.T) {
 	b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxBackoff = 1, 1 })
 	b.m.random = func() float64 { return 0.99 }
-	s := b.onlySettlement(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Refused}))
+	s := b.onlySettlement(b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: publisher.Refused}))
 	if s.AttemptTime != b.now.Wall+1 {
 		t.Errorf("tried again after %s", s.AttemptTime.Sub(b.now.Wall))
 	}
@@ -96,7 +96,7 @@ func TestAReasonIsCut(t *testing.T) {
 		"": "", "no route": "no route", most: most, most + "y": most, most[1:] + "ü": most[1:], most[2:] + "ü": most[2:] + "ü", "no\xff route": "no route",
 	} {
 		b := newSleeper(t, nil)
-		s := b.onlySettlement(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Refused, Reason: said}))
+		s := b.onlySettlement(b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: publisher.Refused, Reason: said}))
 		if s.Reason != want {
 			t.Errorf("of %d bytes %d are kept: %q", len(said), len(s.Reason), s.Reason[max(len(s.Reason)-8, 0):])
 		}
@@ -106,21 +106,21 @@ func TestAReasonIsCut(t *testing.T) {
 // The first settlement is written at once. Those that come soon after it gather, for so long
 // or until a quarter of what one call may bring has come.
 func TestSettlementsGather(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: 5 * time.Millisecond, 2: 5 * time.Millisecond, 3: 0, 5: 0} {
+	for n, want := range map[int]time.Duration{1: 5 * ms, 2: 5 * ms, 3: 0, 5: 0} {
 		b := newSleeper(t, func(c *Config) { c.SettleMax = 12 })
-		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
-		effects := b.outcome(b.read(records("inbox:b", n, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
-		for d := time.Duration(0); d <= 5*time.Millisecond; d += time.Millisecond {
+		b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
+		effects := b.outcome(b.read(records("inbox:b", n, b.now.Wall-10)...), confirmed)
+		for d := time.Duration(0); d <= 5*ms; d += ms {
 			if s := of[Settle](effects); len(s) > 0 {
 				if d != want || len(s[0].Settlements) != n {
 					t.Errorf("%d of %d settlements are written after %s, want it after %s", len(s[0].Settlements), n, d, want)
 				}
 				break
 			}
-			if d == 5*time.Millisecond {
+			if d == 5*ms {
 				t.Errorf("%d settlements are not written after %s", n, d)
 			}
-			b.after(time.Millisecond)
+			b.after(ms)
 			effects = b.step(fence.Tick{})
 		}
 	}
@@ -129,13 +129,13 @@ func TestSettlementsGather(t *testing.T) {
 // While settlements are under way others follow only after some time: until then they gather.
 func TestSettlementsGatherBehindACall(t *testing.T) {
 	b := newSleeper(t, nil)
-	b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
-	b.after(50 * time.Millisecond)
-	effects := b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Confirmed})
+	b.outcome(b.read(b.due(-10*ms)), confirmed)
+	b.after(50 * ms)
+	effects := b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), confirmed)
 	if len(of[Settle](effects)) > 0 {
 		t.Error("settled beside a call that may be answered yet")
 	}
-	b.after(50 * time.Millisecond)
+	b.after(50 * ms)
 	if s := b.onlySettlement(b.step(fence.Tick{})); s.How != store.SettleDelivered {
 		t.Errorf("settled as %+v", s)
 	}
@@ -145,9 +145,9 @@ func TestSettlementsGatherBehindACall(t *testing.T) {
 // memory.
 func TestWhatIsDeliveredIsOver(t *testing.T) {
 	b := newSleeper(t, nil)
-	effects := b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+	effects := b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
 	for range 10 {
-		b.after(100 * time.Millisecond)
+		b.after(100 * ms)
 		effects = append(effects, b.step(fence.Tick{})...)
 	}
 	if len(effects) > 0 {
@@ -163,16 +163,16 @@ func TestWhatIsDeliveredIsOver(t *testing.T) {
 func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
 	for _, outcome := range []publisher.Outcome{publisher.Refused, publisher.Down} {
 		for _, lost := range []bool{false, true} {
-			b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxParked = 500*time.Millisecond, 500*time.Millisecond })
-			effects := b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: outcome})
+			b := newSleeper(t, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxParked = 500*ms, 500*ms })
+			effects := b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: outcome})
 			if lost { // and has come back
-				b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+				b.step(fence.Lost{Holds: holds(0)})
 				b.gain(0, func(p *bucket.Partition) { p.Token = 2 })
 			}
 			b.written(effects)
 			var claims []Claim
 			for range 48 {
-				b.after(10 * time.Millisecond)
+				b.after(10 * ms)
 				effects = b.step(fence.Tick{})
 				claims = append(claims, of[Claim](effects)...)
 				if lost && len(of[Unpark](effects)) > 0 {
@@ -189,24 +189,24 @@ func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
 // A delivery that is confirmed after it was given up is written with the mark, and holds
 // nothing up that is written with it.
 func TestADeliveryThatWasGivenUp(t *testing.T) {
-	b := newSleeper(t, func(c *Config) { c.DrainMax = 700 * time.Millisecond })
+	b := newSleeper(t, func(c *Config) { c.DrainMax = 700 * ms })
 	b.gain(1, nil)
-	late := b.read(b.due(-10 * time.Millisecond))
-	b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
-	b.after(500 * time.Millisecond)
+	late := b.read(b.due(-10 * ms))
+	b.step(fence.Drain{Holds: holds(0)})
+	b.after(500 * ms)
 	b.step(fence.Tick{})
 	rec := records("inbox:b", 1, b.now.Wall-10)[0]
 	rec.Bucket = 1
 	other := b.read(rec)
-	b.after(200 * time.Millisecond)
+	b.after(200 * ms)
 	gaveUp := b.step(fence.Tick{})
 	if s := b.onlySettlement(gaveUp); s.How != store.SettleRetry || !s.PossibleDuplicate {
 		t.Fatalf("given up as %+v", s)
 	}
-	confirmed := publisher.Result{Outcome: publisher.Confirmed}
+	confirmed := confirmed
 	b.outcome(late, confirmed)
 	b.outcome(other, confirmed)
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	settles := of[Settle](b.written(gaveUp))
 	if len(settles) != 1 || len(settles[0].Settlements) != 2 {
 		t.Fatalf("settled as %+v", settles)
@@ -234,7 +234,7 @@ func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][
 	first := b.outcome(other["inbox:a"], delivered)
 	b.outcome(other["inbox:b"], delivered)
 	b.outcome(other["inbox:c"], delivered)
-	b.after(10 * time.Millisecond)
+	b.after(10 * ms)
 	settles := of[Settle](b.written(first))
 	if len(settles) != 1 || len(settles[0].Settlements) != 2 {
 		t.Fatalf("settled as %+v", settles)
@@ -242,7 +242,7 @@ func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][
 	return b, settles[0], other
 }
 
-var delivered = publisher.Result{Outcome: publisher.Confirmed}
+var delivered = confirmed
 
 // Where a settle fails, its buckets try again by themselves, each with what came meanwhile,
 // and keep nothing of others back. Once they succeed, all go together again.
@@ -251,9 +251,9 @@ func TestASettleThatFails(t *testing.T) {
 	if effects := b.step(Settled{fails.Call, errStore}); len(of[Settle](effects)) > 0 {
 		t.Errorf("tried again at once: %+v", effects)
 	}
-	b.after(50 * time.Millisecond)
+	b.after(50 * ms)
 	b.outcome(other["inbox:d"], delivered)
-	b.after(50 * time.Millisecond)
+	b.after(50 * ms)
 	again := of[Settle](b.step(fence.Tick{}))
 	if len(again) != 2 || len(again[0].Settlements) != 2 || len(again[1].Settlements) != 1 || again[1].Settlements[0].Key.Bucket != 1 {
 		t.Fatalf("tried again as %+v", again)
@@ -263,7 +263,7 @@ func TestASettleThatFails(t *testing.T) {
 	if s := b.onlySettlement(b.outcome(other["inbox:e"], delivered)); s.Key.Bucket != 2 {
 		t.Errorf("beside one that fails is settled %+v", s)
 	}
-	b.after(200 * time.Millisecond)
+	b.after(200 * ms)
 	again = of[Settle](b.step(fence.Tick{}))
 	if len(again) != 1 || len(again[0].Settlements) != 2 {
 		t.Fatalf("tried again as %+v", again)
@@ -281,16 +281,16 @@ func TestASettleThatFails(t *testing.T) {
 // A delivery in a bucket that was lost is written all the same; where that fails it is
 // written again after a pause, which grows, whether others failed with it or not.
 func TestASettleOfALostBucketThatFails(t *testing.T) {
-	for _, lost := range [][]store.Hold{{{Bucket: 0, Token: 1}}, {{Bucket: 0, Token: 1}, {Bucket: 1, Token: 1}}} {
+	for _, lost := range [][]store.Hold{holds(0), holds(0, 1)} {
 		b, fails, _ := failing(t)
 		b.step(fence.Lost{Holds: lost})
 		for i := range 3 {
 			effects, pause := b.step(Settled{fails.Call, errStore}), b.m.c.RetryAfter<<i
-			for d := time.Duration(0); d < pause; d += 10 * time.Millisecond {
+			for d := time.Duration(0); d < pause; d += 10 * ms {
 				if len(of[Settle](effects)) > 0 {
 					t.Fatalf("%d of 2 are lost: written again after %s, want %s", len(lost), d, pause)
 				}
-				b.after(10 * time.Millisecond)
+				b.after(10 * ms)
 				effects = b.step(fence.Tick{})
 			}
 			settles := of[Settle](effects)
@@ -314,17 +314,17 @@ func TestASettleOfALostBucketThatFails(t *testing.T) {
 func TestLooksAreNoProbes(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.gain(1, nil)
-	b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
+	b.written(b.outcome(b.read(b.due(-10*ms)), down))
 	for number := range 2 {
 		rec := records("inbox:a", 3, b.now.Wall-10)[number+1]
 		rec.Bucket, rec.Parked = number, true
 		effects := b.read(rec)
-		b.after(10 * time.Millisecond)
+		b.after(10 * ms)
 		b.written(append(effects, b.step(fence.Tick{})...))
 	}
 	unparks := 0
 	for range 60 {
-		b.after(10 * time.Millisecond)
+		b.after(10 * ms)
 		unparks += len(of[Unpark](b.step(fence.Tick{})))
 	}
 	if unparks != 1 {

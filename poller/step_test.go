@@ -17,7 +17,7 @@ func TestAClockThatIsJudgedCounts(t *testing.T) {
 		b.step(fence.Tick{})
 		b.now.Wall = b.now.Wall.Add(set)
 		b.step(fence.Tick{})
-		b.after(time.Millisecond)
+		b.after(ms)
 		b.m.nudge(0, b.now.Wall-1)
 		claims := of[Claim](b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
 		if len(claims) != 1 || claims[0].Claims[0].To.Time != b.now.Wall.Add(b.m.c.Ahead)+1 {

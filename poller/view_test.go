@@ -9,7 +9,6 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
-	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -23,15 +22,15 @@ func TestOverdue(t *testing.T) {
 			t.Errorf("%s: overdue at %d: %v, want %v", what, b.now.Wall, v, want)
 		}
 	}
-	b.after(100 * time.Millisecond)
+	b.after(100 * ms)
 	overdue("nothing is there", map[int]postdate.Time{})
-	soon := b.due(20 * time.Millisecond)
+	soon := b.due(20 * ms)
 	b.read(soon)
 	overdue("a message is in hand", map[int]postdate.Time{})
-	b.after(20 * time.Millisecond)
+	b.after(20 * ms)
 	overdue("it is due", map[int]postdate.Time{0: soon.AttemptTime})
-	b.after(time.Millisecond)
-	settles := b.outcome(b.step(fence.Tick{}), publisher.Result{Outcome: publisher.Confirmed})
+	b.after(ms)
+	settles := b.outcome(b.step(fence.Tick{}), confirmed)
 	overdue("it is delivered", map[int]postdate.Time{0: soon.AttemptTime})
 	b.written(settles)
 	b.after(time.Second)
@@ -49,7 +48,7 @@ func TestOverdue(t *testing.T) {
 func TestChannels(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", Paused: true}, {Channel: "inbox:c", MaxInFlight: 2}}})
-	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Down, Reason: "no such host"}))
+	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), down))
 	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)[0], records("inbox:e", 1, b.now.Wall+20)[0])...)
 	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:b"}}})
 	want := []ChannelView{

@@ -76,8 +76,8 @@ func (b *bench) due(after time.Duration) postdate.Record {
 
 // leave has the bucket handed over while a broker has not answered.
 func (b *bench) leave() {
-	b.read(b.due(-10 * time.Millisecond))
-	b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	b.read(b.due(-10 * ms))
+	b.step(fence.Drain{Holds: holds(0)})
 }
 
 var errStore = postdate.E(postdate.KindUnavailable, "no primary")
@@ -91,65 +91,65 @@ var wakes = map[string]struct {
 	then   Effect
 }{
 	"nothing":           {do: func(*bench) {}, want: time.Second},
-	"a message in hand": {do: func(b *bench) { b.read(b.due(30 * time.Millisecond)) }, want: 31 * time.Millisecond, then: Publish{}},
+	"a message in hand": {do: func(b *bench) { b.read(b.due(30 * ms)) }, want: 31 * ms, then: Publish{}},
 	"a message that is due soon": {
-		do: func(b *bench) { b.step(Nudged{[]Nudge{{0, b.now.Wall + 500}}}) }, want: 480 * time.Millisecond, then: Claim{},
+		do: func(b *bench) { b.step(Nudged{[]Nudge{{0, b.now.Wall + 500}}}) }, want: 480 * ms, then: Claim{},
 	},
-	"a sweep": {func(c *Config) { c.SweepEvery = 800 * time.Millisecond }, func(*bench) {}, 800 * time.Millisecond, Claim{}},
+	"a sweep": {func(c *Config) { c.SweepEvery = 800 * ms }, func(*bench) {}, 800 * ms, Claim{}},
 	"settlements that gather": {do: func(b *bench) {
-		first := b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
-		b.after(2 * time.Millisecond)
+		first := b.outcome(b.read(b.due(-10*ms)), confirmed)
+		b.after(2 * ms)
 		b.written(first)
-		b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed})
-	}, want: 3 * time.Millisecond, then: Settle{}},
+		b.outcome(b.read(b.due(-10*ms)), confirmed)
+	}, want: 3 * ms, then: Settle{}},
 	"a claim that failed": {do: func(b *bench) {
 		claim := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}}))[0]
 		b.step(Claimed{claim.Call, []store.ClaimResult{{Err: errStore}}})
-	}, want: 100 * time.Millisecond, then: Claim{}},
+	}, want: 100 * ms, then: Claim{}},
 	"a message that is due soon in a bucket whose settles fail": {do: func(b *bench) {
 		b.failSettle()
 		b.step(Nudged{[]Nudge{{0, b.now.Wall + 70}}})
-	}, want: 50 * time.Millisecond, then: Claim{}},
+	}, want: 50 * ms, then: Claim{}},
 	"a sweep of a bucket whose settles fail": {
-		func(c *Config) { c.SweepEvery, c.RetryAfter = 400*time.Millisecond, 900*time.Millisecond },
-		func(b *bench) { b.after(200 * time.Millisecond); b.failSettle() },
-		200 * time.Millisecond, Claim{},
+		func(c *Config) { c.SweepEvery, c.RetryAfter = 400*ms, 900*ms },
+		func(b *bench) { b.after(200 * ms); b.failSettle() },
+		200 * ms, Claim{},
 	},
 	"a bucket that rests, which works on for its other channels": {do: func(b *bench) {
 		b.leave()
 		b.step(Nudged{[]Nudge{{0, b.now.Wall + 100}}})
-		b.after(200 * time.Millisecond)
+		b.after(200 * ms)
 		if effects := b.step(fence.Tick{}); len(effects) > 0 {
 			b.t.Errorf("a bucket that rests: %+v", effects)
 		}
-	}, want: 300 * time.Millisecond, then: Claim{}},
+	}, want: 300 * ms, then: Claim{}},
 	"a bucket that waits no longer for an answer": {
-		func(c *Config) { c.DrainMax = 700 * time.Millisecond },
-		func(b *bench) { b.leave(); b.after(500 * time.Millisecond); b.step(fence.Tick{}) },
-		200 * time.Millisecond, Settle{},
+		func(c *Config) { c.DrainMax = 700 * ms },
+		func(b *bench) { b.leave(); b.after(500 * ms); b.step(fence.Tick{}) },
+		200 * ms, Settle{},
 	},
 	"a bucket that is handed over though the store does not answer": {
-		func(c *Config) { c.DrainMax = 700 * time.Millisecond },
+		func(c *Config) { c.DrainMax = 700 * ms },
 		func(b *bench) {
 			effects := b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}})
-			b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+			b.step(fence.Drain{Holds: holds(0)})
 			for range 15 { // the last one fails for the fifth time, and is not to be repeated soon
 				for _, c := range of[Claim](effects) {
 					b.step(Claimed{c.Call, []store.ClaimResult{{Err: errStore}}})
 				}
-				b.after(100 * time.Millisecond)
+				b.after(100 * ms)
 				effects = b.step(fence.Tick{})
 			}
 			for _, c := range of[Claim](effects) {
 				b.step(Claimed{c.Call, []store.ClaimResult{{Err: errStore}}})
 			}
 		},
-		200 * time.Millisecond, fence.Drained{},
+		200 * ms, fence.Drained{},
 	},
 	"what an owner claimed whose clock was ahead, in a bucket that is handed over": {do: func(b *bench) {
 		b.gain(0, func(p *bucket.Partition) { p.Token, p.Claimed = 2, bucket.UpTo(b.now.Wall+300) })
 		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 2}}})
-	}, want: 261 * time.Millisecond, then: Claim{}},
+	}, want: 261 * ms, then: Claim{}},
 	"a message that such an owner claimed": {do: func(b *bench) {
 		p := bucket.Partition{Token: 2, Owner: "me", Lease: "me", Claimed: bucket.UpTo(b.now.Wall + 300)}
 		claim := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{p}}))[0]
@@ -157,33 +157,33 @@ var wakes = map[string]struct {
 		r.Next = b.now.Wall + 150
 		b.step(Claimed{claim.Call, []store.ClaimResult{r}})
 		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 2}}})
-	}, want: 130 * time.Millisecond, then: Claim{}},
+	}, want: 130 * ms, then: Claim{}},
 	"a rate": {do: func(b *bench) {
 		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 10}}})
 		b.read(records("inbox:a", 3, b.now.Wall-10)...)
-	}, want: 100*time.Millisecond + 1, then: Publish{}},
+	}, want: 100*ms + 1, then: Publish{}},
 	"room for a channel with a rate that is behind": {do: func(b *bench) {
 		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 1}}})
-		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+		b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
 		b.gain(1, func(p *bucket.Partition) {
 			p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
 			p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(b.now.Wall - 50)}
 		})
-	}, want: 750*time.Millisecond + 1, then: Claim{}},
+	}, want: 750*ms + 1, then: Claim{}},
 	"a probe": {do: func(b *bench) {
-		b.written(b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Down}))
-	}, want: 250 * time.Millisecond, then: Unpark{}},
+		b.written(b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: publisher.Down}))
+	}, want: 250 * ms, then: Unpark{}},
 	"a probe where no other unpark may begin": {func(c *Config) { c.UnparksMax = 1 }, func(b *bench) {
 		b.unpark()
 		b.written(b.outcome(b.read(records("inbox:b", 1, b.now.Wall-10)...), publisher.Result{Outcome: publisher.Down}))
 	}, time.Second, nil},
 	"an unpark that failed": {do: func(b *bench) {
 		b.step(Unparked{Unpark: b.unpark(), Err: errStore})
-	}, want: 100 * time.Millisecond, then: Unpark{}},
-	"a look for what is parked": {func(c *Config) { c.FindEvery = 600 * time.Millisecond }, func(*bench) {}, 600 * time.Millisecond, FindParked{}},
+	}, want: 100 * ms, then: Unpark{}},
+	"a look for what is parked": {func(c *Config) { c.FindEvery = 600 * ms }, func(*bench) {}, 600 * ms, FindParked{}},
 	"a look for what is parked, while another one is under way": {
-		func(c *Config) { c.FindEvery = 600 * time.Millisecond }, func(b *bench) {
-			b.after(600 * time.Millisecond)
+		func(c *Config) { c.FindEvery = 600 * ms }, func(b *bench) {
+			b.after(600 * ms)
 			if find := of[FindParked](b.step(fence.Tick{})); len(find) != 1 {
 				b.t.Errorf("asks %+v", find)
 			}
@@ -193,12 +193,12 @@ var wakes = map[string]struct {
 		effects := b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 1, Owner: "me", Lease: "me"}}})
 		b.answerAll(effects)
 		b.step(ParkedFound{Buckets: of[FindParked](effects)[0].Buckets, Err: errStore})
-	}, want: 100 * time.Millisecond, then: FindParked{}},
+	}, want: 100 * ms, then: FindParked{}},
 }
 
 // failSettle has a settle of bucket 0 fail.
 func (b *bench) failSettle() {
-	settles := of[Settle](b.outcome(b.read(b.due(-10*time.Millisecond)), publisher.Result{Outcome: publisher.Confirmed}))
+	settles := of[Settle](b.outcome(b.read(b.due(-10*ms)), confirmed))
 	b.step(Settled{settles[0].Call, errStore})
 }
 
@@ -242,8 +242,8 @@ func TestWakeForNothing(t *testing.T) {
 		t.Errorf("a machine that owns nothing is to be woken after %s", got)
 	}
 	for after, want := range map[time.Duration]time.Duration{
-		-time.Millisecond: time.Second, 0: time.Second, time.Millisecond: time.Millisecond,
-		999 * time.Millisecond: 999 * time.Millisecond, time.Second: time.Second, time.Hour: time.Second,
+		-ms: time.Second, 0: time.Second, ms: ms,
+		999 * ms: 999 * ms, time.Second: time.Second, time.Hour: time.Second,
 	} {
 		mono, wall := waker{now, time.Second}, waker{now, time.Second}
 		mono.mono(now.Mono + after)

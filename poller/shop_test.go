@@ -1,0 +1,409 @@
+package poller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
+)
+
+const ms = time.Millisecond
+
+// shop is the rig of these tests: a machine, and all that it deals with. It plays the store,
+// which keeps messages and the records of buckets as a real one does (store_test.go), the
+// brokers, which confirm what they get, and the clocks, which stand still until the test lets
+// time pass (run, sleep, work, tick, after).
+//
+// By itself it answers every effect at once. It fails the test where a bucket is claimed or a
+// message settled twice at a time, and where nudges are kept back during a claim.
+//
+// The test schedules messages (add, put), and says what goes otherwise. Publishes to channels
+// that are mute wait until it answers them (reply, replyAll, confirm), and so do calls of the
+// store of which waits says so (answer, answerWith, answerAll). What is down, broken or lost
+// fails. What has become of a message is then that it arrived, failed, is flying (with its
+// broker), parked, or still in the store's rows.
+//
+// newShop answers everything, newMuteShop no publish, newSlowShop no claim and no settlement,
+// newBareShop (bare_test.go) no publish, and claims with the messages that a test names.
+type shop struct {
+	t     *testing.T
+	m     *Machine
+	now   postdate.Now
+	begin postdate.Now // when the machine had its first buckets
+
+	rows   map[int][]postdate.Record // what the store holds, by buckets, in the order of positions
+	record map[int]bucket.Partition
+	added  int
+
+	mute   func(postdate.Channel) bool // its publishes wait for the test
+	down   func(postdate.Channel) bool // its broker says that it is down
+	broken func(bucket int) bool       // claims and settlements that touch one of these fail
+	alone  bool                        // of claims that travel with those only theirs do
+	lost   func(Claim) bool            // is written, and its answer is lost
+	waits  func(Effect) bool           // is not answered by itself
+	watch  func(Effect)                // sees every effect
+
+	calls      []call    // of the store that are not answered, in order
+	log        []call    // all of them since the beginning
+	unanswered []Publish // what brokers have, in order
+	mostFlying int       // messages that they had at a time
+	arrived    map[postdate.Channel]int
+	failed     map[string]failure      // by id
+	gone       map[int][]time.Duration // when buckets were handed over, since the beginning
+	horizon    map[int]postdate.Time
+}
+
+// failure is how a message failed, and when.
+type failure struct {
+	at postdate.Time
+	as store.Settlement
+}
+
+var (
+	confirmed = publisher.Result{Outcome: publisher.Confirmed}
+	refused   = publisher.Result{Outcome: publisher.Refused, Reason: "no such queue"}
+	down      = publisher.Result{Outcome: publisher.Down, Reason: "no such host"}
+	unknown   = publisher.Result{Outcome: publisher.Unknown, Reason: "the answer is lost"}
+)
+
+// every says yes to all.
+func every[T any](T) bool { return true }
+
+// has says whether an effect is of a kind.
+func has[E Effect](e Effect) bool {
+	_, is := e.(E)
+	return is
+}
+
+// storeCalls are claims and settlements.
+func storeCalls(e Effect) bool { return has[Claim](e) || has[Settle](e) }
+
+// named is a channel whose name has a number in it.
+func named(format string, a ...any) postdate.Channel {
+	return postdate.Channel(fmt.Sprintf(format, a...))
+}
+
+// openShop is a shop whose machine owns nothing yet.
+func openShop(t *testing.T, change func(*Config)) *shop {
+	c := DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	s := &shop{
+		t: t, m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute},
+		rows: map[int][]postdate.Record{}, record: map[int]bucket.Partition{}, horizon: map[int]postdate.Time{},
+		arrived: map[postdate.Channel]int{}, failed: map[string]failure{}, gone: map[int][]time.Duration{},
+	}
+	s.begin = s.now
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	return s
+}
+
+// newShop is a shop that answers everything.
+func newShop(t *testing.T, buckets int, change func(*Config)) *shop {
+	s := openShop(t, change)
+	s.gain(s.partitions(buckets)...)
+	return s
+}
+
+// newMuteShop is one whose channels answer only when the test has them answer.
+func newMuteShop(t *testing.T, buckets int, change func(*Config)) *shop {
+	s := newShop(t, buckets, change)
+	s.mute = every
+	return s
+}
+
+// newSlowShop is one whose store answers claims and settlements only when the test has it
+// answer. No sweep comes by itself, and the first ones are over.
+func newSlowShop(t *testing.T, buckets int, change func(*Config)) *shop {
+	s := openShop(t, func(c *Config) {
+		c.SweepEvery, c.FindEvery = time.Hour, time.Hour
+		if change != nil {
+			change(c)
+		}
+	})
+	s.waits = storeCalls
+	s.gain(s.partitions(buckets)...)
+	s.answerAll()
+	s.sleep(2 * time.Second) // no call was made of late
+	s.begin, s.log = s.now, nil
+	return s
+}
+
+// partitions are the records of so many buckets that were claimed up to a second ago.
+func (s *shop) partitions(n int) (all []bucket.Partition) {
+	for b := range n {
+		all = append(all, bucket.Partition{Bucket: b, Checkpoint: s.now.Wall - 1000, Claimed: bucket.UpTo(s.now.Wall - 1000)})
+	}
+	return all
+}
+
+// gain gives the machine buckets with these records, under their tokens or the first one.
+func (s *shop) gain(records ...bucket.Partition) []Effect {
+	for i := range records {
+		p := &records[i]
+		p.Owner, p.Token = "n", max(p.Token, 1)
+		s.record[p.Bucket] = *p
+	}
+	return s.step(fence.Gained{Partitions: records})
+}
+
+// lose takes buckets from the machine that it had under the first token.
+func (s *shop) lose(buckets ...int) { s.step(fence.Lost{Holds: holds(buckets...)}) }
+
+// drain has it hand such buckets over.
+func (s *shop) drain(buckets ...int) { s.step(fence.Drain{Holds: holds(buckets...)}) }
+
+func holds(buckets ...int) (all []store.Hold) {
+	for _, b := range buckets {
+		all = append(all, store.Hold{Bucket: b, Token: 1})
+	}
+	return all
+}
+
+// limits sets what operators set of channels, all of it.
+func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
+
+// put stores messages that are due some time from now, of which nobody is told. Their ids
+// begin with their channel's name.
+func (s *shop) put(b int, c postdate.Channel, n int, in time.Duration) (all []postdate.Record) {
+	for range n {
+		all = append(all, s.message(b, c, in))
+	}
+	s.rows[b] = append(s.rows[b], all...)
+	s.sort(b)
+	return all
+}
+
+func (s *shop) message(b int, c postdate.Channel, in time.Duration) postdate.Record {
+	s.added++
+	key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
+	m := postdate.Message{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}
+	return postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
+}
+
+// add stores messages, and tells the machine of them.
+func (s *shop) add(b int, c postdate.Channel, n int, in time.Duration) {
+	s.put(b, c, n, in)
+	s.nudge(b, in)
+}
+
+func (s *shop) nudge(b int, in time.Duration) { s.step(Nudged{[]Nudge{{b, s.now.Wall.Add(in)}}}) }
+
+func (s *shop) sort(b int) {
+	slices.SortFunc(s.rows[b], func(x, y postdate.Record) int {
+		return bucket.PositionOf(x.Key, x.AttemptTime).Compare(bucket.PositionOf(y.Key, y.AttemptTime))
+	})
+}
+
+// row is a message as it is stored.
+func (s *shop) row(key postdate.Key) *postdate.Record {
+	s.t.Helper()
+	rows := s.rows[key.Bucket]
+	i := slices.IndexFunc(rows, func(r postdate.Record) bool { return r.Key == key })
+	if i < 0 {
+		s.t.Fatalf("%v is not stored", key)
+	}
+	return &rows[i]
+}
+
+// step takes an event, and what is answered by itself, and gives all that follows.
+func (s *shop) step(ev Event) (all []Effect) {
+	all = s.m.Step(s.now, ev)
+	for _, e := range all {
+		switch e := e.(type) {
+		case Horizon:
+			s.horizon[e.Bucket] = e.Before
+		case Claim:
+			s.began(call{number: e.Call, claim: &e})
+		case Settle:
+			s.began(call{number: e.Call, settle: &e})
+		}
+	}
+	for _, e := range all {
+		if s.watch != nil {
+			s.watch(e)
+		}
+		if s.waits == nil || !s.waits(e) {
+			all = append(all, s.respond(e)...)
+		}
+	}
+	return all
+}
+
+// respond is what brokers and the store do with an effect.
+func (s *shop) respond(e Effect) []Effect {
+	switch e := e.(type) {
+	case Claim:
+		return s.answerNumber(e.Call)
+	case Settle:
+		return s.answerNumber(e.Call)
+	case Publish:
+		if s.mute != nil && s.mute(e.Channel) {
+			s.unanswered = append(s.unanswered, e)
+			s.mostFlying = max(s.mostFlying, s.flying())
+			return nil
+		}
+		if s.down != nil && s.down(e.Channel) {
+			return s.publish(e, down)
+		}
+		return s.publish(e, confirmed)
+	case FindParked:
+		return s.step(ParkedFound{Buckets: e.Buckets, Found: s.findParked(e.Buckets)})
+	case Unpark:
+		return s.step(Unparked{Unpark: e.Unpark, Moved: s.unpark(e.Unpark)})
+	case fence.Drained:
+		for _, hold := range e.Holds {
+			s.gone[hold.Bucket] = append(s.gone[hold.Bucket], s.now.Mono-s.begin.Mono)
+		}
+	}
+	return nil
+}
+
+// publish is what a broker says to a batch, with one result for all of its messages or with
+// one for each.
+func (s *shop) publish(p Publish, results ...publisher.Result) []Effect {
+	if len(results) == 1 {
+		results = publisher.All(len(p.Batch), results[0])
+	}
+	for _, r := range results {
+		if r.Outcome == publisher.Confirmed {
+			s.arrived[p.Channel]++
+		}
+	}
+	return s.step(Published{p.Batch, results})
+}
+
+// reply is what a broker says at last to the publish that has waited for longest.
+func (s *shop) reply(results ...publisher.Result) {
+	p := s.unanswered[0]
+	s.unanswered = s.unanswered[1:]
+	s.publish(p, results...)
+}
+
+// replyAll is the same for all that wait and are of a channel.
+func (s *shop) replyAll(c postdate.Channel, result publisher.Result) {
+	late := s.unanswered
+	of := func(p Publish) bool { return p.Channel == c }
+	s.unanswered = slices.DeleteFunc(slices.Clone(late), of)
+	for _, p := range late {
+		if of(p) {
+			s.publish(p, result)
+		}
+	}
+}
+
+// confirm confirms so many of those that wait, and confirmAll all of them.
+func (s *shop) confirm(batches int) {
+	n := min(batches, len(s.unanswered))
+	late := s.unanswered[:n]
+	s.unanswered = s.unanswered[n:]
+	for _, p := range late {
+		s.publish(p, confirmed)
+	}
+}
+
+func (s *shop) confirmAll() { s.confirm(len(s.unanswered)) }
+
+// flying counts the messages that are with brokers, of some channels or with none of all.
+func (s *shop) flying(of ...postdate.Channel) (n int) {
+	for _, p := range s.unanswered {
+		if len(of) == 0 || slices.Contains(of, p.Channel) {
+			n += len(p.Batch)
+		}
+	}
+	return n
+}
+
+// parked counts those that are parked in the store, in the same way.
+func (s *shop) parked(of ...postdate.Channel) (n int) {
+	for _, rows := range s.rows {
+		for _, r := range rows {
+			if r.Parked && (len(of) == 0 || slices.Contains(of, r.Channel)) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// doubt counts, per channel, the messages that a crash would leave in doubt now, and those
+// that cannot be cancelled.
+func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
+	inDoubt, fixed = map[postdate.Channel]int{}, map[postdate.Channel]int{}
+	for b, rows := range s.rows {
+		record := s.record[b]
+		for _, r := range rows {
+			if !r.Parked && record.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
+				inDoubt[r.Channel]++
+			}
+			if !record.Withdrawable(r.Key, r.Channel, r.State) {
+				fixed[r.Channel]++
+			}
+		}
+	}
+	return inDoubt, fixed
+}
+
+// after lets time pass in which the machine is not stepped.
+func (s *shop) after(d time.Duration) { s.now = s.now.Later(d) }
+
+// tick lets it pass at once, and then steps it.
+func (s *shop) tick(d time.Duration) {
+	s.after(d)
+	s.step(fence.Tick{})
+}
+
+// run steps it every 5 ms, each time after this.
+func (s *shop) run(d time.Duration, each ...func()) {
+	for end := s.now.Mono + d; s.now.Mono < end; {
+		s.after(5 * ms)
+		for _, do := range each {
+			do()
+		}
+		s.step(fence.Tick{})
+	}
+}
+
+// sleep steps it when it wants to be woken, and at no other time: so what it forgets to ask
+// for comes late.
+func (s *shop) sleep(d time.Duration) { s.pass(d, false) }
+
+// work does the same, and has the store answer every call at once.
+func (s *shop) work(d time.Duration) { s.pass(d, true) }
+
+func (s *shop) pass(d time.Duration, answer bool) {
+	s.t.Helper()
+	for end := s.now.Mono + d; ; {
+		if answer {
+			s.answerAll()
+		}
+		wait := s.m.Wake(s.now)
+		if wait <= 0 {
+			s.t.Fatalf("it wants to be woken after %s", wait)
+		}
+		if s.now.Mono+wait > end {
+			s.after(end - s.now.Mono)
+			return
+		}
+		s.tick(wait)
+	}
+}
+
+// untilSent waits until something is with a broker.
+func (s *shop) untilSent() {
+	s.t.Helper()
+	for range 400 {
+		if len(s.unanswered) > 0 {
+			return
+		}
+		s.run(5 * ms)
+	}
+	s.t.Fatal("nothing is sent")
+}

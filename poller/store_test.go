@@ -1,0 +1,218 @@
+package poller
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// The store that a shop plays: its calls wait for the test, or are answered at once.
+
+// call is one call of the store: one of its effects.
+type call struct {
+	number  uint64
+	at      time.Duration // since the beginning
+	claim   *Claim
+	settle  *Settle
+	buckets []int
+}
+
+func claims(c call) bool  { return c.claim != nil }
+func settles(c call) bool { return c.settle != nil }
+
+// began notes a call of the store, and looks whether it may go beside those under way.
+func (s *shop) began(c call) {
+	s.t.Helper()
+	c.at = s.now.Mono - s.begin.Mono
+	if c.claim != nil {
+		for _, one := range c.claim.Claims {
+			c.buckets = append(c.buckets, one.Bucket)
+			if s.horizon[one.Bucket] != postdate.Far {
+				s.t.Errorf("a claim of bucket %d begins, and nudges after %d are kept from the machine", one.Bucket, s.horizon[one.Bucket])
+			}
+		}
+	} else {
+		for _, one := range c.settle.Settlements {
+			c.buckets = append(c.buckets, one.Key.Bucket)
+		}
+	}
+	for _, o := range s.calls {
+		for _, b := range c.buckets {
+			if o.claim != nil && c.claim != nil && slices.Contains(o.buckets, b) {
+				s.t.Errorf("bucket %d is claimed twice at a time", b)
+			}
+		}
+		if o.settle == nil || c.settle == nil {
+			continue
+		}
+		for _, as := range c.settle.Settlements {
+			if slices.ContainsFunc(o.settle.Settlements, func(other store.Settlement) bool { return other.Key == as.Key }) {
+				s.t.Errorf("%v is settled twice at a time", as.Key)
+			}
+		}
+	}
+	s.calls, s.log = append(s.calls, c), append(s.log, c)
+}
+
+// begun lists when calls of a sort began, those that touch a bucket or with -1 all of them, and how
+// many buckets each of them touched.
+func (s *shop) begun(claims bool, b int) (at []time.Duration, sizes []int) {
+	for _, c := range s.log {
+		if (c.claim != nil) == claims && (b < 0 || slices.Contains(c.buckets, b)) {
+			at, sizes = append(at, c.at), append(sizes, len(slices.Compact(slices.Sorted(slices.Values(c.buckets)))))
+		}
+	}
+	return at, sizes
+}
+
+// answer has the store answer the first call under way that is one of those wanted, and says
+// whether there was one.
+func (s *shop) answer(wanted func(call) bool) bool {
+	i := slices.IndexFunc(s.calls, wanted)
+	if i < 0 {
+		return false
+	}
+	s.answerWith(s.calls[i])
+	return true
+}
+
+// answerAll has it answer every call, also those that follow.
+func (s *shop) answerAll() {
+	for s.answer(every) {
+	}
+}
+
+func (s *shop) answerNumber(n uint64) []Effect {
+	return s.answerWith(s.calls[slices.IndexFunc(s.calls, func(c call) bool { return c.number == n })])
+}
+
+// answerWith answers this call, and says what follows.
+func (s *shop) answerWith(c call) []Effect {
+	s.calls = slices.DeleteFunc(s.calls, func(o call) bool { return o.number == c.number })
+	fails := s.broken != nil && slices.ContainsFunc(c.buckets, s.broken)
+	if c.claim != nil {
+		results := make([]store.ClaimResult, len(c.claim.Claims))
+		for i, one := range c.claim.Claims {
+			if fails && (!s.alone || s.broken(one.Bucket)) {
+				results[i].Err = postdate.E(postdate.KindUnknown, "no primary")
+			} else {
+				results[i] = s.claim(one)
+			}
+		}
+		if s.lost != nil && s.lost(*c.claim) {
+			return s.loseAnswer(*c.claim)
+		}
+		return s.step(Claimed{c.claim.Call, results})
+	}
+	if fails {
+		return s.step(Settled{c.settle.Call, postdate.E(postdate.KindUnknown, "no primary")})
+	}
+	s.settle(c.settle.Settlements)
+	return s.step(Settled{Call: c.settle.Call})
+}
+
+// loseAnswer loses what the store said to a claim.
+func (s *shop) loseAnswer(e Claim) []Effect {
+	results := make([]store.ClaimResult, len(e.Claims))
+	for i := range results {
+		results[i].Err = postdate.E(postdate.KindUnknown, "the answer is lost")
+	}
+	return s.step(Claimed{e.Call, results})
+}
+
+// claim, settle, findParked and unpark are what the store does.
+func (s *shop) claim(c store.Claim) store.ClaimResult {
+	r := found(s.rows[c.Bucket], c, 20_000)
+	if r.To == (bucket.Position{}) {
+		return r
+	}
+	c.Claim.To = r.To
+	next, err := s.record[c.Bucket].Claim(c.Claim)
+	if err != nil {
+		return store.ClaimResult{Err: err}
+	}
+	s.record[c.Bucket] = next
+	return r
+}
+
+func (s *shop) settle(all []store.Settlement) {
+	for _, as := range all {
+		r := s.row(as.Key)
+		if as.How == store.SettleFailed {
+			s.failed[r.ScheduleID] = failure{s.now.Wall, as}
+		}
+		if r.State = as.State(r.State); r.Status.Final() { // to settle it again fails
+			s.rows[as.Key.Bucket] = slices.DeleteFunc(s.rows[as.Key.Bucket], func(r postdate.Record) bool { return r.Key == as.Key })
+		}
+	}
+	for b := range s.rows {
+		s.sort(b)
+	}
+}
+
+func (s *shop) findParked(buckets []int) (found []store.ParkedChannel) {
+	for _, b := range buckets {
+		for _, r := range s.rows[b] {
+			if c := (store.ParkedChannel{Bucket: b, Channel: r.Channel}); r.Parked && !slices.Contains(found, c) {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
+}
+
+func (s *shop) unpark(u store.Unpark) (moved int) {
+	for i := range s.rows[u.Bucket] {
+		if r := &s.rows[u.Bucket][i]; r.Parked && r.Channel == u.Channel && moved < u.Limit {
+			r.Parked, r.AttemptTime = false, u.At
+			moved++
+		}
+	}
+	s.sort(u.Bucket)
+	return moved
+}
+
+// claimCall is the number of the claims that are under way, for tests with one such call.
+func (m *Machine) claimCall() uint64 { return slices.Max(slices.Collect(maps.Keys(m.claimings))) }
+
+// settleCall is the same for settlements.
+func (m *Machine) settleCall() uint64 { return slices.Max(slices.Collect(maps.Keys(m.settlings))) }
+
+// seen answers a claim whose scan comes to its end and finds these messages.
+func seen(c store.Claim, due ...postdate.Record) store.ClaimResult {
+	return store.ClaimResult{Due: due, To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
+}
+
+// found answers a claim as a store does that holds these records, in the order of their
+// positions, and examines no more than so many of them.
+func found(rows []postdate.Record, c store.Claim, examinedMax int) store.ClaimResult {
+	r := store.ClaimResult{To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
+	examined := 0
+	for i := range rows {
+		rec := &rows[i]
+		at := bucket.PositionOf(rec.Key, rec.AttemptTime)
+		if rec.Status != postdate.Pending || !c.Scan.After.Before(at) {
+			continue
+		}
+		if c.To.Before(at) {
+			r.Next = at.Time
+			break
+		}
+		until, behind := c.Behind[rec.Channel]
+		if c.Only == rec.Channel || c.Only == "" && (!behind || !until.Before(at)) {
+			r.Due = append(r.Due, *rec)
+		}
+		if examined++; examined >= examinedMax || len(r.Due) >= c.Scan.Limit {
+			r.To, r.Ended, r.Complete = at, at, false
+			break
+		}
+	}
+	if c.IfDue && len(r.Due) == 0 && r.Complete {
+		r.To = bucket.Position{}
+	}
+	return r
+}
