@@ -38,6 +38,38 @@ func TestSettlementsThatFailBesideClaims(t *testing.T) {
 	}
 }
 
+// Buckets that were apart are back among the others soon after all is well, also where so much
+// is due that each of their calls finds another one under way.
+func TestLanesJoinUnderLoad(t *testing.T) {
+	const buckets = 8
+	for _, takes := range []struct{ claim, settle time.Duration }{{5 * ms, 10 * ms}, {2 * ms, 40 * ms}, {5 * ms, 150 * ms}, {20 * ms, 40 * ms}} {
+		d := newCounter(t, buckets, nil)
+		d.mute = func(postdate.Channel) bool { return true }
+		for end := d.begin + 4*time.Second; d.now.Mono < end; d.wait(ms) {
+			at := d.now.Mono - d.begin
+			if at%(4*ms) == 0 {
+				for b := range buckets {
+					d.add(b, "x:a", -ms)
+				}
+			}
+			for _, c := range slices.Clone(d.calls) {
+				if c.claim != nil && at >= c.at+takes.claim || c.settle != nil && at >= c.at+takes.settle {
+					d.broken = func(int) bool { return c.settle != nil && at >= time.Second && at < 1200*ms }
+					d.answerWith(c)
+				}
+			}
+			d.confirm(buckets * buckets)
+		}
+		left := 0
+		for _, rows := range d.rows {
+			left += len(rows)
+		}
+		if len(d.m.apart) > 0 || left > 500 {
+			t.Errorf("where a claim takes %s and a settlement %s, %d lanes are apart, and %d messages wait", takes.claim, takes.settle, len(d.m.apart), left)
+		}
+	}
+}
+
 // Lanes whose buckets are lost, and of which nothing is left to settle, end.
 func TestLanesOfLostBucketsEnd(t *testing.T) {
 	d := newCounter(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })

@@ -23,6 +23,9 @@ const (
 	lanesMax = 1_024
 	// retryMax is the longest pause between two tries of a lane that fails.
 	retryMax = 2 * time.Second
+	// joinMax is for how long a lane that is well again begins no claim: under load one of its
+	// calls would always be under way, and it would never join the common lane.
+	joinMax = time.Second
 )
 
 // lane is a group of buckets whose calls of the store share one fate. Each bucket begins
@@ -129,12 +132,13 @@ func (m *Machine) moveSettlements(l *lane) {
 	}
 }
 
-// succeeded notes that a call of a lane went through.
-func (m *Machine) succeeded(l *lane) {
+// succeeded notes that a call of a lane went through. Where another one is under way, the
+// lane joins when that has ended.
+func (m *Machine) succeeded(now postdate.Now, l *lane) {
 	if l == m.common {
 		return
 	}
-	l.claimNot, l.settleNot = 0, 0
+	l.claimNot, l.settleNot = now.Mono+joinMax, 0
 	m.join(l)
 }
 
@@ -304,7 +308,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.claimNot })
 		return
 	}
-	if len(call.lane.settle) == 0 { // else it says nothing of what cannot be settled
-		m.succeeded(call.lane)
+	if l := call.lane; len(l.settle) == 0 && l.settles == 0 { // else it says nothing of what cannot be settled
+		m.succeeded(now, l)
 	}
 }
