@@ -70,6 +70,36 @@ func TestLanesJoinUnderLoad(t *testing.T) {
 	}
 }
 
+// Buckets whose settlements fail do not fill their channel's room: it goes on in the others.
+func TestSettlementsThatFailLeaveRoom(t *testing.T) {
+	const buckets = 24
+	d := newCounter(t, buckets, nil)
+	fails := func(b int) bool { return b%3 == 0 }
+	for end := d.now.Mono + 6*time.Second; d.now.Mono < end; d.wait(5 * ms) {
+		for range 5 {
+			d.add(d.added%buckets, "x:a", -ms)
+		}
+		for len(d.calls) > 0 {
+			c := d.calls[0]
+			d.broken = func(b int) bool { return c.settle != nil && fails(b) }
+			d.answerWith(c)
+		}
+	}
+	d.broken = func(int) bool { return false }
+	for b, rows := range d.rows {
+		if !fails(b) && len(rows) > 8 {
+			t.Errorf("%d messages of bucket %d, where all is well, are left", len(rows), b)
+		}
+	}
+	d.work(10 * time.Second)
+	for b, rows := range d.rows {
+		if len(rows) > 0 {
+			t.Errorf("%d messages of bucket %d are left when all is well", len(rows), b)
+		}
+	}
+	together(t, d)
+}
+
 // Lanes whose buckets are lost, and of which nothing is left to settle, end.
 func TestLanesOfLostBucketsEnd(t *testing.T) {
 	d := newCounter(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })

@@ -123,6 +123,13 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 
 func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
 
+// stuck says whether a lane that is apart cannot settle what is published, again and again.
+// That takes its channels' room from the other buckets, so beyond a quarter of what may be in
+// doubt, shared among all such lanes, nothing more is claimed there.
+func (m *Machine) stuck(l *lane) bool {
+	return l.settleNot != 0 && l.pause > m.c.RetryAfter && (l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
+}
+
 // moveSettlements brings what waits in a lane to the lanes of its buckets.
 func (m *Machine) moveSettlements(l *lane) {
 	waiting := l.settle
@@ -185,7 +192,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		}
 	}
 	for _, l := range m.apart {
-		if mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
+		if !m.stuck(l) && mayCall(now.Mono, l.claims, l.claimAt, l.claimNot) {
 			m.claim(now, l, slices.SortedFunc(maps.Keys(l.buckets), func(a, b *owned) int {
 				return cmp.Or(cmp.Compare(a.due, b.due), byNumber(a, b))
 			}))
