@@ -9,6 +9,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -154,5 +155,62 @@ func TestLostWhileItsSettlementFails(t *testing.T) {
 	d.work(10 * time.Second)
 	if n := len(d.rows[0]); n > 0 {
 		t.Errorf("%d deliveries are not written", n)
+	}
+}
+
+// What is parked in buckets that are out of reach keeps nothing parked in the others.
+func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
+	const buckets = 64
+	d := newCounter(t, buckets, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	d.add(0, "x:a", -ms)
+	d.work(time.Second) // the channel answers
+	var found []store.ParkedChannel
+	for b := range buckets {
+		d.add(b, "x:a", time.Hour)
+		d.rows[b][0].Parked, d.rows[b][0].ExecutionTime = true, d.now.Wall-1
+		found = append(found, store.ParkedChannel{Bucket: b, Channel: "x:a"})
+	}
+	d.broken = func(b int) bool { return b%3 == 0 }
+	d.step(ParkedFound{Found: found})
+	d.work(20 * time.Second)
+	for b, rows := range d.rows {
+		if !d.broken(b) && len(rows) > 0 {
+			t.Errorf("bucket %d, where all is well, has something parked", b)
+		}
+	}
+	d.broken = func(int) bool { return false }
+	d.work(20 * time.Second)
+	for b, rows := range d.rows {
+		if len(rows) > 0 {
+			t.Errorf("bucket %d has something parked when all is well", b)
+		}
+	}
+}
+
+// Where only buckets that are apart have something parked for a channel, it is tried there in
+// half of the places.
+func TestUnparksOfBucketsThatAreApart(t *testing.T) {
+	const apart = 10
+	d := newDesk(t, func(c *Config) { c.UnparksMax = 4 })
+	d.gain(apart + 1)
+	d.tell(Nudged{[]Nudge{{apart, d.now.Wall - 1}}})
+	d.answer(d.take(), append(d.messages(apart, "x:gone", 1), d.messages(apart, "x:well", 1)...)...)
+	var found []store.ParkedChannel
+	var due []Nudge
+	for b := range apart {
+		due = append(due, Nudge{b, d.now.Wall - 1})
+		found = append(found, store.ParkedChannel{Bucket: b, Channel: "x:gone"})
+	}
+	d.tell(Nudged{due})
+	d.lose(d.take())
+	d.tell(ParkedFound{Found: append(found, store.ParkedChannel{Bucket: apart, Channel: "x:well"})})
+	d.reply("x:gone", publisher.Confirmed)
+	d.reply("x:well", publisher.Confirmed)
+	at := map[postdate.Channel][]int{}
+	for _, u := range d.unparks {
+		at[u.Unpark.Channel] = append(at[u.Unpark.Channel], u.Unpark.Bucket)
+	}
+	if !slices.Equal(at["x:gone"], []int{0, 1}) || !slices.Equal(at["x:well"], []int{apart}) {
+		t.Errorf("unparks begin: %v", at)
 	}
 }

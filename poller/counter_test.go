@@ -85,7 +85,13 @@ func (d *counter) step(ev Event) (all []Effect) {
 		case FindParked:
 			all = append(all, d.step(ParkedFound{Buckets: e.Buckets})...)
 		case Unpark:
-			all = append(all, d.step(Unparked{Unpark: e.Unpark, Moved: d.unpark(e.Unpark)})...)
+			ev := Unparked{Unpark: e.Unpark}
+			if d.broken(e.Unpark.Bucket) {
+				ev.Err = postdate.E(postdate.KindUnknown, "no primary")
+			} else {
+				ev.Moved = d.unpark(e.Unpark)
+			}
+			all = append(all, d.step(ev)...)
 		case Publish:
 			if d.mute(e.Channel) {
 				d.unanswered = append(d.unanswered, e)
