@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
@@ -212,5 +213,34 @@ func TestUnparksOfBucketsThatAreApart(t *testing.T) {
 	}
 	if !slices.Equal(at["x:gone"], []int{0, 1}) || !slices.Equal(at["x:well"], []int{apart}) {
 		t.Errorf("unparks begin: %v", at)
+	}
+}
+
+// What an owner before has parked is found and comes, though a part of the store is out of
+// reach when the buckets are taken.
+func TestParkedIsFoundBesideWhatFails(t *testing.T) {
+	const buckets = 16
+	d := newCounter(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	var ps []bucket.Partition
+	for b := range buckets {
+		d.add(b, "x:a", time.Hour)
+		d.rows[b][0].Parked, d.rows[b][0].ExecutionTime = true, d.now.Wall-1
+		d.record[b] = bucket.Partition{Bucket: b, Owner: "n", Token: 1}
+		ps = append(ps, d.record[b])
+	}
+	d.broken = func(b int) bool { return b%3 == 0 }
+	d.step(fence.Gained{Partitions: ps})
+	d.work(20 * time.Second)
+	for b, rows := range d.rows {
+		if !d.broken(b) && len(rows) > 0 {
+			t.Errorf("bucket %d, where all is well, has something parked", b)
+		}
+	}
+	d.broken = func(int) bool { return false }
+	d.work(20 * time.Second)
+	for b, rows := range d.rows {
+		if len(rows) > 0 {
+			t.Errorf("bucket %d has something parked when all is well", b)
+		}
 	}
 }

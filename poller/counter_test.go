@@ -83,7 +83,7 @@ func (d *counter) step(ev Event) (all []Effect) {
 	for _, e := range all {
 		switch e := e.(type) {
 		case FindParked:
-			all = append(all, d.step(ParkedFound{Buckets: e.Buckets})...)
+			all = append(all, d.step(d.find(e))...)
 		case Unpark:
 			ev := Unparked{Unpark: e.Unpark}
 			if d.broken(e.Unpark.Bucket) {
@@ -230,6 +230,23 @@ func (d *counter) pass(long time.Duration, answer bool) {
 		d.now = d.now.Later(wait)
 		d.step(fence.Tick{})
 	}
+}
+
+// find is what the store says of parked messages.
+func (d *counter) find(e FindParked) ParkedFound {
+	ev := ParkedFound{Buckets: e.Buckets}
+	if slices.ContainsFunc(e.Buckets, d.broken) {
+		ev.Err = postdate.E(postdate.KindUnknown, "no primary")
+		return ev
+	}
+	for _, b := range e.Buckets {
+		for _, r := range d.rows[b] {
+			if r.Parked {
+				ev.Found = append(ev.Found, store.ParkedChannel{Bucket: b, Channel: r.Channel})
+			}
+		}
+	}
+	return ev
 }
 
 // unpark is what the store does to parked messages, and how many there were.

@@ -225,7 +225,8 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 }
 
 // startFind asks which channels have parked messages: in buckets that are new
-// here, and now and then in all of them, for memory must not hide what is stored.
+// here, and now and then in all of them, for memory must not hide what is stored. Those that
+// are apart wait until they are back: one that is out of reach would fail the call for all.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return
@@ -237,9 +238,21 @@ func (m *Machine) startFind(now postdate.Now) {
 	if len(m.find) == 0 {
 		return
 	}
+	var find, later []int
+	for _, number := range m.find {
+		if b := m.buckets[number]; b != nil && b.lane != m.common {
+			later = append(later, number)
+		} else {
+			find = append(find, number)
+		}
+	}
+	m.find = later
+	if len(find) == 0 {
+		m.nextFind = now.Mono + m.c.RetryAfter // not with each step
+		return
+	}
 	m.finding = true
-	m.emit(FindParked{m.find})
-	m.find = nil
+	m.emit(FindParked{find})
 }
 
 // parkedFound takes what earlier owners parked as down until a probe says more.
