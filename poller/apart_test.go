@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // Settlements that fail are tried ever more rarely and by themselves, also while the claims
@@ -34,6 +35,69 @@ func TestSettlementsThatFailBesideClaims(t *testing.T) {
 			t.Errorf("%d messages of bucket %d wait to be settled", len(rows), b)
 		}
 	}
+}
+
+// Buckets that were apart are back among the others soon after all is well, also where so much
+// is due that each of their calls finds another one under way.
+func TestLanesJoinUnderLoad(t *testing.T) {
+	const buckets = 8
+	for _, takes := range []struct{ claim, settle time.Duration }{{5 * ms, 10 * ms}, {2 * ms, 40 * ms}, {5 * ms, 150 * ms}, {20 * ms, 40 * ms}} {
+		s := newSlowShop(t, buckets, nil)
+		s.mute = every
+		for s.now.Mono < s.begin.Mono+4*time.Second {
+			s.sleep(ms)
+			at := s.now.Mono - s.begin.Mono
+			if at%(4*ms) == 0 {
+				for b := range buckets {
+					s.add(b, "x:a", 1, -ms)
+				}
+			}
+			for _, c := range slices.Clone(s.calls) {
+				if c.claim != nil && at >= c.at+takes.claim || c.settle != nil && at >= c.at+takes.settle {
+					s.broken = func(int) bool { return c.settle != nil && at >= time.Second && at < 1200*ms }
+					s.answerWith(c)
+				}
+			}
+			s.confirm(buckets * buckets)
+		}
+		left := 0
+		for _, rows := range s.rows {
+			left += len(rows)
+		}
+		if len(s.m.apart) > 0 || left > 500 {
+			t.Errorf("where a claim takes %s and a settlement %s, %d lanes are apart, and %d messages wait", takes.claim, takes.settle, len(s.m.apart), left)
+		}
+	}
+}
+
+// Buckets whose settlements fail do not fill their channel's room: it goes on in the others.
+func TestSettlementsThatFailLeaveRoom(t *testing.T) {
+	const buckets = 24
+	s := newSlowShop(t, buckets, nil)
+	fails := func(b int) bool { return b%3 == 0 }
+	for end := s.now.Mono + 6*time.Second; s.now.Mono < end; s.sleep(5 * ms) {
+		for range 5 {
+			s.add(s.added%buckets, "x:a", 1, -ms)
+		}
+		for len(s.calls) > 0 {
+			c := s.calls[0]
+			s.broken = func(b int) bool { return c.settle != nil && fails(b) }
+			s.answerWith(c)
+		}
+	}
+	s.broken = nil
+	for b, rows := range s.rows {
+		if !fails(b) && len(rows) > 8 {
+			t.Errorf("%d messages of bucket %d, where all is well, are left", len(rows), b)
+		}
+	}
+	s.work(10 * time.Second)
+	for b, rows := range s.rows {
+		if len(rows) > 0 {
+			t.Errorf("%d messages of bucket %d are left when all is well", len(rows), b)
+		}
+	}
+	s.wantTogether()
 }
 
 // Lanes whose buckets are lost, and of which nothing is left to settle, end.
@@ -90,4 +154,91 @@ func TestLostWhileItsSettlementFails(t *testing.T) {
 	if n := len(s.rows[0]); n > 0 {
 		t.Errorf("%d deliveries are not written", n)
 	}
+}
+
+// wantOthersClear expects that nothing waits in the buckets that are not broken, and, a while
+// after all is well again, in none.
+func (s *shop) wantOthersClear() {
+	s.t.Helper()
+	for b, rows := range s.rows {
+		if !s.broken(b) && len(rows) > 0 {
+			s.t.Errorf("%d messages wait in bucket %d, where all is well", len(rows), b)
+		}
+	}
+	s.broken = nil
+	s.work(20 * time.Second)
+	for b, rows := range s.rows {
+		if len(rows) > 0 {
+			s.t.Errorf("%d messages wait in bucket %d when all is well", len(rows), b)
+		}
+	}
+}
+
+// parkedBefore schedules a message that an owner before has parked, and says where it is found.
+func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
+	s.add(b, c, 1, time.Hour)
+	s.rows[b][0].Parked, s.rows[b][0].ExecutionTime = true, s.now.Wall-1
+	return store.ParkedChannel{Bucket: b, Channel: c}
+}
+
+func third(b int) bool { return b%3 == 0 }
+
+// What is parked in buckets that are out of reach keeps nothing parked in the others.
+func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
+	const buckets = 64
+	s := newSlowShop(t, buckets, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	s.add(0, "x:a", 1, -ms)
+	s.work(time.Second) // the channel answers
+	var found []store.ParkedChannel
+	for b := range buckets {
+		found = append(found, s.parkedBefore(b, "x:a"))
+	}
+	s.broken = third
+	s.step(ParkedFound{Found: found})
+	s.work(20 * time.Second)
+	s.wantOthersClear()
+}
+
+// Where only buckets that are apart have something parked for a channel, it is tried there in
+// half of the places.
+func TestUnparksOfBucketsThatAreApart(t *testing.T) {
+	const apart = 10
+	s := newBareShop(t, func(c *Config) { c.UnparksMax = 4 })
+	at := map[postdate.Channel][]int{}
+	s.watch = func(e Effect) {
+		if u, is := e.(Unpark); is {
+			at[u.Unpark.Channel] = append(at[u.Unpark.Channel], u.Unpark.Bucket)
+		}
+	}
+	s.gainEmpty(apart + 1)
+	s.nudge(apart, -ms)
+	s.find(s.take(), append(s.put(apart, "x:gone", 1, -ms), s.put(apart, "x:well", 1, -ms)...)...)
+	var found []store.ParkedChannel
+	var due []Nudge
+	for b := range apart {
+		due = append(due, Nudge{b, s.now.Wall - 1})
+		found = append(found, store.ParkedChannel{Bucket: b, Channel: "x:gone"})
+	}
+	s.step(Nudged{due})
+	s.loseAnswer(s.take())
+	s.step(ParkedFound{Found: append(found, store.ParkedChannel{Bucket: apart, Channel: "x:well"})})
+	s.replyAll("x:gone", confirmed)
+	s.replyAll("x:well", confirmed)
+	if !slices.Equal(at["x:gone"], []int{0, 1}) || !slices.Equal(at["x:well"], []int{apart}) {
+		t.Errorf("unparks begin: %v", at)
+	}
+}
+
+// What an owner before has parked is found and comes, though a part of the store is out of
+// reach when the buckets are taken.
+func TestParkedIsFoundBesideWhatFails(t *testing.T) {
+	const buckets = 16
+	s := newSlowShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	for b := range buckets {
+		s.parkedBefore(b, "x:a")
+	}
+	s.broken = third
+	s.gain(s.partitions(buckets)...)
+	s.work(20 * time.Second)
+	s.wantOthersClear()
 }

@@ -69,7 +69,10 @@ type site struct {
 // siteOf names what fails together with a channel.
 func siteOf(c postdate.Channel) string {
 	if broker := c.Broker(); broker == "http" || broker == "https" {
-		host, _, _ := strings.Cut(strings.TrimPrefix(c.Target(), "//"), "/")
+		host := strings.ToLower(strings.TrimPrefix(c.Target(), "//"))
+		if end := strings.IndexAny(host, "/?"); end >= 0 { // a query may follow without a path
+			host = host[:end]
+		}
 		return broker + "://" + host
 	}
 	return string(c)

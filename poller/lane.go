@@ -23,6 +23,9 @@ const (
 	lanesMax = 1_024
 	// retryMax is the longest pause between two tries of a lane that fails.
 	retryMax = 2 * time.Second
+	// joinMax is for how long a lane that is well again begins no claim: under load one of its
+	// calls would always be under way, and it would never join the common lane.
+	joinMax = time.Second
 )
 
 // lane is a group of buckets whose calls of the store share one fate. Each bucket begins
@@ -120,6 +123,13 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 
 func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
 
+// stuck says whether a lane that is apart cannot settle what is published, again and again.
+// That takes its channels' room from the other buckets, so beyond a quarter of what may be in
+// doubt, shared among all such lanes, nothing more is claimed there.
+func (m *Machine) stuck(l *lane) bool {
+	return l.nextSettle != 0 && l.pause > m.c.RetryAfter && (l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
+}
+
 // moveSettlements brings what waits in a lane to the lanes of its buckets.
 func (m *Machine) moveSettlements(l *lane) {
 	waiting := l.settle
@@ -129,12 +139,13 @@ func (m *Machine) moveSettlements(l *lane) {
 	}
 }
 
-// succeeded notes that a call of a lane went through.
-func (m *Machine) succeeded(l *lane) {
+// succeeded notes that a call of a lane went through. Where another one is under way, the
+// lane joins when that has ended.
+func (m *Machine) succeeded(now postdate.Now, l *lane) {
 	if l == m.common {
 		return
 	}
-	l.nextClaim, l.nextSettle = 0, 0
+	l.nextClaim, l.nextSettle = now.Mono+joinMax, 0
 	m.join(l)
 }
 
@@ -181,7 +192,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		}
 	}
 	for _, l := range m.apart {
-		if mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
+		if !m.stuck(l) && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 			m.claim(now, l, slices.SortedFunc(maps.Keys(l.buckets), func(a, b *owned) int {
 				return cmp.Or(cmp.Compare(a.due, b.due), byNumber(a, b))
 			}))
@@ -304,7 +315,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.nextClaim })
 		return
 	}
-	if len(call.lane.settle) == 0 { // else it says nothing of what cannot be settled
-		m.succeeded(call.lane)
+	if l := call.lane; len(l.settle) == 0 && l.settles == 0 { // else it says nothing of what cannot be settled
+		m.succeeded(now, l)
 	}
 }

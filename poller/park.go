@@ -177,19 +177,31 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 }
 
 // unparkIn is a bucket where the channel has parked messages and none are being
-// unparked, or -1, and how many of its unparks are under way.
+// unparked, or -1, and how many of its unparks are under way. Buckets that are apart come
+// last, and take half of the places at most: they may be out of reach.
 func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	var busy []int
+	apart := 0
 	for _, u := range m.unparks {
 		if u.of.Channel == c.name {
 			busy = append(busy, u.of.Bucket)
 		}
-	}
-	bucket = -1
-	for number, b := range c.parkedIn {
-		if b.worksFor(c) && !slices.Contains(busy, number) && (bucket < 0 || number < bucket) {
-			bucket = number
+		if b := m.buckets[u.of.Bucket]; b != nil && b.lane != m.common {
+			apart++
 		}
+	}
+	bucket, last := -1, -1
+	for number, b := range c.parkedIn {
+		switch {
+		case !b.worksFor(c) || slices.Contains(busy, number):
+		case b.lane == m.common && (bucket < 0 || number < bucket):
+			bucket = number
+		case b.lane != m.common && (last < 0 || number < last):
+			last = number
+		}
+	}
+	if bucket < 0 && apart < max(m.c.UnparksMax/2, 1) {
+		bucket = last
 	}
 	return bucket, len(busy)
 }
@@ -213,7 +225,8 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 }
 
 // startFind asks which channels have parked messages: in buckets that are new
-// here, and now and then in all of them, for memory must not hide what is stored.
+// here, and now and then in all of them, for memory must not hide what is stored. Those that
+// are apart wait until they are back: one that is out of reach would fail the call for all.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return
@@ -225,9 +238,21 @@ func (m *Machine) startFind(now postdate.Now) {
 	if len(m.find) == 0 {
 		return
 	}
+	var find, later []int
+	for _, number := range m.find {
+		if b := m.buckets[number]; b != nil && b.lane != m.common {
+			later = append(later, number)
+		} else {
+			find = append(find, number)
+		}
+	}
+	m.find = later
+	if len(find) == 0 {
+		m.nextFind = now.Mono + m.c.RetryAfter // not with each step
+		return
+	}
 	m.finding = true
-	m.emit(FindParked{m.find})
-	m.find = nil
+	m.emit(FindParked{find})
 }
 
 // parkedFound takes what earlier owners parked as down until a probe says more.

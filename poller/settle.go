@@ -112,7 +112,7 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 	}
-	m.succeeded(l)
+	m.succeeded(now, l)
 }
 
 // settleAgain puts what was not written, or not for certain, in front again.

@@ -43,7 +43,7 @@ type shop struct {
 
 	mute   func(postdate.Channel) bool // its publishes wait for the test
 	down   func(postdate.Channel) bool // its broker says that it is down
-	broken func(bucket int) bool       // claims and settlements that touch one of these fail
+	broken func(bucket int) bool       // what touches one of these in the store fails
 	alone  bool                        // of claims that travel with those only theirs do
 	lost   func(Claim) bool            // is written, and its answer is lost
 	waits  func(Effect) bool           // is not answered by itself
@@ -255,8 +255,14 @@ func (s *shop) respond(e Effect) []Effect {
 		}
 		return s.publish(e, confirmed)
 	case FindParked:
+		if s.broken != nil && slices.ContainsFunc(e.Buckets, s.broken) {
+			return s.step(ParkedFound{Buckets: e.Buckets, Err: errNoPrimary})
+		}
 		return s.step(ParkedFound{Buckets: e.Buckets, Found: s.findParked(e.Buckets)})
 	case Unpark:
+		if s.broken != nil && s.broken(e.Unpark.Bucket) {
+			return s.step(Unparked{Unpark: e.Unpark, Err: errNoPrimary})
+		}
 		return s.step(Unparked{Unpark: e.Unpark, Moved: s.unpark(e.Unpark)})
 	case fence.Drained:
 		for _, hold := range e.Holds {

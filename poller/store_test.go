@@ -21,6 +21,8 @@ type call struct {
 	buckets []int
 }
 
+var errNoPrimary = postdate.E(postdate.KindUnknown, "no primary")
+
 func claims(c call) bool  { return c.claim != nil }
 func settles(c call) bool { return c.settle != nil }
 
@@ -98,7 +100,7 @@ func (s *shop) answerWith(c call) []Effect {
 		results := make([]store.ClaimResult, len(c.claim.Claims))
 		for i, one := range c.claim.Claims {
 			if fails && (!s.alone || s.broken(one.Bucket)) {
-				results[i].Err = postdate.E(postdate.KindUnknown, "no primary")
+				results[i].Err = errNoPrimary
 			} else {
 				results[i] = s.claim(one)
 			}
@@ -109,7 +111,7 @@ func (s *shop) answerWith(c call) []Effect {
 		return s.step(Claimed{c.claim.Call, results})
 	}
 	if fails {
-		return s.step(Settled{c.settle.Call, postdate.E(postdate.KindUnknown, "no primary")})
+		return s.step(Settled{c.settle.Call, errNoPrimary})
 	}
 	s.settle(c.settle.Settlements)
 	return s.step(Settled{Call: c.settle.Call})

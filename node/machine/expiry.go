@@ -93,6 +93,7 @@ func (m *Machine) expire(now postdate.Now) {
 		return
 	}
 	x.next = now.Mono + expireEvery
+	m.stepPoller(now, fence.Tick{}) // it sees whether the clock was set: nothing else may have told it since
 	settled, delivered := x.before(now, m.c.Retention), x.before(now, m.c.InboxRetention)
 	if settled == 0 && delivered == 0 || now.Mono >= m.fence.Until() || m.fence.Ahead() != 0 {
 		return

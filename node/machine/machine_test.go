@@ -485,6 +485,33 @@ func TestAClockThatIsSetAgain(t *testing.T) {
 	}
 }
 
+// A clock that was set is not believed either where the end of a deletion, or a look, is the
+// first thing that is heard of after that.
+func TestAClockThatIsSetWhileItDeletes(t *testing.T) {
+	for _, first := range []Event{Expired{Count: expirePage}, fence.Saw{}} {
+		r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
+		r.noClock = true
+		r.step(fence.Tick{})
+		r.run(time.Hour)
+		r.step(Expired{})
+		if len(took[Expire](r)) != 2 {
+			t.Fatal("nothing is deleted")
+		}
+		if _, page := first.(Expired); !page { // the next deletion is due just then
+			r.step(Expired{})
+			r.run(r.m.expiry.next - r.now.Mono - time.Millisecond)
+		}
+		r.now = r.now.Later(time.Millisecond)
+		r.now.Wall = r.now.Wall.Add(48 * time.Hour)
+		r.step(first)
+		r.step(Expired{Count: expirePage})
+		r.run(believeAfter - time.Second)
+		if early := took[Expire](r); len(early) > 0 {
+			t.Errorf("after %+v it deletes %+v", first, early[0].Expiry)
+		}
+	}
+}
+
 // Only nudges that are earlier than what their bucket waits for wake the machine, each
 // bucket's earliest is kept, and none is forgotten while a scan is under way.
 func TestBoard(t *testing.T) {
