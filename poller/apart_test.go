@@ -242,3 +242,49 @@ func TestParkedIsFoundBesideWhatFails(t *testing.T) {
 	s.work(20 * time.Second)
 	s.wantOthersClear()
 }
+
+// A message whose parking was written twice, and that was made due between the two, is
+// published only when it is claimed anew: a cancel may succeed until then.
+func TestParkedAgainBesideAScan(t *testing.T) {
+	s := newSlowShop(t, 2, nil)
+	s.mute = every
+	s.add(0, "x:a", 1, -ms)
+	s.add(1, "x:a", 1, -ms)
+	s.answerAll()
+	s.replyAll("x:a", down)
+	of := func(b int) func(call) bool { return func(c call) bool { return slices.Equal(c.buckets, []int{b}) } }
+	s.answer(of(1))
+	s.sleep(20 * ms)
+	s.settle(s.calls[0].settle.Settlements)
+	s.broken = every // this answer is lost
+	s.answer(of(0))
+	s.broken = nil
+	for range 400 { // until the other one has shown that the channel is back
+		s.sleep(5 * ms)
+		s.answer(of(1))
+		s.confirmAll()
+	}
+	if s.arrived["x:a"] != 1 || !slices.ContainsFunc(s.calls, of(0)) {
+		t.Fatalf("%d messages have arrived, and under way are %+v", s.arrived["x:a"], s.calls)
+	}
+	s.unpark(store.Unpark{Channel: "x:a", At: s.now.Wall, Limit: 1})
+	s.nudge(0, 0)
+	s.sleep(time.Second)
+	claim := s.calls[slices.IndexFunc(s.calls, claims)]
+	read := s.claim(claim.claim.Claims[0])
+	if len(read.Due) != 1 || !s.answer(settles) {
+		t.Fatalf("read %d messages, and under way are %+v", len(read.Due), s.calls)
+	}
+	s.calls = nil
+	s.step(Claimed{claim.claim.Call, []store.ClaimResult{read}})
+	if n := s.flying(); n > 0 {
+		t.Errorf("%d messages are published that are not claimed", n)
+	}
+	for range 20 {
+		s.work(time.Second)
+		s.confirmAll()
+	}
+	if s.work(time.Second); len(s.rows[0]) > 0 {
+		t.Error("the message is left")
+	}
+}

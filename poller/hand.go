@@ -49,7 +49,9 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	case !gone || old.Version != rec.Version:
 	case old == rec.State:
 		return // it was settled while the scan was under way
-	case old.Parked: // before it was unparked, or after: the next scan tells
+	default:
+		// What was settled may have been written twice, and a scan between the two has read
+		// what stands no more: parked, unparked, and parked again. The next scan tells.
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
