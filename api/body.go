@@ -185,7 +185,18 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 	if err.JSONKind == '0' && kind.got == '0' && kind.want == "a whole number" {
 		detail = fmt.Sprintf("a whole number was expected at %s, not %s", where, clip(string(err.JSONValue)))
 	}
-	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail}
+	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
+}
+
+// formOf says how a time or a duration is written, for those who sent a number.
+func formOf(pointer string) string {
+	switch pointer {
+	case "/executionTime", "/expiresAt":
+		return `: write it like "2027-01-31T09:30:00Z"`
+	case "/delay", "/retry/minBackoff", "/retry/maxBackoff", "/retry/maxParked":
+		return `: write it like "15m" or "PT15M"`
+	}
+	return ""
 }
 
 // kindError says that a value of one kind stands where another was wanted.

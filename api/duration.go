@@ -50,7 +50,7 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 func badDuration(s string) error {
-	return postdate.E(postdate.KindInvalid, "%q is not a duration: write it like PT15M or 15m", s)
+	return postdate.E(postdate.KindInvalid, "%q is not a duration: write it like PT15M or 15m, or P7D for days", s)
 }
 
 func daysOf(d time.Duration) int { return int(d / (24 * time.Hour)) }

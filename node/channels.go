@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
@@ -88,8 +89,27 @@ func (ch *channels) missing(channel postdate.Channel) error {
 		hint = "; start it with --rabbitmq"
 	case "kafka":
 		hint = "; start it with --kafka"
+	default:
+		if meant := nearestBroker(channel.Broker()); meant != "" {
+			hint = "; did you mean " + meant + ":?"
+		}
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
+}
+
+// nearestBroker is the broker that was probably meant, or "". Schemes of URLs are none: they
+// are never missing.
+func nearestBroker(name string) string {
+	name = strings.ToLower(name)
+	if name == "amqp" || name == "amqps" {
+		return "rabbitmq"
+	}
+	for _, known := range []string{"inbox", "kafka", "rabbitmq"} {
+		if len(name) <= 64 && levenshtein.ComputeDistance(name, known) <= 2 {
+			return known
+		}
+	}
+	return ""
 }
 
 func (ch *channels) close(ctx context.Context) (err error) {

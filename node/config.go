@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/webhook"
 	"github.com/postdate/postdate/store"
@@ -146,9 +147,16 @@ func (c Config) Validate() error {
 	case c.Retry.MaxAttempts < 1 || c.Retry.MaxAttempts > postdate.RetryAttemptMax:
 		return invalid("--retry-max-attempts is %d: it must be between 1 and %d", c.Retry.MaxAttempts, postdate.RetryAttemptMax)
 	case c.Retry.MinBackoff < time.Millisecond || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxBackoff > postdate.RetryBackoffMax:
-		return invalid("--retry-min-backoff must be at least 1ms, and --retry-max-backoff between that and %s", postdate.RetryBackoffMax)
+		return invalid("--retry-min-backoff is %s and --retry-max-backoff is %s: the first must be at least 1ms, the second between the first and %s", c.Retry.MinBackoff, c.Retry.MaxBackoff, postdate.RetryBackoffMax)
 	case c.Retry.MaxParked < time.Millisecond || c.Retry.MaxParked > postdate.RetryParkedMax:
 		return invalid("--retry-max-parked is %s: it must be between 1ms and %s", c.Retry.MaxParked, postdate.RetryParkedMax)
+	}
+	if c.mongoDB() {
+		// Before the store is opened: that makes one where there is none, with its number of buckets.
+		gossip := membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join, Key: []byte(c.GossipKey)}
+		if err := gossip.Validate(); err != nil {
+			return err
+		}
 	}
 	if err := c.Kafka.validate(); err != nil {
 		return err

@@ -97,7 +97,7 @@ func (n *Node) open(ctx context.Context) error {
 	var err error
 	// The port comes first: it is the cheapest to be refused.
 	if n.listener, err = net.Listen("tcp", n.c.HTTP); err != nil {
-		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; name a free address, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
+		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
 	}
 	if err := n.openStore(ctx); err != nil {
 		return err

@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/bucket"
 )
 
 // viewTimeout bounds the read that GET /v1/cluster makes.
@@ -44,6 +46,7 @@ func (n *Node) view() api.Cluster {
 		n.c.Log.Error("the partition records cannot be read", "error", err)
 		return c
 	}
+	slices.SortFunc(records, func(a, b bucket.Partition) int { return a.Bucket - b.Bucket })
 	view := n.loop.View()
 	now := n.clock.wall()
 	for _, p := range records {

@@ -50,7 +50,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.InboxRetention, "inbox-retention", c.InboxRetention, "how long an inbox keeps a message")
 	f.Var(&n.payloadMax, "payload-max", "the largest payload")
 	f.IntVar(&c.Retry.MaxAttempts, "retry-max-attempts", c.Retry.MaxAttempts, "attempts, with the first, for a message that names no number")
-	f.DurationVar(&c.Retry.MinBackoff, "retry-min-backoff", c.Retry.MinBackoff, "pause before the second attempt; it doubles from there")
+	f.DurationVar(&c.Retry.MinBackoff, "retry-min-backoff", c.Retry.MinBackoff, "pause before the second attempt, cut by up to a half at random; it doubles from there")
 	f.DurationVar(&c.Retry.MaxBackoff, "retry-max-backoff", c.Retry.MaxBackoff, "the longest pause between two attempts")
 	f.DurationVar(&c.Retry.MaxParked, "retry-max-parked", c.Retry.MaxParked, "how long a message waits for a channel that is down; then it fails")
 	f.Var(&n.logLevel, "log-level", "what is logged")

@@ -73,7 +73,6 @@ application/octet-stream.`,
 	f.StringVar(&s.request.Key, "key", "", "the record key on channels that have one")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
 	s.withJSON(cmd, "print the server's answer as it is")
-	cmd.MarkFlagsMutuallyExclusive("at", "in")
 	return s.bind(cmd, s.run)
 }
 
@@ -108,6 +107,8 @@ func (s *sendCommand) body(cmd *cobra.Command) ([]byte, error) {
 	switch {
 	case s.request.ExecutionTime == "" && s.request.Delay == "":
 		return nil, usagef("say when: --at TIME, or --in DELAY")
+	case s.request.ExecutionTime != "" && s.request.Delay != "":
+		return nil, usagef("--at and --in exclude each other: give one of them")
 	case s.request.Channel == "":
 		return nil, usagef("say where to: --channel, like inbox:test or rabbitmq:orders")
 	case !cmd.Flags().Changed("data"):
