@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,13 +25,15 @@ type channels struct {
 	publishers map[string]publisher.Publisher
 	inbox      *inbox.Publisher
 	fencer     publisher.Fencer // keeps former owners out at its broker; nil where none is to
+	log        *slog.Logger
+	warned     sync.Map // brokers that are not here, of which the log tells already
 }
 
 // openChannels makes the publishers. taken is told when another node has taken a bucket
 // at its broker.
 func openChannels(c Config, s store.Inbox, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
-	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box}
+	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
 		p, err := rabbitmq.New(rabbitmq.Config{URL: c.RabbitMQ, Log: c.Log, Metrics: r})
 		if err != nil {
@@ -63,8 +67,12 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, taken func(
 
 func (ch *channels) publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
 	p := ch.publishers[channel.Broker()]
-	if p == nil { // it was configured when the message was scheduled
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: ch.missing(channel).Error()})
+	if p == nil { // it was configured when the message was scheduled, or is on another node
+		why := ch.missing(channel)
+		if _, warned := ch.warned.LoadOrStore(channel.Broker(), true); !warned {
+			ch.log.Warn("messages wait for a broker that this node does not have: they fail after retry.maxParked", "error", why)
+		}
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: why.Error()})
 	}
 	return p.Publish(ctx, channel, batch)
 }

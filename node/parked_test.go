@@ -1,8 +1,11 @@
 package node_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,4 +45,53 @@ func TestAHostThatNeverResolves(t *testing.T) {
 	if a, err := client.Cancel("long"); err != nil || a.Code != http.StatusOK {
 		t.Errorf("its cancel answered %v, %v", a, err)
 	}
+}
+
+// A message for a broker that the node was given no address of waits, and the log
+// tells once why.
+func TestABrokerThatIsNotThereAnyMore(t *testing.T) {
+	c := config(t)
+	c.Kafka.Seeds = []string{"127.0.0.1:1"}
+	before, client := start(t, c)
+	for _, id := range []string{"a", "b"} {
+		m := nodetest.Message{ScheduleID: id, Channel: "kafka:" + id, Delay: "1ms", Payload: 1}
+		if a, err := client.Schedule(m); err != nil || a.Code != http.StatusCreated {
+			t.Fatal(a, err)
+		}
+	}
+	stop(t, before)
+	c.Kafka.Seeds = nil
+	var told lockedBuffer
+	c.Log = slog.New(slog.NewTextHandler(&told, nil))
+	_, client = start(t, c)
+	for _, id := range []string{"a", "b"} {
+		err := nodetest.Poll(patient(t), func() (bool, error) {
+			m, err := client.Get(id)
+			return strings.Contains(m.LastError, "names a broker that this node does not have"), err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(told.String(), "messages wait for a broker that this node does not have"); n != 1 {
+		t.Errorf("the log tells it %d times, want 1:\n%s", n, told.String())
+	}
+}
+
+// lockedBuffer is a buffer that several may write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
