@@ -44,7 +44,7 @@ var scenarios = []scenario{
 	{"primary", "MongoDB's primary killed, and stepping down", 3, three, repeated(killPrimary, stepDowns(12)), nil},
 	{"deposed", "MongoDB's primary stopped and awake again as a deposed one", 3, three, repeated(depose), nil},
 	{"broker", "RabbitMQ killed, alarmed, its connections cut", 3, three, repeated(killBroker, alarmBroker, cutBroker), nil},
-	{"disk", "the embedded store on a disk that fills up", 1, cluster.Config{Nodes: 1, Embedded: true, DiskMiB: 256}, repeated(fillDisk), nil},
+	{"disk", "the embedded store on a disk that fills up", 1, cluster.Config{Nodes: 1, Embedded: true, DiskMiB: 1024}, repeated(fillDisk), nil},
 	{"clock", "MongoDB's clock further from the nodes' than is allowed", 3, cluster.Config{Nodes: 3, Clock: true}, repeated(shiftClock), nil},
 	{"alone", "kill -9 of one node on the embedded store", 1, embedded, repeated(crashNode), nil},
 }
