@@ -177,8 +177,9 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 }
 
 // unparkIn is a bucket where the channel has parked messages and none are being
-// unparked, or -1, and how many of its unparks are under way. Buckets that are apart come
-// last, and take half of the places at most: they may be out of reach.
+// unparked, or -1, and how many of its unparks are under way. Buckets that are apart, or where
+// an unpark failed, come last, in turn, and take half of the places at most: they may be out
+// of reach.
 func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	var busy []int
 	apart := 0
@@ -186,7 +187,7 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 		if u.of.Channel == c.name {
 			busy = append(busy, u.of.Bucket)
 		}
-		if b := m.buckets[u.of.Bucket]; b != nil && b.lane != m.common {
+		if b := m.buckets[u.of.Bucket]; b != nil && m.unparksLast(b) {
 			apart++
 		}
 	}
@@ -194,10 +195,12 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	for number, b := range c.parkedIn {
 		switch {
 		case !b.worksFor(c) || slices.Contains(busy, number):
-		case b.lane == m.common && (bucket < 0 || number < bucket):
+		case m.unparksLast(b):
+			if last < 0 || cmp.Or(cmp.Compare(b.unparkBy, c.parkedIn[last].unparkBy), cmp.Compare(number, last)) < 0 {
+				last = number
+			}
+		case bucket < 0 || number < bucket:
 			bucket = number
-		case b.lane != m.common && (last < 0 || number < last):
-			last = number
 		}
 	}
 	if bucket < 0 && apart < max(m.c.UnparksMax/2, 1) {
@@ -206,13 +209,22 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	return bucket, len(busy)
 }
 
+// unparksLast says whether what is parked in a bucket may be out of reach.
+func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkBy != 0 }
+
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
 	u := m.unparks[i]
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Channel], m.buckets[ev.Unpark.Bucket]
+	if b != nil {
+		b.unparkBy = 0
+	}
 	if ev.Err != nil {
 		m.nextUnpark = now.Mono + m.c.RetryAfter
+		if b != nil {
+			b.unparkBy = now.Mono
+		}
 	} else if ev.Moved > 0 {
 		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 	}

@@ -298,6 +298,25 @@ func TestAnUnparkThatFails(t *testing.T) {
 	}
 }
 
+// Where an unpark failed, the next one is tried after those of all other buckets, though claims
+// go through there, and in half of the places at most.
+func TestUnparksThatFailComeLast(t *testing.T) {
+	b := withParked(t, 6, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
+	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4)
+	var got []int
+	for range 4 {
+		for _, u := range unparks {
+			got = append(got, u.Unpark.Bucket)
+			b.step(Unparked{Unpark: u.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+		}
+		b.after(b.m.c.RetryAfter)
+		unparks = of[Unpark](b.step(fence.Tick{}))
+	}
+	if want := []int{0, 1, 2, 3, 4, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("unparked in %v, want %v", got, want)
+	}
+}
+
 // The store is asked for parked messages in buckets that are new, one question at a time, and
 // again and again in all of them. What was not answered is asked again after a pause.
 func TestFindParked(t *testing.T) {

@@ -45,6 +45,7 @@ type owned struct {
 	polling  bool          // a claim is under way
 	nudged   postdate.Time // the earliest nudge since it began; Far where none came
 	unparkAt postdate.Time // the last attempt time that was given to parked messages
+	unparkBy time.Duration // when an unpark failed, if none went through since
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up

@@ -32,19 +32,12 @@ type weather struct {
 	loseRequest, loseAnswer, hang, stray window
 	slowUntil                            time.Duration
 	slowBy                               time.Duration
+	settlesSlowBy                        time.Duration // meanwhile, and on top of that
 	outage                               time.Duration // until when
 	failover                             time.Duration // until when; what is under way is unknown
 	failovers                            int
-	shard                                shard
+	parts                                []part // that failed at some time
 }
-
-// shard is a part of the store that is out of reach for a while: every third bucket.
-type shard struct {
-	from, until time.Duration
-	first       int
-}
-
-func (s shard) has(bucket int) bool { return bucket%3 == s.first }
 
 // storeCall is one call of the store.
 type storeCall struct {
@@ -83,9 +76,9 @@ const (
 func (w *world) latency() time.Duration {
 	d := 100*time.Microsecond + w.upTo(2*time.Millisecond)
 	switch {
-	case w.plan.calm():
 	case w.now < w.weather.slowUntil:
 		d += w.upTo(w.weather.slowBy)
+	case w.plan.calm():
 	case w.r.IntN(200) == 0:
 		d += w.upTo(60 * time.Millisecond)
 	}
@@ -124,10 +117,16 @@ func (p *process) call(c storeCall) {
 	}
 	began := w.now
 	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
-		p.inStore(w.latency(), func() {
+		way := w.latency()
+		if c.name == "settle" && w.now < w.weather.slowUntil {
+			way += w.upTo(w.weather.settlesSlowBy)
+		}
+		p.inStore(way, func() {
 			f := w.fate(p.n, k)
-			if w.now < w.weather.shard.until && slices.ContainsFunc(c.buckets, w.weather.shard.has) {
-				f = hangs
+			for _, x := range w.weather.parts {
+				if x.fails(w.now, &c) {
+					f = x.fate(w)
+				}
 			}
 			p.arrive(c, f, began)
 		})
@@ -290,7 +289,7 @@ func (p *process) unpark(e poller.Unpark) {
 func (p *process) findParked(e poller.FindParked) {
 	var found []store.ParkedChannel
 	p.call(storeCall{
-		name: "find parked", effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
+		name: "find parked", buckets: e.Buckets, effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
 		answer: func() { p.step(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
 		failed: func(err error) { p.step(poller.ParkedFound{Buckets: e.Buckets, Err: err}) },
 	})

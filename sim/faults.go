@@ -10,7 +10,7 @@ import (
 // calm says whether nothing goes wrong with store and network in this sort of world.
 func (p *plan) calm() bool {
 	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains ||
-		p.profile == profileAloneQuiet
+		p.profile == profileAloneQuiet || p.profile == profileParts
 }
 
 // quiet says whether nothing goes wrong at all.
@@ -35,7 +35,7 @@ func (w *world) fault(it item) {
 	case faultStray:
 		w.weather.stray = window{until, it.p}
 	case faultSlow:
-		w.weather.slowUntil, w.weather.slowBy = until, it.e
+		w.weather.slowUntil, w.weather.slowBy, w.weather.settlesSlowBy = until, it.e, time.Duration(it.b)*time.Millisecond
 	case faultOutage:
 		w.weather.outage = until
 	case faultFailover:
@@ -43,7 +43,9 @@ func (w *world) fault(it item) {
 		w.weather.failovers++
 		w.store.failOver()
 	case faultShard:
-		w.weather.shard = shard{from: w.now, until: until, first: it.b}
+		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, hangs: true})
+	case faultPart:
+		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, calls: partCalls[it.a], unknown: it.p})
 	case faultForgotten:
 		w.store.forget(it.b)
 	}
@@ -147,7 +149,7 @@ func (p *process) limits() {
 func (w *world) heal() {
 	w.tell(nil, "everything heals")
 	w.healed = true
-	w.weather = weather{failovers: w.weather.failovers}
+	w.weather = weather{failovers: w.weather.failovers, parts: w.weather.ended(w.now)}
 	for _, n := range w.nodes {
 		n.clock.right()
 		clear(n.cut)

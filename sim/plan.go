@@ -73,12 +73,13 @@ const (
 	faultLoseAnswer  // and after
 	faultHang        // are not answered before their deadline
 	faultStray       // take effect after they were given up
-	faultSlow        // calls take up to e for d
+	faultSlow        // calls take up to e for d, and settlements up to b milliseconds more
 	faultOutage      // the store takes nothing for d
 	faultFailover    // and what is under way has an unknown outcome
 	faultNoStore     // node a cannot reach the store for d
 	faultForgotten   // the checkpoint of bucket b is lost
 	faultShard       // for d, calls that touch one of every third bucket, from b on, do not come back
+	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail: with p it is unknown whether they were done
 	faultDown        // channel b takes nothing for d
 	faultBlocked     // channel b answers nothing for d
 	faultRefuse      // channel b refuses with p for d
@@ -92,7 +93,7 @@ const (
 var kindNames = [kinds]string{
 	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
-	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach", "channel down", "channel blocked", "refusals",
+	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach", "part of the store fails", "channel down", "channel blocked", "refusals",
 	"confirms lost", "confirms late", "operator's limit", "queue deleted",
 }
 
@@ -115,18 +116,19 @@ const (
 	profileBacklog                   // much is stored, little is due
 	profileDrains                    // orderly restarts while a channel has a long backlog: some of the quiet worlds
 	profileAlone                     // one node with a store of its own
+	profileParts                     // calls of some sorts fail in a part of the store, under load
 	profileAloneQuiet                // the same with orderly restarts only: some of the worlds of one node
 )
 
 func (p profile) String() string {
-	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains", "alone", "alone and quiet"}[p]
+	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains", "alone", "parts", "alone and quiet"}[p]
 }
 
 // profileOf is the sort of world that a seed gives.
 func profileOf(seed uint64) profile {
 	return [...]profile{
 		profileStorm, profileRaces, profileStorm, profileQuiet, profileStorm, profileChannels, profileRaces, profileBacklog,
-		profileStorm, profileAlone,
+		profileParts, profileAlone,
 	}[seed%10]
 }
 
@@ -190,6 +192,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.storm(0.6)
 		d.lostAnswers()
 		d.expiries()
+		d.flaps()
 	case profileQuiet:
 		d.orderly()
 	case profileChannels:
@@ -199,6 +202,8 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileBacklog:
 		d.ghosts()
 		d.shards()
+	case profileParts:
+		d.parts()
 	case profileAlone:
 		d.aloneRetention()
 		d.alone()

@@ -9,7 +9,8 @@ import (
 
 // promise6: the checkpoint never passes an unsettled message, but for one that came
 // behind it, or that was never claimed because its channel is behind; that one is found,
-// too; and whatever is published and not settled lies between checkpoint and claimed.
+// too; and whatever is published and not settled lies between checkpoint and claimed, so
+// nothing is published that is parked.
 func promise6(h *history, f fact) string {
 	switch f := f.(type) {
 	case factClaim:
@@ -28,7 +29,7 @@ func promise6(h *history, f fact) string {
 		}
 	case factEmit:
 		r, p := f.e.row, f.e.partition
-		if r != nil && r.Status == postdate.Pending && !r.Parked && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
+		if r != nil && r.Status == postdate.Pending && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
 			!p.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
 			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed of %s, (%d, %s]",
 				r.ScheduleID, r.AttemptTime-epoch, r.Channel, p.Checkpoint-epoch, at(p.ClaimedFor(r.Channel)))

@@ -24,7 +24,7 @@ func promise7(h *history, f fact) string {
 		}
 	case factArrive:
 		healthy := h.w.channels[f.e.message.Channel].kind == channelGood
-		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet}, h.w.plan.profile)
+		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet, profileParts}, h.w.plan.profile)
 		late := h.lateness(f.e)
 		if !healthy || !watched || late <= 0 {
 			return ""
@@ -37,43 +37,49 @@ func promise7(h *history, f fact) string {
 }
 
 // healthyLateMax is how late a message may be while other channels are dead, slow, or full
-// of poison, where it is late.
+// of poison, or while calls fail in other buckets, where it is late: a bucket that shared a
+// call with one of those tries again after a tenth of a second, and joins the others a second
+// after that, if load does not let it sooner.
 func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
 	if h.w.plan.profile == profileDrains && e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery {
 		most += c.SweepEvery // a node that stops is not told of it any more: its next sweep finds it
 	}
+	rests := 2*c.DrainStep + brokerFirst // a bucket on its way, and then its new owner waits for the broker
 	since := h.w.wall().Add(-h.lateness(e) - brokerFirst)
+	if h.w.plan.profile == profileParts {
+		since = since.Add(-rests) // under load it takes as long again to catch up
+	}
 	for _, moved := range h.moves[e.message.Bucket] {
-		if moved > since { // it rests on its way, and its new owner waits for the broker
-			most += 2*c.DrainStep + brokerFirst
+		if moved > since {
+			most += rests
 		}
 	}
 	return most
 }
 
-// lateness is how long after its time, and after it was there, a message arrived for
-// the first time.
+// lateness is how long after its time, and after it was there, a message arrived that no
+// earlier publish can have brought. While it was parked counts.
 func (h *history) lateness(e *emission) time.Duration {
-	if !e.first || e.row == nil || e.row.Status != postdate.Pending {
+	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, e.row.Written, h.settledDown(), h.reachable(e.message.Bucket)))
+	return h.w.wall().Sub(max(e.message.ExecutionTime, e.story.begun, h.settledDown(), h.reachable(e.message.Bucket), h.cameBack(e.message.Channel)))
 }
 
-// reachable is up to when the store excuses that a bucket is late. Where a part of it is
-// out of reach, the other buckets are late until the first call with both is given up.
-func (h *history) reachable(bucket int) postdate.Time {
-	s := h.w.weather.shard
-	switch {
-	case s.until == 0:
-		return 0
-	case s.has(bucket): // calls that hang are waited for, and tried again by and by
-		return epoch.Add(s.until + storeDeadline + 3*time.Second)
+// reachable is up to when the store excuses that a bucket is late.
+func (h *history) reachable(bucket int) (at postdate.Time) {
+	for _, x := range h.w.weather.parts {
+		at = max(at, epoch.Add(x.excuses(bucket)))
 	}
-	return epoch.Add(s.from + storeDeadline + time.Second)
+	return at
 }
 
 // settledDown is when all nodes are up and have their buckets, or some have after there
 // was none.
 func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5*time.Second) }
+
+// broughtBefore says whether an earlier publish of the same may arrive, or has.
+func broughtBefore(e *emission) bool {
+	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
+}

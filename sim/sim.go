@@ -1,7 +1,8 @@
 // Package sim is a whole cluster in one thread: nodes whose steps are the product's
 // own (node/machine), on simulated clocks, over a simulated network, store and brokers,
 // with clients that schedule, cancel and reschedule, and with faults in all of it. One
-// world in ten is of a single node, alone on a store of its own.
+// world in ten is of a single node, alone on a store of its own; in another one calls of some
+// sorts fail in a part of the store, under a steady load and beside channels that go and come.
 //
 // It promises:
 //
@@ -20,7 +21,8 @@
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
 // process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the store,
 // a [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
-// retention), alone.go (what is different where a node is alone).
+// retention), alone.go (what is different where a node is alone), parts.go (parts of the
+// store that fail).
 package sim
 
 import (

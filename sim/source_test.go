@@ -54,6 +54,31 @@ var inSource = []struct {
 		[]int{6, 7, 8}, 0,
 	},
 	{
+		"a lane that is well again begins claims at once", "poller/lane.go",
+		"	l.nextClaim, l.nextSettle = now.Mono+joinMax, 0\n", "	l.nextClaim, l.nextSettle = 0, 0\n",
+		[]int{7}, 1_008,
+	},
+	{
+		"what cannot be settled takes the room of its channel", "poller/lane.go",
+		"	return l.nextSettle != 0 && ", "	return false && l.nextSettle != 0 && ",
+		[]int{7}, 0,
+	},
+	{
+		"buckets that are out of reach are unparked before others", "poller/park.go",
+		"{ return b.lane != m.common || b.unparkBy != 0 }", "{ return false }",
+		[]int{7}, 0,
+	},
+	{
+		"what is parked is looked for in buckets that are out of reach as well", "poller/park.go",
+		"		if b := m.buckets[number]; b != nil && b.lane != m.common {\n			later", "		if false {\n			later",
+		[]int{7}, 88,
+	},
+	{
+		"what was read between two writes of its parking is published", "poller/hand.go",
+		"		return // it was settled while the scan was under way\n	default:\n", "		return // it was settled while the scan was under way\n	case false:\n",
+		[]int{3, 6}, 0,
+	},
+	{
 		"buckets whose calls fail stay together with the others", "poller/lane.go",
 		"	parts := min(len(buckets), splitMax, lanesMax-len(m.apart))\n", "	parts := 0\n",
 		[]int{8}, 0,
@@ -61,7 +86,7 @@ var inSource = []struct {
 	{
 		"a hand-over waits for publishes that are not answered", "poller/leave.go",
 		"	case b.resting() && now.Mono >= b.restUntil:\n", "	case false:\n",
-		[]int{7}, 0,
+		[]int{7}, 153,
 	},
 	{
 		"a new channel waits for others that never answered", "poller/room.go",
