@@ -238,9 +238,62 @@ func TestParkedIsFoundBesideWhatFails(t *testing.T) {
 		s.parkedBefore(b, "x:a")
 	}
 	s.broken = third
+	failed := 0
+	s.watch = func(e Effect) {
+		if find, is := e.(FindParked); is && s.broken != nil && slices.ContainsFunc(find.Buckets, s.broken) {
+			failed++
+		}
+	}
 	s.gain(s.partitions(buckets)...)
 	s.work(20 * time.Second)
+	if failed > 2 { // claims have told by then what is out of reach
+		t.Errorf("it asked %d times for buckets that are out of reach", failed)
+	}
 	s.wantOthersClear()
+}
+
+// It is also found where nothing but this fails in some buckets, so that none is apart.
+func TestParkedIsFoundWhereOnlyThatFails(t *testing.T) {
+	const buckets = 64
+	s := newSlowShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	for b := range buckets {
+		s.parkedBefore(b, "x:a")
+	}
+	var asked []FindParked
+	s.waits = func(e Effect) bool { return storeCalls(e) || has[FindParked](e) }
+	s.watch = func(e Effect) {
+		if find, is := e.(FindParked); is {
+			asked = append(asked, find)
+		}
+	}
+	fails := third
+	finds := func() {
+		for end := s.now.Mono + 10*time.Second; s.now.Mono < end; s.work(20 * ms) {
+			for n := 0; len(asked) > 0; n++ {
+				if n > 4*buckets {
+					t.Fatal("it asks again and again without a pause")
+				}
+				ev := ParkedFound{Buckets: asked[0].Buckets, Err: errNoPrimary}
+				if asked = asked[1:]; !slices.ContainsFunc(ev.Buckets, fails) {
+					ev.Found, ev.Err = s.findParked(ev.Buckets), nil
+				}
+				s.step(ev)
+			}
+		}
+	}
+	s.gain(s.partitions(buckets)...)
+	finds()
+	for b, rows := range s.rows {
+		if (len(rows) > 0) != fails(b) {
+			t.Errorf("%d parked messages are left in bucket %d", len(rows), b)
+		}
+	}
+	fails = func(int) bool { return false }
+	finds()
+	finds()
+	if n := s.parked(); n > 0 {
+		t.Errorf("%d parked messages are left when all is well", n)
+	}
 }
 
 // A message whose parking was written twice, and that was made due between the two, is

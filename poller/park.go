@@ -237,8 +237,9 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 }
 
 // startFind asks which channels have parked messages: in buckets that are new
-// here, and now and then in all of them, for memory must not hide what is stored. Those that
-// are apart wait until they are back: one that is out of reach would fail the call for all.
+// here, and now and then in all of them, for memory must not hide what is stored. One that is
+// out of reach fails the call for all: so those that are apart wait until they are back, and
+// after each failure half as many are asked for.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return
@@ -258,11 +259,12 @@ func (m *Machine) startFind(now postdate.Now) {
 			find = append(find, number)
 		}
 	}
-	m.find = later
 	if len(find) == 0 {
-		m.nextFind = now.Mono + m.c.RetryAfter // not with each step
+		m.find, m.nextFind = later, now.Mono+m.c.RetryAfter // not with each step
 		return
 	}
+	some := min(len(find), m.findMax)
+	find, m.find = find[:some], append(later, find[some:]...)
 	m.finding = true
 	m.emit(FindParked{find})
 }
@@ -272,9 +274,10 @@ func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 	m.finding = false
 	if ev.Err != nil {
 		m.find = append(m.find, ev.Buckets...)
-		m.nextFind = now.Mono + m.c.RetryAfter
+		m.findMax, m.nextFind = max(len(ev.Buckets)/2, 1), now.Mono+m.c.RetryAfter
 		return
 	}
+	m.findMax = min(2*m.findMax, postdate.BucketsMax)
 	for _, f := range ev.Found {
 		b := m.buckets[f.Bucket]
 		if b == nil {

@@ -315,10 +315,19 @@ func TestUnparksThatFailComeLast(t *testing.T) {
 	if want := []int{0, 1, 2, 3, 4, 0, 1}; !slices.Equal(got, want) {
 		t.Errorf("unparked in %v, want %v", got, want)
 	}
+	well := unparks[0].Unpark
+	got = nil
+	for _, u := range of[Unpark](b.step(Unparked{Unpark: well, Moved: well.Limit})) {
+		got = append(got, u.Unpark.Bucket)
+	}
+	if want := []int{well.Bucket, well.Bucket + 1}; !slices.Equal(got, want) {
+		t.Errorf("after bucket %d answered, unparked in %v, want %v", well.Bucket, got, want)
+	}
 }
 
 // The store is asked for parked messages in buckets that are new, one question at a time, and
-// again and again in all of them. What was not answered is asked again after a pause.
+// again and again in all of them. What was not answered is asked again after a pause, for few
+// buckets first.
 func TestFindParked(t *testing.T) {
 	b := newBench(t)
 	gain := func(numbers ...int) []Effect {
@@ -351,8 +360,10 @@ func TestFindParked(t *testing.T) {
 	failed := ParkedFound{Buckets: []int{3, 4, 5}, Err: postdate.E(postdate.KindUnavailable, "no primary")}
 	asks("no answer", b.step(failed))
 	pause(b.m.c.RetryAfter)
-	asks("after the pause", b.step(fence.Tick{}), 3, 4, 5, 6)
-	asks("answered", b.step(ParkedFound{Buckets: []int{3, 4, 5, 6}}))
+	asks("after the pause", b.step(fence.Tick{}), 6)
+	asks("answered", b.step(ParkedFound{Buckets: []int{6}}), 3, 4)
+	asks("answered again", b.step(ParkedFound{Buckets: []int{3, 4}}), 5)
+	asks("all are answered", b.step(ParkedFound{Buckets: []int{5}}))
 	asks("one more", gain(7), 7)
 	b.step(ParkedFound{Buckets: []int{7}})
 	pause(begun + b.m.c.FindEvery - b.now.Mono)

@@ -273,6 +273,7 @@ type Machine struct {
 	nextUnpark time.Duration
 	finding    bool
 	find       []int // buckets whose parked channels are not known yet
+	findMax    int   // of how many buckets it is asked at a time
 	nextFind   time.Duration
 	findAllAt  time.Duration
 }
@@ -281,7 +282,7 @@ type Machine struct {
 // says at what time something ends now, where the wall clock may be wrong.
 func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
-		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
+		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{}, findMax: postdate.BucketsMax,
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
 		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}

@@ -69,9 +69,9 @@ var inSource = []struct {
 		[]int{7}, 0,
 	},
 	{
-		"what is parked is looked for in buckets that are out of reach as well", "poller/park.go",
-		"		if b := m.buckets[number]; b != nil && b.lane != m.common {\n			later", "		if false {\n			later",
-		[]int{7}, 88,
+		"one bucket that cannot be asked for what is parked hides it in all", "poller/park.go",
+		"	some := min(len(find), m.findMax)\n", "	some := len(find)\n",
+		[]int{7}, 8,
 	},
 	{
 		"what was read between two writes of its parking is published", "poller/hand.go",
