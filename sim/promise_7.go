@@ -59,12 +59,17 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 }
 
 // lateness is how long after its time, and after it was there, a message arrived that no
-// earlier publish can have brought. While it was parked counts.
+// earlier publish can have brought. While it was parked counts, but not where so many hosts
+// hang that a new one may have to wait, parked, until one of them is given up.
 func (h *history) lateness(e *emission) time.Duration {
 	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, e.story.begun, h.settledDown(), h.reachable(e.message.Bucket), h.cameBack(e.message.Channel)))
+	there := e.story.begun
+	if h.w.plan.profile == profileChannels {
+		there = e.row.Written
+	}
+	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.reachable(e.message.Bucket), h.cameBack(e.message.Channel)))
 }
 
 // reachable is up to when the store excuses that a bucket is late.
