@@ -164,7 +164,7 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 	pointer := string(err.JSONPointer)
 	if errors.Is(err, json.ErrUnknownName) {
 		name, known := err.JSONPointer.LastToken(), knownFields(to, err.JSONPointer.Parent())
-		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: nearest(name, known)}
+		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: Nearest(name, known)}
 		p.Detail = fmt.Sprintf("the field %q is not known", clip(name))
 		if p.Suggestion != "" {
 			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
@@ -248,8 +248,8 @@ func kindName(k jsontext.Kind) string {
 	return "that"
 }
 
-// nearest is the known name that is most like name, or "" where none is near.
-func nearest(name string, known []string) string {
+// Nearest is the known name that is most like name, or "" where none is near.
+func Nearest(name string, known []string) string {
 	if len(name) > 64 {
 		return ""
 	}

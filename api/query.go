@@ -37,7 +37,7 @@ func query(ctx *fasthttp.RequestCtx, known ...string) (*fasthttp.Args, *Problem)
 }
 
 func unknownParameter(name string, known []string) *Problem {
-	p := &Problem{Type: InvalidParameter, Parameter: clip(name), Suggestion: nearest(name, known)}
+	p := &Problem{Type: InvalidParameter, Parameter: clip(name), Suggestion: Nearest(name, known)}
 	p.Detail = fmt.Sprintf("parameter %q is not known", clip(name))
 	switch {
 	case p.Suggestion != "":

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/node/nodetest"
 	"github.com/postdate/postdate/store"
 )
 
@@ -40,7 +40,7 @@ type rig struct {
 	inbox    *fakeInbox
 	channels *fakeChannels
 	url      string
-	log      *lockedBuffer
+	log      *nodetest.Log
 
 	mu     sync.Mutex
 	now    postdate.Time
@@ -53,27 +53,9 @@ type nudge struct {
 	at     postdate.Time
 }
 
-// lockedBuffer is a log that a test reads while the server writes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Channel]store.ChannelSettings{}}, now: testNow, log: &lockedBuffer{}}
+	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Channel]store.ChannelSettings{}}, now: testNow, log: &nodetest.Log{}}
 	config := Config{
 		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels,
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/inbox"
 	"github.com/postdate/postdate/publisher/kafka"
@@ -108,16 +108,11 @@ func (ch *channels) missing(channel postdate.Channel) error {
 // nearestBroker is the broker that was probably meant, or "". Schemes of URLs are none: they
 // are never missing.
 func nearestBroker(name string) string {
-	name = strings.ToLower(name)
-	if name == "amqp" || name == "amqps" {
+	switch strings.ToLower(name) {
+	case "amqp", "amqps":
 		return "rabbitmq"
 	}
-	for _, known := range []string{"inbox", "kafka", "rabbitmq"} {
-		if len(name) <= 64 && levenshtein.ComputeDistance(name, known) <= 2 {
-			return known
-		}
-	}
-	return ""
+	return api.Nearest(name, []string{"inbox", "kafka", "rabbitmq"})
 }
 
 func (ch *channels) close(ctx context.Context) (err error) {

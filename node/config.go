@@ -153,8 +153,7 @@ func (c Config) Validate() error {
 	}
 	if c.mongoDB() {
 		// Before the store is opened: that makes one where there is none, with its number of buckets.
-		gossip := membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join, Key: []byte(c.GossipKey)}
-		if err := gossip.Validate(); err != nil {
+		if err := c.gossip().Validate(); err != nil {
 			return err
 		}
 	}
@@ -178,6 +177,11 @@ func (c Config) Validate() error {
 
 // leaseMin is the least --lease. A shorter one is lost in the noise of a busy machine.
 const leaseMin = 500 * time.Millisecond
+
+// gossip is what is configured of gossip; what only the running node knows is left out.
+func (c Config) gossip() membership.Config {
+	return membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join, Key: []byte(c.GossipKey)}
+}
 
 // mongoDB says whether the store is MongoDB, which nodes can share.
 func (c Config) mongoDB() bool {

@@ -49,13 +49,11 @@ type named interface{ Name() string }
 
 // openGossip joins the cluster.
 func (n *Node) openGossip(ctx context.Context) error {
-	gossip, err := membership.Start(ctx, membership.Config{
-		Name: n.c.NodeID, Bind: n.c.Gossip, Advertise: n.c.GossipAdvertise, Seeds: n.c.Join,
-		Key: []byte(n.c.GossipKey), Label: n.inner.(named).Name(),
-		Meta:     membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()},
-		OnNudges: n.nudged, OnBroadcast: n.heard, OnConflict: n.conflict,
-		Log: n.c.Log, Metrics: n.metrics,
-	})
+	c := n.c.gossip()
+	c.Label, c.Meta = n.inner.(named).Name(), membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()}
+	c.OnNudges, c.OnBroadcast, c.OnConflict = n.nudged, n.heard, n.conflict
+	c.Log, c.Metrics = n.c.Log, n.metrics
+	gossip, err := membership.Start(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,9 @@
 package node_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,7 +59,7 @@ func TestABrokerThatIsNotThereAnyMore(t *testing.T) {
 	}
 	stop(t, before)
 	c.Kafka.Seeds = nil
-	var told lockedBuffer
+	var told nodetest.Log
 	c.Log = slog.New(slog.NewTextHandler(&told, nil))
 	_, client = start(t, c)
 	for _, id := range []string{"a", "b"} {
@@ -76,22 +74,4 @@ func TestABrokerThatIsNotThereAnyMore(t *testing.T) {
 	if n := strings.Count(told.String(), "messages wait for a broker that this node does not have"); n != 1 {
 		t.Errorf("the log tells it %d times, want 1:\n%s", n, told.String())
 	}
-}
-
-// lockedBuffer is a buffer that several may write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
