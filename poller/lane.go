@@ -38,7 +38,7 @@ type lane struct {
 
 	claims      int           // under way
 	claimAt     time.Duration // when the last one began
-	nextClaim   time.Duration // after a failure: when the next one may begin
+	nextClaim   time.Duration // when the next one may begin, after a failure or to join the others
 	behindFirst bool          // of the common lane: the next one takes first what is behind
 
 	settle     []settling    // what is to be settled and not under way

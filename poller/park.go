@@ -196,7 +196,7 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 		switch {
 		case !b.worksFor(c) || slices.Contains(busy, number):
 		case m.unparksLast(b):
-			if last < 0 || cmp.Or(cmp.Compare(b.unparkBy, c.parkedIn[last].unparkBy), cmp.Compare(number, last)) < 0 {
+			if last < 0 || cmp.Or(cmp.Compare(b.unparkFailed, c.parkedIn[last].unparkFailed), cmp.Compare(number, last)) < 0 {
 				last = number
 			}
 		case bucket < 0 || number < bucket:
@@ -210,7 +210,7 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 }
 
 // unparksLast says whether what is parked in a bucket may be out of reach.
-func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkBy != 0 }
+func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkFailed != 0 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
@@ -218,12 +218,12 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Channel], m.buckets[ev.Unpark.Bucket]
 	if b != nil {
-		b.unparkBy = 0
+		b.unparkFailed = 0
 	}
 	if ev.Err != nil {
 		m.nextUnpark = now.Mono + m.c.RetryAfter
 		if b != nil {
-			b.unparkBy = now.Mono
+			b.unparkFailed = now.Mono
 		}
 	} else if ev.Moved > 0 {
 		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
