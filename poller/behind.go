@@ -25,11 +25,9 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 	if len(full) == 0 {
 		return b.record.Behind
 	}
-	behind, bytes := maps.Clone(b.record.Behind), 0
-	if behind == nil {
-		behind = map[postdate.Channel]bucket.Position{}
-	}
-	for name := range behind {
+	behind, bytes := map[postdate.Channel]bucket.Position{}, 0
+	for name, at := range b.record.Behind {
+		behind[name] = at
 		bytes += len(name)
 	}
 	for _, c := range full {

@@ -126,8 +126,8 @@ func (m *Machine) keep(s *site) {
 	}
 }
 
-// unsent is how many of the channel's messages in hand wait for it, or for its answer.
-func (c *channel) unsent() int { return c.hand - c.settling - c.looks }
+// unsent is how many of the channel's messages in hand wait to go to the broker.
+func (c *channel) unsent() int { return c.hand - c.settling - c.looks - c.inFlight }
 
 // count notes that so many more messages of a channel are in memory.
 func (m *Machine) count(c *channel, n int) {

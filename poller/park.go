@@ -128,7 +128,8 @@ func (m *Machine) startUnpark(now postdate.Now) {
 		return
 	}
 	for len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 && m.parked[0].lookAt <= now.Mono {
-		m.lookAt(m.parked[0], m.unpark(now, m.parked[0]))
+		c := m.parked[0]
+		m.lookAt(c, m.unpark(now, c))
 	}
 }
 
@@ -147,7 +148,7 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		return c.wakeAt()
 	case c.site.down && c.site.prober != nil && c.site.prober != c:
 		return now.Mono + m.c.ProbeMax // that one tries for all of the site, if it still can
-	case c.site.down && (c.site.probing || c.unsent()+under > 0):
+	case c.site.down && (c.site.probing || c.unsent()+c.inFlight+under > 0):
 		return now.Mono + lookAgain // one on its way is the probe
 	case c.site.down && c.site.prober == nil && m.probeAt > now.Mono: // it gets the next free place
 		c.site.prober = c
@@ -217,20 +218,22 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	u := m.unparks[i]
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Channel], m.buckets[ev.Unpark.Bucket]
-	if b != nil {
-		b.unparkFailed = 0
-	}
+	c.coming -= ev.Unpark.Limit
 	if ev.Err != nil {
 		m.nextUnpark = now.Mono + m.c.RetryAfter
-		if b != nil {
-			b.unparkFailed = now.Mono
-		}
-	} else if ev.Moved > 0 {
-		m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 	}
-	c.coming -= ev.Unpark.Limit
-	if ev.Err == nil && ev.Moved < ev.Unpark.Limit && !u.more && b != nil {
-		m.unparkedAll(c, b)
+	switch {
+	case b == nil: // it was lost meanwhile
+	case ev.Err != nil:
+		b.unparkFailed = now.Mono
+	default:
+		b.unparkFailed = 0
+		if ev.Moved > 0 {
+			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
+		}
+		if ev.Moved < ev.Unpark.Limit && !u.more {
+			m.unparkedAll(c, b)
+		}
 	}
 	m.lookSoon(c)
 	m.forget(c)
@@ -260,7 +263,7 @@ func (m *Machine) startFind(now postdate.Now) {
 		}
 	}
 	if len(find) == 0 {
-		m.find, m.nextFind = later, now.Mono+m.c.RetryAfter // not with each step
+		m.nextFind = now.Mono + m.c.RetryAfter // not with each step
 		return
 	}
 	some := min(len(find), m.findMax)

@@ -13,7 +13,7 @@ import (
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.handMax(now, c)-c.hand) - c.coming
+	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand) - c.coming
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half

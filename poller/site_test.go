@@ -220,6 +220,20 @@ func TestALookIsNoProbe(t *testing.T) {
 	}
 }
 
+// A message that its broker has when the channel goes down is the one that tries it: none is
+// unparked beside it. When the last one was answered, one is.
+func TestWhatIsOnItsWayIsTheProbe(t *testing.T) {
+	s := newMuteShop(t, 1, func(c *Config) { c.BatchMax = 1 })
+	s.add(0, "x:a", 3, -ms)
+	for answered := range 3 {
+		s.reply(down)
+		s.run(time.Second)
+		if with := max(2-answered, 1); s.flying("x:a") != with || s.parked("x:a") != 3-with {
+			t.Errorf("after %d answers %d messages are with the broker and %d parked, want %d and %d", answered+1, s.flying("x:a"), s.parked("x:a"), with, 3-with)
+		}
+	}
+}
+
 // All URLs of a host fail as one, however they are written.
 func TestURLsOfOneHost(t *testing.T) {
 	for _, c := range []postdate.Channel{"https://dead.example", "https://dead.example/a/b?c=d", "https://dead.example?a=1", "https://dead.example?a=/b", "https://Dead.Example/a"} {

@@ -36,9 +36,7 @@ func (m *Machine) notHeard(p *poll) {
 	m.expectOf(p.only, n)
 	b.unheardTo = b.unheardTo.Latest(p.claim.To)
 	for name := range p.claim.Behind {
-		if _, is := b.record.Behind[name]; !is {
-			b.stayBehind(name, b.record.Claimed)
-		}
+		b.stayBehind(name, b.record.Claimed)
 	}
 	m.noteBehind(b)
 }
@@ -69,19 +67,18 @@ func (b *owned) keepBehind(p *poll) {
 		if p.only != nil && p.only.name == name {
 			to = to.Latest(p.claim.To)
 		}
-		if _, is := b.record.Behind[name]; !is {
-			b.stayBehind(name, to)
-		}
+		b.stayBehind(name, to)
 	}
 }
 
-// stayBehind keeps a channel behind, though it is claimed as far as is known.
+// stayBehind keeps a channel behind that the record no longer names, or does not name yet.
 func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
-	b.record.Behind = maps.Clone(b.record.Behind)
-	if b.record.Behind == nil {
-		b.record.Behind = map[postdate.Channel]bucket.Position{}
+	if _, is := b.record.Behind[name]; is {
+		return
 	}
-	b.record.Behind[name] = to
+	behind := map[postdate.Channel]bucket.Position{name: to}
+	maps.Copy(behind, b.record.Behind) // claims share the record's map: it is never changed
+	b.record.Behind = behind
 }
 
 // unheardOf is how many messages of one channel, or with nil of any, claims without an

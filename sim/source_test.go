@@ -35,7 +35,7 @@ var inSource = []struct {
 	},
 	{
 		"what is stuck may fill the hand", "poller/room.go",
-		"	return min(m.waitMax(now, c)-(c.unsent()-c.inFlight), m.handMax(now, c)-c.hand) - c.coming\n", "	return m.c.HandMax\n",
+		"	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand) - c.coming\n", "	return m.c.HandMax\n",
 		[]int{4, 7}, 0,
 	},
 	{
