@@ -165,7 +165,7 @@ func (m *Machine) publish(now postdate.Now) {
 	for _, c := range channels {
 		m.sift(now, c)
 		m.expireReady(now, c)
-		m.lookAtParked(now, c)
+		m.settleParked(now, c)
 		if c.site.down || c.paused() {
 			m.probeAndPark(now, c)
 		}

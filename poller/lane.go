@@ -80,12 +80,12 @@ func (l *lane) wake(w *waker, c Config) {
 }
 
 // failed divides the buckets of a call that failed among lanes of their own. A lane that is
-// apart already pauses for longer, and is divided once nothing of it is under way. again is
-// the field of a lane that says when that sort of call may be tried again.
-func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func(*lane) *time.Duration) {
+// apart already pauses for longer, and is divided once nothing of it is under way. next is
+// the field of a lane that says when such a call may begin next.
+func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, next func(*lane) *time.Duration) {
 	if l != m.common {
 		l.pause = min(2*l.pause, retryMax)
-		*again(l) = now.Mono + l.pause
+		*next(l) = now.Mono + l.pause
 		if l.claims > 0 || l.settles > 0 {
 			return
 		}
@@ -98,13 +98,13 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, again func
 	case l != m.common && parts <= 1:
 		return
 	case len(buckets) > 0 && parts == 0:
-		*again(l) = now.Mono + m.c.RetryAfter
+		*next(l) = now.Mono + m.c.RetryAfter
 		return
 	}
 	lanes := make([]*lane, parts)
 	for i := range lanes {
 		lanes[i] = &lane{buckets: map[*owned]struct{}{}, pause: m.c.RetryAfter}
-		*again(lanes[i]) = now.Mono + m.c.RetryAfter
+		*next(lanes[i]) = now.Mono + m.c.RetryAfter
 	}
 	for i, b := range buckets {
 		to := lanes[i%parts]

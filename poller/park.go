@@ -82,8 +82,8 @@ func (c *channel) wakeAt() time.Duration {
 	return 0
 }
 
-// parkedAt notes that a bucket has messages parked for c.
-func (m *Machine) parkedAt(now postdate.Now, c *channel, b *owned) {
+// noteParked notes that a bucket has messages parked for c.
+func (m *Machine) noteParked(c *channel, b *owned) {
 	if c.parkedIn == nil {
 		c.parkedIn = map[int]*owned{}
 	}
@@ -183,13 +183,13 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 // of reach.
 func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	var busy []int
-	apart := 0
+	taken := 0 // places taken by buckets that come last
 	for _, u := range m.unparks {
 		if u.of.Channel == c.name {
 			busy = append(busy, u.of.Bucket)
 		}
 		if b := m.buckets[u.of.Bucket]; b != nil && m.unparksLast(b) {
-			apart++
+			taken++
 		}
 	}
 	bucket, last := -1, -1
@@ -197,21 +197,22 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 		switch {
 		case !b.worksFor(c) || slices.Contains(busy, number):
 		case m.unparksLast(b):
-			if last < 0 || cmp.Or(cmp.Compare(b.unparkFailed, c.parkedIn[last].unparkFailed), cmp.Compare(number, last)) < 0 {
+			if last < 0 || cmp.Or(cmp.Compare(b.unparkFailedAt, c.parkedIn[last].unparkFailedAt), cmp.Compare(number, last)) < 0 {
 				last = number
 			}
 		case bucket < 0 || number < bucket:
 			bucket = number
 		}
 	}
-	if bucket < 0 && apart < max(m.c.UnparksMax/2, 1) {
+	if bucket < 0 && taken < max(m.c.UnparksMax/2, 1) {
 		bucket = last
 	}
 	return bucket, len(busy)
 }
 
-// unparksLast says whether what is parked in a bucket may be out of reach.
-func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkFailed != 0 }
+// unparksLast says whether a bucket is unparked after the others: what is parked there may
+// be out of reach.
+func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkFailedAt != 0 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
@@ -225,9 +226,9 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	switch {
 	case b == nil: // it was lost meanwhile
 	case ev.Err != nil:
-		b.unparkFailed = now.Mono
+		b.unparkFailedAt = now.Mono
 	default:
-		b.unparkFailed = 0
+		b.unparkFailedAt = 0
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 		}
@@ -291,6 +292,6 @@ func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 			m.goDown(now, c.site, "not tried since this node took the bucket", true)
 			c.site.probeAt, c.site.tried = now.Mono, false
 		}
-		m.parkedAt(now, c, b)
+		m.noteParked(c, b)
 	}
 }

@@ -105,7 +105,7 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 		}
 		it, b := s.item, s.bucket
 		if s.as.How == store.SettlePark && !b.lost {
-			m.parkedAt(now, it.channel, b)
+			m.noteParked(it.channel, b)
 		}
 		m.drop(it)
 		if (s.as.How == store.SettleRetry || s.as.How == store.SettlePark) && !b.lost {

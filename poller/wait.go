@@ -75,8 +75,8 @@ func (m *Machine) parkUntil(now postdate.Now, it *Item, at postdate.Time, s stor
 	m.settleAs(it, s)
 }
 
-// lookAtParked settles what is ready and parked: nobody may publish it.
-func (m *Machine) lookAtParked(now postdate.Now, c *channel) {
+// settleParked settles what is ready and parked: nobody may publish it.
+func (m *Machine) settleParked(now postdate.Now, c *channel) {
 	if c.looks == 0 {
 		return
 	}

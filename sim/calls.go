@@ -36,7 +36,7 @@ type weather struct {
 	outage                               time.Duration // until when
 	failover                             time.Duration // until when; what is under way is unknown
 	failovers                            int
-	parts                                []part // that failed at some time
+	parts                                []part // those that fail, or failed before
 }
 
 // storeCall is one call of the store.
@@ -44,9 +44,9 @@ type storeCall struct {
 	name     string
 	buckets  []int           // that it touches, where that matters
 	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
-	effect   []func()        // its parts: others may come between
+	effect   []func()        // its steps: others may come between
 	ordered  bool            // it takes no effect once it was given up: the contract says so
-	part     func()          // a part of the effect, for a failure midway; nil: all or nothing
+	half     func()          // what of the effect was done at a failure midway; nil: all or nothing
 	answer   func()          // tells the process what the effect gave
 	failed   func(err error) // tells it that it failed
 }
@@ -163,8 +163,8 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		p.inStore(giveUp+w.upTo(3*time.Second), func() { p.takeEffect(c.effect, func() {}) })
 		return
 	case failsHalfway:
-		if c.part != nil {
-			c.part()
+		if c.half != nil {
+			c.half()
 			back(w.latency(), func() { c.failed(errLost) })
 			return
 		}
@@ -182,21 +182,21 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	})
 }
 
-// takeEffect does the parts of a call's effect in the store, with a little time between them.
-func (p *process) takeEffect(parts []func(), then func()) {
+// takeEffect does the steps of a call's effect in the store, with a little time between them.
+func (p *process) takeEffect(steps []func(), then func()) {
 	w := p.w
-	parts[0]()
+	steps[0]()
 	switch {
-	case len(parts) == 1:
+	case len(steps) == 1:
 		then()
 	case w.r.IntN(2) == 0:
-		p.takeEffect(parts[1:], then)
+		p.takeEffect(steps[1:], then)
 	case w.bug == bugClaimCostsAll:
-		p.inStore(time.Duration(len(w.store.Rows))*time.Millisecond, func() { p.takeEffect(parts[1:], then) })
+		p.inStore(time.Duration(len(w.store.Rows))*time.Millisecond, func() { p.takeEffect(steps[1:], then) })
 	case w.plan.profile == profileRaces: // the claim and its read lie far apart
-		p.inStore(w.upTo(12*time.Millisecond), func() { p.takeEffect(parts[1:], then) })
+		p.inStore(w.upTo(12*time.Millisecond), func() { p.takeEffect(steps[1:], then) })
 	default:
-		p.inStore(w.latency(), func() { p.takeEffect(parts[1:], then) })
+		p.inStore(w.latency(), func() { p.takeEffect(steps[1:], then) })
 	}
 }
 
@@ -234,7 +234,7 @@ func (p *process) claim(e poller.Claim) {
 	}
 	p.call(storeCall{
 		name: "claim", effect: effect, buckets: buckets,
-		part: func() { write(e.Claims[:len(e.Claims)/2]) },
+		half: func() { write(e.Claims[:len(e.Claims)/2]) },
 		answer: func() {
 			for _, b := range buckets {
 				delete(p.unheard, b)
@@ -267,7 +267,7 @@ func (p *process) settle(e poller.Settle) {
 	all := slices.Clone(e.Settlements)
 	p.call(storeCall{
 		name: "settle", ordered: true, buckets: buckets, effect: []func(){func() { w.store.Settle(ctx, all) }},
-		part:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
+		half:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
 		answer: func() { p.step(poller.Settled{Call: e.Call}) },
 		failed: func(err error) { p.step(poller.Settled{Call: e.Call, Err: err}) },
 	})
@@ -330,7 +330,7 @@ func (p *process) locks(e fence.Effect) {
 		p.call(storeCall{
 			name: "take", deadline: p.lasts,
 			effect: []func(){func() { took, _ = w.store.Acquire(ctx, e.Wants) }},
-			part:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
+			half:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
 			answer: func() { p.step(fence.Took{Results: took}) },
 			failed: func(err error) { p.step(fence.Took{Err: err}) },
 		})
@@ -338,7 +338,7 @@ func (p *process) locks(e fence.Effect) {
 		p.call(storeCall{
 			name: "give back", deadline: p.lasts,
 			effect: []func(){func() { w.store.Release(ctx, e.Holds) }},
-			part:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
+			half:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
 			answer: func() { p.step(fence.GaveBack{Holds: e.Holds}) },
 			failed: func(err error) { p.step(fence.GaveBack{Holds: e.Holds, Err: err}) },
 		})

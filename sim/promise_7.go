@@ -69,11 +69,11 @@ func (h *history) lateness(e *emission) time.Duration {
 	if h.w.plan.profile == profileChannels {
 		there = e.row.Written
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.reachable(e.message.Bucket), h.cameBack(e.message.Channel)))
+	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e.message.Bucket), h.cameBack(e.message.Channel)))
 }
 
-// reachable is up to when the store excuses that a bucket is late.
-func (h *history) reachable(bucket int) (at postdate.Time) {
+// excused is up to when nothing of a bucket counts as late because of the store.
+func (h *history) excused(bucket int) (at postdate.Time) {
 	for _, x := range h.w.weather.parts {
 		at = max(at, epoch.Add(x.excuses(bucket)))
 	}

@@ -65,7 +65,7 @@ var inSource = []struct {
 	},
 	{
 		"buckets that are out of reach are unparked before others", "poller/park.go",
-		"{ return b.lane != m.common || b.unparkFailed != 0 }", "{ return false }",
+		"{ return b.lane != m.common || b.unparkFailedAt != 0 }", "{ return false }",
 		[]int{7}, 0,
 	},
 	{
