@@ -95,8 +95,8 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	for i := range names {
 		c := m.channels[names[(b.turn/scanTurns+i)%len(names)]]
 		at := b.record.Behind[c.name]
-		// After the wall clock was set back, to moves with it: wait for a whole Gather, and do
-		// not claim each millisecond by itself.
+		// Where the wall clock was set back, claimed lies ahead of the clock, and there is a
+		// little more to claim with each millisecond: wait until a whole Gather has come together.
 		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
 		switch {
 		case !at.Before(to), near, !m.hasRoom(now, c):

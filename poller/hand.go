@@ -50,8 +50,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	case old == rec.State:
 		return // it was settled while the scan was under way
 	default:
-		// What was settled may have been written twice, and a scan between the two has read
-		// what stands no more: parked, unparked, and parked again. The next scan tells.
+		// A parking may be written twice. If the message was unparked between the two, this
+		// scan may have read it so, though it is parked again by now. The next scan tells.
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
@@ -118,7 +118,7 @@ func (m *Machine) drop(it *Item) {
 
 // dropWaiting drops what is not with a broker yet. It stays PENDING in the store.
 func (m *Machine) dropWaiting(b *owned) {
-	for _, it := range b.oldest.itemHeap { // in one order, which the hand has not
+	for _, it := range b.oldest.itemHeap { // not b.hand: a map has no fixed order
 		if it.stage == stageWaiting || it.stage == stageReady {
 			m.drop(it)
 		}

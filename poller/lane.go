@@ -44,7 +44,7 @@ type lane struct {
 	settle     []settling    // what is to be settled and not under way
 	settles    int           // under way
 	settleAt   time.Duration // when the last one began
-	nextSettle time.Duration // after a failure: when the next one may begin
+	nextSettle time.Duration // when the next one may begin, after a failure; 0: there was none, or a call went through since
 }
 
 // claiming is a call of claims that is under way, settlingCall one of settlements.
@@ -123,9 +123,10 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, next func(
 
 func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
 
-// stuck says whether a lane that is apart cannot settle what is published, again and again.
-// That takes its channels' room from the other buckets, so beyond a quarter of what may be in
-// doubt, shared among all such lanes, nothing more is claimed there.
+// stuck says whether a lane that is apart is to claim nothing because its settlements fail
+// again and again: what is published and not settled takes its channels' room from the other
+// buckets. It claims nothing while a settlement of it is under way, nor while more of them
+// wait than its part of a quarter of DoubtMax, which all lanes that are apart share.
 func (m *Machine) stuck(l *lane) bool {
 	return l.nextSettle != 0 && l.pause > m.c.RetryAfter && (l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
 }

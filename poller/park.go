@@ -240,10 +240,11 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	m.forget(c)
 }
 
-// startFind asks which channels have parked messages: in buckets that are new
-// here, and now and then in all of them, for memory must not hide what is stored. One that is
-// out of reach fails the call for all: so those that are apart wait until they are back, and
-// after each failure half as many are asked for.
+// startFind asks which channels have parked messages: in buckets that are new here, and now
+// and then in all, for memory must not hide what is stored. A bucket that is out of reach
+// fails the call for all that are asked about with it. So buckets that are apart wait until
+// they have joined the others; and a call asks about half as many after each failure, and
+// about up to twice as many after each success.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return

@@ -273,7 +273,7 @@ type Machine struct {
 	nextUnpark time.Duration
 	finding    bool
 	find       []int // buckets whose parked channels are not known yet
-	findMax    int   // of how many buckets it is asked at a time
+	findMax    int   // how many buckets one call asks about at most
 	nextFind   time.Duration
 	findAllAt  time.Duration
 }
@@ -376,7 +376,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
 	}
 	if !m.finding {
-		w.mono(m.nextFind) // after a failure
+		w.mono(m.nextFind) // after a failure, or where all that are to be asked about are apart
 		w.mono(m.findAllAt)
 	}
 	return w.wait

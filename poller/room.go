@@ -8,8 +8,8 @@ import (
 )
 
 // What is in hand of a channel cannot be cancelled, and is in doubt after a crash. So no
-// more of it is taken than goes out soon: there is room for so much. A channel that has no
-// room is left behind by claims (behind.go). What was read beyond its room is parked.
+// more of it is taken than goes out soon: that is the channel's room. A channel without room
+// is left behind by claims (behind.go). What was read beyond its room is parked.
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
@@ -93,9 +93,9 @@ func (m *Machine) expectOf(c *channel, n int) {
 	}
 }
 
-// crowdMin is from how many messages in hand on a channel is looked at before each claim:
-// below that it has room, or what is read of it is parked. It is never the first one: that
-// is counted apart.
+// crowdMin is with how many messages in hand a channel counts as crowded: then each claim
+// asks whether it has room. With fewer it has room, or what is read of it is parked. It is
+// never 1, because count does something else with a channel's first message.
 func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 2) }
 
 // crowd notes that a channel may have no room.

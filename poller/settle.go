@@ -12,7 +12,7 @@ import (
 
 // settling is what became of an item, on its way to the store.
 type settling struct {
-	item   *Item // nil: it is in hand no more
+	item   *Item // nil: it is no longer in hand
 	bucket *owned
 	as     store.Settlement
 }

@@ -23,8 +23,9 @@ type unheard struct {
 // does not name them would claim of them as far as that one went.
 func (m *Machine) notHeard(p *poll) {
 	b := p.bucket
-	// All claims without an answer began at the same place, so the largest counts. One message
-	// of each bucket is free, so that many that fail leave room for the others.
+	// All unheard claims of a bucket began at the same place, so the largest one counts. One
+	// message of each bucket is not counted: so buckets whose claims fail leave room for the
+	// others, however many they are.
 	n := max(b.unheardOf(p.only), p.claim.Scan.Limit-1)
 	m.forgetUnheard(b, func(u unheard) int {
 		if u.only == p.only {
@@ -43,10 +44,11 @@ func (m *Machine) notHeard(p *poll) {
 
 // heard takes in what the answer to a claim says of those before it that had none. Each
 // claim says anew how far a channel that is behind is claimed. How far the others are is
-// known once the record has come as far as those claims; until then what is read counts no
-// more.
+// known once the record has come as far as those claims; until then, what this answer brought
+// is taken off.
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
+	// Nothing is written where nothing is due, and then nothing is in doubt up to there.
 	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo)
 	m.forgetUnheard(b, func(u unheard) int {
 		switch {
@@ -59,8 +61,8 @@ func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	})
 }
 
-// keepBehind keeps behind the channels that a claim left behind and that the record names no
-// more: they have come up to what is known to be claimed, but an earlier claim without an
+// keepBehind keeps behind the channels that a claim left behind and that the record no longer
+// names: they have come up to what is known to be claimed, but an earlier claim without an
 // answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
 	for name, to := range p.claim.Behind {
@@ -92,8 +94,8 @@ func (b *owned) unheardOf(c *channel) (n int) {
 	return n
 }
 
-// countUnheard counts what claims without an answer may have claimed in b, or with -1 counts
-// it no more: to ask for the same again needs no room.
+// countUnheard counts what claims without an answer may have claimed in b, or with -1 no
+// longer counts it: to ask for the same again needs no room.
 func (m *Machine) countUnheard(b *owned, sign int) {
 	for _, u := range b.unheard {
 		m.expectOf(u.only, sign*u.n)

@@ -15,7 +15,7 @@ type part struct {
 	first       int
 	calls       []string // their names; nil: all that touch these buckets
 	hangs       bool     // they do not come back
-	unknown     float64  // else: how likely one was done, and does not say so
+	unknown     float64  // else: how likely a call that fails was done all the same
 }
 
 // partCalls are the sorts of calls that fail together.
@@ -30,7 +30,7 @@ func (x part) fails(now time.Duration, c *storeCall) bool {
 	return now < x.until && (x.calls == nil || slices.Contains(x.calls, c.name)) && slices.ContainsFunc(c.buckets, x.has)
 }
 
-// fate is that of a call that fails.
+// fate draws how a call that fails ends.
 func (x part) fate(w *world) how {
 	switch {
 	case x.hangs:
@@ -41,7 +41,7 @@ func (x part) fate(w *world) how {
 	return failsBefore
 }
 
-// ended is all parts that failed at some time, well again.
+// ended ends what still fails, and returns all parts that ever failed.
 func (x *weather) ended(now time.Duration) []part {
 	for i := range x.parts {
 		x.parts[i].until = min(x.parts[i].until, now)
@@ -66,10 +66,10 @@ func (x part) excuses(bucket int) time.Duration {
 	return 0
 }
 
-// parts draws that a part of the store fails again and again, for milliseconds or for a
-// minute: every other time under a steady load, of which some call is always under way, while
-// channels go down and come back, and at times while a node stops in order, so that others
-// have to find what it parked.
+// parts draws that a part of the store fails again and again: for milliseconds, for seconds,
+// or for up to a minute. Every other time there is a steady load, so that some call is always
+// under way. Meanwhile channels go down and come back. At times a node stops in order, so that
+// others have to find what it parked.
 func (d *draw) parts() {
 	p := d.p
 	// So that one claim of many buckets brings enough, and one call settles that.
@@ -117,8 +117,7 @@ func (d *draw) comesAndGoes(at time.Duration, channel int) {
 }
 
 // flaps draws a channel that goes down and comes back again and again while a slow store
-// settles and does not say so: what was parked is parked again, unparked and read, one into
-// the other.
+// settles and does not say so: parking, unparking and reading of one message overlap.
 func (d *draw) flaps() {
 	const lasts = 8 * time.Second
 	settles := slices.IndexFunc(partCalls, func(calls []string) bool { return calls[0] == "settle" })

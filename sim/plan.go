@@ -117,7 +117,7 @@ const (
 	profileDrains                    // orderly restarts while a channel has a long backlog: some of the quiet worlds
 	profileAlone                     // one node with a store of its own
 	profileParts                     // calls of some sorts fail in a part of the store, under load
-	profileAloneQuiet                // the same with orderly restarts only: some of the worlds of one node
+	profileAloneQuiet                // one node alone with orderly restarts only: some of the worlds of profileAlone
 )
 
 func (p profile) String() string {

@@ -58,9 +58,10 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 	return most
 }
 
-// lateness is how long after its time, and after it was there, a message arrived that no
-// earlier publish can have brought. While it was parked counts, but not where so many hosts
-// hang that a new one may have to wait, parked, until one of them is given up.
+// lateness is how late a message arrived, counted from its time, or from when it could come
+// if that was later; 0 where an earlier publish can have brought it. The time for which it was
+// parked counts. It does not in the worlds where so many hosts hang that a new one may have to
+// wait, parked, until one of them is given up.
 func (h *history) lateness(e *emission) time.Duration {
 	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
@@ -80,8 +81,8 @@ func (h *history) excused(bucket int) (at postdate.Time) {
 	return at
 }
 
-// settledDown is when all nodes are up and have their buckets, or some have after there
-// was none.
+// settledDown is by when nodes have their buckets: five seconds after the first node started
+// when none was up.
 func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5*time.Second) }
 
 // broughtBefore says whether an earlier publish of the same may arrive, or has.

@@ -2,7 +2,8 @@
 // own (node/machine), on simulated clocks, over a simulated network, store and brokers,
 // with clients that schedule, cancel and reschedule, and with faults in all of it. One
 // world in ten is of a single node, alone on a store of its own; in another one calls of some
-// sorts fail in a part of the store, under a steady load and beside channels that go and come.
+// sorts fail in a part of the store, under a steady load and beside channels that go down and
+// come back.
 //
 // It promises:
 //
