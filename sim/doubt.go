@@ -30,7 +30,10 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 		if record.Lease != p.lease {
 			continue
 		}
-		before := h.gains[gain{p, b, record.Token}]
+		before, has := h.gains[gain{p, b, record.Token}]
+		if !has {
+			continue // it does not know yet that the bucket is its own: what is in doubt is its predecessor's
+		}
 		for _, r := range h.w.store.Waiting[b] {
 			at := bucket.PositionOf(r.Key, r.AttemptTime)
 			if record.Claimed.Before(at) {

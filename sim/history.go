@@ -6,6 +6,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
 
@@ -20,6 +21,7 @@ type history struct {
 	letters []letter                  // those that are in the inbox, in the order in which they came
 	gains   map[gain]bucket.Partition // as they were gained
 	moves   map[int][]postdate.Time   // when a bucket got another owner, in true time
+	told    map[poller.Nudge]bool     // whether the owner of its bucket was nudged
 	open    int                       // records that are not final and are to be at the end
 	sent    int                       // emissions so far
 	counts  map[string]int
@@ -120,7 +122,7 @@ var watchers = [...]func(h *history, f fact) string{
 }
 
 func newHistory(w *world) *history {
-	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, counts: map[string]int{}}
+	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, told: map[poller.Nudge]bool{}, counts: map[string]int{}}
 }
 
 // order is the order in which the watchers look: the most particular ones first.

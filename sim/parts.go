@@ -72,8 +72,10 @@ func (x part) excuses(bucket int) time.Duration {
 // others have to find what it parked.
 func (d *draw) parts() {
 	p := d.p
-	// So that one claim of many buckets brings enough, and one call settles that.
+	// So that one claim of many buckets brings enough, and one call settles that; and so that
+	// one node with a slow store takes more than twice as much as is due.
 	p.poller.HandMax, p.poller.DoubtMax, p.poller.SettleMax = 2_048, 512, 256
+	p.poller.BatchMax, p.poller.UnparkMax = 32, 64
 	p.channels, p.kinds = append(p.channels, "rabbitmq:comes-and-goes", "kafka:comes-and-goes"), append(p.kinds, channelGood, channelGood)
 	for at := 10 * time.Second; at < p.length-30*time.Second; at += d.between(60*time.Second, 90*time.Second) {
 		lasts := 20*time.Millisecond + d.upTo([]time.Duration{100 * time.Millisecond, 5 * time.Second}[d.r.IntN(2)])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
 )
 
 // brokerFirst is how long a new owner waits at most for a broker that keeps former ones out.
@@ -42,8 +43,8 @@ func promise7(h *history, f fact) string {
 // after that, if load does not let it sooner.
 func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
-	if h.w.plan.profile == profileDrains && e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery {
-		most += c.SweepEvery // a node that stops is not told of it any more: its next sweep finds it
+	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && !h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}] {
+		most += c.SweepEvery // its nudge was lost, or went to a node that stops or is to own the bucket next: a sweep finds it
 	}
 	rests := 2*c.DrainStep + brokerFirst // a bucket on its way, and then its new owner waits for the broker
 	since := h.w.wall().Add(-h.lateness(e) - brokerFirst)
