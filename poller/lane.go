@@ -23,8 +23,8 @@ const (
 	lanesMax = 1_024
 	// retryMax is the longest pause between two tries of a lane that fails.
 	retryMax = 2 * time.Second
-	// joinMax is for how long a lane that is well again begins no claim: under load one of its
-	// calls would always be under way, and it would never join the common lane.
+	// joinMax is for how long a lane that is well again begins no call: under load one would
+	// always be under way, and it would never join the common lane.
 	joinMax = time.Second
 )
 
@@ -35,10 +35,11 @@ const (
 type lane struct {
 	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
 	pause   time.Duration       // between two tries, while it fails
+	joinBy  time.Duration       // after a call that went through: it begins none until then, to join the others
 
 	claims      int           // under way
 	claimAt     time.Duration // when the last one began
-	nextClaim   time.Duration // when the next one may begin, after a failure or to join the others
+	nextClaim   time.Duration // when the next one may begin, after a failure
 	behindFirst bool          // of the common lane: the next one takes first what is behind
 
 	settle     []settling    // what is to be settled and not under way
@@ -67,12 +68,12 @@ func mayCall(now time.Duration, under int, last, next time.Duration) bool {
 
 // wake asks to be woken when the lane may make the calls that it cannot make now.
 func (l *lane) wake(w *waker, c Config) {
-	w.mono(l.nextClaim)
+	w.mono(max(l.nextClaim, l.joinBy))
 	if l.claims > 0 && l.claims < callsMax {
 		w.mono(l.claimAt + callSlow)
 	}
 	if len(l.settle) > 0 {
-		w.mono(max(l.nextSettle, l.settleAt+c.SettleGather))
+		w.mono(max(l.nextSettle, l.joinBy, l.settleAt+c.SettleGather))
 		if l.settles > 0 && l.settles < callsMax {
 			w.mono(l.settleAt + callSlow)
 		}
@@ -146,7 +147,7 @@ func (m *Machine) succeeded(now postdate.Now, l *lane) {
 	if l == m.common {
 		return
 	}
-	l.nextClaim, l.nextSettle = now.Mono+joinMax, 0
+	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+joinMax
 	m.join(l)
 }
 
@@ -193,7 +194,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		}
 	}
 	for _, l := range m.apart {
-		if !m.stuck(l) && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
+		if !m.stuck(l) && mayCall(now.Mono, l.claims, l.claimAt, max(l.nextClaim, l.joinBy)) {
 			m.claim(now, l, slices.SortedFunc(maps.Keys(l.buckets), func(a, b *owned) int {
 				return cmp.Or(cmp.Compare(a.due, b.due), byNumber(a, b))
 			}))

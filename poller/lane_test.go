@@ -388,7 +388,7 @@ func TestALaneWithACallThatHangs(t *testing.T) {
 	}
 	s.log = nil
 	s.confirm(9)
-	s.sleep(10 * ms)
+	s.sleep(joinMax)
 	if _, sizes := s.begun(false, -1); !slices.Equal(sizes, []int{1, 1}) {
 		t.Errorf("settlements of %v buckets travel together, though a claim of one of them hangs", sizes)
 	}
@@ -410,7 +410,7 @@ func TestACallThatGoesThrough(t *testing.T) {
 	s.confirm(1)
 	s.sleep(150 * ms)
 	s.confirm(1)
-	s.sleep(10 * ms)
+	s.sleep(joinMax)
 	if len(s.calls) != 2 || s.calls[0].settle == nil || s.calls[1].settle == nil {
 		t.Fatalf("under way are %+v, want two settlements", s.calls)
 	}

@@ -71,7 +71,7 @@ func (m *Machine) startSettles(now postdate.Now) {
 }
 
 func (m *Machine) startSettle(now postdate.Now, l *lane) {
-	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, l.nextSettle) || !l.settleReady(now.Mono, m.c) {
+	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, max(l.nextSettle, l.joinBy)) || !l.settleReady(now.Mono, m.c) {
 		return
 	}
 	n := min(len(l.settle), m.c.SettleMax)

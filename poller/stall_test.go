@@ -120,3 +120,41 @@ func TestAHandOverThatIsSleptThrough(t *testing.T) {
 		t.Error("the bucket is not handed over")
 	}
 }
+
+// A lane whose settlements failed joins the others when they go through again, though slow
+// brokers answer all the time, and each settlement takes longer than the next one waits for it.
+func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
+	const buckets, hosts = 8, 600
+	s := newSlowShop(t, buckets, nil)
+	s.mute = func(c postdate.Channel) bool { return c != "x:a" }
+	for n := range hosts {
+		s.add(n%buckets, named("x:slow-%d", n), 1, -ms)
+		s.work(5 * ms)
+	}
+	begin := s.now.Mono
+	for n := 0; s.now.Mono < begin+5*time.Second; n++ {
+		s.sleep(5 * ms)
+		s.add(n%buckets, "x:a", 1, -ms)
+		if n%3 == 0 {
+			s.confirm(1)
+		}
+		for _, c := range slices.Clone(s.calls) {
+			if took := s.now.Mono - s.begin.Mono - c.at; c.claim != nil || took >= 3*callSlow/2 {
+				failing := c.settle != nil && s.now.Mono < begin+500*ms
+				s.broken = func(int) bool { return failing }
+				s.answerWith(c)
+			}
+		}
+	}
+	left := 0
+	for _, rows := range s.rows {
+		for _, r := range rows {
+			if r.Channel == "x:a" {
+				left++
+			}
+		}
+	}
+	if left > 200 || len(s.m.apart) > 0 {
+		t.Errorf("%d messages of the last second wait or are being settled, and %d lanes are apart, want at most 200 and none", left, len(s.m.apart))
+	}
+}
