@@ -176,8 +176,8 @@ func (s *shop) wantOthersClear() {
 
 // parkedBefore schedules a message that an owner before has parked, and says where it is found.
 func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
-	s.add(b, c, 1, time.Hour)
-	s.rows[b][0].Parked, s.rows[b][0].ExecutionTime = true, s.now.Wall-1
+	row := s.row(s.put(b, c, 1, time.Hour)[0].Key)
+	row.Parked, row.ExecutionTime = true, s.now.Wall-1
 	return store.ParkedChannel{Bucket: b, Channel: c}
 }
 

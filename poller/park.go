@@ -124,9 +124,6 @@ type unparking struct {
 // startUnpark makes parked messages due: all of them, by and by, where the
 // channel is up, and one as a probe where its site is down.
 func (m *Machine) startUnpark(now postdate.Now) {
-	if now.Mono < m.nextUnpark {
-		return
-	}
 	for len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 && m.parked[0].lookAt <= now.Mono {
 		c := m.parked[0]
 		m.lookAt(c, m.unpark(now, c))
@@ -136,7 +133,7 @@ func (m *Machine) startUnpark(now postdate.Now) {
 // unpark starts one unpark of a channel, if some of its messages can come back now, and
 // says when to look again.
 func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
-	number, under := m.unparkIn(c)
+	number, under := m.unparkIn(now, c)
 	limit := min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)) // several at a time, each in a bucket of its own
 	switch {
 	case number < 0 || c.paused():
@@ -180,8 +177,8 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 // unparkIn is a bucket where the channel has parked messages and none are being
 // unparked, or -1, and how many of its unparks are under way. Buckets that are apart, or where
 // an unpark failed, come last, in turn, and take half of the places at most: they may be out
-// of reach.
-func (m *Machine) unparkIn(c *channel) (bucket, under int) {
+// of reach. Where one failed none is tried for a while, so that these places go round.
+func (m *Machine) unparkIn(now postdate.Now, c *channel) (bucket, under int) {
 	var busy []int
 	taken := 0 // places taken by buckets that come last
 	for _, u := range m.unparks {
@@ -196,6 +193,7 @@ func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	for number, b := range c.parkedIn {
 		switch {
 		case !b.worksFor(c) || slices.Contains(busy, number):
+		case b.unparkFailedAt != 0 && now.Mono < b.unparkFailedAt+lookAgain:
 		case m.unparksLast(b):
 			if last < 0 || cmp.Or(cmp.Compare(b.unparkFailedAt, c.parkedIn[last].unparkFailedAt), cmp.Compare(number, last)) < 0 {
 				last = number
@@ -220,9 +218,6 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Channel], m.buckets[ev.Unpark.Bucket]
 	c.coming -= ev.Unpark.Limit
-	if ev.Err != nil {
-		m.nextUnpark = now.Mono + m.c.RetryAfter
-	}
 	switch {
 	case b == nil: // it was lost meanwhile
 	case ev.Err != nil:
@@ -243,46 +238,61 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 // startFind asks which channels have parked messages: in buckets that are new here, and now
 // and then in all, for memory must not hide what is stored. A bucket that is out of reach
 // fails the call for all that are asked about with it. So buckets that are apart wait until
-// they have joined the others; and a call asks about half as many after each failure, and
-// about up to twice as many after each success.
+// they have joined the others; and those of a call that failed are asked about after the
+// others: those first that failed first, about an eighth as many at a time as failed last.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return
 	}
 	if now.Mono >= m.findAllAt {
 		m.findAllAt = now.Mono + m.c.FindEvery
-		m.find = slices.Sorted(maps.Keys(m.buckets))
+		m.find = slices.SortedFunc(maps.Keys(m.buckets), func(a, b int) int {
+			return cmp.Or(cmp.Compare(m.buckets[a].findFailedAt, m.buckets[b].findFailedAt), cmp.Compare(a, b))
+		})
 	}
 	if len(m.find) == 0 {
 		return
 	}
-	var find, later []int
+	var find, failed, later []int
 	for _, number := range m.find {
-		if b := m.buckets[number]; b != nil && b.lane != m.common {
+		switch b := m.buckets[number]; {
+		case b == nil: // it was lost meanwhile
+		case b.lane != m.common:
 			later = append(later, number)
-		} else {
+		case b.findFailedAt != 0:
+			failed = append(failed, number)
+		default:
 			find = append(find, number)
 		}
 	}
 	if len(find) == 0 {
+		some := min(len(failed), m.findMax)
+		find, failed = failed[:some], failed[some:]
+	}
+	m.find = append(later, failed...)
+	if len(find) == 0 {
 		m.nextFind = now.Mono + m.c.RetryAfter // not with each step
 		return
 	}
-	some := min(len(find), m.findMax)
-	find, m.find = find[:some], append(later, find[some:]...)
 	m.finding = true
 	m.emit(FindParked{find})
 }
 
-// parkedFound takes what earlier owners parked as down until a probe says more.
+// parkedFound takes what earlier owners parked as down until a probe says more. A call that
+// failed may have found something before.
 func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 	m.finding = false
+	failedAt := time.Duration(0)
 	if ev.Err != nil {
+		failedAt = now.Mono
 		m.find = append(m.find, ev.Buckets...)
-		m.findMax, m.nextFind = max(len(ev.Buckets)/2, 1), now.Mono+m.c.RetryAfter
-		return
+		m.findMax, m.nextFind = max(len(ev.Buckets)/8, 1), now.Mono+m.c.RetryAfter
 	}
-	m.findMax = min(2*m.findMax, postdate.BucketsMax)
+	for _, number := range ev.Buckets {
+		if b := m.buckets[number]; b != nil {
+			b.findFailedAt = failedAt
+		}
+	}
 	for _, f := range ev.Found {
 		b := m.buckets[f.Bucket]
 		if b == nil {

@@ -279,9 +279,9 @@ func TestAnUnparkThatFails(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	unpark := b.parked("inbox:a", 1)[0]
 	again := b.step(Unparked{Unpark: unpark.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
-	b.after(b.m.c.RetryAfter - 1)
+	b.after(lookAgain - 1)
 	if again = append(again, b.step(fence.Tick{})...); len(of[Unpark](again)) > 0 {
-		t.Fatalf("unparked again before %s are over", b.m.c.RetryAfter)
+		t.Fatalf("unparked again before %s are over", lookAgain)
 	}
 	if w := b.m.Wake(b.now); w != 1 {
 		t.Errorf("it wants to be woken after %s, want 1 ns", w)
@@ -289,7 +289,7 @@ func TestAnUnparkThatFails(t *testing.T) {
 	b.after(1)
 	unparks := of[Unpark](b.step(fence.Tick{}))
 	if len(unparks) != 1 {
-		t.Fatalf("%d unparks after %s, want 1", len(unparks), b.m.c.RetryAfter)
+		t.Fatalf("%d unparks after %s, want 1", len(unparks), lookAgain)
 	}
 	effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0})
 	b.after(500 * ms)
@@ -298,22 +298,24 @@ func TestAnUnparkThatFails(t *testing.T) {
 	}
 }
 
-// Where an unpark failed, the next one is tried after those of all other buckets, though claims
-// go through there, and in half of the places at most.
+// Where an unpark failed, the next one is tried after a second and after those of all other
+// buckets, though claims go through there, and in half of the places at most.
 func TestUnparksThatFailComeLast(t *testing.T) {
 	b := withParked(t, 6, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
 	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4)
 	var got []int
-	for range 4 {
-		for _, u := range unparks {
-			got = append(got, u.Unpark.Bucket)
-			b.step(Unparked{Unpark: u.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+	for len(got) < 6 {
+		if len(unparks) == 0 {
+			b.after(lookAgain)
+			unparks = of[Unpark](b.step(fence.Tick{}))
 		}
-		b.after(b.m.c.RetryAfter)
-		unparks = of[Unpark](b.step(fence.Tick{}))
+		u := unparks[0].Unpark
+		got = append(got, u.Bucket)
+		next := b.step(Unparked{Unpark: u, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+		unparks = append(unparks[1:], of[Unpark](next)...)
 	}
-	if want := []int{0, 1, 2, 3, 4, 0, 1}; !slices.Equal(got, want) {
-		t.Errorf("unparked in %v, want %v", got, want)
+	if want := []int{0, 1, 2, 3, 4, 0}; !slices.Equal(got, want) || len(unparks) != 1 || unparks[0].Unpark.Bucket != 1 {
+		t.Errorf("unparked in %v, and then %v, want %v and then 1", got, unparks, want)
 	}
 	well := unparks[0].Unpark
 	got = nil
@@ -326,8 +328,8 @@ func TestUnparksThatFailComeLast(t *testing.T) {
 }
 
 // The store is asked for parked messages in buckets that are new, one question at a time, and
-// again and again in all of them. What was not answered is asked again after a pause, for few
-// buckets first.
+// again and again in all of them. What was not answered is asked again after a pause and after
+// the others, about few buckets at a time.
 func TestFindParked(t *testing.T) {
 	b := newBench(t)
 	gain := func(numbers ...int) []Effect {
@@ -354,20 +356,29 @@ func TestFindParked(t *testing.T) {
 		b.after(1)
 	}
 	asks("nothing is owned", b.step(fence.Tick{}))
-	asks("three buckets are gained", gain(5, 3, 4), 3, 4, 5)
+	asks("buckets are gained", gain(15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 	begun := b.now.Mono
-	asks("one more", gain(6))
-	failed := ParkedFound{Buckets: []int{3, 4, 5}, Err: postdate.E(postdate.KindUnavailable, "no primary")}
-	asks("no answer", b.step(failed))
+	asks("one more", gain(16))
+	failed := func(numbers ...int) ParkedFound {
+		return ParkedFound{Buckets: numbers, Err: postdate.E(postdate.KindUnavailable, "no primary")}
+	}
+	asks("no answer", b.step(failed(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)))
 	pause(b.m.c.RetryAfter)
-	asks("after the pause", b.step(fence.Tick{}), 6)
-	asks("answered", b.step(ParkedFound{Buckets: []int{6}}), 3, 4)
-	asks("answered again", b.step(ParkedFound{Buckets: []int{3, 4}}), 5)
-	asks("all are answered", b.step(ParkedFound{Buckets: []int{5}}))
-	asks("one more", gain(7), 7)
-	b.step(ParkedFound{Buckets: []int{7}})
+	asks("after the pause, others", b.step(fence.Tick{}), 16)
+	asks("answered", b.step(ParkedFound{Buckets: []int{16}}), 0, 1)
+	asks("answered again", b.step(ParkedFound{Buckets: []int{0, 1}}), 2, 3)
+	asks("no answer", b.step(failed(2, 3)))
+	pause(b.m.c.RetryAfter)
+	next := b.step(fence.Tick{})
+	for _, n := range []int{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 2, 3} {
+		asks("what failed first, one at a time", next, n)
+		next = b.step(ParkedFound{Buckets: []int{n}})
+	}
+	asks("all are answered", next)
+	asks("one more", gain(17), 17)
+	b.step(ParkedFound{Buckets: []int{17}})
 	pause(begun + b.m.c.FindEvery - b.now.Mono)
-	asks("all, now and then", b.step(fence.Tick{}), 3, 4, 5, 6, 7)
+	asks("all, now and then", b.step(fence.Tick{}), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)
 }
 
 // Channels that have nothing parked are not looked at, however many come and go.

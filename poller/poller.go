@@ -269,20 +269,19 @@ type Machine struct {
 	// written; and of this what may be of any channel.
 	coming, comingBytes, comingOfAny int
 
-	unparks    []*unparking // those under way
-	nextUnpark time.Duration
-	finding    bool
-	find       []int // buckets whose parked channels are not known yet
-	findMax    int   // how many buckets one call asks about at most
-	nextFind   time.Duration
-	findAllAt  time.Duration
+	unparks   []*unparking // those under way
+	finding   bool
+	find      []int // buckets whose parked channels are not known yet
+	findMax   int   // about how many of those at most that failed one call asks
+	nextFind  time.Duration
+	findAllAt time.Duration
 }
 
 // NewMachine makes a machine that owns nothing. random gives numbers in [0, 1); endsAt
 // says at what time something ends now, where the wall clock may be wrong.
 func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
-		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{}, findMax: postdate.BucketsMax,
+		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
 		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}
@@ -373,7 +372,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		w.mono(c.roomAt(now.Mono))
 	}
 	if len(m.parked) > 0 {
-		w.mono(max(m.nextUnpark, m.parked[0].lookAt))
+		w.mono(m.parked[0].lookAt)
 	}
 	if !m.finding {
 		w.mono(m.nextFind) // after a failure, or where all that are to be asked about are apart

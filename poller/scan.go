@@ -46,6 +46,7 @@ type owned struct {
 	nudged         postdate.Time // the earliest nudge since it began; Far where none came
 	unparkAt       postdate.Time // the last attempt time that was given to parked messages
 	unparkFailedAt time.Duration // when its last unpark failed; 0: that went through, or there was none
+	findFailedAt   time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up

@@ -70,7 +70,7 @@ var inSource = []struct {
 	},
 	{
 		"one bucket that cannot be asked for what is parked hides it in all", "poller/park.go",
-		"	some := min(len(find), m.findMax)\n", "	some := len(find)\n",
+		"		some := min(len(failed), m.findMax)\n", "		some := len(failed)\n",
 		[]int{7}, 8,
 	},
 	{

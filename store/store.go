@@ -139,7 +139,8 @@ type Due interface {
 	// otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
 
-	// Parked lists the channels for which messages of these buckets are parked.
+	// Parked lists the channels for which messages of these buckets are parked. With an error
+	// it lists what it found before.
 	Parked(ctx context.Context, buckets []int) ([]ParkedChannel, error)
 }
 
