@@ -405,7 +405,7 @@ func TestACallThatGoesThrough(t *testing.T) {
 	s.add(3, "x:late", 1, -ms)
 	s.answer(claims)
 	s.broken = func(b int) bool { return b == 3 }
-	s.add(3, "x:b", 1, -ms)
+	s.add(3, "x:b", 3, -ms)
 	s.work(3500 * ms)
 	s.confirm(1)
 	s.sleep(150 * ms)
@@ -418,8 +418,11 @@ func TestACallThatGoesThrough(t *testing.T) {
 	at := s.calls[1].settle
 	s.answer(func(c call) bool { return c.settle == at })
 	s.sleep(joinMax)
-	if len(s.calls) != 2 || s.calls[1].claim == nil || s.calls[1].claim.Claims[0].Scan.Limit != 1 {
-		t.Errorf("under way are %+v, want a claim of one message", s.calls)
+	for range 3 { // one after the other
+		if !slices.ContainsFunc(s.calls, func(c call) bool { return c.claim != nil && c.claim.Claims[0].Scan.Limit == 1 }) {
+			t.Errorf("under way are %+v, want a claim of one message", s.calls)
+		}
+		s.answer(claims)
 	}
 	s.answerAll()
 	s.wantTogether()

@@ -158,3 +158,29 @@ func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
 		t.Errorf("%d messages of the last second wait or are being settled, and %d lanes are apart, want at most 200 and none", left, len(s.m.apart))
 	}
 }
+
+// It joins them as soon as nothing of it is under way, though something waits to be settled.
+func TestALaneJoinsWithSomethingToSettle(t *testing.T) {
+	s := newSlowShop(t, 8, nil)
+	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	s.add(3, "x:late", 1, -ms)
+	s.add(3, "x:a", 1, -ms)
+	for s.answer(claims) {
+	}
+	s.broken = func(b int) bool { return b == 3 }
+	s.answer(settles)
+	s.broken = nil
+	s.add(3, "x:b", 1, -ms)
+	s.sleep(150 * ms)
+	s.answer(settles) // it is well again, while a claim is under way
+	s.confirm(1)
+	if len(s.m.apart) != 1 || len(s.calls) != 1 {
+		t.Fatalf("%d lanes are apart, under way are %+v, want one and a claim", len(s.m.apart), s.calls)
+	}
+	s.answer(claims)
+	if len(s.m.apart) > 0 {
+		t.Error("it is apart though nothing of it is under way")
+	}
+	s.answerAll()
+	s.wantTogether()
+}
