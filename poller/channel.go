@@ -64,6 +64,7 @@ type site struct {
 	probeAt  time.Duration // the next probe, while down
 	probing  bool          // a probe is with the broker
 	prober   *channel      // which is to try next, while down
+	placeAt  time.Duration // when it may: its place in the budget of probes
 }
 
 // siteOf names what fails together with a channel.

@@ -145,12 +145,14 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		return c.wakeAt()
 	case c.site.down && c.site.prober != nil && c.site.prober != c:
 		return now.Mono + m.c.ProbeMax // that one tries for all of the site, if it still can
+	case c.site.down && c.site.prober == c && now.Mono < c.site.placeAt:
+		return c.site.placeAt
 	case c.site.down && (c.site.probing || c.unsent()+c.inFlight+under > 0):
 		return now.Mono + lookAgain // one on its way is the probe
 	case c.site.down && c.site.prober == nil && m.probeAt > now.Mono: // it gets the next free place
-		c.site.prober = c
+		c.site.prober, c.site.placeAt = c, m.probeAt
 		m.probeAt += time.Second / probesPerSecond
-		return m.probeAt
+		return c.site.placeAt
 	case c.site.down:
 		m.probeAt = max(m.probeAt, now.Mono+time.Second/probesPerSecond)
 		c.site.prober = nil

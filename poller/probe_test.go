@@ -49,6 +49,28 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 	}
 }
 
+// So it is also when every host was tried before.
+func TestProbesKeepTheirBudgetForLong(t *testing.T) {
+	const hosts, lasts = 1_500, 40 * time.Second
+	s := newSlowShop(t, 4, nil)
+	s.down = every
+	var all []store.ParkedChannel
+	for i := range 2 * hosts { // two messages for each, in two buckets
+		all = append(all, s.parkedBefore((i+i/hosts)%4, named("https://host-%d.example/", i%hosts)))
+	}
+	n := 0
+	s.watch = func(e Effect) {
+		if has[Unpark](e) {
+			n++
+		}
+	}
+	s.step(ParkedFound{Found: all})
+	s.work(lasts)
+	if most := probesPerSecond*int(lasts/time.Second) + 1; n < most*95/100 || n > most { // one at each end
+		t.Errorf("%d probes in %s, want about %d", n, lasts, most)
+	}
+}
+
 // Where the budget has a place left, a host that turns out to be down is tried at once,
 // otherwise as soon as there is one.
 func TestAProbeHasItsPlace(t *testing.T) {
