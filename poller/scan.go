@@ -147,11 +147,14 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 	}
 }
 
-// missed notes that there may be unseen messages from p on.
+// missed notes that there may be unseen messages from p on. What lies ahead of read is read
+// in its turn: a scan of what is late begins no further than there, for it moves read.
 func (b *owned) missed(p bucket.Position) {
-	if p.Before(b.late) {
-		b.late = p
+	if b.read.Before(p) {
+		b.due = min(b.due, p.Time)
+		return
 	}
+	b.late = b.late.Earliest(p)
 }
 
 // settledUpTo is the checkpoint of the next claim: everything up to it is settled, as far
@@ -320,11 +323,11 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.late = nowhere
 		b.readTo(r)
-		if b.sweeping && b.late == nowhere { // it has come to its end
-			b.sweeping, b.sweepAt = false, now.Mono+m.c.SweepEvery
-		}
 	case scanOn:
 		b.readTo(r)
+	}
+	if b.sweeping && b.late == nowhere { // it has come to its end
+		b.sweeping, b.sweepAt = false, now.Mono+m.c.SweepEvery
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
@@ -338,6 +341,10 @@ func (b *owned) readTo(r *store.ClaimResult) {
 		// It may end before read: where the wall clock was set back, what lies
 		// between is read again when its time comes.
 		b.read, b.due = r.Ended, r.Next
+		if late := b.late; late != nowhere && b.read.Before(late) {
+			b.late = nowhere
+			b.missed(late)
+		}
 	case r.Ended.Before(b.read):
 		b.missed(r.Ended) // it had gone back, and goes on from there
 	default:

@@ -355,3 +355,38 @@ func TestAQuietBucketIsNotWritten(t *testing.T) {
 		t.Error("what comes after that is not found")
 	}
 }
+
+// What a claim of one channel has read ahead of the others, and is to be read again because
+// the lease had ended, moves no checkpoint past what lies between and is not read yet.
+func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
+	s := newSlowShop(t, 0, func(c *Config) { c.PageMax = 2 })
+	p := s.behind("x:slow")
+	p.Claimed = bucket.UpTo(s.now.Wall + 30)
+	s.put(0, "x:a", 8, -900*ms)
+	s.put(0, "x:slow", 2, 25*ms) // they wait for their time
+	s.mute = every
+	s.watch = func(e Effect) {
+		claim, is := e.(Claim)
+		if !is {
+			return
+		}
+		for _, r := range s.rows[0] {
+			if c := claim.Claims[0]; r.Channel == "x:a" && r.AttemptTime <= c.Checkpoint {
+				t.Fatalf("the checkpoint moves to %d ms, past what was due %d ms ago and is not settled", c.Checkpoint-s.now.Wall, s.now.Wall-r.AttemptTime)
+			}
+		}
+	}
+	s.gain(p)
+	behind := func(c call) bool { return c.claim != nil && c.claim.Claims[0].Only == "x:slow" }
+	for !s.answer(behind) {
+		if !s.answer(claims) {
+			s.tick(5 * ms)
+		}
+	}
+	s.m.leaseUntil = s.now.Mono // and is renewed too late
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.work(3 * time.Second)
+	if n := s.flying("x:a"); n != 8 {
+		t.Errorf("%d messages are with their broker, want 8", n)
+	}
+}
