@@ -33,8 +33,10 @@ type parkingHeap []*channel
 
 func (h parkingHeap) Len() int { return len(h) }
 
-func (h parkingHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].lookAt, h[j].lookAt), cmp.Compare(h[i].turn, h[j].turn)) < 0
+func (h parkingHeap) Less(i, j int) bool { return h[i].lookedAtBefore(h[j]) }
+
+func (c *channel) lookedAtBefore(o *channel) bool {
+	return cmp.Or(cmp.Compare(c.lookAt, o.lookAt), cmp.Compare(c.turn, o.turn)) < 0
 }
 
 func (h parkingHeap) Swap(i, j int) {
@@ -117,28 +119,90 @@ func (m *Machine) unparkedAll(c *channel, b *owned) {
 
 // unparking is an unpark that is under way.
 type unparking struct {
-	of   store.Unpark
-	more bool // more was parked there since it began
+	of    store.Unpark
+	more  bool // more was parked there since it began
+	retry bool // it is to show whether unparks go through again in its bucket
 }
 
 // startUnpark makes parked messages due: all of them, by and by, where the
 // channel is up, and one as a probe where its site is down.
 func (m *Machine) startUnpark(now postdate.Now) {
+	if now.Mono < m.unparksFrom() {
+		return
+	}
 	for len(m.unparks) < m.c.UnparksMax && len(m.parked) > 0 && m.parked[0].lookAt <= now.Mono {
 		c := m.parked[0]
 		m.lookAt(c, m.unpark(now, c))
 	}
+	m.retryUnparks(now) // last: what is in reach does not wait for it
+}
+
+// unparksFrom is from when on unparks may begin: after many that failed, and none that went
+// through, there is a pause.
+func (m *Machine) unparksFrom() time.Duration {
+	if m.unparksFailed < m.c.UnparksMax {
+		return 0
+	}
+	return m.unparkFailedAt + m.c.RetryAfter
+}
+
+// retryUnparks tries again where an unpark failed, with one message in one bucket after the
+// other.
+func (m *Machine) retryUnparks(now postdate.Now) {
+	if now.Mono < m.nextRetry || len(m.retries) == 0 {
+		return
+	}
+	for range len(m.retries) {
+		if !m.mayUnparkLast() {
+			return
+		}
+		b := m.retries[0]
+		m.retries = m.retries[1:]
+		switch c := b.retryFor(); {
+		case b.lost || !b.unparkFailed || len(b.parkedFor) == 0:
+			b.unparkFailed = false
+		case c == nil:
+			m.retries = append(m.retries, b)
+		default:
+			m.startOne(&unparking{retry: true}, c, b, 1)
+		}
+	}
+	m.nextRetry = now.Mono + m.c.RetryAfter // not with each step
+}
+
+// mayUnparkLast says whether an unpark may begin in a bucket that may be out of reach: one
+// that is apart, or where one failed. Such buckets have half of the places at most.
+func (m *Machine) mayUnparkLast() bool {
+	under := 0
+	for _, u := range m.unparks {
+		if b := m.buckets[u.of.Bucket]; u.retry || b != nil && b.lane != m.common {
+			under++
+		}
+	}
+	return len(m.unparks) < m.c.UnparksMax && under < max(m.c.UnparksMax/2, 1)
+}
+
+// retryFor is the channel of which a message is unparked to see whether that goes through in
+// the bucket; nil: there is none now.
+func (b *owned) retryFor() (first *channel) {
+	for c := range b.parkedFor {
+		if !c.paused() && b.worksFor(c) && (first == nil || c.name < first.name) {
+			first = c
+		}
+	}
+	return first
 }
 
 // unpark starts one unpark of a channel, if some of its messages can come back now, and
 // says when to look again.
 func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
-	number, under := m.unparkIn(now, c)
+	number, under := m.unparkIn(c)
 	limit := min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)) // several at a time, each in a bucket of its own
 	switch {
 	case number < 0 || c.paused():
-		if c.site.prober == c { // another one may try
+		if c.site.prober == c {
 			c.site.prober = nil
+			m.passOn(now, c.site)
 		}
 		return now.Mono + lookAgain
 	case now.Mono < c.wakeAt():
@@ -163,56 +227,63 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		}
 		return now.Mono + lookAgain
 	}
-	b := m.buckets[number]
-	u := &unparking{of: store.Unpark{
-		// A time of its own for each: what is read under it cannot be taken for
-		// what was read before and parked again.
-		Bucket: number, Token: b.hold.Token, Channel: c.name, At: max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1, Limit: limit,
-	}}
-	b.unparkAt = u.of.At
-	c.coming += limit
-	m.unparks = append(m.unparks, u)
-	m.emit(Unpark{u.of})
+	m.startOne(&unparking{}, c, m.buckets[number], limit)
 	return now.Mono // after the others
 }
 
-// unparkIn is a bucket where the channel has parked messages and none are being
-// unparked, or -1, and how many of its unparks are under way. Buckets that are apart, or where
-// an unpark failed, come last, in turn, and take half of the places at most: they may be out
-// of reach. Where one failed none is tried for a while, so that these places go round.
-func (m *Machine) unparkIn(now postdate.Now, c *channel) (bucket, under int) {
+// passOn has another channel of a site looked at now, for the one that was to try cannot: of
+// those that can the one that would be looked at first.
+func (m *Machine) passOn(now postdate.Now, s *site) {
+	var next *channel
+	for c := range s.channels {
+		if number, _ := m.unparkIn(c); number >= 0 && !c.paused() && (next == nil || c.lookedAtBefore(next)) {
+			next = c
+		}
+	}
+	if next != nil {
+		m.lookAt(next, now.Mono)
+	}
+}
+
+// startOne starts an unpark of a channel in a bucket.
+func (m *Machine) startOne(u *unparking, c *channel, b *owned, limit int) {
+	// A time of its own for each: what is read under it cannot be taken for what was read
+	// before and parked again.
+	b.unparkAt = max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1
+	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
+	c.coming += limit
+	m.unparks = append(m.unparks, u)
+	m.emit(Unpark{u.of})
+}
+
+// unparkIn is a bucket where the channel has parked messages and none are being unparked, or
+// -1, and how many of its unparks are under way, but for retries. Buckets that are apart come last; those where
+// an unpark failed have their turn in retryUnparks.
+func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	var busy []int
-	taken := 0 // places taken by buckets that come last
 	for _, u := range m.unparks {
 		if u.of.Channel == c.name {
 			busy = append(busy, u.of.Bucket)
-		}
-		if b := m.buckets[u.of.Bucket]; b != nil && m.unparksLast(b) {
-			taken++
+			if !u.retry {
+				under++
+			}
 		}
 	}
 	bucket, last := -1, -1
 	for number, b := range c.parkedIn {
 		switch {
-		case !b.worksFor(c) || slices.Contains(busy, number):
-		case b.unparkFailedAt != 0 && now.Mono < b.unparkFailedAt+lookAgain:
-		case m.unparksLast(b):
-			if last < 0 || cmp.Or(cmp.Compare(b.unparkFailedAt, c.parkedIn[last].unparkFailedAt), cmp.Compare(number, last)) < 0 {
-				last = number
-			}
-		case bucket < 0 || number < bucket:
+		case b.unparkFailed || !b.worksFor(c) || slices.Contains(busy, number):
+		case b.lane == m.common && (bucket < 0 || number < bucket):
 			bucket = number
+		case b.lane != m.common && (last < 0 || number < last):
+			last = number
 		}
 	}
-	if bucket < 0 && taken < max(m.c.UnparksMax/2, 1) {
+	if bucket < 0 && m.mayUnparkLast() {
 		bucket = last
 	}
-	return bucket, len(busy)
+	return bucket, under
 }
-
-// unparksLast says whether a bucket is unparked after the others: what is parked there may
-// be out of reach.
-func (m *Machine) unparksLast(b *owned) bool { return b.lane != m.common || b.unparkFailedAt != 0 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
@@ -223,9 +294,18 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	switch {
 	case b == nil: // it was lost meanwhile
 	case ev.Err != nil:
-		b.unparkFailedAt = now.Mono
+		m.unparkFailedAt, m.nextRetry = now.Mono, now.Mono+m.c.RetryAfter
+		m.unparksFailed++
+		b.unparkFailed = true
+		if !slices.Contains(m.retries, b) {
+			m.retries = append(m.retries, b)
+		}
+		if c.site.down && c.site.prober == nil && !u.retry {
+			m.passOn(now, c.site)
+		}
 	default:
-		b.unparkFailedAt = 0
+		m.unparksFailed = 0
+		b.unparkFailed = false
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 		}
@@ -248,9 +328,7 @@ func (m *Machine) startFind(now postdate.Now) {
 	}
 	if now.Mono >= m.findAllAt {
 		m.findAllAt = now.Mono + m.c.FindEvery
-		m.find = slices.SortedFunc(maps.Keys(m.buckets), func(a, b int) int {
-			return cmp.Or(cmp.Compare(m.buckets[a].findFailedAt, m.buckets[b].findFailedAt), cmp.Compare(a, b))
-		})
+		m.find = slices.Sorted(maps.Keys(m.buckets))
 	}
 	if len(m.find) == 0 {
 		return
@@ -268,6 +346,9 @@ func (m *Machine) startFind(now postdate.Now) {
 		}
 	}
 	if len(find) == 0 {
+		slices.SortFunc(failed, func(a, b int) int {
+			return cmp.Or(cmp.Compare(m.buckets[a].findFailedAt, m.buckets[b].findFailedAt), cmp.Compare(a, b))
+		})
 		some := min(len(failed), m.findMax)
 		find, failed = failed[:some], failed[some:]
 	}

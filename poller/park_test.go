@@ -278,18 +278,18 @@ func TestUnparksMax(t *testing.T) {
 func TestAnUnparkThatFails(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	unpark := b.parked("inbox:a", 1)[0]
-	again := b.step(Unparked{Unpark: unpark.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
-	b.after(lookAgain - 1)
+	again := b.step(Unparked{Unpark: unpark.Unpark, Err: errStore})
+	b.after(b.m.c.RetryAfter - 1)
 	if again = append(again, b.step(fence.Tick{})...); len(of[Unpark](again)) > 0 {
-		t.Fatalf("unparked again before %s are over", lookAgain)
+		t.Fatalf("unparked again before %s are over", b.m.c.RetryAfter)
 	}
 	if w := b.m.Wake(b.now); w != 1 {
 		t.Errorf("it wants to be woken after %s, want 1 ns", w)
 	}
 	b.after(1)
 	unparks := of[Unpark](b.step(fence.Tick{}))
-	if len(unparks) != 1 {
-		t.Fatalf("%d unparks after %s, want 1", len(unparks), lookAgain)
+	if len(unparks) != 1 || unparks[0].Unpark.Limit != 1 {
+		t.Fatalf("unparks after %s: %+v, want one of one message", b.m.c.RetryAfter, unparks)
 	}
 	effects := b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0})
 	b.after(500 * ms)
@@ -298,32 +298,59 @@ func TestAnUnparkThatFails(t *testing.T) {
 	}
 }
 
-// Where an unpark failed, the next one is tried after a second and after those of all other
-// buckets, though claims go through there, and in half of the places at most.
-func TestUnparksThatFailComeLast(t *testing.T) {
+// Buckets in which an unpark failed are tried again one after the other, in half of the places
+// at most and after a pause, though claims go through there. In one that answers what is left
+// comes back as usual.
+func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 	b := withParked(t, 6, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
 	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4)
 	var got []int
-	for len(got) < 6 {
+	for range 10 {
 		if len(unparks) == 0 {
-			b.after(lookAgain)
+			b.after(b.m.c.RetryAfter)
 			unparks = of[Unpark](b.step(fence.Tick{}))
 		}
 		u := unparks[0].Unpark
 		got = append(got, u.Bucket)
-		next := b.step(Unparked{Unpark: u, Err: postdate.E(postdate.KindUnavailable, "no primary")})
+		next := b.step(Unparked{Unpark: u, Err: errStore})
 		unparks = append(unparks[1:], of[Unpark](next)...)
 	}
-	if want := []int{0, 1, 2, 3, 4, 0}; !slices.Equal(got, want) || len(unparks) != 1 || unparks[0].Unpark.Bucket != 1 {
-		t.Errorf("unparked in %v, and then %v, want %v and then 1", got, unparks, want)
+	if want := []int{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}; !slices.Equal(got, want) || len(unparks) > 0 {
+		t.Errorf("unparked in %v, want %v", got, want)
 	}
-	well := unparks[0].Unpark
-	got = nil
-	for _, u := range of[Unpark](b.step(Unparked{Unpark: well, Moved: well.Limit})) {
-		got = append(got, u.Unpark.Bucket)
+	b.after(b.m.c.RetryAfter)
+	well := of[Unpark](b.step(fence.Tick{}))[0].Unpark
+	next := of[Unpark](b.step(Unparked{Unpark: well, Moved: 1}))
+	if len(next) != 2 || next[0].Unpark.Bucket != well.Bucket || next[0].Unpark.Limit == 1 || next[1].Unpark.Bucket != 1 || next[1].Unpark.Limit != 1 {
+		t.Errorf("after bucket %d answered, unparked %+v, want more there, and one message in bucket 1", well.Bucket, next)
 	}
-	if want := []int{well.Bucket, well.Bucket + 1}; !slices.Equal(got, want) {
-		t.Errorf("after bucket %d answered, unparked in %v, want %v", well.Bucket, got, want)
+}
+
+// Nothing is tried again in a bucket that was lost, that has nothing parked any more or only
+// for channels that are paused, nor where it has gone through meanwhile.
+func TestUnparksThatAreNotTriedAgain(t *testing.T) {
+	for name, then := range map[string]func(b *bench, other Unpark){
+		"lost": func(b *bench, _ Unpark) { b.step(fence.Lost{Holds: holds(1)}) },
+		"paused": func(b *bench, _ Unpark) {
+			b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}, {Channel: "inbox:b", Paused: true}}})
+		},
+		"nothing parked": func(b *bench, other Unpark) { b.step(Unparked{Unpark: other.Unpark}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withParked(t, 2, nil, "inbox:a", "inbox:b")
+			one, other := b.parked("inbox:a", 1)[0], b.parked("inbox:b", 1)[0]
+			b.step(Unparked{Unpark: one.Unpark, Err: errStore})
+			then(b, other)
+			b.after(lookAgain)
+			got := of[Unpark](b.step(fence.Tick{}))
+			if name == "nothing parked" { // for one of the two, so the other one is tried as usual
+				if len(got) != 1 || got[0].Unpark.Channel != "inbox:a" || got[0].Unpark.Limit == 1 {
+					t.Errorf("unparked %+v, want all that is parked for inbox:a", got)
+				}
+			} else if len(got) > 0 {
+				t.Errorf("unparked %+v, want nothing", got)
+			}
+		})
 	}
 }
 

@@ -269,12 +269,16 @@ type Machine struct {
 	// written; and of this what may be of any channel.
 	coming, comingBytes, comingOfAny int
 
-	unparks   []*unparking // those under way
-	finding   bool
-	find      []int // buckets whose parked channels are not known yet
-	findMax   int   // about how many of those at most that failed one call asks
-	nextFind  time.Duration
-	findAllAt time.Duration
+	unparks        []*unparking // those under way
+	retries        []*owned     // buckets whose last unpark failed, in turn, but for those that are tried again now
+	nextRetry      time.Duration
+	unparksFailed  int           // since the last one that went through
+	unparkFailedAt time.Duration // when the last one failed
+	finding        bool
+	find           []int // buckets whose parked channels are not known yet
+	findMax        int   // about how many of those at most that failed one call asks
+	nextFind       time.Duration
+	findAllAt      time.Duration
 }
 
 // NewMachine makes a machine that owns nothing. random gives numbers in [0, 1); endsAt
@@ -372,7 +376,10 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		w.mono(c.roomAt(now.Mono))
 	}
 	if len(m.parked) > 0 {
-		w.mono(m.parked[0].lookAt)
+		w.mono(max(m.parked[0].lookAt, m.unparksFrom()))
+	}
+	if len(m.retries) > 0 {
+		w.mono(m.nextRetry)
 	}
 	if !m.finding {
 		w.mono(m.nextFind) // after a failure, or where all that are to be asked about are apart

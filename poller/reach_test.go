@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -111,36 +113,42 @@ func TestFoundBeforeAFailure(t *testing.T) {
 	}
 }
 
+// parkedNow is as parkedBefore, of a channel that is not taken to be down.
+func (s *shop) parkedNow(b int, c postdate.Channel) {
+	s.parkedBefore(b, c)
+	s.m.noteParked(s.m.channelOf(c), s.m.buckets[b])
+}
+
 // A bucket in which one unpark failed, and that is well again, has its turn beside channels
-// that try for ever in a bucket that is out of reach.
+// that try for ever in buckets that are out of reach.
 func TestWellAgainBesideUnparksThatFail(t *testing.T) {
 	for _, test := range []struct {
-		channels int           // have messages parked in bucket 0, which is out of reach
-		takes    time.Duration // until an unpark there fails
-		within   time.Duration
-	}{{4, 5 * ms, 5 * time.Second}, {4, 30 * time.Second, 35 * time.Second}, {200, 5 * ms, 5 * time.Second}, {200, 30 * time.Second, 2 * time.Minute}} {
-		t.Run(fmt.Sprint(test.channels, " channels, ", test.takes), func(t *testing.T) {
-			s := newSlowShop(t, 2, nil)
+		channels, bad int           // so many channels have messages parked in so many bad buckets
+		takes         time.Duration // until an unpark there fails
+		within        time.Duration
+	}{
+		{4, 1, 5 * ms, time.Second}, {4, 1, 30 * time.Second, 35 * time.Second}, {200, 1, 5 * ms, time.Second},
+		{4, 2, 30 * time.Second, 65 * time.Second}, {16, 8, time.Second, 10 * time.Second}, {4, 200, 5 * ms, 20 * time.Second},
+	} {
+		t.Run(fmt.Sprint(test.channels, " channels, ", test.bad, " buckets, ", test.takes), func(t *testing.T) {
+			s := newSlowShop(t, test.bad+1, nil)
+			s.parkedNow(test.bad, "x:b")
 			for i := range test.channels {
-				s.add(1, named("x:%d", i), 1, -ms)
-			}
-			s.add(1, "x:b", 1, -ms)
-			s.work(2 * time.Second) // every channel has answered
-			all := []store.ParkedChannel{s.parkedBefore(1, "x:b")}
-			for i := range test.channels {
-				all = append(all, s.parkedBefore(0, named("x:%d", i)))
+				for b := range test.bad {
+					s.parkedNow(b, named("x:%d", i))
+				}
 			}
 			failed := false
 			l := answersLate(s, func(u Unpark) time.Duration {
-				if u.Unpark.Bucket == 0 {
+				if u.Unpark.Bucket < test.bad {
 					return test.takes
 				}
 				return 5 * ms
 			})
-			s.step(ParkedFound{Found: all})
+			s.step(fence.Tick{})
 			l.work(test.within, func(u Unpark) Event {
-				if u.Unpark.Bucket == 0 || !failed { // the first one in bucket 1 fails as well
-					failed = failed || u.Unpark.Bucket == 1
+				if u.Unpark.Bucket < test.bad || !failed { // the first one in the well bucket fails as well
+					failed = failed || u.Unpark.Bucket == test.bad
 					return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 				}
 				return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
@@ -152,27 +160,94 @@ func TestWellAgainBesideUnparksThatFail(t *testing.T) {
 	}
 }
 
-// The URLs of a host whose messages are parked where unparks fail keep those from coming back
-// that are parked elsewhere no longer than one probe: not once for each of them.
-func TestProbesBesideUnparksThatFail(t *testing.T) {
-	const many = 500
-	s := newSlowShop(t, 2, nil)
-	var all []store.ParkedChannel
-	for i := range 16 {
-		all = append(all, s.parkedBefore(0, named("https://h/broken-%d", i)))
+// Unparks that all fail at once are begun with pauses, and so they are when some went through
+// before.
+func TestUnparksThatFailAtOnce(t *testing.T) {
+	const buckets, channels = 512, 16
+	s := newSlowShop(t, buckets, nil)
+	n := 0
+	s.waits = func(e Effect) bool { return storeCalls(e) || has[Unpark](e) }
+	var under []Unpark
+	s.watch = func(e Effect) {
+		if u, is := e.(Unpark); is {
+			under = append(under, u)
+			n++
+		}
 	}
-	for i := range many {
-		all = append(all, s.parkedBefore(1, named("https://h/%d", i)))
+	for b := range buckets {
+		for c := range channels {
+			s.parkedNow(b, named("x:%d", c))
+		}
 	}
-	l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
-	s.step(ParkedFound{Found: all})
-	l.work(2*s.m.c.ProbeMax, func(u Unpark) Event {
-		if u.Unpark.Bucket == 0 {
+	s.step(fence.Tick{})
+	for second := range 10 {
+		n = 0
+		for end := s.now.Mono + time.Second; s.now.Mono < end; s.work(5 * ms) {
+			for len(under) > 0 {
+				u := under[0]
+				under = under[1:]
+				s.step(Unparked{Unpark: u.Unpark, Err: errNoPrimary})
+			}
+		}
+		if most := 15 * DefaultConfig().UnparksMax; n > most { // the places, and half of them once more, each RetryAfter
+			t.Errorf("in second %d %d unparks began, want at most %d", second, n, most)
+		}
+	}
+}
+
+// Unparks that hang, again and again, take no room of their channel from what is parked in
+// other buckets.
+func TestUnparksThatHangTakeNoRoom(t *testing.T) {
+	s := newSlowShop(t, 3, nil)
+	l := answersLate(s, func(u Unpark) time.Duration {
+		if u.Unpark.Bucket < 2 {
+			return 30 * time.Second
+		}
+		return 5 * ms
+	})
+	answer := func(u Unpark) Event {
+		if u.Unpark.Bucket < 2 {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
 		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
-	})
-	if n := s.parked(); n != 16 {
-		t.Errorf("%d messages are parked, want the 16 that are out of reach", n)
+	}
+	s.parkedNow(0, "x:a")
+	s.parkedNow(1, "x:a")
+	s.step(fence.Tick{})
+	l.work(45*time.Second, answer) // both are known to fail, and are tried again
+	for range 5 {
+		s.parkedNow(2, "x:a")
+		s.step(fence.Tick{})
+		l.work(2*time.Second, answer)
+		if n := s.parked("x:a"); n != 2 {
+			t.Fatalf("%d messages are parked after two seconds, want the two that are out of reach", n)
+		}
+	}
+}
+
+// The URLs of a host whose messages are parked where unparks fail, each in a bucket of its own,
+// do not keep those from coming back that are parked elsewhere.
+func TestProbesBesideUnparksThatFail(t *testing.T) {
+	const many = 500
+	for bad, within := range map[int]time.Duration{1: 3 * time.Second, 8: 4 * time.Second, 200: 40 * time.Second} {
+		s := newSlowShop(t, bad+1, nil)
+		var all []store.ParkedChannel
+		for i := range max(bad, 16) {
+			all = append(all, s.parkedBefore(i%bad, named("https://h/bad-%d", i)))
+		}
+		for i := range many {
+			all = append(all, s.parkedBefore(bad, named("https://h/%d", i)))
+		}
+		l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
+		s.step(ParkedFound{Found: all})
+		l.work(within, func(u Unpark) Event {
+			if u.Unpark.Bucket < bad {
+				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
+			}
+			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		})
+		if n := s.parked(); n != max(bad, 16) {
+			t.Errorf("%d bad buckets: %d messages are parked, want the %d that are out of reach", bad, n, max(bad, 16))
+		}
 	}
 }

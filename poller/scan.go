@@ -36,17 +36,17 @@ type owned struct {
 	parkedFor map[*channel]struct{}         // channels for which it may have parked messages
 	behind    map[postdate.Channel]struct{} // channels in whose behindIn it is
 
-	lane           *lane
-	horizon        postdate.Time // as Horizon said last
-	touched        bool          // it is in Machine.touched
-	busy           bool          // it is in agenda.busy
-	inDue          int           // 1 + its place in agenda.byDue; 0: it is not there
-	inSweep        int           // and in agenda.bySweep
-	polling        bool          // a claim is under way
-	nudged         postdate.Time // the earliest nudge since it began; Far where none came
-	unparkAt       postdate.Time // the last attempt time that was given to parked messages
-	unparkFailedAt time.Duration // when its last unpark failed; 0: that went through, or there was none
-	findFailedAt   time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
+	lane         *lane
+	horizon      postdate.Time // as Horizon said last
+	touched      bool          // it is in Machine.touched
+	busy         bool          // it is in agenda.busy
+	inDue        int           // 1 + its place in agenda.byDue; 0: it is not there
+	inSweep      int           // and in agenda.bySweep
+	polling      bool          // a claim is under way
+	nudged       postdate.Time // the earliest nudge since it began; Far where none came
+	unparkAt     postdate.Time // the last attempt time that was given to parked messages
+	unparkFailed bool          // its last unpark failed: it is one of Machine.retries, or tried again
+	findFailedAt time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up

@@ -179,7 +179,7 @@ var wakes = map[string]struct {
 	}, time.Second, nil},
 	"an unpark that failed": {do: func(b *bench) {
 		b.step(Unparked{Unpark: b.unpark(), Err: errStore})
-	}, want: lookAgain, then: Unpark{}},
+	}, want: 100 * ms, then: Unpark{}},
 	"a look for what is parked": {func(c *Config) { c.FindEvery = 600 * ms }, func(*bench) {}, 600 * ms, FindParked{}},
 	"a look for what is parked, while another one is under way": {
 		func(c *Config) { c.FindEvery = 600 * ms }, func(b *bench) {
