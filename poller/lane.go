@@ -23,9 +23,11 @@ const (
 	lanesMax = 1_024
 	// retryMax is the longest pause between two tries of a lane that fails.
 	retryMax = 2 * time.Second
-	// joinMax is for how long a lane that is well again begins no call: under load one would
-	// always be under way, and it would never join the common lane.
-	joinMax = time.Second
+	// A lane that is well again begins no call for as long as the one that went through took,
+	// but for joinMin at least and for joinMax at most: under load one would always be under
+	// way, and it would never join the common lane.
+	joinMin = time.Second
+	joinMax = 5 * time.Second
 )
 
 // lane is a group of buckets whose calls of the store share one fate. Each bucket begins
@@ -52,10 +54,12 @@ type lane struct {
 type (
 	claiming struct {
 		lane  *lane
+		began time.Duration
 		polls []poll
 	}
 	settlingCall struct {
 		lane  *lane
+		began time.Duration
 		items []settling
 	}
 )
@@ -143,11 +147,11 @@ func (m *Machine) moveSettlements(l *lane) {
 
 // succeeded notes that a call of a lane went through. Where another one is under way, the
 // lane joins when that has ended.
-func (m *Machine) succeeded(now postdate.Now, l *lane) {
+func (m *Machine) succeeded(now postdate.Now, l *lane, began time.Duration) {
 	if l == m.common {
 		return
 	}
-	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+joinMax
+	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+max(joinMin, min(now.Mono-began, joinMax))
 	m.join(l)
 }
 
@@ -269,7 +273,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	l.claimAt = now.Mono
 	l.behindFirst = !l.behindFirst
 	m.calls++
-	m.claimings[m.calls] = &claiming{l, polls}
+	m.claimings[m.calls] = &claiming{l, now.Mono, polls}
 	m.fileTouched() // the horizons come before the scan
 	m.emit(Claim{m.calls, claims})
 }
@@ -318,6 +322,6 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		return
 	}
 	if l := call.lane; l.settles == 0 && l.nextSettle == 0 { // else it says nothing of what cannot be settled
-		m.succeeded(now, l)
+		m.succeeded(now, l, call.began)
 	}
 }

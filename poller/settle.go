@@ -84,7 +84,7 @@ func (m *Machine) startSettle(now postdate.Now, l *lane) {
 	l.settles++
 	l.settleAt = now.Mono
 	m.calls++
-	m.settlings[m.calls] = &settlingCall{l, items}
+	m.settlings[m.calls] = &settlingCall{l, now.Mono, items}
 	m.emit(Settle{m.calls, settlements})
 }
 
@@ -112,7 +112,7 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 	}
-	m.succeeded(now, l)
+	m.succeeded(now, l, call.began)
 }
 
 // settleAgain puts what was not written, or not for certain, in front again.
