@@ -17,13 +17,13 @@ type history struct {
 	stories map[int]*story    // by number
 	about   map[string]*story // by edition
 	order   []*story
-	free    []postdate.Key            // of messages that expired; those that were settled last come last
-	letters []letter                  // those that are in the inbox, in the order in which they came
-	gains   map[gain]bucket.Partition // as they were gained
-	moves   map[int][]postdate.Time   // when a bucket got another owner, in true time
-	told    map[poller.Nudge]bool     // whether the owner of its bucket was nudged
-	open    int                       // records that are not final and are to be at the end
-	sent    int                       // emissions so far
+	free    []postdate.Key                 // of messages that expired; those that were settled last come last
+	letters []letter                       // those that are in the inbox, in the order in which they came
+	gains   map[gain]bucket.Partition      // as they were gained
+	moves   map[int][]postdate.Time        // when a bucket got another owner, in true time
+	told    map[poller.Nudge]postdate.Time // when the owner of its bucket was nudged last, in true time
+	open    int                            // records that are not final and are to be at the end
+	sent    int                            // emissions so far
 	counts  map[string]int
 }
 
@@ -122,7 +122,7 @@ var watchers = [...]func(h *history, f fact) string{
 }
 
 func newHistory(w *world) *history {
-	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, told: map[poller.Nudge]bool{}, counts: map[string]int{}}
+	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{}}
 }
 
 // order is the order in which the watchers look: the most particular ones first.

@@ -292,7 +292,7 @@ func (p *process) scheduled(bucket int, at postdate.Time) {
 // nudge puts a nudge on the board, and wakes the machine where it matters.
 func (p *process) nudge(n poller.Nudge) {
 	if p.w.store.Records[n.Bucket].Lease == p.lease {
-		p.w.history.told[n] = true
+		p.w.history.told[n] = p.w.wall()
 	}
 	if p.m.Board().Nudge(n) {
 		p.after(p.w.upTo(20*time.Microsecond), func() { p.step(poller.Nudged{Nudges: p.m.Board().Take()}) })

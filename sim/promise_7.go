@@ -43,7 +43,8 @@ func promise7(h *history, f fact) string {
 // after that, if load does not let it sooner.
 func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
-	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && !h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}] {
+	told := h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}]
+	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && told < e.row.Written {
 		most += c.SweepEvery // its nudge was lost, or went to a node that stops or is to own the bucket next: a sweep finds it
 	}
 	rests := 2*c.DrainStep + brokerFirst // a bucket on its way, and then its new owner waits for the broker
