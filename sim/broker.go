@@ -102,8 +102,11 @@ func (p *process) publish(e poller.Publish) {
 func (p *process) brokerFate(b *broker) fateOf {
 	w := p.w
 	took := 200*time.Microsecond + w.upTo(3*time.Millisecond)
-	if b.kind == channelSlow {
+	switch b.kind {
+	case channelSlow:
 		took = w.upTo(400 * time.Millisecond)
+	case channelTrickles:
+		took = w.upTo(9 * time.Second)
 	}
 	f := fateOf{result: publisher.Result{Outcome: publisher.Confirmed}, took: took, arrives: true, arrival: took / 2}
 	switch {

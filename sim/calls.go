@@ -32,7 +32,7 @@ type weather struct {
 	loseRequest, loseAnswer, hang, stray window
 	slowUntil                            time.Duration
 	slowBy                               time.Duration
-	settlesSlowBy                        time.Duration // meanwhile, and on top of that
+	settlesSlowMin, settlesSlowBy        time.Duration // meanwhile, and on top of that: at least, and at most
 	outage                               time.Duration // until when
 	failover                             time.Duration // until when; what is under way is unknown
 	failovers                            int
@@ -44,6 +44,7 @@ type storeCall struct {
 	name     string
 	buckets  []int           // that it touches, where that matters
 	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
+	slowly   time.Duration   // how long it takes to fail where it has no effect
 	effect   []func()        // its steps: others may come between
 	ordered  bool            // it takes no effect once it was given up: the contract says so
 	half     func()          // what of the effect was done at a failure midway; nil: all or nothing
@@ -119,13 +120,13 @@ func (p *process) call(c storeCall) {
 	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
 		way := w.latency()
 		if c.name == "settle" && w.now < w.weather.slowUntil {
-			way += w.upTo(w.weather.settlesSlowBy)
+			way += w.between(w.weather.settlesSlowMin, w.weather.settlesSlowBy)
 		}
 		p.inStore(way, func() {
 			f := w.fate(p.n, k)
 			for _, x := range w.weather.parts {
 				if x.fails(w.now, &c) {
-					f = x.fate(w)
+					f, c.slowly = x.fate(w), x.takes
 				}
 			}
 			p.arrive(c, f, began)
@@ -148,7 +149,7 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	switch f {
 	case failsBefore:
 		err := []error{errLost, errDown}[w.r.IntN(2)]
-		back(w.latency(), func() { c.failed(err) })
+		back(w.latency()+c.slowly, func() { c.failed(err) })
 		return
 	case hangs:
 		back(giveUp, func() { c.failed(errLost) })

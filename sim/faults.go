@@ -35,7 +35,9 @@ func (w *world) fault(it item) {
 	case faultStray:
 		w.weather.stray = window{until, it.p}
 	case faultSlow:
-		w.weather.slowUntil, w.weather.slowBy, w.weather.settlesSlowBy = until, it.e, time.Duration(it.b)*time.Millisecond
+		settles := time.Duration(it.b) * time.Millisecond
+		w.weather.slowUntil, w.weather.slowBy, w.weather.settlesSlowBy = until, it.e, settles
+		w.weather.settlesSlowMin = time.Duration(it.p * float64(settles))
 	case faultOutage:
 		w.weather.outage = until
 	case faultFailover:
@@ -45,7 +47,7 @@ func (w *world) fault(it item) {
 	case faultShard:
 		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, hangs: true})
 	case faultPart:
-		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, calls: partCalls[it.a], unknown: it.p})
+		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, calls: partCalls[it.a], unknown: it.p, takes: it.e})
 	case faultForgotten:
 		w.store.forget(it.b)
 	}

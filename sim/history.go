@@ -47,6 +47,7 @@ type story struct {
 	ackedAt   time.Duration
 	written   int           // how often its record was changed
 	begun     postdate.Time // when its present version was written, in true time
+	parked    bool          // its present version was parked at some time
 	ended     postdate.Time // when it became final, by the time by which retention counts
 	expired   bool          // its record is gone, and its key is free
 }
@@ -223,8 +224,9 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	s := h.about[string(after.Payload)]
 	s.written++
 	if st == nil && by != "unpark" {
-		s.begun = h.w.wall()
+		s.begun, s.parked = h.w.wall(), false
 	}
+	s.parked = s.parked || after.Parked
 	if before != nil && before.Status == postdate.Pending && h.due(before) {
 		h.open--
 	}

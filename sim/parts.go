@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -13,9 +14,10 @@ import (
 type part struct {
 	from, until time.Duration
 	first       int
-	calls       []string // their names; nil: all that touch these buckets
-	hangs       bool     // they do not come back
-	unknown     float64  // else: how likely a call that fails was done all the same
+	calls       []string      // their names; nil: all that touch these buckets
+	hangs       bool          // they do not come back
+	takes       time.Duration // until a call fails that has no effect
+	unknown     float64       // else: how likely a call that fails was done all the same
 }
 
 // partCalls are the sorts of calls that fail together.
@@ -61,89 +63,51 @@ func (x part) excuses(bucket int) time.Duration {
 	case x.hangs:
 		return x.from + storeDeadline + time.Second
 	case x.has(bucket):
-		return x.until + 3*time.Second + (x.until - x.from)
+		return x.until + x.takes + 3*time.Second + (x.until - x.from)
 	}
 	return 0
 }
 
-// parts draws that a part of the store fails again and again: for milliseconds, for seconds,
-// or for up to a minute. Every other time there is a steady load, so that some call is always
-// under way. Meanwhile channels go down and come back. At times a node stops in order, so that
-// others have to find what it parked.
-func (d *draw) parts() {
-	p := d.p
-	// So that one claim of many buckets brings enough, and one call settles that; and so that
-	// one node with a slow store takes more than twice as much as is due.
-	p.poller.HandMax, p.poller.DoubtMax, p.poller.SettleMax = 2_048, 512, 256
-	p.poller.BatchMax, p.poller.UnparkMax = 32, 64
-	p.channels, p.kinds = append(p.channels, "rabbitmq:comes-and-goes", "kafka:comes-and-goes"), append(p.kinds, channelGood, channelGood)
-	for at := 10 * time.Second; at < p.length-30*time.Second; at += d.between(60*time.Second, 90*time.Second) {
-		lasts := 20*time.Millisecond + d.upTo([]time.Duration{100 * time.Millisecond, 5 * time.Second}[d.r.IntN(2)])
-		if d.r.IntN(2) == 0 {
-			lasts = d.between(20*time.Second, time.Minute)
-		}
-		calls := d.r.IntN(len(partCalls))
-		d.add(item{at: at, kind: faultPart, a: calls, b: d.r.IntN(3), d: lasts, p: max(d.r.Float64()-0.5, 0)})
-		if d.r.IntN(2) == 0 {
-			d.load(at-3*time.Second, min(lasts, 15*time.Second)+15*time.Second)
-		}
-		for c := range 2 {
-			d.comesAndGoes(at+d.between(-5*time.Second, lasts/3), len(p.channels)-1-c)
-		}
-		if stops := lasts < stopMax/2 || !slices.Contains(partCalls[calls], "settle"); stops && d.r.IntN(2) == 0 { // else it waits for its settlements
-			d.add(item{at: at + d.upTo(lasts/3), kind: faultStop, a: d.r.IntN(len(p.clocks)), d: d.between(time.Second, 12*time.Second)})
-		}
-	}
+// ofParked says whether only what is parked comes late: calls of other sorts do not fail.
+func (x part) ofParked() bool {
+	return x.calls != nil && !slices.ContainsFunc(x.calls, func(c string) bool { return c != "unpark" && c != "find parked" })
 }
 
-// load draws a steady load on the first channel, and a store whose calls take so long that
-// one of each bucket is always under way.
-func (d *draw) load(at, lasts time.Duration) {
-	settles := []int{0, 50, 200}[d.r.IntN(3)]
-	d.add(item{at: at, kind: faultSlow, b: settles, d: lasts, e: d.between(4*time.Millisecond, 40*time.Millisecond)})
-	pause := time.Second / time.Duration(60*d.p.buckets)
-	for end := at + lasts; at < end; at += d.upTo(2 * pause) {
-		d.add(item{at: at, kind: opSchedule, a: d.n, d: d.upTo(2 * time.Second)})
-		d.n++
+// excusesParked is up to when nothing that was parked counts as late in a bucket outside of
+// the part that got its owner at moved. Its owner may be asking already; then it asks about
+// all buckets that are new to it, and where that fails, about one after the other: each of
+// the part may come before.
+func (x part) excusesParked(bucket, buckets int, moved time.Duration) time.Duration {
+	if x.takes == 0 || x.has(bucket) || moved > x.until {
+		return 0
 	}
-}
-
-// comesAndGoes draws a channel that goes down, and comes back to what was parked meanwhile.
-func (d *draw) comesAndGoes(at time.Duration, channel int) {
-	down := d.between(time.Second, 10*time.Second)
-	d.add(item{at: at, kind: faultDown, b: channel, d: down})
-	for range 20 + d.r.IntN(60) {
-		d.add(item{at: at - time.Second + d.upTo(down), kind: opSchedule, a: d.n, b: channel, d: d.upTo(2 * time.Second)})
-		d.n++
-	}
-}
-
-// flaps draws a channel that goes down and comes back again and again while a slow store
-// settles and does not say so: parking, unparking and reading of one message overlap.
-func (d *draw) flaps() {
-	const lasts = 8 * time.Second
-	settles := slices.IndexFunc(partCalls, func(calls []string) bool { return calls[0] == "settle" })
-	for begin := 10 * time.Second; begin < d.p.length; begin += d.between(20*time.Second, time.Minute) {
-		d.add(item{at: begin, kind: faultSlow, d: lasts, e: d.upTo(300 * time.Millisecond)})
-		for at := begin; at < begin+lasts; at += d.upTo(time.Second) {
-			d.add(item{at: at, kind: faultDown, d: d.upTo(500 * time.Millisecond)})
-			d.add(item{at: at + d.upTo(time.Second), kind: faultPart, a: settles, b: d.r.IntN(3), d: d.upTo(400 * time.Millisecond), p: 1})
-		}
-		for range 200 {
-			it := item{at: begin + d.upTo(lasts), kind: opSchedule, a: d.n, d: d.upTo(time.Second)}
-			d.n++
-			d.add(it)
-			d.add(item{at: it.at + d.upTo(4*time.Second), kind: opCancel, a: it.a})
-		}
-	}
+	calls := 2 + (buckets+2-x.first)/3
+	return min(max(x.from, moved)+time.Duration(calls)*(x.takes+time.Second), x.until+x.takes+3*time.Second)
 }
 
 // cameBack is when what was parked for a channel that was down is to be back at the latest,
-// but for the usual lateness: a probe comes within ProbeMax.
+// but for the usual lateness: a probe comes within ProbeMax. The URLs of one host are down
+// until all of them are up: each probe may go to one that is not.
 func (h *history) cameBack(c postdate.Channel) postdate.Time {
-	b := h.w.channels[c]
-	if b.down == 0 {
+	down := h.w.channels[c].down
+	if host := hostOf(c); host != "" {
+		for _, o := range h.w.plan.channels {
+			if hostOf(o) == host {
+				down = max(down, h.w.channels[o].down)
+			}
+		}
+	}
+	if down == 0 {
 		return 0
 	}
-	return epoch.Add(b.down + poller.DefaultConfig().ProbeMax + 2*time.Second)
+	return epoch.Add(down + poller.DefaultConfig().ProbeMax + 2*time.Second)
+}
+
+// hostOf is the host of a channel that is a URL, or nothing.
+func hostOf(c postdate.Channel) string {
+	host, _, _ := strings.Cut(strings.TrimPrefix(c.Target(), "//"), "/")
+	if c.Broker() != "https" {
+		return ""
+	}
+	return host
 }

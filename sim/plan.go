@@ -73,13 +73,13 @@ const (
 	faultLoseAnswer  // and after
 	faultHang        // are not answered before their deadline
 	faultStray       // take effect after they were given up
-	faultSlow        // calls take up to e for d, and settlements up to b milliseconds more
+	faultSlow        // calls take up to e for d, and settlements up to b milliseconds more, and p of that at least
 	faultOutage      // the store takes nothing for d
 	faultFailover    // and what is under way has an unknown outcome
 	faultNoStore     // node a cannot reach the store for d
 	faultForgotten   // the checkpoint of bucket b is lost
 	faultShard       // for d, calls that touch one of every third bucket, from b on, do not come back
-	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail: with p it is unknown whether they were done
+	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail after e: with p it is unknown whether they were done
 	faultDown        // channel b takes nothing for d
 	faultBlocked     // channel b answers nothing for d
 	faultRefuse      // channel b refuses with p for d
@@ -136,14 +136,15 @@ func profileOf(seed uint64) profile {
 type channelKind int
 
 const (
-	channelGood    channelKind = iota
-	channelSlow                // takes up to 400 ms
-	channelPicky               // refuses two of three
-	channelMissing             // refuses for ever
-	channelMute                // answers nothing
-	channelDead                // takes nothing
-	channelTight               // an operator lets one message a second through
-	channelGone                // takes nothing, and never comes back
+	channelGood     channelKind = iota
+	channelSlow                 // takes up to 400 ms
+	channelPicky                // refuses two of three
+	channelMissing              // refuses for ever
+	channelMute                 // answers nothing
+	channelDead                 // takes nothing
+	channelTight                // an operator lets one message a second through
+	channelGone                 // takes nothing, and never comes back
+	channelTrickles             // takes up to 9 s
 )
 
 // draw makes plans.

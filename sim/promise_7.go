@@ -72,13 +72,23 @@ func (h *history) lateness(e *emission) time.Duration {
 	if h.w.plan.profile == profileChannels {
 		there = e.row.Written
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e.message.Bucket), h.cameBack(e.message.Channel)))
+	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e), h.cameBack(e.message.Channel)))
 }
 
-// excused is up to when nothing of a bucket counts as late because of the store.
-func (h *history) excused(bucket int) (at postdate.Time) {
+// excused is up to when a message does not count as late because of the store.
+func (h *history) excused(e *emission) (at postdate.Time) {
+	b := e.message.Bucket
+	moved := time.Duration(0)
+	if moves := h.moves[b]; len(moves) > 0 {
+		moved = moves[len(moves)-1].Sub(epoch)
+	}
 	for _, x := range h.w.weather.parts {
-		at = max(at, epoch.Add(x.excuses(bucket)))
+		if !x.ofParked() || e.story.parked {
+			at = max(at, epoch.Add(x.excuses(b)))
+		}
+		if e.story.parked {
+			at = max(at, epoch.Add(x.excusesParked(b, h.w.plan.buckets, moved)))
+		}
 	}
 	return at
 }

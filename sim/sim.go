@@ -22,8 +22,8 @@
 // Read it in this order: plan.go (what happens), world.go (time), node.go,
 // process.go, calls.go, broker.go, client.go, faults.go (who acts), store.go (the store,
 // a [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
-// retention), alone.go (what is different where a node is alone), parts.go (parts of the
-// store that fail).
+// retention), alone.go (what is different where a node is alone), parts.go and plan_parts.go
+// (parts of the store that fail).
 package sim
 
 import (

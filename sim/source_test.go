@@ -56,21 +56,31 @@ var inSource = []struct {
 	{
 		"a lane that is well again begins claims at once", "poller/lane.go",
 		"	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+max(joinMin, min(now.Mono-began, joinMax))\n", "	l.nextClaim, l.nextSettle = 0, 0\n",
-		[]int{7}, 1_008,
+		[]int{7}, 68,
+	},
+	{
+		"a lane that is well again settles at once", "poller/settle.go",
+		"max(l.nextSettle, l.joinBy)", "l.nextSettle",
+		[]int{7}, 18,
 	},
 	{
 		"what cannot be settled takes the room of its channel", "poller/lane.go",
 		"	return l.nextSettle != 0 && ", "	return false && l.nextSettle != 0 && ",
-		[]int{7}, 0,
+		[]int{7}, 18,
 	},
 	{
 		"buckets that are out of reach are unparked before others", "poller/park.go",
-		"{ return b.lane != m.common || b.unparkFailedAt != 0 }", "{ return false }",
-		[]int{7}, 0,
+		"		case b.unparkFailed || !b.worksFor(c)", "		case !b.worksFor(c)",
+		[]int{7}, 28,
 	},
 	{
 		"one bucket that cannot be asked for what is parked hides it in all", "poller/park.go",
 		"		some := min(len(failed), m.findMax)\n", "		some := len(failed)\n",
+		[]int{7}, 8,
+	},
+	{
+		"each round asks first about the buckets that failed in the last one", "poller/park.go",
+		"			return cmp.Or(cmp.Compare(m.buckets[a].findFailedAt, m.buckets[b].findFailedAt), cmp.Compare(a, b))\n", "			return cmp.Compare(a, b)\n",
 		[]int{7}, 8,
 	},
 	{

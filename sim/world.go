@@ -142,6 +142,8 @@ func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
 func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.r.Int64N(int64(d) + 1)) }
 
+func (w *world) between(from, to time.Duration) time.Duration { return from + w.upTo(to-from) }
+
 func (w *world) chance(p float64) bool { return p > 0 && w.r.Float64() < p }
 
 // violate notes the first broken promise. The world stops there.
