@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // agenda orders the buckets of the common lane by when they want something, so that a
@@ -131,6 +132,8 @@ func (m *Machine) fileTouched() {
 			before = 0
 		case b.polling:
 			before = postdate.Far
+		case bucket.Position{Time: b.due}.Before(b.read): // a page ended within that millisecond
+			before = b.due + 1
 		}
 		if before != b.horizon {
 			b.horizon = before

@@ -390,3 +390,25 @@ func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 		t.Errorf("%d messages are with their broker, want 8", n)
 	}
 }
+
+// A message that is scheduled for a millisecond within which a page has ended, and comes before
+// that in order, is told of, and needs no sweep.
+func TestWithinTheMillisecondOfAPage(t *testing.T) {
+	s := newSlowShop(t, 2, func(c *Config) { c.PageMax = 2 })
+	s.add(0, "x:b", 4, -ms)
+	at := s.now.Wall - 1
+	s.sleep(callSlow)
+	s.add(1, "x:b", 1, -ms) // its claim keeps the next one of bucket 0 back
+	s.answer(claims)
+	before := s.row(s.put(0, "x:a", 1, 0)[0].Key)
+	before.AttemptTime, before.ExecutionTime = at, at
+	s.sort(0)
+	if at >= s.horizon[0] {
+		t.Fatal("a nudge for it does not matter")
+	}
+	s.step(Nudged{[]Nudge{{0, at}}})
+	s.work(time.Second)
+	if s.arrived["x:a"] != 1 {
+		t.Error("it waits for a sweep")
+	}
+}
