@@ -23,10 +23,9 @@ const (
 	lanesMax = 1_024
 	// retryMax is the longest pause between two tries of a lane that fails.
 	retryMax = 2 * time.Second
-	// A lane that is well again begins no call for as long as the one that went through took,
-	// but for joinMin at least and for joinMax at most: under load one would always be under
-	// way, and it would never join the common lane.
-	joinMin = time.Second
+	// joinMax is for how long a lane that is well again begins no call at most, and else for as
+	// long as the call took that went through: under load one would always be under way, and
+	// it would never join the common lane.
 	joinMax = 5 * time.Second
 )
 
@@ -151,7 +150,7 @@ func (m *Machine) succeeded(now postdate.Now, l *lane, began time.Duration) {
 	if l == m.common {
 		return
 	}
-	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+max(joinMin, min(now.Mono-began, joinMax))
+	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+min(now.Mono-began, joinMax)
 	m.join(l)
 }
 

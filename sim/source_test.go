@@ -55,7 +55,7 @@ var inSource = []struct {
 	},
 	{
 		"a lane that is well again begins claims at once", "poller/lane.go",
-		"	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+max(joinMin, min(now.Mono-began, joinMax))\n", "	l.nextClaim, l.nextSettle = 0, 0\n",
+		"	l.nextClaim, l.nextSettle, l.joinBy = 0, 0, now.Mono+min(now.Mono-began, joinMax)\n", "	l.nextClaim, l.nextSettle = 0, 0\n",
 		[]int{7}, 68,
 	},
 	{
