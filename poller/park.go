@@ -159,8 +159,7 @@ func (m *Machine) retryUnparks(now postdate.Now) {
 		b := m.retries[0]
 		m.retries = m.retries[1:]
 		switch c := b.retryFor(); {
-		case b.lost || !b.unparkFailed || len(b.parkedFor) == 0:
-			b.unparkFailed = false
+		case b.lost || !b.unparkFailed: // or one has gone through meanwhile
 		case c == nil:
 			m.retries = append(m.retries, b)
 		default:
@@ -209,7 +208,7 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 		return c.wakeAt()
 	case c.site.down && c.site.prober != nil && c.site.prober != c:
 		return now.Mono + m.c.ProbeMax // that one tries for all of the site, if it still can
-	case c.site.down && c.site.prober == c && now.Mono < c.site.placeAt:
+	case c.site.prober == c && now.Mono < c.site.placeAt:
 		return c.site.placeAt
 	case c.site.down && (c.site.probing || c.unsent()+c.inFlight+under > 0):
 		return now.Mono + lookAgain // one on its way is the probe
@@ -231,7 +230,7 @@ func (m *Machine) unpark(now postdate.Now, c *channel) time.Duration {
 	return now.Mono // after the others
 }
 
-// passOn has another channel of a site looked at now, for the one that was to try cannot: of
+// passOn has another channel of a site looked at now, for one that was to try for it cannot: of
 // those that can the one that would be looked at first.
 func (m *Machine) passOn(now postdate.Now, s *site) {
 	var next *channel
@@ -300,7 +299,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		if !slices.Contains(m.retries, b) {
 			m.retries = append(m.retries, b)
 		}
-		if c.site.down && c.site.prober == nil && !u.retry {
+		if !u.retry {
 			m.passOn(now, c.site)
 		}
 	default:

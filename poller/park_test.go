@@ -304,9 +304,11 @@ func TestAnUnparkThatFails(t *testing.T) {
 func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 	b := withParked(t, 6, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
 	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4)
+	const pause = -1
 	var got []int
 	for range 10 {
 		if len(unparks) == 0 {
+			got = append(got, pause)
 			b.after(b.m.c.RetryAfter)
 			unparks = of[Unpark](b.step(fence.Tick{}))
 		}
@@ -315,7 +317,7 @@ func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 		next := b.step(Unparked{Unpark: u, Err: errStore})
 		unparks = append(unparks[1:], of[Unpark](next)...)
 	}
-	if want := []int{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}; !slices.Equal(got, want) || len(unparks) > 0 {
+	if want := []int{0, 1, 2, pause, 3, 4, pause, 0, pause, 1, pause, 2, pause, 3, pause, 4}; !slices.Equal(got, want) || len(unparks) > 0 {
 		t.Errorf("unparked in %v, want %v", got, want)
 	}
 	b.after(b.m.c.RetryAfter)
@@ -350,7 +352,24 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 			} else if len(got) > 0 {
 				t.Errorf("unparked %+v, want nothing", got)
 			}
+			if name == "paused" {
+				effects := b.step(Limits{})
+				b.after(b.m.c.RetryAfter)
+				if again := of[Unpark](append(effects, b.step(fence.Tick{})...)); len(again) == 0 {
+					t.Error("nothing is tried again when they are not paused any more")
+				}
+			}
 		})
+	}
+}
+
+// What is tried again takes no place beyond those that there are.
+func TestUnparksThatFailBesideOthers(t *testing.T) {
+	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
+	unparks := b.parked("inbox:a", 0, 1, 2)
+	b.step(Unparked{Unpark: unparks[0].Unpark, Err: errStore})
+	if b.after(b.m.c.RetryAfter); len(of[Unpark](b.step(fence.Tick{}))) > 0 || len(b.m.unparks) != 2 {
+		t.Errorf("%d unparks are under way, want 2", len(b.m.unparks))
 	}
 }
 

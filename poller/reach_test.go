@@ -233,15 +233,15 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 		s := newSlowShop(t, bad+1, nil)
 		var all []store.ParkedChannel
 		for i := range max(bad, 16) {
-			all = append(all, s.parkedBefore(i%bad, named("https://h/bad-%d", i)))
+			all = append(all, s.parkedBefore(1+i%bad, named("https://h/bad-%d", i)))
 		}
 		for i := range many {
-			all = append(all, s.parkedBefore(bad, named("https://h/%d", i)))
+			all = append(all, s.parkedBefore(0, named("https://h/%d", i)))
 		}
 		l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
 		s.step(ParkedFound{Found: all})
 		l.work(within, func(u Unpark) Event {
-			if u.Unpark.Bucket < bad {
+			if u.Unpark.Bucket > 0 {
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
 			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
@@ -249,5 +249,49 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 		if n := s.parked(); n != max(bad, 16) {
 			t.Errorf("%d bad buckets: %d messages are parked, want the %d that are out of reach", bad, n, max(bad, 16))
 		}
+	}
+}
+
+// The URL that tries for its host after one that could not is none that is paused.
+func TestNoneThatIsPausedTriesNext(t *testing.T) {
+	const good, paused = "https://h/good", 50
+	s := newSlowShop(t, 2, nil)
+	all := []store.ParkedChannel{s.parkedBefore(1, "https://h/bad-1"), s.parkedBefore(1, "https://h/bad-2"), s.parkedBefore(0, good)}
+	var set []store.ChannelSettings
+	for i := range paused {
+		all = append(all, s.parkedBefore(0, named("https://h/paused-%d", i)))
+		set = append(set, store.ChannelSettings{Channel: named("https://h/paused-%d", i), Paused: true})
+	}
+	s.limits(set...)
+	l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
+	s.step(ParkedFound{Found: all})
+	l.work(time.Second/2, func(u Unpark) Event {
+		if u.Unpark.Bucket > 0 {
+			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
+		}
+		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+	})
+	if n := s.parked(); s.parked(good) > 0 || n != 2+paused {
+		t.Errorf("%d messages are parked, and %d of the URL that can try, want %d and 0", n, s.parked(good), 2+paused)
+	}
+}
+
+// Unparks that fail slow others down only where none goes through.
+func TestUnparksBesideManyThatFail(t *testing.T) {
+	const buckets = 600
+	s := newSlowShop(t, buckets, nil)
+	l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
+	for b := range buckets {
+		s.parkedNow(b, named("x:%d", b))
+	}
+	s.step(fence.Tick{})
+	l.work(2*time.Second, func(u Unpark) Event {
+		if third(u.Unpark.Bucket) {
+			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
+		}
+		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+	})
+	if n := s.parked(); n != buckets/3 {
+		t.Errorf("%d messages are parked, want the %d that are out of reach", n, buckets/3)
 	}
 }

@@ -341,7 +341,7 @@ func (b *owned) readTo(r *store.ClaimResult) {
 		// It may end before read: where the wall clock was set back, what lies
 		// between is read again when its time comes.
 		b.read, b.due = r.Ended, r.Next
-		if late := b.late; late != nowhere && b.read.Before(late) {
+		if late := b.late; b.read.Before(late) {
 			b.late = nowhere
 			b.missed(late)
 		}

@@ -412,3 +412,35 @@ func TestWithinTheMillisecondOfAPage(t *testing.T) {
 		t.Error("it waits for a sweep")
 	}
 }
+
+// What is to be read again is read as late where the bucket is read beyond it, and else in its
+// turn: also where the wall clock was set back and a scan ends before it.
+func TestWhatIsMissed(t *testing.T) {
+	at := func(t postdate.Time) bucket.Position { return bucket.Position{Time: t} }
+	for _, test := range []struct {
+		name        string
+		read, ended postdate.Time // ended: of a complete scan, after which nothing is due
+		missed      postdate.Time // before that scan; 0: nothing
+		wantLate    bucket.Position
+		wantDue     postdate.Time
+	}{
+		{name: "behind what is read", read: 20, missed: 10, ended: 30, wantLate: at(10), wantDue: postdate.Far},
+		{name: "at what is read", read: 20, missed: 20, ended: 30, wantLate: at(20), wantDue: postdate.Far},
+		{name: "the scan ends before it", read: 20, missed: 10, ended: 5, wantLate: nowhere, wantDue: 10},
+		{name: "nothing is missed", read: 20, ended: 5, wantLate: nowhere, wantDue: postdate.Far},
+	} {
+		b := &owned{read: at(test.read), late: nowhere, due: postdate.Far}
+		if test.missed != 0 {
+			b.missed(at(test.missed))
+		}
+		b.readTo(&store.ClaimResult{Complete: true, Ended: at(test.ended), Next: postdate.Far})
+		if b.late != test.wantLate || b.due != test.wantDue || b.read != at(test.ended) {
+			t.Errorf("%s: late %v, due %v, read to %v", test.name, b.late, b.due, b.read)
+		}
+	}
+	b := &owned{read: at(20), late: nowhere, due: 40}
+	b.missed(at(30))
+	if b.missed(at(50)); b.late != nowhere || b.due != 30 {
+		t.Errorf("ahead of what is read: late %v, due %v", b.late, b.due)
+	}
+}
