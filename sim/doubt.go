@@ -45,26 +45,27 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 		}
 	}
 	for _, c := range h.w.plan.channels {
-		if n := doubt[c]; n > max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(h.w.now))+len(p.unheard) {
+		if n := doubt[c]; n > max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(p.n.clock.now().Mono))+len(p.unheard) {
 			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
 		}
 	}
 	return ""
 }
 
-// confirms are when messages of a channel were confirmed to a process, in order.
+// confirms are when messages of a channel were confirmed to a process, in order, by its
+// monotonic clock, which stands still while its machine is frozen.
 type confirms []time.Duration
 
 func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) {
 	for _, r := range results {
 		if r.Outcome == publisher.Confirmed {
-			p.confirmed[c] = append(p.confirmed[c], p.w.now)
+			p.confirmed[c] = append(p.confirmed[c], p.n.clock.now().Mono)
 		}
 	}
 }
 
 // best is how many there were in the best two seconds of the last twenty: what is in hand
-// may have been taken when the last ten were better. Clocks may differ by a tenth.
+// may have been taken when the last ten were better. A tenth more, for it hears of them later.
 func (all confirms) best(now time.Duration) (most int) {
 	first := 0
 	for last, at := range all {
