@@ -146,8 +146,8 @@ func (m *Machine) unparksFrom() time.Duration {
 	return m.unparkFailedAt + m.c.RetryAfter
 }
 
-// retryUnparks tries again where an unpark failed, with one message in one bucket after the
-// other.
+// retryUnparks tries again where an unpark failed, in one bucket after the other and with one
+// message, which takes little room of its channel while it hangs.
 func (m *Machine) retryUnparks(now postdate.Now) {
 	if now.Mono < m.nextRetry || len(m.retries) == 0 {
 		return
@@ -256,8 +256,8 @@ func (m *Machine) startOne(u *unparking, c *channel, b *owned, limit int) {
 }
 
 // unparkIn is a bucket where the channel has parked messages and none are being unparked, or
-// -1, and how many of its unparks are under way, but for retries. Buckets that are apart come last; those where
-// an unpark failed have their turn in retryUnparks.
+// -1, and how many of its unparks are under way, but for retries. Buckets that are apart come
+// last; those where an unpark failed have their turn in retryUnparks.
 func (m *Machine) unparkIn(c *channel) (bucket, under int) {
 	var busy []int
 	for _, u := range m.unparks {
