@@ -100,7 +100,7 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
 		switch {
 		case !at.Before(to), near, !m.hasRoom(now, c):
-		case len(c.parkedIn) > 0 && !c.paused() && m.random() < 0.5:
+		case c.parkedIn.len() > 0 && !c.paused() && m.random() < 0.5:
 		default:
 			p.kind, p.only, p.claim.Scan.After, p.claim.To = scanBehind, c, at, to
 			return true

@@ -2,7 +2,6 @@ package poller
 
 import (
 	"container/heap"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +31,8 @@ type channel struct {
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
-	parking          // its messages that are parked in the store
+
+	parkedIn rotation[*owned] // buckets that may have some of it parked
 }
 
 // windowMin is how many messages of a channel may be with its broker before the first
@@ -63,8 +63,7 @@ type site struct {
 	backoff  time.Duration
 	probeAt  time.Duration // the next probe, while down
 	probing  bool          // a probe is with the broker
-	prober   *channel      // which is to try next, while down
-	placeAt  time.Duration // when it may: its place in the budget of probes
+	parking                // its messages that are parked in the store
 }
 
 // siteOf names what fails together with a channel.
@@ -95,7 +94,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel of which nothing is known but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand > 0 || len(c.parkedIn) > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.crowded || m.channels[c.name] != c {
+	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.crowded || m.channels[c.name] != c {
 		return
 	}
 	delete(m.channels, c.name)
@@ -137,7 +136,7 @@ func (m *Machine) count(c *channel, n int) {
 	switch {
 	case c.hand == 0:
 		m.inHand--
-		m.lookSoon(c)
+		m.lookSoon(c.site)
 		m.forget(c)
 	case c.hand == n: // the first
 		m.inHand++
@@ -245,7 +244,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
-		c.site.probing = true
+		c.site.probing, c.site.comes = true, 0
 		c.ready[0].probe = true
 		m.send(now, c, 1)
 	}
@@ -311,7 +310,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 		c.window = windowMin
 		m.goDown(now, c.site, ev.Results[0].Reason, false)
 	}
-	m.lookSoon(c)
+	m.lookSoon(c.site)
 }
 
 // ended decides what follows a publish. One that was abandoned is settled where it was
@@ -340,10 +339,8 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	if s.answered = now.Wall; !s.down {
 		return
 	}
-	s.down, s.backoff, s.reason, s.prober = false, 0, "", nil
-	for _, c := range slices.SortedFunc(maps.Keys(s.channels), byName) {
-		m.lookSoon(c)
-	}
+	s.down, s.backoff, s.reason = false, 0, ""
+	m.lookSoon(s)
 }
 
 func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
@@ -360,4 +357,5 @@ func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	s.down, s.tried, s.reason = true, true, reason
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
+	m.lookSoon(s)
 }

@@ -320,7 +320,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.nextClaim })
 		return
 	}
-	if l := call.lane; l.settles == 0 && l.nextSettle == 0 { // else it says nothing of what cannot be settled
+	if l := call.lane; l.settles == 0 && (len(l.settle) == 0 || l.nextSettle == 0) { // else it says nothing of what cannot be settled
 		m.succeeded(now, l, call.began)
 	}
 }

@@ -43,7 +43,7 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 	for _, c := range slices.SortedFunc(maps.Values(m.channels), byName) {
 		if l := limits[c.name]; l != c.limit || l != nil {
 			c.limit = l
-			m.lookSoon(c)
+			m.lookSoon(c.site)
 		}
 	}
 }

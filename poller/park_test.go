@@ -57,7 +57,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 		in = append(in, u.Unpark.Bucket)
 	}
 	slices.Sort(in)
-	if len(in) < 3 || len(slices.Compact(slices.Clone(in))) != len(in) {
+	if len(in) < 2 || len(slices.Compact(slices.Clone(in))) != len(in) {
 		t.Fatalf("unparked in %v, want several different buckets", in)
 	}
 	next := of[Unpark](b.step(Unparked{Unpark: unparks[1].Unpark, Moved: 3}))
@@ -78,30 +78,34 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 	return more
 }
 
-// The channels with parked messages come up by when they are to be looked at, and of two at
+// The sites with parked messages come up by when they are to be looked at, and of two at
 // the same time the one of which this was said first.
 func TestParkingHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := newMachine(DefaultConfig())
-	var in []*channel // by when it was said
-	for range 3_000 {
-		c := &channel{site: &site{}}
-		if len(in) > 0 && r.IntN(2) == 0 {
-			i := r.IntN(len(in))
-			c = in[i]
-			in = slices.Delete(in, i, i+1)
+	var in [2][]*site // those that are up and those that are down, by when it was said
+	for range 6_000 {
+		s, from := &site{}, r.IntN(2)
+		if all := in[from]; len(all) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(all))
+			s = all[i]
+			in[from] = slices.Delete(all, i, i+1)
 		}
-		if c.inParked > 0 && r.IntN(2) == 0 {
-			m.unparkedAll(c, &owned{})
+		if s.queue != nil && r.IntN(2) == 0 {
+			m.lookNoMore(s)
 		} else {
-			m.lookAt(c, time.Duration(r.IntN(5)))
-			in = append(in, c)
+			to := r.IntN(2)
+			s.down = to == 1
+			m.lookAt(s, time.Duration(r.IntN(5)))
+			in[to] = append(in[to], s)
 		}
-		if len(m.parked) != len(in) {
-			t.Fatalf("%d channels wait, want %d", len(m.parked), len(in))
-		}
-		if len(in) > 0 && m.parked[0] != slices.MinFunc(in, func(a, b *channel) int { return int(a.lookAt - b.lookAt) }) {
-			t.Fatalf("of %d channels it is the turn of a wrong one", len(in))
+		for i, heap := range []siteHeap{m.returns, m.probes} {
+			if len(heap) != len(in[i]) {
+				t.Fatalf("%d sites wait, want %d", len(heap), len(in[i]))
+			}
+			if len(heap) > 0 && heap[0] != slices.MinFunc(in[i], func(a, b *site) int { return int(a.lookAt - b.lookAt) }) {
+				t.Fatalf("of %d sites it is the turn of a wrong one", len(heap))
+			}
 		}
 	}
 }
@@ -186,7 +190,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	if next := b.moved(unpark, 0); len(next) != 1 || next[0].Unpark.Bucket != 2 {
 		t.Errorf("what is left is not unparked: %+v", next)
 	}
-	if n := len(b.m.buckets[3].parkedFor); n > 0 {
+	if n := b.m.buckets[3].parkedFor.len(); n > 0 {
 		t.Errorf("a bucket without parked messages remembers %d channels", n)
 	}
 
@@ -218,8 +222,8 @@ func TestABucketComesBackDuringAnUnpark(t *testing.T) {
 	}
 }
 
-// Channels whose parked messages come back take turns, each bucket's in the order of their
-// numbers, and what comes under a time of its own can be told from what came before.
+// Channels whose parked messages come back take turns, and so do the buckets of each; what
+// comes under a time of its own can be told from what came before.
 func TestUnparksTakeTurns(t *testing.T) {
 	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:b", "inbox:c")
 	unparks := b.parked("inbox:a", 9, 4, 2, 7, 3)
@@ -233,7 +237,7 @@ func TestUnparksTakeTurns(t *testing.T) {
 		}
 		u := unparks[0].Unpark
 		got = append(got, fmt.Sprint(u.Channel[6:], u.Bucket))
-		want = append(want, []string{"a2", "b2", "c0"}[i%3])
+		want = append(want, []string{"a9", "b8", "c0", "a4", "b2", "c0", "a2", "b8", "c0"}[i])
 		if times[u.At] && u.Bucket == 2 {
 			t.Errorf("the time %d was given to what was parked before", u.At)
 		}
@@ -250,7 +254,7 @@ func TestUnparksTakeTurns(t *testing.T) {
 func TestUnparksMax(t *testing.T) {
 	most := DefaultConfig().UnparksMax
 	b := withParked(t, 20, func(c *Config) { c.UnparkMax = 1 }, "inbox:a")
-	unparks := b.parked("inbox:a", 19, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 19)
 	for i, u := range unparks {
 		if u.Unpark.Bucket != i {
 			t.Errorf("number %d of the unparks is in bucket %d", i, u.Unpark.Bucket)
@@ -317,14 +321,14 @@ func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 		next := b.step(Unparked{Unpark: u, Err: errStore})
 		unparks = append(unparks[1:], of[Unpark](next)...)
 	}
-	if want := []int{0, 1, 2, pause, 3, 4, pause, 0, pause, 1, pause, 2, pause, 3, pause, 4}; !slices.Equal(got, want) || len(unparks) > 0 {
+	if want := []int{0, 1, 2, pause, 0, 3, pause, 1, 4, pause, 2, pause, 0, pause, 3}; !slices.Equal(got, want) || len(unparks) > 0 {
 		t.Errorf("unparked in %v, want %v", got, want)
 	}
 	b.after(b.m.c.RetryAfter)
 	well := of[Unpark](b.step(fence.Tick{}))[0].Unpark
 	next := of[Unpark](b.step(Unparked{Unpark: well, Moved: 1}))
-	if len(next) != 2 || next[0].Unpark.Bucket != well.Bucket || next[0].Unpark.Limit == 1 || next[1].Unpark.Bucket != 1 || next[1].Unpark.Limit != 1 {
-		t.Errorf("after bucket %d answered, unparked %+v, want more there, and one message in bucket 1", well.Bucket, next)
+	if len(next) != 2 || next[1].Unpark.Bucket != well.Bucket || next[1].Unpark.Limit == 1 || next[0].Unpark.Bucket != 4 || next[0].Unpark.Limit != 1 {
+		t.Errorf("after bucket %d answered, unparked %+v, want more there, and one message in bucket 4", well.Bucket, next)
 	}
 }
 
@@ -434,8 +438,8 @@ func TestNothingIsParked(t *testing.T) {
 		s.add(0, named("x:%d", i), 3, -ms)
 	}
 	s.run(200 * ms)
-	if len(s.arrived) != 10 || len(s.m.parked) > 0 {
-		t.Errorf("%v arrived, and %d channels are looked at", s.arrived, len(s.m.parked))
+	if len(s.arrived) != 10 || len(s.m.returns)+len(s.m.probes) > 0 {
+		t.Errorf("%v arrived, and %d sites are looked at", s.arrived, len(s.m.returns)+len(s.m.probes))
 	}
 }
 

@@ -251,9 +251,10 @@ type Machine struct {
 	ready    []*channel                         // those with something to publish, in turn
 	crowded  []*channel                         // those that may have no room for more
 	behind   []*channel                         // those of which less is claimed than of others
-	parked   parkingHeap                        // those with parked messages
+	returns  siteHeap                           // those that are up and have messages parked
+	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
-	probeAt  time.Duration                      // up to when the budget of probes is given away
+	probeAt  time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
@@ -269,11 +270,11 @@ type Machine struct {
 	// written; and of this what may be of any channel.
 	coming, comingBytes, comingOfAny int
 
-	unparks        []*unparking // those under way
-	retries        []*owned     // buckets whose last unpark failed, in turn, but for those that are tried again now
-	nextRetry      time.Duration
-	unparksFailed  int           // since the last one that went through
-	unparkFailedAt time.Duration // when the last one failed
+	unparks        []*unparking     // those under way
+	retries        rotation[*owned] // buckets that have something parked, and whose last unpark failed
+	nextRetry      time.Duration    // when they may be tried
+	unparksFailed  int              // since the last one that went through
+	unparkFailedAt time.Duration    // when the last one failed
 	finding        bool
 	find           []int // buckets whose parked channels are not known yet
 	findMax        int   // about how many of those at most that failed one call asks
@@ -328,7 +329,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	m.startSettles(now)
 	m.fileTouched()
 	m.startClaims(now)
-	m.startUnpark(now)
+	m.startUnparks(now)
 	m.startFind(now)
 	m.fileTouched()
 	out := m.out
@@ -375,12 +376,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	for _, c := range m.behind {
 		w.mono(c.roomAt(now.Mono))
 	}
-	if len(m.parked) > 0 {
-		w.mono(max(m.parked[0].lookAt, m.unparksFrom()))
-	}
-	if len(m.retries) > 0 {
-		w.mono(m.nextRetry)
-	}
+	m.wakeUnparks(&w)
 	if !m.finding {
 		w.mono(m.nextFind) // after a failure, or where all that are to be asked about are apart
 		w.mono(m.findAllAt)

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
@@ -118,15 +117,15 @@ func TestAnotherOneTriesInItsPlace(t *testing.T) {
 			}
 			effects = append(effects, b.step(cannot)...)
 			for end := b.now.Mono + b.m.c.ProbeMax + time.Second; b.now.Mono < end; effects = b.step(fence.Tick{}) {
-				for _, u := range of[Unpark](effects) {
-					switch u.Unpark.Channel {
+				for unparks := of[Unpark](effects); len(unparks) > 0; unparks = unparks[1:] {
+					answer := Unparked{Unpark: unparks[0].Unpark}
+					switch answer.Unpark.Channel {
 					case other:
 						return
 					case prober:
-						b.step(Unparked{Unpark: u.Unpark, Err: postdate.E(postdate.KindUnavailable, "no primary")})
-					default:
-						b.step(Unparked{Unpark: u.Unpark})
+						answer.Err = errStore
 					}
+					unparks = append(unparks, of[Unpark](b.step(answer))...)
 				}
 				b.answerAll(effects)
 				b.after(20 * ms)

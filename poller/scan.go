@@ -33,7 +33,7 @@ type owned struct {
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
 
-	parkedFor map[*channel]struct{}         // channels for which it may have parked messages
+	parkedFor rotation[*channel]            // channels for which it may have parked messages
 	behind    map[postdate.Channel]struct{} // channels in whose behindIn it is
 
 	lane         *lane
@@ -45,7 +45,6 @@ type owned struct {
 	polling      bool          // a claim is under way
 	nudged       postdate.Time // the earliest nudge since it began; Far where none came
 	unparkAt     postdate.Time // the last attempt time that was given to parked messages
-	unparkFailed bool          // its last unpark failed: it is one of Machine.retries, or tried again
 	findFailedAt time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
 
 	hand   map[postdate.Key]*Item
@@ -93,7 +92,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, sweepAt: now.Mono,
 			nudged: postdate.Far,
 			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
-			parkedFor: map[*channel]struct{}{}, behind: map[postdate.Channel]struct{}{},
+			behind: map[postdate.Channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
 		m.find = append(m.find, p.Bucket)
@@ -118,9 +117,10 @@ func (m *Machine) lose(holds []store.Hold) {
 		m.touch(b)
 		m.dropWaiting(b)
 		delete(m.buckets, hold.Bucket)
-		for c := range b.parkedFor {
+		for _, c := range b.parkedFor.members() {
 			m.unparkedAll(c, b)
 		}
+		m.retries.remove(b)
 		m.forgetBehind(b)
 		m.forgetUnheard(b, func(unheard) int { return 0 })
 	}

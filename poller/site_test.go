@@ -214,7 +214,7 @@ func TestALookIsNoProbe(t *testing.T) {
 	if len(s.unanswered) > 0 {
 		t.Errorf("what is parked is sent")
 	}
-	s.run(100 * ms)
+	s.run(s.m.c.ProbeMin + 100*ms) // it was parked again, so another one is
 	if s.flying("x:a") != 1 {
 		t.Errorf("the channel is tried with %d messages", s.flying("x:a"))
 	}

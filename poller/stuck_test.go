@@ -262,9 +262,9 @@ func TestAnotherOneTriesForTheHost(t *testing.T) {
 			}
 			tried := map[postdate.Channel]bool{}
 			for range 6_000 {
-				for _, u := range of[Unpark](effects) {
-					tried[u.Unpark.Channel] = true
-					b.step(Unparked{Unpark: u.Unpark, Moved: 0})
+				for unparks := of[Unpark](effects); len(unparks) > 0; unparks = unparks[1:] {
+					tried[unparks[0].Unpark.Channel] = true
+					unparks = append(unparks, of[Unpark](b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0}))...)
 				}
 				b.after(5 * ms)
 				effects = b.step(fence.Tick{})

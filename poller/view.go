@@ -56,7 +56,7 @@ func (m *Machine) Channels() []ChannelView {
 	for _, c := range m.channels {
 		all = append(all, ChannelView{
 			Channel: c.name, Down: c.site.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
-			ParkedIn: len(c.parkedIn), Reason: c.lastError,
+			ParkedIn: c.parkedIn.len(), Reason: c.lastError,
 		})
 	}
 	slices.SortFunc(all, func(a, b ChannelView) int { return cmp.Compare(a.Channel, b.Channel) })

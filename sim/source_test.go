@@ -69,17 +69,17 @@ var inSource = []struct {
 		[]int{7}, 18,
 	},
 	{
-		"buckets that are out of reach are unparked before others", "poller/park.go",
-		"		case b.unparkFailed || !b.worksFor(c)", "		case !b.worksFor(c)",
+		"what is in reach comes back after buckets that are out of reach", "poller/rotation.go",
+		"		r.queue.MoveToBack(e)\n", "",
 		[]int{7}, 28,
 	},
 	{
-		"one bucket that cannot be asked for what is parked hides it in all", "poller/park.go",
+		"one bucket that cannot be asked for what is parked hides it in all", "poller/find.go",
 		"		some := min(len(failed), m.findMax)\n", "		some := len(failed)\n",
 		[]int{7}, 8,
 	},
 	{
-		"each round asks first about the buckets that failed in the last one", "poller/park.go",
+		"each round asks first about the buckets that failed in the last one", "poller/find.go",
 		"			return cmp.Or(cmp.Compare(m.buckets[a].findFailedAt, m.buckets[b].findFailedAt), cmp.Compare(a, b))\n", "			return cmp.Compare(a, b)\n",
 		[]int{7}, 8,
 	},

@@ -1,0 +1,56 @@
+package poller
+
+import "container/list"
+
+// looksMax is how many members of a rotation are looked at for one that fits.
+const looksMax = 64
+
+// rotation is a set whose members have their turn one after the other: who was looked at, or
+// is new, comes after all others. The zero value is empty.
+type rotation[T comparable] struct {
+	queue list.List
+	at    map[T]*list.Element
+}
+
+func (r *rotation[T]) len() int { return r.queue.Len() }
+
+func (r *rotation[T]) has(x T) bool { return r.at[x] != nil }
+
+// add says whether x is new.
+func (r *rotation[T]) add(x T) bool {
+	if r.has(x) {
+		return false
+	}
+	if r.at == nil {
+		r.at = map[T]*list.Element{}
+	}
+	r.at[x] = r.queue.PushBack(x)
+	return true
+}
+
+func (r *rotation[T]) remove(x T) {
+	if e := r.at[x]; e != nil {
+		r.queue.Remove(e)
+		delete(r.at, x)
+	}
+}
+
+// members are all, in turn.
+func (r *rotation[T]) members() (all []T) {
+	for e := r.queue.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(T))
+	}
+	return all
+}
+
+// next is the next one that fits. No more than looksMax are looked at.
+func (r *rotation[T]) next(fits func(T) bool) (next T, found bool) {
+	for range min(r.len(), looksMax) {
+		e := r.queue.Front()
+		r.queue.MoveToBack(e)
+		if x := e.Value.(T); fits(x) {
+			return x, true
+		}
+	}
+	return next, false
+}
