@@ -90,17 +90,13 @@ func (m *Machine) lookNoMore(s *site) {
 
 // lookSoon has a site's parked messages looked at as soon as it makes sense.
 func (m *Machine) lookSoon(s *site) {
-	if s.parked.len() > 0 {
-		m.lookAt(s, s.wakeAt())
+	switch {
+	case s.parked.len() == 0:
+	case s.down:
+		m.lookAt(s, max(s.probeAt, s.comes))
+	case s.queue != &m.returns || s.lookAt > m.stepAt: // else it keeps its turn
+		m.lookAt(s, m.stepAt)
 	}
-}
-
-// wakeAt is when the site's parked messages are to be looked at again.
-func (s *site) wakeAt() time.Duration {
-	if s.down {
-		return max(s.probeAt, s.comes)
-	}
-	return 0
 }
 
 // noteParked notes that a bucket has messages parked for c.
@@ -236,11 +232,16 @@ func (m *Machine) mayUnpark(c *channel, b *owned) bool {
 
 // unparkIn is the next bucket in which messages of a channel can be brought back.
 func (m *Machine) unparkIn(c *channel) (*owned, bool) {
-	b, found := c.parkedIn.next(func(b *owned) bool { return b.lane == m.common && !m.retries.has(b) && m.mayUnpark(c, b) })
-	if found || len(m.apart) == 0 || !m.mayTry() {
-		return b, found
+	next := func(apart bool) (*owned, bool) {
+		return c.parkedIn.next(func(b *owned) bool {
+			return (b.lane != m.common) == apart && !m.retries.has(b) && m.mayUnpark(c, b)
+		})
 	}
-	return c.parkedIn.next(func(b *owned) bool { return !m.retries.has(b) && m.mayUnpark(c, b) })
+	b, found := next(false)
+	if !found && m.mayTry() {
+		b, found = next(true)
+	}
+	return b, found
 }
 
 // unpark starts one unpark of a site that is up, if some of its messages can come back now,
@@ -320,7 +321,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	c.coming -= ev.Unpark.Limit
 	if u.probe && ev.Moved == 0 { // nothing is tried
 		m.probeAt -= time.Second / probesPerSecond
-		c.site.comes = 0
+		c.site.comes = now.Mono // after the others
 	}
 	switch {
 	case b.lost: // whatever it says is not of its next owner

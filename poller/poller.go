@@ -254,6 +254,7 @@ type Machine struct {
 	returns  siteHeap                           // those that are up and have messages parked
 	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
+	stepAt   time.Duration                      // when the present step began
 	probeAt  time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
@@ -295,6 +296,7 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 // Step takes in one event and says what to do now.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	now := m.believe(read)
+	m.stepAt = now.Mono
 	switch ev := ev.(type) {
 	case fence.Tick:
 	case fence.Gained:

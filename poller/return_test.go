@@ -166,8 +166,9 @@ func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 	for _, rows := range s.rows {
 		stored += len(rows)
 	}
-	if stored > 0 || len(s.m.channels) > most {
-		t.Errorf("%d messages are stored and %d channels in memory, want 0 and at most %d", stored, len(s.m.channels), most)
+	if stored > 0 || len(s.m.channels) > most || len(s.m.probes)+len(s.m.returns) > 0 {
+		t.Errorf("%d messages are stored, %d channels in memory and %d sites looked at, want 0, at most %d and 0",
+			stored, len(s.m.channels), len(s.m.probes)+len(s.m.returns), most)
 	}
 }
 
@@ -278,6 +279,201 @@ func TestALaneWithNothingToSettleJoins(t *testing.T) {
 	s.work(10 * time.Second)
 	if n := len(s.m.apart); n > 0 {
 		t.Errorf("%d lanes are apart, ten seconds after the store is well", n)
+	}
+}
+
+// While one URL of a host that is down is tried, no other is, and no more is brought back.
+func TestOneProbeOfAHost(t *testing.T) {
+	s := newSlowShop(t, 4, nil)
+	s.mute = every
+	var all []store.ParkedChannel
+	for i := range 4 {
+		all = append(all, s.parkedBefore(i, named("https://h/%d", i)))
+	}
+	unparks := 0
+	s.watch = func(e Effect) {
+		if has[Unpark](e) {
+			unparks++
+		}
+	}
+	s.step(ParkedFound{Found: all})
+	s.work(4 * time.Second) // before that is taken for no answer
+	if s.flying() != 1 || unparks != 1 {
+		t.Errorf("%d messages are brought back and %d sent, want one each", unparks, s.flying())
+	}
+}
+
+// What was brought back as a probe has a while to arrive; where the unpark itself hangs, some
+// others are tried, and not all.
+func TestProbesOnTheirWay(t *testing.T) {
+	b := withParked(t, 10, nil)
+	unparks := b.parked("inbox:p", 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	if len(unparks) != 1 {
+		t.Fatalf("%d unparks, want 1", len(unparks))
+	}
+	begin := b.now.Mono
+	var at []time.Duration
+	for b.now.Mono < begin+2*time.Second { // none is answered
+		b.after(10 * ms)
+		for _, u := range of[Unpark](b.step(fence.Tick{})) {
+			unparks = append(unparks, u)
+			at = append(at, b.now.Mono-begin)
+		}
+	}
+	if want := "[100ms 200ms 300ms]"; fmt.Sprint(at) != want {
+		t.Errorf("others begin after %s, want %s", at, want)
+	}
+	b.moved(unparks[0], 1)
+	begin, at = b.now.Mono, nil
+	for b.now.Mono < begin+b.m.c.ProbeMin {
+		b.after(10 * ms)
+		for range of[Unpark](b.step(fence.Tick{})) {
+			at = append(at, b.now.Mono-begin)
+		}
+	}
+	if len(at) != 1 || at[0] != b.m.c.ProbeMin {
+		t.Errorf("one is brought back; the next ones begin after %s, want %s", at, b.m.c.ProbeMin)
+	}
+}
+
+// A probe has its turn among the unparks of a long backlog, and they have theirs.
+func TestAProbeBesideABacklog(t *testing.T) {
+	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:up")
+	unparks := b.parked("inbox:up", 1, 2, 3, 4, 5)
+	b.parked("inbox:down", 6)
+	var got []postdate.Channel
+	for range 4 {
+		got = append(got, unparks[0].Unpark.Channel)
+		unparks = b.moved(unparks[0], unparks[0].Unpark.Limit)
+	}
+	if want := "[inbox:up inbox:up inbox:down inbox:up]"; fmt.Sprint(got) != want {
+		t.Errorf("unparked of %v, want %s", got, want)
+	}
+}
+
+// A site keeps its turn, whatever happens to it meanwhile.
+func TestASiteKeepsItsTurn(t *testing.T) {
+	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:b")
+	unparks := b.parked("inbox:a", 1, 2, 3)
+	b.parked("inbox:b", 4, 5, 6)
+	var got []postdate.Channel
+	for i := range 6 {
+		got = append(got, unparks[0].Unpark.Channel)
+		b.after(ms)
+		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", MaxInFlight: 10 + i}}})
+		b.after(ms)
+		unparks = b.moved(unparks[0], unparks[0].Unpark.Limit)
+	}
+	if want := "[inbox:a inbox:a inbox:b inbox:a inbox:b inbox:a]"; fmt.Sprint(got) != want {
+		t.Errorf("unparked of %v, want %s", got, want)
+	}
+}
+
+// Nor do the URLs of a host of which nothing is parked any more keep a probe from others.
+func TestProbesThatFindNothingBesideOthers(t *testing.T) {
+	s := newSlowShop(t, 4, nil)
+	s.down = every
+	var all []store.ParkedChannel
+	for i := range 5_000 {
+		all = append(all, store.ParkedChannel{Bucket: i % 4, Channel: named("https://void/%d", i)})
+	}
+	l := answersLate(s, func(Unpark) time.Duration { return 4 * ms })
+	s.step(ParkedFound{Found: append(all, s.parkedBefore(0, "x:other"))})
+	tried := false
+	l.work(2*time.Second, func(u Unpark) Event {
+		tried = tried || u.Unpark.Channel == "x:other"
+		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+	})
+	if !tried {
+		t.Error("the other channel is not tried in two seconds")
+	}
+}
+
+// A bucket whose unparks fail is tried again every RetryAfter, with one message of one channel,
+// while others go through; and those that fail elsewhere meanwhile do not keep it back.
+func TestHowOftenABucketIsTriedAgain(t *testing.T) {
+	const lasts = 5 * time.Second
+	s := newSlowShop(t, 64, nil)
+	for i := range 3 {
+		s.parkedNow(0, named("x:bad-%d", i))
+	}
+	tries := 0
+	failed := map[int]bool{0: true}
+	l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
+	for end := s.now.Mono + lasts; s.now.Mono < end; {
+		b := 1 + int(s.now.Mono/(50*ms))%63
+		failed[b] = false // one after the other fails once
+		s.parkedNow(b, "x:well")
+		s.step(fence.Tick{})
+		l.work(50*ms, func(u Unpark) Event {
+			if u.Unpark.Bucket == 0 {
+				tries++
+			}
+			if is, known := failed[u.Unpark.Bucket]; known && (u.Unpark.Bucket == 0 || !is) {
+				failed[u.Unpark.Bucket] = true
+				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
+			}
+			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		})
+	}
+	if most := int(lasts / s.m.c.RetryAfter); tries < most/2 || tries > most+3 {
+		t.Errorf("tried %d times in %s, want about %d", tries, lasts, most)
+	}
+}
+
+// Buckets that are apart come after the others, and not where an unpark failed in them.
+func TestUnparksInBucketsThatAreApart(t *testing.T) {
+	b := withParked(t, 6, nil, "inbox:a")
+	apart := &lane{buckets: map[*owned]struct{}{}, pause: b.m.c.RetryAfter, nextClaim: b.now.Mono + time.Hour}
+	b.m.apart = append(b.m.apart, apart)
+	for number := range 3 {
+		o := b.m.buckets[number]
+		o.lane, apart.buckets[o] = apart, struct{}{}
+	}
+	b.m.retries.add(b.m.buckets[1])
+	b.m.nextRetry = b.now.Mono + time.Hour
+	var in []int
+	for unparks := b.parked("inbox:a", 0, 1, 2, 3, 4, 5); len(unparks) > 0; unparks = unparks[1:] {
+		in = append(in, unparks[0].Unpark.Bucket)
+		unparks = append(unparks, b.moved(unparks[0], 0)...)
+	}
+	if want := "[3 4 5 0 2]"; fmt.Sprint(in) != want {
+		t.Errorf("unparked in %v, want %s", in, want)
+	}
+}
+
+// Where a site has more channels than are looked at, the others are looked at soon.
+func TestManyChannelsThatCannotComeBack(t *testing.T) {
+	for _, up := range []bool{true, false} {
+		s := newSlowShop(t, 4, nil)
+		dead := !up
+		s.down = func(postdate.Channel) bool { return dead }
+		if !up {
+			s.add(0, "https://h/any", 1, -ms)
+			s.work(20 * ms)
+		}
+		set := []store.ChannelSettings{}
+		for i := range 3*looksMax - 1 {
+			set = append(set, store.ChannelSettings{Channel: named("https://h/%d", i), Paused: true})
+		}
+		s.limits(set...)
+		for i := range 3 * looksMax {
+			s.parkedNow(i%4, named("https://h/%d", i))
+		}
+		dead = false
+		s.step(fence.Tick{})
+		s.work(700 * ms) // of the back-off too
+		if last := named("https://h/%d", 3*looksMax-1); s.arrived[last] == 0 {
+			t.Errorf("up %v: the only one that is not paused has not come", up)
+		}
+	}
+	m := newMachine(DefaultConfig())
+	s := &site{}
+	for i := range looksMax {
+		s.parked.add(&channel{name: named("x:%d", i)})
+	}
+	if at := m.lookLater(postdate.Now{}, s); at != lookAgain {
+		t.Errorf("all of a site were looked at, and will be again after %s, want %s", at, lookAgain)
 	}
 }
 

@@ -170,6 +170,11 @@ var wakes = map[string]struct {
 			p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(b.now.Wall - 50)}
 		})
 	}, want: 750*ms + 1, then: Claim{}},
+	"room for what is parked of a channel with a rate": {do: func(b *bench) {
+		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 1}}})
+		b.read(b.due(-10 * ms))
+		b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:a"}}})
+	}, want: 750*ms + 1, then: Unpark{}},
 	"a probe": {do: func(b *bench) {
 		b.written(b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: publisher.Down}))
 	}, want: 250 * ms, then: Unpark{}},
