@@ -24,7 +24,7 @@ func (d *draw) parts() {
 	// So that one claim of many buckets brings enough, and one call settles that; and so that
 	// one node with a slow store takes more than twice as much as is due.
 	p.poller.HandMax, p.poller.DoubtMax, p.poller.SettleMax = 2_048, 512, 256
-	p.poller.BatchMax, p.poller.UnparkMax = 32, 64
+	p.poller.PageMax, p.poller.BatchMax, p.poller.UnparkMax = 64, 32, 64
 	d.channel(channelGood, "rabbitmq:comes-and-goes")
 	d.channel(channelGood, "kafka:comes-and-goes")
 	for i := range fewQueues {
