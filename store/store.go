@@ -134,9 +134,9 @@ type Due interface {
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked for
-	// a channel due at u.At, in the order of their positions, and says how many. The rest
-	// of their states stays. The token must be that of the present owner: KindFenced
-	// otherwise.
+	// a channel due at u.At, in the order of their positions, and says how many it found:
+	// fewer than u.Limit only where no more are parked. The rest of their states stays. The
+	// token must be that of the present owner: KindFenced otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
 
 	// Parked lists the channels for which messages of these buckets are parked. With an error
