@@ -244,7 +244,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
-		c.site.probing, c.site.comes = true, 0
+		c.site.probing, c.site.onWayUntil = true, 0
 		c.ready[0].probe = true
 		m.send(now, c, 1)
 	}

@@ -112,7 +112,7 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, next func(
 	}
 	for i, b := range buckets {
 		to := lanes[i%parts]
-		b.lane = to
+		b.lane, b.unparks = to, false
 		to.buckets[b] = struct{}{}
 		delete(l.buckets, b)
 		m.touch(b)

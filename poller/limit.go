@@ -76,12 +76,17 @@ func (l *limit) tokensAt(now time.Duration) float64 {
 	return min(most, l.tokens+(now-l.at).Seconds()*l.set.MaxPerSecond)
 }
 
+// until is how long it takes until there are so many more tokens; a day where it is longer.
+func (l *limit) until(tokens float64) time.Duration {
+	return time.Duration(min(tokens/l.set.MaxPerSecond, 86_400)*float64(time.Second)) + 1
+}
+
 // roomAt is when the rate lets the next message into the hand; 0 where it lets one in now.
 func (c *channel) roomAt(now time.Duration) time.Duration {
 	if c.limited(now) > 0 {
 		return 0
 	}
-	return now + time.Duration((1-c.limit.tokensAt(now))/c.limit.set.MaxPerSecond*float64(time.Second)) - soon + 1
+	return now + c.limit.until(1-c.limit.tokensAt(now)) - soon
 }
 
 // allowed says how many of n messages may go out now, and takes their tokens.
@@ -100,7 +105,7 @@ func (c *channel) allowed(now postdate.Now, n int) int {
 	n = min(n, int(l.tokens))
 	l.tokens -= float64(n)
 	if l.tokens < 1 {
-		l.freeAt = now.Mono + time.Duration((1-l.tokens)/l.set.MaxPerSecond*float64(time.Second)) + 1
+		l.freeAt = now.Mono + l.until(1-l.tokens)
 	}
 	return n
 }

@@ -13,16 +13,23 @@ import (
 // What is parked comes back by unparks. Where a site is up, one follows the other for as long
 // as its channels have room; where it is down, one message is brought back as a probe. Either
 // tries the channels of the site in turn, and the buckets of each in turn. Buckets that may be
-// out of reach have half of the places for calls at most: those that are apart come after the
-// others, and those in which an unpark failed are tried again by themselves.
+// out of reach are tried by themselves: those in which an unpark failed, and those that came
+// to be apart since the last one that went through.
 
-// probesPerSecond is the node's budget of probes: dead sites, however many, cost no
-// more than that.
-const probesPerSecond = 100
-
-// lookAgain is when a site whose parked messages cannot come back now is looked at
-// again, where nothing tells before: an answer of the broker or the store, or an operator.
-const lookAgain = time.Second
+const (
+	// probesPerSecond is the node's budget of probes: dead sites, however many, cost no
+	// more than that.
+	probesPerSecond = 100
+	// looksMax is how many channels and buckets are looked at for one unpark.
+	looksMax = 64
+	// lookOn is when the others are looked at.
+	lookOn = 20 * time.Millisecond
+	// lookAgain is when a site whose parked messages cannot come back now is looked at again,
+	// where nothing tells before: an answer of the broker or the store, or an operator.
+	lookAgain = time.Second
+	// hangMax is how many unparks of a site that is down may hang: half of those of a node.
+	hangMax = 4
+)
 
 // parking is what is known of a site's messages that wait in the store.
 type parking struct {
@@ -31,7 +38,8 @@ type parking struct {
 	place  int                // in queue
 	lookAt time.Duration      // when to see whether some can come back
 	turn   uint64             // of two at the same time, whose turn is first
-	comes  time.Duration      // while down: until then none is brought back, for one may be on its way
+
+	onWayUntil time.Duration // while down: no other one is brought back until then
 }
 
 // siteHeap orders sites with parked messages by when to look at them, so that a step costs
@@ -64,8 +72,8 @@ func (h *siteHeap) Pop() any {
 	return last
 }
 
-// lookAt has a site that has messages parked looked at, at a time.
-func (m *Machine) lookAt(s *site, at time.Duration) {
+// queueFor has a site that has messages parked looked at, at a time.
+func (m *Machine) queueFor(s *site, at time.Duration) {
 	m.turns++
 	s.lookAt, s.turn = at, m.turns
 	queue := &m.returns
@@ -76,12 +84,12 @@ func (m *Machine) lookAt(s *site, at time.Duration) {
 		heap.Fix(queue, s.place)
 		return
 	}
-	m.lookNoMore(s)
+	m.unqueue(s)
 	heap.Push(queue, s)
 	s.queue = queue
 }
 
-func (m *Machine) lookNoMore(s *site) {
+func (m *Machine) unqueue(s *site) {
 	if s.queue != nil {
 		heap.Remove(s.queue, s.place)
 		s.queue = nil
@@ -93,9 +101,9 @@ func (m *Machine) lookSoon(s *site) {
 	switch {
 	case s.parked.len() == 0:
 	case s.down:
-		m.lookAt(s, max(s.probeAt, s.comes))
+		m.queueFor(s, max(s.probeAt, s.onWayUntil))
 	case s.queue != &m.returns || s.lookAt > m.stepAt: // else it keeps its turn
-		m.lookAt(s, m.stepAt)
+		m.queueFor(s, m.stepAt)
 	}
 }
 
@@ -103,9 +111,8 @@ func (m *Machine) lookSoon(s *site) {
 func (m *Machine) noteParked(c *channel, b *owned) {
 	c.parkedIn.add(b)
 	b.parkedFor.add(c)
-	if c.site.parked.add(c) {
-		m.lookSoon(c.site)
-	}
+	c.site.parked.add(c)
+	m.lookSoon(c.site)
 	for _, u := range m.unparks {
 		u.more = u.more || u.bucket == b && u.of.Channel == c.name
 	}
@@ -119,7 +126,7 @@ func (m *Machine) unparkedAll(c *channel, b *owned) {
 		return
 	}
 	if c.site.parked.remove(c); c.site.parked.len() == 0 {
-		m.lookNoMore(c.site)
+		m.unqueue(c.site)
 	}
 	m.forget(c)
 }
@@ -129,24 +136,27 @@ type unparking struct {
 	of     store.Unpark
 	bucket *owned
 	more   bool // more was parked there since it began
-	probe  bool // its place in the budget of probes is taken
+	probe  bool // it took a place in the budget of probes
 	retry  bool // it is to show whether unparks go through again in its bucket
 }
 
 // startUnparks makes parked messages due.
 func (m *Machine) startUnparks(now postdate.Now) {
-	if now.Mono < m.unparksFrom() {
+	if now.Mono < m.unparksFrom() || !m.leased(now) {
 		return
 	}
-	m.retryUnparks(now)
+	if !m.retried { // one after the other, where places are few
+		m.retryUnparks(now)
+	}
 	for len(m.unparks) < m.c.UnparksMax {
 		switch s := m.nextLook(now); {
 		case s == nil:
+			m.retryUnparks(now)
 			return
 		case s.down:
-			m.lookAt(s, m.probe(now, s))
+			m.queueFor(s, m.probe(now, s))
 		default:
-			m.lookAt(s, m.unpark(now, s))
+			m.queueFor(s, m.unpark(now, s))
 		}
 	}
 }
@@ -161,7 +171,7 @@ func (m *Machine) wakeUnparks(w *waker) {
 		w.mono(max(m.returns[0].lookAt, from))
 	}
 	if len(m.probes) > 0 {
-		w.mono(max(m.probes[0].lookAt, m.probeAt, from))
+		w.mono(max(m.probes[0].lookAt, m.budgetAt, from))
 	}
 	if m.retries.len() > 0 {
 		w.mono(max(m.nextRetry, from))
@@ -174,7 +184,7 @@ func (m *Machine) nextLook(now postdate.Now) (next *site) {
 	if len(m.returns) > 0 && m.returns[0].lookAt <= now.Mono {
 		next = m.returns[0]
 	}
-	if len(m.probes) > 0 && m.probes[0].lookAt <= now.Mono && m.probeAt <= now.Mono && (next == nil || m.probes[0].lookedAtBefore(next)) {
+	if len(m.probes) > 0 && m.probes[0].lookAt <= now.Mono && m.budgetAt <= now.Mono && (next == nil || m.probes[0].lookedAtBefore(next)) {
 		next = m.probes[0]
 	}
 	return next
@@ -189,39 +199,43 @@ func (m *Machine) unparksFrom() time.Duration {
 	return m.unparkFailedAt + m.c.RetryAfter
 }
 
-// retryUnparks tries the buckets in which an unpark failed, in turn, and with one message,
-// which takes little room of its channel while it hangs. They come first, for the others
-// would take each place that becomes free.
+// retryUnparks tries the buckets that may be out of reach, in turn, and with one message, which
+// takes little room of its channel while it hangs. They have half of the places at most.
 func (m *Machine) retryUnparks(now postdate.Now) {
 	if now.Mono < m.nextRetry || m.retries.len() == 0 {
 		return
 	}
-	for m.mayTry() {
+	looks := looksMax
+	for m.mayRetry() {
 		var c *channel
-		b, found := m.retries.next(func(b *owned) (can bool) {
-			if slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.retry && u.bucket == b }) {
-				return false
-			}
-			c, can = b.parkedFor.next(func(c *channel) bool { return !c.paused() && m.mayUnpark(c, b) })
+		b, found := m.retries.next(&looks, func(b *owned) (can bool) {
+			c, can = m.retryIn(b, &looks)
 			return can
 		})
 		if !found {
 			m.nextRetry = now.Mono + m.c.RetryAfter // not with each step
 			return
 		}
-		m.startOne(&unparking{retry: true}, c, b, 1)
+		m.startOne(now, &unparking{retry: true}, c, b, 1)
 	}
 }
 
-// mayTry says whether an unpark may begin in a bucket that may be out of reach.
-func (m *Machine) mayTry() bool {
+func (m *Machine) mayRetry() bool {
 	under := 0
 	for _, u := range m.unparks {
-		if u.retry || u.bucket.lane != m.common {
+		if u.retry {
 			under++
 		}
 	}
 	return len(m.unparks) < m.c.UnparksMax && under < max(m.c.UnparksMax/2, 1)
+}
+
+// retryIn is the channel whose unpark is to show whether those in a bucket go through.
+func (m *Machine) retryIn(b *owned, looks *int) (*channel, bool) {
+	if slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.retry && u.bucket == b }) {
+		return nil, false
+	}
+	return b.parkedFor.next(looks, func(c *channel) bool { return !c.paused() && m.mayUnpark(c, b) })
 }
 
 // mayUnpark says whether messages of a channel may be brought back in a bucket: one call at a
@@ -230,39 +244,40 @@ func (m *Machine) mayUnpark(c *channel, b *owned) bool {
 	return b.worksFor(c) && !slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.bucket == b && u.of.Channel == c.name })
 }
 
-// unparkIn is the next bucket in which messages of a channel can be brought back.
-func (m *Machine) unparkIn(c *channel) (*owned, bool) {
-	next := func(apart bool) (*owned, bool) {
-		return c.parkedIn.next(func(b *owned) bool {
-			return (b.lane != m.common) == apart && !m.retries.has(b) && m.mayUnpark(c, b)
-		})
-	}
-	b, found := next(false)
-	if !found && m.mayTry() {
-		b, found = next(true)
-	}
-	return b, found
+// unparkIn is the next bucket in which messages of a channel can be brought back. Those that
+// may be out of reach are left to retryUnparks.
+func (m *Machine) unparkIn(c *channel, looks *int) (*owned, bool) {
+	return c.parkedIn.next(looks, func(b *owned) bool {
+		if b.lane != m.common && !b.unparks {
+			m.retries.add(b)
+		}
+		return !m.retries.has(b) && m.mayUnpark(c, b)
+	})
 }
 
 // unpark starts one unpark of a site that is up, if some of its messages can come back now,
 // and says when to look again.
 func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
-	again = m.lookLater(now, s)
+	looks := looksMax
+	again = now.Mono + lookAgain
 	var b *owned
-	c, found := s.parked.next(func(c *channel) (can bool) {
+	c, found := s.parked.next(&looks, func(c *channel) (can bool) {
 		if at := c.roomAt(now.Mono); at != 0 {
 			again = min(again, at)
 		}
 		if !c.paused() && m.hasRoom(now, c) {
-			b, can = m.unparkIn(c)
+			b, can = m.unparkIn(c, &looks)
 		}
 		return can
 	})
-	if !found {
-		return again
+	switch {
+	case found:
+		m.startOne(now, &unparking{}, c, b, min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1))) // several at a time, each in a bucket of its own
+		return now.Mono                                                                     // after the others
+	case looks <= 0:
+		return now.Mono + lookOn
 	}
-	m.startOne(&unparking{}, c, b, min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1))) // several at a time, each in a bucket of its own
-	return now.Mono                                                                // after the others
+	return again
 }
 
 // probe brings back one message of a site that is down, and says when to look again. Where
@@ -270,44 +285,51 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
 	for _, u := range m.unparks {
-		if u.probe && m.channels[u.of.Channel].site == s {
+		if !u.retry && m.channels[u.of.Channel].site == s {
 			under++
 		}
 	}
-	if s.probing || under >= callsMax {
+	if s.probing || under >= hangMax {
 		return now.Mono + lookAgain
 	}
-	var b *owned
-	c, found := s.parked.next(func(c *channel) (can bool) {
-		if !c.paused() && c.hand == c.settling+c.looks { // else one is on its way
-			b, can = m.unparkIn(c)
-		}
-		return can
-	})
-	if !found {
-		return m.lookLater(now, s)
+	c, b, more := m.probeIn(s, func(b *owned) bool { return b.lane == m.common })
+	if c == nil { // better one that is not read at once than none
+		c, b, more = m.probeIn(s, func(*owned) bool { return true })
 	}
-	m.probeAt = max(m.probeAt, now.Mono) + time.Second/probesPerSecond
-	s.comes = now.Mono + callSlow
-	m.startOne(&unparking{probe: true}, c, b, 1)
-	return s.comes
-}
-
-// lookLater is when to look again at a site where nothing can come back now.
-func (m *Machine) lookLater(now postdate.Now, s *site) time.Duration {
-	if s.parked.len() > looksMax { // at some of its channels nobody has looked
-		return now.Mono + m.c.RetryAfter
+	switch {
+	case c != nil:
+		m.startOne(now, &unparking{}, c, b, 1)
+		s.onWayUntil = now.Mono + callSlow
+		return s.onWayUntil
+	case more:
+		return now.Mono + lookOn
 	}
 	return now.Mono + lookAgain
 }
 
+// probeIn is the next channel of a site, and one of its buckets, in which a message can be
+// brought back as a probe; nil: there is none, or more are to be looked at.
+func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned, more bool) {
+	looks := looksMax
+	c, _ = s.parked.next(&looks, func(c *channel) (can bool) {
+		if !c.paused() && c.hand == c.settling+c.looks { // else one is on its way
+			b, can = m.unparkIn(c, &looks)
+		}
+		return can && fits(b)
+	})
+	return c, b, looks <= 0
+}
+
 // startOne starts an unpark of a channel in a bucket.
-func (m *Machine) startOne(u *unparking, c *channel, b *owned, limit int) {
+func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
 	// A time of its own for each: what is read under it cannot be taken for what was read
 	// before and parked again.
 	b.unparkAt = max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1
 	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
-	u.bucket = b
+	u.bucket, m.retried = b, u.retry
+	if u.probe = c.site.down; u.probe {
+		m.budgetAt = max(m.budgetAt, now.Mono) + time.Second/probesPerSecond
+	}
 	c.coming += limit
 	m.unparks = append(m.unparks, u)
 	m.emit(Unpark{u.of})
@@ -320,9 +342,9 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	c, b := m.channels[ev.Unpark.Channel], u.bucket
 	c.coming -= ev.Unpark.Limit
 	if u.probe && ev.Moved == 0 { // nothing is tried
-		m.probeAt -= time.Second / probesPerSecond
-		c.site.comes = now.Mono // after the others
+		m.budgetAt -= time.Second / probesPerSecond
 	}
+	c.site.onWayUntil = now.Mono // after the others
 	switch {
 	case b.lost: // whatever it says is not of its next owner
 	case ev.Err != nil:
@@ -335,9 +357,10 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	default:
 		m.unparksFailed = 0
 		m.retries.remove(b)
+		b.unparks = true
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
-			c.site.comes = now.Mono + m.c.ProbeMin
+			c.site.onWayUntil += m.c.ProbeMin
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {
 			m.unparkedAll(c, b)

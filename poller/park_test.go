@@ -92,11 +92,11 @@ func TestParkingHeap(t *testing.T) {
 			in[from] = slices.Delete(all, i, i+1)
 		}
 		if s.queue != nil && r.IntN(2) == 0 {
-			m.lookNoMore(s)
+			m.unqueue(s)
 		} else {
 			to := r.IntN(2)
 			s.down = to == 1
-			m.lookAt(s, time.Duration(r.IntN(5)))
+			m.queueFor(s, time.Duration(r.IntN(5)))
 			in[to] = append(in[to], s)
 		}
 		for i, heap := range []siteHeap{m.returns, m.probes} {
@@ -327,7 +327,7 @@ func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 	b.after(b.m.c.RetryAfter)
 	well := of[Unpark](b.step(fence.Tick{}))[0].Unpark
 	next := of[Unpark](b.step(Unparked{Unpark: well, Moved: 1}))
-	if len(next) != 2 || next[1].Unpark.Bucket != well.Bucket || next[1].Unpark.Limit == 1 || next[0].Unpark.Bucket != 4 || next[0].Unpark.Limit != 1 {
+	if len(next) != 2 || next[0].Unpark.Bucket != well.Bucket || next[0].Unpark.Limit == 1 || next[1].Unpark.Bucket != 4 || next[1].Unpark.Limit != 1 {
 		t.Errorf("after bucket %d answered, unparked %+v, want more there, and one message in bucket 4", well.Bucket, next)
 	}
 }

@@ -255,7 +255,7 @@ type Machine struct {
 	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
 	stepAt   time.Duration                      // when the present step began
-	probeAt  time.Duration                      // from when on the budget of probes allows the next one
+	budgetAt time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
@@ -272,8 +272,9 @@ type Machine struct {
 	coming, comingBytes, comingOfAny int
 
 	unparks        []*unparking     // those under way
-	retries        rotation[*owned] // buckets that have something parked, and whose last unpark failed
+	retries        rotation[*owned] // buckets that have something parked, and may be out of reach
 	nextRetry      time.Duration    // when they may be tried
+	retried        bool             // the last unpark that began was such a try
 	unparksFailed  int              // since the last one that went through
 	unparkFailedAt time.Duration    // when the last one failed
 	finding        bool

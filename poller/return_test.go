@@ -421,24 +421,22 @@ func TestHowOftenABucketIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Buckets that are apart come after the others, and not where an unpark failed in them.
+// In a bucket that came to be apart an unpark is tried with one message first. When that has
+// gone through, the others follow.
 func TestUnparksInBucketsThatAreApart(t *testing.T) {
-	b := withParked(t, 6, nil, "inbox:a")
-	apart := &lane{buckets: map[*owned]struct{}{}, pause: b.m.c.RetryAfter, nextClaim: b.now.Mono + time.Hour}
-	b.m.apart = append(b.m.apart, apart)
-	for number := range 3 {
-		o := b.m.buckets[number]
-		o.lane, apart.buckets[o] = apart, struct{}{}
+	b := withParked(t, 4, nil, "inbox:a")
+	b.m.failed(b.now, b.m.common, []*owned{b.m.buckets[1], b.m.buckets[2]}, func(l *lane) *time.Duration { return &l.nextSettle })
+	unparks := b.parked("inbox:a", 1, 2, 3)
+	if len(unparks) != 3 || unparks[0].Unpark.Bucket != 3 || unparks[0].Unpark.Limit == 1 {
+		t.Fatalf("unparked %+v, want what is in bucket 3", unparks)
 	}
-	b.m.retries.add(b.m.buckets[1])
-	b.m.nextRetry = b.now.Mono + time.Hour
-	var in []int
-	for unparks := b.parked("inbox:a", 0, 1, 2, 3, 4, 5); len(unparks) > 0; unparks = unparks[1:] {
-		in = append(in, unparks[0].Unpark.Bucket)
-		unparks = append(unparks, b.moved(unparks[0], 0)...)
+	tries := unparks[1:]
+	if tries[0].Unpark.Limit != 1 || tries[1].Unpark.Limit != 1 {
+		t.Fatalf("unparked %+v, want one message each in two buckets", tries)
 	}
-	if want := "[3 4 5 0 2]"; fmt.Sprint(in) != want {
-		t.Errorf("unparked in %v, want %s", in, want)
+	more := b.moved(tries[0], 1)
+	if len(more) != 1 || more[0].Unpark.Bucket != tries[0].Unpark.Bucket || more[0].Unpark.Limit == 1 {
+		t.Errorf("unparked %+v, want more in bucket %d", more, tries[0].Unpark.Bucket)
 	}
 }
 
@@ -465,53 +463,6 @@ func TestManyChannelsThatCannotComeBack(t *testing.T) {
 		s.work(700 * ms) // of the back-off too
 		if last := named("https://h/%d", 3*looksMax-1); s.arrived[last] == 0 {
 			t.Errorf("up %v: the only one that is not paused has not come", up)
-		}
-	}
-	m := newMachine(DefaultConfig())
-	s := &site{}
-	for i := range looksMax {
-		s.parked.add(&channel{name: named("x:%d", i)})
-	}
-	if at := m.lookLater(postdate.Now{}, s); at != lookAgain {
-		t.Errorf("all of a site were looked at, and will be again after %s, want %s", at, lookAgain)
-	}
-}
-
-// Everybody in a rotation has a turn, whoever comes, goes or does not fit.
-func TestRotation(t *testing.T) {
-	var r rotation[int]
-	fits := func(int) bool { return true }
-	if _, found := r.next(fits); found || r.has(1) || r.len() != 0 {
-		t.Fatal("an empty one has members")
-	}
-	for i := range 5 {
-		r.add(i)
-	}
-	if r.add(3) || r.len() != 5 {
-		t.Error("a member is added twice")
-	}
-	r.remove(1)
-	r.remove(1)
-	var got []int
-	for i := range 6 {
-		if i == 2 {
-			r.add(9)
-		}
-		x, _ := r.next(func(x int) bool { return x != 4 })
-		got = append(got, x)
-	}
-	if want := "[0 2 3 0 2 9]"; fmt.Sprint(got) != want || fmt.Sprint(r.members()) != "[3 4 0 2 9]" {
-		t.Errorf("their turns are %v, want %s; then in turn %v", got, want, r.members())
-	}
-	r = rotation[int]{}
-	for i := range 3 * looksMax {
-		r.add(i)
-	}
-	looks := 0
-	for n := range 3 { // the last one fits alone
-		_, found := r.next(func(x int) bool { looks++; return x == 3*looksMax-1 })
-		if found != (n == 2) || looks != (n+1)*looksMax {
-			t.Errorf("after %d looks: found %v", looks, found)
 		}
 	}
 }

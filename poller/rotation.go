@@ -2,9 +2,6 @@ package poller
 
 import "container/list"
 
-// looksMax is how many members of a rotation are looked at for one that fits.
-const looksMax = 64
-
 // rotation is a set whose members have their turn one after the other: who was looked at, or
 // is new, comes after all others. The zero value is empty.
 type rotation[T comparable] struct {
@@ -16,16 +13,14 @@ func (r *rotation[T]) len() int { return r.queue.Len() }
 
 func (r *rotation[T]) has(x T) bool { return r.at[x] != nil }
 
-// add says whether x is new.
-func (r *rotation[T]) add(x T) bool {
+func (r *rotation[T]) add(x T) {
 	if r.has(x) {
-		return false
+		return
 	}
 	if r.at == nil {
 		r.at = map[T]*list.Element{}
 	}
 	r.at[x] = r.queue.PushBack(x)
-	return true
 }
 
 func (r *rotation[T]) remove(x T) {
@@ -43,9 +38,14 @@ func (r *rotation[T]) members() (all []T) {
 	return all
 }
 
-// next is the next one that fits. No more than looksMax are looked at.
-func (r *rotation[T]) next(fits func(T) bool) (next T, found bool) {
-	for range min(r.len(), looksMax) {
+// next is the next one that fits. It takes each look at one from looks, and ends when none is
+// left; but it looks at one in any case.
+func (r *rotation[T]) next(looks *int, fits func(T) bool) (next T, found bool) {
+	for i := range r.len() {
+		if i > 0 && *looks <= 0 {
+			break
+		}
+		*looks--
 		e := r.queue.Front()
 		r.queue.MoveToBack(e)
 		if x := e.Value.(T); fits(x) {

@@ -44,6 +44,7 @@ type owned struct {
 	inSweep      int           // and in agenda.bySweep
 	polling      bool          // a claim is under way
 	nudged       postdate.Time // the earliest nudge since it began; Far where none came
+	unparks      bool          // unparks go through, as far as is known since it came to its lane
 	unparkAt     postdate.Time // the last attempt time that was given to parked messages
 	findFailedAt time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
 
