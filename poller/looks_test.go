@@ -164,6 +164,22 @@ func TestAProbeInABucketThatIsApart(t *testing.T) {
 	}
 }
 
+// A probe that is refused for its own sake shows that its channel is up: the others follow at
+// once.
+func TestAProbeThatIsRefused(t *testing.T) {
+	b := withParked(t, 6, nil)
+	probe := b.parked("inbox:p", 1, 2, 3, 4, 5)
+	if len(probe) != 1 {
+		t.Fatalf("%d probes, want 1", len(probe))
+	}
+	b.moved(probe[0], 1)
+	rec := records("inbox:p", 1, b.now.Wall-10)[0]
+	unparks := of[Unpark](b.outcome(b.read(rec), refused))
+	if len(unparks) < 2 || unparks[0].Unpark.Limit == 1 {
+		t.Errorf("unparked %+v, want more than a probe", unparks)
+	}
+}
+
 // A rate that lets nothing out for years is no reason to look all the time.
 func TestATinyRate(t *testing.T) {
 	s := newSlowShop(t, 2, nil)

@@ -356,6 +356,9 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 			} else if len(got) > 0 {
 				t.Errorf("unparked %+v, want nothing", got)
 			}
+			if name == "lost" && b.m.retries.len() > 0 {
+				t.Error("a bucket that was lost is remembered")
+			}
 			if name == "paused" {
 				effects := b.step(Limits{})
 				b.after(b.m.c.RetryAfter)
