@@ -340,7 +340,6 @@ func (m *Machine) up(now postdate.Now, s *site) {
 		return
 	}
 	s.down, s.backoff, s.reason = false, 0, ""
-	m.lookSoon(s)
 }
 
 func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
@@ -357,5 +356,4 @@ func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	s.down, s.tried, s.reason = true, true, reason
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
-	m.lookSoon(s)
 }

@@ -236,3 +236,10 @@ func TestProbesBesideFailuresKeepTheirBudget(t *testing.T) {
 		t.Errorf("%d probes in %d s, want about %d", probes, lasts, most)
 	}
 }
+
+// What is settled, looked at or with the broker does not wait to go there.
+func TestUnsent(t *testing.T) {
+	if c := (&channel{hand: 10, settling: 1, looks: 2, inFlight: 3}); c.unsent() != 4 {
+		t.Errorf("%d wait, want 4", c.unsent())
+	}
+}
