@@ -100,19 +100,9 @@ func TestAProbeBesideUnparksThatHang(t *testing.T) {
 		for b := range 64 {
 			all = append(all, s.parkedBefore(b, "x:q"))
 		}
-		l := answersLate(s, func(u Unpark) time.Duration {
-			if u.Unpark.Bucket < bad {
-				return 30 * time.Second
-			}
-			return 5 * ms
-		})
+		l, answer := hangsWhere(s, func(b int) bool { return b < bad })
 		s.step(ParkedFound{Found: all})
-		l.work(2*time.Second, func(u Unpark) Event {
-			if u.Unpark.Bucket < bad {
-				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
-			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
-		})
+		l.work(2*time.Second, answer)
 		if s.arrived["x:q"] == 0 {
 			t.Errorf("%d of 64 buckets hang: nothing came for two seconds", bad)
 		}
