@@ -27,6 +27,9 @@ const (
 	// lookAgain is when a site whose parked messages cannot come back now is looked at again,
 	// where nothing tells before: an answer of the broker or the store, or an operator.
 	lookAgain = time.Second
+	// claimedAhead is how far beyond what this node claims another one may have claimed whose
+	// clock is well: what is brought back waits for that.
+	claimedAhead = time.Second
 	// hangMax is how many unparks of a site that is down may hang: half of those of a node.
 	hangMax = 4
 )
@@ -322,9 +325,10 @@ func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned
 
 // startOne starts an unpark of a channel in a bucket.
 func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
-	// A time of its own for each: what is read under it cannot be taken for what was read
-	// before and parked again.
-	b.unparkAt = max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1
+	// A time of its own for each, beyond what is claimed: what is read under it cannot be taken
+	// for what was read before and parked again. But where the wall clock ran ahead and was set
+	// back, it is due now all the same, and counts as claimed.
+	b.unparkAt = min(max(b.read.Time, b.record.Claimed.Time, b.unparkAt), now.Wall.Add(m.c.Ahead+claimedAhead)) + 1
 	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
 	u.bucket, m.retried = b, u.retry
 	if u.probe = c.site.down; u.probe {

@@ -74,6 +74,11 @@ var inSource = []struct {
 		[]int{7}, 28,
 	},
 	{
+		"what is brought back waits until the clock has come to where it once was", "poller/park.go",
+		"min(max(b.read.Time, b.record.Claimed.Time, b.unparkAt), now.Wall.Add(m.c.Ahead+claimedAhead)) + 1", "max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1",
+		[]int{1}, 0,
+	},
+	{
 		"one bucket that cannot be asked for what is parked hides it in all", "poller/find.go",
 		"		some := min(len(failed), m.findMax)\n", "		some := len(failed)\n",
 		[]int{7}, 8,
