@@ -13,17 +13,18 @@ import (
 // When it has room again, it catches up by claims of it alone.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind,
-// and how many bytes their names take. What is read of further ones is parked.
+// and how many bytes their names take. What is read of further ones is parked, and no more
+// is claimed until it is.
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
 )
 
 // leaveBehind is what a claim of any channel leaves behind: what is behind already, and
-// what has no room.
-func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Position {
+// what has no room. beyond are those of the latter that the record cannot name as well.
+func (b *owned) leaveBehind(full []*channel) (behind map[postdate.Channel]bucket.Position, beyond []*channel) {
 	if len(full) == 0 {
-		return b.record.Behind
+		return b.record.Behind, nil
 	}
 	behind, bytes := map[postdate.Channel]bucket.Position{}, 0
 	for name, at := range b.record.Behind {
@@ -31,12 +32,25 @@ func (b *owned) leaveBehind(full []*channel) map[postdate.Channel]bucket.Positio
 		bytes += len(name)
 	}
 	for _, c := range full {
-		if _, is := behind[c.name]; !is && len(behind) < behindMax && bytes+len(c.name) <= behindBytesMax {
+		switch _, is := behind[c.name]; {
+		case is:
+		case len(behind) < behindMax && bytes+len(c.name) <= behindBytesMax:
 			behind[c.name] = b.record.Claimed
 			bytes += len(c.name)
+		default:
+			beyond = append(beyond, c)
 		}
 	}
-	return behind
+	return behind, beyond
+}
+
+// mayClaim has a claim of any channel leave behind what has no room. It says whether the claim
+// may begin: not where it would claim more of a channel that it cannot leave behind, and of
+// which more is in hand than may be until it is parked.
+func (m *Machine) mayClaim(now postdate.Now, b *owned, p *poll, full []*channel) bool {
+	var beyond []*channel
+	p.claim.Behind, beyond = b.leaveBehind(full)
+	return !b.record.Claimed.Before(p.claim.To) || !slices.ContainsFunc(beyond, func(c *channel) bool { return c.hand > m.handMax(now, c) })
 }
 
 // noteBehind notes which channels a bucket's record says to be behind.

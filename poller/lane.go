@@ -210,7 +210,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll
 	room, bytes, most := m.room()
-	roomAny := m.roomOfAny()
+	roomAny, full := m.roomOfAny(), m.full(now)
 	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
 	for _, b := range buckets {
 		if b.polling || b.lost {
@@ -225,7 +225,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
-		case ok && p.only == nil && ofAny < roomAny:
+		case ok && p.only == nil && ofAny < roomAny && m.mayClaim(now, b, &p, full):
 			ofAny++
 		case ofOne:
 			of[p.only]++
@@ -238,7 +238,6 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	if len(polls) == 0 {
 		return
 	}
-	full := m.full(now)
 	claims := make([]store.Claim, len(polls))
 	for i := range polls {
 		p := &polls[i]
@@ -246,7 +245,6 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		limit := min(room/len(polls), m.c.PageMax)
 		if p.only == nil {
 			limit = min(limit, roomAny/ofAny)
-			c.Behind = b.leaveBehind(full)
 		} else {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
 			c.Only, c.Behind = p.only.name, b.record.Behind

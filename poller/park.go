@@ -326,9 +326,13 @@ func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned
 // startOne starts an unpark of a channel in a bucket.
 func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
 	// A time of its own for each, beyond what is claimed: what is read under it cannot be taken
-	// for what was read before and parked again. But where the wall clock ran ahead and was set
-	// back, it is due now all the same, and counts as claimed.
-	b.unparkAt = min(max(b.read.Time, b.record.Claimed.Time, b.unparkAt), now.Wall.Add(m.c.Ahead+claimedAhead)) + 1
+	// for what was read before and parked again. But where that lies far ahead, for the wall
+	// clock was set back, it is due now all the same, and counts as claimed.
+	at := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)
+	if soon := now.Wall.Add(m.c.Ahead); at > soon.Add(claimedAhead) {
+		at = soon
+	}
+	b.unparkAt = at + 1
 	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
 	u.bucket, m.retried = b, u.retry
 	if u.probe = c.site.down; u.probe {

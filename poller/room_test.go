@@ -189,3 +189,94 @@ func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 		}
 	}
 }
+
+// Where a bucket's record names as many channels as behind as it may, a further one cannot be
+// left behind: no more of it is claimed than may be in doubt all the same, and its neighbours
+// go on.
+func TestDoubtOfOneChannelMore(t *testing.T) {
+	s := newShop(t, 2, func(c *Config) { c.DoubtMax = 200 })
+	s.mute = func(c postdate.Channel) bool { return c != "x:well" }
+	for range 15 {
+		for i := range behindMax {
+			for b := range 2 {
+				s.add(b, named("x:%d", i), 10, -ms)
+			}
+		}
+		s.run(10 * ms)
+	}
+	if n := len(s.record[0].Behind); n != behindMax {
+		t.Fatalf("%d channels are behind", n)
+	}
+	const sent, burst = 150, 2_000
+	for b := range 2 {
+		s.add(b, "x:burst", burst/2, 100*ms)
+		for i := range sent / 2 {
+			s.add(b, "x:well", 1, time.Duration(i)*2*ms)
+		}
+	}
+	worst := 0
+	s.run(time.Second, func() {
+		inDoubt, _ := s.doubt()
+		worst = max(worst, inDoubt["x:burst"])
+	})
+	if worst > s.m.c.DoubtMax || worst < s.m.c.DoubtMax/2 {
+		t.Errorf("a crash would mark %d messages of a channel, of which at most %d may be claimed", worst, s.m.c.DoubtMax)
+	}
+	if s.arrived["x:well"] != sent || s.parked("x:burst") < burst-s.m.c.DoubtMax {
+		t.Errorf("%d of %d messages beside it arrived, and %d of it are parked", s.arrived["x:well"], sent, s.parked("x:burst"))
+	}
+}
+
+// What is in hand when the lease ends is dropped, to be claimed and read again. Until it is
+// read again, also where that fails for a while, it is in doubt all the same, and takes room.
+func TestDoubtOfWhatALapseDrops(t *testing.T) {
+	s := newShop(t, 32, func(c *Config) { c.DoubtMax = 200 })
+	s.mute, s.alone = every, true
+	for b := range 32 {
+		s.add(b, "x:slow", 250, 10*time.Second)
+	}
+	worst := 0
+	look := func() {
+		inDoubt, _ := s.doubt()
+		worst = max(worst, inDoubt["x:slow"])
+	}
+	s.run(9_980*ms, look) // in hand, and not with the broker
+	for _, bad := range []int{0, 24, 26, 28, 30, 31} {
+		s.broken = func(b int) bool { return b < bad }
+		s.m.leaseUntil = s.now.Mono
+		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+		s.now.Wall -= 94 // no more than a clock may be set: it is not due yet
+		s.run(95*ms, look)
+	}
+	if most := s.m.c.DoubtMax / 2; worst > most || worst < most/2 { // the other half is for claims of any channel
+		t.Errorf("a crash would mark %d messages of a channel, of which at most %d may be claimed by itself", worst, most)
+	}
+	s.broken, s.mute = nil, nil
+	s.confirmAll()
+	s.run(20 * time.Second)
+	if c := s.m.channels["x:slow"]; s.arrived["x:slow"] != 8_000 || c != nil {
+		t.Errorf("%d of 8000 arrived, and it is remembered as %+v", s.arrived["x:slow"], c)
+	}
+}
+
+// What lies ahead of a clock that was set back is not read again before its time. It takes no
+// room of its channel until then.
+func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
+	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
+	s.add(0, "x:a", 40, time.Hour)
+	s.now.Wall = s.now.Wall.Add(time.Hour - 20*ms)
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.run(5 * ms)
+	if s.m.channels["x:a"].hand < 4 {
+		t.Fatalf("%+v: this shows nothing", s.m.channels["x:a"])
+	}
+	s.now.Wall = s.now.Wall.Add(-time.Hour)
+	s.step(fence.Tick{})
+	s.m.leaseUntil = s.now.Mono
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.add(0, "x:a", 60, 100*ms)
+	s.run(time.Second)
+	if s.arrived["x:a"] != 60 {
+		t.Errorf("%d of 60 arrived", s.arrived["x:a"])
+	}
+}

@@ -14,11 +14,12 @@ import (
 // owned is what the machine knows of one bucket that it owns.
 type owned struct {
 	hold      store.Hold
-	claims    uint64           // the number of the last claim that was sent
-	record    bucket.Partition // as the last claim left it that is known to be durable
-	unheard   []unheard        // claims that had no answer
-	unheardTo bucket.Position  // up to where those may have claimed
-	inherited bucket.Partition // as earlier owners left it: what they may have published is in doubt
+	claims    uint64                    // the number of the last claim that was sent
+	record    bucket.Partition          // as the last claim left it that is known to be durable
+	unheard   []unheard                 // claims that had no answer
+	unheardTo bucket.Position           // up to where those may have claimed
+	dropped   map[postdate.Key]*channel // what was dropped when the lease ended, and was not read again yet
+	inherited bucket.Partition          // as earlier owners left it: what they may have published is in doubt
 
 	// read: every PENDING message up to this position was seen, but for those of channels
 	// that are behind, and those that came later.
@@ -92,7 +93,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
 			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, sweepAt: now.Mono,
 			nudged: postdate.Far,
-			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common,
+			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common, dropped: map[postdate.Key]*channel{},
 			behind: map[postdate.Channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
@@ -124,6 +125,7 @@ func (m *Machine) lose(holds []store.Hold) {
 		m.retries.remove(b)
 		m.forgetBehind(b)
 		m.forgetUnheard(b, func(unheard) int { return 0 })
+		m.forgetDropped(b)
 	}
 }
 
@@ -216,17 +218,6 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 		}
 	}
 	m.leaseUntil, m.judged, m.setAt, m.setBy = max(m.leaseUntil, ev.Mono), ev.Read, 0, 0
-}
-
-// reread drops what is in hand and not with a broker, to be claimed and read again.
-func (m *Machine) reread(b *owned) {
-	for _, it := range b.oldest.itemHeap {
-		if it.stage == stageWaiting || it.stage == stageReady {
-			b.missed(bucket.Position{Time: it.rec.AttemptTime})
-		}
-	}
-	m.touch(b)
-	m.dropWaiting(b)
 }
 
 // anyDue says whether some bucket of the common lane has something to do: the wait for
@@ -332,6 +323,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
+	}
+	if p.kind != scanBehind && r.Complete && b.late == nowhere {
+		m.forgetDropped(b) // what was not read again is gone, or lies ahead of a clock that was set back
 	}
 }
 

@@ -2,6 +2,7 @@ package poller
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -10,7 +11,7 @@ import (
 
 // A claim that had no answer may have been written. Until the answer to a later one says
 // more, what it may have claimed takes room, and the channels that it left behind stay
-// behind.
+// behind. What was dropped when the lease ended takes room until it is read again.
 
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
@@ -119,4 +120,35 @@ func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
 			m.forget(u.only)
 		}
 	}
+}
+
+// reread drops what is in hand and not with a broker, to be claimed and read again.
+func (m *Machine) reread(b *owned) {
+	for _, it := range b.oldest.itemHeap {
+		if it.stage == stageWaiting || it.stage == stageReady {
+			b.missed(bucket.Position{Time: it.rec.AttemptTime})
+			b.dropped[it.rec.Key] = it.channel
+			it.channel.coming++
+		}
+	}
+	m.touch(b)
+	m.dropWaiting(b)
+}
+
+// readAgain notes that a message that was dropped is read again, if it was.
+func (m *Machine) readAgain(b *owned, key postdate.Key) {
+	if c := b.dropped[key]; c != nil {
+		delete(b.dropped, key)
+		c.coming--
+		m.forget(c)
+	}
+}
+
+// forgetDropped notes that nothing of what was dropped is still to be read again.
+func (m *Machine) forgetDropped(b *owned) {
+	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byName) {
+		c.coming--
+		m.forget(c)
+	}
+	clear(b.dropped)
 }

@@ -44,6 +44,11 @@ var inSource = []struct {
 		[]int{4}, 0,
 	},
 	{
+		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
+		"return c.hand > m.handMax(now, c) })", "return false })",
+		[]int{4}, 9710000705,
+	},
+	{
 		"a channel is left behind at what was read, not at what was claimed", "poller/behind.go",
 		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
 		[]int{1, 3, 4, 6}, 0,
@@ -75,7 +80,7 @@ var inSource = []struct {
 	},
 	{
 		"what is brought back waits until the clock has come to where it once was", "poller/park.go",
-		"min(max(b.read.Time, b.record.Claimed.Time, b.unparkAt), now.Wall.Add(m.c.Ahead+claimedAhead)) + 1", "max(b.read.Time, b.record.Claimed.Time, b.unparkAt) + 1",
+		"at > soon.Add(claimedAhead)", "false",
 		[]int{1}, 0,
 	},
 	{
