@@ -23,7 +23,9 @@ type channel struct {
 	looks    int     // and parked ones that are to be looked at
 
 	coming   int      // messages that claims and unparks of it alone may bring
+	dropped  int      // those that were dropped when the lease ended, and were not read again yet
 	crowded  bool     // is in Machine.crowded
+	overfull bool     // as Machine.full said last
 	behindIn []*owned // buckets whose records say that it is behind, in turn
 
 	window    int // messages that may be with the broker; it grows with each that is confirmed
@@ -94,7 +96,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel of which nothing is known but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.crowded || m.channels[c.name] != c {
+	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded || m.channels[c.name] != c {
 		return
 	}
 	delete(m.channels, c.name)

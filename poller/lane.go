@@ -225,7 +225,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
-		case ok && p.only == nil && ofAny < roomAny && m.mayClaim(now, b, &p, full):
+		case ok && p.only == nil && ofAny < roomAny && b.mayClaim(&p, full):
 			ofAny++
 		case ofOne:
 			of[p.only]++

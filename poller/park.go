@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -27,9 +28,9 @@ const (
 	// lookAgain is when a site whose parked messages cannot come back now is looked at again,
 	// where nothing tells before: an answer of the broker or the store, or an operator.
 	lookAgain = time.Second
-	// claimedAhead is how far beyond what this node claims another one may have claimed whose
-	// clock is well: what is brought back waits for that.
-	claimedAhead = time.Second
+	// claimedAhead is how much further another node may have claimed, where both clocks are off
+	// by as much as they may by default: what is brought back waits for that.
+	claimedAhead = 2 * time.Second
 	// hangMax is how many unparks of a site that is down may hang: half of those of a node.
 	hangMax = 4
 )
@@ -325,14 +326,7 @@ func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned
 
 // startOne starts an unpark of a channel in a bucket.
 func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
-	// A time of its own for each, beyond what is claimed: what is read under it cannot be taken
-	// for what was read before and parked again. But where that lies far ahead, for the wall
-	// clock was set back, it is due now all the same, and counts as claimed.
-	at := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)
-	if soon := now.Wall.Add(m.c.Ahead); at > soon.Add(claimedAhead) {
-		at = soon
-	}
-	b.unparkAt = at + 1
+	b.unparkAt = m.unparkTime(now, c, b)
 	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
 	u.bucket, m.retried = b, u.retry
 	if u.probe = c.site.down; u.probe {
@@ -341,6 +335,21 @@ func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned,
 	c.coming += limit
 	m.unparks = append(m.unparks, u)
 	m.emit(Unpark{u.of})
+}
+
+// unparkTime is the attempt time for what is brought back: one of its own for each unpark,
+// beyond what is claimed, so that what is read under it cannot be taken for what was read
+// before and parked again. Where that lies far ahead, for the wall clock was set back, it is
+// due now all the same and counts as claimed; but not as in doubt because of earlier owners.
+func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Time {
+	at, soon := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)+1, now.Wall.Add(m.c.Ahead)
+	switch {
+	case at <= soon.Add(claimedAhead):
+		return at
+	case b.inherited.InDoubt(c.name, bucket.Position{Time: soon}):
+		return b.inherited.Checkpoint
+	}
+	return soon
 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {

@@ -456,35 +456,3 @@ func TestManyChannelsThatCannotComeBack(t *testing.T) {
 		}
 	}
 }
-
-// A clock ran an hour ahead, and was set back. What is parked does not wait until it comes to
-// that hour once more: neither on the node whose clock it was, nor on one that starts later.
-func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
-	set := func(s *shop, by time.Duration) {
-		s.now.Wall = s.now.Wall.Add(by)
-		s.step(fence.Tick{})
-		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
-		s.sleep(3 * time.Second)
-	}
-	for _, restarts := range []bool{false, true} {
-		s := newShop(t, 1, nil)
-		s.down = every
-		s.add(0, "x:a", 20, -ms)
-		set(s, time.Hour)
-		if restarts {
-			record := s.record[0]
-			s.lose(0)
-			set(s, -time.Hour)
-			record.Token++
-			s.gain(record)
-		} else {
-			set(s, -time.Hour)
-		}
-		s.sleep(3 * time.Second)
-		s.down = nil
-		s.sleep(15 * time.Second)
-		if s.arrived["x:a"] != 20 {
-			t.Errorf("restarts %v: %d of 20 arrived", restarts, s.arrived["x:a"])
-		}
-	}
-}

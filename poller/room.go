@@ -13,7 +13,7 @@ import (
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand) - c.coming
+	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand-c.dropped) - c.coming
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half
@@ -111,6 +111,7 @@ func (m *Machine) crowd(c *channel) {
 func (m *Machine) full(now postdate.Now) (full []*channel) {
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
 		if m.roomOf(now, c) <= 0 {
+			c.overfull = m.overfull(now, c)
 			full = append(full, c)
 			return false
 		}
@@ -119,6 +120,26 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 		return !c.crowded
 	})
 	return full
+}
+
+// overfull says whether more of a channel is in doubt than may be, and less of it soon: some
+// of it is about to be parked, or to be settled. What a broker or a part of the store keeps
+// waiting does not count, for that may last.
+func (m *Machine) overfull(now postdate.Now, c *channel) bool {
+	if c.hand+c.coming+c.dropped <= m.handMax(now, c) {
+		return false
+	}
+	soon := max(c.unsent()-m.waitMax(now, c), 0) + c.settling
+	for _, l := range m.apart {
+		for b := range l.buckets {
+			for _, it := range b.hand {
+				if it.channel == c && it.stage == stageSettling {
+					soon--
+				}
+			}
+		}
+	}
+	return soon > 0
 }
 
 // parkSurplus parks what is ready beyond a channel's room: parked it can be cancelled.

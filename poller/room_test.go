@@ -2,6 +2,7 @@ package poller
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -278,5 +279,75 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	s.run(time.Second)
 	if s.arrived["x:a"] != 60 {
 		t.Errorf("%d of 60 arrived", s.arrived["x:a"])
+	}
+}
+
+// A channel that was fast has many messages in hand that cannot be settled, and few may be in
+// doubt of it by now. Buckets whose records can name no further channel as behind go on.
+func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
+	long := strings.Repeat("y", 1_990)
+	a, b, fast := postdate.Channel("https://a/"+long), postdate.Channel("https://b/"+long), postdate.Channel("https://fast/"+long)
+	s := newShop(t, 4, nil)
+	s.alone = true
+	s.limits(store.ChannelSettings{Channel: a, MaxPerSecond: 20}, store.ChannelSettings{Channel: b, MaxPerSecond: 20})
+	for range 15 {
+		s.add(0, a, 100, 40*ms)
+		s.add(0, b, 100, 40*ms)
+		s.run(10 * ms)
+	}
+	s.run(time.Second)
+	s.mute = func(c postdate.Channel) bool { return c == fast }
+	for range 600 { // 4,000 a second, for three seconds
+		s.add(1, fast, 20, 30*ms)
+		n := s.flying(fast)
+		s.run(5 * ms)
+		if n > 0 {
+			s.replyAll(fast, confirmed)
+		}
+	}
+	for range 6 {
+		s.add(1, fast, 400, -ms)
+		s.run(20 * ms)
+	}
+	s.broken = func(b int) bool { return b == 1 }
+	s.replyAll(fast, confirmed)
+	s.run(15 * time.Second)
+	if c := s.m.channels[fast]; c.settling <= s.m.handMax(s.now, c) || len(s.record[0].Behind) != 2 {
+		t.Fatalf("%d are being settled, and %d channels are behind: this shows nothing", c.settling, len(s.record[0].Behind))
+	}
+	well, limited := s.arrived["x:well"], s.arrived[a]
+	for range 100 {
+		s.add(0, "x:well", 1, 0)
+		s.run(50 * ms)
+	}
+	if well, limited = s.arrived["x:well"]-well, s.arrived[a]-limited; well < 99 || limited < 90 {
+		t.Errorf("in five seconds %d of 100 arrived of a channel that is well, and %d of 100 of one with a rate", well, limited)
+	}
+}
+
+// What a lapse dropped where the store is out of reach takes no tokens of its channel's rate
+// from what lies elsewhere.
+func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
+	s := newShop(t, 8, nil)
+	s.alone = true
+	s.limits(store.ChannelSettings{Channel: "x:rated", MaxPerSecond: 20})
+	for b := range 8 {
+		s.add(b, "x:rated", 2+b/4*100, 3*time.Second+time.Duration(b/4)*200*ms)
+	}
+	s.run(2_980 * ms)
+	s.broken = func(b int) bool { return b < 4 }
+	s.m.leaseUntil = s.now.Mono
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	if n := s.m.channels["x:rated"].dropped; n < 8 {
+		t.Fatalf("%d were dropped", n)
+	}
+	s.run(15 * time.Second)
+	if s.arrived["x:rated"] < 280 {
+		t.Errorf("%d arrived in 15 s at 20 a second", s.arrived["x:rated"])
+	}
+	s.broken = nil
+	s.run(15 * time.Second)
+	if n := s.arrived["x:rated"]; n != 416 || len(s.m.channels) > 0 {
+		t.Errorf("%d of 416 arrived, and %d channels are remembered", n, len(s.m.channels))
 	}
 }

@@ -128,7 +128,7 @@ func (m *Machine) reread(b *owned) {
 		if it.stage == stageWaiting || it.stage == stageReady {
 			b.missed(bucket.Position{Time: it.rec.AttemptTime})
 			b.dropped[it.rec.Key] = it.channel
-			it.channel.coming++
+			it.channel.dropped++
 		}
 	}
 	m.touch(b)
@@ -139,7 +139,7 @@ func (m *Machine) reread(b *owned) {
 func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	if c := b.dropped[key]; c != nil {
 		delete(b.dropped, key)
-		c.coming--
+		c.dropped--
 		m.forget(c)
 	}
 }
@@ -147,7 +147,7 @@ func (m *Machine) readAgain(b *owned, key postdate.Key) {
 // forgetDropped notes that nothing of what was dropped is still to be read again.
 func (m *Machine) forgetDropped(b *owned) {
 	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byName) {
-		c.coming--
+		c.dropped--
 		m.forget(c)
 	}
 	clear(b.dropped)

@@ -45,7 +45,7 @@ var inSource = []struct {
 	},
 	{
 		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
-		"return c.hand > m.handMax(now, c) })", "return false })",
+		"return c.overfull })", "return false })",
 		[]int{4}, 9710000705,
 	},
 	{
@@ -80,7 +80,7 @@ var inSource = []struct {
 	},
 	{
 		"what is brought back waits until the clock has come to where it once was", "poller/park.go",
-		"at > soon.Add(claimedAhead)", "false",
+		"	case at <= soon.Add(claimedAhead):\n", "	case true:\n",
 		[]int{1}, 0,
 	},
 	{
