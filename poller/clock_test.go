@@ -18,25 +18,29 @@ func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
 		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
 		s.sleep(3 * time.Second)
 	}
-	for _, restarts := range []bool{false, true} {
+	const stays, restarts, fresh = "stays", "restarts", "restarts, and nothing was ever settled"
+	for _, node := range []string{stays, restarts, fresh} {
 		s := newShop(t, 1, nil)
 		s.down = every
 		s.add(0, "x:a", 20, -ms)
 		set(s, time.Hour)
-		if restarts {
-			record := s.record[0]
+		record := s.record[0]
+		if node != stays {
 			s.lose(0)
-			set(s, -time.Hour)
+		}
+		set(s, -time.Hour)
+		if node != stays {
 			record.Token++
+			if node == fresh {
+				record.Checkpoint = 0
+			}
 			s.gain(record)
-		} else {
-			set(s, -time.Hour)
 		}
 		s.sleep(3 * time.Second)
 		s.down = nil
 		s.sleep(15 * time.Second)
 		if s.arrived["x:a"] != 20 {
-			t.Errorf("restarts %v: %d of 20 arrived", restarts, s.arrived["x:a"])
+			t.Errorf("%s: %d of 20 arrived", node, s.arrived["x:a"])
 		}
 	}
 }

@@ -346,7 +346,7 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	switch {
 	case at <= soon.Add(claimedAhead):
 		return at
-	case b.inherited.InDoubt(c.name, bucket.Position{Time: soon}):
+	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: soon}): // 0: nothing lies before it
 		return b.inherited.Checkpoint
 	}
 	return soon
