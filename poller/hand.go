@@ -78,7 +78,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		it.channel.looks++
 	}
 	m.count(it.channel, 1)
-	m.readAgain(b, rec.Key)
+	b.readAgain(rec.Key)
 	m.handBytes += len(rec.Payload)
 	if it.due <= now.Wall {
 		m.makeReady(it)

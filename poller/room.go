@@ -122,11 +122,11 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 	return full
 }
 
-// overfull says whether more of a channel is in doubt than may be, and less of it soon: some
-// of it is about to be parked, or to be settled. What a broker or a part of the store keeps
-// waiting does not count, for that may last.
+// overfull says whether more of a channel is in hand than may be, and less of it soon: some of
+// it is about to be parked, or to be settled. What a broker or a part of the store keeps waiting
+// does not count, for that may last.
 func (m *Machine) overfull(now postdate.Now, c *channel) bool {
-	if c.hand+c.coming+c.dropped <= m.handMax(now, c) {
+	if c.hand <= m.handMax(now, c) {
 		return false
 	}
 	soon := max(c.unsent()-m.waitMax(now, c), 0) + c.settling

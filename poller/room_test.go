@@ -195,8 +195,12 @@ func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 // left behind: no more of it is claimed than may be in doubt all the same, and its neighbours
 // go on.
 func TestDoubtOfOneChannelMore(t *testing.T) {
-	s := newShop(t, 2, func(c *Config) { c.DoubtMax = 200 })
-	s.mute = func(c postdate.Channel) bool { return c != "x:well" }
+	s := newShop(t, 3, func(c *Config) { c.DoubtMax = 200 })
+	s.alone = true
+	s.mute = func(c postdate.Channel) bool { return c != "x:well" && c != "x:other" }
+	s.add(2, "x:other", 150, 30*ms) // they will not be settled
+	s.run(10 * ms)
+	s.broken = func(b int) bool { return b == 2 }
 	for range 15 {
 		for i := range behindMax {
 			for b := range 2 {
@@ -277,8 +281,8 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
 	s.add(0, "x:a", 60, 100*ms)
 	s.run(time.Second)
-	if s.arrived["x:a"] != 60 {
-		t.Errorf("%d of 60 arrived", s.arrived["x:a"])
+	if n := len(s.m.buckets[0].dropped); s.arrived["x:a"] != 60 || n > 0 {
+		t.Errorf("%d of 60 arrived, and %d are still to be read again", s.arrived["x:a"], n)
 	}
 }
 
@@ -349,5 +353,24 @@ func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 	s.run(15 * time.Second)
 	if n := s.arrived["x:rated"]; n != 416 || len(s.m.channels) > 0 {
 		t.Errorf("%d of 416 arrived, and %d channels are remembered", n, len(s.m.channels))
+	}
+}
+
+// Where a bucket is lost, what a lapse dropped there is its next owner's.
+func TestWhatALapseDropsIsLost(t *testing.T) {
+	s := newShop(t, 2, nil)
+	s.alone = true
+	s.add(0, "x:a", 20, 30*ms)
+	s.run(5 * ms)
+	s.broken = func(b int) bool { return b == 0 }
+	s.m.leaseUntil = s.now.Mono
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	if c := s.m.channels["x:a"]; c == nil || c.dropped != 20 {
+		t.Fatalf("%+v: this shows nothing", c)
+	}
+	s.lose(0)
+	s.run(time.Second)
+	if len(s.m.channels) > 0 {
+		t.Errorf("%d channels are remembered", len(s.m.channels))
 	}
 }

@@ -383,6 +383,13 @@ func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 			s.tick(5 * ms)
 		}
 	}
+	checkpoint := s.watch
+	s.watch = func(e Effect) { // until they are read again they take room
+		checkpoint(e)
+		if c := s.m.channels["x:slow"]; c == nil || c.hand+c.dropped != 2 {
+			t.Fatalf("neither in hand nor to be read again: %+v", c)
+		}
+	}
 	s.m.leaseUntil = s.now.Mono // and is renewed too late
 	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
 	s.work(3 * time.Second)

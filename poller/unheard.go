@@ -136,11 +136,10 @@ func (m *Machine) reread(b *owned) {
 }
 
 // readAgain notes that a message that was dropped is read again, if it was.
-func (m *Machine) readAgain(b *owned, key postdate.Key) {
+func (b *owned) readAgain(key postdate.Key) {
 	if c := b.dropped[key]; c != nil {
 		delete(b.dropped, key)
 		c.dropped--
-		m.forget(c)
 	}
 }
 
