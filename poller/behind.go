@@ -13,8 +13,8 @@ import (
 // When it has room again, it catches up by claims of it alone.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind,
-// and how many bytes their names take. What is read of further ones is parked, and nothing
-// more is claimed until it is.
+// and how many bytes their names take. What is read of further ones is parked, and claims wait
+// a little until it is.
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
@@ -47,10 +47,10 @@ func (b *owned) leaveBehind(full []*channel) (behind map[postdate.Channel]bucket
 // mayClaim has a claim of any channel leave behind what has no room. It says whether the claim
 // may begin: not where it would claim more of a channel that it cannot leave behind, and that
 // is overfull.
-func (b *owned) mayClaim(p *poll, full []*channel) bool {
+func (b *owned) mayClaim(now postdate.Now, p *poll, full []*channel) bool {
 	var beyond []*channel
 	p.claim.Behind, beyond = b.leaveBehind(full)
-	return !b.record.Claimed.Before(p.claim.To) || !slices.ContainsFunc(beyond, func(c *channel) bool { return c.overfull })
+	return !b.record.Claimed.Before(p.claim.To) || !slices.ContainsFunc(beyond, func(c *channel) bool { return c.overfull(now.Mono) })
 }
 
 // noteBehind notes which channels a bucket's record says to be behind.

@@ -22,11 +22,11 @@ type channel struct {
 	settling int     // of these, on their way to the store: no fault of the channel
 	looks    int     // and parked ones that are to be looked at
 
-	coming   int      // messages that claims and unparks of it alone may bring
-	dropped  int      // those that were dropped when the lease ended, and were not read again yet
-	crowded  bool     // is in Machine.crowded
-	overfull bool     // as Machine.full said last
-	behindIn []*owned // buckets whose records say that it is behind, in turn
+	coming     int           // messages that claims and unparks of it alone may bring
+	dropped    int           // those that were dropped when the lease ended, and were not read again yet
+	crowded    bool          // is in Machine.crowded
+	overfullAt time.Duration // since when more of it is in hand than may be, as Machine.full saw; 0: it is not
+	behindIn   []*owned      // buckets whose records say that it is behind, in turn
 
 	window    int // messages that may be with the broker; it grows with each that is confirmed
 	inFlight  int // messages with the broker

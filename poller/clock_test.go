@@ -9,26 +9,28 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
+// setClock sets the wall clock, and lets three seconds pass.
+func (s *shop) setClock(by time.Duration) {
+	s.now.Wall = s.now.Wall.Add(by)
+	s.step(fence.Tick{})
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.sleep(3 * time.Second)
+}
+
 // A clock ran an hour ahead, and was set back. What is parked does not wait until it comes to
 // that hour once more: neither on the node whose clock it was, nor on one that starts later.
 func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
-	set := func(s *shop, by time.Duration) {
-		s.now.Wall = s.now.Wall.Add(by)
-		s.step(fence.Tick{})
-		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
-		s.sleep(3 * time.Second)
-	}
 	const stays, restarts, fresh = "stays", "restarts", "restarts, and nothing was ever settled"
 	for _, node := range []string{stays, restarts, fresh} {
 		s := newShop(t, 1, nil)
 		s.down = every
 		s.add(0, "x:a", 20, -ms)
-		set(s, time.Hour)
+		s.setClock(time.Hour)
 		record := s.record[0]
 		if node != stays {
 			s.lose(0)
 		}
-		set(s, -time.Hour)
+		s.setClock(-time.Hour)
 		if node != stays {
 			record.Token++
 			if node == fresh {
@@ -53,12 +55,8 @@ func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 	s.add(0, "x:a", 200, -ms)
 	s.sleep(2 * time.Second)
 	s.add(0, "x:well", 1, time.Hour)
-	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		s.now.Wall = s.now.Wall.Add(by)
-		s.step(fence.Tick{})
-		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
-		s.sleep(3 * time.Second)
-	}
+	s.setClock(time.Hour)
+	s.setClock(-time.Hour)
 	s.add(0, "x:well", 1, 0) // due while what is claimed lies ahead
 	s.sleep(3 * time.Second)
 	record := s.record[0]
@@ -81,5 +79,37 @@ func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 	_, fixed := s.doubt()
 	if sent < 20 || s.parked() < 100 || fixed["x:a"] > 0 {
 		t.Errorf("%d were sent, %d are parked, and %d cannot be cancelled", sent, s.parked(), fixed["x:a"])
+	}
+}
+
+// While a clock ran ahead, messages of the next hour seemed due and were parked. When it is set
+// back and their channel takes messages again, they wait for their time in the store: so they
+// leave room for those that are due, and are not taken for a probe.
+func TestParkedAheadOfTheirTime(t *testing.T) {
+	const due = 20
+	for _, early := range []int{0, 1, 2_000} {
+		for _, paused := range []bool{false, true} {
+			s := newShop(t, 1, nil)
+			if paused {
+				s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})
+			} else {
+				s.down = every
+			}
+			s.add(0, "x:a", early, 30*time.Minute)
+			s.setClock(time.Hour)
+			s.add(0, "x:a", due, -time.Hour-ms)
+			s.sleep(3 * time.Second)
+			s.setClock(-time.Hour)
+			s.limits()
+			s.down = nil
+			s.sleep(time.Minute)
+			if c := s.m.channels["x:a"]; s.arrived["x:a"] != due || s.parked() > 0 || c != nil && c.hand > 0 {
+				t.Errorf("%d early ones, paused %v: %d of %d that are due arrived, %d are parked; the channel is %+v", early, paused, s.arrived["x:a"], due, s.parked(), c)
+			}
+			s.sleep(time.Hour)
+			if n := s.arrived["x:a"]; n != due+early {
+				t.Errorf("%d of %d arrived when all were due", n, due+early)
+			}
+		}
 	}
 }

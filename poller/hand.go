@@ -6,6 +6,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 )
 
 // Item is a message in hand: claimed, read, and not settled yet.
@@ -78,11 +79,14 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		it.channel.looks++
 	}
 	m.count(it.channel, 1)
-	b.readAgain(rec.Key)
+	m.readAgain(b, rec.Key)
 	m.handBytes += len(rec.Payload)
-	if it.due <= now.Wall {
+	switch {
+	case it.due <= now.Wall:
 		m.makeReady(it)
-	} else {
+	case rec.AttemptTime < rec.ExecutionTime: // a clock that ran ahead had it parked: it waits in the store
+		m.settleAs(it, store.Settlement{How: store.SettleRetry, At: m.endsAt(now), Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
+	default:
 		heap.Push(&m.waiting, it)
 	}
 }

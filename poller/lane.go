@@ -184,6 +184,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 	if !m.leased(now) {
 		return
 	}
+	m.forgetStuck(now)
 	_, _, most := m.room()
 	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 		behind := m.catchingUp(now, (most+1)/2)
@@ -225,7 +226,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
-		case ok && p.only == nil && ofAny < roomAny && b.mayClaim(&p, full):
+		case ok && p.only == nil && ofAny < roomAny && b.mayClaim(now, &p, full):
 			ofAny++
 		case ofOne:
 			of[p.only]++

@@ -110,8 +110,13 @@ func (m *Machine) crowd(c *channel) {
 // more.
 func (m *Machine) full(now postdate.Now) (full []*channel) {
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
+		switch {
+		case c.hand <= m.handMax(now, c):
+			c.overfullAt = 0
+		case c.overfullAt == 0:
+			c.overfullAt = now.Mono
+		}
 		if m.roomOf(now, c) <= 0 {
-			c.overfull = m.overfull(now, c)
 			full = append(full, c)
 			return false
 		}
@@ -122,24 +127,14 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 	return full
 }
 
-// overfull says whether more of a channel is in hand than may be, and less of it soon: some of
-// it is about to be parked, or to be settled. What a broker or a part of the store keeps waiting
-// does not count, for that may last.
-func (m *Machine) overfull(now postdate.Now, c *channel) bool {
-	if c.hand <= m.handMax(now, c) {
-		return false
-	}
-	soon := max(c.unsent()-m.waitMax(now, c), 0) + c.settling
-	for _, l := range m.apart {
-		for b := range l.buckets {
-			for _, it := range b.hand {
-				if it.channel == c && it.stage == stageSettling {
-					soon--
-				}
-			}
-		}
-	}
-	return soon > 0
+// stuckAfter is for how long claims wait until less of a channel is in doubt. What is in doubt
+// for longer is stuck: a broker or a part of the store does not answer.
+const stuckAfter = time.Second
+
+// overfull says whether more of a channel is in hand than may be, and not for long yet: what is
+// beyond its room is about to be parked.
+func (c *channel) overfull(now time.Duration) bool {
+	return c.overfullAt != 0 && now < c.overfullAt+stuckAfter
 }
 
 // parkSurplus parks what is ready beyond a channel's room: parked it can be cancelled.

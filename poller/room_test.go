@@ -346,8 +346,8 @@ func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 		t.Fatalf("%d were dropped", n)
 	}
 	s.run(15 * time.Second)
-	if s.arrived["x:rated"] < 280 {
-		t.Errorf("%d arrived in 15 s at 20 a second", s.arrived["x:rated"])
+	if c := s.m.channels["x:rated"]; s.arrived["x:rated"] < 280 || c.dropped > 0 {
+		t.Errorf("%d arrived in 15 s at 20 a second, and %d still take room", s.arrived["x:rated"], c.dropped)
 	}
 	s.broken = nil
 	s.run(15 * time.Second)
@@ -372,5 +372,20 @@ func TestWhatALapseDropsIsLost(t *testing.T) {
 	s.run(time.Second)
 	if len(s.m.channels) > 0 {
 		t.Errorf("%d channels are remembered", len(s.m.channels))
+	}
+}
+
+// An id that a lapse dropped may come back as another channel's message.
+func TestWhatALapseDropsOfAnotherChannel(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key := s.put(0, "x:a", 1, 30*ms)[0].Key
+	s.nudge(0, 30*ms)
+	s.run(5 * ms)
+	s.row(key).Channel = "x:b"
+	s.m.leaseUntil = s.now.Mono
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.run(500 * ms)
+	if s.arrived["x:b"] != 1 || len(s.m.channels) > 0 {
+		t.Errorf("%d arrived, and %d channels are remembered", s.arrived["x:b"], len(s.m.channels))
 	}
 }

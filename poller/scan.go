@@ -213,6 +213,7 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 	}
 	if m.leaseUntil != 0 && now.Mono >= m.leaseUntil {
 		m.lapses++
+		m.droppedAt = now.Mono
 		for _, number := range slices.Sorted(maps.Keys(m.buckets)) {
 			m.reread(m.buckets[number])
 		}

@@ -11,7 +11,8 @@ import (
 
 // A claim that had no answer may have been written. Until the answer to a later one says
 // more, what it may have claimed takes room, and the channels that it left behind stay
-// behind. What was dropped when the lease ended takes room until it is read again.
+// behind. What was dropped when the lease ended takes room until it is read
+// again, or is stuck.
 
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
@@ -136,10 +137,11 @@ func (m *Machine) reread(b *owned) {
 }
 
 // readAgain notes that a message that was dropped is read again, if it was.
-func (b *owned) readAgain(key postdate.Key) {
+func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	if c := b.dropped[key]; c != nil {
 		delete(b.dropped, key)
 		c.dropped--
+		m.forget(c)
 	}
 }
 
@@ -150,4 +152,15 @@ func (m *Machine) forgetDropped(b *owned) {
 		m.forget(c)
 	}
 	clear(b.dropped)
+}
+
+// forgetStuck forgets what was dropped and could not be read again in time.
+func (m *Machine) forgetStuck(now postdate.Now) {
+	if m.droppedAt == 0 || now.Mono < m.droppedAt+stuckAfter {
+		return
+	}
+	for _, number := range slices.Sorted(maps.Keys(m.buckets)) {
+		m.forgetDropped(m.buckets[number])
+	}
+	m.droppedAt = 0
 }
