@@ -62,14 +62,14 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 
 // lateness is how late a message arrived, counted from its time, or from when it could come
 // if that was later; 0 where an earlier publish can have brought it. The time for which it was
-// parked counts. It does not in the worlds where so many hosts hang that a new one may have to
-// wait, parked, until one of them is given up.
+// parked counts. It does not where many hosts hang and a node has more than half of the buckets:
+// there a new one may have to wait, parked, until one of them is given up.
 func (h *history) lateness(e *emission) time.Duration {
 	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
 	}
 	there := e.story.begun
-	if h.w.plan.profile == profileChannels {
+	if h.w.plan.profile == profileChannels && !h.evenly(e) {
 		there = e.row.Written
 	}
 	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e), h.cameBack(e.message.Channel)))
@@ -100,4 +100,21 @@ func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5
 // broughtBefore says whether an earlier publish of the same may arrive, or has.
 func broughtBefore(e *emission) bool {
 	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
+}
+
+// evenly says whether the node that sent a message had no more than half of the buckets for as
+// long as a publish takes that hangs, and since the message was due.
+func (h *history) evenly(e *emission) bool {
+	has, since := 0, min(e.story.begun, e.message.ExecutionTime).Add(-publishDeadline)
+	for b, p := range h.w.store.Records {
+		if p.Lease == e.process.lease {
+			has++
+		}
+		for _, moved := range h.moves[b] {
+			if moved > since {
+				return false
+			}
+		}
+	}
+	return 2*has <= len(h.w.store.Records)
 }

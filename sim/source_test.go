@@ -35,7 +35,7 @@ var inSource = []struct {
 	},
 	{
 		"what is stuck may fill the hand", "poller/room.go",
-		"	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand) - c.coming\n", "	return m.c.HandMax\n",
+		"	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand-c.dropped) - c.coming\n", "	return m.c.HandMax\n",
 		[]int{4, 7}, 0,
 	},
 	{
@@ -45,7 +45,7 @@ var inSource = []struct {
 	},
 	{
 		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
-		"return c.overfull })", "return false })",
+		"return c.overfull(now.Mono) })", "return false })",
 		[]int{4}, 9710000705,
 	},
 	{
