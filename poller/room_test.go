@@ -248,8 +248,7 @@ func TestDoubtOfWhatALapseDrops(t *testing.T) {
 	s.run(9_980*ms, look) // in hand, and not with the broker
 	for _, bad := range []int{0, 24, 26, 28, 30, 31} {
 		s.broken = func(b int) bool { return b < bad }
-		s.m.leaseUntil = s.now.Mono
-		s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+		s.lapse()
 		s.now.Wall -= 94 // no more than a clock may be set: it is not due yet
 		s.run(95*ms, look)
 	}
@@ -277,8 +276,7 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	}
 	s.now.Wall = s.now.Wall.Add(-time.Hour)
 	s.step(fence.Tick{})
-	s.m.leaseUntil = s.now.Mono
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.lapse()
 	s.add(0, "x:a", 60, 100*ms)
 	s.run(time.Second)
 	if n := len(s.m.buckets[0].dropped); s.arrived["x:a"] != 60 || n > 0 {
@@ -340,8 +338,7 @@ func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 	}
 	s.run(2_980 * ms)
 	s.broken = func(b int) bool { return b < 4 }
-	s.m.leaseUntil = s.now.Mono
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.lapse()
 	if n := s.m.channels["x:rated"].dropped; n < 8 {
 		t.Fatalf("%d were dropped", n)
 	}
@@ -363,8 +360,7 @@ func TestWhatALapseDropsIsLost(t *testing.T) {
 	s.add(0, "x:a", 20, 30*ms)
 	s.run(5 * ms)
 	s.broken = func(b int) bool { return b == 0 }
-	s.m.leaseUntil = s.now.Mono
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.lapse()
 	if c := s.m.channels["x:a"]; c == nil || c.dropped != 20 {
 		t.Fatalf("%+v: this shows nothing", c)
 	}
@@ -382,8 +378,7 @@ func TestWhatALapseDropsOfAnotherChannel(t *testing.T) {
 	s.nudge(0, 30*ms)
 	s.run(5 * ms)
 	s.row(key).Channel = "x:b"
-	s.m.leaseUntil = s.now.Mono
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.lapse()
 	s.run(500 * ms)
 	if s.arrived["x:b"] != 1 || len(s.m.channels) > 0 {
 		t.Errorf("%d arrived, and %d channels are remembered", s.arrived["x:b"], len(s.m.channels))

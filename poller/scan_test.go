@@ -390,8 +390,7 @@ func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 			t.Fatalf("neither in hand nor to be read again: %+v", c)
 		}
 	}
-	s.m.leaseUntil = s.now.Mono // and is renewed too late
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.lapse()
 	s.work(3 * time.Second)
 	if n := s.flying("x:a"); n != 8 {
 		t.Errorf("%d messages are with their broker, want 8", n)

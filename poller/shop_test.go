@@ -154,6 +154,12 @@ func (s *shop) gain(records ...bucket.Partition) []Effect {
 	return s.step(fence.Gained{Partitions: records})
 }
 
+// lapse ends the lease, and renews it.
+func (s *shop) lapse() {
+	s.m.leaseUntil = s.now.Mono
+	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+}
+
 // lose takes buckets from the machine that it had under the first token.
 func (s *shop) lose(buckets ...int) { s.step(fence.Lost{Holds: holds(buckets...)}) }
 

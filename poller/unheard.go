@@ -11,8 +11,7 @@ import (
 
 // A claim that had no answer may have been written. Until the answer to a later one says
 // more, what it may have claimed takes room, and the channels that it left behind stay
-// behind. What was dropped when the lease ended takes room until it is read
-// again, or is stuck.
+// behind. What was dropped when the lease ended takes room until it is read again, or is stuck.
 
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
