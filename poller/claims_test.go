@@ -180,3 +180,62 @@ func TestDoubtAfterManyLostAnswers(t *testing.T) {
 		t.Errorf("%d messages count as claimed when all is well", s.m.comingOfAny)
 	}
 }
+
+// Where most of a channel's room is taken by what cannot be settled in one bucket, the rest of
+// it serves the other buckets.
+func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
+	const stuck, sent = 350, 3_000
+	s := newMuteShop(t, 4, nil)
+	s.alone = true
+	s.add(0, "x:a", 1, -ms)
+	s.run(10 * ms)
+	s.mute = nil
+	for range 10 { // its window grows
+		s.add(1, "x:a", 100, -ms)
+		s.run(50 * ms)
+	}
+	s.mute = every
+	s.add(0, "x:a", stuck, 0)
+	s.run(100 * ms)
+	s.broken = func(b int) bool { return b == 0 }
+	s.confirmAll()
+	s.run(11 * time.Second) // its pace is forgotten
+	if c := s.m.channels["x:a"]; c == nil || c.settling != stuck+1 || s.m.handMax(s.now, c) != 500 {
+		t.Fatalf("%+v: this shows nothing", c)
+	}
+	s.mute = nil
+	before := s.arrived["x:a"]
+	for b := 1; b < 4; b++ {
+		s.add(b, "x:a", sent/3, -ms)
+	}
+	s.run(time.Second)
+	if n := s.arrived["x:a"] - before; n != sent {
+		t.Errorf("%d of %d arrived in a second", n, sent)
+	}
+}
+
+// Where the store is well, what it takes long to settle does not make claims of few messages.
+func TestHalfIsSettledBeforeMoreComes(t *testing.T) {
+	s := newShop(t, 1, func(c *Config) { c.SettleMax = 50 })
+	s.waits = has[Settle]
+	for s.arrived["x:a"] < s.m.c.DoubtMax/2 {
+		s.add(0, "x:a", 10, -ms)
+		s.run(5 * ms)
+	}
+	s.add(0, "x:a", 200, 0) // the last ones are left behind
+	s.run(5 * ms)
+	c, before := s.m.channels["x:a"], len(s.log)
+	if len(c.behindIn) == 0 || c.settling != c.hand {
+		t.Fatalf("%+v: this shows nothing", c)
+	}
+	for s.m.roomOf(s.now, c) < s.m.c.SettleMax {
+		s.answer(settles)
+		s.run(5 * ms)
+	}
+	s.run(100 * ms)
+	for _, c := range s.log[before:] {
+		if c.claim != nil && c.claim.Claims[0].Only == "x:a" {
+			t.Errorf("more is claimed when little is settled: %+v", c.claim)
+		}
+	}
+}

@@ -17,9 +17,13 @@ func (m *Machine) roomOf(now postdate.Now, c *channel) int {
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half
-// of what may wait has gone out.
+// of what may wait has gone out. Where settlements may fail, what is not settled is not waited for.
 func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
-	return m.roomOf(now, c) >= max(m.waitMax(now, c)/2, 1)
+	most := m.waitMax(now, c)
+	if len(m.apart) > 0 {
+		most = min(most, m.handMax(now, c)-c.settling)
+	}
+	return m.roomOf(now, c) >= max(most/2, 1)
 }
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.

@@ -263,6 +263,30 @@ func TestDoubtOfWhatALapseDrops(t *testing.T) {
 	}
 }
 
+// What a claim has claimed that was under way when the lease ended is in doubt, and takes room
+// until it is claimed again.
+func TestDoubtOfClaimsUnderWayAtALapse(t *testing.T) {
+	const buckets = 8
+	s := newSlowShop(t, buckets, func(c *Config) { c.HandBytesMax = 2 * c.PayloadBytesMax }) // a claim of one bucket at a time
+	s.mute = every
+	s.after(buckets * time.Second)
+	for b := range buckets {
+		s.add(b, "x:a", 1_000, -time.Duration(b)*time.Second) // it comes before the others
+		s.lapse()
+		s.answer(claims)
+	}
+	inDoubt, _ := s.doubt()
+	if n, most := inDoubt["x:a"], s.m.c.DoubtMax; n > most || n < most/2 {
+		t.Errorf("a crash would mark %d messages of a channel, of which at most %d may be claimed", n, most)
+	}
+	s.waits, s.mute = nil, nil
+	s.answerAll()
+	s.run(10 * time.Second)
+	if n := s.arrived["x:a"]; n != buckets*1_000 || s.m.comingOfAny != 0 {
+		t.Errorf("%d of %d arrived, and %d take room", n, buckets*1_000, s.m.comingOfAny)
+	}
+}
+
 // What lies ahead of a clock that was set back is not read again before its time. It takes no
 // room of its channel until then.
 func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
