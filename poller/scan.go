@@ -124,7 +124,7 @@ func (m *Machine) lose(holds []store.Hold) {
 		}
 		m.retries.remove(b)
 		m.forgetBehind(b)
-		m.forgetUnheard(b, func(unheard) int { return 0 })
+		m.forgetUnheard(b, 0)
 		m.forgetDropped(b)
 	}
 }

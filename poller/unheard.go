@@ -27,15 +27,11 @@ func (m *Machine) notHeard(p *poll) {
 	// All unheard claims of a bucket began at the same place, so the largest one counts. One
 	// message of each bucket is not counted: so buckets whose claims fail leave room for the
 	// others, however many they are.
-	n := max(b.unheardOf(p.only), p.claim.Scan.Limit-1)
-	m.forgetUnheard(b, func(u unheard) int {
-		if u.only == p.only {
-			return 0
-		}
-		return u.n
-	})
+	before := b.unheardOf(p.only)
+	n := max(before, p.claim.Scan.Limit-1)
+	b.unheard = slices.DeleteFunc(b.unheard, func(u unheard) bool { return u.only == p.only })
 	b.unheard = append(b.unheard, unheard{p.only, n})
-	m.expectOf(p.only, n)
+	m.expectOf(p.only, n-before)
 	b.unheardTo = b.unheardTo.Latest(p.claim.To)
 	for name := range p.claim.Behind {
 		b.stayBehind(name, b.record.Claimed)
@@ -50,16 +46,14 @@ func (m *Machine) notHeard(p *poll) {
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
 	// Nothing is written where nothing is due, and then nothing is in doubt up to there.
-	known := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo)
-	m.forgetUnheard(b, func(u unheard) int {
-		switch {
-		case known || u.only != nil:
-			return 0
-		case p.kind == scanOn:
-			return u.n - len(r.Due)
-		}
-		return u.n
-	})
+	known, ofAny := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo), b.unheardOf(nil)
+	switch {
+	case known:
+		ofAny = 0
+	case p.kind == scanOn:
+		ofAny -= len(r.Due)
+	}
+	m.forgetUnheard(b, ofAny)
 }
 
 // keepBehind keeps behind the channels that a claim left behind and that the record no longer
@@ -103,16 +97,13 @@ func (m *Machine) countUnheard(b *owned, sign int) {
 	}
 }
 
-// forgetUnheard lowers, once more is known, what each of b's claims without an answer counts
-// for: to what left says, and with 0 it is forgotten.
-func (m *Machine) forgetUnheard(b *owned, left func(unheard) int) {
+// forgetUnheard forgets b's claims without an answer, but for so many messages of any channel.
+func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 	before := b.unheard
 	m.countUnheard(b, -1)
 	b.unheard = nil
-	for _, u := range before {
-		if u.n = left(u); u.n > 0 {
-			b.unheard = append(b.unheard, u)
-		}
+	if ofAny > 0 {
+		b.unheard = []unheard{{nil, ofAny}}
 	}
 	m.countUnheard(b, 1)
 	for _, u := range before {
