@@ -20,13 +20,15 @@ const (
 	behindBytesMax = 4 << 10
 )
 
-// leaveBehind is what a claim of any channel leaves behind: what is behind already, and
-// what has no room. beyond are those of the latter that the record cannot name as well.
-func (b *owned) leaveBehind(full []*channel) (behind map[postdate.Channel]bucket.Position, beyond []*channel) {
+// leaveBehind has a claim of any channel leave behind what is behind already, and what has no
+// room. It says whether the claim may begin: not where it would claim more of a channel that
+// the record cannot name as well, and that is overfull.
+func (b *owned) leaveBehind(now postdate.Now, p *poll, full []*channel) bool {
+	p.claim.Behind = b.record.Behind
 	if len(full) == 0 {
-		return b.record.Behind, nil
+		return true
 	}
-	behind, bytes := map[postdate.Channel]bucket.Position{}, 0
+	behind, bytes, waits := map[postdate.Channel]bucket.Position{}, 0, false
 	for name, at := range b.record.Behind {
 		behind[name] = at
 		bytes += len(name)
@@ -38,19 +40,11 @@ func (b *owned) leaveBehind(full []*channel) (behind map[postdate.Channel]bucket
 			behind[c.name] = b.record.Claimed
 			bytes += len(c.name)
 		default:
-			beyond = append(beyond, c)
+			waits = waits || c.overfull(now.Mono)
 		}
 	}
-	return behind, beyond
-}
-
-// mayClaim has a claim of any channel leave behind what has no room. It says whether the claim
-// may begin: not where it would claim more of a channel that it cannot leave behind, and that
-// is overfull.
-func (b *owned) mayClaim(now postdate.Now, p *poll, full []*channel) bool {
-	var beyond []*channel
-	p.claim.Behind, beyond = b.leaveBehind(full)
-	return !b.record.Claimed.Before(p.claim.To) || !slices.ContainsFunc(beyond, func(c *channel) bool { return c.overfull(now.Mono) })
+	p.claim.Behind = behind
+	return !waits || !b.record.Claimed.Before(p.claim.To)
 }
 
 // noteBehind notes which channels a bucket's record says to be behind.

@@ -226,7 +226,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
-		case ok && p.only == nil && ofAny < roomAny && b.mayClaim(now, &p, full):
+		case ok && p.only == nil && ofAny < roomAny && b.leaveBehind(now, &p, full):
 			ofAny++
 		case ofOne:
 			of[p.only]++

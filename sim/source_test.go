@@ -45,7 +45,7 @@ var inSource = []struct {
 	},
 	{
 		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
-		"return c.overfull(now.Mono) })", "return false })",
+		"waits = waits || c.overfull(now.Mono)", "waits = false",
 		[]int{4}, 9710000705,
 	},
 	{
