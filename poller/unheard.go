@@ -120,10 +120,10 @@ func (m *Machine) reread(b *owned) {
 			b.missed(bucket.Position{Time: it.rec.AttemptTime})
 			b.dropped[it.rec.Key] = it.channel
 			it.channel.dropped++
+			m.drop(it)
 		}
 	}
 	m.touch(b)
-	m.dropWaiting(b)
 }
 
 // readAgain notes that a message that was dropped is read again, if it was.
