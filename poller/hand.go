@@ -85,7 +85,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	case it.due <= now.Wall:
 		m.makeReady(it)
 	case rec.AttemptTime < rec.ExecutionTime: // a clock that ran ahead had it parked: it waits in the store
-		m.settleAs(it, store.Settlement{How: store.SettleRetry, At: m.endsAt(now), Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
+		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
 	default:
 		heap.Push(&m.waiting, it)
 	}
