@@ -28,8 +28,8 @@ const (
 	// lookAgain is when a site whose parked messages cannot come back now is looked at again,
 	// where nothing tells before: an answer of the broker or the store, or an operator.
 	lookAgain = time.Second
-	// claimedAhead is how much further another node may have claimed, where both clocks are off
-	// by as much as they may by default: what is brought back waits for that.
+	// claimedAhead is how far ahead of this node's clock another one may have claimed: by
+	// default each clock may be a second off. What is brought back waits for no more than that.
 	claimedAhead = 2 * time.Second
 	// hangMax is how many unparks of a site that is down may hang: half of those of a node.
 	hangMax = 4
@@ -337,19 +337,19 @@ func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned,
 	m.emit(Unpark{u.of})
 }
 
-// unparkTime is the attempt time for what is brought back: one of its own for each unpark,
-// beyond what is claimed, so that what is read under it cannot be taken for what was read
-// before and parked again. Where that lies far ahead, for the wall clock was set back, it is
-// due now all the same and counts as claimed; but not as in doubt because of earlier owners.
+// unparkTime is the attempt time for what is brought back. Each unpark has its own, beyond
+// what is claimed: so what is read under it cannot be taken for what was read before and
+// parked again. Where the wall clock was set back, that may lie far ahead. Then messages are
+// due at once and count as claimed, but not as left in doubt by earlier owners.
 func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Time {
-	at, soon := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)+1, now.Wall.Add(m.c.Ahead)
+	at, ahead := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)+1, now.Wall.Add(m.c.Ahead)
 	switch {
-	case at <= soon.Add(claimedAhead):
+	case at <= ahead.Add(claimedAhead):
 		return at
-	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: soon}): // 0: nothing lies before it
+	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: ahead}): // 0: nothing lies before it
 		return b.inherited.Checkpoint
 	}
-	return soon
+	return ahead
 }
 
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {

@@ -80,7 +80,7 @@ var inSource = []struct {
 	},
 	{
 		"what is brought back waits until the clock has come to where it once was", "poller/park.go",
-		"	case at <= soon.Add(claimedAhead):\n", "	case true:\n",
+		"	case at <= ahead.Add(claimedAhead):\n", "	case true:\n",
 		[]int{1}, 0,
 	},
 	{
