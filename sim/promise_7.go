@@ -102,18 +102,16 @@ func broughtBefore(e *emission) bool {
 	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
 }
 
-// evenly says whether the node that sent a message had no more than half of the buckets for as
-// long as a publish takes that hangs, and since the message was due.
+// evenly says whether the node that sent a message has no more than half of the buckets, and no
+// bucket moved while the message was due, nor in the time before that for which a publish may hang.
 func (h *history) evenly(e *emission) bool {
 	has, since := 0, min(e.story.begun, e.message.ExecutionTime).Add(-publishDeadline)
 	for b, p := range h.w.store.Records {
 		if p.Lease == e.process.lease {
 			has++
 		}
-		for _, moved := range h.moves[b] {
-			if moved > since {
-				return false
-			}
+		if slices.ContainsFunc(h.moves[b], func(moved postdate.Time) bool { return moved > since }) {
+			return false
 		}
 	}
 	return 2*has <= len(h.w.store.Records)
