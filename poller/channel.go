@@ -23,7 +23,7 @@ type channel struct {
 	looks    int     // and parked ones that are to be looked at
 
 	coming     int           // messages that claims and unparks of it alone may bring
-	dropped    int           // those that were dropped when the lease ended, and were not read again yet
+	dropped    int           // messages that were dropped when the lease ended, and were not read again yet
 	crowded    bool          // is in Machine.crowded
 	overfullAt time.Duration // since when more of it is in hand than may be, as Machine.full saw; 0: it is not
 	behindIn   []*owned      // buckets whose records say that it is behind, in turn

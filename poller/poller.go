@@ -235,7 +235,7 @@ type Machine struct {
 	setAt      time.Duration // when the wall clock was last seen to have been set since then, by the monotonic one; 0: it was not
 	setBy      time.Duration // by how much it had been set since then, as seen at setAt
 	lapses     int           // how often the lease ended before it was renewed
-	droppedAt  time.Duration // when it was renewed so last, if what was dropped then still counts
+	droppedAt  time.Duration // when messages were last dropped for that; 0: they no longer take room
 	out        []Effect
 
 	buckets map[int]*owned

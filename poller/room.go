@@ -17,7 +17,7 @@ func (m *Machine) roomOf(now postdate.Now, c *channel) int {
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half
-// of what may wait has gone out. Where settlements may fail, what is not settled is not waited for.
+// of what may wait has gone out, or where settlements may fail, of what they leave.
 func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 	most := m.waitMax(now, c)
 	if len(m.apart) > 0 {
@@ -110,8 +110,8 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// full lists the channels that have no room, and lets go of those that are not crowded any
-// more.
+// full lists the crowded channels that have no room, and notes since when each is overfull. It
+// lets go of those that are not crowded any more.
 func (m *Machine) full(now postdate.Now) (full []*channel) {
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
 		switch {
@@ -131,12 +131,12 @@ func (m *Machine) full(now postdate.Now) (full []*channel) {
 	return full
 }
 
-// stuckAfter is for how long claims wait until less of a channel is in doubt. What is in doubt
-// for longer is stuck: a broker or a part of the store does not answer.
+// stuckAfter is how long claims wait for less of a channel to be in doubt. What is in doubt for
+// longer is stuck: a broker or a part of the store does not answer.
 const stuckAfter = time.Second
 
-// overfull says whether more of a channel is in hand than may be, and not for long yet: what is
-// beyond its room is about to be parked.
+// overfull says whether claims wait until less of a channel is in hand: what is beyond its room
+// is about to be parked, if it is not stuck.
 func (c *channel) overfull(now time.Duration) bool {
 	return c.overfullAt != 0 && now < c.overfullAt+stuckAfter
 }

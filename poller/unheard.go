@@ -11,7 +11,8 @@ import (
 
 // A claim that had no answer may have been written. Until the answer to a later one says
 // more, what it may have claimed takes room, and the channels that it left behind stay
-// behind. What was dropped when the lease ended takes room until it is read again, or is stuck.
+// behind. What was dropped when the lease ended takes room until it is read again, but no longer
+// than stuckAfter.
 
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
@@ -126,7 +127,7 @@ func (m *Machine) reread(b *owned) {
 	m.touch(b)
 }
 
-// readAgain notes that a message that was dropped is read again, if it was.
+// readAgain notes that a message is read again, if it was dropped.
 func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	if c := b.dropped[key]; c != nil {
 		delete(b.dropped, key)

@@ -280,7 +280,7 @@ func (p *process) unpark(e poller.Unpark) {
 	u := e.Unpark
 	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Channel, u.Bucket, u.At-epoch)
 	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
-	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // also where its clock ran ahead before
+	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // also where its clock ran ahead and was set back
 		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Channel, wait)
 	}
 	p.call(storeCall{
