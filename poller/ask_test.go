@@ -293,7 +293,7 @@ func TestBehindAfterALapsedLease(t *testing.T) {
 	}
 	s.m.leaseUntil = s.now.Mono + 10*ms
 	s.sleep(20 * ms)
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.renew()
 	s.mute = nil
 	s.confirmAll()
 	for s.answer(settles) { // now there is room

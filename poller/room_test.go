@@ -293,7 +293,7 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
 	s.add(0, "x:a", 40, time.Hour)
 	s.now.Wall = s.now.Wall.Add(time.Hour - 20*ms)
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.renew()
 	s.run(5 * ms)
 	if s.m.channels["x:a"].hand < 4 {
 		t.Fatalf("%+v: this shows nothing", s.m.channels["x:a"])

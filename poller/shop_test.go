@@ -101,7 +101,7 @@ func openShop(t *testing.T, change func(*Config)) *shop {
 		arrived: map[postdate.Channel]int{}, failed: map[string]failure{}, gone: map[int][]time.Duration{},
 	}
 	s.begin = s.now
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.renew()
 	return s
 }
 
@@ -154,10 +154,12 @@ func (s *shop) gain(records ...bucket.Partition) []Effect {
 	return s.step(fence.Gained{Partitions: records})
 }
 
-// lapse ends the lease, and renews it.
+// renew renews the lease, and lapse ends it before that.
+func (s *shop) renew() { s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now}) }
+
 func (s *shop) lapse() {
 	s.m.leaseUntil = s.now.Mono
-	s.step(fence.LeaseUntil{Mono: 1 << 60, Read: s.now})
+	s.renew()
 }
 
 // lose takes buckets from the machine that it had under the first token.
