@@ -13,8 +13,8 @@ import (
 // When it has room again, it catches up by claims of it alone.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind,
-// and how many bytes their names take. What is read of further ones is parked, and claims wait
-// a little until it is.
+// and how many bytes their names take. Messages of further ones are read and parked, and claims
+// wait for that, for a second at most.
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10

@@ -214,7 +214,7 @@ func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
 	}
 }
 
-// Where the store is well, what it takes long to settle does not make claims of few messages.
+// Where the store is well, slow settlements do not lead to many small claims: that only costs.
 func TestHalfIsSettledBeforeMoreComes(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.SettleMax = 50 })
 	s.waits = has[Settle]

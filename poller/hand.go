@@ -84,7 +84,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	switch {
 	case it.due <= now.Wall:
 		m.makeReady(it)
-	case rec.AttemptTime < rec.ExecutionTime: // a clock that ran ahead had it parked: it waits in the store
+	case rec.AttemptTime < rec.ExecutionTime: // it was parked while a clock ran ahead: it waits in the store until it is due
 		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
 	default:
 		heap.Push(&m.waiting, it)

@@ -136,7 +136,7 @@ func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	}
 }
 
-// forgetDropped notes that nothing of what was dropped is still to be read again.
+// forgetDropped forgets what was dropped of a bucket and not read again.
 func (m *Machine) forgetDropped(b *owned) {
 	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byName) {
 		c.dropped--

@@ -61,9 +61,9 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 }
 
 // lateness is how late a message arrived, counted from its time, or from when it could come
-// if that was later; 0 where an earlier publish can have brought it. The time for which it was
-// parked counts. It does not where many hosts hang and a node has more than half of the buckets:
-// there a new one may have to wait, parked, until one of them is given up.
+// if that was later; 0 where an earlier publish can have brought it. Time spent parked counts,
+// except where many hosts hang and a node has more than half of the buckets: a new host may then
+// have to wait until one that hangs is given up.
 func (h *history) lateness(e *emission) time.Duration {
 	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
