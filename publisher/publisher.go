@@ -71,7 +71,7 @@ type Result struct {
 	// Refused.
 	Permanent bool
 	// RetryAfter is how long the receiver asks to be left alone before the next
-	// attempt; 0 where it did not ask.
+	// attempt; 0 where it did not ask. It waits no longer than the message's MaxBackoff.
 	RetryAfter time.Duration
 }
 

@@ -6,7 +6,7 @@
 //	2xx                            Confirmed
 //	410                            Refused, permanently
 //	3xx, other 4xx, other 5xx      Refused  redirects are not followed
-//	429, 503 with Retry-After      Refused  and not tried again before that
+//	429, 503 with Retry-After      Refused  and tried again then
 //	502, 504, 520, 524             Unknown  a proxy may have passed it on
 //	no connection                  Down     the name, the address, TLS
 //	silence or an end after bytes  Unknown  of the request were written
