@@ -181,36 +181,74 @@ func TestDoubtAfterManyLostAnswers(t *testing.T) {
 	}
 }
 
-// Where most of a channel's room is taken by what cannot be settled in one bucket, the rest of
-// it serves the other buckets.
+// Where most of a channel's room is taken by what cannot be settled or claimed in one bucket, or
+// by what its broker does not answer, the rest of it serves the other buckets.
 func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
-	const stuck, sent = 350, 3_000
-	s := newMuteShop(t, 4, nil)
-	s.alone = true
-	s.add(0, "x:a", 1, -ms)
-	s.run(10 * ms)
-	s.mute = nil
-	for range 10 { // its window grows
-		s.add(1, "x:a", 100, -ms)
+	fails := func(s *shop) { s.broken = func(b int) bool { return b == 0 } }
+	hangs := func(s *shop) {
+		s.waits = func(e Effect) bool {
+			settle, is := e.(Settle)
+			return is && slices.ContainsFunc(settle.Settlements, func(x store.Settlement) bool { return x.Key.Bucket == 0 })
+		}
+	}
+	for _, test := range []struct {
+		what          string
+		stop          func(*shop)
+		stuck, flying int
+	}{{"it fails", fails, 350, 0}, {"it fails, and a batch is not answered", fails, 350, 80}, {"it hangs", hangs, 350, 0}} {
+		const sent = 3_000
+		s := newMuteShop(t, 4, nil)
+		s.alone = true
+		s.add(0, "x:a", 1, -ms)
+		s.run(10 * ms)
+		s.mute = nil
+		for range 10 { // its window grows
+			s.add(1, "x:a", 100, -ms)
+			s.run(50 * ms)
+		}
+		s.mute = every
+		s.add(0, "x:a", test.stuck, 0)
+		s.run(100 * ms)
+		test.stop(s)
+		s.confirmAll()
+		s.run(11 * time.Second) // its pace is forgotten
+		s.add(3, "x:a", test.flying, -ms)
 		s.run(50 * ms)
+		if c := s.m.channels["x:a"]; c == nil || c.settling != test.stuck+1 || c.inFlight != test.flying || s.m.handMax(s.now, c) != 500 {
+			t.Fatalf("%s: %+v: this shows nothing", test.what, c)
+		}
+		s.mute = nil
+		before := s.arrived["x:a"]
+		for b := 1; b < 4; b++ {
+			s.add(b, "x:a", sent/3, -ms)
+		}
+		s.run(time.Second)
+		if n := s.arrived["x:a"] - before; n != sent {
+			t.Errorf("%s: %d of %d arrived in a second", test.what, n, sent)
+		}
 	}
-	s.mute = every
-	s.add(0, "x:a", stuck, 0)
-	s.run(100 * ms)
-	s.broken = func(b int) bool { return b == 0 }
-	s.confirmAll()
-	s.run(11 * time.Second) // its pace is forgotten
-	if c := s.m.channels["x:a"]; c == nil || c.settling != stuck+1 || s.m.handMax(s.now, c) != 500 {
-		t.Fatalf("%+v: this shows nothing", c)
+}
+
+// Where a claim hangs that may bring most of what there is room for of its channel, the channel
+// catches up with the rest of its room in other buckets.
+func TestAChannelGoesOnBesideAClaimThatHangs(t *testing.T) {
+	s := newBareShop(t, nil)
+	limit := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
+	limit(4) // room for 8
+	s.gainSwept(s.behind("x:a"))
+	s.take()
+	limit(6) // room for 12
+	s.after(callSlow)
+	s.gainSwept(s.behind("x:a"))
+	for _, wait := range []time.Duration{stuckAfter - callSlow - ms, ms} {
+		if len(s.calls) > 0 {
+			t.Fatalf("there is little room, and a claim that is slow is not waited for: %+v", s.calls)
+		}
+		s.after(wait)
+		s.step(fence.Tick{})
 	}
-	s.mute = nil
-	before := s.arrived["x:a"]
-	for b := 1; b < 4; b++ {
-		s.add(b, "x:a", sent/3, -ms)
-	}
-	s.run(time.Second)
-	if n := s.arrived["x:a"] - before; n != sent {
-		t.Errorf("%d of %d arrived in a second", n, sent)
+	if c := s.take().Claims[0]; c.Only != "x:a" || c.Bucket != 1 || c.Scan.Limit != 4 {
+		t.Errorf("beside a claim of 8 messages that hangs there is %+v", c)
 	}
 }
 

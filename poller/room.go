@@ -17,13 +17,29 @@ func (m *Machine) roomOf(now postdate.Now, c *channel) int {
 }
 
 // hasRoom says whether it is worth a call to fetch messages of a channel: not before half
-// of what may wait has gone out, or where settlements may fail, of what they leave.
+// of what may wait has gone out. Where the store fails in part, what takes room there may do so
+// for long: then it is worth one as soon as no more waits than there is room for.
 func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
-	most := m.waitMax(now, c)
+	room := m.roomOf(now, c)
+	return room > 0 && (room >= m.waitMax(now, c)/2 || room >= c.unsent() && m.storeFails(now))
+}
+
+// storeFails says whether claims or settlements fail, or one of them hangs.
+func (m *Machine) storeFails(now postdate.Now) bool {
 	if len(m.apart) > 0 {
-		most = min(most, m.handMax(now, c)-c.settling)
+		return true
 	}
-	return m.roomOf(now, c) >= max(most/2, 1)
+	for _, call := range m.settlings { // of either callsMax at most: all are of one lane
+		if now.Mono >= call.began+stuckAfter {
+			return true
+		}
+	}
+	for _, call := range m.claimings {
+		if now.Mono >= call.began+stuckAfter {
+			return true
+		}
+	}
+	return false
 }
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
