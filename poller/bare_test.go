@@ -146,6 +146,7 @@ func (s *shop) hold(channels ...postdate.Channel) {
 // wantForgotten expects that the machine remembers no channel.
 func (s *shop) wantForgotten() {
 	s.t.Helper()
+	s.m.lookForFull(s.now) // the next claim does
 	if all := s.m.Channels(); len(all) > 0 || len(s.m.behind) > 0 || len(s.m.crowded) > 0 {
 		s.t.Errorf("it remembers %+v, %d of them as behind, and %d as crowded", all, len(s.m.behind), len(s.m.crowded))
 	}

@@ -23,28 +23,34 @@ const (
 // leaveBehind has a claim of any channel leave behind what is behind already, and what has no
 // room. It says whether the claim may begin: not where it would claim more of a channel that
 // the record cannot name as well, and that is overfull.
-func (b *owned) leaveBehind(now postdate.Now, p *poll, full []*channel) bool {
+func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
+	if !m.looked {
+		m.lookForFull(now)
+	}
+	b := p.bucket
 	p.claim.Behind = b.record.Behind
-	if len(full) == 0 {
+	if len(m.full) == 0 {
 		return true
 	}
-	behind, bytes, waits := map[postdate.Channel]bucket.Position{}, 0, false
+	behind, bytes := map[postdate.Channel]bucket.Position{}, 0
 	for name, at := range b.record.Behind {
 		behind[name] = at
 		bytes += len(name)
 	}
-	for _, c := range full {
+	p.claim.Behind = behind
+	for _, c := range m.full {
 		switch _, is := behind[c.name]; {
 		case is:
 		case len(behind) < behindMax && bytes+len(c.name) <= behindBytesMax:
 			behind[c.name] = b.record.Claimed
 			bytes += len(c.name)
-		default:
-			waits = waits || c.overfull(now.Mono)
+		case c.overfull(now.Mono):
+			return !b.record.Claimed.Before(p.claim.To)
+		case len(behind) == behindMax: // nor are those that follow overfull
+			return true
 		}
 	}
-	p.claim.Behind = behind
-	return !waits || !b.record.Claimed.Before(p.claim.To)
+	return true
 }
 
 // noteBehind notes which channels a bucket's record says to be behind.

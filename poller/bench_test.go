@@ -111,3 +111,29 @@ func BenchmarkSweep(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTick is what a step costs in which nothing is to be done, beside channels that have
+// their fill, and lanes that are apart.
+func BenchmarkTick(b *testing.B) {
+	for _, apart := range []int{0, 60} {
+		for _, full := range []int{0, 4_000} {
+			b.Run(fmt.Sprintf("apart=%d/full=%d", apart, full), func(b *testing.B) {
+				q := newQuiet(1_024, 0, 1<<50)
+				var out []*owned
+				for n := range apart {
+					out = append(out, q.m.buckets[n])
+				}
+				q.m.failed(q.now, q.m.common, out, func(l *lane) *time.Duration { return &l.nextSettle })
+				for n := range full {
+					c := q.m.channelOf(named("x:%d", n))
+					q.m.expectOf(c, q.m.c.DoubtMax)
+					q.m.crowd(c)
+				}
+				for b.Loop() {
+					q.now = q.now.Later(100 * time.Microsecond)
+					q.m.Step(q.now, fence.Tick{})
+				}
+			})
+		}
+	}
+}

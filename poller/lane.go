@@ -185,6 +185,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 		return
 	}
 	m.forgetStuck(now)
+	m.looked = false
 	_, _, most := m.room()
 	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 		behind := m.catchingUp(now, (most+1)/2)
@@ -211,7 +212,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll
 	room, bytes, most := m.room()
-	roomAny, full := m.roomOfAny(), m.full(now)
+	roomAny := m.roomOfAny()
 	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
 	for _, b := range buckets {
 		if b.polling || b.lost {
@@ -226,7 +227,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
-		case ok && p.only == nil && ofAny < roomAny && b.leaveBehind(now, &p, full):
+		case ok && p.only == nil && ofAny < roomAny && m.leaveBehind(now, &p):
 			ofAny++
 		case ofOne:
 			of[p.only]++

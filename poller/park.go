@@ -332,7 +332,7 @@ func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned,
 	if u.probe = c.site.down; u.probe {
 		m.budgetAt = max(m.budgetAt, now.Mono) + time.Second/probesPerSecond
 	}
-	c.coming += limit
+	m.expectOf(c, limit)
 	m.unparks = append(m.unparks, u)
 	m.emit(Unpark{u.of})
 }
@@ -357,7 +357,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	u := m.unparks[i]
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Channel], u.bucket
-	c.coming -= ev.Unpark.Limit
+	m.expectOf(c, -ev.Unpark.Limit)
 	if u.probe && ev.Moved == 0 { // nothing is tried
 		m.budgetAt -= time.Second / probesPerSecond
 	}

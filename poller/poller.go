@@ -251,6 +251,8 @@ type Machine struct {
 	resumed  map[postdate.Channel]postdate.Time // when a pause ended, as far as this node knows
 	ready    []*channel                         // those with something to publish, in turn
 	crowded  []*channel                         // those that may have no room for more
+	full     []*channel                         // of these, those that have none, as lookForFull found them
+	looked   bool                               // it did so in this step
 	behind   []*channel                         // those of which less is claimed than of others
 	returns  siteHeap                           // those that are up and have messages parked
 	probes   siteHeap                           // those that are down and have messages parked

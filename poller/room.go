@@ -108,15 +108,22 @@ func (m *Machine) expect(p *poll, sign int) {
 func (m *Machine) expectOf(c *channel, n int) {
 	if c == nil {
 		m.comingOfAny += n
-	} else {
-		c.coming += n
+		return
 	}
+	c.coming += n
+	m.crowdIfMany(c)
 }
 
-// crowdMin is with how many messages in hand a channel counts as crowded: then each claim
-// asks whether it has room. With fewer it has room, or what is read of it is parked. It is
-// never 1, because count does something else with a channel's first message.
+// crowdMin is with how many messages that take its room a channel counts as crowded: then claims
+// ask whether it has any. With fewer it has some, or what is read of it is parked.
 func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 2) }
+
+// crowdIfMany crowds a channel where many messages take its room.
+func (m *Machine) crowdIfMany(c *channel) {
+	if c.hand+c.dropped+c.coming >= m.c.crowdMin() {
+		m.crowd(c)
+	}
+}
 
 // crowd notes that a channel may have no room.
 func (m *Machine) crowd(c *channel) {
@@ -126,25 +133,30 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// full lists the crowded channels that have no room, and notes since when each is overfull. It
-// lets go of those that are not crowded any more.
-func (m *Machine) full(now postdate.Now) (full []*channel) {
+// lookForFull lists in m.full the crowded channels that have no room, and first of them those
+// that are overfull. It lets go of those that are not crowded any more.
+func (m *Machine) lookForFull(now postdate.Now) {
+	var full, overfull []*channel
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
 		switch {
-		case c.hand <= m.handMax(now, c):
+		case c.hand+c.dropped <= m.handMax(now, c):
 			c.overfullAt = 0
 		case c.overfullAt == 0:
 			c.overfullAt = now.Mono
 		}
-		if m.roomOf(now, c) <= 0 {
+		switch {
+		case m.channels[c.name] != c: // it was forgotten
+			c.crowded = false
+		case m.roomOf(now, c) > 0:
+			c.crowded = c.hand+c.dropped+c.coming >= m.c.crowdMin()
+		case c.overfull(now.Mono):
+			overfull = append(overfull, c)
+		default:
 			full = append(full, c)
-			return false
 		}
-		c.crowded = c.hand >= m.c.crowdMin()
-		m.forget(c)
 		return !c.crowded
 	})
-	return full
+	m.full, m.looked = append(overfull, full...), true
 }
 
 // stuckAfter is how long claims wait for less of a channel to be in doubt. What is in doubt for

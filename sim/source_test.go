@@ -45,7 +45,7 @@ var inSource = []struct {
 	},
 	{
 		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
-		"waits = waits || c.overfull(now.Mono)", "waits = false",
+		"return !b.record.Claimed.Before(p.claim.To)", "return true",
 		[]int{4}, 9710000705,
 	},
 	{
