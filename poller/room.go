@@ -116,7 +116,7 @@ func (m *Machine) expectOf(c *channel, n int) {
 
 // crowdMin is with how many messages that take its room a channel counts as crowded: then claims
 // ask whether it has any. With fewer it has some, or what is read of it is parked.
-func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 2) }
+func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 1) }
 
 // crowdIfMany crowds a channel where many messages take its room.
 func (m *Machine) crowdIfMany(c *channel) {
