@@ -196,10 +196,14 @@ func (n *Node) awaitBuckets(ctx context.Context) error {
 
 func (n *Node) awaitHeld(ctx context.Context, want int) error {
 	return n.await(ctx, func() error {
-		if held := n.loop.Status().Held; held != want {
-			return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", held, want)
+		held := n.loop.Status().Held
+		switch {
+		case held == want:
+			return nil
+		case want == 0:
+			return postdate.E(postdate.KindUnavailable, "%d buckets were not handed over in time: other nodes take them when this node's lease has ended", held)
 		}
-		return nil
+		return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", held, want)
 	})
 }
 

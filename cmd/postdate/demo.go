@@ -219,7 +219,7 @@ func (s *demoShow) summary() error {
   All %d arrived, none early, none twice, and the cancelled one did not.
   Late by %.1f ms in the median, by %.1f ms at most.
 
-What to try next:
+What to try next ("make build" makes the command, as bin/postdate):
   postdate serve                                          a node of your own, in this folder
   postdate send --in 5s --channel inbox:test --data hi    schedule a message, in another terminal
   postdate tail inbox:test                                see it arrive
