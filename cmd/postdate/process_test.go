@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -96,6 +98,33 @@ func TestServeSaysReadyAndStopsInOrder(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(s.Dir, "data")); err != nil {
 			t.Errorf("the default store is not in ./data: %v", err)
 		}
+	}
+}
+
+// While a request keeps a stop waiting, a second signal ends the node at once, and it says so.
+func TestServeEndsAtASecondSignal(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, nil)
+	conn, err := net.Dial("tcp", s.ready.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n", s.ready.HTTP)
+	if _, err := bufio.NewReader(conn).ReadBytes('\n'); err != nil { // the body is asked for
+		t.Fatal(err)
+	}
+	s.Process.Signal(syscall.SIGTERM)
+	for stopping := false; !stopping; {
+		answer, err := http.Get("http://" + s.ready.HTTP + "/readyz")
+		if stopping = err != nil || answer.StatusCode != http.StatusOK; err == nil {
+			answer.Body.Close()
+		}
+	}
+	s.Process.Signal(syscall.SIGTERM)
+	s.Wait()
+	if code := s.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(s.stderr.String(), "a second signal came") {
+		t.Errorf("it ended with %d, and said:\n%s", code, &s.stderr)
 	}
 }
 

@@ -74,6 +74,7 @@ func serve(stdout io.Writer, config node.Config) error {
 		<-signals
 		close(stopping)
 		<-signals
+		config.Log.Warn("a second signal came: this node ends at once, and leaves in doubt what is in flight")
 		os.Exit(exitFailed)
 	}()
 	starting := make(chan struct{})
