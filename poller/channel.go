@@ -96,7 +96,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel of which nothing is known but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || m.channels[c.name] != c {
+	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded || m.channels[c.name] != c {
 		return
 	}
 	delete(m.channels, c.name)

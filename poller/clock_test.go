@@ -120,3 +120,25 @@ func TestParkedAheadOfTheirTime(t *testing.T) {
 		}
 	}
 }
+
+// Such messages cost a probe each, and many of them leave the other sites that are down their turn.
+func TestProbesBesideWhatIsParkedAheadOfItsTime(t *testing.T) {
+	const sites = 4
+	s := newShop(t, sites, nil)
+	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	s.down = every
+	for i := range sites {
+		s.add(i, named("x:early%d", i), 1_500, 30*time.Minute)
+	}
+	s.add(0, "x:back", 3, -ms)
+	s.setClock(time.Hour)
+	s.setClock(-time.Hour)
+	s.down = func(c postdate.Channel) bool { return c != "x:back" }
+	for range 15 {
+		s.sleep(time.Second)
+		s.renew()
+	}
+	if s.arrived["x:back"] != 3 || s.parked() < 1_000 {
+		t.Errorf("%d of 3 arrived, and %d are parked", s.arrived["x:back"], s.parked())
+	}
+}

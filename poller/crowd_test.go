@@ -69,3 +69,23 @@ func TestFewDoNotCrowd(t *testing.T) {
 		t.Errorf("%d are in hand, and %d channels are crowded", c.hand, len(s.m.crowded))
 	}
 }
+
+// A channel whose messages all were settled while a claim was under way keeps its window for what
+// that brings: so a busy channel parks nothing.
+func TestABusyChannelKeepsItsWindow(t *testing.T) {
+	s := newBareShop(t, nil)
+	s.gainEmpty(1)
+	s.prove("x:a")
+	s.bring("x:a", 100)
+	claim := s.ask(0)
+	for len(s.unanswered) > 0 {
+		s.reply(confirmed)
+	}
+	if s.m.hand > 0 {
+		t.Fatalf("%d are in hand: this shows nothing", s.m.hand)
+	}
+	s.find(claim, s.put(0, "x:a", 200, -ms)...)
+	if n := s.parked(); n > 0 {
+		t.Errorf("%d are parked", n)
+	}
+}

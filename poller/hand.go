@@ -85,7 +85,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	case it.due <= now.Wall:
 		m.makeReady(it)
 	case rec.AttemptTime < rec.ExecutionTime: // it was parked while a clock ran ahead: it waits in the store until it is due
-		it.channel.site.onWayUntil = 0 // and probes nothing
+		it.channel.site.onWayUntil = now.Mono // and probes nothing: the next one comes after the others
 		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
 	default:
 		heap.Push(&m.waiting, it)

@@ -134,7 +134,8 @@ func (m *Machine) crowd(c *channel) {
 }
 
 // lookForFull lists in m.full the crowded channels that have no room, and first of them those
-// that are overfull. It lets go of those that are not crowded any more.
+// that are overfull. It lets go of those that are not crowded any more. Until then a channel is
+// remembered: so one that is busy keeps its window and its pace while a claim is under way.
 func (m *Machine) lookForFull(now postdate.Now) {
 	var full, overfull []*channel
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
@@ -145,10 +146,9 @@ func (m *Machine) lookForFull(now postdate.Now) {
 			c.overfullAt = now.Mono
 		}
 		switch {
-		case m.channels[c.name] != c: // it was forgotten
-			c.crowded = false
 		case m.roomOf(now, c) > 0:
 			c.crowded = c.hand+c.dropped+c.coming >= m.c.crowdMin()
+			m.forget(c)
 		case c.overfull(now.Mono):
 			overfull = append(overfull, c)
 		default:
