@@ -86,8 +86,10 @@ func TestChannelsAreForgotten(t *testing.T) {
 		s.find(s.ask(0))
 		s.wantForgotten()
 	})
+	few := []store.ChannelSettings{{Channel: "x:a", MaxInFlight: 2}, {Channel: "x:b", MaxInFlight: 2}} // so that it is not crowded
 	t.Run("it caught up", func(t *testing.T) {
 		s := newBareShop(t, nil)
+		s.limits(few...)
 		s.gainSwept(s.behind("x:a", "x:b"), s.behind("x:a"))
 		for len(s.calls) > 0 {
 			s.find(s.take())
@@ -111,6 +113,7 @@ func TestChannelsAreForgotten(t *testing.T) {
 	})
 	t.Run("its bucket was lost after a claim without an answer", func(t *testing.T) {
 		s := newBareShop(t, nil)
+		s.limits(few...)
 		s.gainSwept(s.behind("x:a"))
 		s.loseAnswer(s.take())
 		s.lose(0)

@@ -229,6 +229,36 @@ func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
 	}
 }
 
+// A channel that only a claim without an answer has left behind is remembered, also when nothing
+// of it is in hand any more, and catches up.
+func TestCatchingUpAfterAClaimWithoutAnAnswer(t *testing.T) {
+	s := newBareShop(t, nil)
+	s.gainEmpty(2)
+	s.prove("x:a")
+	s.find(s.ask(1), s.put(1, "x:a", 2*windowMin, -ms)...)
+	claim := s.ask(0)
+	if _, left := claim.Claims[0].Behind["x:a"]; !left {
+		t.Fatalf("%+v: this shows nothing", claim)
+	}
+	s.loseAnswer(claim)
+	for len(s.unanswered) > 0 {
+		s.reply(confirmed)
+	}
+	s.nudge(1, -ms)
+	s.find(s.take()) // it is not crowded any more
+	s.after(s.m.c.RetryAfter)
+	s.step(fence.Tick{})
+	caught := false
+	for len(s.calls) > 0 {
+		call := s.take()
+		caught = caught || call.Claims[0].Only == "x:a"
+		s.find(call)
+	}
+	if !caught {
+		t.Error("it does not catch up")
+	}
+}
+
 // Where a claim hangs that may bring most of what there is room for of its channel, the channel
 // catches up with the rest of its room in other buckets.
 func TestAChannelGoesOnBesideAClaimThatHangs(t *testing.T) {
