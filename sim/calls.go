@@ -321,6 +321,7 @@ func (p *process) locks(e fence.Effect) {
 			answer: func() {
 				renewed.WallEnded = p.n.clock.now().Wall
 				w.renewalMax = max(w.renewalMax, w.now-sent)
+				p.noteRenewed(began.Mono)
 				p.step(renewed)
 				if began.Mono >= p.n.clock.set {
 					p.judged = offset
