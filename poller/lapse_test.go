@@ -42,7 +42,8 @@ func (s *shop) wait(buckets int, in func(bucket int) int) {
 	s.lapse()
 }
 
-// wantInDoubt expects that at most so many messages of x:a are in doubt, and at least half as many.
+// wantInDoubt expects that no more messages of a channel were in doubt than may be, and at least
+// half as many.
 func (s *shop) wantInDoubt(worst int) {
 	s.t.Helper()
 	if most := s.m.c.DoubtMax; worst > most || worst < most/2 {
