@@ -12,10 +12,10 @@ import (
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
 // channel in doubt than it can have handed out: more than the poller's bound, and more
 // than it confirmed in the best two seconds of the last ten, when it took them, and one more
-// for each bucket whose last claim had no answer. What its process had in hand when a lease
-// ended, and could not read again within a second, may come to that for a while. What an earlier
-// owner left in doubt does not count, nor what was written within what was claimed already.
-// Every eighth claim is looked at.
+// for each bucket whose last claim had no answer. What was in doubt when a lease had ended, and
+// could not be read again within a second, may come to that for a while. What an earlier owner
+// left in doubt does not count, nor what was written within what was claimed already. Every
+// eighth claim is looked at.
 func (h *history) tooMuchDoubt(f factClaim) string {
 	var p *process
 	for _, n := range h.w.nodes {
@@ -26,6 +26,21 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 	if p == nil || f.claim.Number%8 != 0 {
 		return ""
 	}
+	doubt, now := h.inDoubt(p), p.n.clock.monoNow()
+	for _, c := range h.w.plan.channels {
+		most := max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(now))
+		if since := now - p.lapsedAt; p.lapsedAt != 0 && since >= time.Second && since < 20*time.Second {
+			most += min(p.hadInDoubt[c], most)
+		}
+		if n := doubt[c]; n > most+len(p.unheard) {
+			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
+		}
+	}
+	return ""
+}
+
+// inDoubt is how many messages of each channel a crash of a process would leave in doubt.
+func (h *history) inDoubt(p *process) map[postdate.Channel]int {
 	doubt := map[postdate.Channel]int{}
 	for b, record := range h.w.store.Records {
 		if record.Lease != p.lease {
@@ -45,17 +60,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 			}
 		}
 	}
-	now := p.n.clock.monoNow()
-	for _, c := range h.w.plan.channels {
-		most := max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(now))
-		if since := now - p.lapsedAt; p.lapsedAt != 0 && since >= time.Second && since < 20*time.Second {
-			most *= 2
-		}
-		if n := doubt[c]; n > most+len(p.unheard) {
-			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
-		}
-	}
-	return ""
+	return doubt
 }
 
 // noteRenewed notes a renewal that began at a time, and whether the lease had ended before it was
@@ -63,7 +68,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 func (p *process) noteRenewed(began time.Duration) {
 	now := p.n.clock.monoNow()
 	if p.leaseUntil != 0 && (now >= p.leaseUntil || p.n.clock.set > p.renewedAt) {
-		p.lapsedAt = now
+		p.lapsedAt, p.hadInDoubt = now, p.w.history.inDoubt(p)
 	}
 	p.renewedAt, p.leaseUntil = now, max(p.leaseUntil, began+p.lasts)
 }

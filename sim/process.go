@@ -23,9 +23,10 @@ type process struct {
 	began  time.Duration // when it was started, by its node's monotonic clock
 	judged time.Duration // the offset of the wall clock that the last renewal judged
 
-	renewedAt  time.Duration // when it heard of its last renewal, by its node's monotonic clock
-	leaseUntil time.Duration // when its lease ends, by the same; 0: it has had none
-	lapsedAt   time.Duration // when it had a lease again after one that had ended; 0: never
+	renewedAt  time.Duration            // when it heard of its last renewal, by its node's monotonic clock
+	leaseUntil time.Duration            // when its lease ends, by the same; 0: it has had none
+	lapsedAt   time.Duration            // when it had a lease again after one that had ended; 0: never
+	hadInDoubt map[postdate.Channel]int // then, of each channel
 
 	m          *machine.Machine
 	tick       timer
