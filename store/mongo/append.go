@@ -92,7 +92,7 @@ func (s *Store) drain(inbox string, queue *appending) {
 		}
 		err := s.within(context.Background(), func(ctx context.Context) error { return s.appendLetters(ctx, inbox, queue, letters) })
 		for _, c := range calls {
-			c.err = asWrite("appending to an inbox", err)
+			c.err = writeError("appending to an inbox", err)
 			close(c.done)
 		}
 		if err != nil {
@@ -132,14 +132,14 @@ func (s *Store) appendLetters(ctx context.Context, inbox string, queue *appendin
 	}
 	return s.untilFirst(ctx, func() error {
 		queue.last = nil
-		_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		err := s.transaction(ctx, func(ctx context.Context) error {
 			for _, part := range parts { // each fills a segment, but the last one
 				queue.last = nil
 				if err := s.tryAppend(ctx, inbox, queue, part); err != nil {
-					return nil, err
+					return err
 				}
 			}
-			return nil, nil
+			return nil
 		})
 		queue.last = nil
 		return err

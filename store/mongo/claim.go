@@ -58,7 +58,7 @@ func (s *Store) claim(ctx context.Context, scans []*scan) error {
 	if err == nil {
 		err = unknown("reading what is due", s.readDue(ctx, scans, all)) // the claims are written
 	}
-	return asWrite("claiming", err)
+	return writeError("claiming", err)
 }
 
 // writeClaims is bucket.Partition.Claim for many records. It is idempotent: a record

@@ -35,7 +35,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		}
 		return nil
 	})
-	return messages + letters, asWrite("expiring", err)
+	return messages + letters, writeError("expiring", err)
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {

@@ -81,7 +81,7 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		return err
 	})
 	if err != nil {
-		err = asWrite("scheduling", err)
+		err = writeError("scheduling", err)
 		for _, i := range items {
 			if results[i].Err == nil {
 				results[i] = store.Inserted{Err: err}

@@ -17,12 +17,15 @@ import (
 // refused it in words. Everything else (a lost connection, a timeout, a primary
 // that stepped down in between, a majority that did not answer) is unknown.
 
-// writeError is what became of a write that failed.
+// writeError is what became of a write that failed. An error that has its outcome keeps it.
 func writeError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	var known *postdate.Error
 	switch {
+	case errors.As(err, &known):
+		return known
 	case full(err):
 		return postdate.E(postdate.KindFull, "%s: MongoDB has no room: make some; nothing is lost (%w)", what, err)
 	case notSent(err):
@@ -176,14 +179,4 @@ func unknown(what string, err error) error {
 		return nil
 	}
 	return postdate.E(postdate.KindUnknown, "%s: MongoDB did not say whether it is done: %w", what, err)
-}
-
-// asWrite leaves an error that has its outcome as it is, and takes any other for
-// a write's.
-func asWrite(what string, err error) error {
-	var known *postdate.Error
-	if errors.As(err, &known) {
-		return known
-	}
-	return writeError(what, err)
 }

@@ -175,7 +175,7 @@ func (s *Store) acquire(ctx context.Context, wants []store.Acquisition, round []
 		return unknown("acquiring buckets", err)
 	})
 	if err != nil {
-		return asWrite("acquiring buckets", err)
+		return writeError("acquiring buckets", err)
 	}
 	for _, i := range round {
 		p := after[wants[i].Bucket]

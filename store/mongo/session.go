@@ -87,3 +87,19 @@ func (s *Store) sawSession(ctx context.Context) {
 		}
 	}
 }
+
+// transaction runs f in a transaction, from its beginning where another one was in the way.
+// Once its commit went out, no failure says that it was not done: the driver asks again where
+// the answer was lost, and shows only what came of the last asking.
+func (s *Store) transaction(ctx context.Context, f func(ctx context.Context) error) error {
+	committing := false
+	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		err := f(ctx)
+		committing = err == nil
+		return nil, err
+	})
+	if err != nil && committing {
+		return unknown("committing", err)
+	}
+	return err
+}

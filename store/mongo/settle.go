@@ -42,7 +42,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			continue
 		}
 		if err := s.all(ctx, steps...); err != nil {
-			return asWrite("settling", err)
+			return writeError("settling", err)
 		}
 	}
 	return nil

@@ -49,13 +49,13 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) error 
 	for i, d := range documents {
 		ids[i].ID = d.ID
 	}
-	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+	return s.transaction(ctx, func(ctx context.Context) error {
 		if _, err := s.registry.InsertMany(ctx, ids); err != nil {
-			return nil, err
+			return err
 		}
-		return s.messages.InsertMany(ctx, documents)
+		_, err := s.messages.InsertMany(ctx, documents)
+		return err
 	})
-	return err
 }
 
 // deleteSharded deletes the messages that the filter selects and frees their ids, all or
@@ -63,14 +63,14 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) error 
 // by now.
 func (s *Store) deleteSharded(ctx context.Context, filter bson.D) (int, error) {
 	var there []registered
-	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+	err := s.transaction(ctx, func(ctx context.Context) error {
 		there = nil
 		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetProjection(doc("_id", 1)))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := cursor.All(ctx, &there); err != nil || len(there) == 0 {
-			return nil, err
+			return err
 		}
 		ids := make([]string, len(there))
 		for i := range there {
@@ -78,12 +78,13 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D) (int, error) {
 		}
 		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if int(r.DeletedCount) != len(ids) { // no transaction shows this: it would free the wrong ids
-			return nil, postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back", len(ids), r.DeletedCount)
+			return postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back", len(ids), r.DeletedCount)
 		}
-		return s.registry.DeleteMany(ctx, doc("_id", anyOf(ids)))
+		_, err = s.registry.DeleteMany(ctx, doc("_id", anyOf(ids)))
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -94,19 +95,19 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D) (int, error) {
 // moveSharded puts a new version in the place of one whose mark stands. Its
 // execution time is part of the shard key, so it may belong to another shard:
 // delete and insert, in one transaction.
-func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.ObjectID) (bool, error) {
-	moved, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {
+func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.ObjectID) (moved bool, err error) {
+	err = s.transaction(ctx, func(ctx context.Context) error {
 		filter := doc("_id", old.ID, "bucket", old.Bucket, "executionTime", old.ExecutionTime, "scheduleId", old.ScheduleID,
 			"mark.id", id, "status", int(postdate.Pending), "version", old.Version)
 		r, err := s.messages.DeleteOne(ctx, filter, options.DeleteOne().SetHint(indexID))
-		if err != nil || r.DeletedCount == 0 {
-			return false, err
+		if err != nil {
+			return err
+		}
+		if moved = r.DeletedCount == 1; !moved {
+			return nil
 		}
 		_, err = s.messages.InsertOne(ctx, next)
-		return true, err
+		return err
 	})
-	if err != nil {
-		return false, err
-	}
-	return moved.(bool), nil
+	return moved, err
 }

@@ -202,7 +202,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		}
 		again, err := c.finish(ctx, finish, found)
 		if err != nil {
-			c.fail(finish, asWrite("cancelling", err))
+			c.fail(finish, writeError("cancelling", err))
 		}
 		left = append(left, again...)
 		if err := c.release(ctx, &release); err != nil {
@@ -211,7 +211,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		return nil
 	})
 	if err != nil {
-		c.fail(items, asWrite("cancelling", err))
+		c.fail(items, writeError("cancelling", err))
 		return nil
 	}
 	return left

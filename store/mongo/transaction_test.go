@@ -1,0 +1,161 @@
+package mongo
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// commitCutter stands between a store and its server. Once armed, it keeps the answer to
+// the next commit of a transaction to itself, and from then on nobody gets through.
+type commitCutter struct {
+	listener net.Listener
+	server   string
+	armed    atomic.Bool
+
+	mu    sync.Mutex
+	conns []net.Conn
+	shut  bool
+}
+
+func newCommitCutter(t *testing.T, server string) *commitCutter {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &commitCutter{listener: listener, server: server}
+	t.Cleanup(p.close)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	return p
+}
+
+func (p *commitCutter) close() {
+	p.listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = true
+	for _, c := range p.conns {
+		c.Close()
+	}
+}
+
+func (p *commitCutter) serve(client net.Conn) {
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		client.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns = append(p.conns, client, server)
+	if p.shut {
+		client.Close()
+		server.Close()
+	}
+	p.mu.Unlock()
+	var committing atomic.Bool
+	go func() {
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buffer)
+			if p.armed.Load() && bytes.Contains(buffer[:n], []byte("commitTransaction")) {
+				committing.Store(true)
+			}
+			if _, err := server.Write(buffer[:n]); err != nil {
+				break
+			}
+			if err != nil {
+				break
+			}
+		}
+		server.Close()
+	}()
+	_, _ = io.Copy(writerFunc(func(b []byte) (int, error) {
+		if committing.Load() { // the server has carried it out
+			p.close()
+			return 0, net.ErrClosed
+		}
+		return client.Write(b)
+	}), server)
+	client.Close()
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// through opens a store of one member through a commitCutter.
+func through(t *testing.T) (*Store, *commitCutter) {
+	u, err := url.Parse(mongotest.Fresh(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newCommitCutter(t, u.Host)
+	u.Host, u.RawQuery = p.listener.Addr().String(), "directConnection=true"
+	c := DefaultConfig(u.String())
+	c.Buckets, c.Select, c.Timeout = 8, 500*time.Millisecond, 3*time.Second
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, p
+}
+
+// TestLostAnswerToACommit loses the answer to a commit that the server has carried out, and
+// then the server: nobody may take the transaction for one that was surely not done.
+func TestLostAnswerToACommit(t *testing.T) {
+	large := make([]byte, 5<<20)
+	key := postdate.Key{Tenant: "default", ScheduleID: "a", Bucket: 1}
+	message := postdate.Message{Key: key, Channel: "inbox:a", ExecutionTime: 1000}
+	for name, write := range map[string]func(s *Store) error{
+		"an inbox": func(s *Store) error {
+			return s.AppendInbox(t.Context(), []store.InboxMessage{
+				{Tenant: "default", Inbox: "a", ScheduleID: "1", DeliveredAt: 1, Payload: large},
+				{Tenant: "default", Inbox: "a", ScheduleID: "2", DeliveredAt: 1, Payload: large},
+			})
+		},
+		"an insert behind a mongos": func(s *Store) error {
+			s.sharded = true
+			return s.Insert(t.Context(), []postdate.Message{message})[0].Err
+		},
+		"a replace behind a mongos": func(s *Store) error {
+			s.sharded = true
+			r, err := s.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Replace(t.Context(), message, r.Version)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := through(t)
+			if name == "a replace behind a mongos" {
+				if r := s.Insert(t.Context(), []postdate.Message{message})[0]; r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+			p.armed.Store(true)
+			if err := write(s); postdate.KindOf(err) != postdate.KindUnknown {
+				t.Errorf("the kind is %q, want %q: %v", postdate.KindOf(err), postdate.KindUnknown, err)
+			}
+		})
+	}
+}
