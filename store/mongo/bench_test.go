@@ -95,8 +95,8 @@ func bareDocument(i int64, due postdate.Time) bson.D {
 	m := benchMessage(i, due)
 	return bson.D{
 		{Key: "_id", Value: "default\x00" + m.ScheduleID}, {Key: "bucket", Value: m.Bucket}, {Key: "tenant", Value: m.Tenant},
-		{Key: "scheduleId", Value: m.ScheduleID}, {Key: "executionTime", Value: int64(due)}, {Key: "status", Value: 1},
-		{Key: "version", Value: int64(1)}, {Key: "attemptTime", Value: int64(due)}, {Key: "due", Value: int64(due)},
+		{Key: "scheduleId", Value: m.ScheduleID}, {Key: "executionTime", Value: bson.DateTime(due)}, {Key: "status", Value: 1},
+		{Key: "version", Value: int64(1)}, {Key: "attemptTime", Value: bson.DateTime(due)}, {Key: "due", Value: bson.DateTime(due)},
 		{Key: "channel", Value: string(m.Channel)}, {Key: "createdAt", Value: int64(m.CreatedAt)}, {Key: "payload", Value: m.Payload},
 		{Key: "contentType", Value: m.ContentType}, {Key: "digest", Value: m.Digest[:]},
 	}
@@ -302,7 +302,7 @@ func (x *bench) bareCycle(ctx context.Context) (int, error) {
 	for i := range buckets {
 		buckets[i] = i
 	}
-	cursor, err := x.bare.Find(ctx, bson.D{{Key: "bucket", Value: bson.D{{Key: "$in", Value: buckets}}}, {Key: "due", Value: bson.D{{Key: "$lte", Value: int64(benchDue) + 1<<40}}}},
+	cursor, err := x.bare.Find(ctx, bson.D{{Key: "bucket", Value: bson.D{{Key: "$in", Value: buckets}}}, {Key: "due", Value: bson.D{{Key: "$lte", Value: bson.DateTime(benchDue) + 1<<40}}}},
 		options.Find().SetHint("due").SetLimit(benchPage).SetBatchSize(benchPage+1))
 	if err != nil {
 		return 0, err
@@ -323,7 +323,7 @@ func (x *bench) bareCycle(ctx context.Context) (int, error) {
 		ids[i] = all[i].ID
 	}
 	r, err := x.bare.UpdateMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}, {Key: "status", Value: 1}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: 2}, {Key: "settledAt", Value: int64(benchDue)}}}, {Key: "$unset", Value: bson.D{{Key: "due", Value: ""}}}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: 2}, {Key: "settledAt", Value: bson.DateTime(benchDue)}}}, {Key: "$unset", Value: bson.D{{Key: "due", Value: ""}}}},
 		options.UpdateMany().SetHint("_id_"))
 	if err != nil || r.ModifiedCount == 0 {
 		return 0, fmt.Errorf("drained nothing: %v", err)

@@ -14,13 +14,9 @@ import (
 
 const codeUnauthorized = 13
 
-// layout is the number of this package's way to lay messages down. In layout 1 a
-// partition record's claimed was a time; such records are read, and rewritten by the next
-// claim. Whoever knows layout 1 alone cannot read the new ones, and fails.
-const (
-	layout       = 2
-	layoutBefore = 1
-)
+// layout is the number of this package's way to lay messages down. Before layout 3 times
+// were numbers, and in layout 1 a partition record's claimed was one too.
+const layout = 3
 
 // birth is the one document of the collection birth.
 type birth struct {
@@ -118,16 +114,16 @@ func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
 		return b, opening(err)
 	}
 	name := births.Database().Name()
-	if b.Layout != layout && b.Layout != layoutBefore {
+	switch {
+	case b.Layout < layout:
+		return b, postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
+	case b.Layout > layout:
 		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
 	}
 	if b.Buckets != s.c.Buckets {
 		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
 	}
-	if b.Layout == layoutBefore {
-		_, err = births.UpdateOne(ctx, doc("_id", "birth"), doc("$max", doc("layout", layout)))
-	}
-	return b, opening(err)
+	return b, nil
 }
 
 // createPartitions writes the partition records, once in the store's life: one that

@@ -75,15 +75,13 @@ func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err e
 	filter := doc("_id", anyOf(at.buckets), "owner", doc("$ne", ""), "$expr", doc("$and", bson.A{
 		doc("$eq", bson.A{"$token", token}), doc("$lt", bson.A{"$claims", number}),
 	}))
-	// layout 1 has a time here
-	was := doc("$cond", bson.A{doc("$isNumber", "$claimed"), doc("t", doc("$add", bson.A{"$claimed", int64(1)}), "id", ""), "$claimed"})
 	to := doc(
-		"t", at.column(func(i int) any { return int64(scans[i].claimed().Time) }),
+		"t", at.column(func(i int) any { return scans[i].claimed().Time }),
 		"id", at.column(func(i int) any { return placed(scans[i].claimed()).ID }),
 	)
 	update := bson.A{
-		doc("$set", doc("claims", number, "claimed", doc("$max", bson.A{was, to}),
-			"checkpoint", at.column(func(i int) any { return int64(scans[i].Checkpoint) }), "behind", behindOf(at, scans))),
+		doc("$set", doc("claims", number, "claimed", doc("$max", bson.A{"$claimed", to}),
+			"checkpoint", at.column(func(i int) any { return scans[i].Checkpoint }), "behind", behindOf(at, scans))),
 		doc("$set", doc("behind", doc("$filter", doc("input", "$behind", "cond", doc("$lt", bson.A{"$$this.to", "$claimed"}))))),
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {

@@ -56,24 +56,21 @@ func recordOf(t testing.TB, s store.Store, b int) bucket.Partition {
 // oddChannels have names that no field could have.
 var oddChannels = []postdate.Channel{"inbox:a", "inbox:$a.b", "rabbitmq:$x/y..z", "https://example.org/a?b=$1&c.d", "$", "inbox:ä\u00a0"}
 
-// TestClaimsAsTheRule makes claims of all kinds, also late and repeated ones, beginning
-// with a record of layout 1: the store's record is always that of bucket.Partition.Claim.
+// TestClaimsAsTheRule makes claims of all kinds, also late and repeated ones: the store's
+// record is always that of bucket.Partition.Claim.
 func TestClaimsAsTheRule(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	s := open(t, config(uri))
 	defer s.Close()
 	acquireAll(t, s)
 	n := s.Buckets()
-	before := bson.D{{Key: "$set", Value: bson.D{{Key: "claimed", Value: int64(19)}}}, {Key: "$unset", Value: bson.D{{Key: "claims", Value: ""}, {Key: "behind", Value: ""}}}}
-	if _, err := database(t, uri).Collection("partitions").UpdateMany(t.Context(), bson.D{}, before); err != nil {
-		t.Fatal(err)
-	}
 	model := make([]bucket.Partition, n)
 	for b := range model {
-		model[b] = recordOf(t, s, b)
-		if want := bucket.UpTo(19); model[b].Claimed != want {
-			t.Fatalf("a record of layout 1 is read as claimed up to %v, want %v", model[b].Claimed, want)
+		first := store.Claim{Bucket: b, Claim: bucket.Claim{Token: 1, Number: 1, To: bucket.UpTo(19)}, Scan: store.Scan{Limit: 10, BytesMax: 1000}}
+		if got := s.Claim(t.Context(), []store.Claim{first})[0]; got.Err != nil {
+			t.Fatal(got.Err)
 		}
+		model[b] = recordOf(t, s, b)
 	}
 	r := testrun.Random(t)
 	place := func() bucket.Position {
@@ -113,55 +110,6 @@ func TestClaimsAsTheRule(t *testing.T) {
 			}
 			model[b] = next
 		}
-	}
-}
-
-// TestLayout1 opens a store that has layout 1. The older version does not start with it any
-// more, and where it runs it cannot read a record that was claimed since.
-func TestLayout1(t *testing.T) {
-	uri := mongotest.Fresh(t)
-	first := open(t, config(uri))
-	acquireAll(t, first)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db := database(t, uri)
-	set := func(collection, field string, value any) {
-		if _, err := db.Collection(collection).UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set("birth", "layout", 1)
-	set("partitions", "claimed", int64(1000))
-	s := open(t, config(uri))
-	defer s.Close()
-	var birth struct{ Layout int }
-	if err := db.Collection("birth").FindOne(t.Context(), bson.D{}).Decode(&birth); err != nil || birth.Layout != 2 {
-		t.Errorf("the store was opened, and has layout %d, %v", birth.Layout, err)
-	}
-	covered, free := testMessage("covered", s.Buckets(), 1000), testMessage("free", s.Buckets(), 1001)
-	for _, r := range s.Insert(t.Context(), []postdate.Message{covered, free}) {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
-	got := s.Cancel(t.Context(), []postdate.Key{covered.Key, free.Key}, 1)
-	if postdate.KindOf(got[0].Err) != postdate.KindTooLate || got[1].Err != nil {
-		t.Errorf("under a claim of the time 1000, cancels at 1000 and 1001 answer %v and %v", got[0].Err, got[1].Err)
-	}
-	var older struct{ Claimed int64 }
-	record := func() error {
-		return db.Collection("partitions").FindOne(t.Context(), bson.D{{Key: "_id", Value: covered.Bucket}}).Decode(&older)
-	}
-	if err := record(); err != nil || older.Claimed != 1000 {
-		t.Errorf("the older version reads %d, %v in a record that was not claimed", older.Claimed, err)
-	}
-	(&claimer{t: t, s: s, limit: 10}).claim(900)
-	if got := recordOf(t, s, covered.Bucket).Claimed; got != bucket.UpTo(1000) {
-		t.Errorf("a claim of less moves claimed to %v", got)
-	}
-	if err := record(); err == nil {
-		t.Errorf("the older version reads a record that was claimed since, as %d", older.Claimed)
 	}
 }
 

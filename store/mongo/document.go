@@ -17,41 +17,41 @@ const payloadInlineMax = 4 << 10
 
 // document is a message as it lies in the collection messages.
 type document struct {
-	ID            string `bson:"_id"` // tenant, zero byte, schedule id: unique, and in the order of scans
-	Bucket        int    `bson:"bucket"`
-	Tenant        string `bson:"tenant"`
-	ScheduleID    string `bson:"scheduleId"`
-	ExecutionTime int64  `bson:"executionTime"`
+	ID            string        `bson:"_id"` // tenant, zero byte, schedule id: unique, and in the order of scans
+	Bucket        int           `bson:"bucket"`
+	Tenant        string        `bson:"tenant"`
+	ScheduleID    string        `bson:"scheduleId"`
+	ExecutionTime postdate.Time `bson:"executionTime"`
 
-	Status            int    `bson:"status"`
-	Version           int64  `bson:"version"`
-	AttemptTime       int64  `bson:"attemptTime"`
-	Due               *int64 `bson:"due,omitempty"` // the attempt time again, while PENDING: what the due index holds
-	Parked            bool   `bson:"parked,omitempty"`
-	DownSince         int64  `bson:"downSince,omitempty"`
-	Attempts          int    `bson:"attempts,omitempty"`
-	PossibleDuplicate bool   `bson:"possibleDuplicate,omitempty"`
-	SettledAt         *int64 `bson:"settledAt,omitempty"` // once final: what the index for retention holds
-	LastError         string `bson:"lastError,omitempty"`
-	Mark              *mark  `bson:"mark,omitempty"`
+	Status            int            `bson:"status"`
+	Version           int64          `bson:"version"`
+	AttemptTime       postdate.Time  `bson:"attemptTime"`
+	Due               *postdate.Time `bson:"due,omitempty"` // the attempt time again, while PENDING: what the due index holds
+	Parked            bool           `bson:"parked,omitempty"`
+	DownSince         postdate.Time  `bson:"downSince,omitempty"`
+	Attempts          int            `bson:"attempts,omitempty"`
+	PossibleDuplicate bool           `bson:"possibleDuplicate,omitempty"`
+	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final: what the index for retention holds
+	LastError         string         `bson:"lastError,omitempty"`
+	Mark              *mark          `bson:"mark,omitempty"`
 
-	Channel      string   `bson:"channel"`
-	ExpiresAt    int64    `bson:"expiresAt,omitempty"`
-	CreatedAt    int64    `bson:"createdAt,omitempty"`
-	Payload      []byte   `bson:"payload,omitempty"`
-	Large        []byte   `bson:"large,omitempty"`      // instead of payload
-	LargeBytes   int      `bson:"largeBytes,omitempty"` // its size
-	Encoding     int      `bson:"encoding,omitempty"`
-	ContentType  string   `bson:"contentType,omitempty"`
-	Headers      []header `bson:"headers,omitempty"`
-	PartitionKey string   `bson:"partitionKey,omitempty"`
-	Traceparent  string   `bson:"traceparent,omitempty"`
-	MaxAttempts  int      `bson:"maxAttempts,omitempty"`
-	MinBackoff   int64    `bson:"minBackoff,omitempty"` // nanoseconds
-	MaxBackoff   int64    `bson:"maxBackoff,omitempty"`
-	MaxParked    int64    `bson:"maxParked,omitempty"`
-	MayRepeat    bool     `bson:"mayRepeat,omitempty"`
-	Digest       []byte   `bson:"digest"`
+	Channel      string        `bson:"channel"`
+	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
+	CreatedAt    postdate.Time `bson:"createdAt,omitempty"`
+	Payload      []byte        `bson:"payload,omitempty"`
+	Large        []byte        `bson:"large,omitempty"`      // instead of payload
+	LargeBytes   int           `bson:"largeBytes,omitempty"` // its size
+	Encoding     int           `bson:"encoding,omitempty"`
+	ContentType  string        `bson:"contentType,omitempty"`
+	Headers      []header      `bson:"headers,omitempty"`
+	PartitionKey string        `bson:"partitionKey,omitempty"`
+	Traceparent  string        `bson:"traceparent,omitempty"`
+	MaxAttempts  int           `bson:"maxAttempts,omitempty"`
+	MinBackoff   int64         `bson:"minBackoff,omitempty"` // nanoseconds
+	MaxBackoff   int64         `bson:"maxBackoff,omitempty"`
+	MaxParked    int64         `bson:"maxParked,omitempty"`
+	MayRepeat    bool          `bson:"mayRepeat,omitempty"`
+	Digest       []byte        `bson:"digest"`
 }
 
 type header struct {
@@ -71,10 +71,10 @@ func keyOf(bucket int, id string) postdate.Key {
 // documentOf is the document of a message in a state.
 func documentOf(m *postdate.Message, st *postdate.State) *document {
 	d := &document{
-		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: int64(m.ExecutionTime),
-		Status: int(st.Status), Version: int64(st.Version), AttemptTime: int64(st.AttemptTime), Parked: st.Parked, DownSince: int64(st.DownSince),
+		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime,
+		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked, DownSince: st.DownSince,
 		Attempts: st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
-		Channel: string(m.Channel), ExpiresAt: int64(m.ExpiresAt), CreatedAt: int64(m.CreatedAt),
+		Channel: string(m.Channel), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
@@ -83,8 +83,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		d.Due = &d.AttemptTime
 	}
 	if st.Status.Final() {
-		settled := int64(st.SettledAt)
-		d.SettledAt = &settled
+		d.SettledAt = &st.SettledAt
 	}
 	if len(m.Payload) > payloadInlineMax {
 		d.Large, d.LargeBytes = m.Payload, len(m.Payload)
@@ -104,10 +103,10 @@ func (d *document) key() postdate.Key {
 func (d *document) state() postdate.State {
 	st := postdate.State{
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
-		AttemptTime: postdate.Time(d.AttemptTime), Parked: d.Parked, DownSince: postdate.Time(d.DownSince), PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
+		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
 	}
 	if d.SettledAt != nil {
-		st.SettledAt = postdate.Time(*d.SettledAt)
+		st.SettledAt = *d.SettledAt
 	}
 	return st
 }
@@ -123,8 +122,8 @@ func (d *document) place() bucket.Position {
 
 func (d *document) record() postdate.Record {
 	m := postdate.Message{
-		Key: d.key(), Channel: postdate.Channel(d.Channel), ExecutionTime: postdate.Time(d.ExecutionTime),
-		ExpiresAt: postdate.Time(d.ExpiresAt), CreatedAt: postdate.Time(d.CreatedAt),
+		Key: d.key(), Channel: postdate.Channel(d.Channel), ExecutionTime: d.ExecutionTime,
+		ExpiresAt: d.ExpiresAt, CreatedAt: d.CreatedAt,
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
 		Retry: postdate.RetryPolicy{

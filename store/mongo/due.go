@@ -227,12 +227,12 @@ func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*sca
 		byBucket[c.Bucket] = c
 	}
 	var all []struct {
-		Bucket int   `bson:"_id"`
-		Due    int64 `bson:"due"`
+		Bucket int           `bson:"_id"`
+		Due    postdate.Time `bson:"due"`
 	}
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.messages.Aggregate(ctx, bson.A{
-			doc("$match", doc("bucket", anyOf(bucketsOf(scans)), "due", doc("$gte", int64(from.Time)))),
+			doc("$match", doc("bucket", anyOf(bucketsOf(scans)), "due", doc("$gte", from.Time))),
 			doc("$sort", doc("bucket", 1, "due", 1)),
 			doc("$group", doc("_id", "$bucket", "due", doc("$first", "$due"))),
 		}, options.Aggregate().SetHint(indexDue))
@@ -245,7 +245,7 @@ func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*sca
 		return err
 	}
 	for _, n := range all {
-		byBucket[n.Bucket].next = postdate.Time(n.Due)
+		byBucket[n.Bucket].next = n.Due
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
 	var old []document
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", int64(e.SettledBefore))),
+		cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", e.SettledBefore)),
 			options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetProjection(doc("bucket", 1)))
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	for _, d := range old {
 		keys.add(keyOf(d.Bucket, d.ID))
 	}
-	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", int64(e.SettledBefore))})
+	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", e.SettledBefore)})
 	if s.sharded {
 		return s.deleteSharded(ctx, filter)
 	}
@@ -83,7 +83,7 @@ func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error)
 	}
 	expired := 0
 	for expired < e.Limit {
-		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", int64(e.DeliveredBefore))), options.Find().
+		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", e.DeliveredBefore)), options.Find().
 			SetHint(indexAged).SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1, "count", 1)))
 		if err != nil {
 			return expired, err
@@ -112,7 +112,7 @@ func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error)
 // before it that have none left.
 func (s *Store) expireSegment(ctx context.Context, g *segment, before postdate.Time, limit int) (int, error) {
 	n := 0
-	for n < min(len(g.Messages), limit) && g.Messages[n].DeliveredAt < int64(before) {
+	for n < min(len(g.Messages), limit) && g.Messages[n].DeliveredAt < before {
 		n++
 	}
 	if n == 0 {

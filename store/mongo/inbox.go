@@ -27,33 +27,33 @@ const (
 
 // segment is a part of an inbox in the collection inboxes.
 type segment struct {
-	ID       string   `bson:"_id"`    // tenant, inbox and number, so that they sort
-	Bucket   int      `bson:"bucket"` // of the inbox: whose owner expires it
-	Number   int64    `bson:"number"` // of the segment
-	Start    int64    `bson:"start"`  // how many messages ever came before it
-	Base     int64    `bson:"base"`   // and how many before the first one that is kept
-	Count    int64    `bson:"count"`  // how many ever came to it
-	Bytes    int64    `bson:"bytes"`
-	Oldest   *int64   `bson:"oldest,omitempty"` // when the first one that is kept was delivered
-	Messages []letter `bson:"messages"`
+	ID       string         `bson:"_id"`    // tenant, inbox and number, so that they sort
+	Bucket   int            `bson:"bucket"` // of the inbox: whose owner expires it
+	Number   int64          `bson:"number"` // of the segment
+	Start    int64          `bson:"start"`  // how many messages ever came before it
+	Base     int64          `bson:"base"`   // and how many before the first one that is kept
+	Count    int64          `bson:"count"`  // how many ever came to it
+	Bytes    int64          `bson:"bytes"`
+	Oldest   *postdate.Time `bson:"oldest,omitempty"` // when the first one that is kept was delivered
+	Messages []letter       `bson:"messages"`
 }
 
 // letter is a message in a segment.
 type letter struct {
-	ScheduleID        string   `bson:"id"`
-	ExecutionTime     int64    `bson:"executionTime"`
-	DeliveredAt       int64    `bson:"at"`
-	Attempt           int      `bson:"attempt"`
-	PossibleDuplicate bool     `bson:"possibleDuplicate,omitempty"`
-	ContentType       string   `bson:"contentType,omitempty"`
-	Encoding          int      `bson:"encoding,omitempty"`
-	Payload           []byte   `bson:"payload,omitempty"`
-	Headers           []header `bson:"headers,omitempty"`
+	ScheduleID        string        `bson:"id"`
+	ExecutionTime     postdate.Time `bson:"executionTime"`
+	DeliveredAt       postdate.Time `bson:"at"`
+	Attempt           int           `bson:"attempt"`
+	PossibleDuplicate bool          `bson:"possibleDuplicate,omitempty"`
+	ContentType       string        `bson:"contentType,omitempty"`
+	Encoding          int           `bson:"encoding,omitempty"`
+	Payload           []byte        `bson:"payload,omitempty"`
+	Headers           []header      `bson:"headers,omitempty"`
 }
 
 func letterOf(m *store.InboxMessage) letter {
 	l := letter{
-		ScheduleID: m.ScheduleID, ExecutionTime: int64(m.ExecutionTime), DeliveredAt: int64(m.DeliveredAt), Attempt: m.Attempt,
+		ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: m.DeliveredAt, Attempt: m.Attempt,
 		PossibleDuplicate: m.PossibleDuplicate, ContentType: m.ContentType, Encoding: int(m.Encoding), Payload: m.Payload,
 	}
 	for _, h := range m.Headers {
@@ -64,8 +64,8 @@ func letterOf(m *store.InboxMessage) letter {
 
 func (l *letter) message(tenant, inbox string) store.InboxMessage {
 	m := store.InboxMessage{
-		Tenant: tenant, Inbox: inbox, ScheduleID: l.ScheduleID, ExecutionTime: postdate.Time(l.ExecutionTime),
-		DeliveredAt: postdate.Time(l.DeliveredAt), Attempt: l.Attempt, PossibleDuplicate: l.PossibleDuplicate,
+		Tenant: tenant, Inbox: inbox, ScheduleID: l.ScheduleID, ExecutionTime: l.ExecutionTime,
+		DeliveredAt: l.DeliveredAt, Attempt: l.Attempt, PossibleDuplicate: l.PossibleDuplicate,
 		ContentType: l.ContentType, Encoding: postdate.Encoding(l.Encoding), Payload: l.Payload,
 	}
 	for _, h := range l.Headers {

@@ -162,7 +162,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 		case string(d.Digest) != string(m.Digest[:]):
 			results[i].Err = errExists(m.ScheduleID, postdate.Status(d.Status))
 		default:
-			results[i] = store.Inserted{ExecutionTime: postdate.Time(d.ExecutionTime), Status: postdate.Status(d.Status)}
+			results[i] = store.Inserted{ExecutionTime: d.ExecutionTime, Status: postdate.Status(d.Status)}
 		}
 	}
 	return gone, nil

@@ -59,7 +59,7 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 }
 
 func listPosition(d *document) *store.ListPosition {
-	return &store.ListPosition{ExecutionTime: postdate.Time(d.ExecutionTime), Bucket: d.Bucket, ScheduleID: d.ScheduleID}
+	return &store.ListPosition{ExecutionTime: d.ExecutionTime, Bucket: d.Bucket, ScheduleID: d.ScheduleID}
 }
 
 // listRange is the range of the list index that a page begins with. Behind a
@@ -67,9 +67,9 @@ func listPosition(d *document) *store.ListPosition {
 // and at later times.
 func listRange(q *store.ListQuery) bson.D {
 	until := func(low string, at postdate.Time) bson.D {
-		times := doc(low, int64(at))
+		times := doc(low, at)
 		if q.To != 0 {
-			times = append(times, bson.E{Key: "$lt", Value: int64(q.To)})
+			times = append(times, bson.E{Key: "$lt", Value: q.To})
 		}
 		return times
 	}
@@ -80,7 +80,7 @@ func listRange(q *store.ListQuery) bson.D {
 	if q.To != 0 && at.ExecutionTime >= q.To {
 		return doc("tenant", q.Tenant, "executionTime", until("$gt", at.ExecutionTime))
 	}
-	same := int64(at.ExecutionTime)
+	same := at.ExecutionTime
 	id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: at.ScheduleID})
 	return doc("$or", bson.A{
 		doc("tenant", q.Tenant, "executionTime", same, "bucket", at.Bucket, "_id", doc("$gt", id)),

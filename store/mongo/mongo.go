@@ -153,6 +153,7 @@ func clientOptions(c Config) *options.ClientOptions {
 		o.SetAppName("postdate")
 	}
 	durable(o)
+	o.SetRegistry(registry())
 	o.SetTimeout(c.Timeout)
 	return o
 }

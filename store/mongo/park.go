@@ -52,7 +52,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		keys.ids = append(keys.ids, d.ID)
 	}
 	filter := append(keys.filter(), doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel))...)
-	update := doc("$set", doc("due", int64(u.At), "attemptTime", int64(u.At)), "$unset", doc("parked", ""))
+	update := doc("$set", doc("due", u.At, "attemptTime", u.At), "$unset", doc("parked", ""))
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.repeat(ctx, func(ctx context.Context) error {
 			_, err := s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))

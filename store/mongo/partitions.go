@@ -19,7 +19,7 @@ type partition struct {
 	Token      int64         `bson:"token"`
 	Lease      string        `bson:"lease"`
 	Claims     int64         `bson:"claims"` // absent before claims had numbers
-	Checkpoint int64         `bson:"checkpoint"`
+	Checkpoint postdate.Time `bson:"checkpoint"`
 	Claimed    position      `bson:"claimed"`
 	Behind     []channelTo   `bson:"behind,omitempty"`
 	TakenBy    bson.ObjectID `bson:"takenBy"` // the call that acquired it: tells a contender whether that was its own
@@ -28,7 +28,7 @@ type partition struct {
 func (p *partition) record() bucket.Partition {
 	r := bucket.Partition{
 		Bucket: p.Bucket, Owner: p.Owner, Token: uint64(p.Token), Lease: p.Lease,
-		Claims: uint64(p.Claims), Checkpoint: postdate.Time(p.Checkpoint), Claimed: p.Claimed.place(),
+		Claims: uint64(p.Claims), Checkpoint: p.Checkpoint, Claimed: p.Claimed.place(),
 	}
 	for _, c := range p.Behind {
 		if r.Behind == nil {
@@ -42,8 +42,8 @@ func (p *partition) record() bucket.Partition {
 // position is a bucket.Position. The server compares such documents field by field, in
 // this order, and strings by their bytes.
 type position struct {
-	T  int64  `bson:"t"`
-	ID string `bson:"id"` // of a message; "": before all of that time
+	T  postdate.Time `bson:"t"`
+	ID string        `bson:"id"` // of a message; "": before all of that time
 }
 
 // channelTo is up to where one channel is claimed. It is an element of an array: the names
@@ -55,25 +55,13 @@ type channelTo struct {
 
 func placed(p bucket.Position) position {
 	if p.Tenant == "" && p.ScheduleID == "" {
-		return position{T: int64(p.Time)}
+		return position{T: p.Time}
 	}
-	return position{T: int64(p.Time), ID: idOf(postdate.Key{Tenant: p.Tenant, ScheduleID: p.ScheduleID})}
+	return position{T: p.Time, ID: idOf(postdate.Key{Tenant: p.Tenant, ScheduleID: p.ScheduleID})}
 }
 
 func (p position) place() bucket.Position {
-	return bucket.PositionOf(keyOf(0, p.ID), postdate.Time(p.T))
-}
-
-// UnmarshalBSONValue also takes what layout 1 wrote: a time, all of whose millisecond was
-// claimed.
-func (p *position) UnmarshalBSONValue(kind byte, data []byte) error {
-	value := bson.RawValue{Type: bson.Type(kind), Value: data}
-	if t, ok := value.AsInt64OK(); ok {
-		*p = placed(bucket.UpTo(postdate.Time(t)))
-		return nil
-	}
-	type document position
-	return value.Unmarshal((*document)(p))
+	return bucket.PositionOf(keyOf(0, p.ID), p.T)
 }
 
 type lease struct {

@@ -211,15 +211,15 @@ func outcomeStatement(versions *published, o outcome, id *bson.ObjectID) driver.
 	put("possibleDuplicate", true, o.possibleDuplicate)
 	put("lastError", o.reason, o.reason != "")
 	put("parked", true, o.how == store.SettlePark)
-	put("downSince", int64(o.downSince), o.downSince != 0)
-	put("due", int64(o.attemptTime), o.how == store.SettleRetry || o.how == store.SettlePark)
+	put("downSince", o.downSince, o.downSince != 0)
+	put("due", o.attemptTime, o.how == store.SettleRetry || o.how == store.SettlePark)
 	switch o.how {
 	case store.SettleRetry, store.SettlePark:
-		set = append(set, bson.E{Key: "attemptTime", Value: int64(o.attemptTime)})
+		set = append(set, bson.E{Key: "attemptTime", Value: o.attemptTime})
 	case store.SettleDelivered:
-		set = append(set, doc("status", int(postdate.Delivered), "settledAt", int64(o.at))...)
+		set = append(set, doc("status", int(postdate.Delivered), "settledAt", o.at)...)
 	case store.SettleFailed:
-		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", int64(o.at))...)
+		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", o.at)...)
 	}
 	filter := versions.filter()
 	if id != nil {

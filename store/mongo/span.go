@@ -54,7 +54,7 @@ func rangesOf(spans []span) (ranges []bson.D) {
 		}
 	}
 	for c, buckets := range together {
-		r := doc("bucket", anyOf(buckets), "due", doc("$gte", int64(c.after.Time), "$lt", int64(c.to.Time)))
+		r := doc("bucket", anyOf(buckets), "due", doc("$gte", c.after.Time, "$lt", c.to.Time))
 		ranges = append(ranges, append(r, c.channels()...))
 	}
 	return ranges

@@ -256,7 +256,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		keys.add(c.keys[i])
 	}
 	filter := append(keys.filter(), bson.E{Key: "mark.id", Value: c.id}, bson.E{Key: "status", Value: int(postdate.Pending)})
-	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", int64(c.at)), "$unset", doc("due", "", "parked", "", "downSince", ""))
+	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", c.at), "$unset", doc("due", "", "parked", "", "downSince", ""))
 	var matched int64
 	err = c.s.repeat(ctx, func(ctx context.Context) error {
 		r, err := c.s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))

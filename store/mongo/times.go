@@ -1,0 +1,32 @@
+package mongo
+
+import (
+	"fmt"
+	"reflect"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+)
+
+// Times lie in the store as MongoDB's dates, which are milliseconds since the Unix epoch
+// too, in eight bytes and in the same order: people and their tools can read them.
+
+var timeType = reflect.TypeFor[postdate.Time]()
+
+// registry is the driver's own, which also knows times.
+func registry() *bson.Registry {
+	r := bson.NewRegistry()
+	r.RegisterTypeEncoder(timeType, bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
+		return w.WriteDateTime(v.Int())
+	}))
+	r.RegisterTypeDecoder(timeType, bson.ValueDecoderFunc(func(_ bson.DecodeContext, r bson.ValueReader, v reflect.Value) error {
+		if r.Type() != bson.TypeDateTime {
+			return fmt.Errorf("a time is stored as %s, and not as a date", r.Type())
+		}
+		at, err := r.ReadDateTime()
+		v.SetInt(at)
+		return err
+	}))
+	return r
+}
