@@ -320,7 +320,8 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt}
 	switch {
 	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed:
-		confirmed.Key, confirmed.Version, confirmed.Token, confirmed.PossibleDuplicate = it.rec.Key, it.rec.Version, it.bucket.hold.Token, true
+		it.name(&confirmed)
+		confirmed.PossibleDuplicate = true
 		settling{nil, it.bucket, confirmed}.queue()
 	case it.stage != stagePublishing:
 	case r.Outcome == publisher.Confirmed:

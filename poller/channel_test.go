@@ -368,7 +368,7 @@ func TestAnAnswerAfterAHandOver(t *testing.T) {
 			t.Fatalf("%d settles, want 1", len(settles))
 		}
 		want := store.Settlement{
-			Key: rec[0].Key, Version: 7, Token: 1, How: store.SettleDelivered, Attempts: 1, PossibleDuplicate: true,
+			Key: rec[0].Key, ExecutionTime: rec[0].ExecutionTime, Version: 7, Token: 1, How: store.SettleDelivered, Attempts: 1, PossibleDuplicate: true,
 		}
 		got := settles[0].Settlements[0]
 		if want.At = got.At; got != want {

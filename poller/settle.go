@@ -49,11 +49,16 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	if it.rec.Parked {
 		it.channel.looks--
 	}
-	s.Key, s.Version, s.Token = it.rec.Key, it.rec.Version, it.bucket.hold.Token
+	it.name(&s)
 	s.PossibleDuplicate = it.doubt
 	// A character may be cut in two.
 	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
 	settling{it, it.bucket, s}.queue()
+}
+
+// name writes into a settlement whose it is.
+func (it *Item) name(s *store.Settlement) {
+	s.Key, s.ExecutionTime, s.Version, s.Token = it.rec.Key, it.rec.ExecutionTime, it.rec.Version, it.bucket.hold.Token
 }
 
 // settleReady says whether enough has gathered, or has gathered for long enough.

@@ -65,7 +65,7 @@ func TestRetry(t *testing.T) {
 		b.after(time.Second)
 		s := b.onlySettlement(b.outcome(published, test.result))
 		want := store.Settlement{
-			Key: rec.Key, Version: rec.Version, Token: 1, How: store.SettleFailed, At: b.now.Wall, Attempts: test.attempts + 1,
+			Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: 1, How: store.SettleFailed, At: b.now.Wall, Attempts: test.attempts + 1,
 			Reason: "no", PossibleDuplicate: test.result.Outcome == publisher.Unknown,
 		}
 		if test.after != 0 {

@@ -191,15 +191,16 @@ const (
 
 // Settlement is what became of one attempt. It replaces the message's state.
 type Settlement struct {
-	Key         postdate.Key
-	Version     uint64 // of the message that was published
-	Token       uint64
-	How         Settling
-	At          postdate.Time // the time to note for a final state
-	AttemptTime postdate.Time // for SettleRetry and SettlePark
-	DownSince   postdate.Time // for SettlePark
-	Attempts    int
-	Reason      string // the broker's words, where it refused or is unknown
+	Key           postdate.Key
+	ExecutionTime postdate.Time // of the message that was published
+	Version       uint64        // likewise
+	Token         uint64
+	How           Settling
+	At            postdate.Time // the time to note for a final state
+	AttemptTime   postdate.Time // for SettleRetry and SettlePark
+	DownSince     postdate.Time // for SettlePark
+	Attempts      int
+	Reason        string // the broker's words, where it refused or is unknown
 
 	// PossibleDuplicate: this or an earlier publish may have arrived.
 	PossibleDuplicate bool

@@ -265,7 +265,7 @@ func (x *bench) drain(ctx context.Context, claims []store.Claim) (int, error) {
 			return 0, r.Err
 		}
 		for _, m := range r.Due {
-			settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: benchDue, Attempts: 1})
+			settle = append(settle, store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: benchDue, Attempts: 1})
 		}
 	}
 	if len(settle) == 0 {

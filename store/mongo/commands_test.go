@@ -320,7 +320,7 @@ func (e *explained) fill() {
 }
 
 func (e *explained) settlement(m postdate.Message, how store.Settling) store.Settlement {
-	return store.Settlement{Key: m.Key, Version: e.version(m), Token: e.tokens[m.Bucket], How: how, At: e.now, AttemptTime: e.now + 9000, Attempts: 1}
+	return store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: e.version(m), Token: e.tokens[m.Bucket], How: how, At: e.now, AttemptTime: e.now + 9000, Attempts: 1}
 }
 
 func (e *explained) version(m postdate.Message) uint64 {

@@ -75,6 +75,13 @@ func stillDue(was, now postdate.State) bool {
 	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked && now.AttemptTime == was.AttemptTime
 }
 
+// overtaken says whether a message that was found marked as was may be handed out as it is
+// now: nil where it is not there. Whether its mark was removed by the owner or by its bearer
+// does not matter; where it still stands, its bearer can still write.
+func overtaken(was, now *document) bool {
+	return now != nil && !now.Mark.is(was.Mark.ID) && stillDue(was.state(), now.state())
+}
+
 // maySettle says whether a settlement other than DELIVERED counts: p was read
 // after its mark was set.
 func maySettle(p bucket.Partition, token uint64) bool { return p.Token == token && p.Owner != "" }

@@ -158,12 +158,14 @@ func anyOf[T any](values []T) any {
 
 // keyed gathers keys for one command.
 type keyed struct {
+	all     []postdate.Key
 	ids     []string
 	buckets []int
 	has     map[int]struct{}
 }
 
 func (k *keyed) add(key postdate.Key) {
+	k.all = append(k.all, key)
 	k.ids = append(k.ids, idOf(key))
 	if _, known := k.has[key.Bucket]; known {
 		return

@@ -210,7 +210,7 @@ func (f *faults) cycle() (published int, failed bool) {
 					f.t.Errorf("a cancel of %s answered nil, and a claim reads it", m.ScheduleID)
 				}
 			})
-			settlements = append(settlements, store.Settlement{Key: m.Key, Version: m.Version, Token: f.tokens[b], How: store.SettleDelivered, At: now, Attempts: 1})
+			settlements = append(settlements, store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: m.Version, Token: f.tokens[b], How: store.SettleDelivered, At: now, Attempts: 1})
 		}
 	}
 	for {

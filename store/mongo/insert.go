@@ -101,21 +101,11 @@ func (s *Store) write(ctx context.Context, documents []*document, items []int, r
 		})
 		return takenOf(err, items, results)
 	}
-	err = s.insertSharded(ctx, documents)
-	switch {
-	case !driver.IsDuplicateKeyError(err):
-		return nil, err
-	case len(items) == 1:
-		return items, nil
+	places, err := s.insertSharded(ctx, documents)
+	for _, n := range places {
+		taken = append(taken, items[n])
 	}
-	for n := range items { // one by one, to see which
-		some, err := s.write(ctx, documents[n:n+1], items[n:n+1], results)
-		if err != nil {
-			return taken, err
-		}
-		taken = append(taken, some...)
-	}
-	return taken, nil
+	return taken, err
 }
 
 // takenOf lists the items whose ids are taken, and notes what the server refused.

@@ -3,60 +3,85 @@ package mongo
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 )
 
-// overtake removes the marks of those who are about to change messages that the
-// scans chose. Whose mark is removed cannot write any more; where it was gone
-// already, its bearer may have written, and the message is looked at once more.
+// overtakeMax bounds how long a claim waits for marked messages that a transaction holds. It
+// may be that of a node that died: the server then keeps it for a minute.
+const overtakeMax = time.Second
+
+// overtake removes the marks of those who are about to change messages that the scans chose.
+// Whose mark is removed cannot write any more; where it was gone already, its bearer may have
+// written, and the message is looked at once more. A message whose mark stands all the same is
+// left out, for its bearer may still write: a later scan finds it again.
 func (s *Store) overtake(ctx context.Context, scans []*scan) error {
-	var keys keyed
-	var marks []bson.ObjectID
+	var marked []*document
 	for _, c := range scans {
 		for _, d := range c.chosen {
 			if meet(d.Mark, c.Token) == meetOvertake {
-				keys.add(d.key())
-				marks = append(marks, d.Mark.ID)
+				marked = append(marked, d)
 			}
 		}
 	}
-	if len(marks) == 0 {
+	if len(marked) == 0 {
 		return nil
 	}
+	if all, err := s.removeMarks(ctx, marked); err != nil || all {
+		return err
+	}
+	var keys keyed
+	for _, d := range marked {
+		keys.add(d.key())
+	}
 	var now map[string]*document
-	err := s.within(ctx, func(ctx context.Context) error {
-		filter := append(keys.filter(), bson.E{Key: "mark.id", Value: anyOf(marks)}, bson.E{Key: "status", Value: int(postdate.Pending)})
-		var matched int64
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			r, err := s.messages.UpdateMany(ctx, filter, doc("$unset", doc("mark", "")), options.UpdateMany().SetHint(indexID))
-			if err == nil {
-				matched = r.MatchedCount
-			}
-			return err
-		})
-		if err != nil || matched == int64(len(marks)) {
-			return err
-		}
+	err := s.within(ctx, func(ctx context.Context) (err error) {
 		now, err = s.read(ctx, keys.filter(), stateFields)
 		return err
 	})
-	if err != nil || now == nil {
+	if err != nil {
 		return err
 	}
 	for _, c := range scans {
 		c.chosen = slices.DeleteFunc(c.chosen, func(d *document) bool {
-			if meet(d.Mark, c.Token) != meetOvertake {
-				return false
-			}
-			present := now[d.ID]
-			return present == nil || !stillDue(d.state(), present.state())
+			return meet(d.Mark, c.Token) == meetOvertake && !overtaken(d, now[d.ID])
 		})
 	}
 	return nil
+}
+
+// removeMarks removes the marks that messages bore when they were read. all says that it
+// surely removed every one. Behind a mongos a reschedule may hold a message in a transaction:
+// there each message is given up by itself.
+func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, err error) {
+	remove := func(ctx context.Context, some []*document) (matched int64, err error) {
+		c := change{update: doc("$unset", doc("mark", ""))}
+		marks := make([]bson.ObjectID, len(some))
+		for i, d := range some {
+			c.targets, marks[i] = append(c.targets, targetOf(d)), d.Mark.ID
+		}
+		c.where = doc("status", int(postdate.Pending), "mark.id", anyOf(marks))
+		return s.change(ctx, c)
+	}
+	if !s.sharded {
+		err = s.within(ctx, func(ctx context.Context) error {
+			matched, err := remove(ctx, marked)
+			all = matched == int64(len(marked))
+			return err
+		})
+		return all, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, overtakeMax)
+	defer cancel()
+	return false, s.sideBySide(ctx, len(marked), func(ctx context.Context, i int) error {
+		if _, err := remove(ctx, marked[i:i+1]); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
 }
 
 // readLarge reads the payloads that the scans left out. A message that another

@@ -27,7 +27,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		func(ctx context.Context) error {
 			return s.repeat(ctx, func(ctx context.Context) error {
 				cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
-					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(doc("bucket", 1)))
+					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(shardKeyFields))
 				if err != nil {
 					return err
 				}
@@ -47,17 +47,16 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	if len(found) == 0 {
 		return 0, nil
 	}
-	keys := keyed{buckets: []int{u.Bucket}}
-	for _, d := range found {
-		keys.ids = append(keys.ids, d.ID)
+	unpark := change{
+		where:  doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel)),
+		update: doc("$set", doc("due", u.At, "attemptTime", u.At), "$unset", doc("parked", "")),
 	}
-	filter := append(keys.filter(), doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel))...)
-	update := doc("$set", doc("due", u.At, "attemptTime", u.At), "$unset", doc("parked", ""))
+	for i := range found {
+		unpark.targets = append(unpark.targets, targetOf(&found[i]))
+	}
 	err = s.within(ctx, func(ctx context.Context) error {
-		return s.repeat(ctx, func(ctx context.Context) error {
-			_, err := s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
-			return err
-		})
+		_, err := s.change(ctx, unpark)
+		return err
 	})
 	return len(found), writeError("unparking", err) // also those that somebody changed meanwhile: fewer would say that no more are parked
 }

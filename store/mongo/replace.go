@@ -46,7 +46,11 @@ type replacing struct {
 func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool, err error) {
 	var keys keyed
 	keys.add(r.m.Key)
-	if err := r.markAll(ctx, &keys, doc("version", int64(r.ifVersion))); err != nil {
+	targets, err := r.s.targets(ctx, &keys)
+	if err == nil {
+		err = r.markAll(ctx, targets, doc("version", int64(r.ifVersion)))
+	}
+	if err != nil {
 		return rec, false, unreachable("replacing", err) // a mark alone changes nothing
 	}
 	r.s.sawSession(ctx)
@@ -67,7 +71,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 		return r.finish(ctx, d)
 	}
 	if d.Mark.is(r.id) && d.Status == int(postdate.Pending) {
-		if err := r.release(ctx, &keys); err != nil {
+		if err := r.release(ctx, []target{targetOf(d)}); err != nil {
 			r.s.c.Log.Warn("the mark of a replace that came too late could not be removed: it goes with the next claim", "error", err)
 		}
 	}

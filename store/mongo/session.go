@@ -6,6 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
 // within runs f in a causally consistent session: each of its reads sees what its
@@ -89,6 +90,9 @@ func (s *Store) sawSession(ctx context.Context) {
 }
 
 // transaction runs f in a transaction, from its beginning where another one was in the way.
+// Its reads are of one snapshot: behind a mongos they could else see a chunk both before and
+// after it moved (SERVER-77506).
+//
 // Once its commit went out, no failure says that it was not done: the driver asks again where
 // the answer was lost, and shows only what came of the last asking.
 func (s *Store) transaction(ctx context.Context, f func(ctx context.Context) error) error {
@@ -97,7 +101,7 @@ func (s *Store) transaction(ctx context.Context, f func(ctx context.Context) err
 		err := f(ctx)
 		committing = err == nil
 		return nil, err
-	})
+	}, options.Transaction().SetReadConcern(readconcern.Snapshot()))
 	if err != nil && committing {
 		return unknown("committing", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -49,11 +47,11 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 }
 
 func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) error {
-	var statements []driver.WriteModel
-	for state, versions := range byOutcome(some) {
-		statements = append(statements, outcomeStatement(versions, state, nil))
+	var changes []change
+	for o, targets := range byOutcome(some) {
+		changes = append(changes, o.change(targets, nil))
 	}
-	_, err := s.bulk(ctx, statements)
+	_, err := s.change(ctx, changes...)
 	return err
 }
 
@@ -75,23 +73,22 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 	type group struct {
 		reschedules, token uint64
 	}
-	groups := map[group]*published{}
+	groups := map[group][]target{}
 	var all keyed
 	for _, p := range some {
 		all.add(p.Key)
 		g := group{reschedules(p.Version), p.Token}
-		if groups[g] == nil {
-			groups[g] = &published{}
-		}
-		groups[g].add(p)
+		groups[g] = append(groups[g], settled(p))
 	}
-	var statements []driver.WriteModel
-	for g, versions := range groups {
-		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
-			SetFilter(append(versions.filter(), doc("mark.token", doc("$not", doc("$gt", int64(g.token))))...)). // a later owner's mark stands
-			SetUpdate(doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)}))))
+	var changes []change
+	for g, targets := range groups {
+		changes = append(changes, change{
+			targets: targets,
+			where:   doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))), // a later owner's mark stands
+			update:  doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
+		})
 	}
-	marked, err := s.bulk(ctx, statements)
+	marked, err := s.change(ctx, changes...)
 	if err != nil || marked == 0 {
 		return marked == 0, err
 	}
@@ -100,7 +97,7 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		return false, unknown("settling", err)
 	}
 	var present []*store.Settlement
-	var stale keyed
+	var stale []target
 	for _, p := range some {
 		record, err := recordOf(records, p.Key.Bucket)
 		if err != nil {
@@ -109,58 +106,26 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		if maySettle(record, p.Token) {
 			present = append(present, p)
 		} else {
-			stale.add(p.Key)
+			stale = append(stale, settled(p))
 		}
 	}
-	return s.finishSettle(ctx, id, marked, present, &stale)
+	return s.finishSettle(ctx, id, marked, present, stale)
 }
 
 // finishSettle writes the states of messages whose mark id still stands, and
 // removes it from those that are not the owner's any more.
-func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale *keyed) (done bool, err error) {
-	var statements []driver.WriteModel
-	for state, versions := range byOutcome(present) {
-		statements = append(statements, outcomeStatement(versions, state, &id))
+func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale []target) (done bool, err error) {
+	changes := []change{unmark(stale, id)}
+	for o, targets := range byOutcome(present) {
+		changes = append(changes, o.change(targets, &id))
 	}
-	if len(stale.ids) > 0 {
-		statements = append(statements, driver.NewUpdateManyModel().SetHint(indexID).
-			SetFilter(append(stale.filter(), bson.E{Key: "mark.id", Value: id})).SetUpdate(doc("$unset", doc("mark", ""))))
-	}
-	finished, err := s.bulk(ctx, statements)
+	finished, err := s.change(ctx, changes...)
 	return finished == marked, err
 }
 
-// bulk sends statements that change nothing where they are repeated, and tells how
-// many messages they matched: fewer where a repetition was needed.
-func (s *Store) bulk(ctx context.Context, statements []driver.WriteModel) (matched int64, err error) {
-	if len(statements) == 0 {
-		return 0, nil
-	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		r, err := s.messages.BulkWrite(ctx, statements, options.BulkWrite().SetOrdered(false))
-		if err == nil {
-			matched = r.MatchedCount
-		}
-		return err
-	})
-	return matched, err
-}
-
-// published gathers versions that were published, each as often rescheduled as the
-// others, for one statement.
-type published struct {
-	keyed
-	versions []int64
-}
-
-func (v *published) add(p *store.Settlement) {
-	v.keyed.add(p.Key)
-	v.versions = append(v.versions, int64(p.Version))
-}
-
-// filter matches those that are PENDING still.
-func (v *published) filter() bson.D {
-	return append(v.keyed.filter(), doc("status", int(postdate.Pending), "version", anyOf(v.versions))...)
+// settled is the target of a settlement: the very version that was published.
+func settled(p *store.Settlement) target {
+	return target{key: p.Key, execution: p.ExecutionTime, version: p.Version}
 }
 
 // outcome is a state that messages come to by settling, and how often they were
@@ -176,8 +141,8 @@ type outcome struct {
 }
 
 // byOutcome gathers the messages that come to the same state.
-func byOutcome(some []*store.Settlement) map[outcome]*published {
-	groups := map[outcome]*published{}
+func byOutcome(some []*store.Settlement) map[outcome][]target {
+	groups := map[outcome][]target{}
 	for _, p := range some {
 		o := outcome{p.How, reschedules(p.Version), p.At, p.AttemptTime, p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
 		switch p.How { // what does not become part of the state does not part messages
@@ -188,17 +153,14 @@ func byOutcome(some []*store.Settlement) map[outcome]*published {
 		default:
 			o.attemptTime, o.downSince = 0, 0
 		}
-		if groups[o] == nil {
-			groups[o] = &published{}
-		}
-		groups[o].add(p)
+		groups[o] = append(groups[o], settled(p))
 	}
 	return groups
 }
 
-// outcomeStatement writes store.Settlement.State. id is the mark that must stand;
-// nil: whatever stands.
-func outcomeStatement(versions *published, o outcome, id *bson.ObjectID) driver.WriteModel {
+// change writes store.Settlement.State. id is the mark that must stand; nil: whatever
+// stands.
+func (o outcome) change(targets []target, id *bson.ObjectID) change {
 	set, unset := bson.D{}, doc("mark", "")
 	put := func(name string, value any, there bool) {
 		if there {
@@ -221,13 +183,13 @@ func outcomeStatement(versions *published, o outcome, id *bson.ObjectID) driver.
 	case store.SettleFailed:
 		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", o.at)...)
 	}
-	filter := versions.filter()
+	where := doc("status", int(postdate.Pending))
 	if id != nil {
-		filter = append(filter, bson.E{Key: "mark.id", Value: *id})
+		where = append(where, bson.E{Key: "mark.id", Value: *id})
 	}
 	update := doc("$unset", unset)
 	if len(set) > 0 {
 		update = append(update, bson.E{Key: "$set", Value: set})
 	}
-	return driver.NewUpdateManyModel().SetHint(indexID).SetFilter(filter).SetUpdate(update)
+	return change{targets: targets, where: where, update: update}
 }

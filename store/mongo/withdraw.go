@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -40,27 +39,21 @@ func (s *Store) withdrawal() *withdrawal {
 	return &withdrawal{s: s, waiting: map[string]waited{}}
 }
 
-// markAll sets marks on those of the messages that are PENDING, match what else is
-// asked, and bear none, or one that stood too long.
-func (w *withdrawal) markAll(ctx context.Context, keys *keyed, also bson.D) error {
+// markAll sets marks on those of the messages that are PENDING, match what else is asked, and
+// bear none, or one that stood too long.
+func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D) error {
 	w.id = bson.NewObjectID()
 	w.mine = append(w.mine, w.id)
-	set := doc("$set", doc("mark", mark{ID: w.id}))
-	base := append(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also...)
-	filters := []bson.D{append(append(keys.filter(), base...), bson.E{Key: "mark", Value: doc("$exists", false)})}
+	unmarked := doc("mark", doc("$exists", false))
 	if stale := w.stale(); len(stale) > 0 {
-		filters = append(filters, append(append(keys.filter(), base...), bson.E{Key: "mark.id", Value: anyOf(stale)}))
+		unmarked = doc("$or", bson.A{unmarked, doc("mark.id", anyOf(stale))})
 	}
-	for _, filter := range filters {
-		err := w.s.repeat(ctx, func(ctx context.Context) error {
-			_, err := w.s.messages.UpdateMany(ctx, filter, set, options.UpdateMany().SetHint(indexID))
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := w.s.change(ctx, change{
+		targets: targets,
+		where:   slices.Concat(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also, unmarked),
+		update:  doc("$set", doc("mark", mark{ID: w.id})),
+	})
+	return err
 }
 
 func (w *withdrawal) stale() (ids []bson.ObjectID) {
@@ -98,15 +91,9 @@ func (w *withdrawal) wait(d *document) {
 
 // release removes the marks of messages that are not to be changed after all.
 // Where it fails they stand until somebody else passes.
-func (w *withdrawal) release(ctx context.Context, keys *keyed) error {
-	if len(keys.ids) == 0 {
-		return nil
-	}
-	return w.s.repeat(ctx, func(ctx context.Context) error {
-		_, err := w.s.messages.UpdateMany(ctx, append(keys.filter(), bson.E{Key: "mark.id", Value: w.id}),
-			doc("$unset", doc("mark", "")), options.UpdateMany().SetHint(indexID))
-		return err
-	})
+func (w *withdrawal) release(ctx context.Context, targets []target) error {
+	_, err := w.s.change(ctx, unmark(targets, w.id))
+	return err
 }
 
 func errTooLate(key postdate.Key, st postdate.State) error {
@@ -126,7 +113,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 }
 
 // stateFields are what a state is made of.
-var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
+var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
 // Cancel implements store.Messages.
@@ -175,7 +162,11 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		for _, i := range items {
 			keys.add(c.keys[i])
 		}
-		if err := c.markAll(ctx, &keys, nil); err != nil {
+		targets, err := c.s.targets(ctx, &keys)
+		if err == nil {
+			err = c.markAll(ctx, targets, nil)
+		}
+		if err != nil {
 			return unreachable("cancelling", err) // a mark alone changes nothing
 		}
 		found, records, err := c.lookAfter(ctx, &keys)
@@ -183,7 +174,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			return unreachable("cancelling", err)
 		}
 		var finish []int
-		var release keyed
+		var release []target
 		for _, i := range items {
 			d := found[idOf(c.keys[i])]
 			v, err := c.judge(i, d, records)
@@ -197,7 +188,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 				left = append(left, i)
 			}
 			if v != verdictFinish && d != nil && d.Mark.is(c.id) && d.Status == int(postdate.Pending) {
-				release.add(c.keys[i])
+				release = append(release, targetOf(d))
 			}
 		}
 		again, err := c.finish(ctx, finish, found)
@@ -205,8 +196,8 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			c.fail(finish, writeError("cancelling", err))
 		}
 		left = append(left, again...)
-		if err := c.release(ctx, &release); err != nil {
-			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim", "messages", len(release.ids), "error", err)
+		if err := c.release(ctx, release); err != nil {
+			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim", "messages", len(release), "error", err)
 		}
 		return nil
 	})
@@ -251,20 +242,14 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 	if len(items) == 0 {
 		return nil, nil
 	}
-	var keys keyed
-	for _, i := range items {
-		keys.add(c.keys[i])
+	write := change{
+		where:  doc("mark.id", c.id, "status", int(postdate.Pending)),
+		update: doc("$set", doc("status", int(postdate.Cancelled), "settledAt", c.at), "$unset", doc("due", "", "parked", "", "downSince", "")),
 	}
-	filter := append(keys.filter(), bson.E{Key: "mark.id", Value: c.id}, bson.E{Key: "status", Value: int(postdate.Pending)})
-	update := doc("$set", doc("status", int(postdate.Cancelled), "settledAt", c.at), "$unset", doc("due", "", "parked", "", "downSince", ""))
-	var matched int64
-	err = c.s.repeat(ctx, func(ctx context.Context) error {
-		r, err := c.s.messages.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
-		if err == nil {
-			matched = r.MatchedCount // less than all where an earlier try got through without an answer
-		}
-		return err
-	})
+	for _, i := range items {
+		write.targets = append(write.targets, targetOf(found[idOf(c.keys[i])]))
+	}
+	matched, err := c.s.change(ctx, write)
 	if err != nil {
 		return nil, err
 	}

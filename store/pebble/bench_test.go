@@ -131,7 +131,7 @@ func BenchmarkCycle(b *testing.B) {
 		var box []store.InboxMessage
 		for i, r := range s.Claim(ctx, claims) {
 			for _, m := range r.Due {
-				settle = append(settle, store.Settlement{Key: m.Key, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
+				settle = append(settle, store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1})
 				box = append(box, store.InboxMessage{Tenant: m.Tenant, Inbox: "bench", ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: to, Payload: m.Payload})
 			}
 		}

@@ -344,7 +344,7 @@ func (f *fair) promised(h *held) (passedOn bool, never map[versionOf]bool) {
 // publish decides what becomes of an attempt.
 func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlement {
 	s := store.Settlement{
-		Key: rec.Key, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
+		Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
 		PossibleDuplicate: rec.PossibleDuplicate || !h.gained.ClaimedFor(rec.Channel).Before(positionOf(&rec)),
 	}
 	n := r.IntN(10)

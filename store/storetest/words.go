@@ -222,7 +222,9 @@ func idsOf(records []postdate.Record) []string {
 
 // settlement is what became of m's first version.
 func (x *trial) settlement(m postdate.Message, token uint64, how store.Settling) store.Settlement {
-	s := store.Settlement{Key: m.Key, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000, Attempts: 1}
+	s := store.Settlement{
+		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000, Attempts: 1,
+	}
 	switch how {
 	case store.SettleRetry, store.SettleFailed:
 		s.Reason = "NO_ROUTE"

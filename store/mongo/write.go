@@ -1,0 +1,118 @@
+package mongo
+
+import (
+	"context"
+
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+)
+
+// target is a message that a write goes to.
+type target struct {
+	key       postdate.Key
+	execution postdate.Time // as it was seen; needed behind a mongos alone
+	version   uint64        // 0: any
+}
+
+// targetOf is the target of a message that was read with at least its shard key.
+func targetOf(d *document) target {
+	return target{key: d.key(), execution: d.ExecutionTime}
+}
+
+// change is an update of those of some messages that match.
+type change struct {
+	targets []target
+	where   bson.D // what a message must match besides its key and version
+	update  any
+}
+
+// change writes changes, which do nothing where they are repeated, and says how many messages
+// they matched: fewer where a repetition was needed. Which ones is not said: who has to know
+// looks.
+func (s *Store) change(ctx context.Context, changes ...change) (matched int64, err error) {
+	var statements []driver.WriteModel
+	for _, c := range changes {
+		statements = s.addStatements(statements, c)
+	}
+	if len(statements) == 0 {
+		return 0, nil
+	}
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		r, err := s.messages.BulkWrite(ctx, statements, options.BulkWrite().SetOrdered(false))
+		if err == nil {
+			matched = r.MatchedCount
+		}
+		return err
+	})
+	if err != nil && !notSent(err) {
+		err = unknown("changing messages", err) // some of them may be changed
+	}
+	return matched, err
+}
+
+// addStatements appends the statements of a change. A replica set takes one for all of its
+// messages. A mongos takes one for each, with the whole shard key: what may match several
+// documents it sends to all shards, and a document whose chunk moves just then is changed
+// twice, or not at all, or counted where only a left copy of it matched. What names the whole
+// key goes to the shard that has it, which refuses it where the chunk has moved on.
+func (s *Store) addStatements(statements []driver.WriteModel, c change) []driver.WriteModel {
+	if len(c.targets) == 0 {
+		return statements
+	}
+	if !s.sharded {
+		var keys keyed
+		var versions []int64
+		for _, t := range c.targets {
+			keys.add(t.key)
+			if t.version != 0 {
+				versions = append(versions, int64(t.version))
+			}
+		}
+		filter := keys.filter()
+		if len(versions) > 0 {
+			filter = append(filter, bson.E{Key: "version", Value: anyOf(versions)})
+		}
+		return append(statements, driver.NewUpdateManyModel().SetHint(indexID).SetFilter(append(filter, c.where...)).SetUpdate(c.update))
+	}
+	for _, t := range c.targets {
+		filter := t.shardKey()
+		if t.version != 0 {
+			filter = append(filter, bson.E{Key: "version", Value: int64(t.version)})
+		}
+		statements = append(statements, driver.NewUpdateOneModel().SetHint(indexID).SetFilter(append(filter, c.where...)).SetUpdate(c.update))
+	}
+	return statements
+}
+
+// shardKey names one message by its _id and the whole shard key.
+func (t target) shardKey() bson.D {
+	return doc("_id", idOf(t.key), "bucket", t.key.Bucket, "executionTime", t.execution, "scheduleId", t.key.ScheduleID)
+}
+
+// targets are the targets of keys. Behind a mongos they are read: a message that is not there
+// is no target.
+func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err error) {
+	if !s.sharded {
+		for _, key := range keys.all {
+			targets = append(targets, target{key: key})
+		}
+		return targets, nil
+	}
+	found, err := s.read(ctx, keys.filter(), shardKeyFields)
+	for _, d := range found {
+		targets = append(targets, targetOf(d))
+	}
+	return targets, err
+}
+
+// unmark removes the mark id from those of the messages that bear it.
+func unmark(targets []target, id bson.ObjectID) change {
+	return change{targets: targets, where: doc("mark.id", id), update: doc("$unset", doc("mark", ""))}
+}
+
+// shardKeyFields are what a message's target is made of.
+var shardKeyFields = doc("bucket", 1, "tenant", 1, "executionTime", 1, "scheduleId", 1)
