@@ -134,7 +134,7 @@ type Due interface {
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked for
-	// a channel due at u.At, in the order of their positions, and says how many it found:
+	// a channel due at u.At, but none before its execution time, in the order of their positions, and says how many it found:
 	// fewer than u.Limit only where no more are parked. The rest of their states stays. The
 	// token must be that of the present owner: KindFenced otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
@@ -206,6 +206,10 @@ type Settlement struct {
 	PossibleDuplicate bool
 }
 
+// Again is when the message is due again, after SettleRetry and SettlePark: never before its
+// execution time, also where a clock was set back meanwhile.
+func (s *Settlement) Again() postdate.Time { return max(s.AttemptTime, s.ExecutionTime) }
+
 // State is the state that the settlement leaves behind.
 func (s *Settlement) State(old postdate.State) postdate.State {
 	next := postdate.State{
@@ -218,9 +222,9 @@ func (s *Settlement) State(old postdate.State) postdate.State {
 	case SettleFailed:
 		next.Status, next.SettledAt = postdate.DeliveryFailed, s.At
 	case SettleRetry:
-		next.Status, next.AttemptTime = postdate.Pending, s.AttemptTime
+		next.Status, next.AttemptTime = postdate.Pending, s.Again()
 	case SettlePark:
-		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.AttemptTime, s.DownSince
+		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.Again(), s.DownSince
 	}
 	return next
 }

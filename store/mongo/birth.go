@@ -23,14 +23,16 @@ type birth struct {
 	ID      string `bson:"_id"`
 	Layout  int    `bson:"layout"`
 	Buckets int    `bson:"buckets"`
-	Name    int64  `bson:"name"`  // random: names the store in inbox cursors
-	Whole   bool   `bson:"whole"` // every partition record was written: from then on a missing one is damage
+	Name    int64  `bson:"name"`    // random: names the store in inbox cursors
+	Whole   bool   `bson:"whole"`   // every partition record was written: from then on a missing one is damage
+	Sharded bool   `bson:"sharded"` // its ids are registered and its messages sharded: it is used through a mongos alone
 }
 
 // The names of the indexes, as hints have them.
 const (
 	indexID       = "_id_"
 	indexDue      = "due"
+	indexDueKey   = "dueAndKey" // in the place of due where the messages are sharded
 	indexParked   = "parked"
 	indexSettled  = "settled"
 	indexList     = "list"
@@ -53,7 +55,7 @@ func (s *Store) start(ctx context.Context) error {
 			return opening(err)
 		}
 		if s.sharded {
-			if err := s.shard(ctx); err != nil && !mayNot(err, b) {
+			if err := s.shard(ctx, b.Whole); err != nil {
 				return opening(err)
 			}
 		}
@@ -80,8 +82,10 @@ func (s *Store) checkServer(ctx context.Context) error {
 	if err := s.client.Database("admin").RunCommand(ctx, doc("hello", 1)).Decode(&hello); err != nil {
 		return opening(err)
 	}
-	s.sharded = hello.Msg == "isdbgrid"
-	if hello.SetName == "" && !s.sharded {
+	if hello.Msg == "isdbgrid" {
+		return s.checkRouter(ctx)
+	}
+	if hello.SetName == "" {
 		return postdate.E(postdate.KindInvalid, "the MongoDB server of the store stands alone: it must be a replica set, if only of one member; start mongod with --replSet rs0 and call rs.initiate() once")
 	}
 	return nil
@@ -104,26 +108,37 @@ func opening(err error) error {
 // configuration. Of several nodes that do it at once one wins.
 func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
 	births := s.messages.Database().Collection("birth")
-	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32())}
+	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32()), Sharded: s.sharded}
 	_, err = births.UpdateOne(ctx, doc("_id", "birth"), doc("$setOnInsert", doc(
-		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false)), options.UpdateOne().SetUpsert(true))
+		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false, "sharded", mine.Sharded)), options.UpdateOne().SetUpsert(true))
 	if err != nil && !driver.IsDuplicateKeyError(err) {
 		return b, opening(err)
 	}
 	if err := births.FindOne(ctx, doc("_id", "birth")).Decode(&b); err != nil {
 		return b, opening(err)
 	}
-	name := births.Database().Name()
+	return b, s.checkBirth(b)
+}
+
+// checkBirth holds a birth record against the configuration and the server.
+func (s *Store) checkBirth(b birth) error {
+	name := s.messages.Database().Name()
 	switch {
 	case b.Layout < layout:
-		return b, postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
 	case b.Layout > layout:
-		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
 	}
 	if b.Buckets != s.c.Buckets {
-		return b, postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
 	}
-	return b, nil
+	switch {
+	case s.sharded && !b.Sharded:
+		return postdate.E(postdate.KindInvalid, "the store in the database %s was made on a replica set, and this is the address of a mongos: stop all nodes and run `postdate store init` with this address once, which registers its ids and shards it", name)
+	case b.Sharded && !s.sharded:
+		return postdate.E(postdate.KindInvalid, "the store in the database %s is sharded, and this address leads past the mongos to one of its shards: use that of the mongos", name)
+	}
+	return nil
 }
 
 // createPartitions writes the partition records, once in the store's life: one that
@@ -158,15 +173,20 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		return options.Index().SetPartialFilterExpression(filter)
 	}
 	there := doc("$exists", true)
+	due := doc("bucket", 1, "due", 1, "_id", 1)
+	if s.sharded {
+		// What tells a shard that a message is its own lies in the index too: it need not be read.
+		due = append(due, doc("executionTime", 1, "scheduleId", 1)...)
+	}
 	indexes := []driver.IndexModel{
-		{Keys: doc("bucket", 1, "due", 1, "_id", 1), Options: where(doc("due", there)).SetName(indexDue)},
+		{Keys: due, Options: where(doc("due", there)).SetName(s.indexDue)},
 		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1), Options: where(doc("parked", true)).SetName(indexParked)},
 		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
 		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1), Options: options.Index().SetName(indexList)},
 	}
 	if s.sharded {
 		indexes = append(indexes, driver.IndexModel{
-			Keys: doc("bucket", "hashed", "executionTime", 1, "scheduleId", 1), Options: options.Index().SetName(indexShardKey),
+			Keys: messagesKey, Options: options.Index().SetName(indexShardKey),
 		})
 	}
 	if _, err := s.messages.Indexes().CreateMany(ctx, indexes); err != nil {

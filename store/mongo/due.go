@@ -61,7 +61,8 @@ type projection struct {
 }
 
 var (
-	orderDue = doc("bucket", 1, "due", 1, "_id", 1)
+	orderDue  = doc("bucket", 1, "due", 1, "_id", 1)
+	orderTime = doc("due", 1, "_id", 1)
 	// lightly leaves out what is read only once it is known to fit.
 	lightly = projection{max: commonMax, fields: doc("large", 0)}
 )
@@ -188,8 +189,13 @@ func (s *Store) sideBySide(ctx context.Context, n int, f func(ctx context.Contex
 
 // findDue reads what waits in spans, up to limit messages, without the first skip.
 func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, limit int) ([]*document, error) {
+	return s.findIn(ctx, spans, options.Find().SetSort(orderDue).SetProjection(r.fields).SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+}
+
+// findIn reads messages that wait in spans.
+func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptionsBuilder) (all []*document, err error) {
 	var filter bson.D
-	switch ranges := rangesOf(spans); len(ranges) {
+	switch ranges := s.rangesOf(spans); len(ranges) {
 	case 0:
 		return nil, nil
 	case 1:
@@ -197,10 +203,8 @@ func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, l
 	default:
 		filter = doc("$or", ranges)
 	}
-	var all []*document
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexDue).SetSort(orderDue).
-			SetProjection(r.fields).SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, filter, o.SetHint(s.indexDue))
 		if err != nil {
 			return err
 		}
@@ -209,43 +213,39 @@ func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, l
 	return all, err
 }
 
-// readNext finds the first message beyond a position in each bucket: a walk along the index
-// whose steps go by the number of buckets.
+// nextMin is how many messages a look for what comes next finds, and one for each bucket.
+const nextMin = 100
+
+// readNext looks for the first message beyond a position in each bucket.
 func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*scan) error {
-	if placed(from).ID != "" {
-		return s.sideBySide(ctx, len(scans), func(ctx context.Context, i int) error {
-			c := scans[i]
-			first, err := s.findDue(ctx, []span{{bucket: c.Bucket, after: from, to: bucket.Position{Time: postdate.Far}}}, keys, 0, 1)
-			if len(first) > 0 {
-				c.next = first[0].place().Time
-			}
-			return err
-		})
-	}
+	some := slices.Collect(slices.Chunk(scans, rangesMax/2)) // a place within a millisecond takes two ranges
+	return s.sideBySide(ctx, len(some), func(ctx context.Context, i int) error { return s.readFirst(ctx, from, some[i]) })
+}
+
+// readFirst finds the first messages beyond a position in all of some buckets together, in the
+// order of their times: the server merges as many walks of the index. A bucket of which none is
+// among them has none before the last of them.
+func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*scan) error {
 	byBucket := make(map[int]*scan, len(scans))
-	for _, c := range scans {
+	spans := make([]span, len(scans))
+	for i, c := range scans {
 		byBucket[c.Bucket] = c
+		spans[i] = span{bucket: c.Bucket, after: from, to: bucket.Position{Time: postdate.Far}}
 	}
-	var all []struct {
-		Bucket int           `bson:"_id"`
-		Due    postdate.Time `bson:"due"`
-	}
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Aggregate(ctx, bson.A{
-			doc("$match", doc("bucket", anyOf(bucketsOf(scans)), "due", doc("$gte", from.Time))),
-			doc("$sort", doc("bucket", 1, "due", 1)),
-			doc("$group", doc("_id", "$bucket", "due", doc("$first", "$due"))),
-		}, options.Aggregate().SetHint(indexDue))
-		if err != nil {
-			return err
-		}
-		return cursor.All(ctx, &all)
-	})
+	limit := nextMin + len(scans)
+	first, err := s.findIn(ctx, spans, options.Find().SetSort(orderTime).SetProjection(keys.fields).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
 	if err != nil {
 		return err
 	}
-	for _, n := range all {
-		byBucket[n.Bucket].next = n.Due
+	border := postdate.Far
+	if len(first) == limit {
+		border = *first[limit-1].Due
+	}
+	for _, c := range scans {
+		c.next = border
+	}
+	for _, d := range slices.Backward(first) {
+		byBucket[d.Bucket].next = *d.Due
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	var old []document
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", e.SettledBefore)),
-			options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetProjection(doc("bucket", 1)))
+			options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetBatchSize(int32(e.Limit+1)).SetProjection(doc("bucket", 1)))
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	}
 	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", e.SettledBefore)})
 	if s.sharded {
-		return s.deleteSharded(ctx, filter)
+		return s.deleteSharded(ctx, filter, len(old))
 	}
 	deleted := 0
 	err = s.repeat(ctx, func(ctx context.Context) error {

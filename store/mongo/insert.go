@@ -139,7 +139,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 		results[i] = store.Inserted{}
 		keys.add(messages[i].Key)
 	}
-	found, err := s.read(ctx, keys.filter(), doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
+	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
 	if err != nil {
 		return nil, unknown("scheduling", err) // the ids are taken: maybe by an attempt of this call
 	}
@@ -162,15 +162,15 @@ func errExists(id string, status postdate.Status) error {
 	return postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", id, status)
 }
 
-// read reads messages by _id.
-func (s *Store) read(ctx context.Context, filter, projection any) (map[string]*document, error) {
-	o := options.Find().SetHint(indexID)
+// read reads messages by their keys.
+func (s *Store) read(ctx context.Context, keys *keyed, projection any) (map[string]*document, error) {
+	o := options.Find().SetHint(indexID).SetBatchSize(int32(len(keys.ids) + 1))
 	if projection != nil {
 		o.SetProjection(projection)
 	}
 	var all []document
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, filter, o)
+		cursor, err := s.messages.Find(ctx, keys.filter(), o)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (s *Store) Get(ctx context.Context, key postdate.Key) (postdate.Record, err
 	keys.add(key)
 	var found map[string]*document
 	err := s.within(ctx, func(ctx context.Context) (err error) {
-		found, err = s.read(ctx, keys.filter(), nil)
+		found, err = s.read(ctx, &keys, nil)
 		return err
 	})
 	if err != nil {

@@ -70,10 +70,11 @@ func (c Config) Validate() error {
 // Store is an open store. Its methods may be called by many nodes' processes at
 // once.
 type Store struct {
-	c       Config
-	client  *driver.Client
-	sharded bool   // behind a mongos
-	birth   uint32 // names this store in inbox cursors
+	c        Config
+	client   *driver.Client
+	sharded  bool   // behind a mongos
+	indexDue string // its name
+	birth    uint32 // names this store in inbox cursors
 
 	messages, partitions, leases, inboxes, channels, registry *driver.Collection
 
@@ -108,7 +109,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
 	}
 	s := newStore(c, client)
-	s.birth, s.sharded, s.seen = first.birth, first.sharded, first.seen
+	s.birth, s.sharded, s.indexDue, s.seen = first.birth, first.sharded, first.indexDue, first.seen
 	return s, nil
 }
 
@@ -136,7 +137,7 @@ func newStore(c Config, client *driver.Client) *Store {
 	}
 	db := client.Database(name)
 	return &Store{
-		c: c, client: client,
+		c: c, client: client, indexDue: indexDue,
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
 		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), registry: db.Collection("registry"),
 		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},

@@ -39,7 +39,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	}
 	var now map[string]*document
 	err := s.within(ctx, func(ctx context.Context) (err error) {
-		now, err = s.read(ctx, keys.filter(), stateFields)
+		now, err = s.read(ctx, &keys, stateFields)
 		return err
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) readLarge(ctx context.Context, scans []*scan) error {
 	}
 	var found map[string]*document
 	err := s.within(ctx, func(ctx context.Context) (err error) {
-		found, err = s.read(ctx, keys.filter(), doc("bucket", 1, "version", 1, "large", 1))
+		found, err = s.read(ctx, &keys, doc("bucket", 1, "version", 1, "large", 1))
 		return err
 	})
 	if err != nil {

@@ -27,7 +27,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		func(ctx context.Context) error {
 			return s.repeat(ctx, func(ctx context.Context) error {
 				cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
-					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).SetLimit(int64(u.Limit)).SetProjection(shardKeyFields))
+					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).
+						SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(shardKeyFields))
 				if err != nil {
 					return err
 				}
@@ -47,9 +48,10 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	if len(found) == 0 {
 		return 0, nil
 	}
+	at := doc("$max", bson.A{u.At, "$executionTime"})
 	unpark := change{
 		where:  doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel)),
-		update: doc("$set", doc("due", u.At, "attemptTime", u.At), "$unset", doc("parked", "")),
+		update: bson.A{doc("$set", doc("due", at, "attemptTime", at)), doc("$unset", "parked")},
 	}
 	for i := range found {
 		unpark.targets = append(unpark.targets, targetOf(&found[i]))

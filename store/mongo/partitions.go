@@ -83,7 +83,7 @@ func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, 
 	}
 	var all []partition
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID))
+		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID).SetBatchSize(int32(len(buckets)+1)))
 		if err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ type outcome struct {
 func byOutcome(some []*store.Settlement) map[outcome][]target {
 	groups := map[outcome][]target{}
 	for _, p := range some {
-		o := outcome{p.How, reschedules(p.Version), p.At, p.AttemptTime, p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
+		o := outcome{p.How, reschedules(p.Version), p.At, p.Again(), p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
 		switch p.How { // what does not become part of the state does not part messages
 		case store.SettleRetry:
 			o.at, o.downSince = 0, 0

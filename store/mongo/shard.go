@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,35 +13,93 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// What is here runs only behind a mongos. It follows MongoDB's manual. Its
-// transactions are tried on a replica set; shardCollection and what a mongos makes of
-// the rest were not tried: none is to be had where the tests run.
+// What is here runs only behind a mongos. None is to be had where the tests run: they put a
+// model of one in its place (routertest), in front of a replica set.
 //
 // Messages are sharded by hashed bucket, execution time and id. Under that key
 // MongoDB keeps ids unique on each shard only, so every id also lies in a collection
 // that is sharded by its own hashed _id, where it is unique. An id and its message
 // come and go in one transaction.
 
+// The shard keys.
+var (
+	messagesKey = doc("bucket", "hashed", "executionTime", 1, "scheduleId", 1)
+	registryKey = doc("_id", "hashed")
+)
+
+// routerMin is the earliest major version behind a mongos: before it, writes also change and
+// count the copies of documents that have moved to another shard (SERVER-39619).
+const routerMin = 6
+
 // registered is an id that is taken.
 type registered struct {
 	ID string `bson:"_id"`
 }
 
-// shard shards what is not sharded yet.
-func (s *Store) shard(ctx context.Context) error {
-	admin := s.client.Database("admin")
-	name := s.messages.Database().Name()
-	for collection, key := range map[string]bson.D{
-		"messages": doc("bucket", "hashed", "executionTime", 1, "scheduleId", 1),
-		"registry": doc("_id", "hashed"),
-	} {
-		err := admin.RunCommand(ctx, doc("shardCollection", name+"."+collection, "key", key)).Err()
-		var known driver.ServerError
-		if err != nil && !(errors.As(err, &known) && (known.HasErrorCode(20) || known.HasErrorCode(23))) { // it is sharded already
-			return err
+// checkRouter notes that the store is behind a mongos, if that is of a version that it can be
+// behind of.
+func (s *Store) checkRouter(ctx context.Context) error {
+	var info struct {
+		Version string `bson:"version"`
+		Numbers []int  `bson:"versionArray"`
+	}
+	if err := s.client.Database("admin").RunCommand(ctx, doc("buildInfo", 1)).Decode(&info); err != nil {
+		return opening(err)
+	}
+	if len(info.Numbers) == 0 || info.Numbers[0] < routerMin {
+		return postdate.E(postdate.KindInvalid, "the mongos of the store has version %s: sharded, it needs MongoDB %d.0 or later", info.Version, routerMin)
+	}
+	s.sharded, s.indexDue = true, indexDueKey
+	return nil
+}
+
+// shard shards what is not sharded yet, and refuses what is sharded by another key. A user who
+// may not look goes by the birth record of a store that is whole: somebody who may has looked.
+func (s *Store) shard(ctx context.Context, whole bool) error {
+	for collection, key := range map[*driver.Collection]bson.D{s.messages: messagesKey, s.registry: registryKey} {
+		present, err := s.shardKey(ctx, collection)
+		if err == nil && present == nil {
+			namespace := collection.Database().Name() + "." + collection.Name()
+			if err = s.client.Database("admin").RunCommand(ctx, doc("shardCollection", namespace, "key", key)).Err(); err == nil {
+				present, err = s.shardKey(ctx, collection)
+			}
+		}
+		switch {
+		case unauthorized(err) && whole:
+		case unauthorized(err):
+			return postdate.E(postdate.KindInvalid, "this user may not shard the store, or not look how it is sharded (%w): run `postdate store init` once as a user with the roles readWrite and clusterManager", err)
+		case err != nil:
+			return postdate.E(postdate.KindUnavailable, "the collection %s cannot be sharded: %w", collection.Name(), err)
+		case !sameKey(present, key):
+			return postdate.E(postdate.KindInvalid, "the collection %s is sharded by %v, and must be by %v: name another database, or drop it if it is empty", collection.Name(), present, key)
 		}
 	}
 	return nil
+}
+
+// shardKey is the key that a collection is sharded by; nil where it is not sharded. Documents
+// of config.collections that are unsplittable are of collections on one shard (MongoDB 8.0).
+func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bson.D, error) {
+	var known struct {
+		Key          bson.D `bson:"key"`
+		Unsplittable bool   `bson:"unsplittable"`
+	}
+	namespace := collection.Database().Name() + "." + collection.Name()
+	err := s.client.Database("config").Collection("collections").FindOne(ctx, doc("_id", namespace)).Decode(&known)
+	if errors.Is(err, driver.ErrNoDocuments) || known.Unsplittable {
+		return nil, nil
+	}
+	return known.Key, err
+}
+
+// sameKey compares keys, whatever kind of number they have.
+func sameKey(a, b bson.D) bool {
+	return slices.EqualFunc(a, b, func(a, b bson.E) bool { return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value) })
+}
+
+func unauthorized(err error) bool {
+	var s driver.ServerError
+	return errors.As(err, &s) && s.HasErrorCode(codeUnauthorized)
 }
 
 // insertSharded registers ids and writes their messages, all or none but those whose ids are
@@ -92,7 +151,7 @@ func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bo
 	}
 	var found []registered
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.registry.Find(ctx, doc("_id", anyOf(names)), options.Find().SetHint(indexID))
+		cursor, err := s.registry.Find(ctx, doc("_id", anyOf(names)), options.Find().SetHint(indexID).SetBatchSize(int32(len(names)+1)))
 		if err != nil {
 			return err
 		}
@@ -105,14 +164,14 @@ func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bo
 	return known, err
 }
 
-// deleteSharded deletes the messages that the filter selects and frees their ids, all or
+// deleteSharded deletes the messages that the filter selects, so many at most, and frees their ids, all or
 // none. It frees no other id: one that was looked at before may be that of a new message
 // by now.
-func (s *Store) deleteSharded(ctx context.Context, filter bson.D) (int, error) {
+func (s *Store) deleteSharded(ctx context.Context, filter bson.D, most int) (int, error) {
 	var there []*document
 	err := s.transaction(ctx, func(ctx context.Context) error {
 		there = nil
-		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetProjection(shardKeyFields))
+		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetBatchSize(int32(most+1)).SetProjection(shardKeyFields))
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,31 +12,40 @@ import (
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/mongo/routertest"
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// openAsSharded is a store that does everything as behind a mongos, on a replica
-// set: the transactions are tried so, and what a mongos makes of them is not.
-func openAsSharded(t *testing.T) *Store {
+// behindRouter is the configuration of a store behind the model of a mongos.
+func behindRouter(t *testing.T) (Config, *routertest.Router) {
 	t.Helper()
-	c := DefaultConfig(mongotest.Fresh(t))
+	r := routertest.Start(t, mongotest.Fresh(t))
+	c := DefaultConfig(r.URI())
 	c.Buckets = 8
+	return c, r
+}
+
+func openSharded(t *testing.T) *Store {
+	t.Helper()
+	c, _ := behindRouter(t)
 	s, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.sharded = true
+	if !s.sharded {
+		t.Fatal("the store is not behind a mongos")
+	}
 	return s
 }
 
-// TestAsSharded runs the whole suite where POSTDATE_TEST_EXPERIMENTS is set, and else
-// what differs.
-func TestAsSharded(t *testing.T) {
-	if os.Getenv("POSTDATE_TEST_EXPERIMENTS") != "" {
-		storetest.Run(t, func(t *testing.T) store.Store { return openAsSharded(t) })
-		return
-	}
-	s := openAsSharded(t)
+// TestStoreSharded holds each command of the whole suite against the rules of a mongos.
+func TestStoreSharded(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) store.Store { return openSharded(t) })
+}
+
+func TestSharded(t *testing.T) {
+	s := openSharded(t)
 	defer s.Close()
 	message := func(id string, at postdate.Time, text string) postdate.Message {
 		m := postdate.Message{Key: bucket.KeyOf("default", id, 8), Channel: "inbox:a", ExecutionTime: at, Payload: []byte(text)}
@@ -91,8 +99,7 @@ func TestAsSharded(t *testing.T) {
 // TestSlowExpirer stops an expirer between its look and its deletion: meanwhile another
 // one deletes the message, and its id is taken anew. The new message keeps its id.
 func TestSlowExpirer(t *testing.T) {
-	c := DefaultConfig(mongotest.Fresh(t))
-	c.Buckets = 8
+	c, _ := behindRouter(t)
 	quick, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +117,6 @@ func TestSlowExpirer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	quick.sharded, slow.sharded = true, true
 	m := postdate.Message{Key: bucket.KeyOf("default", "a", 8), Channel: "inbox:a", ExecutionTime: 1000}
 	insert := func() {
 		if r := quick.Insert(t.Context(), []postdate.Message{m})[0]; !r.Created || r.Err != nil {

@@ -20,12 +20,16 @@ type span struct {
 // rangesOf are the ranges of the due index that spans are made of: one for all buckets
 // that are at the same times, and up to three for one that begins or ends within a
 // millisecond. Empty spans have none.
-func rangesOf(spans []span) (ranges []bson.D) {
+func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 	together := map[span][]int{} // without their buckets
-	add := func(c span, due, id any) {
-		r := doc("bucket", c.bucket, "due", due)
+	add := func(c span, bucket, due, id any) {
+		r := doc("bucket", bucket, "due", due)
 		if id != nil {
 			r = append(r, bson.E{Key: "_id", Value: id})
+		}
+		if s.sharded && c.to.Time < postdate.Far {
+			// Nothing is due before its execution time: this leaves out chunks that come later.
+			r = append(r, bson.E{Key: "executionTime", Value: doc("$lte", c.to.Time)})
 		}
 		ranges = append(ranges, append(r, c.channels()...))
 	}
@@ -40,22 +44,21 @@ func rangesOf(spans []span) (ranges []bson.D) {
 			together[same] = append(together[same], c.bucket)
 			continue
 		case from.T == to.T:
-			add(c, to.T, doc("$gt", from.ID, "$lte", to.ID))
+			add(c, c.bucket, to.T, doc("$gt", from.ID, "$lte", to.ID))
 			continue
 		}
 		first := "$gte"
 		if from.ID != "" {
-			add(c, from.T, doc("$gt", from.ID))
+			add(c, c.bucket, from.T, doc("$gt", from.ID))
 			first = "$gt"
 		}
-		add(c, doc(first, from.T, "$lt", to.T), nil)
+		add(c, c.bucket, doc(first, from.T, "$lt", to.T), nil)
 		if to.ID != "" {
-			add(c, to.T, doc("$lte", to.ID))
+			add(c, c.bucket, to.T, doc("$lte", to.ID))
 		}
 	}
 	for c, buckets := range together {
-		r := doc("bucket", anyOf(buckets), "due", doc("$gte", c.after.Time, "$lt", c.to.Time))
-		ranges = append(ranges, append(r, c.channels()...))
+		add(c, anyOf(buckets), doc("$gte", c.after.Time, "$lt", c.to.Time), nil)
 	}
 	return ranges
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
 // commitCutter stands between a store and its server. Once armed, it keeps the answer to
@@ -100,9 +102,9 @@ type writerFunc func(b []byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// through opens a store of one member through a commitCutter.
-func through(t *testing.T) (*Store, *commitCutter) {
-	u, err := url.Parse(mongotest.Fresh(t))
+// through opens a store through a commitCutter.
+func through(t *testing.T, uri string) (*Store, *commitCutter) {
+	u, err := url.Parse(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +134,9 @@ func TestLostAnswerToACommit(t *testing.T) {
 			})
 		},
 		"an insert behind a mongos": func(s *Store) error {
-			s.sharded = true
 			return s.Insert(t.Context(), []postdate.Message{message})[0].Err
 		},
 		"a replace behind a mongos": func(s *Store) error {
-			s.sharded = true
 			r, err := s.Get(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +146,11 @@ func TestLostAnswerToACommit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, p := through(t)
+			uri := mongotest.Fresh(t)
+			if strings.HasSuffix(name, "behind a mongos") {
+				uri = routertest.Start(t, uri).URI()
+			}
+			s, p := through(t, uri)
 			if name == "a replace behind a mongos" {
 				if r := s.Insert(t.Context(), []postdate.Message{message})[0]; r.Err != nil {
 					t.Fatal(r.Err)

@@ -69,7 +69,7 @@ func (w *withdrawal) stale() (ids []bson.ObjectID) {
 func (w *withdrawal) look(ctx context.Context, keys *keyed, projection any) (found map[string]*document, records map[int]*partition, err error) {
 	err = w.s.all(ctx,
 		func(ctx context.Context) (err error) {
-			found, err = w.s.read(ctx, keys.filter(), projection)
+			found, err = w.s.read(ctx, keys, projection)
 			return err
 		},
 		func(ctx context.Context) (err error) {

@@ -102,7 +102,7 @@ func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err
 		}
 		return targets, nil
 	}
-	found, err := s.read(ctx, keys.filter(), shardKeyFields)
+	found, err := s.read(ctx, keys, shardKeyFields)
 	for _, d := range found {
 		targets = append(targets, targetOf(d))
 	}

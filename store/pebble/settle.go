@@ -85,7 +85,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 				continue
 			}
 			w.unplace(key, &st)
-			st.Parked, st.AttemptTime = false, u.At
+			st.Parked, st.AttemptTime = false, max(u.At, st.ExecutionTime)
 			w.setState(key, &st)
 			moved++
 		}

@@ -140,7 +140,7 @@ func (m *Mem) Unpark(_ context.Context, u store.Unpark) (int, error) {
 	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {
 		if r.Channel == u.Channel && moved < u.Limit {
 			next := r.Record
-			next.Parked, next.AttemptTime = false, u.At
+			next.Parked, next.AttemptTime = false, max(u.At, r.ExecutionTime)
 			m.Put("unpark", r, next, nil)
 			moved++
 		}

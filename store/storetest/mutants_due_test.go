@@ -18,6 +18,7 @@ type (
 	parkRetries          struct{ *Mem }
 	parkHides            struct{ *Mem }
 	unparkForgetsSince   struct{ *Mem }
+	unparkEarly          struct{ *Mem }
 	cancelJudgesParked   struct{ *Mem }
 	unparkIgnoresChannel struct{ *Mem }
 	acquireIgnoresSeen   struct{ *Mem }
@@ -90,6 +91,19 @@ func (s parkHides) Claim(ctx context.Context, claims []store.Claim) []store.Clai
 		results[i].Due = slices.DeleteFunc(results[i].Due, func(r postdate.Record) bool { return r.Parked })
 	}
 	return results
+}
+
+func (s unparkEarly) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+	n, err := s.Mem.Unpark(ctx, u)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range slices.Clone(s.Waiting[u.Bucket]) {
+		if next := r.Record; !r.Parked && u.At < r.ExecutionTime {
+			next.AttemptTime = u.At
+			s.Put("", r, next, nil)
+		}
+	}
+	return n, err
 }
 
 func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, error) {

@@ -22,6 +22,20 @@ func settling() []check {
 		{"of many settlements each stands alone", settleMany},
 		{"a settlement that changes nothing hides no later one of the same call", settleHidden},
 		{"after a retry the message is due at its new attempt time", settleOrder},
+		{"a message does not become due before its execution time", func(x *trial) {
+			token := x.own(home)
+			for _, how := range []store.Settling{store.SettleRetry, store.SettlePark} {
+				m := x.add(t0 + 50)
+				s := x.settlement(m, token, how)
+				s.AttemptTime = t0 - 5 // by a clock that was set back
+				x.settle(s)
+				if got := x.get(m.Key).AttemptTime; got != m.ExecutionTime {
+					x.Errorf("settled as %d, a message of %v is due at %v", how, m.ExecutionTime, got)
+				}
+			}
+			x.unpark(token, orders, t0-3, plenty)
+			x.wantDue(everything(home, token, t0+49))
+		}},
 	}
 }
 

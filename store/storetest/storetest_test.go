@@ -110,6 +110,7 @@ var plantedBugs = []struct {
 	{"park", func(m *Mem) store.Store { return parkRetries{m} }},
 	{"park", func(m *Mem) store.Store { return parkHides{m} }},
 	{"park", func(m *Mem) store.Store { return unparkForgetsSince{m} }},
+	{"settle", func(m *Mem) store.Store { return unparkEarly{m} }},
 	{"park", func(m *Mem) store.Store { return cancelJudgesParked{m} }},
 	{"park", func(m *Mem) store.Store { return unparkIgnoresChannel{m} }},
 	{"partitions", func(m *Mem) store.Store { return acquireIgnoresSeen{m} }},
@@ -147,7 +148,7 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 	for _, bug := range plantedBugs {
 		t.Run(fmt.Sprintf("%T in %s", bug.plant(nil), bug.area), func(t *testing.T) {
 			// What is a matter of luck in one run is certain in many.
-			for range 30 {
+			for range 300 {
 				for _, c := range checks[bug.area] {
 					if failure := observe(c, bug.plant(NewMem(8)), nil); failure != "" {
 						what, broken := strings.CutPrefix(failure, testrun.Broken)
