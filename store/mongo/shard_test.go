@@ -2,11 +2,18 @@ package mongo
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/event"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -144,4 +151,175 @@ func TestSlowExpirer(t *testing.T) {
 	if n, err := quick.registry.CountDocuments(t.Context(), doc("_id", idOf(m.Key))); n != 1 || err != nil {
 		t.Errorf("the id of the new message lies %d times in the registry, %v; want once", n, err)
 	}
+}
+
+// TestClaimBesideAHeldMessage holds a marked message in a transaction, as a node does that died
+// while it rescheduled it: a claim leaves that one out, and hands out the others.
+func TestClaimBesideAHeldMessage(t *testing.T) {
+	c, _ := behindRouter(t)
+	c.Attempt = time.Minute // only the bound of overtaking ends the wait
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var all []postdate.Message
+	for i := 0; len(all) < 3; i++ {
+		m := postdate.Message{Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: 1000}
+		if m.Bucket == 1 {
+			all = append(all, m)
+		}
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: 1, Owner: "n", Lease: "l"}}); err != nil || !got[0].OK {
+		t.Fatalf("Acquire: %+v, %v", got, err)
+	}
+	w := s.withdrawal()
+	for _, m := range all[:2] {
+		err := s.within(t.Context(), func(ctx context.Context) error {
+			return w.markAll(ctx, []target{{key: m.Key, execution: m.ExecutionTime}}, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	session, err := s.client.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.EndSession(t.Context())
+	if err := session.StartTransaction(options.Transaction().SetReadConcern(readconcern.Snapshot())); err != nil {
+		t.Fatal(err)
+	}
+	held := driver.NewSessionContext(t.Context(), session)
+	if r, err := s.messages.DeleteOne(held, target{key: all[0].Key, execution: 1000}.shardKey()); err != nil || r.DeletedCount != 1 {
+		t.Fatalf("DeleteOne: %+v, %v", r, err)
+	}
+	claim := func(number uint64) []string {
+		r := s.Claim(t.Context(), []store.Claim{{
+			Bucket: 1, Claim: bucket.Claim{Token: 1, Number: number, To: bucket.UpTo(1000)}, Scan: store.Scan{Limit: 10, BytesMax: 1000},
+		}})[0]
+		if r.Err != nil || !r.Complete {
+			t.Fatalf("Claim: %+v", r)
+		}
+		var ids []string
+		for _, due := range r.Due {
+			ids = append(ids, due.ScheduleID)
+		}
+		return ids
+	}
+	if got, want := claim(1), []string{all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+		t.Errorf("beside a message that is held, %q are due, want %q", got, want)
+	}
+	if err := session.AbortTransaction(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := claim(2), []string{all[0].ScheduleID, all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+		t.Errorf("when it is not held any more, %q are due, want %q", got, want)
+	}
+}
+
+// TestTakenIDsInABatch: ids that are taken cost a batch one more transaction, however many
+// they are.
+func TestTakenIDsInABatch(t *testing.T) {
+	c, _ := behindRouter(t)
+	var commits atomic.Int64
+	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName == "commitTransaction" {
+			commits.Add(1)
+		}
+	}}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var all []postdate.Message
+	for i := range 60 {
+		all = append(all, postdate.Message{Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: 1000})
+	}
+	s.Insert(t.Context(), all[20:25])
+	commits.Store(0)
+	for i, r := range s.Insert(t.Context(), all) {
+		if taken := i >= 20 && i < 25; r.Err != nil || r.Created == taken {
+			t.Errorf("message %d: %+v", i, r)
+		}
+	}
+	if n := commits.Load(); n != 1 {
+		t.Errorf("it took %d transactions that were committed, want 1", n)
+	}
+}
+
+// TestShardKeys refuses what is sharded by another key, and a store that was made elsewhere.
+func TestShardKeys(t *testing.T) {
+	refused := func(t *testing.T, c Config, words ...string) {
+		t.Helper()
+		s, err := Open(t.Context(), c)
+		if err == nil {
+			s.Close()
+			t.Fatalf("it was opened; want %q", words)
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("it says %q, and not %q", err, w)
+			}
+		}
+	}
+	opened := func(t *testing.T, c Config) {
+		t.Helper()
+		s, err := Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	namespace := func(c Config, collection string) string {
+		return c.URI[strings.LastIndex(c.URI, "/")+1:] + "." + collection
+	}
+	t.Run("another key of the messages", func(t *testing.T) {
+		c, r := behindRouter(t)
+		r.Shard(namespace(c, "messages"), doc("bucket", 1))
+		refused(t, c, "messages is sharded by", "must be by", "hashed")
+	})
+	t.Run("another key of the registry", func(t *testing.T) {
+		c, r := behindRouter(t)
+		r.Shard(namespace(c, "registry"), doc("_id", 1))
+		refused(t, c, "registry is sharded by")
+	})
+	t.Run("sharding is not enabled", func(t *testing.T) {
+		c, r := behindRouter(t)
+		r.NotEnabled()
+		refused(t, c, "cannot be sharded", "sharding not enabled")
+		if r.Key(namespace(c, "messages")) != nil {
+			t.Error("it is sharded all the same")
+		}
+	})
+	t.Run("who may not look", func(t *testing.T) {
+		c, r := behindRouter(t)
+		opened(t, c)
+		r.DenyConfig()
+		opened(t, c) // somebody who may has looked
+		d, r := behindRouter(t)
+		r.DenyConfig()
+		refused(t, d, "store init", "clusterManager")
+	})
+	t.Run("made on a replica set, or behind a mongos", func(t *testing.T) {
+		uri := mongotest.Fresh(t)
+		r := routertest.Start(t, uri)
+		c := DefaultConfig(uri)
+		c.Buckets = 8
+		opened(t, c)
+		c.URI = r.URI()
+		refused(t, c, "made on a replica set", "store init")
+		uri = mongotest.Fresh(t)
+		c.URI = routertest.Start(t, uri).URI()
+		opened(t, c)
+		opened(t, c)
+		c.URI = uri
+		refused(t, c, "leads past the mongos")
+	})
 }
