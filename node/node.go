@@ -130,7 +130,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	case n.c.OpenStore != nil:
 		open = n.c.OpenStore
 	case n.c.mongoDB():
-		open = func() (store.Store, error) { return n.openMongo(ctx) }
+		open = func() (store.Store, error) { return mongo.Open(ctx, n.mongoConfig()) }
 	}
 	s, err := open()
 	if err != nil {
@@ -154,17 +154,23 @@ func (n *Node) openPebble() (store.Store, error) {
 	return pebble.Open(config)
 }
 
-func (n *Node) openMongo(ctx context.Context) (store.Store, error) {
+func (n *Node) mongoConfig() mongo.Config {
 	config := mongo.DefaultConfig(n.c.Store)
 	config.Buckets, config.Log = n.c.Buckets, n.c.Log
-	return mongo.Open(ctx, config)
+	return config
 }
 
 // InitStore creates the store that c names, or what is missing of it, and closes
 // it again. A node does the same at its start; this is for who gives nodes no right
-// to create.
+// to create. A store in MongoDB that an earlier version wrote, or that was made on a
+// replica set and is behind a mongos now, it converts, which no node does.
 func InitStore(ctx context.Context, c Config) error {
 	n := &Node{c: c, metrics: prometheus.NewRegistry()}
+	if c.mongoDB() {
+		if err := mongo.Convert(ctx, n.mongoConfig()); err != nil {
+			return err
+		}
+	}
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}

@@ -12,7 +12,16 @@ import (
 	"github.com/postdate/postdate"
 )
 
-const codeUnauthorized = 13
+const (
+	codeUnauthorized  = 13
+	codeIndexNotFound = 27
+)
+
+// isCode says whether the server gave this error.
+func isCode(err error, code int) bool {
+	var s driver.ServerError
+	return errors.As(err, &s) && s.HasErrorCode(code)
+}
 
 // layout is the number of this package's way to lay messages down. Before layout 3 times
 // were numbers, and in layout 1 a partition record's claimed was one too.
@@ -25,6 +34,7 @@ type birth struct {
 	Buckets int    `bson:"buckets"`
 	Name    int64  `bson:"name"`    // random: names the store in inbox cursors
 	Whole   bool   `bson:"whole"`   // every partition record was written: from then on a missing one is damage
+	Dates   bool   `bson:"dates"`   // of a store that is being converted: its times are dates already
 	Sharded bool   `bson:"sharded"` // its ids are registered and its messages sharded: it is used through a mongos alone
 }
 
@@ -66,8 +76,7 @@ func (s *Store) start(ctx context.Context) error {
 // mayNot says that a node has no right to create what is there already: somebody who
 // has it created the whole store before.
 func mayNot(err error, b birth) bool {
-	var s driver.ServerError
-	return b.Whole && errors.As(err, &s) && s.HasErrorCode(codeUnauthorized)
+	return b.Whole && isCode(err, codeUnauthorized)
 }
 
 // checkServer refuses a server that is no replica set: without one there are no
@@ -104,10 +113,12 @@ func opening(err error) error {
 	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, or has no primary: check the address and the servers (%w)", err)
 }
 
+func (s *Store) births() *driver.Collection { return s.messages.Database().Collection("birth") }
+
 // beBorn writes the birth record where there is none, and holds it against the
 // configuration. Of several nodes that do it at once one wins.
 func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
-	births := s.messages.Database().Collection("birth")
+	births := s.births()
 	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32()), Sharded: s.sharded}
 	_, err = births.UpdateOne(ctx, doc("_id", "birth"), doc("$setOnInsert", doc(
 		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false, "sharded", mine.Sharded)), options.UpdateOne().SetUpsert(true))
@@ -161,7 +172,7 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	if _, err := s.partitions.InsertMany(ctx, records, options.InsertMany().SetOrdered(false)); err != nil && !driver.IsDuplicateKeyError(err) {
 		return opening(err)
 	}
-	_, err = s.messages.Database().Collection("birth").UpdateOne(ctx, doc("_id", "birth"), doc("$set", doc("whole", true)))
+	_, err = s.births().UpdateOne(ctx, doc("_id", "birth"), doc("$set", doc("whole", true)))
 	return opening(err)
 }
 

@@ -65,8 +65,8 @@ func (s *Store) shard(ctx context.Context, whole bool) error {
 			}
 		}
 		switch {
-		case unauthorized(err) && whole:
-		case unauthorized(err):
+		case isCode(err, codeUnauthorized) && whole:
+		case isCode(err, codeUnauthorized):
 			return postdate.E(postdate.KindInvalid, "this user may not shard the store, or not look how it is sharded (%w): run `postdate store init` once as a user with the roles readWrite and clusterManager", err)
 		case err != nil:
 			return postdate.E(postdate.KindUnavailable, "the collection %s cannot be sharded: %w", collection.Name(), err)
@@ -95,11 +95,6 @@ func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bs
 // sameKey compares keys, whatever kind of number they have.
 func sameKey(a, b bson.D) bool {
 	return slices.EqualFunc(a, b, func(a, b bson.E) bool { return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value) })
-}
-
-func unauthorized(err error) bool {
-	var s driver.ServerError
-	return errors.As(err, &s) && s.HasErrorCode(codeUnauthorized)
 }
 
 // insertSharded registers ids and writes their messages, all or none but those whose ids are

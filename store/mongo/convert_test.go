@@ -1,0 +1,270 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/mongo/routertest"
+)
+
+// filled is a store with messages in every state, claims and an inbox, and what it answers
+// about them.
+type filled struct {
+	t    *testing.T
+	c    Config
+	keys []postdate.Key
+	want []string
+}
+
+const filledNow = postdate.Time(1_900_000_000_000)
+
+func fill(t *testing.T, uri string) *filled {
+	f := &filled{t: t, c: DefaultConfig(uri)}
+	f.c.Buckets, f.c.Log = 8, slog.New(slog.DiscardHandler)
+	s := f.open()
+	var all []postdate.Message
+	for i := range 30 {
+		m := postdate.Message{
+			Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: filledNow + postdate.Time(i),
+			CreatedAt: filledNow - 1000, Payload: []byte("{}"),
+		}
+		if i%2 == 0 {
+			m.ExpiresAt = filledNow + 100_000
+		}
+		m.Digest = postdate.DigestOf(&m, "")
+		all, f.keys = append(all, m), append(f.keys, m.Key)
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		f.must(r.Err)
+	}
+	var settle []store.Settlement
+	for b := range 8 {
+		got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: b, Owner: "n", Lease: "l"}})
+		f.must(err)
+		r := s.Claim(t.Context(), []store.Claim{{
+			Bucket: b, Scan: store.Scan{Limit: 3, BytesMax: 1000},
+			Claim: bucket.Claim{
+				Token: got[0].Partition.Token, Number: 1, Checkpoint: filledNow - 5, To: bucket.UpTo(filledNow + 20),
+				Behind: map[postdate.Channel]bucket.Position{"inbox:b": {Time: filledNow, ScheduleID: "x"}},
+			},
+		}})[0]
+		f.must(r.Err)
+		for i, due := range r.Due {
+			settle = append(settle, store.Settlement{
+				Key: due.Key, ExecutionTime: due.ExecutionTime, Version: due.Version, Token: 1, At: filledNow + 7, AttemptTime: filledNow + 5000,
+				DownSince: filledNow, Attempts: 1, How: []store.Settling{store.SettleDelivered, store.SettleRetry, store.SettlePark}[i%3],
+			})
+		}
+	}
+	f.must(s.Settle(t.Context(), settle))
+	f.must(s.AppendInbox(t.Context(), []store.InboxMessage{
+		{Tenant: "default", Inbox: "a", ScheduleID: "1", ExecutionTime: filledNow, DeliveredAt: filledNow + 1, Payload: []byte("1")},
+		{Tenant: "default", Inbox: "a", ScheduleID: "2", ExecutionTime: filledNow, DeliveredAt: filledNow + 2, Payload: []byte("2")},
+	}))
+	f.want = f.answers(s)
+	f.must(s.Close())
+	return f
+}
+
+func (f *filled) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *filled) open() *Store {
+	f.t.Helper()
+	s, err := Open(f.t.Context(), f.c)
+	f.must(err)
+	return s
+}
+
+// answers is all that a store says of what was filled in.
+func (f *filled) answers(s *Store) (all []string) {
+	f.t.Helper()
+	ctx := f.t.Context()
+	for _, key := range f.keys {
+		rec, err := s.Get(ctx, key)
+		f.must(err)
+		all = append(all, fmt.Sprintf("%+v", rec))
+	}
+	page, err := s.List(ctx, store.ListQuery{Tenant: "default", Limit: 100})
+	f.must(err)
+	all = append(all, fmt.Sprintf("%+v", page))
+	letters, _, err := s.ReadInbox(ctx, "default", "a", "", 10)
+	f.must(err)
+	all = append(all, fmt.Sprintf("%+v", letters))
+	for b := range 8 {
+		records, _, err := s.Look(ctx, []int{b})
+		f.must(err)
+		all = append(all, fmt.Sprintf("%+v", records))
+	}
+	return all
+}
+
+// same holds what a store says against what it said before.
+func (f *filled) same(s *Store) {
+	f.t.Helper()
+	for i, got := range f.answers(s) {
+		if got != f.want[i] {
+			f.t.Errorf("it says\n%s, and said\n%s", got, f.want[i])
+		}
+	}
+}
+
+// old makes numbers of the store's dates, as layouts 1 and 2 had them.
+func (f *filled) old(layout int) {
+	f.t.Helper()
+	s := f.open()
+	defer s.Close()
+	ctx := f.t.Context()
+	if layout == 1 { // it claimed whole milliseconds
+		_, err := s.partitions.UpdateMany(ctx, doc(), doc("$set", doc("claimed.id", "")))
+		f.must(err)
+		f.want = f.answers(s)
+	}
+	number := func(field string) bson.D {
+		return doc("$cond", bson.A{doc("$eq", bson.A{doc("$type", field), "date"}), doc("$toLong", field), field})
+	}
+	fields := bson.D{}
+	for _, name := range []string{"executionTime", "attemptTime", "due", "downSince", "settledAt", "expiresAt", "createdAt"} {
+		fields = append(fields, bson.E{Key: name, Value: number("$" + name)})
+	}
+	_, err := s.messages.UpdateMany(ctx, doc(), bson.A{doc("$set", fields)})
+	f.must(err)
+	letter := doc("$mergeObjects", bson.A{"$$m", doc("at", number("$$m.at"), "executionTime", number("$$m.executionTime"))})
+	_, err = s.inboxes.UpdateMany(ctx, doc(), bson.A{doc("$set", doc("oldest", number("$oldest"),
+		"messages", doc("$map", doc("input", "$messages", "as", "m", "in", letter))))})
+	f.must(err)
+	claimed := any(doc("t", number("$claimed.t"), "id", "$claimed.id"))
+	if layout == 1 { // the whole of the millisecond before
+		claimed = doc("$subtract", bson.A{number("$claimed.t"), 1})
+	}
+	_, err = s.partitions.UpdateMany(ctx, doc(), bson.A{doc("$set", doc("checkpoint", number("$checkpoint"), "claimed", claimed,
+		"behind", doc("$map", doc("input", "$behind", "as", "b", "in", doc("channel", "$$b.channel", "to", doc("t", number("$$b.to.t"), "id", "$$b.to.id"))))))})
+	f.must(err)
+	_, err = s.births().UpdateOne(ctx, doc(), bson.A{doc("$set", doc("layout", layout)), doc("$unset", "sharded")})
+	f.must(err)
+	if n, err := s.messages.CountDocuments(ctx, doc("executionTime", doc("$type", "date"))); n != 0 || err != nil {
+		f.t.Fatalf("%d messages have dates, %v", n, err)
+	}
+}
+
+func (f *filled) refused(words string) {
+	f.t.Helper()
+	s, err := Open(f.t.Context(), f.c)
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), words) {
+		f.t.Errorf("opening it: %v; want %q", err, words)
+	}
+}
+
+// TestConvertTimes converts stores of both earlier layouts: they say the same as before.
+func TestConvertTimes(t *testing.T) {
+	for layout := 1; layout <= 2; layout++ {
+		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
+			f := fill(t, mongotest.Fresh(t))
+			f.old(layout)
+			f.refused("store init")
+			for range 2 { // the second time nothing is left to do
+				f.must(Convert(t.Context(), f.c))
+				s := f.open()
+				f.same(s)
+				f.must(s.Close())
+			}
+		})
+	}
+}
+
+// TestConvertIsInterrupted stops a conversion at each of its commands, and goes on.
+func TestConvertIsInterrupted(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(2)
+	f.c.URI = routertest.Start(t, uri).URI()
+	for left := 0; ; left++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		count := left
+		stopped := f.c
+		stopped.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if count--; count < 0 {
+				cancel()
+			}
+		}}
+		err := Convert(ctx, stopped)
+		cancel()
+		if err == nil {
+			break
+		}
+		if left > 100 {
+			t.Fatalf("it never comes to its end: %v", err)
+		}
+	}
+	s := f.open()
+	defer s.Close()
+	f.same(s)
+}
+
+// TestConvertToSharded takes a store that was made on a replica set behind a mongos: there it
+// says the same as before, and its ids are taken.
+func TestConvertToSharded(t *testing.T) {
+	for _, layout := range []int{1, 3} {
+		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
+			uri := mongotest.Fresh(t)
+			f := fill(t, uri)
+			if layout < 3 {
+				f.old(layout)
+			}
+			f.c.URI = routertest.Start(t, uri).URI()
+			f.refused("store init")
+			f.must(Convert(t.Context(), f.c))
+			s := f.open()
+			defer s.Close()
+			f.same(s)
+			if n, err := s.registry.CountDocuments(t.Context(), doc()); n != int64(len(f.keys)) || err != nil {
+				t.Errorf("%d ids are registered, %v; want %d", n, err, len(f.keys))
+			}
+			other := postdate.Message{Key: f.keys[3], Channel: "inbox:b", ExecutionTime: 5}
+			other.Digest = postdate.DigestOf(&other, "")
+			if r := s.Insert(t.Context(), []postdate.Message{other})[0]; postdate.KindOf(r.Err) != postdate.KindExists {
+				t.Errorf("the same id again, at another time: %+v", r)
+			}
+			names, err := s.messages.Indexes().ListSpecifications(t.Context())
+			f.must(err)
+			for _, index := range names {
+				if index.Name == indexDue {
+					t.Error("the index that is of no use behind a mongos is still there")
+				}
+			}
+		})
+	}
+}
+
+// TestConvertBesideANode refuses while a node runs.
+func TestConvertBesideANode(t *testing.T) {
+	f := fill(t, mongotest.Fresh(t))
+	f.old(2)
+	client, err := driver.Connect(clientOptions(f.c))
+	f.must(err)
+	defer client.Disconnect(context.Background())
+	_, err = newStore(f.c, client).Renew(t.Context(), bucket.Lease{ID: "n/1", Renewals: 1, Lasts: time.Second})
+	f.must(err)
+	if err := Convert(t.Context(), f.c); postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "stop all nodes") {
+		t.Errorf("beside a node that runs: %v", err)
+	}
+}
