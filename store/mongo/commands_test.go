@@ -18,6 +18,7 @@ import (
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
 // statement is one question to the server about messages: a find, an aggregate, or
@@ -228,15 +229,26 @@ func walk(in string, d bson.Raw, visit func(in, name string, v bson.RawValue)) {
 }
 
 // TestOperationsExamineWhatTheyReturn runs every operation on a store with many
-// messages in every state, and explains each of its commands.
+// messages in every state, and explains each of its commands: as a replica set gets them,
+// and as a mongos does.
 func TestOperationsExamineWhatTheyReturn(t *testing.T) {
-	uri := mongotest.Fresh(t)
-	client, err := driver.Connect(options.Client().ApplyURI(uri))
+	t.Run("replica set", func(t *testing.T) {
+		uri := mongotest.Fresh(t)
+		examine(t, uri, uri)
+	})
+	t.Run("behind a mongos", func(t *testing.T) {
+		uri := mongotest.Fresh(t)
+		examine(t, uri, routertest.Start(t, uri).URI())
+	})
+}
+
+func examine(t *testing.T, direct, uri string) {
+	client, err := driver.Connect(options.Client().ApplyURI(direct))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Disconnect(context.Background())
-	x := &explainer{t: t, db: client.Database(databaseOf(t, uri))}
+	x := &explainer{t: t, db: client.Database(databaseOf(t, direct))}
 	c := config(uri)
 	c.Monitor = onMessages(x.see)
 	s := open(t, c)

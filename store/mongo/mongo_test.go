@@ -53,7 +53,7 @@ func TestStore(t *testing.T) {
 }
 
 // databaseOf is the database that an address names.
-func databaseOf(t *testing.T, uri string) string {
+func databaseOf(t testing.TB, uri string) string {
 	t.Helper()
 	u, err := url.Parse(uri)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -249,13 +250,15 @@ func (x *routed) settlements(at postdate.Time, how store.Settling) (all []store.
 
 // operations make each operation of the table ready, and give what runs it.
 func (x *routed) operations() map[string]func() func() error {
+	all := x.operationsOnMessages()
+	maps.Copy(all, x.operationsOfOwners())
+	maps.Copy(all, x.operationsOfOthers())
+	return all
+}
+
+// operationsOnMessages are what clients do.
+func (x *routed) operationsOnMessages() map[string]func() func() error {
 	ctx, s := x.t.Context(), x.s
-	settle := func(at postdate.Time, how store.Settling) func() func() error {
-		return func() func() error {
-			all := x.settlements(at, how)
-			return func() error { return s.Settle(ctx, all) }
-		}
-	}
 	return map[string]func() func() error{
 		"Insert": func() func() error {
 			all := x.fresh(manyMessages, routedNow+500_000)
@@ -296,6 +299,19 @@ func (x *routed) operations() map[string]func() func() error {
 				return err
 			}
 		},
+	}
+}
+
+// operationsOfOwners are what the owner of a bucket does with what is due.
+func (x *routed) operationsOfOwners() map[string]func() func() error {
+	ctx, s := x.t.Context(), x.s
+	settle := func(at postdate.Time, how store.Settling) func() func() error {
+		return func() func() error {
+			all := x.settlements(at, how)
+			return func() error { return s.Settle(ctx, all) }
+		}
+	}
+	return map[string]func() func() error{
 		"Claim, nothing is due": func() func() error {
 			all := x.claims(routedNow - 1000)
 			return func() error { return x.claim(all) }
@@ -321,6 +337,13 @@ func (x *routed) operations() map[string]func() func() error {
 				return err
 			}
 		},
+	}
+}
+
+// operationsOfOthers are the rest.
+func (x *routed) operationsOfOthers() map[string]func() func() error {
+	ctx, s := x.t.Context(), x.s
+	return map[string]func() func() error{
 		"Parked": func() func() error {
 			return func() error { _, err := s.Parked(ctx, []int{5}); return err }
 		},

@@ -59,89 +59,95 @@ func d(pairs ...any) (d bson.D) {
 	return d
 }
 
+var (
+	several = d("_id", d("$in", bson.A{"a", "b"}), "bucket", d("$in", bson.A{1, 2}))
+	oneKey  = d("_id", "a", "bucket", 1, "executionTime", 5, "scheduleId", "a")
+	cancels = d("$set", d("status", 2))
+)
+
+// mistakes are commands, and the words by which each is caught; "": nothing is wrong with it.
+var mistakes = map[string]struct {
+	run   func(ctx context.Context, on *mongo.Collection) error
+	words string
+}{
+	"an update of all messages of a call": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateMany(ctx, several, cancels)
+		return err
+	}, "a write of several documents outside of a transaction"},
+	"one of a single bucket": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateMany(ctx, d("_id", "a", "bucket", 1), cancels)
+		return err
+	}, "a write of several documents"},
+	"a deletion by an age": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.DeleteMany(ctx, d("bucket", 1, "settledAt", d("$lt", 5)))
+		return err
+	}, "a write of several documents"},
+	"an update by _id and bucket": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateOne(ctx, d("_id", "a", "bucket", 1), cancels)
+		return err
+	}, "does not name the whole shard key"},
+	"an update by a range of the key": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateOne(ctx, d("bucket", 1, "executionTime", d("$lt", 5), "scheduleId", "a"), cancels)
+		return err
+	}, "does not name the whole shard key"},
+	"a deletion by _id": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.DeleteOne(ctx, d("_id", "a"))
+		return err
+	}, "does not name the whole shard key"},
+	"a findAndModify by _id": {func(ctx context.Context, on *mongo.Collection) error {
+		err := on.FindOneAndUpdate(ctx, d("_id", "a"), cancels).Err()
+		if err == mongo.ErrNoDocuments {
+			err = nil
+		}
+		return err
+	}, "does not name the whole shard key"},
+	"an upsert without the key": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateOne(ctx, d("_id", "b"), cancels, options.UpdateOne().SetUpsert(true))
+		return err
+	}, "an upsert"},
+	"another execution time": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateOne(ctx, oneKey, d("$set", d("executionTime", 6)))
+		return err
+	}, "an update of the shard key"},
+	"a document without a bucket": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.InsertOne(ctx, d("_id", "c"))
+		return err
+	}, "a document without its shard key"},
+	"the first of each bucket": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.Aggregate(ctx, bson.A{
+			d("$match", d("bucket", d("$in", bson.A{1, 2}))), d("$sort", d("bucket", 1, "due", 1)),
+			d("$group", d("_id", "$bucket", "due", d("$first", "$due"))),
+		})
+		return err
+	}, "reads everything"},
+	"a unique index": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: d("scheduleId", 1), Options: options.Index().SetUnique(true)})
+		return err
+	}, "a unique index"},
+	"a distinct": {func(ctx context.Context, on *mongo.Collection) error {
+		return on.Distinct(ctx, "bucket", d("bucket", 1)).Err()
+	}, "a distinct"},
+	"a read of what is available": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.Clone(options.Collection().SetReadConcern(readconcern.Available())).Find(ctx, d("bucket", 1))
+		return err
+	}, "may return what another shard has"},
+	"a transaction without a snapshot": {transact(options.Transaction().SetReadConcern(readconcern.Majority()), oneKey), "one snapshot"},
+	"a transaction":                    {transact(options.Transaction().SetReadConcern(readconcern.Snapshot()), oneKey), ""},
+	"an update by the whole key": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.UpdateOne(ctx, oneKey, cancels)
+		return err
+	}, ""},
+	"an update in a collection that is not sharded": {func(ctx context.Context, on *mongo.Collection) error {
+		_, err := on.Database().Collection("partitions").UpdateMany(ctx, d("_id", d("$in", bson.A{1, 2})), cancels)
+		return err
+	}, ""},
+	"a read of some buckets": {func(ctx context.Context, on *mongo.Collection) error { _, err := on.Find(ctx, several); return err }, ""},
+}
+
 // TestPlantedMistakes sends what a mongos does not do as a replica set does, among it what this
 // store once sent: each is caught, and what is right is not.
 func TestPlantedMistakes(t *testing.T) {
-	several := d("_id", d("$in", bson.A{"a", "b"}), "bucket", d("$in", bson.A{1, 2}))
-	whole := d("_id", "a", "bucket", 1, "executionTime", 5, "scheduleId", "a")
-	set := d("$set", d("status", 2))
-	for name, c := range map[string]struct {
-		run   func(ctx context.Context, on *mongo.Collection) error
-		words string // "": nothing is broken
-	}{
-		"an update of all messages of a call": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateMany(ctx, several, set)
-			return err
-		}, "a write of several documents outside of a transaction"},
-		"one of a single bucket": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateMany(ctx, d("_id", "a", "bucket", 1), set)
-			return err
-		}, "a write of several documents"},
-		"a deletion by an age": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.DeleteMany(ctx, d("bucket", 1, "settledAt", d("$lt", 5)))
-			return err
-		}, "a write of several documents"},
-		"an update by _id and bucket": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateOne(ctx, d("_id", "a", "bucket", 1), set)
-			return err
-		}, "does not name the whole shard key"},
-		"an update by a range of the key": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateOne(ctx, d("bucket", 1, "executionTime", d("$lt", 5), "scheduleId", "a"), set)
-			return err
-		}, "does not name the whole shard key"},
-		"a deletion by _id": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.DeleteOne(ctx, d("_id", "a"))
-			return err
-		}, "does not name the whole shard key"},
-		"a findAndModify by _id": {func(ctx context.Context, on *mongo.Collection) error {
-			err := on.FindOneAndUpdate(ctx, d("_id", "a"), set).Err()
-			if err == mongo.ErrNoDocuments {
-				err = nil
-			}
-			return err
-		}, "does not name the whole shard key"},
-		"an upsert without the key": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateOne(ctx, d("_id", "b"), set, options.UpdateOne().SetUpsert(true))
-			return err
-		}, "an upsert"},
-		"another execution time": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateOne(ctx, whole, d("$set", d("executionTime", 6)))
-			return err
-		}, "an update of the shard key"},
-		"a document without a bucket": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.InsertOne(ctx, d("_id", "c"))
-			return err
-		}, "a document without its shard key"},
-		"the first of each bucket": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.Aggregate(ctx, bson.A{
-				d("$match", d("bucket", d("$in", bson.A{1, 2}))), d("$sort", d("bucket", 1, "due", 1)),
-				d("$group", d("_id", "$bucket", "due", d("$first", "$due"))),
-			})
-			return err
-		}, "reads everything"},
-		"a unique index": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: d("scheduleId", 1), Options: options.Index().SetUnique(true)})
-			return err
-		}, "a unique index"},
-		"a distinct": {func(ctx context.Context, on *mongo.Collection) error {
-			return on.Distinct(ctx, "bucket", d("bucket", 1)).Err()
-		}, "a distinct"},
-		"a read of what is available": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.Clone(options.Collection().SetReadConcern(readconcern.Available())).Find(ctx, d("bucket", 1))
-			return err
-		}, "may return what another shard has"},
-		"a transaction without a snapshot": {transact(options.Transaction().SetReadConcern(readconcern.Majority()), whole), "one snapshot"},
-		"a transaction":                    {transact(options.Transaction().SetReadConcern(readconcern.Snapshot()), whole), ""},
-		"an update by the whole key": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.UpdateOne(ctx, whole, set)
-			return err
-		}, ""},
-		"an update in a collection that is not sharded": {func(ctx context.Context, on *mongo.Collection) error {
-			_, err := on.Database().Collection("partitions").UpdateMany(ctx, d("_id", d("$in", bson.A{1, 2})), set)
-			return err
-		}, ""},
-		"a read of some buckets": {func(ctx context.Context, on *mongo.Collection) error { _, err := on.Find(ctx, several); return err }, ""},
-	} {
+	for name, c := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			p := plant(t)
 			if err := c.run(t.Context(), p.messages); err != nil {
