@@ -28,8 +28,12 @@ type owned struct {
 	due postdate.Time
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
-	late    bucket.Position
-	sweepAt time.Duration
+	late bucket.Position
+	// held is the first message that a scan had to leave out, as far as no sweep has been
+	// through without it since: nowhere where there is none. heldAgain is that of the sweep
+	// that goes on.
+	held, heldAgain bucket.Position
+	sweepAt         time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
@@ -91,7 +95,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		}
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
-			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, sweepAt: now.Mono,
+			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, held: nowhere, heldAgain: nowhere, sweepAt: now.Mono,
 			nudged: postdate.Far,
 			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common, dropped: map[postdate.Key]*channel{},
 			behind: map[postdate.Channel]struct{}{},
@@ -173,7 +177,7 @@ func (b *owned) settledUpTo() postdate.Time {
 // handledUpTo is the checkpoint with which a bucket is handed over: everything up to it is
 // settled, as far as is known, or was never claimed.
 func (b *owned) handledUpTo() postdate.Time {
-	t := min(b.read.Time, b.late.Time, b.record.Claimed.Time)
+	t := min(b.read.Time, b.late.Time, b.held.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
@@ -307,6 +311,12 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		m.noteBehind(b)
 	}
 	m.heard(&p, r)
+	if p.kind == scanSweep {
+		b.heldAgain = nowhere
+	}
+	if r.Held != (bucket.Position{}) {
+		b.held, b.heldAgain = b.held.Earliest(r.Held), b.heldAgain.Earliest(r.Held)
+	}
 	switch p.kind {
 	case scanBehind:
 		if r.Ended.Before(r.To) { // others came in meanwhile: what follows is claimed, and not read
@@ -320,7 +330,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.readTo(r)
 	}
 	if b.sweeping && b.late == nowhere { // it has come to its end
-		b.sweeping, b.sweepAt = false, now.Mono+m.c.SweepEvery
+		b.sweeping, b.sweepAt, b.held = false, now.Mono+m.c.SweepEvery, b.heldAgain
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])

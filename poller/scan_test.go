@@ -145,6 +145,62 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	}
 }
 
+// A message that a scan had to leave out keeps the checkpoint back until a sweep has been
+// through without it, however many pages that takes: also where the bucket is handed over.
+func TestTheCheckpointWaitsForWhatIsHeld(t *testing.T) {
+	b := newBench(t)
+	held := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "held"}
+	claims := of[Claim](b.own(0, 1))
+	// next answers the claim that is under way, and gives the next one.
+	next := func(answer store.ClaimResult) store.Claim {
+		t.Helper()
+		effects := b.step(Claimed{b.m.claimCall(), []store.ClaimResult{answer}})
+		for range 100 {
+			if claims = of[Claim](effects); len(claims) == 1 {
+				return claims[0].Claims[0]
+			}
+			b.after(max(b.m.Wake(b.now), ms))
+			effects = b.step(fence.Tick{})
+		}
+		t.Fatal("there is no next claim")
+		return store.Claim{}
+	}
+	page := seen(claims[0].Claims[0])
+	page.Held = held
+	for i := range 4 {
+		c := next(page)
+		if c.Checkpoint >= held.Time {
+			t.Errorf("claim %d: the checkpoint is %d, and the message that is held is due at %d", i, c.Checkpoint, held.Time)
+		}
+		page = seen(c)
+		switch i {
+		case 0: // the first page of a sweep finds it, and says so
+			page.Held, page.Complete, page.Ended = held, false, bucket.UpTo(held.Time)
+		case 2: // the first page of the next one comes to it, and it is not held
+			page.Complete, page.Ended = false, bucket.UpTo(held.Time)
+		}
+	}
+	if c := next(page); c.Checkpoint < held.Time {
+		t.Errorf("the checkpoint is %d after a sweep that found nothing held; it was due at %d", c.Checkpoint, held.Time)
+	}
+	page.Held = bucket.Position{Time: b.now.Wall - 5}
+	b.step(Claimed{b.m.claimCall(), []store.ClaimResult{page}})
+	var released []fence.Drained
+	for effects := b.step(fence.Drain{Holds: holds(0)}); len(released) == 0; effects = b.step(fence.Tick{}) {
+		for _, c := range of[Claim](effects) {
+			if c.Claims[0].Checkpoint >= page.Held.Time {
+				t.Errorf("it is handed over with the checkpoint %d, and a message that is held is due at %d", c.Claims[0].Checkpoint, page.Held.Time)
+			}
+			effects = append(effects, b.step(Claimed{b.m.claimCall(), []store.ClaimResult{seen(c.Claims[0])}})...)
+		}
+		released = of[fence.Drained](effects)
+		b.after(50 * ms)
+		if b.now.Mono > 2*time.Hour {
+			t.Fatal("it is not handed over")
+		}
+	}
+}
+
 // What is behind in a bucket that is taken over keeps its checkpoint back until it is read.
 func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
 	b := newBench(t)

@@ -49,6 +49,11 @@ var inSource = []struct {
 		[]int{4}, 9710000705,
 	},
 	{
+		"a message that a page left out is taken for settled", "poller/scan.go",
+		"b.late.Time, b.held.Time, b.record", "b.late.Time, b.record",
+		[]int{6}, 0,
+	},
+	{
 		"a channel is left behind at what was read, not at what was claimed", "poller/behind.go",
 		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
 		[]int{1, 3, 4, 6}, 0,

@@ -19,11 +19,12 @@ type Store struct {
 	*storetest.Mem
 
 	w        *world
-	volatile []*row // acknowledged and not durable yet, with that bug
+	volatile []*row                         // acknowledged and not durable yet, with that bug
+	held     map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep has come to them
 }
 
 func newStore(w *world) *Store {
-	s := &Store{Mem: storetest.NewMem(w.plan.buckets), w: w}
+	s := &Store{Mem: storetest.NewMem(w.plan.buckets), w: w, held: map[postdate.Key]postdate.Time{}}
 	s.Clock = w.wall
 	return s
 }
@@ -143,6 +144,7 @@ func (s *Store) read(c store.Claim, to bucket.Position) store.ClaimResult {
 		s.Records[c.Bucket].Behind, c.Behind = nil, nil
 	}
 	result := s.Mem.Read(&c, to)
+	s.asBehindRouter(&result)
 	if s.w.bug == bugScanBeyond && result.Complete {
 		line := s.Waiting[c.Bucket]
 		i := slices.IndexFunc(line, func(r *row) bool { return c.To.Before(bucket.PositionOf(r.Key, r.AttemptTime)) })
@@ -155,11 +157,43 @@ func (s *Store) read(c store.Claim, to bucket.Position) store.ClaimResult {
 	return result
 }
 
+// asBehindRouter does to a page what a sharded store may: it leaves out a message that
+// somebody is about to change and whose change cannot be stopped now, and says of what comes
+// next no more than a time before which nothing does.
+func (s *Store) asBehindRouter(r *store.ClaimResult) {
+	if s.Exclusive() {
+		return
+	}
+	r.Due = slices.DeleteFunc(r.Due, func(rec postdate.Record) bool {
+		if s.w.plan.quiet() || s.w.r.IntN(heldEvery) != 0 {
+			return false
+		}
+		if r.Held == (bucket.Position{}) {
+			r.Held = bucket.PositionOf(rec.Key, rec.AttemptTime)
+		}
+		s.held[rec.Key] = s.w.wall().Add(s.w.plan.poller.SweepEvery)
+		return true
+	})
+	if r.Complete && s.w.r.IntN(nextEarlyEvery) == 0 {
+		r.Next = r.Ended.Time + postdate.Time(s.w.r.Int64N(1+int64(min(r.Next-r.Ended.Time, 10_000))))
+	}
+}
+
+// How seldom a page leaves a message out, and knows less of what comes next.
+const (
+	heldEvery      = 2000
+	nextEarlyEvery = 20
+)
+
 // Settle implements store.Due.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
 	for i := range settlements {
 		st := &settlements[i]
-		if old := s.Rows[st.Key]; old != nil && s.settlesAnyway(old, st) {
+		old := s.Rows[st.Key]
+		if old != nil && old.Version == st.Version && old.ExecutionTime != st.ExecutionTime && s.w.bug != bugVersionAgain {
+			panic("a settlement names another execution time than its message has: a sharded store does not find it")
+		}
+		if old != nil && s.settlesAnyway(old, st) {
 			next := old.Record
 			next.State = st.State(next.State)
 			s.Put("settle", old, next, st)

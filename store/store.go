@@ -172,10 +172,15 @@ type ClaimResult struct {
 	// Ended is the After with which the next scan goes on: no further than To, if something
 	// was written, and the claim's own To where the scan is Complete.
 	Ended bucket.Position
-	// Complete: everything up to the claim's own To was seen, and Next is the attempt
-	// time of the first message beyond, or postdate.Far where there is none.
+	// Complete: everything up to the claim's own To was seen, and no message beyond is due
+	// before Next: that is the attempt time of the first one, or postdate.Far where there is
+	// none, or less where the store looked at many buckets together.
 	Complete bool
 	Next     postdate.Time
+	// Held is the place of the first message that is covered and that was left out of Due,
+	// because a change of it that was under way could be neither awaited nor stopped; the zero
+	// Position: none was. A later scan finds it, if it is still PENDING then.
+	Held bucket.Position
 }
 
 // Settling says what became of an attempt.

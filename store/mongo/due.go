@@ -39,6 +39,7 @@ type scan struct {
 	next    postdate.Time
 	ahead   bool // next is known
 	chosen  []*document
+	held    bucket.Position // of the first one that could not be overtaken
 	ended   bucket.Position
 }
 
@@ -285,7 +286,7 @@ func (c *scan) result() store.ClaimResult {
 	if c.idle {
 		return store.ClaimResult{Ended: c.To, Complete: true, Next: c.next}
 	}
-	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next}
+	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next, Held: c.held}
 	for _, d := range c.chosen {
 		r.Due = append(r.Due, d.record())
 	}

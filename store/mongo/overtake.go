@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 // overtakeMax bounds how long a claim waits for marked messages that a transaction holds. It
@@ -47,7 +48,13 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	}
 	for _, c := range scans {
 		c.chosen = slices.DeleteFunc(c.chosen, func(d *document) bool {
-			return meet(d.Mark, c.Token) == meetOvertake && !overtaken(d, now[d.ID])
+			if meet(d.Mark, c.Token) != meetOvertake || overtaken(d, now[d.ID]) {
+				return false
+			}
+			if present := now[d.ID]; present != nil && stillDue(d.state(), present.state()) && c.held == (bucket.Position{}) {
+				c.held = d.place()
+			}
+			return true
 		})
 	}
 	return nil

@@ -116,7 +116,7 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 	for i := range settlements {
 		s := &settlements[i]
 		old := m.Rows[s.Key]
-		if old == nil || old.Status != postdate.Pending || old.Version != s.Version || old.ExecutionTime != s.ExecutionTime {
+		if old == nil || old.Status != postdate.Pending || old.Version != s.Version {
 			continue
 		}
 		if s.How != store.SettleDelivered && s.Token != m.Records[s.Key.Bucket].Token {
