@@ -39,23 +39,12 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 
 // look notes in results how far each scan goes, and says how many messages it will find.
 func (s *Store) look(claims []store.Claim, results []store.ClaimResult) (found []int, err error) {
-	r, err := s.scanner()
+	r, err := s.scanner(claims)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	found = make([]int, len(claims))
-	for i := range claims {
-		for r.start(&claims[i]); r.next(); {
-			if found[i]++; found[i] >= claims[i].Scan.Limit {
-				break
-			}
-		}
-		if err := r.end(&results[i]); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+	return r.look(claims, results)
 }
 
 // writeClaims writes the claims under the locks of their buckets, and waits for the disk.
@@ -105,7 +94,7 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 	if !slices.ContainsFunc(found, func(n int) bool { return n > 0 }) {
 		return nil
 	}
-	r, err := s.scanner()
+	r, err := s.scanner(claims)
 	if err != nil {
 		return err
 	}
@@ -122,7 +111,7 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 			continue
 		}
 		c.To, c.Behind = results[i].To, p.Behind
-		if err := r.page(&c, &results[i]); err != nil {
+		if err := r.page(&c, r.looks[i], &results[i]); err != nil {
 			return err
 		}
 		results[i].Complete = results[i].Complete && c.To == claims[i].To
@@ -136,20 +125,31 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 type scanner struct {
 	s             *Store
 	due, messages *lsm.Iterator // messages is nil until one is read
+	looks         []begun       // one per claim
 	key           []byte        // scratch
 
 	// The walk through one bucket.
 	claim    *store.Claim
-	to       []byte // the key of claim.To
+	from     bucket.Position // nothing waits before it
+	first    bucket.Position // where the walk began
+	to       []byte          // the key of claim.To
+	limit    []byte          // the end of the bucket: what is deleted behind it is not stepped over
 	examined int
 }
 
-func (s *Store) scanner() (*scanner, error) {
+// scanner takes the snapshot that the scans of claims read.
+func (s *Store) scanner(claims []store.Claim) (*scanner, error) {
+	looks := make([]begun, len(claims))
+	for i := range claims {
+		if claims[i].Scan.After == (bucket.Position{}) {
+			looks[i] = s.beginLook(claims[i].Bucket)
+		}
+	}
 	due, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceDue}, UpperBound: []byte{spaceDue + 1}})
 	if err != nil {
 		return nil, err
 	}
-	return &scanner{s: s, due: due}, nil
+	return &scanner{s: s, due: due, looks: looks}, nil
 }
 
 func (r *scanner) close() {
@@ -159,10 +159,30 @@ func (r *scanner) close() {
 	}
 }
 
+// look counts what the scans of claims will find, and notes in results how far they go.
+func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found []int, err error) {
+	found = make([]int, len(claims))
+	for i := range claims {
+		for r.start(&claims[i], r.looks[i]); r.next(); {
+			if found[i]++; found[i] >= claims[i].Scan.Limit {
+				break
+			}
+		}
+		if err := r.end(&results[i]); err != nil {
+			return nil, err
+		}
+		if l := r.looks[i]; l != (begun{}) {
+			r.s.endLook(claims[i].Bucket, l, r.first)
+		}
+	}
+	return found, nil
+}
+
 // start begins a walk through what c covers beyond its scan's After, in order.
-func (r *scanner) start(c *store.Claim) {
-	r.claim, r.examined = c, 0
+func (r *scanner) start(c *store.Claim, l begun) {
+	r.claim, r.from, r.examined = c, l.from, 0
 	r.to = dueKey(r.to[:0], c.Bucket, c.To)
+	r.limit = appendBucket(append(r.limit[:0], spaceDue), c.Bucket+1)
 }
 
 // next goes to the next message. It is false at the end: that is c.To, or earlier where
@@ -172,7 +192,7 @@ func (r *scanner) next() bool {
 		if r.examined++; r.examined == 1 {
 			r.seek()
 		} else {
-			r.due.Next()
+			r.due.NextWithLimit(r.limit)
 		}
 		if r.beyond() {
 			return false
@@ -186,10 +206,23 @@ func (r *scanner) next() bool {
 
 // seek goes to the first message beyond After.
 func (r *scanner) seek() {
-	r.key = dueKey(r.key[:0], r.claim.Bucket, r.claim.Scan.After)
-	if r.due.SeekGE(r.key) && bytes.Equal(r.due.Key(), r.key) {
-		r.due.Next()
+	if after := r.claim.Scan.After; after != (bucket.Position{}) {
+		r.key = dueKey(r.key[:0], r.claim.Bucket, after)
+		if r.due.SeekGEWithLimit(r.key, r.limit) == lsm.IterValid && bytes.Equal(r.due.Key(), r.key) {
+			r.due.NextWithLimit(r.limit)
+		}
+		return
 	}
+	r.key = dueKey(r.key[:0], r.claim.Bucket, r.from)
+	r.due.SeekGEWithLimit(r.key, r.limit)
+	if r.first = nowhere; r.here() {
+		r.first = r.at()
+	}
+}
+
+// here says whether the walk stands at a message of its bucket.
+func (r *scanner) here() bool {
+	return r.due.Valid() && bytes.HasPrefix(r.due.Key(), r.to[:1+bucketBytes])
 }
 
 // beyond says whether the walk has passed the claim's end.
@@ -225,22 +258,22 @@ func (r *scanner) at() bucket.Position {
 // end notes how far the walk came.
 func (r *scanner) end(result *store.ClaimResult) error {
 	if !r.beyond() && bytes.Equal(r.due.Key(), r.to) {
-		r.due.Next() // it came to the very end
+		r.due.NextWithLimit(r.limit) // it came to the very end
 	}
 	result.Ended, result.Complete, result.Next = r.claim.To, true, postdate.Far
 	switch {
 	case !r.beyond():
 		result.Ended, result.Complete = r.at(), false
-	case r.due.Valid() && bytes.HasPrefix(r.due.Key(), r.to[:1+bucketBytes]):
+	case r.here():
 		result.Next = r.at().Time
 	}
 	return r.due.Error()
 }
 
 // page reads what c covers, as far as its scan goes.
-func (r *scanner) page(c *store.Claim, result *store.ClaimResult) error {
+func (r *scanner) page(c *store.Claim, l begun, result *store.ClaimResult) error {
 	payloadBytes := 0
-	for r.start(c); r.next(); {
+	for r.start(c, l); r.next(); {
 		at := r.at()
 		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 		rec, err := r.record(key)

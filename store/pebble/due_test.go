@@ -10,25 +10,29 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// owned is a store in memory whose one bucket is held under token 1, with a message that
-// is due at 1000.
-func owned(t *testing.T) (*Store, postdate.Message) {
+// ownedBuckets is a store in memory whose buckets are held under token 1.
+func ownedBuckets(t *testing.T, buckets int) *Store {
 	t.Helper()
 	c := DefaultConfig("store")
-	c.Buckets, c.FS = 1, vfs.NewMem()
+	c.Buckets, c.FS = buckets, vfs.NewMem()
 	s, err := Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "m"}, Channel: "inbox:a", ExecutionTime: 1000}
-	if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
-		t.Fatal(r[0].Err)
+	for b := range buckets {
+		if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: b, Owner: "n", Lease: "n/1"}}); err != nil || !got[0].OK {
+			t.Fatal(got, err)
+		}
 	}
-	if got, err := s.Acquire(t.Context(), []store.Acquisition{{Owner: "n", Lease: "n/1"}}); err != nil || !got[0].OK {
-		t.Fatal(got, err)
-	}
-	return s, m
+	return s
+}
+
+// owned is such a store of one bucket, with a message that is due at 1000.
+func owned(t *testing.T) (*Store, postdate.Message) {
+	t.Helper()
+	s := ownedBuckets(t, 1)
+	return s, insertAt(t, s, 0, "m", 1000)
 }
 
 func claimTo(number uint64, to postdate.Time) store.Claim {

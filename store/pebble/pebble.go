@@ -81,9 +81,10 @@ type Store struct {
 
 	// locks[b] orders all writes to bucket b: each reads, decides and applies
 	// under it, and waits for the disk after it. It also guards partitions[b],
-	// which mirrors the record on disk: no other process can change it.
+	// which mirrors the record on disk: no other process can change it; and low[b].
 	locks      []sync.Mutex
 	partitions []bucket.Partition
+	low        []lowWater
 
 	leaseMu sync.Mutex // orders writes of leases
 
@@ -124,7 +125,7 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		c: c, locks: make([]sync.Mutex, c.Buckets),
+		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
 		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {

@@ -36,6 +36,9 @@ func (w *writer) setState(key postdate.Key, st *state) {
 	w.value = appendState(w.value[:0], st)
 	w.batch.Set(w.key, w.value, nil)
 	w.eachPlace(key, st, func() { w.batch.Set(w.key, w.value, nil) })
+	if st.Status == postdate.Pending {
+		w.s.low[key.Bucket].note(bucket.PositionOf(key, st.AttemptTime))
+	}
 	if st.Status.Final() {
 		w.key = finishedKey(w.key[:0], st.SettledAt, key)
 		w.value = appendTimes(w.value[:0], st.ExecutionTime)
