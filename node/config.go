@@ -43,6 +43,7 @@ type Config struct {
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
 	PayloadBytesMax int
+	StoreCacheBytes int64                // for what the embedded store reads; 0: by the memory that there is
 	Retry           postdate.RetryPolicy // for what a message leaves open
 
 	Log     *slog.Logger
@@ -140,6 +141,8 @@ func (c Config) Validate() error {
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
 		return invalid("--buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+	case c.StoreCacheBytes != 0 && c.StoreCacheBytes < storeCacheMin:
+		return invalid("--store-cache is %d bytes: it must be at least %d MiB; 0 takes 5 %% of the memory, between 64 and 512 MiB", c.StoreCacheBytes, storeCacheMin>>20)
 	case c.Retention < time.Second || c.InboxRetention < time.Second:
 		return invalid("--retention and --inbox-retention must be at least 1s")
 	case c.PayloadBytesMax < 1 || c.PayloadBytesMax > postdate.BatchBytesMax/2:
@@ -174,6 +177,9 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// storeCacheMin is the least --store-cache: with less, every look reads the disk.
+const storeCacheMin = 1 << 20
 
 // leaseMin is the least --lease. A shorter one is lost in the noise of a busy machine.
 const leaseMin = 500 * time.Millisecond

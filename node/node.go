@@ -151,6 +151,9 @@ func (n *Node) openPebble() (store.Store, error) {
 	}
 	config := pebble.DefaultConfig(dir)
 	config.Buckets, config.Log = n.c.Buckets, n.c.Log
+	if n.c.StoreCacheBytes != 0 {
+		config.CacheBytes = n.c.StoreCacheBytes
+	}
 	return pebble.Open(config)
 }
 

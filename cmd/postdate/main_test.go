@@ -94,6 +94,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "--zzzzzzzzz"}, "unknown flag --zzzzzzzzz\n"},
 		{[]string{"serve", "--buckets", "many"}, `--buckets: "many" is not a whole number`},
 		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
+		{[]string{"serve", "--store-cache", "1000"}, `--store-cache is 1000 bytes: it must be at least 1 MiB`},
 		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1MiB`},
 		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
 		{[]string{"serve", "now"}, "unknown command"},

@@ -12,6 +12,7 @@ import (
 // nodeFlags are the settings of a node.
 type nodeFlags struct {
 	config     node.Config
+	storeCache size
 	payloadMax size
 	configFile string
 	logLevel   choice
@@ -28,6 +29,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
 	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, mongodb://HOST/DATABASE one that the nodes of a cluster share")
+	f.Var(&n.storeCache, "store-cache", "memory for what the embedded store reads; 0: 5 % of the machine's or its cgroup's, between 64MiB and 512MiB")
 	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ, "RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
 	f.StringSliceVar(&c.Kafka.Seeds, "kafka", nil, "some of Kafka's brokers, host:port; none: no kafka: channels")
 	f.BoolVar(&c.Kafka.TLS, "kafka-tls", false, "speak TLS with Kafka")
@@ -60,7 +62,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 // finish is the node's configuration once all flags are set.
 func (n *nodeFlags) finish(stderr io.Writer) node.Config {
 	c := n.config
-	c.PayloadBytesMax = int(n.payloadMax)
+	c.PayloadBytesMax, c.StoreCacheBytes = int(n.payloadMax), int64(n.storeCache)
 	if c.NodeID == "" {
 		c.NodeID = node.DefaultConfig().NodeID
 	}

@@ -68,6 +68,7 @@ func TestEverySettingFromAFile(t *testing.T) {
 	file := writeFile(t, `
 http: 0.0.0.0:80
 store: "pebble:/x"
+store-cache: 2GiB
 rabbitmq: amqp://u:p@h:5672/%2f
 buckets: 3
 node-id: 0128
@@ -99,10 +100,10 @@ log-format: json
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Store, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
+	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
 		c.Gossip, c.GossipAdvertise, c.GossipKey, c.Lease, c.ClockSkewMax, c.Kafka,
 		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 pebble:/x amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s {[k1:9092 k2:9092] true plain ku kp true } 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
+	want := "0.0.0.0:80 pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s {[k1:9092 k2:9092] true plain ku kp true } 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -147,7 +148,7 @@ func TestUnknownEnvironmentIsNamed(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]int{"0": 0, "1": 1, "12B": 12, "256KiB": 256 << 10, "3MiB": 3 << 20} {
+	for text, want := range map[string]int{"0": 0, "1": 1, "12B": 12, "256KiB": 256 << 10, "3MiB": 3 << 20, "64GiB": 64 << 30} {
 		var s size
 		if err := s.Set(text); err != nil || int(s) != want {
 			t.Errorf("%s: got %d, %v, want %d", text, s, err, want)
@@ -157,7 +158,7 @@ func TestSize(t *testing.T) {
 			t.Errorf("%s: shown as %s, which is %d, %v", text, s.String(), back, err)
 		}
 	}
-	for _, text := range []string{"", "-1", "1kb", "1.5MiB", "999999999999", "99999MiB", "MiB"} {
+	for _, text := range []string{"", "-1", "1kb", "1.5MiB", "999999999999", "99999MiB", "65GiB", "MiB"} {
 		var s size
 		if err := s.Set(text); err == nil {
 			t.Errorf("%q was taken as %d", text, s)

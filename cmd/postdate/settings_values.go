@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,24 +10,27 @@ import (
 )
 
 // size is a flag's value in bytes, which may be written as 65536 or 64KiB.
-type size int
+type size int64
+
+// sizeMax is the largest size.
+const sizeMax = 64 << 30
 
 var _ pflag.Value = (*size)(nil)
 
 var sizeUnits = []struct {
 	suffix string
-	bytes  int
-}{{"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+	bytes  int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
 
-// Set reads a size of at most 1 GiB.
+// Set reads a size of at most sizeMax.
 func (s *size) Set(text string) error {
 	for _, unit := range sizeUnits {
 		digits, ok := strings.CutSuffix(text, unit.suffix)
 		if !ok {
 			continue
 		}
-		n, err := strconv.Atoi(digits)
-		if err != nil || n < 0 || n > math.MaxInt32/2/unit.bytes {
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > sizeMax/unit.bytes {
 			return fmt.Errorf("%q is not a size", text)
 		}
 		*s = size(n * unit.bytes)
@@ -39,12 +41,12 @@ func (s *size) Set(text string) error {
 
 // String is the size in the largest unit that divides it.
 func (s *size) String() string {
-	for _, unit := range sizeUnits[:2] {
-		if *s > 0 && int(*s)%unit.bytes == 0 {
-			return strconv.Itoa(int(*s)/unit.bytes) + unit.suffix
+	for _, unit := range sizeUnits[:3] {
+		if n := int64(*s); n > 0 && n%unit.bytes == 0 {
+			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
 		}
 	}
-	return strconv.Itoa(int(*s))
+	return strconv.FormatInt(int64(*s), 10)
 }
 
 // Type names it in the help.

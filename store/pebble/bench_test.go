@@ -18,13 +18,17 @@ import (
 )
 
 func benchStore(b *testing.B) *pebble.Store {
-	c := pebble.DefaultConfig(b.TempDir())
+	s := benchOpen(b, pebble.DefaultConfig(b.TempDir()))
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func benchOpen(b *testing.B, c pebble.Config) *pebble.Store {
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	s, err := pebble.Open(c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -44,18 +48,20 @@ func benchMessage(i int, due postdate.Time) postdate.Message {
 // cpu reports processor time per message, which other programs on the machine
 // disturb less than the time on the clock.
 func cpu(b *testing.B, messages int) func() {
-	used := func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	before, start := used(), time.Now()
+	before, start := processorTime(b), time.Now()
 	return func() {
-		b.ReportMetric(float64((used()-before).Nanoseconds())/float64(messages)/1e3, "cpu-µs/msg")
+		b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(messages)/1e3, "cpu-µs/msg")
 		b.ReportMetric(float64(messages)/time.Since(start).Seconds(), "msg/s")
 	}
+}
+
+// processorTime is what this process has used.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkInsert is one message per call, from 64 callers, each synced.
@@ -82,6 +88,59 @@ func benchInsert(b *testing.B, s store.Messages) {
 	}
 	wg.Wait()
 	done()
+}
+
+// BenchmarkInsertBeside inserts beside two million messages with a large cache, and with one that
+// has room for little more than their filters: x-large is how many times the processor time a
+// message costs then.
+func BenchmarkInsertBeside(b *testing.B) {
+	const before, more = 2_000_000, 200_000
+	c := pebble.DefaultConfig(b.TempDir())
+	c.CacheBytes = 256 << 20
+	s := benchOpen(b, c)
+	benchFill(b, s, 0, before)
+	s.Close()
+	from, large := before, time.Duration(0)
+	for _, mib := range []int64{256, 4} {
+		c.CacheBytes = mib << 20
+		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
+			s := benchOpen(b, c)
+			defer s.Close()
+			benchFill(b, s, from, more/4) // warms the cache
+			used, begun := processorTime(b), time.Now()
+			benchFill(b, s, from+more/4, more)
+			used, from = processorTime(b)-used, from+2*more
+			if large == 0 {
+				large = used
+			}
+			b.ReportMetric(float64(more)/time.Since(begun).Seconds(), "msg/s")
+			b.ReportMetric(float64(used)/float64(large), "x-large")
+		})
+	}
+}
+
+// scattered makes of a number another one that lies anywhere, so that ids do.
+func scattered(i int) int { return i * 0x9E3779B97F4A7C1 & (1<<47 - 1) }
+
+// benchFill inserts messages, 50 a call, from four callers.
+func benchFill(b *testing.B, s store.Messages, from, messages int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for n := next.Add(50) - 50; n < int64(messages); n = next.Add(50) - 50 {
+				ms := make([]postdate.Message, 50)
+				for j := range ms {
+					ms[j] = benchMessage(scattered(from+int(n)+j), postdate.Time(2_000_000_000_000+int64(j)))
+					ms[j].Payload = ms[j].Payload[:64]
+				}
+				if r := s.Insert(context.Background(), ms); r[0].Err != nil {
+					b.Error(r[0].Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // BenchmarkInsertBatch is 500 messages per call, from four callers.

@@ -40,7 +40,7 @@ var _ store.Store = (*Store)(nil)
 type Config struct {
 	Dir          string
 	Buckets      int    // N: fixed at the store's birth, checked ever after
-	CacheBytes   int64  // of blocks read
+	CacheBytes   int64  // of filters and of blocks read
 	MemtableSize uint64 // bytes; a few of these are in memory at a time
 	ReserveBytes uint64 // new messages are refused while less of the disk is free
 	Log          *slog.Logger
@@ -58,7 +58,7 @@ type Config struct {
 func DefaultConfig(dir string) Config {
 	return Config{
 		Dir: dir, Buckets: postdate.BucketsDefault,
-		CacheBytes: 128 << 20, MemtableSize: 32 << 20, ReserveBytes: 64 << 20,
+		CacheBytes: cacheFor(memoryBytes()), MemtableSize: 32 << 20, ReserveBytes: 64 << 20,
 		Log: slog.Default(),
 	}
 }
@@ -153,7 +153,9 @@ func Open(c Config) (*Store, error) {
 }
 
 func openLSM(c Config) (*lsm.DB, error) {
-	cache := lsm.NewCache(c.CacheBytes)
+	// Pebble counts memtables as a part of its cache: beside one that is written to,
+	// another is written out.
+	cache := lsm.NewCache(c.CacheBytes + 2*int64(c.MemtableSize))
 	defer cache.Unref()
 	o := &lsm.Options{
 		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
