@@ -354,3 +354,43 @@ func drain(b *testing.B, s store.Store, messages int, sweep func() ([]postdate.R
 		}
 	}
 }
+
+// BenchmarkExpireInboxes looks for what is past its retention where nothing is, with 1,000 and
+// with 40,000 inboxes that have a message each: x-few is how many times as long it takes
+// there.
+func BenchmarkExpireInboxes(b *testing.B) {
+	few := time.Duration(0)
+	for _, inboxes := range []int{1_000, 40_000} {
+		b.Run(fmt.Sprint(inboxes), func(b *testing.B) {
+			s := benchStore(b)
+			messages := make([]store.InboxMessage, inboxes)
+			for i := range messages {
+				messages[i] = store.InboxMessage{Tenant: "t", Inbox: fmt.Sprint("inbox-", i), DeliveredAt: 2000}
+			}
+			var wg sync.WaitGroup
+			for from := range 100 {
+				wg.Go(func() {
+					if err := s.AppendInbox(context.Background(), messages[from*inboxes/100:(from+1)*inboxes/100]); err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			var all []int
+			for n := range postdate.BucketsDefault {
+				all = append(all, n)
+			}
+			begun := time.Now()
+			for b.Loop() {
+				if n, err := s.Expire(context.Background(), store.Expiry{Buckets: all, DeliveredBefore: 1000, Limit: 1000}); n != 0 || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+			each := time.Since(begun) / time.Duration(b.N)
+			if few == 0 {
+				few = each
+			}
+			b.ReportMetric(float64(each)/float64(few), "x-few")
+		})
+	}
+}

@@ -171,6 +171,18 @@ func readInboxMessage(v []byte, tenant, inbox string) (m store.InboxMessage, err
 	return m, r.end()
 }
 
+// deliveredAt reads nothing of an inbox message but its time; 0 where it cannot be read.
+func deliveredAt(v []byte) postdate.Time {
+	r := reader{rest: v}
+	r.layout()
+	r.take(2) // flags and encoding
+	t := r.time()
+	if r.failed {
+		return 0
+	}
+	return t
+}
+
 // layoutPositions is the layout of partition records since a claim ends at a position.
 // Before, it ended with a whole millisecond.
 const layoutPositions = 2

@@ -60,8 +60,12 @@ func FuzzStoredValues(f *testing.F) {
 			again, err := readChannel(appendChannel(nil, c), "inbox:a")
 			same(t, c, again, err)
 		}
-		if buckets, birth, err := readBirth(v); err == nil {
-			same(t, v, appendBirth(nil, buckets, birth), nil)
+		if buckets, birth, old, err := readBirth(v); err == nil {
+			again := appendBirth(nil, buckets, birth)
+			if old { // but for the layout and the checksum it is the same
+				v, again = v[1:9], again[1:9]
+			}
+			same(t, v, again, nil)
 		}
 		splitTimed(v)
 		splitFinished(v)

@@ -3,67 +3,14 @@ package pebble
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
-
-// inbox numbers the messages of one inbox.
-type inbox struct {
-	mu   sync.Mutex // held from numbering to applying, so that numbers become visible in order
-	last uint64     // the last number given
-
-	durableMu sync.Mutex
-	durable   uint64 // the last number on disk: readers see no further, or a power loss could give a number twice
-}
-
-// inboxOf loads the inbox's last number on first use.
-func (s *Store) inboxOf(tenant, name string, forWriting bool) (*inbox, error) {
-	s.inboxMu.Lock()
-	defer s.inboxMu.Unlock()
-	id := tenant + "\x00" + name
-	if box := s.inboxes[id]; box != nil {
-		return box, nil
-	}
-	last, err := s.lastNumber(tenant, name)
-	if err != nil {
-		return nil, s.readError(err)
-	}
-	box := &inbox{last: last, durable: last}
-	if last > 0 || forWriting { // a reader may ask for any name: that is not kept
-		s.inboxes[id] = box
-	}
-	return box, nil
-}
-
-func (s *Store) lastNumber(tenant, name string) (uint64, error) {
-	tail, closer, err := s.db.Get(inboxPrefix(nil, spaceInboxTail, tenant, name))
-	var last uint64
-	switch {
-	case err == nil:
-		last, _ = binary.Uvarint(tail)
-		closer.Close()
-	case !errors.Is(err, lsm.ErrNotFound):
-		return 0, err
-	}
-	prefix := inboxPrefix(nil, spaceInbox, tenant, name)
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
-	if err != nil {
-		return 0, err
-	}
-	defer iter.Close()
-	if iter.Last() {
-		last = max(last, binary.BigEndian.Uint64(iter.Key()[len(prefix):]))
-	}
-	return last, iter.Error()
-}
 
 // AppendInbox implements store.Inbox.
 func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) error {
@@ -82,10 +29,11 @@ func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) er
 }
 
 func (s *Store) appendRun(messages []store.InboxMessage) error {
-	box, err := s.inboxOf(messages[0].Tenant, messages[0].Inbox, true)
+	box, err := s.useInbox(messages[0].Tenant, messages[0].Inbox)
 	if err != nil {
 		return err
 	}
+	defer s.leaveInbox(box)
 	w := s.writer()
 	box.mu.Lock()
 	number := box.last
@@ -95,9 +43,13 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 		w.value = appendInboxMessage(w.value[:0], &messages[i])
 		w.batch.Set(w.key, w.value, nil)
 	}
+	if !box.listed {
+		w.key = orderKey(w.key[:0], messages[0].DeliveredAt, messages[0].Tenant, messages[0].Inbox)
+		w.batch.Set(w.key, nil, nil)
+	}
 	err = w.apply()
 	if err == nil {
-		box.last = number
+		box.last, box.listed = number, true
 	}
 	box.mu.Unlock()
 	if err != nil {
@@ -107,9 +59,7 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 	if err := w.sync(); err != nil {
 		return err
 	}
-	box.durableMu.Lock()
-	box.durable = max(box.durable, number) // the log is in order: all before is on disk too
-	box.durableMu.Unlock()
+	box.reached(number) // the log is in order: all before is on disk too
 	return nil
 }
 
@@ -119,13 +69,12 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 	if err != nil {
 		return nil, "", err
 	}
-	box, err := s.inboxOf(tenant, name, false)
+	box, err := s.useInbox(tenant, name)
 	if err != nil {
 		return nil, "", err
 	}
-	box.durableMu.Lock()
-	durable := box.durable
-	box.durableMu.Unlock()
+	defer s.leaveInbox(box)
+	durable := box.durable.Load()
 	if from > durable {
 		return nil, "", postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)
 	}
@@ -169,63 +118,4 @@ func (s *Store) readCursor(cursor string) (uint64, error) {
 		return 0, postdate.E(postdate.KindInvalid, "cursor %q is none that was given out: begin again without one", cursor)
 	}
 	return number, nil
-}
-
-// expireInboxes deletes what e selects. It looks at the first message of every inbox.
-func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInbox}, UpperBound: []byte{spaceInbox + 1}})
-	if err != nil {
-		return 0, s.readError(err)
-	}
-	defer iter.Close()
-	var prefix []byte
-	ours, expired := s.among(e.Buckets), 0
-	for ok := iter.First(); ok && expired < e.Limit; ok = iter.SeekGE(after(prefix)) {
-		prefix = inboxPrefixOf(iter.Key())
-		tenant, name, _ := splitName(prefix[1 : len(prefix)-1])
-		if !ours[bucket.Of(tenant, name, s.c.Buckets)] {
-			continue
-		}
-		n, last, err := s.expiredIn(iter, prefix, e.DeliveredBefore, e.Limit-expired)
-		if err != nil {
-			return expired, s.readError(err)
-		}
-		if n > 0 {
-			if err := s.cutInbox(prefix, last); err != nil {
-				return expired, err
-			}
-			expired += n
-		}
-	}
-	return expired, s.readErrorOrNil(iter.Error())
-}
-
-// inboxPrefixOf cuts the number off an inbox key.
-func inboxPrefixOf(key []byte) []byte { return append([]byte(nil), key[:len(key)-8]...) }
-
-// expiredIn counts the messages at the front of an inbox that are old enough,
-// and gives the last one's number. Messages lie in the order of their delivery.
-func (s *Store) expiredIn(iter *lsm.Iterator, prefix []byte, before postdate.Time, limit int) (n int, last uint64, err error) {
-	for ok := iter.SeekGE(prefix); ok && n < limit; ok = iter.Next() {
-		if len(iter.Key()) != len(prefix)+8 || string(iter.Key()[:len(prefix)]) != string(prefix) {
-			break
-		}
-		m, err := readInboxMessage(iter.Value(), "", "")
-		if err == nil && m.DeliveredAt >= before {
-			break
-		}
-		n, last = n+1, binary.BigEndian.Uint64(iter.Key()[len(prefix):])
-	}
-	return n, last, iter.Error()
-}
-
-// cutInbox deletes an inbox's messages up to number last, and keeps that number,
-// so that it is never given again.
-func (s *Store) cutInbox(prefix []byte, last uint64) error {
-	b := s.db.NewBatch()
-	defer b.Close()
-	b.DeleteRange(prefix, binary.BigEndian.AppendUint64(append([]byte(nil), prefix...), last+1), nil)
-	tail := append([]byte{spaceInboxTail}, prefix[1:]...)
-	b.Set(tail, binary.AppendUvarint(nil, last), nil)
-	return unknown(b.Commit(lsm.Sync))
 }

@@ -18,21 +18,25 @@ import (
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and for how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox
-//	c tenant 0 inbox 0                   the last sequence number that was expired
+//	o deliveredAt tenant 0 inbox         an inbox with messages, at the time of the oldest one
+//	n                                    the floor: no empty inbox gave a higher sequence number
+//	c tenant 0 inbox 0                   what earlier versions kept in the place of n
 //	h channel                            what an operator set of a channel
 //	x                                    the store's birth record
 const (
-	spaceMessage   = 'm'
-	spaceState     = 's'
-	spaceDue       = 'd'
-	spaceParked    = 'k'
-	spaceFinished  = 'f'
-	spacePartition = 'p'
-	spaceLease     = 'l'
-	spaceInbox     = 'b'
-	spaceInboxTail = 'c'
-	spaceChannel   = 'h'
-	spaceBirth     = 'x'
+	spaceMessage    = 'm'
+	spaceState      = 's'
+	spaceDue        = 'd'
+	spaceParked     = 'k'
+	spaceFinished   = 'f'
+	spacePartition  = 'p'
+	spaceLease      = 'l'
+	spaceInbox      = 'b'
+	spaceInboxOrder = 'o'
+	spaceInboxFloor = 'n'
+	spaceInboxTail  = 'c'
+	spaceChannel    = 'h'
+	spaceBirth      = 'x'
 )
 
 const (
@@ -91,13 +95,18 @@ func partitionKey(k []byte, bucket int) []byte {
 
 func leaseKey(k []byte, id string) []byte { return append(append(k, spaceLease), id...) }
 
-// inboxKey with sequence 0 is the inbox's prefix: sequences begin at 1.
-func inboxPrefix(k []byte, space byte, tenant, name string) []byte {
-	return append(appendName(append(k, space), tenant, name), 0)
+// orderKey is the place of an inbox in the order of expiry.
+func orderKey(k []byte, oldest postdate.Time, tenant, name string) []byte {
+	return appendName(appendTime(append(k, spaceInboxOrder), oldest), tenant, name)
+}
+
+// inboxKey with sequence 0 is before all of the inbox: sequences begin at 1.
+func inboxPrefix(k []byte, tenant, name string) []byte {
+	return append(appendName(append(k, spaceInbox), tenant, name), 0)
 }
 
 func inboxKey(k []byte, tenant, name string, sequence uint64) []byte {
-	return binary.BigEndian.AppendUint64(inboxPrefix(k, spaceInbox, tenant, name), sequence)
+	return binary.BigEndian.AppendUint64(inboxPrefix(k, tenant, name), sequence)
 }
 
 // after is the first key behind all keys that begin with k.

@@ -163,9 +163,9 @@ func TestOpenRefusesANewerVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rewrite(layout + 1)
+	rewrite(layoutOrdered + 1)
 	refuse(t, openConfig(dir), postdate.KindInvalid, "newer version", "use that version or a later one")
-	rewrite(layout)
+	rewrite(layoutOrdered)
 	whole(t, dir, 10)
 }
 

@@ -88,9 +88,11 @@ type Store struct {
 
 	leaseMu sync.Mutex // orders writes of leases
 
-	inboxMu sync.Mutex // guards the map, not what is in it
+	inboxMu sync.Mutex // guards the map, and not what is in it but who uses it
 	inboxes map[string]*inbox
-	birth   uint32 // names this store in inbox cursors
+	floorMu sync.Mutex    // held by who raises the floor
+	floor   atomic.Uint64 // where the numbers of inboxes begin that have no messages
+	birth   uint32        // names this store in inbox cursors
 
 	pace     pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
@@ -219,7 +221,7 @@ func (s *Store) load() error {
 	case err != nil:
 		return openError(s.c.Dir, err)
 	default:
-		n, birth, err := readBirth(v)
+		n, birth, old, err := readBirth(v)
 		closer.Close()
 		if err != nil {
 			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate: use that version or a later one", s.c.Dir)
@@ -228,6 +230,9 @@ func (s *Store) load() error {
 			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
 		}
 		s.birth = birth
+		if err := s.loadFloor(old); err != nil {
+			return openError(s.c.Dir, err)
+		}
 	}
 	s.partitions = make([]bucket.Partition, s.c.Buckets)
 	for b := range s.partitions {
@@ -260,19 +265,52 @@ func (s *Store) create() error {
 	return b.Commit(lsm.Sync)
 }
 
-// The birth record: layout, N, a random name, and a checksum.
-func appendBirth(b []byte, buckets int, birth uint32) []byte {
-	b = append(b, layout)
-	b = binary.BigEndian.AppendUint32(b, uint32(buckets))
-	b = binary.BigEndian.AppendUint32(b, birth)
-	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+// loadFloor reads the floor. A store of an earlier version, which has none, gets it.
+func (s *Store) loadFloor(old bool) error {
+	if old {
+		b := s.db.NewBatch()
+		defer b.Close()
+		if err := s.listInboxes(b); err != nil {
+			return err
+		}
+		b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
+		if err := b.Commit(lsm.Sync); err != nil {
+			return err
+		}
+	}
+	v, closer, err := s.db.Get([]byte{spaceInboxFloor})
+	if errors.Is(err, lsm.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	floor, _ := binary.Uvarint(v)
+	s.floor.Store(floor)
+	return nil
 }
 
-func readBirth(v []byte) (buckets int, birth uint32, err error) {
-	if len(v) != 13 || v[0] != layout || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
-		return 0, 0, errLayout
+// layoutOrdered is the layout of stores that list their inboxes in order, and keep one floor
+// for the numbers of all that are empty. An earlier version would give these numbers again:
+// it refuses such a store.
+const layoutOrdered = 2
+
+// The birth record: layout, N, a random name, and a checksum.
+func appendBirth(b []byte, buckets int, birth uint32) []byte {
+	b = append(b, layoutOrdered)
+	b = binary.BigEndian.AppendUint32(b, uint32(buckets))
+	return sealBirth(binary.BigEndian.AppendUint32(b, birth))
+}
+
+func sealBirth(b []byte) []byte { return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)) }
+
+// readBirth also reads what earlier versions wrote, and says so.
+func readBirth(v []byte) (buckets int, birth uint32, old bool, err error) {
+	if len(v) != 13 || v[0] < layout || v[0] > layoutOrdered || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
+		return 0, 0, false, errLayout
 	}
-	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), nil
+	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0] < layoutOrdered, nil
 }
 
 // Buckets is N.

@@ -1,0 +1,161 @@
+package pebble
+
+import (
+	"encoding/binary"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// Inboxes with messages are listed in the order in which their oldest ones were delivered, so
+// that expiry looks at those alone in which something expires. Of one that is empty nothing
+// is left: its last number raises the floor, from which every empty inbox goes on. So
+// numbers have gaps, and a reader's old cursor lies before whatever comes.
+
+// expireInboxes deletes what e selects.
+func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
+	s.floorMu.Lock()
+	defer s.floorMu.Unlock()
+	iter, err := s.db.NewIter(&lsm.IterOptions{
+		LowerBound: []byte{spaceInboxOrder}, UpperBound: appendTime([]byte{spaceInboxOrder}, max(e.DeliveredBefore, 0)),
+	})
+	if err != nil {
+		return 0, s.readError(err)
+	}
+	old := s.listedIn(iter, e)
+	if err := iter.Close(); err != nil {
+		return 0, s.readError(err)
+	}
+	expired := 0
+	for i := 0; i < len(old) && expired < e.Limit; i++ {
+		n, err := s.expireInbox(old[i], e.DeliveredBefore, e.Limit-expired)
+		if err != nil {
+			return expired, s.readError(err)
+		}
+		expired += n
+	}
+	if len(old) == 0 {
+		return 0, nil
+	}
+	return expired, unknown(s.db.LogData([]byte{0}, lsm.Sync)) // one for all of them
+}
+
+// listedIn reads places in the order of inboxes, as many as e may need. Those in other
+// buckets are passed over, as by finishedBefore.
+func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Position) {
+	ours, passed := s.among(e.Buckets), 0
+	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
+		p, _ := splitTimed(iter.Key()[1:])
+		if !ours[bucket.Of(p.Tenant, p.ScheduleID, s.c.Buckets)] {
+			passed++
+			continue
+		}
+		old = append(old, p)
+	}
+	return old
+}
+
+// expireInbox deletes the messages at the front of the inbox at a place in the order, as far as
+// they are old enough, and gives it the place of its next one.
+func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int) (int, error) {
+	tenant, name := at.Tenant, at.ScheduleID
+	box, err := s.useInbox(tenant, name)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leaveInbox(box)
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	n, last, next, err := s.expiredIn(tenant, name, before, limit)
+	if err != nil {
+		return 0, err
+	}
+	b := s.db.NewBatch()
+	defer b.Close()
+	b.Delete(orderKey(nil, at.Time, tenant, name), nil)
+	if n > 0 {
+		b.DeleteRange(inboxKey(nil, tenant, name, 0), inboxKey(nil, tenant, name, last+1), nil)
+	}
+	if next != postdate.Far {
+		b.Set(orderKey(nil, next, tenant, name), nil, nil)
+	} else if box.last > s.floor.Load() {
+		s.floor.Store(box.last)
+		b.Set([]byte{spaceInboxFloor}, binary.AppendUvarint(nil, box.last), nil)
+	}
+	if err := b.Commit(lsm.NoSync); err != nil {
+		return 0, unknown(err)
+	}
+	box.listed = next != postdate.Far
+	return n, nil
+}
+
+// expiredIn counts the messages at the front of an inbox that are old enough, and gives the last
+// one's number, and when the first one that stays was delivered: postdate.Far where none
+// does. Messages lie in the order of their delivery.
+func (s *Store) expiredIn(tenant, name string, before postdate.Time, limit int) (n int, last uint64, next postdate.Time, err error) {
+	prefix := inboxPrefix(nil, tenant, name)
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer iter.Close()
+	next = postdate.Far
+	for ok := iter.First(); ok; ok = iter.Next() {
+		at := deliveredAt(iter.Value())
+		if n == limit || at >= before {
+			next = at
+			break
+		}
+		n, last = n+1, binary.BigEndian.Uint64(iter.Key()[len(prefix):])
+	}
+	return n, last, next, iter.Error()
+}
+
+// listPage is how many inboxes of an earlier version are listed in one write.
+const listPage = 10_000
+
+// listInboxes brings the inboxes that an earlier version left into the order of expiry, and what
+// it kept of empty ones into the floor. Done again after it was cut short, it does the same.
+func (s *Store) listInboxes(b *lsm.Batch) error {
+	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail}, UpperBound: []byte{spaceInboxTail + 1}})
+	if err != nil {
+		return err
+	}
+	defer tails.Close()
+	floor := uint64(0)
+	for ok := tails.First(); ok; ok = tails.Next() {
+		last, _ := binary.Uvarint(tails.Value())
+		floor = max(floor, last)
+	}
+	if err := tails.Error(); err != nil {
+		return err
+	}
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInbox}, UpperBound: []byte{spaceInbox + 1}})
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	page := s.db.NewBatch()
+	defer page.Close()
+	for ok := iter.First(); ok; {
+		prefix := iter.Key()[:len(iter.Key())-8]
+		tenant, name, _ := splitName(prefix[1 : len(prefix)-1])
+		page.Set(orderKey(nil, deliveredAt(iter.Value()), tenant, name), nil, nil)
+		if page.Count() == listPage {
+			if err := page.Commit(lsm.NoSync); err != nil {
+				return err
+			}
+			page.Reset()
+		}
+		ok = iter.SeekGE(after(prefix))
+	}
+	if err := iter.Error(); err != nil {
+		return err
+	}
+	b.Set([]byte{spaceInboxFloor}, binary.AppendUvarint(nil, floor), nil)
+	b.DeleteRange([]byte{spaceInboxTail}, []byte{spaceInboxTail + 1}, nil)
+	return page.Commit(lsm.NoSync)
+}
