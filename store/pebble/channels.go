@@ -26,16 +26,26 @@ func (s *Store) Channels(context.Context) ([]store.ChannelSettings, error) {
 		}
 		all = append(all, settings)
 	}
-	return all, s.readErrorOrNil(iter.Error())
+	if err := iter.Error(); err != nil {
+		return nil, s.readError(err)
+	}
+	return all, s.settled()
 }
 
 // SetChannel implements store.Channels.
 func (s *Store) SetChannel(_ context.Context, settings store.ChannelSettings) error {
 	key := append([]byte{spaceChannel}, settings.Channel...)
+	w := s.writer()
 	if settings.None() {
-		return unknown(s.db.Delete(key, lsm.Sync))
+		w.batch.Delete(key, nil)
+	} else {
+		w.batch.Set(key, appendChannel(nil, settings), nil)
 	}
-	return unknown(s.db.Set(key, appendChannel(nil, settings), lsm.Sync))
+	if err := w.apply(); err != nil {
+		w.batch.Close()
+		return unknown(err)
+	}
+	return w.sync()
 }
 
 func appendChannel(b []byte, s store.ChannelSettings) []byte {

@@ -63,6 +63,12 @@ func DefaultConfig(dir string) Config {
 	}
 }
 
+// fail calls Fatal, and does not return even where that does.
+func (c Config) fail(err error) {
+	c.Fatal(err)
+	select {}
+}
+
 // Validate says what is wrong with c, as a sentence that helps.
 func (c Config) Validate() error {
 	if c.Dir == "" {
@@ -345,6 +351,6 @@ func (l logger) Errorf(format string, args ...any) {
 
 func (l logger) Fatalf(format string, args ...any) {
 	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a stack follows
-	l.c.Fatal(errors.New(text))
-	select {} // Pebble goes on into undefined states where this returns
+	// Pebble goes on into undefined states where this returns.
+	l.c.fail(errors.New(text))
 }

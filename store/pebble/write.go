@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -92,15 +93,19 @@ func (w *writer) apply() error {
 }
 
 // sync waits until everything applied is on disk, and everything that the
-// decisions were derived from, also where they wrote nothing.
+// decisions were derived from, also where they wrote nothing. Where it failed, what was applied can
+// be read and may be lost: so nothing answers any more. Reads that saw it wait for a sync
+// of their own, as unsynced tells them to, and fail with it.
 func (w *writer) sync() error {
 	defer w.batch.Close()
 	if w.batch.Empty() {
 		return unknown(w.s.db.LogData([]byte{0}, lsm.Sync))
 	}
-	err := w.batch.SyncWait()
+	if err := w.batch.SyncWait(); err != nil {
+		w.s.c.fail(fmt.Errorf("a write did not reach the disk: %w", err))
+	}
 	w.s.unsynced.Add(-1)
-	return unknown(err)
+	return nil
 }
 
 // settled waits until everything that a read may have seen is on disk: what is
