@@ -19,7 +19,7 @@ import (
 // in the manifest, that is also what a flipped bit looks like to it. So the logs
 // are read before it opens them, and a store is refused where a whole chunk lies
 // behind a broken one and shows that the broken one had been on disk. The very
-// last chunk has nothing behind it and stays Pebble's to judge.
+// last record has nothing behind it and stays Pebble's to judge.
 
 // checkLogs looks for damage in the manifest and the write-ahead logs. It takes the
 // directory's lock meanwhile: a log that is being written looks broken.
@@ -93,9 +93,15 @@ func brokenChunk(b []byte, number uint32) (at int, broken bool) {
 		}
 		at += len(rest) // too little room for a chunk: the next one begins a block
 	}
-	for i := at + 1; i < min(len(b), at+searchBytes); i++ {
-		if _, synced, whole := chunk(b, i, number); whole && synced > uint64(at) {
+	for i, to := at+1, at+searchBytes; i < min(len(b), to); {
+		end, synced, whole := chunk(b, i, number)
+		switch {
+		case whole && synced > uint64(at):
 			return at, true
+		case whole: // the broken one's record may go on with it
+			i, to = end, end+searchBytes
+		default:
+			i++
 		}
 	}
 	return 0, false
@@ -105,7 +111,8 @@ func blockEnd(b []byte, at int) int { return min(len(b), (at/blockBytes+1)*block
 
 // chunk reads the chunk at a place: where it ends, and up to where the log was on
 // disk when it was made. Each record of a manifest is on disk before the next
-// begins. whole is false where there is no chunk of this log.
+// begins, but not its first chunk before its others: only one that begins a record shows
+// anything. whole is false where there is no chunk of this log.
 func chunk(b []byte, at int, number uint32) (end int, synced uint64, whole bool) {
 	border := blockEnd(b, at)
 	if at+chunkHeader > border {
@@ -119,6 +126,8 @@ func chunk(b []byte, at int, number uint32) (end int, synced uint64, whole bool)
 		header = syncHeader
 	case kind > 4:
 		header = logHeader
+	case kind > 2:
+		synced = 0
 	}
 	end = at + header + int(binary.LittleEndian.Uint16(b[at+4:]))
 	if end > border {
