@@ -44,7 +44,8 @@ func (p *pace) watch(db *lsm.DB, stop <-chan struct{}) {
 	}
 }
 
-// pacedFS is a file system on which files that merging writes are paced.
+// pacedFS is a file system on which files that merging writes are paced, and logs are allocated
+// step by step.
 type pacedFS struct {
 	vfs.FS
 	pace *pace
@@ -55,10 +56,28 @@ const mergeCategory vfs.DiskWriteCategory = "pebble-compaction"
 
 func (fs pacedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.Create(name, category)
-	if err != nil || category != mergeCategory {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
-	return &pacedFile{File: f, pace: fs.pace, worked: time.Now()}, nil
+	return fs.wrap(f, category), nil
+}
+
+func (fs pacedFS) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(before, name, category)
+	if err != nil {
+		return nil, err
+	}
+	return fs.wrap(f, category), nil
+}
+
+func (fs pacedFS) wrap(f vfs.File, category vfs.DiskWriteCategory) vfs.File {
+	switch category {
+	case mergeCategory:
+		return &pacedFile{File: f, pace: fs.pace, worked: time.Now()}
+	case logCategory:
+		return &logFile{File: f}
+	}
+	return f
 }
 
 // pacedFile rests before a write as long as it took since the last one.
