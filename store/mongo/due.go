@@ -215,7 +215,7 @@ func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptions
 }
 
 // nextMin is how many messages a look for what comes next finds, and one for each bucket.
-const nextMin = 100
+const nextMin = 20
 
 // readNext looks for the first message beyond a position in each bucket.
 func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*scan) error {
