@@ -205,6 +205,7 @@ func (r *Router) tell(c *Command, answer []byte) {
 }
 
 const (
+	opQuery         = wiremessage.OpCode(2004) // a driver's first hello: servers take it for nothing else
 	headerBytes     = 16
 	messageBytesMax = 64 << 20
 )
@@ -227,7 +228,7 @@ func readMessage(from io.Reader) ([]byte, error) {
 // where the request is a hello of the old form.
 func commandOf(request []byte) (command bson.Raw, id int32, err error) {
 	_, id, _, code, rest, _ := wiremessage.ReadHeader(request)
-	if code == wiremessage.OpQuery {
+	if code == opQuery {
 		return nil, id, nil
 	}
 	if code != wiremessage.OpMsg {
