@@ -159,7 +159,6 @@ func (x *steps) want(t *testing.T, what string, names ...string) {
 
 const (
 	toFind  = "find messages"
-	toWalk  = "aggregate messages"
 	toWrite = "update partitions"
 	toCheck = "find partitions"
 )
@@ -227,7 +226,7 @@ func TestWhatAClaimSends(t *testing.T) {
 	later := w.insert("later", 5000)
 	w.reset(nil)
 	due, results := w.claim(1000)
-	w.want(t, "a quiet round", toFind, toWrite, toWalk)
+	w.want(t, "a quiet round", toFind, toWrite, toFind)
 	if r := results[later.Bucket]; len(due) > 0 || !r.Complete || r.Next != 5000 {
 		t.Errorf("a quiet round finds %d messages, and %+v", len(due), r)
 	}
@@ -235,7 +234,7 @@ func TestWhatAClaimSends(t *testing.T) {
 	w.ifDue = true
 	w.reset(nil)
 	_, results = w.claim(1100)
-	w.want(t, "a round in which nothing has to be written", toFind, toWalk)
+	w.want(t, "a round in which nothing has to be written", toFind, toFind)
 	for b, r := range results {
 		want := store.ClaimResult{Ended: bucket.UpTo(1100), Complete: true, Next: postdate.Far}
 		if b == later.Bucket {
@@ -258,7 +257,7 @@ func TestWhatAClaimSends(t *testing.T) {
 	w.ifDue = false
 	w.reset(nil)
 	w.claim(2000)
-	w.want(t, "a busy round", toFind, toWrite, toFind, toWalk)
+	w.want(t, "a busy round", toFind, toWrite, toFind, toFind)
 }
 
 // TestWhatComesAndGoesDuringAClaim has messages come and go between look and write.
@@ -272,7 +271,7 @@ func TestWhatComesAndGoesDuringAClaim(t *testing.T) {
 		}
 	})
 	due, results := w.claim(2000)
-	w.want(t, "a round in which something comes", toFind, toWrite, toWalk, toFind, toWalk)
+	w.want(t, "a round in which something comes", toFind, toWrite, toFind, toFind, toFind)
 	if len(due) != 1 || due[0].ScheduleID != "came" || results[later.Bucket].Next != 5000 {
 		t.Errorf("what came after the look was claimed, and the read returns %v, %+v", due, results[later.Bucket])
 	}

@@ -64,6 +64,7 @@ type canceller struct {
 	replace bool
 	at      int
 	try     int
+	same    bson.ObjectID // of its first mark: for what is wrong
 	id      bson.ObjectID
 	st      postdate.State
 	m       *mark
@@ -74,9 +75,10 @@ func (c *canceller) step(w *world) bool {
 	switch c.at {
 	case 0: // mark
 		c.id, c.at = bson.NewObjectID(), 1
-		if w.st.Status == postdate.Pending && !w.st.PossibleDuplicate && w.m == nil {
-			w.m = &mark{ID: c.id}
+		if c.try == 0 && !c.same.IsZero() {
+			c.id = c.same
 		}
+		(&latecomer{c.id}).step(w)
 	case 1, 2: // look, in either order
 		if (c.at == 1) == (c.try%2 == 0) {
 			c.st, c.m = w.st, w.m
@@ -105,6 +107,16 @@ func (c *canceller) step(w *world) bool {
 		return true
 	}
 	return false
+}
+
+// latecomer is a mark that was given up, and sent once more, before it arrived.
+type latecomer struct{ id bson.ObjectID }
+
+func (l *latecomer) step(w *world) bool {
+	if w.st.Status == postdate.Pending && !w.st.PossibleDuplicate && w.m == nil {
+		w.m = &mark{ID: l.id}
+	}
+	return true
 }
 
 func (c *canceller) look(w *world) bool {
@@ -282,6 +294,9 @@ func TestEveryOrder(t *testing.T) {
 	}{
 		{"a cancel and a claim", func(*bool) []actor { return []actor{cancel("c"), &owner{token: 1}} }, nil},
 		{"a cancel whose look reads the record first", func(*bool) []actor { return []actor{&canceller{name: "c", try: 1}, &owner{token: 1}} }, nil},
+		{"a cancel whose mark was sent before, and a claim", func(*bool) []actor {
+			return []actor{cancel("c"), &latecomer{bson.NewObjectID()}, &owner{token: 1}}
+		}, nil},
 		{"a replace and a claim", func(*bool) []actor { return []actor{replace("r"), &owner{token: 1}} }, nil},
 		{"a cancel, a claim and its successor's", func(*bool) []actor {
 			return []actor{cancel("c"), &owner{token: 1}, &owner{token: 2, first: true}}
@@ -376,6 +391,10 @@ func TestTheObviousWaysFail(t *testing.T) {
 	for name, actors := range map[string]func(wrote *bool) []actor{
 		"an owner that does not overtake": func(*bool) []actor {
 			return []actor{&canceller{name: "c"}, &careless{owner{token: 1}}}
+		},
+		"a mark that is sent twice": func(*bool) []actor {
+			id := bson.NewObjectID()
+			return []actor{&canceller{name: "c", same: id}, &latecomer{id}, &owner{token: 1}}
 		},
 		"a settlement that does not mark": func(wrote *bool) []actor {
 			return []actor{&canceller{name: "c"}, &hasty{token: 1, wrote: wrote}, &owner{token: 2, first: true}}

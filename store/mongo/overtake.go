@@ -64,18 +64,9 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 // surely removed every one. Behind a mongos a reschedule may hold a message in a transaction:
 // there each message is given up by itself.
 func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, err error) {
-	remove := func(ctx context.Context, some []*document) (matched int64, err error) {
-		c := change{update: doc("$unset", doc("mark", ""))}
-		marks := make([]bson.ObjectID, len(some))
-		for i, d := range some {
-			c.targets, marks[i] = append(c.targets, targetOf(d)), d.Mark.ID
-		}
-		c.where = doc("status", int(postdate.Pending), "mark.id", anyOf(marks))
-		return s.change(ctx, c)
-	}
 	if !s.sharded {
 		err = s.within(ctx, func(ctx context.Context) error {
-			matched, err := remove(ctx, marked)
+			matched, err := s.change(ctx, unmarkAll(marked)...)
 			all = matched == int64(len(marked))
 			return err
 		})
@@ -84,11 +75,26 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	ctx, cancel := context.WithTimeout(ctx, overtakeMax)
 	defer cancel()
 	return false, s.sideBySide(ctx, len(marked), func(ctx context.Context, i int) error {
-		if _, err := remove(ctx, marked[i:i+1]); err != nil && ctx.Err() == nil {
+		if _, err := s.change(ctx, unmarkAll(marked[i:i+1])...); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
+}
+
+// unmarkAll removes from each message the mark that it bore when it was read, and no other:
+// one statement for each mark, which several may bear.
+func unmarkAll(marked []*document) (changes []change) {
+	byMark := map[bson.ObjectID][]target{}
+	for _, d := range marked {
+		byMark[d.Mark.ID] = append(byMark[d.Mark.ID], targetOf(d))
+	}
+	for id, targets := range byMark {
+		c := unmark(targets, id)
+		c.where = append(c.where, bson.E{Key: "status", Value: int(postdate.Pending)})
+		changes = append(changes, c)
+	}
+	return changes
 }
 
 // readLarge reads the payloads that the scans left out. A message that another

@@ -69,7 +69,6 @@ func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) erro
 // trySettle takes settlements through mark, look and finish. done is false where a
 // mark was overtaken.
 func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done bool, err error) {
-	id := bson.NewObjectID()
 	type group struct {
 		reschedules, token uint64
 	}
@@ -80,15 +79,16 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		g := group{reschedules(p.Version), p.Token}
 		groups[g] = append(groups[g], settled(p))
 	}
-	var changes []change
-	for g, targets := range groups {
-		changes = append(changes, change{
-			targets: targets,
-			where:   doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))), // a later owner's mark stands
-			update:  doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
-		})
-	}
-	marked, err := s.change(ctx, changes...)
+	id, marked, err := s.setMarks(ctx, func(id bson.ObjectID) (changes []change) {
+		for g, targets := range groups {
+			changes = append(changes, change{
+				targets: targets,
+				where:   doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))), // a later owner's mark stands
+				update:  doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
+			})
+		}
+		return changes
+	})
 	if err != nil || marked == 0 {
 		return marked == 0, err
 	}

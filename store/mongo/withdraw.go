@@ -25,7 +25,7 @@ const (
 type withdrawal struct {
 	s       *Store
 	id      bson.ObjectID   // of this try's marks
-	mine    []bson.ObjectID // of all tries
+	mine    []bson.ObjectID // of all attempts to set some
 	waiting map[string]waited
 }
 
@@ -42,16 +42,18 @@ func (s *Store) withdrawal() *withdrawal {
 // markAll sets marks on those of the messages that are PENDING, match what else is asked, and
 // bear none, or one that stood too long.
 func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D) error {
-	w.id = bson.NewObjectID()
-	w.mine = append(w.mine, w.id)
-	unmarked := doc("mark", doc("$exists", false))
-	if stale := w.stale(); len(stale) > 0 {
-		unmarked = doc("$or", bson.A{unmarked, doc("mark.id", anyOf(stale))})
-	}
-	_, err := w.s.change(ctx, change{
-		targets: targets,
-		where:   slices.Concat(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also, unmarked),
-		update:  doc("$set", doc("mark", mark{ID: w.id})),
+	var err error
+	w.id, _, err = w.s.setMarks(ctx, func(id bson.ObjectID) []change {
+		unmarked := doc("mark", doc("$exists", false))
+		if free := slices.Concat(w.mine, w.stale()); len(free) > 0 {
+			unmarked = doc("$or", bson.A{unmarked, doc("mark.id", anyOf(free))})
+		}
+		w.mine = append(w.mine, id)
+		return []change{{
+			targets: targets,
+			where:   slices.Concat(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also, unmarked),
+			update:  doc("$set", doc("mark", mark{ID: id})),
+		}}
 	})
 	return err
 }

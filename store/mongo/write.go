@@ -34,14 +34,31 @@ type change struct {
 // they matched: fewer where a repetition was needed. Which ones is not said: who has to know
 // looks.
 func (s *Store) change(ctx context.Context, changes ...change) (matched int64, err error) {
-	var statements []driver.WriteModel
-	for _, c := range changes {
-		statements = s.addStatements(statements, c)
-	}
-	if len(statements) == 0 {
-		return 0, nil
-	}
+	return s.changeBy(ctx, func() []change { return changes })
+}
+
+// setMarks sets a mark that is new in each attempt, and gives that of the last one. An attempt
+// that was given up may still be on its way. It must not set anew what an owner has overtaken
+// since, and so nobody finishes by its mark: only by one whose statement was answered, which
+// does not come again.
+func (s *Store) setMarks(ctx context.Context, changes func(id bson.ObjectID) []change) (id bson.ObjectID, matched int64, err error) {
+	matched, err = s.changeBy(ctx, func() []change {
+		id = bson.NewObjectID()
+		return changes(id)
+	})
+	return id, matched, err
+}
+
+// changeBy is change, with changes that are made anew for each attempt.
+func (s *Store) changeBy(ctx context.Context, changes func() []change) (matched int64, err error) {
 	err = s.repeat(ctx, func(ctx context.Context) error {
+		var statements []driver.WriteModel
+		for _, c := range changes() {
+			statements = s.addStatements(statements, c)
+		}
+		if len(statements) == 0 {
+			return nil
+		}
 		r, err := s.messages.BulkWrite(ctx, statements, options.BulkWrite().SetOrdered(false))
 		if err == nil {
 			matched = r.MatchedCount
