@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 )
 
 const (
@@ -19,15 +20,21 @@ const (
 	convertTime = 24 * time.Hour
 	// convertAtOnce is how many documents one command of a conversion changes.
 	convertAtOnce = 10_000
-	// nobodySince is how long no lease may have been renewed before a conversion.
-	nobodySince = 30 * time.Second
+	// convertLease is for how long a conversion that ended without a word keeps others away.
+	convertLease = 30 * time.Second
 )
+
+// conversion is one run of Convert. It has a lease, as a node has, so that no other one runs.
+type conversion struct {
+	*Store
+	lease bucket.Lease
+}
 
 // Convert makes of the store at c.URI what this version opens there, where an earlier version
 // wrote it, or where it was made on a replica set that is a shard by now and is reached through
 // a mongos. It changes nothing else, and no store that is up to date or not there. No node may
-// run meanwhile: one that renewed its lease just now is an error. Interrupted, it goes on where
-// it is called again.
+// run meanwhile: a lease that may not have ended is an error. Interrupted, it goes on where it
+// is called again.
 func Convert(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -42,73 +49,128 @@ func Convert(ctx context.Context, c Config) error {
 	if err := s.checkServer(ctx); err != nil {
 		return err
 	}
-	return opening(s.within(ctx, s.convert))
+	x := &conversion{s, bucket.Lease{ID: "store init/" + bson.NewObjectID().Hex(), Lasts: convertLease}}
+	return opening(s.within(ctx, x.run))
 }
 
-func (s *Store) convert(ctx context.Context) error {
+func (x *conversion) run(ctx context.Context) error {
 	var b birth
-	switch err := s.births().FindOne(ctx, doc("_id", "birth")).Decode(&b); {
+	switch err := x.births().FindOne(ctx, doc("_id", "birth")).Decode(&b); {
 	case errors.Is(err, driver.ErrNoDocuments):
 		return nil
 	case err != nil:
 		return err
-	case b.Layout > layout || b.Buckets != s.c.Buckets || b.Sharded && !s.sharded:
-		return s.checkBirth(b)
-	case b.Layout == layout && b.Sharded == s.sharded:
+	case b.Buckets != x.c.Buckets || b.Layout > layout || b.Sharded && !x.sharded:
+		return x.checkBirth(b)
+	case b.Layout == layout && b.Sharded == x.sharded:
 		return nil
 	}
-	b.Dates = b.Dates || b.Layout == layout
-	if s.sharded && !b.Dates {
-		key, err := s.shardKey(ctx, s.messages)
+	dates := b.Dates || b.Layout == layout
+	if x.sharded && !dates {
+		key, err := x.shardKey(ctx, x.messages)
 		if err != nil {
 			return err
 		}
 		if key != nil {
-			return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate and is sharded: the times in its shard key cannot be changed in place; let that version deliver what is pending, and begin a new database", s.messages.Database().Name())
+			return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate and is sharded: the times in its shard key cannot be changed in place; let that version deliver what is pending, and begin a new database", x.messages.Database().Name())
 		}
 	}
-	if err := s.nobody(ctx); err != nil {
+	if err := x.nobody(ctx); err != nil {
 		return err
 	}
-	if err := s.note(ctx, doc("layout", layoutUnderway, "dates", b.Dates)); err != nil {
+	leave, err := x.keep()
+	if err != nil {
 		return err
 	}
-	if err := s.nobody(ctx); err != nil { // who looked before that
+	defer leave()
+	if err := x.nobody(ctx); err != nil { // who came between the two
 		return err
 	}
-	if !b.Dates {
-		if err := s.convertTimes(ctx); err != nil {
+	if err := x.note(ctx, b.Layout, doc("layout", layoutUnderway, "dates", dates, "sharded", x.sharded)); err != nil {
+		return err
+	}
+	if err := x.nobody(ctx); err != nil { // who had looked at the birth record before
+		return err
+	}
+	if !dates {
+		if err := x.convertTimes(ctx); err != nil {
 			return err
 		}
-		if err := s.note(ctx, doc("dates", true)); err != nil {
+		if err := x.note(ctx, layoutUnderway, doc("dates", true)); err != nil {
 			return err
 		}
 	}
-	if s.sharded && !b.Sharded {
-		if err := s.convertToSharded(ctx); err != nil {
+	if x.sharded {
+		if err := x.convertToSharded(ctx); err != nil {
 			return err
 		}
 	}
-	return s.note(ctx, doc("layout", layout, "sharded", s.sharded))
+	x.c.Log.Info("the store is converted", "from layout", b.Layout, "to", layout, "sharded", x.sharded)
+	return x.note(ctx, layoutUnderway, doc("layout", layout))
 }
 
-// note changes the birth record.
-func (s *Store) note(ctx context.Context, fields bson.D) error {
-	_, err := s.births().UpdateOne(ctx, doc("_id", "birth"), doc("$set", fields))
+// note changes the birth record, if it still has the layout was.
+func (x *conversion) note(ctx context.Context, was int, fields bson.D) error {
+	r, err := x.births().UpdateOne(ctx, doc("_id", "birth", "layout", was), doc("$set", fields))
+	if err == nil && r.MatchedCount == 0 {
+		return postdate.E(postdate.KindConflict, "somebody else converted the store in between: see whether nodes start on it")
+	}
 	return err
 }
 
-// nobody fails where a node runs.
-func (s *Store) nobody(ctx context.Context) error {
+// keep takes the lease, and renews it until leave gives it back.
+func (x *conversion) keep() (leave func(), err error) {
+	renew := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), x.c.Select)
+		defer cancel()
+		x.lease.Renewals++
+		_, err := x.Renew(ctx, x.lease)
+		return err
+	}
+	if err := renew(); err != nil {
+		return nil, err
+	}
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(convertLease / 6)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := renew(); err != nil {
+					x.c.Log.Warn("the lease of the conversion could not be renewed", "error", err)
+				}
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-gone
+		ctx, cancel := context.WithTimeout(context.Background(), x.c.Select)
+		defer cancel()
+		if _, err := x.leases.DeleteOne(ctx, doc("_id", x.lease.ID)); err != nil {
+			x.c.Log.Warn("the lease of the conversion could not be given back", "for", convertLease, "error", err)
+		}
+	}, nil
+}
+
+// nobody fails where somebody else's lease may not have ended: a node renews it well before.
+func (x *conversion) nobody(ctx context.Context) error {
 	var l lease
-	err := s.leases.FindOne(ctx, doc("$expr", doc("$gt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", nobodySince.Milliseconds()})}))).Decode(&l)
+	lasts := doc("$max", bson.A{convertLease.Milliseconds(), "$lasts"})
+	err := x.leases.FindOne(ctx, doc("_id", doc("$ne", x.lease.ID), "$expr", doc("$gt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", lasts})})),
+		options.FindOne().SetSort(doc("at", -1))).Decode(&l)
 	switch {
 	case errors.Is(err, driver.ErrNoDocuments):
 		return nil
 	case err != nil:
 		return err
 	}
-	return postdate.E(postdate.KindConflict, "the store is in use: %s renewed its lease at %s; stop all nodes, wait for %v and try again", l.ID, l.At.Format(time.RFC3339), nobodySince)
+	ends := l.At.Add(max(convertLease, time.Duration(l.Lasts)*time.Millisecond))
+	return postdate.E(postdate.KindConflict, "the store is in use, or was a moment ago: the last lease is that of %s, renewed at %s; stop all nodes, and try again after %s", l.ID, l.At.Format(time.RFC3339), ends.Format(time.RFC3339))
 }
 
 // dateOf is an expression for a time that may still be a number.
@@ -118,14 +180,14 @@ func dateOf(field string) bson.D {
 
 // convertTimes makes dates of the numbers of earlier layouts. In layout 1 what was claimed of a
 // bucket was a time, all of whose millisecond was claimed.
-func (s *Store) convertTimes(ctx context.Context) error {
+func (x *conversion) convertTimes(ctx context.Context) error {
 	number := doc("$type", "number")
 	var fields bson.D
 	for _, name := range []string{"executionTime", "attemptTime", "due", "downSince", "settledAt", "expiresAt", "createdAt"} {
 		fields = append(fields, bson.E{Key: name, Value: dateOf("$" + name)})
 	}
-	err := s.convertAll(ctx, s.messages, func(ctx context.Context, some bson.D) error {
-		_, err := s.messages.UpdateMany(ctx, append(doc("executionTime", number), some...), bson.A{doc("$set", fields)})
+	err := x.convertAll(ctx, x.messages, func(ctx context.Context, some bson.D) error {
+		_, err := x.messages.UpdateMany(ctx, append(doc("executionTime", number), some...), bson.A{doc("$set", fields)})
 		return err
 	})
 	if err != nil {
@@ -133,8 +195,8 @@ func (s *Store) convertTimes(ctx context.Context) error {
 	}
 	letter := doc("$mergeObjects", bson.A{"$$m", doc("at", dateOf("$$m.at"), "executionTime", dateOf("$$m.executionTime"))})
 	segment := bson.A{doc("$set", doc("oldest", dateOf("$oldest"), "messages", doc("$map", doc("input", "$messages", "as", "m", "in", letter))))}
-	err = s.convertAll(ctx, s.inboxes, func(ctx context.Context, some bson.D) error {
-		_, err := s.inboxes.UpdateMany(ctx, append(doc("messages.at", number), some...), segment)
+	err = x.convertAll(ctx, x.inboxes, func(ctx context.Context, some bson.D) error {
+		_, err := x.inboxes.UpdateMany(ctx, append(doc("messages.at", number), some...), segment)
 		return err
 	})
 	if err != nil {
@@ -145,21 +207,21 @@ func (s *Store) convertTimes(ctx context.Context) error {
 	})
 	behind := doc("$cond", bson.A{doc("$isArray", "$behind"), doc("$map", doc("input", "$behind", "as", "b",
 		"in", doc("channel", "$$b.channel", "to", doc("t", dateOf("$$b.to.t"), "id", "$$b.to.id")))), "$behind"})
-	_, err = s.partitions.UpdateMany(ctx, doc(), bson.A{doc("$set", doc("checkpoint", dateOf("$checkpoint"), "claimed", claimed, "behind", behind))})
+	_, err = x.partitions.UpdateMany(ctx, doc(), bson.A{doc("$set", doc("checkpoint", dateOf("$checkpoint"), "claimed", claimed, "behind", behind))})
 	return err
 }
 
 // convertToSharded registers the ids of all messages and shards them.
-func (s *Store) convertToSharded(ctx context.Context) error {
-	if err := s.createIndexes(ctx); err != nil {
+func (x *conversion) convertToSharded(ctx context.Context) error {
+	if err := x.createIndexes(ctx); err != nil {
 		return err
 	}
-	if err := s.shard(ctx, false); err != nil {
+	if err := x.shard(ctx, false); err != nil {
 		return err
 	}
-	err := s.convertAll(ctx, s.messages, func(ctx context.Context, some bson.D) error {
-		cursor, err := s.messages.Aggregate(ctx, bson.A{
-			doc("$match", some), doc("$project", doc("_id", 1)), doc("$merge", doc("into", s.registry.Name(), "whenMatched", "keepExisting")),
+	err := x.convertAll(ctx, x.messages, func(ctx context.Context, some bson.D) error {
+		cursor, err := x.messages.Aggregate(ctx, bson.A{
+			doc("$match", some), doc("$project", doc("_id", 1)), doc("$merge", doc("into", x.registry.Name(), "whenMatched", "keepExisting")),
 		})
 		if err != nil {
 			return err
@@ -169,17 +231,17 @@ func (s *Store) convertToSharded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = s.messages.Indexes().DropOne(ctx, indexDue); err != nil && !isCode(err, codeIndexNotFound) {
+	if err = x.messages.Indexes().DropOne(ctx, indexDue); err != nil && !isCode(err, codeIndexNotFound) {
 		return err
 	}
 	return nil
 }
 
 // convertAll calls f with range after range of a collection's _ids.
-func (s *Store) convertAll(ctx context.Context, on *driver.Collection, f func(ctx context.Context, some bson.D) error) error {
+func (x *conversion) convertAll(ctx context.Context, on *driver.Collection, f func(ctx context.Context, some bson.D) error) error {
 	var after any = bson.MinKey{}
 	for n := 0; ; n += convertAtOnce {
-		s.c.Log.Info("converting the store", "collection", on.Name(), "done", n)
+		x.c.Log.Info("converting the store", "collection", on.Name(), "done", n)
 		var last struct {
 			ID string `bson:"_id"`
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -255,16 +256,102 @@ func TestConvertToSharded(t *testing.T) {
 	}
 }
 
-// TestConvertBesideANode refuses while a node runs.
+// bare is a client of the store as it is, whatever its layout.
+func (f *filled) bare(uri string) *Store {
+	f.t.Helper()
+	c := f.c
+	c.URI = uri
+	client, err := driver.Connect(clientOptions(c))
+	f.must(err)
+	f.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return newStore(c, client)
+}
+
+// TestConvertBesideANode refuses while a node may run: one that renewed its lease just now, or
+// one whose long lease has not ended.
 func TestConvertBesideANode(t *testing.T) {
-	f := fill(t, mongotest.Fresh(t))
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
 	f.old(2)
-	client, err := driver.Connect(clientOptions(f.c))
-	f.must(err)
-	defer client.Disconnect(context.Background())
-	_, err = newStore(f.c, client).Renew(t.Context(), bucket.Lease{ID: "n/1", Renewals: 1, Lasts: time.Second})
-	f.must(err)
-	if err := Convert(t.Context(), f.c); postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "stop all nodes") {
-		t.Errorf("beside a node that runs: %v", err)
+	s := f.bare(uri)
+	for _, node := range []struct {
+		lasts, ago time.Duration
+		runs       bool
+	}{{time.Second, 0, true}, {time.Second, 29 * time.Second, true}, {5 * time.Minute, 4 * time.Minute, true}, {5 * time.Minute, 6 * time.Minute, false}} {
+		_, err := s.Renew(t.Context(), bucket.Lease{ID: "n/1", Renewals: 1, Lasts: node.lasts})
+		f.must(err)
+		_, err = s.leases.UpdateOne(t.Context(), doc("_id", "n/1"), bson.A{doc("$set", doc("at", doc("$subtract", bson.A{"$$NOW", node.ago.Milliseconds()})))})
+		f.must(err)
+		err = Convert(t.Context(), f.c)
+		if runs := err != nil && postdate.KindOf(err) == postdate.KindConflict && strings.Contains(err.Error(), "stop all nodes"); runs != node.runs {
+			t.Errorf("a lease of %v that was renewed %v ago: %v", node.lasts, node.ago, err)
+		}
 	}
+	if n, err := s.leases.CountDocuments(t.Context(), doc("_id", doc("$ne", "n/1"))); n != 0 || err != nil {
+		t.Errorf("the conversion left %d leases, %v", n, err)
+	}
+}
+
+// during has do run once, right before a conversion's command on a collection.
+func during(c Config, command, collection string, do func()) Config {
+	var once sync.Once
+	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if on, _ := e.Command.Lookup(command).StringValueOK(); on == collection {
+			once.Do(do)
+		}
+	}}
+	return c
+}
+
+// TestTwoConversions: one is slow between its look and its first note, and meanwhile another one
+// is through, and maybe a node has started. The slow one changes nothing.
+func TestTwoConversions(t *testing.T) {
+	for _, starts := range []bool{true, false} { // it finds a lease, or another layout
+		t.Run(fmt.Sprint("a node starts: ", starts), func(t *testing.T) {
+			uri := mongotest.Fresh(t)
+			f := fill(t, uri)
+			f.old(2)
+			f.c.URI = routertest.Start(t, uri).URI()
+			slow := during(f.c, "find", "leases", func() {
+				f.must(Convert(t.Context(), f.c))
+				s := f.open()
+				defer s.Close()
+				if starts {
+					_, err := s.Renew(t.Context(), bucket.Lease{ID: "a", Renewals: 1, Lasts: time.Second})
+					f.must(err)
+				}
+			})
+			if err := Convert(t.Context(), slow); postdate.KindOf(err) != postdate.KindConflict {
+				t.Errorf("the slow one: %v", err)
+			}
+			s := f.open()
+			defer s.Close()
+			f.same(s)
+		})
+	}
+}
+
+// TestConvertPastTheMongos goes on with an interrupted conversion at the address of the shard:
+// that is refused, and so is a node.
+func TestConvertPastTheMongos(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.c.URI = routertest.Start(t, uri).URI()
+	ctx, cut := context.WithCancel(t.Context())
+	if err := Convert(ctx, during(f.c, "aggregate", "messages", cut)); err == nil {
+		t.Error("it was not interrupted")
+	}
+	direct := f.c
+	direct.URI = uri
+	if err := Convert(t.Context(), direct); err == nil || !strings.Contains(err.Error(), "past the mongos") {
+		t.Errorf("past the mongos: %v", err)
+	}
+	behind := f.c
+	f.c = direct
+	f.refused("past the mongos")
+	f.c = behind
+	f.must(Convert(t.Context(), f.c))
+	s := f.open()
+	defer s.Close()
+	f.same(s)
 }

@@ -99,7 +99,7 @@ func TestRefusedStarts(t *testing.T) {
 		kind  postdate.Kind
 		words []string
 	}{
-		"another N":      {others, postdate.KindInvalid, []string{"has 8 buckets", "started with 9", "--buckets 8"}},
+		"another N":      {others, postdate.KindInvalid, []string{"has 8 buckets", "setting is 9", "--buckets 8"}},
 		"a lone server":  {alone, postdate.KindInvalid, []string{"stands alone", "--replSet", "rs.initiate()"}},
 		"nobody there":   {nobody, postdate.KindUnavailable, []string{"cannot be reached", "check the address"}},
 		"no such scheme": {bad, postdate.KindInvalid, []string{"mongodb://host1"}},
