@@ -173,6 +173,9 @@ func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 	}
 	for _, c := range held {
 		c.cut()
+		for _, d := range c.damaged {
+			s.report(d)
+		}
 	}
 	if err := s.overtake(ctx, held); err != nil {
 		return err

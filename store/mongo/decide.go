@@ -79,7 +79,7 @@ func stillDue(was, now postdate.State) bool {
 // now: nil where it is not there. Whether its mark was removed by the owner or by its bearer
 // does not matter; where it still stands, its bearer can still write.
 func overtaken(was, now *document) bool {
-	return now != nil && !now.Mark.is(was.Mark.ID) && stillDue(was.state(), now.state())
+	return now != nil && now.damaged == nil && !now.Mark.is(was.Mark.ID) && stillDue(was.state(), now.state())
 }
 
 // maySettle says whether a settlement other than DELIVERED counts: p was read

@@ -35,6 +35,8 @@ type document struct {
 	LastError         string         `bson:"lastError,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
+	damaged error // it cannot be decoded: damage.go
+
 	Channel      string        `bson:"channel"`
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
 	CreatedAt    postdate.Time `bson:"createdAt,omitempty"`

@@ -39,6 +39,7 @@ type scan struct {
 	next    postdate.Time
 	ahead   bool // next is known
 	chosen  []*document
+	damaged []*document     // passed over
 	held    bucket.Position // of the first one that could not be overtaken
 	ended   bucket.Position
 }
@@ -209,7 +210,8 @@ func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptions
 		if err != nil {
 			return err
 		}
-		return cursor.All(ctx, &all)
+		all, err = readAll(ctx, cursor)
+		return err
 	})
 	return all, err
 }
@@ -268,6 +270,10 @@ func (c *scan) cut() {
 			break
 		}
 		c.ended = at
+		if d.damaged != nil {
+			c.damaged = append(c.damaged, d)
+			continue
+		}
 		if !c.covers(d) || c.record != nil && c.record.ClaimedFor(d.channel()).Before(at) {
 			continue
 		}

@@ -149,6 +149,8 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 		switch {
 		case d == nil:
 			gone = append(gone, i)
+		case d.damaged != nil:
+			results[i].Err = errDamaged(d)
 		case string(d.Digest) != string(m.Digest[:]):
 			results[i].Err = errExists(m.ScheduleID, postdate.Status(d.Status))
 		default:
@@ -164,24 +166,33 @@ func errExists(id string, status postdate.Status) error {
 
 // read reads messages by their keys.
 func (s *Store) read(ctx context.Context, keys *keyed, projection any) (map[string]*document, error) {
+	found, err := s.readOnce(ctx, keys, projection)
+	if err != nil || !s.sharded || len(found) == len(keys.ids) {
+		return found, err
+	}
+	return s.readMoved(ctx, keys, projection, found)
+}
+
+// readOnce is read in one command.
+func (s *Store) readOnce(ctx context.Context, keys *keyed, projection any) (map[string]*document, error) {
 	o := options.Find().SetHint(indexID).SetBatchSize(int32(len(keys.ids) + 1))
 	if projection != nil {
 		o.SetProjection(projection)
 	}
-	var all []document
+	var all []*document
 	err := s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.messages.Find(ctx, keys.filter(), o)
-		if err != nil {
-			return err
+		if err == nil {
+			all, err = readAll(ctx, cursor)
 		}
-		return cursor.All(ctx, &all)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]*document, len(all))
-	for i := range all {
-		found[all[i].ID] = &all[i]
+	for _, d := range all {
+		found[d.ID] = d
 	}
 	return found, nil
 }
@@ -199,8 +210,11 @@ func (s *Store) Get(ctx context.Context, key postdate.Key) (postdate.Record, err
 		return postdate.Record{}, readError("reading a message", err)
 	}
 	d := found[idOf(key)]
-	if d == nil {
+	switch {
+	case d == nil:
 		return postdate.Record{}, errNotFound(key)
+	case d.damaged != nil:
+		return postdate.Record{}, errDamaged(d)
 	}
 	return d.record(), nil
 }

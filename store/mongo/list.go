@@ -42,16 +42,20 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 	if err != nil {
 		return page, err
 	}
-	var all []document
-	if err := cursor.All(ctx, &all); err != nil {
+	all, err := readAll(ctx, cursor)
+	if err != nil {
 		return page, err
 	}
-	for i := range all[:min(len(all), q.Limit)] {
-		page.Records = append(page.Records, all[i].record())
+	for _, d := range all[:min(len(all), q.Limit)] {
+		if d.damaged != nil {
+			s.report(d)
+			continue
+		}
+		page.Records = append(page.Records, d.record())
 	}
 	switch {
 	case len(all) > q.Limit:
-		page.Next = listPosition(&all[q.Limit-1])
+		page.Next = listPosition(all[q.Limit-1])
 	case len(selecting) > 0:
 		page.Next, err = s.listBorder(ctx, q)
 	}
@@ -99,10 +103,10 @@ func (s *Store) listBorder(ctx context.Context, q *store.ListQuery) (*store.List
 	if err != nil {
 		return nil, err
 	}
-	var border []document
-	if err := cursor.All(ctx, &border); err != nil || len(border) == 0 {
+	border, err := readAll(ctx, cursor)
+	if err != nil || len(border) == 0 {
 		return nil, err
 	}
 	border[0].ScheduleID = keyOf(border[0].Bucket, border[0].ID).ScheduleID
-	return listPosition(&border[0]), nil
+	return listPosition(border[0]), nil
 }

@@ -2,7 +2,9 @@ package mongo
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,7 +15,41 @@ import (
 
 // overtakeMax bounds how long a claim waits for marked messages that a transaction holds. It
 // may be that of a node that died: the server then keeps it for a minute.
-const overtakeMax = time.Second
+const (
+	overtakeMax = time.Second
+	// heldPause is how long what was held is left out without another try.
+	heldPause = 10 * time.Second
+)
+
+// heldMarks are the marks that could not be removed, and until when that is not tried again.
+type heldMarks struct {
+	mu    sync.Mutex
+	until map[bson.ObjectID]time.Time
+}
+
+// hold notes a mark that could not be removed.
+func (h *heldMarks) hold(id bson.ObjectID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until == nil {
+		h.until = map[bson.ObjectID]time.Time{}
+	}
+	h.until[id] = time.Now().Add(heldPause)
+}
+
+// free lists the messages whose marks are not held.
+func (h *heldMarks) free(marked []*document) (free []*document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(h.until, func(_ bson.ObjectID, until time.Time) bool { return until.Before(now) })
+	for _, d := range marked {
+		if _, held := h.until[d.Mark.ID]; !held {
+			free = append(free, d)
+		}
+	}
+	return free
+}
 
 // overtake removes the marks of those who are about to change messages that the scans chose.
 // Whose mark is removed cannot write any more; where it was gone already, its bearer may have
@@ -51,7 +87,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 			if meet(d.Mark, c.Token) != meetOvertake || overtaken(d, now[d.ID]) {
 				return false
 			}
-			if present := now[d.ID]; present != nil && stillDue(d.state(), present.state()) && c.held == (bucket.Position{}) {
+			if present := now[d.ID]; present != nil && present.damaged == nil && stillDue(d.state(), present.state()) && c.held == (bucket.Position{}) {
 				c.held = d.place()
 			}
 			return true
@@ -74,11 +110,14 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, overtakeMax)
 	defer cancel()
-	return false, s.sideBySide(ctx, len(marked), func(ctx context.Context, i int) error {
-		if _, err := s.change(ctx, unmarkAll(marked[i:i+1])...); err != nil && ctx.Err() == nil {
-			return err
+	free := s.held.free(marked)
+	return false, s.sideBySide(ctx, len(free), func(ctx context.Context, i int) error {
+		_, err := s.change(ctx, unmarkAll(free[i:i+1])...)
+		if err != nil && ctx.Err() != nil {
+			s.held.hold(free[i].Mark.ID)
+			return nil
 		}
-		return nil
+		return err
 	})
 }
 
@@ -125,7 +164,7 @@ func (s *Store) readLarge(ctx context.Context, scans []*scan) error {
 				return false
 			}
 			present := found[d.ID]
-			if present == nil || present.Version != d.Version {
+			if present == nil || present.damaged != nil || present.Version != d.Version {
 				return true
 			}
 			d.Large = present.Large

@@ -17,7 +17,7 @@ import (
 func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	var found []document
+	var found []*document
 	var records map[int]*partition
 	err := s.all(ctx,
 		func(ctx context.Context) (err error) {
@@ -32,7 +32,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 				if err != nil {
 					return err
 				}
-				return cursor.All(ctx, &found)
+				found, err = readAll(ctx, cursor)
+				return err
 			})
 		})
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		update: bson.A{doc("$set", doc("due", at, "attemptTime", at)), doc("$unset", "parked")},
 	}
 	for i := range found {
-		unpark.targets = append(unpark.targets, targetOf(&found[i]))
+		unpark.targets = append(unpark.targets, targetOf(found[i]))
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
 		_, err := s.change(ctx, unpark)

@@ -59,8 +59,11 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 		return rec, false, unreachable("replacing", err)
 	}
 	d := found[idOf(r.m.Key)]
-	if d == nil {
+	switch {
+	case d == nil:
 		return rec, false, errNotFound(r.m.Key)
+	case d.damaged != nil:
+		return rec, false, errDamaged(d)
 	}
 	p, err := recordOf(records, r.m.Bucket)
 	if err != nil {

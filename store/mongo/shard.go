@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -138,6 +140,45 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 	return nil, err
 }
 
+const (
+	// movedTries bounds how often a read looks for messages that are registered and not found,
+	// and movedPause is how long it waits each time.
+	movedTries = 20
+	movedPause = 10 * time.Millisecond
+)
+
+// readMoved reads again what was not found, as long as its id is taken: a reschedule may move a
+// message from one shard to another while a read asks both, and the read finds it on neither.
+func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, found map[string]*document) (map[string]*document, error) {
+	for range movedTries {
+		var ids []registered
+		for _, id := range keys.ids {
+			if found[id] == nil {
+				ids = append(ids, registered{id})
+			}
+		}
+		known, err := s.registered(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		var missing keyed
+		for _, key := range keys.all {
+			if id := idOf(key); found[id] == nil && known[id] {
+				missing.add(key)
+			}
+		}
+		if len(missing.ids) == 0 || !rest(ctx, movedPause) {
+			break
+		}
+		more, err := s.readOnce(ctx, &missing, projection)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, more)
+	}
+	return found, nil
+}
+
 // registered says which of some ids are taken.
 func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bool, error) {
 	names := make([]string, len(ids))
@@ -170,7 +211,7 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, most int) (int
 		if err != nil {
 			return err
 		}
-		if err := cursor.All(ctx, &there); err != nil || len(there) == 0 {
+		if there, err = readAll(ctx, cursor); err != nil || len(there) == 0 {
 			return err
 		}
 		var messages, ids []driver.WriteModel

@@ -218,7 +218,11 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if err := session.AbortTransaction(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := claim(2), []string{all[0].ScheduleID, all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+	if got, want := claim(2), []string{all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+		t.Errorf("right after that %q are due, want %q: it is not tried again at once", got, want)
+	}
+	s.held.until = nil // the pause is over
+	if got, want := claim(3), []string{all[0].ScheduleID, all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
 		t.Errorf("when it is not held any more, %q are due, want %q", got, want)
 	}
 }
@@ -322,4 +326,51 @@ func TestShardKeys(t *testing.T) {
 		c.URI = uri
 		refused(t, c, "leads past the mongos")
 	})
+}
+
+// TestAMessageThatMoves is looked for while it moves from one shard to another: a read that finds
+// it on neither looks again, for its id is taken.
+func TestAMessageThatMoves(t *testing.T) {
+	c, _ := behindRouter(t)
+	m := postdate.Message{Key: bucket.KeyOf("default", "m", 8), Channel: "inbox:a", ExecutionTime: 1000}
+	var moving atomic.Bool
+	var arrive func()
+	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if on, _ := e.Command.Lookup("find").StringValueOK(); on == "registry" && moving.CompareAndSwap(true, false) {
+			arrive()
+		}
+	}}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if r := s.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	leave := func() {
+		t.Helper()
+		var d document
+		if err := s.messages.FindOneAndDelete(t.Context(), target{key: m.Key, execution: 1000}.shardKey()).Decode(&d); err != nil {
+			t.Fatal(err)
+		}
+		arrive = func() {
+			if _, err := s.messages.InsertOne(t.Context(), &d); err != nil {
+				t.Error(err)
+			}
+		}
+		moving.Store(true)
+	}
+	leave()
+	if _, err := s.Get(t.Context(), m.Key); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+	leave()
+	if r := s.Cancel(t.Context(), []postdate.Key{m.Key}, 5)[0]; r.Err != nil {
+		t.Errorf("Cancel: %v", r.Err)
+	}
+	other := postdate.Key{Bucket: m.Bucket, Tenant: "default", ScheduleID: "never"}
+	if _, err := s.Get(t.Context(), other); postdate.KindOf(err) != postdate.KindNotFound {
+		t.Errorf("Get of what was never scheduled: %v", err)
+	}
 }

@@ -219,8 +219,11 @@ func (w *withdrawal) lookAfter(ctx context.Context, keys *keyed) (map[string]*do
 // judge notes the result of an item that is decided by its look.
 func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verdict, error) {
 	key := c.keys[i]
-	if d == nil {
+	switch {
+	case d == nil:
 		return 0, errNotFound(key)
+	case d.damaged != nil:
+		return 0, errDamaged(d)
 	}
 	p, err := recordOf(records, key.Bucket)
 	if err != nil {

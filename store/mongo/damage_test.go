@@ -1,0 +1,65 @@
+package mongo_test
+
+import (
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// TestADamagedMessage has one that cannot be decoded: it is passed over, and stops no other.
+func TestADamagedMessage(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	s := open(t, config(uri))
+	defer s.Close()
+	acquireAll(t, s)
+	var all []postdate.Message
+	for _, id := range []string{"bad", "good", "kept"} {
+		m := testMessage(id, 1, 1000) // in one bucket
+		all = append(all, m)
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	damage := bson.D{{Key: "$set", Value: bson.D{{Key: "createdAt", Value: int64(1)}}}} // a number, and no date
+	if _, err := database(t, uri).Collection("messages").UpdateOne(t.Context(), bson.D{{Key: "scheduleId", Value: "bad"}}, damage); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), all[0].Key); postdate.KindOf(err) != postdate.KindInternal {
+		t.Errorf("Get: %v", err)
+	}
+	if r := s.Insert(t.Context(), all[:1])[0]; postdate.KindOf(r.Err) != postdate.KindInternal {
+		t.Errorf("Insert again: %+v", r)
+	}
+	cancelled := s.Cancel(t.Context(), keysOf(all[:2]), 1)
+	if postdate.KindOf(cancelled[0].Err) != postdate.KindInternal || cancelled[1].Err != nil {
+		t.Errorf("Cancel: %+v", cancelled)
+	}
+	page, err := s.List(t.Context(), store.ListQuery{Tenant: "default", Limit: 10})
+	if err != nil || len(page.Records) != 2 {
+		t.Errorf("List: %+v, %v", page, err)
+	}
+	var got []string
+	scan := store.Scan{Limit: 1, BytesMax: 1 << 20}
+	for number := uint64(1); number < 10; number++ {
+		r := s.Claim(t.Context(), []store.Claim{{Claim: bucket.Claim{Token: 1, Number: number, To: bucket.UpTo(2000)}, Scan: scan}})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		for _, rec := range r.Due {
+			got = append(got, rec.ScheduleID)
+		}
+		if scan.After = r.Ended; r.Complete {
+			break
+		}
+	}
+	if len(got) != 1 || got[0] != "kept" {
+		t.Errorf("page by page %q are due, want the one that is neither damaged nor cancelled", got)
+	}
+}
