@@ -30,11 +30,11 @@ func (m *Membership) heard(n *memberlist.Node, state State) {
 	delete(m.leaving, n.Name)
 	m.roster.note(n, state, time.Now())
 	members := len(m.roster.list(StateAlive))
+	m.metrics.members.Set(float64(members)) // under the lock, or an older number could come last
 	if members > 1 {
 		delete(m.problems, problemAlone)
 	}
 	m.mu.Unlock()
-	m.metrics.members.Set(float64(members))
 	if n.Name != m.config.Name {
 		m.log.Info("gossip: a node "+news[state], "node", n.Name, "address", n.Address(), "members", members)
 	}
