@@ -153,19 +153,25 @@ func TestSlowExpirer(t *testing.T) {
 	}
 }
 
-// messagesIn are messages of one bucket of eight.
-func messagesIn(b, n int) (all []postdate.Message) {
-	for i := 0; len(all) < n; i++ {
+// insertInBucket inserts messages of one bucket, due at 1000.
+func insertInBucket(t *testing.T, s *Store, b, count int) (all []postdate.Message) {
+	t.Helper()
+	for i := 0; len(all) < count; i++ {
 		m := postdate.Message{Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: 1000}
 		if m.Bucket == b {
 			all = append(all, m)
+		}
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
 	}
 	return all
 }
 
 // TestClaimBesideAHeldMessage holds a marked message in a transaction, as a node does that died
-// while it rescheduled it: a claim leaves that one out, and hands out the others.
+// while it rescheduled it: a claim leaves that one out and says so, and hands out the others.
 func TestClaimBesideAHeldMessage(t *testing.T) {
 	c, _ := behindRouter(t)
 	c.Attempt = time.Minute // only the bound of overtaking ends the wait
@@ -174,12 +180,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	all := messagesIn(1, 3)
-	for _, r := range s.Insert(t.Context(), all) {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
+	all := insertInBucket(t, s, 1, 3)
 	if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: 1, Owner: "n", Lease: "l"}}); err != nil || !got[0].OK {
 		t.Fatalf("Acquire: %+v, %v", got, err)
 	}
@@ -204,31 +205,38 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if r, err := s.messages.DeleteOne(held, target{key: all[0].Key, execution: 1000}.shardKey()); err != nil || r.DeletedCount != 1 {
 		t.Fatalf("DeleteOne: %+v, %v", r, err)
 	}
-	claim := func(number uint64) []string {
+	claim := func(number uint64) (ids []string, left bucket.Position) {
 		r := s.Claim(t.Context(), []store.Claim{{
 			Bucket: 1, Claim: bucket.Claim{Token: 1, Number: number, To: bucket.UpTo(1000)}, Scan: store.Scan{Limit: 10, BytesMax: 1000},
 		}})[0]
 		if r.Err != nil || !r.Complete {
 			t.Fatalf("Claim: %+v", r)
 		}
-		var ids []string
 		for _, due := range r.Due {
 			ids = append(ids, due.ScheduleID)
 		}
-		return ids
+		return ids, r.Held
 	}
-	if got, want := claim(1), []string{all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+	got, left := claim(1)
+	if want := []string{all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
 		t.Errorf("beside a message that is held, %q are due, want %q", got, want)
+	}
+	if want := bucket.PositionOf(all[0].Key, 1000); left != want {
+		t.Errorf("the claim says that it left out %v, want %v: the checkpoint would pass it", left, want)
 	}
 	if err := session.AbortTransaction(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := claim(2); len(got) != 2 {
-		t.Errorf("right after that %q are due: it is tried again at once", got)
+	if got, left := claim(2); len(got) != 2 || left == (bucket.Position{}) {
+		t.Errorf("right after that %q are due, and left out is %v: it is tried again at once", got, left)
 	}
 	s.held.until = nil // the pause is over
-	if got, want := claim(3), []string{all[0].ScheduleID, all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
+	got, left = claim(3)
+	if want := []string{all[0].ScheduleID, all[1].ScheduleID, all[2].ScheduleID}; !slices.Equal(got, want) {
 		t.Errorf("when it is not held any more, %q are due, want %q", got, want)
+	}
+	if left != (bucket.Position{}) {
+		t.Errorf("when it is not held any more, the claim says that it left out %v", left)
 	}
 }
 
