@@ -126,6 +126,14 @@ func (f *filled) same(s *Store) {
 	}
 }
 
+// registered wants every id in the registry.
+func (f *filled) registered(s *Store) {
+	f.t.Helper()
+	if n, err := s.registry.CountDocuments(f.t.Context(), doc()); n != int64(len(f.keys)) || err != nil {
+		f.t.Errorf("%d ids are registered, %v; want %d", n, err, len(f.keys))
+	}
+}
+
 // old makes numbers of the store's dates, as layouts 1 and 2 had them.
 func (f *filled) old(layout int) {
 	f.t.Helper()
@@ -219,6 +227,7 @@ func TestConvertIsInterrupted(t *testing.T) {
 	s := f.open()
 	defer s.Close()
 	f.same(s)
+	f.registered(s)
 }
 
 // TestConvertToSharded takes a store that was made on a replica set behind a mongos: there it
@@ -237,9 +246,7 @@ func TestConvertToSharded(t *testing.T) {
 			s := f.open()
 			defer s.Close()
 			f.same(s)
-			if n, err := s.registry.CountDocuments(t.Context(), doc()); n != int64(len(f.keys)) || err != nil {
-				t.Errorf("%d ids are registered, %v; want %d", n, err, len(f.keys))
-			}
+			f.registered(s)
 			other := postdate.Message{Key: f.keys[3], Channel: "inbox:b", ExecutionTime: 5}
 			other.Digest = postdate.DigestOf(&other, "")
 			if r := s.Insert(t.Context(), []postdate.Message{other})[0]; postdate.KindOf(r.Err) != postdate.KindExists {
