@@ -160,27 +160,27 @@ func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 	if err := s.all(ctx, reads...); err != nil {
 		return err
 	}
-	held := scans
+	valid := scans
 	if look {
-		held = nil
+		valid = nil
 		for _, c := range scans {
 			p := records[c.Bucket]
 			if c.refused = refusalOf(p, c.Claim); c.refused == nil {
 				c.limit(p.record())
-				held = append(held, c)
+				valid = append(valid, c)
 			}
 		}
 	}
-	for _, c := range held {
+	for _, c := range valid {
 		c.cut()
 		for _, d := range c.damaged {
 			s.report(d)
 		}
 	}
-	if err := s.overtake(ctx, held); err != nil {
+	if err := s.overtake(ctx, valid); err != nil {
 		return err
 	}
-	return s.readLarge(ctx, held)
+	return s.readLarge(ctx, valid)
 }
 
 func sortedChannels(behind map[postdate.Channel]bucket.Position) []postdate.Channel {

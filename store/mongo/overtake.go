@@ -52,9 +52,9 @@ func (h *heldMarks) free(marked []*document) (free []*document) {
 }
 
 // overtake removes the marks of those who are about to change messages that the scans chose.
-// Whose mark is removed cannot write any more; where it was gone already, its bearer may have
-// written, and the message is looked at once more. A message whose mark stands all the same is
-// left out, for its bearer may still write: a later scan finds it again.
+// Once its mark is removed, a bearer cannot write any more; where the mark was gone already, its
+// bearer may have written, and the message is looked at once more. A message whose mark still
+// stands is left out, for its bearer may still write: a later scan finds it again.
 func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	var marked []*document
 	for _, c := range scans {
@@ -98,7 +98,7 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 
 // removeMarks removes the marks that messages bore when they were read. all says that it
 // surely removed every one. Behind a mongos a reschedule may hold a message in a transaction:
-// there each message is given up by itself.
+// there each mark is removed by a command of its own, and those that take too long are given up.
 func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, err error) {
 	if !s.sharded {
 		err = s.within(ctx, func(ctx context.Context) error {
