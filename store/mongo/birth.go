@@ -35,7 +35,7 @@ type birth struct {
 	Name    int64  `bson:"name"`    // random: names the store in inbox cursors
 	Whole   bool   `bson:"whole"`   // every partition record was written: from then on a missing one is damage
 	Dates   bool   `bson:"dates"`   // of a store that is being converted: its times are dates already
-	Sharded bool   `bson:"sharded"` // its ids are registered and its messages sharded: it is used through a mongos alone
+	Sharded bool   `bson:"sharded"` // its ids are registered and its messages sharded: it is used only through a mongos
 }
 
 // The names of the indexes, as hints have them.
@@ -185,7 +185,8 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	there := doc("$exists", true)
 	due := doc("bucket", 1, "due", 1, "_id", 1)
 	if s.sharded {
-		// What tells a shard that a message is its own lies in the index too: it need not be read.
+		// The shard key tells a shard whether a message is its own: with it in the index, the
+		// message need not be read.
 		due = append(due, doc("executionTime", 1, "scheduleId", 1)...)
 	}
 	indexes := []driver.IndexModel{

@@ -113,7 +113,7 @@ func packed(scans []*scan) (packs [][]*scan) {
 }
 
 // readQuiet reads what is first in each of several buckets in which nothing was due a
-// moment ago. Where something came in meanwhile, it is read as ever.
+// moment ago. Where something has come in since, it is read as usual.
 func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
 	if err := s.readNext(ctx, scans[0].span.after, scans); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptions
 	return all, err
 }
 
-// nextMin is how many messages a look for what comes next finds, and one for each bucket.
+// nextMin is how many messages a look for what comes next finds beside one for each bucket.
 const nextMin = 20
 
 // readNext looks for the first message beyond a position in each bucket.
@@ -225,9 +225,9 @@ func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*sca
 	return s.sideBySide(ctx, len(some), func(ctx context.Context, i int) error { return s.readFirst(ctx, from, some[i]) })
 }
 
-// readFirst finds the first messages beyond a position in all of some buckets together, in the
-// order of their times: the server merges as many walks of the index. A bucket of which none is
-// among them has none before the last of them.
+// readFirst finds the first messages beyond a position in some buckets together, in the order of
+// their times: the server merges one walk of the index for each bucket. A bucket of which none
+// is among them has none before the last of them.
 func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*scan) error {
 	byBucket := make(map[int]*scan, len(scans))
 	spans := make([]span, len(scans))

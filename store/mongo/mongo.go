@@ -1,5 +1,5 @@
 // Package mongo keeps messages in MongoDB, for a cluster of nodes. It passes
-// store/storetest on a real replica set.
+// store/storetest on a real replica set, and through a model of a mongos in front of one.
 //
 // It promises what package store promises: every acknowledged write is on the
 // disks of a majority, and every read sees at least what this process wrote and
@@ -73,7 +73,7 @@ type Store struct {
 	c        Config
 	client   *driver.Client
 	sharded  bool   // behind a mongos
-	indexDue string // its name
+	indexDue string // the name of the due index: indexDue or indexDueKey
 	birth    uint32 // names this store in inbox cursors
 
 	messages, partitions, leases, inboxes, channels, registry *driver.Collection
@@ -155,7 +155,7 @@ func clientOptions(c Config) *options.ClientOptions {
 		o.SetAppName("postdate")
 	}
 	durable(o)
-	o.SetRegistry(registry())
+	o.SetRegistry(bsonTypes())
 	o.SetTimeout(c.Timeout)
 	return o
 }

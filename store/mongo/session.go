@@ -90,11 +90,11 @@ func (s *Store) sawSession(ctx context.Context) {
 }
 
 // transaction runs f in a transaction, from its beginning where another one was in the way.
-// Its reads are of one snapshot: behind a mongos they could else see a chunk both before and
-// after it moved (SERVER-77506).
+// Its reads are of one snapshot: behind a mongos they could otherwise see a chunk both before
+// and after it moved (SERVER-77506).
 //
-// Once its commit went out, no failure says that it was not done: the driver asks again where
-// the answer was lost, and shows only what came of the last asking.
+// Once its commit has gone out, no failure says that it was not done: the driver repeats a
+// commit whose answer was lost, and shows only how the last try ended.
 func (s *Store) transaction(ctx context.Context, f func(ctx context.Context) error) error {
 	committing := false
 	_, err := driver.SessionFromContext(ctx).WithTransaction(ctx, func(ctx context.Context) (any, error) {

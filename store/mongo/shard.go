@@ -15,8 +15,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// What is here runs only behind a mongos. None is to be had where the tests run: they put a
-// model of one in its place (routertest), in front of a replica set.
+// What is here runs only behind a mongos. Where the tests run there is none: they put a model
+// of one in its place (routertest), in front of a replica set.
 //
 // Messages are sharded by hashed bucket, execution time and id. Under that key
 // MongoDB keeps ids unique on each shard only, so every id also lies in a collection
@@ -29,8 +29,8 @@ var (
 	registryKey = doc("_id", "hashed")
 )
 
-// routerMin is the earliest major version behind a mongos: before it, writes also change and
-// count the copies of documents that have moved to another shard (SERVER-39619).
+// routerMin is the earliest major version of a mongos and its shards: before it, writes also
+// change and count copies of documents that have moved to another shard (SERVER-39619).
 const routerMin = 6
 
 // registered is an id that is taken.
@@ -38,8 +38,7 @@ type registered struct {
 	ID string `bson:"_id"`
 }
 
-// checkRouter notes that the store is behind a mongos, if that is of a version that it can be
-// behind of.
+// checkRouter notes that the store is behind a mongos, and refuses one that is too old.
 func (s *Store) checkRouter(ctx context.Context) error {
 	var info struct {
 		Version string `bson:"version"`
@@ -56,7 +55,7 @@ func (s *Store) checkRouter(ctx context.Context) error {
 }
 
 // shard shards what is not sharded yet, and refuses what is sharded by another key. A user who
-// may not look goes by the birth record of a store that is whole: somebody who may has looked.
+// may not look is let in where the store is whole: somebody who may has looked before.
 func (s *Store) shard(ctx context.Context, whole bool) error {
 	for collection, key := range map[*driver.Collection]bson.D{s.messages: messagesKey, s.registry: registryKey} {
 		present, err := s.shardKey(ctx, collection)
@@ -79,8 +78,8 @@ func (s *Store) shard(ctx context.Context, whole bool) error {
 	return nil
 }
 
-// shardKey is the key that a collection is sharded by; nil where it is not sharded. Documents
-// of config.collections that are unsplittable are of collections on one shard (MongoDB 8.0).
+// shardKey is the key that a collection is sharded by; nil where it is not sharded. Since
+// MongoDB 8.0 config.collections also lists collections that lie on one shard, as unsplittable.
 func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bson.D, error) {
 	var known struct {
 		Key          bson.D `bson:"key"`
@@ -99,8 +98,8 @@ func sameKey(a, b bson.D) bool {
 	return slices.EqualFunc(a, b, func(a, b bson.E) bool { return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value) })
 }
 
-// insertSharded registers ids and writes their messages, all or none but those whose ids are
-// taken: these it lists by their places.
+// insertSharded registers ids and writes their messages: all of them or none, except for those
+// whose ids are taken, which it lists by their places.
 func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken []int, err error) {
 	free := make([]int, len(documents))
 	for i := range free {
@@ -122,7 +121,7 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 		if !driver.IsDuplicateKeyError(err) {
 			return taken, err
 		}
-		// The error names the first one alone.
+		// The error names only the first one.
 		known, err := s.registered(ctx, ids)
 		if err != nil {
 			return nil, unreachable("scheduling", err) // the transaction was taken back
@@ -200,14 +199,14 @@ func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bo
 	return known, err
 }
 
-// deleteSharded deletes the messages that the filter selects, so many at most, and frees their ids, all or
-// none. It frees no other id: one that was looked at before may be that of a new message
-// by now.
-func (s *Store) deleteSharded(ctx context.Context, filter bson.D, most int) (int, error) {
+// deleteSharded deletes the messages that the filter selects, and frees their ids, all or none.
+// It frees no other id: one that was looked at before may be that of a new message by now.
+// batch is how many messages there can be, so that one answer has them all.
+func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (int, error) {
 	var there []*document
 	err := s.transaction(ctx, func(ctx context.Context) error {
 		there = nil
-		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetBatchSize(int32(most+1)).SetProjection(shardKeyFields))
+		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetBatchSize(int32(batch+1)).SetProjection(shardKeyFields))
 		if err != nil {
 			return err
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Times lie in the store as MongoDB's dates, which are milliseconds since the Unix epoch
-// too, in eight bytes and in the same order: people and their tools can read them.
+// Times are stored as MongoDB's dates, which people and their tools can read. These too are
+// milliseconds since the Unix epoch, in eight bytes and in the same order.
 
 var timeType = reflect.TypeFor[postdate.Time]()
 
-// registry is the driver's own, which also knows times.
-func registry() *bson.Registry {
+// bsonTypes is the driver's own registry of types, with postdate.Time added.
+func bsonTypes() *bson.Registry {
 	r := bson.NewRegistry()
 	r.RegisterTypeEncoder(timeType, bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
 		return w.WriteDateTime(v.Int())

@@ -3,10 +3,9 @@ package mongo
 import (
 	"context"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/postdate/postdate"
 )
@@ -14,7 +13,7 @@ import (
 // target is a message that a write goes to.
 type target struct {
 	key       postdate.Key
-	execution postdate.Time // as it was seen; needed behind a mongos alone
+	execution postdate.Time // as it was seen; needed only behind a mongos
 	version   uint64        // 0: any
 }
 
@@ -30,9 +29,9 @@ type change struct {
 	update  any
 }
 
-// change writes changes, which do nothing where they are repeated, and says how many messages
-// they matched: fewer where a repetition was needed. Which ones is not said: who has to know
-// looks.
+// change writes changes that have no further effect when they are repeated, and says how many
+// messages they matched: after a repetition that may be fewer than were changed. It does not say
+// which ones: whoever has to know looks.
 func (s *Store) change(ctx context.Context, changes ...change) (matched int64, err error) {
 	return s.changeBy(ctx, func() []change { return changes })
 }
@@ -72,10 +71,11 @@ func (s *Store) changeBy(ctx context.Context, changes func() []change) (matched 
 }
 
 // addStatements appends the statements of a change. A replica set takes one for all of its
-// messages. A mongos takes one for each, with the whole shard key: what may match several
-// documents it sends to all shards, and a document whose chunk moves just then is changed
-// twice, or not at all, or counted where only a left copy of it matched. What names the whole
-// key goes to the shard that has it, which refuses it where the chunk has moved on.
+// messages. A mongos takes one for each, with the whole shard key. A statement that may match
+// several documents goes to all shards, and a document whose chunk is moving just then is
+// changed twice, or not at all, or is counted although only a copy that was left behind
+// matched. One that names the whole key goes to the shard that has it, which refuses it once
+// the chunk has moved on.
 func (s *Store) addStatements(statements []driver.WriteModel, c change) []driver.WriteModel {
 	if len(c.targets) == 0 {
 		return statements
@@ -110,8 +110,8 @@ func (t target) shardKey() bson.D {
 	return doc("_id", idOf(t.key), "bucket", t.key.Bucket, "executionTime", t.execution, "scheduleId", t.key.ScheduleID)
 }
 
-// targets are the targets of keys. Behind a mongos they are read: a message that is not there
-// is no target.
+// targets are the targets of keys. Behind a mongos they are read, and a message that is not
+// there has none.
 func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err error) {
 	if !s.sharded {
 		for _, key := range keys.all {
