@@ -111,7 +111,7 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 			continue
 		}
 		c.To, c.Behind = results[i].To, p.Behind
-		if err := r.page(&c, r.looks[i], &results[i]); err != nil {
+		if err := r.page(&c, r.looks[i].from, &results[i]); err != nil {
 			return err
 		}
 		results[i].Complete = results[i].Complete && c.To == claims[i].To
@@ -163,7 +163,7 @@ func (r *scanner) close() {
 func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found []int, err error) {
 	found = make([]int, len(claims))
 	for i := range claims {
-		for r.start(&claims[i], r.looks[i]); r.next(); {
+		for r.start(&claims[i], r.looks[i].from); r.next(); {
 			if found[i]++; found[i] >= claims[i].Scan.Limit {
 				break
 			}
@@ -178,9 +178,10 @@ func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found
 	return found, nil
 }
 
-// start begins a walk through what c covers beyond its scan's After, in order.
-func (r *scanner) start(c *store.Claim, l begun) {
-	r.claim, r.from, r.examined = c, l.from, 0
+// start begins a walk through what c covers beyond its scan's After, in order. Where there is
+// no After it begins at from.
+func (r *scanner) start(c *store.Claim, from bucket.Position) {
+	r.claim, r.from, r.examined = c, from, 0
 	r.to = dueKey(r.to[:0], c.Bucket, c.To)
 	r.limit = appendBucket(append(r.limit[:0], spaceDue), c.Bucket+1)
 }
@@ -271,9 +272,9 @@ func (r *scanner) end(result *store.ClaimResult) error {
 }
 
 // page reads what c covers, as far as its scan goes.
-func (r *scanner) page(c *store.Claim, l begun, result *store.ClaimResult) error {
+func (r *scanner) page(c *store.Claim, from bucket.Position, result *store.ClaimResult) error {
 	payloadBytes := 0
-	for r.start(c, l); r.next(); {
+	for r.start(c, from); r.next(); {
 		at := r.at()
 		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 		rec, err := r.record(key)

@@ -10,53 +10,53 @@ var nowhere = bucket.Position{Time: postdate.Far}
 
 // lowWater says where the waiting messages of a bucket begin. What is deleted stays in the tree
 // until it is merged away, and whoever begins at the bucket's start steps over all of it:
-// after a large drain each sweep would read everything that was delivered. A new store
-// begins with the zero mark, and the first sweep raises it.
+// after a large drain each sweep would read everything that was delivered. When a store is
+// opened the mark is zero, and the first sweep raises it.
 //
-// The bucket's lock guards it: a write that is decided before begin is seen by a snapshot
-// that is made after it, and one that comes later is noted in put.
+// The bucket's lock guards it. A write that was decided before a look began is in the look's
+// snapshot, which is made later; a write that comes after that is noted in since.
 type lowWater struct {
-	mark bucket.Position // nothing waits before it
-	put  bucket.Position // the first that came to wait since the last look began
-	look uint64          // how many looks began: only the last one knows what came since
+	mark  bucket.Position // nothing waits before it
+	since bucket.Position // the first message that came to wait since the last look began
+	looks uint64          // how many looks began: only the last one may raise the mark
 }
 
-// begin begins a look. Nothing waits before from in a snapshot that is made after it.
-func (w *lowWater) begin() (from bucket.Position, look uint64) {
-	w.put = nowhere
-	w.look++
-	return w.mark, w.look
+// begun is a scan's look from the start of a bucket; for any other scan it is zero.
+type begun struct {
+	from bucket.Position // nothing waits before it in a snapshot that is made after the look began
+	look uint64          // its number
+}
+
+// begin begins a look.
+func (w *lowWater) begin() begun {
+	w.since = nowhere
+	w.looks++
+	return begun{w.mark, w.looks}
 }
 
 // note says that a message waits at p from now on.
 func (w *lowWater) note(p bucket.Position) {
-	w.mark, w.put = w.mark.Earliest(p), w.put.Earliest(p)
+	w.mark, w.since = w.mark.Earliest(p), w.since.Earliest(p)
 }
 
 // end raises the mark to the first message that the look saw.
-func (w *lowWater) end(look uint64, first bucket.Position) {
-	if look == w.look {
-		w.mark = first.Earliest(w.put)
+func (w *lowWater) end(l begun, first bucket.Position) {
+	if l.look == w.looks {
+		w.mark = first.Earliest(w.since)
 	}
 }
 
-// begun is a scan's look from the start of a bucket; the zero one is of any other scan.
-type begun struct {
-	from bucket.Position
-	look uint64
-}
-
-// beginLook begins the look of a scan from the start of the bucket. It comes before the scan's snapshot.
-func (s *Store) beginLook(bucket int) (l begun) {
+// beginLook begins the look of a scan from the start of a bucket, before the scan's snapshot is
+// made.
+func (s *Store) beginLook(bucket int) begun {
 	s.locks[bucket].Lock()
 	defer s.locks[bucket].Unlock()
-	l.from, l.look = s.low[bucket].begin()
-	return l
+	return s.low[bucket].begin()
 }
 
-// endLook ends it, with the first message that was seen.
+// endLook ends a look with the first message that it saw.
 func (s *Store) endLook(bucket int, l begun, first bucket.Position) {
 	s.locks[bucket].Lock()
 	defer s.locks[bucket].Unlock()
-	s.low[bucket].end(l.look, first)
+	s.low[bucket].end(l, first)
 }
