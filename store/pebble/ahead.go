@@ -9,17 +9,17 @@ const (
 	logStep = 4 << 20
 )
 
-// logFile is a log that is allocated ahead step by step. Pebble asks for the whole of it at once, a
-// tenth more than a memtable, but the first memtables of a store are small, so that it would
+// logFile is a log that is allocated ahead step by step. Pebble asks for the whole of it at
+// once, a tenth more than a memtable. But the first memtables of a store are small: it would
 // hold eight nearly empty files of 36 MiB.
 type logFile struct {
 	vfs.File
-	asked     int64 // up to where Pebble wants it to be allocated
-	allocated int64
+	asked     int64 // up to where Pebble wants it allocated
+	allocated int64 // up to where it is
 	written   int64
 }
 
-// Preallocate notes what is to be allocated once it is near.
+// Preallocate notes how much is to be allocated; Write does it when it comes near.
 func (f *logFile) Preallocate(offset, length int64) error {
 	f.asked = offset + length
 	return nil
@@ -27,7 +27,7 @@ func (f *logFile) Preallocate(offset, length int64) error {
 
 func (f *logFile) Write(b []byte) (int, error) {
 	for f.allocated < min(f.written+int64(len(b)), f.asked) {
-		// It only makes writes quicker: one for which there is no room says so itself.
+		// This only makes writes quicker: a write that finds no room says so itself.
 		_ = f.File.Preallocate(f.allocated, logStep)
 		f.allocated += logStep
 	}

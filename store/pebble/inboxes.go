@@ -8,8 +8,8 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
-// inboxesMax is how many inboxes are kept in memory, beside those in use. Another one costs a
-// seek.
+// inboxesMax is how many inboxes are kept in memory, beside those in use. Each other one costs a
+// seek when it is used.
 const inboxesMax = 10_000
 
 // inbox numbers the messages of one inbox.
@@ -31,7 +31,7 @@ func (b *inbox) reached(number uint64) {
 	}
 }
 
-// useInbox is an inbox, loaded, for as long as its user does not leave it.
+// useInbox is an inbox, loaded, which is not forgotten before its user leaves it.
 func (s *Store) useInbox(tenant, name string) (*inbox, error) {
 	box := s.holdInbox(tenant + "\x00" + name)
 	if err := s.loadInbox(box, tenant, name); err != nil {
@@ -62,8 +62,8 @@ func (s *Store) leaveInbox(box *inbox) {
 	box.users--
 }
 
-// forgetInbox forgets any inbox that nobody uses. What is read of it again is on disk: all of
-// its messages are.
+// forgetInbox forgets some inbox that nobody uses and whose messages are all on disk, from where
+// it can be loaded again.
 func (s *Store) forgetInbox() {
 	for id, box := range s.inboxes {
 		if box.users == 0 && box.durable.Load() == box.last {
@@ -73,8 +73,8 @@ func (s *Store) forgetInbox() {
 	}
 }
 
-// loadInbox reads where an inbox ends. An empty one goes on from the floor, behind all numbers
-// that it may ever have given.
+// loadInbox reads where an inbox ends. An empty one goes on from the floor, which is no less than
+// any number that it gave.
 func (s *Store) loadInbox(box *inbox, tenant, name string) error {
 	if box.loaded.Load() {
 		return nil

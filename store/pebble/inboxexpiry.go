@@ -10,10 +10,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Inboxes with messages are listed in the order in which their oldest ones were delivered, so
-// that expiry looks at those alone in which something expires. Of one that is empty nothing
-// is left: its last number raises the floor, from which every empty inbox goes on. So
-// numbers have gaps, and a reader's old cursor lies before whatever comes.
+// Inboxes with messages are listed in the order in which their oldest messages were delivered,
+// so that expiry looks only at those in which something expires. Nothing is left of an empty
+// inbox: its last number raises the floor, from which every empty inbox goes on. So numbers
+// have gaps, and whatever comes lies behind a reader's old cursor.
 
 // expireInboxes deletes what e selects.
 func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
@@ -117,8 +117,9 @@ func (s *Store) expiredIn(tenant, name string, before postdate.Time, limit int) 
 // listPage is how many inboxes of an earlier version are listed in one write.
 const listPage = 10_000
 
-// listInboxes brings the inboxes that an earlier version left into the order of expiry, and what
-// it kept of empty ones into the floor. Done again after it was cut short, it does the same.
+// listInboxes lists the inboxes that an earlier version left in the order of expiry, and makes the
+// floor of what it kept of empty ones. The floor goes into b, with which the caller ends it: cut
+// short before that, it is done again from the start.
 func (s *Store) listInboxes(b *lsm.Batch) error {
 	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail}, UpperBound: []byte{spaceInboxTail + 1}})
 	if err != nil {

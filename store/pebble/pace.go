@@ -44,8 +44,8 @@ func (p *pace) watch(db *lsm.DB, stop <-chan struct{}) {
 	}
 }
 
-// pacedFS is a file system on which files that merging writes are paced, and logs are allocated
-// step by step.
+// pacedFS is a file system that paces the files that merging writes, and allocates logs step by
+// step.
 type pacedFS struct {
 	vfs.FS
 	pace *pace

@@ -94,10 +94,10 @@ type Store struct {
 
 	leaseMu sync.Mutex // orders writes of leases
 
-	inboxMu sync.Mutex // guards the map, and not what is in it but who uses it
+	inboxMu sync.Mutex // guards the map, and of each inbox in it how many use it
 	inboxes map[string]*inbox
-	floorMu sync.Mutex    // held by who raises the floor
-	floor   atomic.Uint64 // where the numbers of inboxes begin that have no messages
+	floorMu sync.Mutex    // held by whoever raises the floor
+	floor   atomic.Uint64 // the number behind which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
 	pace     pace
@@ -161,8 +161,8 @@ func Open(c Config) (*Store, error) {
 }
 
 func openLSM(c Config) (*lsm.DB, error) {
-	// Pebble counts memtables as a part of its cache: beside one that is written to,
-	// another is written out.
+	// Pebble takes its memtables out of the cache. As a rule there are two: while one takes
+	// writes, the other goes to the disk.
 	cache := lsm.NewCache(c.CacheBytes + 2*int64(c.MemtableSize))
 	defer cache.Unref()
 	o := &lsm.Options{
@@ -271,7 +271,7 @@ func (s *Store) create() error {
 	return b.Commit(lsm.Sync)
 }
 
-// loadFloor reads the floor. A store of an earlier version, which has none, gets it.
+// loadFloor reads the floor. A store of an earlier version has none, and gets one first.
 func (s *Store) loadFloor(old bool) error {
 	if old {
 		b := s.db.NewBatch()

@@ -93,9 +93,9 @@ func (w *writer) apply() error {
 }
 
 // sync waits until everything applied is on disk, and everything that the
-// decisions were derived from, also where they wrote nothing. Where it failed, what was applied can
-// be read and may be lost: so nothing answers any more. Reads that saw it wait for a sync
-// of their own, as unsynced tells them to, and fail with it.
+// decisions were derived from, also where they wrote nothing. Where it fails, what was
+// applied can be read and may be lost: so the process ends before anything answers. Reads
+// that saw it wait for a sync of their own, as unsynced tells them to, which fails as well.
 func (w *writer) sync() error {
 	defer w.batch.Close()
 	if w.batch.Empty() {
