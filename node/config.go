@@ -43,7 +43,7 @@ type Config struct {
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
 	PayloadBytesMax int
-	StoreCacheBytes int64                // for what the embedded store reads; 0: by the memory that there is
+	StoreCacheBytes int64                // for what the embedded store reads; 0: sized by the memory
 	Retry           postdate.RetryPolicy // for what a message leaves open
 
 	Log     *slog.Logger

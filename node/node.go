@@ -164,9 +164,9 @@ func (n *Node) mongoConfig() mongo.Config {
 }
 
 // InitStore creates the store that c names, or what is missing of it, and closes
-// it again. A node does the same at its start; this is for who gives nodes no right
-// to create. A store in MongoDB that an earlier version wrote, or that was made on a
-// replica set and is behind a mongos now, it converts, which no node does.
+// it again. A node does the same at its start; this is for operators who give nodes no
+// right to create. It also converts a store in MongoDB that an earlier version wrote, or
+// that was made on a replica set and is behind a mongos now; no node does that.
 func InitStore(ctx context.Context, c Config) error {
 	n := &Node{c: c, metrics: prometheus.NewRegistry()}
 	if c.mongoDB() {

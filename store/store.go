@@ -133,10 +133,11 @@ type Due interface {
 	// bucket's present owner; a delivery is a fact, whoever made it.
 	Settle(ctx context.Context, settlements []Settlement) error
 
-	// Unpark makes up to u.Limit of the bucket's messages that are parked for
-	// a channel due at u.At, but none before its execution time, in the order of their positions, and says how many it found:
-	// fewer than u.Limit only where no more are parked. The rest of their states stays. The
-	// token must be that of the present owner: KindFenced otherwise.
+	// Unpark makes up to u.Limit of the bucket's messages that are parked for a channel due
+	// at u.At, or at their execution time if that is later. It takes them in the order of their
+	// positions, and says how many it found: fewer than u.Limit only where no more are parked.
+	// The rest of their states stays. The token must be that of the present owner: KindFenced
+	// otherwise.
 	Unpark(ctx context.Context, u Unpark) (int, error)
 
 	// Parked lists the channels for which messages of these buckets are parked. With an error
@@ -173,13 +174,13 @@ type ClaimResult struct {
 	// was written, and the claim's own To where the scan is Complete.
 	Ended bucket.Position
 	// Complete: everything up to the claim's own To was seen, and no message beyond is due
-	// before Next: that is the attempt time of the first one, or postdate.Far where there is
-	// none, or less where the store looked at many buckets together.
+	// before Next. That is the attempt time of the first one, or postdate.Far where there is
+	// none; it may be less where the store looked at many buckets together.
 	Complete bool
 	Next     postdate.Time
-	// Held is the place of the first message that is covered and that was left out of Due,
-	// because a change of it that was under way could be neither awaited nor stopped; the zero
-	// Position: none was. A later scan finds it, if it is still PENDING then.
+	// Held is the place of the first message that is covered and was left out of Due, because
+	// somebody was changing it and could be neither stopped nor waited for. It is zero where
+	// none was left out. A later scan finds the message, if it is still PENDING then.
 	Held bucket.Position
 }
 
@@ -212,7 +213,7 @@ type Settlement struct {
 }
 
 // Again is when the message is due again, after SettleRetry and SettlePark: never before its
-// execution time, also where a clock was set back meanwhile.
+// execution time, even if a clock was set back in between.
 func (s *Settlement) Again() postdate.Time { return max(s.AttemptTime, s.ExecutionTime) }
 
 // State is the state that the settlement leaves behind.

@@ -29,7 +29,7 @@ func newStoreInit(p process) *cobra.Command {
 		Short: "Create the store that a cluster is to share",
 		Long: `Create the collections, the indexes and, behind a mongos, the sharding of the store
 that --store names, as far as they are not there. A node does the same when it starts: this
-is for nodes that have no right to, and for who wants to see it done first.
+is for nodes that have no right to, and for operators who want to see it done first.
 
 It also converts a store that a node refuses: one that an earlier version wrote, and one
 that was made on a replica set and is behind a mongos now. Stop all nodes first, and have
