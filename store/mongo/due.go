@@ -72,9 +72,7 @@ var (
 // readsOf are the reads of what scans cover and of what comes next. Where the look found
 // nothing in any bucket, one read says both: what the first message is.
 func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
-	if after := scans[0].span.after; !slices.ContainsFunc(scans, func(c *scan) bool {
-		return !c.quiet || c.span.after != after || !after.Before(c.To) || placed(after).ID != "" || placed(c.To).ID != ""
-	}) {
+	if allQuiet(scans) {
 		return []func(ctx context.Context) error{func(ctx context.Context) error { return s.readQuiet(ctx, scans) }}
 	}
 	packs := packed(scans)
@@ -82,6 +80,21 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 		return s.sideBySide(ctx, len(packs), func(ctx context.Context, i int) error { return s.readCommon(ctx, packs[i], lightly) })
 	}}
 	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return !c.whole() || c.ahead }))...)
+}
+
+// allQuiet says whether the look found nothing in any bucket, and one read can say so again: all
+// scans begin at the same place, and it and their ends are whole milliseconds.
+func allQuiet(scans []*scan) bool {
+	after := scans[0].span.after
+	if placed(after).ID != "" {
+		return false
+	}
+	for _, c := range scans {
+		if !c.quiet || c.span.after != after || !after.Before(c.To) || placed(c.To).ID != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // nextReads are the reads of what comes beyond the ends of claims.
