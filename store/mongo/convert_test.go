@@ -362,3 +362,18 @@ func TestConvertPastTheMongos(t *testing.T) {
 	defer s.Close()
 	f.same(s)
 }
+
+// TestConvertOfAShardedStore refuses a store of an earlier layout that is sharded already, and
+// changes nothing: its shard key has times in it.
+func TestConvertOfAShardedStore(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(2)
+	r := routertest.Start(t, uri)
+	f.c.URI = r.URI()
+	r.Shard(f.c.URI[strings.LastIndex(f.c.URI, "/")+1:]+".messages", messagesKey)
+	if err := Convert(t.Context(), f.c); postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), "begin a new database") {
+		t.Errorf("converting it: %v", err)
+	}
+	f.refused("layout 2")
+}
