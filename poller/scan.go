@@ -29,9 +29,9 @@ type owned struct {
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
 	late bucket.Position
-	// held is the first message that a scan had to leave out, as far as no sweep has been
-	// through without it since: nowhere where there is none. heldAgain is that of the sweep
-	// that goes on.
+	// held is the first message that a scan left out and no whole sweep has gone over since:
+	// nowhere if there is none. heldAgain is the first one that was left out since the sweep
+	// under way began: held once that sweep has ended.
 	held, heldAgain bucket.Position
 	sweepAt         time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.

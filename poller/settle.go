@@ -56,7 +56,7 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	settling{it, it.bucket, s}.queue()
 }
 
-// name writes into a settlement whose it is.
+// name writes into a settlement which message and version it is of, and by which token.
 func (it *Item) name(s *store.Settlement) {
 	s.Key, s.ExecutionTime, s.Version, s.Token = it.rec.Key, it.rec.ExecutionTime, it.rec.Version, it.bucket.hold.Token
 }

@@ -20,7 +20,7 @@ type Store struct {
 
 	w        *world
 	volatile []*row                         // acknowledged and not durable yet, with that bug
-	held     map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep has come to them
+	held     map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep comes to them
 }
 
 func newStore(w *world) *Store {
@@ -157,9 +157,9 @@ func (s *Store) read(c store.Claim, to bucket.Position) store.ClaimResult {
 	return result
 }
 
-// asBehindRouter does to a page what a sharded store may: it leaves out a message that
-// somebody is about to change and whose change cannot be stopped now, and says of what comes
-// next no more than a time before which nothing does.
+// asBehindRouter does to a page what a sharded store may do: it leaves out a message whose
+// change is under way and cannot be stopped now, and gives for what comes next an earlier time
+// than that of the first message.
 func (s *Store) asBehindRouter(r *store.ClaimResult) {
 	if s.Exclusive() {
 		return
@@ -179,10 +179,9 @@ func (s *Store) asBehindRouter(r *store.ClaimResult) {
 	}
 }
 
-// How seldom a page leaves a message out, and knows less of what comes next.
 const (
-	heldEvery      = 2000
-	nextEarlyEvery = 20
+	heldEvery      = 2000 // one in so many messages is left out of its page
+	nextEarlyEvery = 20   // one in so many pages gives an earlier Next
 )
 
 // Settle implements store.Due.
