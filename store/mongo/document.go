@@ -145,11 +145,6 @@ func (d *document) record() postdate.Record {
 // payloadBytes is the payload's size, whether it was read along or not.
 func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes) }
 
-// named is the part of a filter that names messages and their buckets.
-func named(ids []string, buckets []int) bson.D {
-	return doc("_id", anyOf(ids), "bucket", anyOf(buckets))
-}
-
 // anyOf matches one of the values.
 func anyOf[T any](values []T) any {
 	if len(values) == 1 {
@@ -179,4 +174,5 @@ func (k *keyed) add(key postdate.Key) {
 	k.buckets = append(k.buckets, key.Bucket)
 }
 
-func (k *keyed) filter() bson.D { return named(k.ids, k.buckets) }
+// filter is the part of a filter that names the messages and their buckets.
+func (k *keyed) filter() bson.D { return doc("_id", anyOf(k.ids), "bucket", anyOf(k.buckets)) }
