@@ -100,11 +100,11 @@ func orderKey(k []byte, oldest postdate.Time, tenant, name string) []byte {
 	return appendName(appendTime(append(k, spaceInboxOrder), oldest), tenant, name)
 }
 
-// inboxKey with sequence 0 is before all of the inbox: sequences begin at 1.
 func inboxPrefix(k []byte, tenant, name string) []byte {
 	return append(appendName(append(k, spaceInbox), tenant, name), 0)
 }
 
+// inboxKey with sequence 0 is before all of the inbox: sequences begin at 1.
 func inboxKey(k []byte, tenant, name string, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(inboxPrefix(k, tenant, name), sequence)
 }
