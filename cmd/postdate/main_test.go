@@ -95,7 +95,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "--buckets", "many"}, `--buckets: "many" is not a whole number`},
 		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
 		{[]string{"serve", "--store-cache", "1000"}, `--store-cache is 1000 bytes: it must be at least 1 MiB`},
-		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1MiB`},
+		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1GiB, of at most 64GiB`},
 		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
 		{[]string{"serve", "now"}, "unknown command"},
 		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--gossip-key", "short"}, "--gossip-key must be the base64 of 16, 24 or 32 bytes"}, // the store is not asked

@@ -65,7 +65,7 @@ func valueError(source, value string, f *pflag.Flag) error {
 	case "duration":
 		want = "a duration like 90s, 15m or 168h"
 	case "size":
-		want = "a size like 65536, 256KiB or 1MiB"
+		want = "a size like 65536, 256KiB or 1GiB, of at most 64GiB"
 	}
 	if c, ok := f.Value.(*choice); ok {
 		want = "one of " + strings.Join(c.allowed, ", ")

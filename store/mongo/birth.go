@@ -137,15 +137,15 @@ func (s *Store) checkBirth(b birth) error {
 	switch {
 	case b.Sharded && !s.sharded:
 		return postdate.E(postdate.KindInvalid, "the store in the database %s is sharded, and this address leads past the mongos to one of its shards: use that of the mongos", name)
-	case b.Layout < layout:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
 	case b.Layout > layout:
 		return postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
-	}
-	if b.Buckets != s.c.Buckets {
+	case b.Buckets != s.c.Buckets:
 		return postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and the setting is %d: use --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
-	}
-	if s.sharded && !b.Sharded {
+	case b.Layout == layoutUnderway:
+		return postdate.E(postdate.KindInvalid, "the store in the database %s is being converted, or its conversion was interrupted: run `postdate store init` with its address once more, and wait for its end", name)
+	case b.Layout < layout:
+		return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
+	case s.sharded && !b.Sharded:
 		return postdate.E(postdate.KindInvalid, "the store in the database %s was made on a replica set, and this is the address of a mongos: stop all nodes and run `postdate store init` with this address once, which registers its ids and shards it", name)
 	}
 	return nil

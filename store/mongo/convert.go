@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -40,6 +41,9 @@ func Convert(ctx context.Context, c Config) error {
 		return err
 	}
 	c.Timeout, c.Attempt = convertTime, convertTime
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	client, err := driver.Connect(clientOptions(c).SetMonitor(c.Monitor))
 	if err != nil {
 		return postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)

@@ -271,21 +271,23 @@ func TestTakenIDsInABatch(t *testing.T) {
 	}
 }
 
-// TestShardKeys refuses what is sharded by another key, and a store that was made elsewhere.
-func TestShardKeys(t *testing.T) {
-	refused := func(t *testing.T, c Config, words ...string) {
-		t.Helper()
-		s, err := Open(t.Context(), c)
-		if err == nil {
-			s.Close()
-			t.Fatalf("it was opened; want %q", words)
-		}
-		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("it says %q, and not %q", err, w)
-			}
+// wantRefused wants a store not to be opened, with these words.
+func wantRefused(t *testing.T, c Config, words ...string) {
+	t.Helper()
+	s, err := Open(t.Context(), c)
+	if err == nil {
+		s.Close()
+		t.Fatalf("it was opened; want %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("it says %q, and not %q", err, w)
 		}
 	}
+}
+
+// TestShardKeys refuses what is sharded by another key, and a store that was made elsewhere.
+func TestShardKeys(t *testing.T) {
 	opened := func(t *testing.T, c Config) {
 		t.Helper()
 		s, err := Open(t.Context(), c)
@@ -300,17 +302,22 @@ func TestShardKeys(t *testing.T) {
 	t.Run("another key of the messages", func(t *testing.T) {
 		c, r := behindRouter(t)
 		r.Shard(namespace(c, "messages"), doc("bucket", 1))
-		refused(t, c, "messages is sharded by", "must be by", "hashed")
+		wantRefused(t, c, "messages is sharded by", "must be by", "hashed")
 	})
 	t.Run("another key of the registry", func(t *testing.T) {
 		c, r := behindRouter(t)
 		r.Shard(namespace(c, "registry"), doc("_id", 1))
-		refused(t, c, "registry is sharded by")
+		wantRefused(t, c, "registry is sharded by")
+	})
+	t.Run("an old mongos", func(t *testing.T) {
+		c, r := behindRouter(t)
+		r.Version(5, 0, 31, 0)
+		wantRefused(t, c, "needs MongoDB 6.0 or later")
 	})
 	t.Run("sharding is not enabled", func(t *testing.T) {
 		c, r := behindRouter(t)
 		r.NotEnabled()
-		refused(t, c, "cannot be sharded", "sharding not enabled")
+		wantRefused(t, c, "cannot be sharded", "sharding not enabled")
 		if r.Key(namespace(c, "messages")) != nil {
 			t.Error("it is sharded all the same")
 		}
@@ -322,7 +329,7 @@ func TestShardKeys(t *testing.T) {
 		opened(t, c) // somebody who may has looked
 		d, r := behindRouter(t)
 		r.DenyConfig()
-		refused(t, d, "store init", "clusterManager")
+		wantRefused(t, d, "store init", "clusterManager")
 	})
 	t.Run("made on a replica set, or behind a mongos", func(t *testing.T) {
 		uri := mongotest.Fresh(t)
@@ -331,13 +338,13 @@ func TestShardKeys(t *testing.T) {
 		c.Buckets = 8
 		opened(t, c)
 		c.URI = r.URI()
-		refused(t, c, "made on a replica set", "store init")
+		wantRefused(t, c, "made on a replica set", "store init")
 		uri = mongotest.Fresh(t)
 		c.URI = routertest.Start(t, uri).URI()
 		opened(t, c)
 		opened(t, c)
 		c.URI = uri
-		refused(t, c, "leads past the mongos")
+		wantRefused(t, c, "leads past the mongos")
 	})
 }
 

@@ -41,6 +41,7 @@ type Router struct {
 	answered   func(Command, bson.Raw)
 	denied     bool
 	notEnabled bool
+	version    []int // nil: that of the server
 }
 
 // Start puts a model of a mongos in front of the replica set that uri names, whose primary
@@ -117,6 +118,13 @@ func (r *Router) DenyConfig() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.denied = true
+}
+
+// Version has the mongos be of another version than the server behind it.
+func (r *Router) Version(numbers ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = numbers
 }
 
 // NotEnabled has shardCollection answer as before MongoDB 6.0 where enableSharding was not
@@ -286,7 +294,13 @@ func (r *Router) answer(request []byte) (answer []byte, on *Command, err error) 
 	}
 	name := elements[0].Key()
 	database, _ := command.Lookup("$db").StringValueOK()
+	r.mu.Lock()
+	version := r.version
+	r.mu.Unlock()
 	switch {
+	case name == "buildInfo" && version != nil:
+		answer, err = reply(id, bson.D{{Key: "ok", Value: 1.0}, {Key: "version", Value: fmt.Sprint(version)}, {Key: "versionArray", Value: version}})
+		return answer, nil, err
 	case name == "shardCollection":
 		answer, err = r.shardCollection(id, elements[0].Value().StringValue(), command)
 		return answer, nil, err
