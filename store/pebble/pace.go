@@ -62,12 +62,14 @@ func (fs pacedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return fs.wrap(f, category), nil
 }
 
+// ReuseForWrite makes a new file in the place of an old one. In a log that is used again, what
+// clients once sent lies behind its end: after a crash Pebble would read that on as its own, if
+// it looks like that, and whoever looks for damage would find it (logs.go).
 func (fs pacedFS) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := fs.FS.ReuseForWrite(before, name, category)
-	if err != nil {
+	if err := fs.FS.Remove(before); err != nil {
 		return nil, err
 	}
-	return fs.wrap(f, category), nil
+	return fs.Create(name, category)
 }
 
 func (fs pacedFS) wrap(f vfs.File, category vfs.DiskWriteCategory) vfs.File {
