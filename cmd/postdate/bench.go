@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -20,10 +21,13 @@ import (
 
 // benchCommand is "postdate bench".
 type benchCommand struct {
-	process process
-	config  bench.Config
-	store   string
-	json    bool
+	process   process
+	config    bench.Config
+	store     string
+	cache     size
+	retention time.Duration
+	restart   bool
+	json      bool
 }
 
 func newBench(p process) *cobra.Command {
@@ -43,12 +47,16 @@ pending on a --server it cancels at the end. A rabbitmq queue is consumed whole.
 It exits with 1 if something was early, lost, or there twice without a mark.`,
 		Example: `  postdate bench
   postdate bench --messages 20000 --duration 10s --backlog 10000000
+  postdate bench --messages 1000 --rate 5000 --duration 1h --every 1m --retention 1m
   postdate bench --channel rabbitmq:bench --rabbitmq amqp://guest:guest@127.0.0.1:5672/`,
 		Args: cobra.NoArgs,
 	}
 	c, f := &b.config, cmd.Flags()
 	f.StringVar(&c.Server, "server", "", "measure this running node (or POSTDATE_SERVER; default: a node of its own)")
 	f.StringVar(&b.store, "store", "", "the own node's store (default: a temporary one)")
+	f.Var(&b.cache, "store-cache", "the own node's cache (default: as for serve)")
+	f.DurationVar(&b.retention, "retention", 0, "the own node's retention, of inboxes too (default: as for serve)")
+	f.BoolVar(&b.restart, "restart", false, "at the end kill the own node and say how long it takes to be ready again")
 	f.StringVar(&c.RabbitMQ, "rabbitmq", "", "RabbitMQ's URL, for a rabbitmq channel (or POSTDATE_RABBITMQ)")
 	f.StringVar(&c.Channel, "channel", c.Channel, "where messages go: inbox:NAME or rabbitmq:QUEUE")
 	f.IntVar(&c.Callers, "callers", c.Callers, "concurrent requests")
@@ -57,6 +65,7 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	f.IntVar(&c.Cancel, "cancel", c.Cancel, "cancel so many of them, one by one")
 	f.IntVar(&c.Rate, "rate", c.Rate, "the steady load, in messages per second, due 1 to 10 s ahead")
 	f.DurationVar(&c.Duration, "duration", c.Duration, "how long the steady load lasts")
+	f.DurationVar(&c.Every, "every", 0, "so often a row for the steady load besides")
 	f.IntVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages")
 	f.DurationVar(&c.Rest, "rest", c.Rest, "pause after the backlog is loaded, in which the store merges it")
 	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
@@ -119,17 +128,53 @@ func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *b
 		store = "pebble:" + filepath.Join(folder, "data")
 		config.Disposable = true
 	}
-	own, err := startOwnNode(ctx, store, config.RabbitMQ)
+	own, err := startOwnNode(ctx, b.node(store))
 	if err != nil {
 		return nil, err
 	}
 	config.Server = own.url
+	config.Node = func() (bench.Usage, error) { return usage(own.cmd.Process.Pid, store) }
 	report, err = bench.Run(ctx, config)
+	if err == nil && b.restart {
+		own, err = b.again(ctx, own, store, report)
+		if err != nil {
+			return report, err
+		}
+	}
 	memory, stopErr := own.stop()
 	if report != nil {
-		report.NodeMemoryMaxBytes = memory
+		report.NodeMemoryMaxBytes = max(report.NodeMemoryMaxBytes, memory)
 	}
 	return report, errors.Join(err, stopErr)
+}
+
+// again kills the own node, starts it again on the same store, and notes how long that took.
+func (b *benchCommand) again(ctx context.Context, own *ownNode, store string, report *bench.Report) (*ownNode, error) {
+	report.NodeMemoryMaxBytes = own.kill()
+	begun := time.Now()
+	own, err := startOwnNode(ctx, b.node(store))
+	if err != nil {
+		return nil, err
+	}
+	row := bench.Row{Phase: "ready again after kill -9", Times: "call", Seconds: time.Since(begun).Seconds()}
+	row.MaxMs = 1000 * row.Seconds
+	if now, err := usage(own.cmd.Process.Pid, store); err == nil {
+		row.Node = &now
+	}
+	report.Rows = append(report.Rows, row)
+	return own, nil
+}
+
+// node is how the own node is started.
+func (b *benchCommand) node(store string) ownNodeConfig {
+	c := ownNodeConfig{store: store, rabbitMQ: b.config.RabbitMQ}
+	if b.cache > 0 {
+		c.flags = append(c.flags, "--store-cache", b.cache.String())
+	}
+	if b.retention > 0 {
+		c.flags = append(c.flags, "--retention", b.retention.String(), "--inbox-retention", b.retention.String())
+	}
+	return c
 }
 
 func (b *benchCommand) print(w io.Writer, report *bench.Report) error {

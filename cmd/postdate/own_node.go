@@ -22,25 +22,32 @@ type ownNode struct {
 	stderr *tail
 }
 
+// ownNodeConfig says how an own node is started.
+type ownNodeConfig struct {
+	store    string
+	rabbitMQ string // the broker's URL; "": none
+	flags    []string
+}
+
 // nodeStartTimeout is ample: a large store may replay its log first.
 const nodeStartTimeout = 2 * time.Minute
 
 // startOwnNode runs "postdate serve" on a free port of the loopback, and returns
 // when it is ready. The broker's URL travels in the environment, where other
 // users of the machine cannot read it.
-func startOwnNode(ctx context.Context, store, rabbitMQ string) (*ownNode, error) {
+func startOwnNode(ctx context.Context, c ownNodeConfig) (*ownNode, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program to start a node: %w", err)
 	}
 	n := &ownNode{stderr: &tail{}}
-	n.cmd = exec.Command(binary, "serve", "--http", "127.0.0.1:0", "--store", store, "--log-level", "warn")
+	n.cmd = exec.Command(binary, append([]string{"serve", "--http", "127.0.0.1:0", "--store", c.store, "--log-level", "warn"}, c.flags...)...)
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, envPrefix) {
 			n.cmd.Env = append(n.cmd.Env, entry)
 		}
 	}
-	n.cmd.Env = append(n.cmd.Env, envName("rabbitmq")+"="+rabbitMQ)
+	n.cmd.Env = append(n.cmd.Env, envName("rabbitmq")+"="+c.rabbitMQ)
 	detach(n.cmd)
 	n.cmd.Stderr = n.stderr
 	stdout, err := n.cmd.StdoutPipe()
@@ -83,6 +90,13 @@ func awaitReady(ctx context.Context, stdout io.Reader) (address string, err erro
 	case <-time.After(nodeStartTimeout):
 		return "", errors.New("it took too long")
 	}
+}
+
+// kill ends the node at once, and says how much memory it took at most, in bytes.
+func (n *ownNode) kill() (memoryBytesMax int64) {
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait() // it says that it was killed
+	return peakMemory(n.cmd.ProcessState)
 }
 
 // stop ends the node in order and says how much memory it took at most, in bytes.

@@ -26,11 +26,15 @@ type Config struct {
 	Batch      int           // messages of one batch request
 	Rate       int           // of the steady load, in messages per second
 	Duration   time.Duration // of the steady load
+	Every      time.Duration // so often the steady load has a row of its own besides; 0: never
 	Backlog    int           // far-off messages to load before the steady load; 0: none
 	Rest       time.Duration // after the backlog is loaded, in which the store merges what it wrote
 	Cancel     int           // how many messages to cancel one by one; 0: no such phase
 	Payload    int           // bytes
 	Disposable bool          // the server's store is thrown away: leave it as it is
+
+	// Node reads what the server's process takes; nil: not known.
+	Node func() (Usage, error)
 
 	// Progress is called about ten times a second, from one goroutine at a
 	// time; nil: not.
@@ -64,6 +68,9 @@ func (c Config) Validate() error {
 			return fmt.Errorf("--%s is %d: it must be between %d and %d", n.flag, n.value, n.min, n.max)
 		}
 	}
+	if c.Every < 0 || c.Every > 0 && c.Every < time.Second {
+		return fmt.Errorf("--every is %v: it must be at least 1s", c.Every)
+	}
 	if c.Duration < time.Second || c.Duration > 24*time.Hour {
 		return fmt.Errorf("--duration is %v: it must be between 1s and 24h", c.Duration)
 	}
@@ -86,6 +93,7 @@ type run struct {
 	load    *loader
 	tracker *tracker
 	report  Report
+	before  Usage // when the last row was added
 }
 
 // Run measures, and returns when all is done or ctx ends. An error says that

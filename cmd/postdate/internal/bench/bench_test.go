@@ -228,7 +228,8 @@ func TestValidate(t *testing.T) {
 
 func TestReportIsOneTable(t *testing.T) {
 	report := Report{Channel: "inbox:bench", Retries: 2, NodeMemoryMaxBytes: 64 << 20, Rows: []Row{
-		{Phase: "schedule", Messages: 1000, Seconds: 0.1, PerSecond: 10000, Times: "call", P50Ms: 1.04, P99Ms: 2, P999Ms: 3, MaxMs: 4.5},
+		{Phase: "schedule", Messages: 1000, Seconds: 0.1, PerSecond: 10000, Times: "call", P50Ms: 1.04, P99Ms: 2, P999Ms: 3, MaxMs: 4.5,
+			Node: &Usage{MemoryBytes: 64 << 20, DiskBytes: 5 << 30, Processor: 1234 * time.Millisecond}},
 		{Phase: "steady", Messages: 999, Times: "late", P50Ms: 0.5, P99Ms: 1, P999Ms: 1, MaxMs: 1, Note: "a note",
 			Arrivals: &Arrivals{Early: 1, DuplicatesMarked: 2, DuplicatesUnmarked: 3, Lost: 4}},
 	}}
@@ -239,9 +240,9 @@ func TestReportIsOneTable(t *testing.T) {
 	if err := report.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `phase      messages     per s  ms        p50      p99    p99.9      max  early  duplicates   lost
-schedule       1000     10000  call      1.0      2.0      3.0      4.5      -           -      -
-steady          999         -  late      0.5      1.0      1.0      1.0      1         2+3      4
+	want := `phase      messages     per s  ms        p50      p99    p99.9      max  early  duplicates   lost    MiB disk MiB   cpu s
+schedule       1000     10000  call      1.0      2.0      3.0      4.5      -           -      -     64     5120     1.2
+steady          999         -  late      0.5      1.0      1.0      1.0      1         2+3      4      -        -       -
   (a note)
 
 to inbox:bench; times in ms: call = request to answer, late = due time to receipt here;

@@ -80,7 +80,7 @@ func (r *run) schedule(ctx context.Context, name string, g *group, due func(i in
 	})
 	stop()
 	row.finish(int(acked.Load()), time.Since(start), calls)
-	r.report.Rows = append(r.report.Rows, row)
+	r.add(row)
 	return row.Seconds, err
 }
 
@@ -106,7 +106,7 @@ func (r *run) scheduleBatches(ctx context.Context, name string, g *group, due fu
 	})
 	stop()
 	row.finish(int(acked.Load()), time.Since(start), calls)
-	r.report.Rows = append(r.report.Rows, row)
+	r.add(row)
 	return row.Seconds, err
 }
 
@@ -127,7 +127,7 @@ func (r *run) cancelOneByOne(ctx context.Context, g *group) error {
 	})
 	stop()
 	row.finish(int(done.Load()), time.Since(start), calls)
-	r.report.Rows = append(r.report.Rows, row)
+	r.add(row)
 	return err
 }
 
@@ -155,7 +155,7 @@ func (r *run) drain(ctx context.Context, singleSeconds float64) error {
 	}
 	row.finish(g.received(), last.Sub(due), g.late)
 	row.judge(g)
-	r.report.Rows = append(r.report.Rows, row)
+	r.add(row)
 	return nil
 }
 
@@ -177,6 +177,7 @@ func (r *run) steady(ctx context.Context, name, group string) error {
 	calls := Row{Phase: name + ": calls, from their planned time", Times: "call"}
 	took := newHistogram()
 	var acked atomic.Int64
+	stopRows := r.rowsOf(g)
 	stop := r.watch(name, func() int { return int(acked.Load()) }, g.size)
 	err := r.each(ctx, g.size, func(i int) error {
 		if err := sleepUntil(ctx, planned(i)); err != nil {
@@ -190,8 +191,9 @@ func (r *run) steady(ctx context.Context, name, group string) error {
 		return nil
 	})
 	stop()
+	stopRows()
 	calls.finish(int(acked.Load()), time.Since(start), took)
-	r.report.Rows = append(r.report.Rows, calls)
+	r.add(calls)
 	if err != nil {
 		return err
 	}
@@ -203,8 +205,47 @@ func (r *run) steady(ctx context.Context, name, group string) error {
 	row.finish(g.received(), last.Sub(start), g.late)
 	row.PerSecond = 0 // says nothing here: they arrive as they were scheduled
 	row.judge(g)
-	r.report.Rows = append(r.report.Rows, row)
+	r.add(row)
 	return nil
+}
+
+// rowsOf adds a row for each stretch of a steady load, until stop.
+func (r *run) rowsOf(g *group) (stop func()) {
+	if r.Every == 0 {
+		return func() {}
+	}
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(r.Every)
+		defer tick.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-tick.C:
+				row := Row{Phase: fmt.Sprintf("after %v: arrivals", time.Duration(n)*r.Every), Times: "late"}
+				arrived, late := g.stretch()
+				row.finish(arrived, r.Every, late)
+				r.add(row)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-gone
+	}
+}
+
+// add adds a row to the report, with what the server's process took meanwhile.
+func (r *run) add(row Row) {
+	if r.Node != nil {
+		if now, err := r.Node(); err == nil {
+			row.Node = &Usage{MemoryBytes: now.MemoryBytes, DiskBytes: now.DiskBytes, Processor: now.Processor - r.before.Processor}
+			r.before = now
+		}
+	}
+	r.report.Rows = append(r.report.Rows, row)
 }
 
 func sleepUntil(ctx context.Context, t time.Time) error {

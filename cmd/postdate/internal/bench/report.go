@@ -35,6 +35,14 @@ type Row struct {
 	MaxMs    float64   `json:"maxMs"`
 	Arrivals *Arrivals `json:"arrivals,omitempty"` // of phases in which messages arrive
 	Note     string    `json:"note,omitempty"`
+	Node     *Usage    `json:"node,omitempty"` // of the server's process; nil: not known
+}
+
+// Usage is what a process takes.
+type Usage struct {
+	MemoryBytes int64         `json:"memoryBytes"` // resident, of its own: without files that are mapped
+	DiskBytes   int64         `json:"diskBytes"`   // of its store
+	Processor   time.Duration `json:"processorNs"` // of a row: since the row before
 }
 
 // Arrivals is what the promises are judged by.
@@ -86,8 +94,8 @@ func (r *Report) Print(w io.Writer) error {
 		width = max(width, len(row.Phase))
 	}
 	p := &printer{w: w}
-	p.line("%-*s %10s %9s  %-4s %8s %8s %8s %8s %6s %11s %6s", width, "phase", "messages", "per s",
-		"ms", "p50", "p99", "p99.9", "max", "early", "duplicates", "lost")
+	p.line("%-*s %10s %9s  %-4s %8s %8s %8s %8s %6s %11s %6s %6s %8s %7s", width, "phase", "messages", "per s",
+		"ms", "p50", "p99", "p99.9", "max", "early", "duplicates", "lost", "MiB", "disk MiB", "cpu s")
 	for _, row := range r.Rows {
 		perSecond, early, duplicates, lost := "-", "-", "-", "-"
 		if row.PerSecond > 0 {
@@ -97,8 +105,13 @@ func (r *Report) Print(w io.Writer) error {
 			early, lost = strconv.Itoa(a.Early), strconv.Itoa(a.Lost)
 			duplicates = fmt.Sprintf("%d+%d", a.DuplicatesMarked, a.DuplicatesUnmarked)
 		}
-		p.line("%-*s %10d %9s  %-4s %8.1f %8.1f %8.1f %8.1f %6s %11s %6s", width, row.Phase, row.Messages, perSecond,
-			row.Times, row.P50Ms, row.P99Ms, row.P999Ms, row.MaxMs, early, duplicates, lost)
+		memory, disk, processor := "-", "-", "-"
+		if n := row.Node; n != nil {
+			memory, disk = strconv.FormatInt(n.MemoryBytes>>20, 10), strconv.FormatInt(n.DiskBytes>>20, 10)
+			processor = strconv.FormatFloat(n.Processor.Seconds(), 'f', 1, 64)
+		}
+		p.line("%-*s %10d %9s  %-4s %8.1f %8.1f %8.1f %8.1f %6s %11s %6s %6s %8s %7s", width, row.Phase, row.Messages, perSecond,
+			row.Times, row.P50Ms, row.P99Ms, row.P999Ms, row.MaxMs, early, duplicates, lost, memory, disk, processor)
 		if row.Note != "" {
 			p.line("  (%s)", row.Note)
 		}

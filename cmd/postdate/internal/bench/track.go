@@ -51,7 +51,9 @@ type group struct {
 	mu       sync.Mutex
 	due      []int64 // Unix milliseconds; written before the message is sent
 	seen     []seen
-	first    int // how many have arrived at least once
+	first    int        // how many have arrived at least once
+	lately   *histogram // the lateness of those that arrived since stretch was called last
+	before   int        // first, when it was
 	latest   time.Time
 	early    int
 	marked   int // further copies that said that they may be duplicates
@@ -69,7 +71,7 @@ const (
 // group makes a group and has its arrivals tracked.
 func (r *run) group(name string, size int) *group {
 	g := &group{
-		prefix: r.name + "-" + name + "-", size: size, late: newHistogram(),
+		prefix: r.name + "-" + name + "-", size: size, late: newHistogram(), lately: newHistogram(),
 		due: make([]int64, size), seen: make([]seen, size),
 	}
 	r.tracker.add(g)
@@ -115,11 +117,21 @@ func (g *group) receive(i int, r receipt) {
 		g.first++
 		g.latest = r.at
 		g.late.record(late)
+		g.lately.record(late)
 	case g.seen[i]&seenMarked != 0:
 		g.marked++
 	default:
 		g.unmarked++
 	}
+}
+
+// stretch is how many arrived since it was called last, and how late.
+func (g *group) stretch() (arrived int, late *histogram) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	arrived, late = g.first-g.before, g.lately
+	g.before, g.lately = g.first, newHistogram()
+	return arrived, late
 }
 
 // received is how many have arrived.
