@@ -112,6 +112,9 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	defer cancel()
 	free := s.held.free(marked)
 	return false, s.sideBySide(ctx, len(free), func(ctx context.Context, i int) error {
+		if ctx.Err() != nil {
+			return nil // it was not tried: a later scan comes to it
+		}
 		_, err := s.change(ctx, unmarkAll(free[i:i+1])...)
 		if err != nil && ctx.Err() != nil {
 			s.held.hold(free[i].Mark.ID)
