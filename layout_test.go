@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"store/pebble":                    {".", "bucket", "store"},
 	"store/mongo":                     {".", "bucket", "store"},
 	"store/mongo/mongotest":           {"node/proctest"},
+	"store/mongo/routertest":          {"store/mongo/mongotest"},
 	"store/storetest":                 {".", "bucket", "store", "node/testrun"},
 	"publisher":                       {"."},
 	"publisher/publishertest":         {".", "publisher", "node/testrun"},

@@ -21,7 +21,7 @@ import (
 // latecomer is a network that breaks the connection on which the first mark is sent, and brings
 // it to the server later: TCP may do so with what lies in a socket when its program closes it.
 type latecomer struct {
-	server string
+	delivered chan struct{} // closed when the late mark was answered
 
 	mu    sync.Mutex
 	armed bool
@@ -34,31 +34,12 @@ func behindLatecomer(t *testing.T, uri string) (*latecomer, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	p := &latecomer{server: u.Host}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
-	u.Host, u.RawQuery = l.Addr().String(), "directConnection=true"
+	p := &latecomer{delivered: make(chan struct{})}
+	u.Host, u.RawQuery = mongotest.NewRelay(t, u.Host, p.carry).Address(), "directConnection=true"
 	return p, u.String()
 }
 
-func (p *latecomer) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		return
-	}
+func (p *latecomer) carry(client, server net.Conn) {
 	answers := make(chan []byte, 1)
 	go func() {
 		defer close(answers)
@@ -75,10 +56,11 @@ func (p *latecomer) serve(client net.Conn) {
 	for {
 		n, err := client.Read(b)
 		if err != nil {
-			server.Close()
 			return
 		}
 		if p.holds(b[:n], server, answers) {
+			client.Close()
+			<-p.delivered // the connection to the server stays until then
 			return
 		}
 		if _, err := server.Write(b[:n]); err != nil {
@@ -131,6 +113,34 @@ func (p *latecomer) deliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.late()
+	close(p.delivered)
+}
+
+// ownedMessage is a store behind which all buckets are owned, and a message in it.
+func ownedMessage(t *testing.T, uri string) (*mongo.Store, postdate.Message) {
+	s := open(t, config(uri))
+	t.Cleanup(func() { s.Close() })
+	acquireAll(t, s)
+	m := testMessage("a", s.Buckets(), 1000)
+	if r := s.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	return s, m
+}
+
+// openLate opens a store whose first mark goes out twice. Right before what finishes by it, f is
+// called, and then the first one arrives.
+func openLate(t *testing.T, uri string, f func()) *mongo.Store {
+	p, address := behindLatecomer(t, uri)
+	c := config(address)
+	c.Monitor = onMessages(p.before(3, func() {
+		f()
+		p.deliver()
+	}))
+	s := open(t, c)
+	t.Cleanup(func() { s.Close() })
+	p.arm()
+	return s
 }
 
 // TestAMarkThatComesLate: a mark goes out, and once more, because the connection broke; the
@@ -143,30 +153,13 @@ func TestAMarkThatComesLate(t *testing.T) {
 			if how == "cancel behind a mongos" {
 				uri = routertest.Start(t, uri).URI()
 			}
-			owner := open(t, config(uri))
-			defer owner.Close()
-			acquireAll(t, owner)
-			m := testMessage("a", owner.Buckets(), 1000)
-			if r := owner.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
-				t.Fatal(r.Err)
-			}
+			owner, m := ownedMessage(t, uri)
 			rec, err := owner.Get(t.Context(), m.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, address := behindLatecomer(t, uri)
 			handed := 0
-			c := config(address)
-			c.Monitor = onMessages(p.before(3, func() { // the mark, the mark once more, and now what finishes
-				handed = len(claimOf(t, owner, m.Bucket, 1, 1))
-				p.deliver()
-			}))
-			s, err := mongo.Open(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			p.arm()
+			s := openLate(t, uri, func() { handed = len(claimOf(t, owner, m.Bucket, 1, 1)) })
 			if how == "replace" {
 				later := m
 				later.ExecutionTime = 9_000_000
@@ -195,31 +188,16 @@ func claimOf(t *testing.T, s *mongo.Store, b int, token, number uint64) []postda
 // not put back what its successor has taken over, so that a cancel would take it back.
 func TestASettlementsMarkThatComesLate(t *testing.T) {
 	uri := mongotest.Fresh(t)
-	next := open(t, config(uri))
-	defer next.Close()
-	acquireAll(t, next)
-	m := testMessage("a", next.Buckets(), 1000)
-	if r := next.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
-		t.Fatal(r.Err)
-	}
+	next, m := ownedMessage(t, uri)
 	first := claimOf(t, next, m.Bucket, 1, 1)
-	p, address := behindLatecomer(t, uri)
 	handed := 0
-	c := config(address)
-	c.Monitor = onMessages(p.before(3, func() {
+	s := openLate(t, uri, func() {
 		if got, err := next.Acquire(t.Context(), []store.Acquisition{{Bucket: m.Bucket, SeenToken: 1, Owner: "o", Lease: "o"}}); err != nil || !got[0].OK {
 			t.Error(got, err)
 		}
 		handed = len(claimOf(t, next, m.Bucket, 2, 2))
-		p.deliver()
-	}))
-	s, err := mongo.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	p.arm()
-	err = s.Settle(t.Context(), []store.Settlement{{
+	})
+	err := s.Settle(t.Context(), []store.Settlement{{
 		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: first[0].Version, Token: 1, How: store.SettleRetry, AttemptTime: 50_000, Attempts: 1, Reason: "refused",
 	}})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,57 +19,11 @@ import (
 // commitCutter stands between a store and its server. Once armed, it keeps the answer to
 // the next commit of a transaction to itself, and from then on nobody gets through.
 type commitCutter struct {
-	listener net.Listener
-	server   string
-	armed    atomic.Bool
-
-	mu    sync.Mutex
-	conns []net.Conn
-	shut  bool
+	relay *mongotest.Relay
+	armed atomic.Bool
 }
 
-func newCommitCutter(t *testing.T, server string) *commitCutter {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &commitCutter{listener: listener, server: server}
-	t.Cleanup(p.close)
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client)
-		}
-	}()
-	return p
-}
-
-func (p *commitCutter) close() {
-	p.listener.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shut = true
-	for _, c := range p.conns {
-		c.Close()
-	}
-}
-
-func (p *commitCutter) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		client.Close()
-		return
-	}
-	p.mu.Lock()
-	p.conns = append(p.conns, client, server)
-	if p.shut {
-		client.Close()
-		server.Close()
-	}
-	p.mu.Unlock()
+func (p *commitCutter) carry(client, server net.Conn) {
 	var committing atomic.Bool
 	go func() {
 		buffer := make([]byte, 64<<10)
@@ -90,12 +43,11 @@ func (p *commitCutter) serve(client net.Conn) {
 	}()
 	_, _ = io.Copy(writerFunc(func(b []byte) (int, error) {
 		if committing.Load() { // the server has carried it out
-			p.close()
+			p.relay.Close()
 			return 0, net.ErrClosed
 		}
 		return client.Write(b)
 	}), server)
-	client.Close()
 }
 
 type writerFunc func(b []byte) (int, error)
@@ -108,8 +60,9 @@ func through(t *testing.T, uri string) (*Store, *commitCutter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newCommitCutter(t, u.Host)
-	u.Host, u.RawQuery = p.listener.Addr().String(), "directConnection=true"
+	p := &commitCutter{}
+	p.relay = mongotest.NewRelay(t, u.Host, p.carry)
+	u.Host, u.RawQuery = p.relay.Address(), "directConnection=true"
 	c := DefaultConfig(u.String())
 	c.Buckets, c.Select, c.Timeout = 8, 500*time.Millisecond, 3*time.Second
 	s, err := Open(t.Context(), c)

@@ -24,18 +24,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
+
+	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
 // Router is a model of a mongos in front of one server, the primary of a replica set.
 type Router struct {
-	report   func(format string, args ...any)
-	listener net.Listener
-	server   string        // host:port
-	direct   *mongo.Client // to the server itself
-	uri      string
+	report func(format string, args ...any)
+	direct *mongo.Client // to the server itself
+	uri    string
 
 	mu         sync.Mutex
-	conns      map[net.Conn]struct{}
 	keys       map[string]bson.D // of the sharded collections, by database.collection
 	watch      func(Command) error
 	answered   func(Command, bson.Raw)
@@ -48,36 +47,30 @@ type Router struct {
 // stays one, until the test ends. Commands that break a rule fail the test.
 func Start(t testing.TB, uri string) *Router {
 	t.Helper()
-	r, err := open(uri)
+	return start(t, uri, t.Errorf)
+}
+
+func start(t testing.TB, uri string, report func(format string, args ...any)) *Router {
+	t.Helper()
+	u, err := url.Parse(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.report = t.Errorf
-	t.Cleanup(r.close)
-	go r.accept()
-	return r
-}
-
-func open(uri string) (*Router, error) {
-	u, err := url.Parse(uri)
-	if err != nil {
-		return nil, err
-	}
-	r := &Router{conns: map[net.Conn]struct{}{}, keys: map[string]bson.D{}}
+	r := &Router{report: report, keys: map[string]bson.D{}}
 	if r.direct, err = mongo.Connect(options.Client().ApplyURI(uri)); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = r.direct.Disconnect(context.Background()) })
 	var hello struct{ Primary string }
 	if err := r.direct.Database("admin").RunCommand(context.Background(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	r.server = hello.Primary
-	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	u.Host, u.RawQuery = r.listener.Addr().String(), ""
+	relay := mongotest.NewRelay(t, hello.Primary, func(client, server net.Conn) {
+		_ = r.serve(client, server) // the end of either connection
+	})
+	u.Host, u.RawQuery = relay.Address(), ""
 	r.uri = u.String()
-	return r, nil
+	return r
 }
 
 // URI is the address for clients, with the database of the one that Start was given.
@@ -133,43 +126,6 @@ func (r *Router) NotEnabled() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notEnabled = true
-}
-
-func (r *Router) close() {
-	r.listener.Close()
-	r.mu.Lock()
-	for c := range r.conns {
-		c.Close()
-	}
-	r.mu.Unlock()
-	_ = r.direct.Disconnect(context.Background())
-}
-
-func (r *Router) accept() {
-	for {
-		client, err := r.listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer client.Close()
-			server, err := net.Dial("tcp", r.server)
-			if err != nil {
-				return
-			}
-			defer server.Close()
-			r.mu.Lock()
-			r.conns[client], r.conns[server] = struct{}{}, struct{}{}
-			r.mu.Unlock()
-			defer func() {
-				r.mu.Lock()
-				delete(r.conns, client)
-				delete(r.conns, server)
-				r.mu.Unlock()
-			}()
-			_ = r.serve(client, server) // the end of either connection
-		}()
-	}
 }
 
 // serve answers one client's commands, one after the other.

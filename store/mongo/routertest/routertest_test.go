@@ -26,18 +26,13 @@ type planted struct {
 
 func plant(t *testing.T) *planted {
 	t.Helper()
-	r, err := open(mongotest.Fresh(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.close)
-	p := &planted{Router: r}
-	r.report = func(format string, args ...any) {
+	p := &planted{}
+	p.Router = start(t, mongotest.Fresh(t), func(format string, args ...any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.broken = append(p.broken, fmt.Sprintf(format, args...))
-	}
-	go r.accept()
+	})
+	r := p.Router
 	client, err := mongo.Connect(options.Client().ApplyURI(r.URI()))
 	if err != nil {
 		t.Fatal(err)
