@@ -70,7 +70,9 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	f.DurationVar(&c.Rest, "rest", c.Rest, "pause after the backlog is loaded, in which the store merges it")
 	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
 	f.BoolVar(&b.json, "json", false, "print the figures as JSON")
-	cmd.MarkFlagsMutuallyExclusive("server", "store")
+	for _, own := range []string{"store", "store-cache", "retention", "restart"} {
+		cmd.MarkFlagsMutuallyExclusive("server", own)
+	}
 	cmd.RunE = action(b.run)
 	return cmd
 }
