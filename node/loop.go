@@ -34,7 +34,8 @@ type loop struct {
 	events chan machine.Event
 	nudged chan struct{}
 	asks   chan chan []poller.ChannelView
-	ended  chan struct{} // closed when the loop has ended
+	calls  sync.WaitGroup // what it has asked of the store and of brokers, and has no answer to
+	ended  chan struct{}  // closed when the loop takes no more events
 
 	mu     sync.Mutex
 	status machine.Status
@@ -72,9 +73,11 @@ func (l *loop) nudge(n poller.Nudge) {
 	}
 }
 
-// run runs until ctx ends. What is in flight then is left as it is: in doubt. Buckets
-// that are owned stay locked until their lease is seen to stand still.
+// run runs until ctx ends, and returns when its calls have returned. What is in flight
+// then is left as it is: in doubt. Buckets that are owned stay locked until their lease is
+// seen to stand still.
 func (l *loop) run(ctx context.Context) {
+	defer l.calls.Wait() // whoever closes the store waits for run
 	defer close(l.ended)
 	alarm := newAlarm()
 	defer alarm.stop()
@@ -123,13 +126,13 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 	switch e := e.(type) {
 	case fence.Look, fence.Renew, fence.Take, fence.GiveBack:
 		began := l.clock.now()
-		go l.callLocks(ctx, began, e)
+		l.calls.Go(func() { l.callLocks(ctx, began, e) })
 	case poller.Claim:
-		go func() { l.tell(poller.Claimed{Call: e.Call, Results: l.store.Claim(ctx, e.Claims)}) }()
+		l.calls.Go(func() { l.tell(poller.Claimed{Call: e.Call, Results: l.store.Claim(ctx, e.Claims)}) })
 	case poller.Publish:
-		go func() { l.tell(poller.Published{Batch: e.Batch, Results: l.publish(ctx, e)}) }()
+		l.calls.Go(func() { l.tell(poller.Published{Batch: e.Batch, Results: l.publish(ctx, e)}) })
 	case poller.Settle:
-		go func() {
+		l.calls.Go(func() {
 			err := l.store.Settle(ctx, e.Settlements)
 			if err == nil {
 				l.metrics.Settled(e.Settlements)
@@ -137,27 +140,27 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 				l.log.Warn("settling failed and is repeated", "messages", len(e.Settlements), "error", err)
 			}
 			l.tell(poller.Settled{Call: e.Call, Err: err})
-		}()
+		})
 	case poller.FindParked:
-		go func() {
+		l.calls.Go(func() {
 			found, err := l.store.Parked(ctx, e.Buckets)
 			l.tell(poller.ParkedFound{Buckets: e.Buckets, Found: found, Err: err})
-		}()
+		})
 	case poller.Unpark:
-		go func() {
+		l.calls.Go(func() {
 			moved, err := l.store.Unpark(ctx, e.Unpark)
 			l.tell(poller.Unparked{Unpark: e.Unpark, Moved: moved, Err: err})
-		}()
+		})
 	case machine.Expire:
-		go func() {
+		l.calls.Go(func() {
 			count, err := l.store.Expire(ctx, e.Expiry)
 			if err != nil {
 				l.log.Warn("expiring messages failed and is repeated", "error", err)
 			}
 			l.tell(machine.Expired{Count: count, Err: err})
-		}()
+		})
 	case machine.KeepOut:
-		go func() { l.tell(machine.KeptOut{Holds: e.Holds, Err: l.keepOut(ctx, e)}) }()
+		l.calls.Go(func() { l.tell(machine.KeptOut{Holds: e.Holds, Err: l.keepOut(ctx, e)}) })
 	case machine.GiveUp:
 		l.channels.fencer.Lost(e.Buckets)
 	case machine.Released:

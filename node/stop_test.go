@@ -1,0 +1,61 @@
+package node_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/node"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+// lingering is a store whose expiry goes on for a while after it is told to end.
+type lingering struct {
+	*storetest.Mem
+	first   sync.Once
+	begun   chan struct{} // closed when the first expiry begins
+	under   atomic.Int64
+	atClose atomic.Int64 // how many were under way when the store was closed
+}
+
+func (s *lingering) Expire(ctx context.Context, e store.Expiry) (int, error) {
+	s.under.Add(1)
+	defer s.under.Add(-1)
+	s.first.Do(func() { close(s.begun) })
+	<-ctx.Done()
+	<-time.After(100 * time.Millisecond) // a store that is closed too early is closed within it
+	return s.Mem.Expire(ctx, e)
+}
+
+func (s *lingering) Close() error {
+	s.atClose.Store(s.under.Load())
+	return s.Mem.Close()
+}
+
+// A stop closes the store when nothing reads it any more: the embedded store's files are
+// not to be taken from under a read.
+func TestStopWaitsForTheStoresCalls(t *testing.T) {
+	s := &lingering{Mem: storetest.NewMem(4), begun: make(chan struct{})}
+	s.Clock = func() postdate.Time { return postdate.WallOf(time.Now()) }
+	c := config(t)
+	c.OpenStore = func() (store.Store, error) { return s, nil }
+	n, err := node.Start(patient(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.begun:
+	case <-time.After(patience):
+		t.Error("nothing expires")
+	}
+	if err := n.Stop(patient(t)); err != nil {
+		t.Error(err)
+	}
+	if calls := s.atClose.Load(); calls != 0 {
+		t.Errorf("the store was closed with %d calls under way", calls)
+	}
+}
