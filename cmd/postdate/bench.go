@@ -41,12 +41,13 @@ that is early, lost or there twice. Without --server it starts a node of its own
 as a separate process on a temporary store, and throws both away.
 
 With --backlog it loads so many far-off messages and then measures schedules and
-steady load again, so that the backlog's effect shows in one table. What it leaves
-pending on a --server it cancels at the end. A rabbitmq queue is consumed whole.
+steady load again, so that the backlog's effect shows in one table. With several
+sizes it does so above each. What it leaves pending on a --server it cancels at the
+end. A rabbitmq queue is consumed whole.
 
 It exits with 1 if something was early, lost, or there twice without a mark.`,
 		Example: `  postdate bench
-  postdate bench --messages 20000 --duration 10s --backlog 10000000
+  postdate bench --messages 20000 --duration 10s --backlog 1000000,10000000
   postdate bench --messages 1000 --rate 5000 --duration 1h --every 1m --retention 1m
   postdate bench --channel rabbitmq:bench --rabbitmq amqp://guest:guest@127.0.0.1:5672/`,
 		Args: cobra.NoArgs,
@@ -66,7 +67,7 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	f.IntVar(&c.Rate, "rate", c.Rate, "the steady load, in messages per second, due 1 to 10 s ahead")
 	f.DurationVar(&c.Duration, "duration", c.Duration, "how long the steady load lasts")
 	f.DurationVar(&c.Every, "every", 0, "so often a row for the steady load besides")
-	f.IntVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages")
+	f.IntSliceVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages; 1000000,10000000: above each")
 	f.DurationVar(&c.Rest, "rest", c.Rest, "pause after the backlog is loaded, in which the store merges it")
 	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
 	f.BoolVar(&b.json, "json", false, "print the figures as JSON")

@@ -93,6 +93,8 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "--rabitmq", "x"}, "unknown flag --rabitmq: did you mean --rabbitmq?"},
 		{[]string{"serve", "--zzzzzzzzz"}, "unknown flag --zzzzzzzzz\n"},
 		{[]string{"serve", "--buckets", "many"}, `--buckets: "many" is not a whole number`},
+		{[]string{"bench", "--backlog", "1e6"}, `--backlog: "1e6" is not a list of whole numbers like 1000000,10000000`},
+		{[]string{"bench", "--backlog", "50,10"}, "--backlog is [50 10]: each size must be greater than the one before"},
 		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
 		{[]string{"serve", "--store-cache", "1000"}, `--store-cache is 1000 bytes: it must be at least 1 MiB`},
 		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1GiB, of at most 64GiB`},

@@ -255,10 +255,15 @@ func TestBenchOnAServer(t *testing.T) {
 		s.Process.Signal(syscall.SIGTERM)
 		s.Wait()
 	}()
-	cmd := command(t, "bench", "--server", s.ready.HTTP, "--messages", "100", "--duration", "1s", "--rate", "50", "--backlog", "300")
+	cmd := command(t, "bench", "--server", s.ready.HTTP, "--messages", "100", "--duration", "1s", "--rate", "50", "--backlog", "300,500")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "steady load above the backlog: arrivals") {
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, size := range []string{"300", "500"} {
+		if !strings.Contains(string(out), "steady load above "+size+": arrivals") {
+			t.Errorf("nothing is measured above %s:\n%s", size, out)
+		}
 	}
 	t.Logf("%s", out)
 	if r := call(nil, "", "list", "--server", s.ready.HTTP, "--status", "PENDING", "--json"); r.code != exitOK || r.stdout != "" {

@@ -58,6 +58,8 @@ func valueError(source, value string, f *pflag.Flag) error {
 	switch f.Value.Type() {
 	case "int":
 		want = "a whole number"
+	case "intSlice":
+		want = "a list of whole numbers like 1000000,10000000"
 	case "float":
 		want = "a number"
 	case "bool":

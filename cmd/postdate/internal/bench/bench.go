@@ -27,8 +27,8 @@ type Config struct {
 	Rate       int           // of the steady load, in messages per second
 	Duration   time.Duration // of the steady load
 	Every      time.Duration // so often the steady load has a row of its own besides; 0: never
-	Backlog    int           // far-off messages to load before the steady load; 0: none
-	Rest       time.Duration // after the backlog is loaded, in which the store merges what it wrote
+	Backlog    []int         // measure again above so many far-off messages, one size after the other
+	Rest       time.Duration // after a backlog is loaded, in which the store merges what it wrote
 	Cancel     int           // how many messages to cancel one by one; 0: no such phase
 	Payload    int           // bytes
 	Disposable bool          // the server's store is thrown away: leave it as it is
@@ -60,13 +60,19 @@ func (c Config) Validate() error {
 		{"messages", c.Messages, 1, 100_000_000},
 		{"batch", c.Batch, 1, 10_000},
 		{"rate", c.Rate, 1, 1_000_000},
-		{"backlog", c.Backlog, 0, 1_000_000_000},
 		{"cancel", c.Cancel, 0, c.Messages},
 		{"payload", c.Payload, 2, 256 << 10},
 	} {
 		if n.value < n.min || n.value > n.max {
 			return fmt.Errorf("--%s is %d: it must be between %d and %d", n.flag, n.value, n.min, n.max)
 		}
+	}
+	size := 0
+	for _, backlog := range c.Backlog {
+		if backlog <= size || backlog > 1_000_000_000 {
+			return fmt.Errorf("--backlog is %v: each size must be greater than the one before, and at most 1,000,000,000", c.Backlog)
+		}
+		size = backlog
 	}
 	if c.Every < 0 || c.Every > 0 && c.Every < time.Second {
 		return fmt.Errorf("--every is %v: it must be at least 1s", c.Every)
@@ -151,29 +157,40 @@ func (r *run) phases(ctx context.Context) error {
 		return err
 	}
 	pending := []*group{singles}
-	if r.Backlog > 0 {
-		backlog := r.group("backlog", r.Backlog)
-		pending = append(pending, backlog)
-		if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", r.Backlog), backlog, farOff); err != nil {
+	loaded := 0
+	for _, size := range r.Backlog {
+		groups, err := r.above(ctx, size, size-loaded)
+		if err != nil {
 			return err
 		}
-		if err := pause(ctx, r.Rest); err != nil {
-			return err
-		}
-		above := r.group("above", r.Messages)
-		pending = append(pending, above)
-		name := fmt.Sprintf("schedule, %d callers, above the backlog", r.Callers)
-		if _, err := r.schedule(ctx, name, above, farOff); err != nil {
-			return err
-		}
-		if err := r.steady(ctx, "steady load above the backlog", "heavy"); err != nil {
-			return err
-		}
+		pending, loaded = append(pending, groups...), size
 	}
 	if r.Disposable {
 		return nil
 	}
 	return r.cleanUp(ctx, pending)
+}
+
+// above loads so many more far-off messages that there are size of them, and measures again.
+// It returns what it leaves pending.
+func (r *run) above(ctx context.Context, size, more int) ([]*group, error) {
+	backlog := r.group(fmt.Sprint("backlog", size), more)
+	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, r.Rest); err != nil {
+		return nil, err
+	}
+	singles := r.group(fmt.Sprint("singles", size), r.Messages)
+	if _, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers, above %d", r.Callers, size), singles, farOff); err != nil {
+		return nil, err
+	}
+	batches := r.group(fmt.Sprint("batches", size), r.Messages)
+	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d", r.Batch, size), batches, farOff); err != nil {
+		return nil, err
+	}
+	err := r.steady(ctx, fmt.Sprintf("steady load above %d", size), fmt.Sprint("steady", size))
+	return []*group{backlog, singles, batches}, err
 }
 
 // farOff is the due time of what is only to lie there: a month to two ahead.
