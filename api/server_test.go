@@ -16,7 +16,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/store"
 )
 

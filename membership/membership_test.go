@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/proctest"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/proctest"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // patience only bounds a hang.

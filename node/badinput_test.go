@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // badInput is a request that cannot be served, and what its answer must say.

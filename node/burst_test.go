@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/poller"
 )
 

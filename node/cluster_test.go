@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )

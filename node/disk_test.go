@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // smallDisk mounts a file system of its own, of so many MiB, in memory.

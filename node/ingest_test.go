@@ -9,8 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 

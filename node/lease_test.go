@@ -9,8 +9,8 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
 	"github.com/postdate/postdate/ring"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"

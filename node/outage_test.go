@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // A message to a host that does not resolve waits for as long as it says, though it has

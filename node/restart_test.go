@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/proctest"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/proctest"
-	"github.com/postdate/postdate/node/testrun"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 

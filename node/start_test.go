@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/testrun"
 )
 
 // patience bounds every wait for something that has to come. It is no measure of

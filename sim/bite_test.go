@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // planted lists the bugs, in which sort of world each is looked for, and which

@@ -33,7 +33,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // Options say what to run.

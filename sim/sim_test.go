@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // report fails a test with what somebody needs to replay the failure.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 const (

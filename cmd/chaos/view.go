@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // awaitWhole returns when every bucket has an owner.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 )
 
 func TestSendBodies(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // TestCrash kills a node with SIGKILL at random moments, again and again under a

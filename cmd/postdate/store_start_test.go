@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/postdate/postdate/node/nodetest"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // A store that cannot be used ends the start with one sentence and exit code 1,

@@ -35,7 +35,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // tries is how often a test that failed must pass.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // module is the code that the command is tried on. A test there knows from a file how

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // event is a line of `go test -json`, as `go doc test2json` describes it.

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/publisher"
 )
 

@@ -20,7 +20,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/publishertest"
 	"github.com/postdate/postdate/publisher/webhook"

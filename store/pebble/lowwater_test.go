@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 )
 

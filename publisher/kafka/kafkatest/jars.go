@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 )
 
 // version is the Kafka that tests start.

@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 )
 
 // Client looks at a broker's queues as an operator and a consumer would. Its

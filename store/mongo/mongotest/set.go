@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 var due = time.UnixMilli(1_900_000_000_000)

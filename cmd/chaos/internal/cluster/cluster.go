@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postdate/postdate/node/proctest"
+	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )

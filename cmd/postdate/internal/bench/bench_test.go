@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 func testRun(t *testing.T, server string) *run {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // Report is what was measured.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/nodetest"
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // witness keeps what a check complains of.

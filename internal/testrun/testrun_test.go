@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // witness keeps what is said.

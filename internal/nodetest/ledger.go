@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/node/testrun"
+	"github.com/postdate/postdate/internal/testrun"
 )
 
 // Promise is what a node answered for a message.
