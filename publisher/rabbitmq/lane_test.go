@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate"
+	amqpheader "github.com/postdate/postdate/internal/amqp"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -261,7 +262,7 @@ func FuzzParseTarget(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(got.exchange) > shortBytesMax || len(got.key) > shortBytesMax || got == (target{}) {
+		if len(got.exchange) > amqpheader.ShortBytesMax || len(got.key) > amqpheader.ShortBytesMax || got == (target{}) {
 			t.Fatalf("%q: %+v", channel, got)
 		}
 		again, err := parseTarget(postdate.Channel("rabbitmq:" + got.exchange + "/" + got.key))

@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate"
+	amqpheader "github.com/postdate/postdate/internal/amqp"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -32,12 +33,12 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 		Body:         m.Payload,
 	}
 	headers := make(amqp.Table, len(m.Headers)+5)
-	bytes, kinds := propertiesFix+propertiesRest, headerKinds(m)
+	bytes, kinds := propertiesFix+propertiesRest, amqpheader.KindsOf(m.Headers)
 	for h := range publisher.ClientHeaders(m) {
-		if kinds != nil && h.Name == postdate.AMQPHeaderTypes {
+		if kinds != nil && h.Name == amqpheader.HeaderKinds {
 			continue
 		}
-		isProperty, err := setProperty(&msg, h.Name, h.Value)
+		isProperty, err := amqpheader.SetProperty(&msg, h.Name, h.Value)
 		switch {
 		case err != nil:
 			return amqp.Publishing{}, err
@@ -45,10 +46,10 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 			continue
 		case h.Name == "CC" || h.Name == "BCC":
 			return amqp.Publishing{}, fmt.Errorf("header %s: RabbitMQ takes it for a list of further queues, and a text is none", h.Name)
-		case len(h.Name) > shortBytesMax:
-			return amqp.Publishing{}, fmt.Errorf("header name of %d bytes: RabbitMQ allows %d", len(h.Name), shortBytesMax)
+		case len(h.Name) > amqpheader.ShortBytesMax:
+			return amqp.Publishing{}, fmt.Errorf("header name of %d bytes: RabbitMQ allows %d", len(h.Name), amqpheader.ShortBytesMax)
 		}
-		headers[h.Name] = typed(h.Value, kinds[h.Name])
+		headers[h.Name] = amqpheader.ValueOf(h.Value, kinds[h.Name])
 		bytes += fieldFix + len(h.Name) + max(len(h.Value), numberMax)
 	}
 	own := func(name string, value any, size int) {
@@ -67,13 +68,22 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 	}
 	bytes += propertiesBytes(&msg)
 	switch {
-	case len(m.ContentType) > shortBytesMax:
-		return amqp.Publishing{}, fmt.Errorf("content type of %d bytes: RabbitMQ allows %d", len(m.ContentType), shortBytesMax)
-	case len(msg.MessageId) > shortBytesMax:
-		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d", len(msg.MessageId), shortBytesMax)
+	case len(m.ContentType) > amqpheader.ShortBytesMax:
+		return amqp.Publishing{}, fmt.Errorf("content type of %d bytes: RabbitMQ allows %d", len(m.ContentType), amqpheader.ShortBytesMax)
+	case len(msg.MessageId) > amqpheader.ShortBytesMax:
+		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d", len(msg.MessageId), amqpheader.ShortBytesMax)
 	case frameBytesMax > 0 && bytes > frameBytesMax-frameOverhead:
 		return amqp.Publishing{}, fmt.Errorf("headers of %d bytes: they must fit into one frame, and this broker's frames hold %d", bytes, frameBytesMax-frameOverhead)
 	}
 	msg.Headers = headers
 	return msg, nil
+}
+
+// propertiesBytes is the room that the optional properties take in a frame.
+func propertiesBytes(p *amqp.Publishing) int {
+	n := 1 // priority
+	for _, s := range []string{p.ContentType, p.ContentEncoding, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type, p.AppId, p.Expiration} {
+		n += 1 + len(s)
+	}
+	return n
 }

@@ -5,11 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/postdate/postdate"
+	amqpheader "github.com/postdate/postdate/internal/amqp"
 )
-
-// shortBytesMax is the longest text that AMQP's short strings hold: names,
-// routing keys and most properties.
-const shortBytesMax = 255
 
 // target is where a channel's messages go.
 type target struct {
@@ -29,10 +26,10 @@ func parseTarget(channel postdate.Channel) (target, error) {
 	switch {
 	case exchange == "" && key == "":
 		return target{}, postdate.E(postdate.KindInvalid, "channel %q names no queue: write rabbitmq:queue or rabbitmq:exchange/routing.key", channel)
-	case len(exchange) > shortBytesMax:
-		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the exchange is %d bytes long, and RabbitMQ allows %d", channel, len(exchange), shortBytesMax)
-	case len(key) > shortBytesMax:
-		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the queue or routing key is %d bytes long, and RabbitMQ allows %d", channel, len(key), shortBytesMax)
+	case len(exchange) > amqpheader.ShortBytesMax:
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the exchange is %d bytes long, and RabbitMQ allows %d", channel, len(exchange), amqpheader.ShortBytesMax)
+	case len(key) > amqpheader.ShortBytesMax:
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the queue or routing key is %d bytes long, and RabbitMQ allows %d", channel, len(key), amqpheader.ShortBytesMax)
 	case !utf8.ValidString(exchange) || !utf8.ValidString(key):
 		return target{}, postdate.E(postdate.KindInvalid, "channel %q is not UTF-8", channel)
 	}

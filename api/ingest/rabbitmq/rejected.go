@@ -12,8 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api/ingest"
+	amqpheader "github.com/postdate/postdate/internal/amqp"
 )
 
 const (
@@ -181,10 +181,10 @@ func aside(d *amqp.Delivery, queue, reason string) amqp.Publishing {
 	headers[ingest.HeaderReason], headers[ingest.HeaderRejectedFrom] = reason, queue
 	headers[ingest.HeaderRejectedKey] = d.RoutingKey
 	if d.Expiration != "" {
-		headers[postdate.AMQPExpiration] = d.Expiration
+		headers[amqpheader.Expiration] = d.Expiration
 	}
 	if d.UserId != "" {
-		headers[postdate.AMQPUserID] = d.UserId
+		headers[amqpheader.UserID] = d.UserId
 	}
 	return amqp.Publishing{
 		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
