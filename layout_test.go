@@ -1,11 +1,11 @@
 package postdate_test
 
 import (
-	"bufio"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"fence":                           {".", "bucket", "store"},
 	"poller":                          {".", "bucket", "fence", "store", "publisher"},
 	"api":                             {".", "bucket", "store", "internal/amqp"},
-	"api/ingest":                      {".", "api", "store"},
+	"api/ingest":                      {".", "api", "store", "internal/amqp"},
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp"},
 	"api/ingest/kafka":                {".", "api/ingest"},
 	"internal/amqp":                   {"."},
@@ -327,47 +327,69 @@ func receiver(d *ast.FuncDecl) *ast.Ident {
 }
 
 var (
-	docLink = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	docFile = regexp.MustCompile("`([a-z][a-z0-9_/]*/[a-z0-9_]+\\.(?:go|json|txt))`")
-	docTest = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)")
+	docLink  = regexp.MustCompile(`\]\(([^)#:\n]+)(#[^)]*)?\)`)
+	docFile  = regexp.MustCompile("`([a-z][a-z0-9_/]*/[a-z0-9_]+\\.(?:go|json|txt))`")
+	docTest  = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)")
+	docPlace = regexp.MustCompile("`(?:[A-Za-z]+\\.)?([A-Za-z]+)`\\s+in\\s+`([a-z][a-z0-9_/]*\\.go)`") // a name, and the file in which it stands
 )
 
-// TestDocumentsNameWhatExists holds the documents to the code: the files that they
-// link or name, and the tests on which they rest a promise, are there.
-func TestDocumentsNameWhatExists(t *testing.T) {
-	tests := map[string]bool{}
-	for _, s := range sources(t) {
-		for _, d := range s.tree.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test {
-				tests[f.Name.Name] = true
+// declared are the names that a file declares, methods included.
+func (s *source) declared() map[string]bool {
+	names := map[string]bool{}
+	for _, d := range s.tree.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			names[d.Name.Name] = true
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					names[spec.Name.Name] = true
+				case *ast.ValueSpec:
+					for _, n := range spec.Names {
+						names[n.Name] = true
+					}
+				}
 			}
+		}
+	}
+	return names
+}
+
+// TestDocumentsNameWhatExists holds the documents to the code: the files that they
+// link or name are there, and so are the tests on which they rest a promise, and what
+// they say stands in a file.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	tests, declared := map[string]bool{}, map[string]map[string]bool{}
+	for _, s := range sources(t) {
+		declared[s.path] = s.declared()
+		if s.test {
+			maps.Copy(tests, declared[s.path])
 		}
 	}
 	exists := func(p string) bool { _, err := os.Stat(p); return err == nil }
 	for _, doc := range files(t, ".md") {
-		f, err := os.Open(doc)
+		b, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := bufio.NewScanner(f)
-		for n := 1; lines.Scan(); n++ {
-			for _, m := range docLink.FindAllStringSubmatch(lines.Text(), -1) {
-				if !exists(path.Join(path.Dir(doc), m[1])) {
-					t.Errorf("%s:%d links to %s, which is not there", doc, n, m[1])
-				}
-			}
-			for _, m := range docFile.FindAllStringSubmatch(lines.Text(), -1) {
-				if !exists(m[1]) {
-					t.Errorf("%s:%d names the file %s, which is not there", doc, n, m[1])
-				}
-			}
-			for _, m := range docTest.FindAllStringSubmatch(lines.Text(), -1) {
-				if !tests[m[1]] {
-					t.Errorf("%s:%d names %s, and there is no such test", doc, n, m[1])
+		text := string(b)
+		for _, kind := range []struct {
+			pattern *regexp.Regexp
+			there   func(m []string) bool
+		}{
+			{docLink, func(m []string) bool { return exists(path.Join(path.Dir(doc), m[1])) }},
+			{docFile, func(m []string) bool { return exists(m[1]) }},
+			{docTest, func(m []string) bool { return tests[m[1]] }},
+			{docPlace, func(m []string) bool { return declared[m[2]][m[1]] }},
+		} {
+			for _, m := range kind.pattern.FindAllStringSubmatch(text, -1) {
+				if !kind.there(m) {
+					line := 1 + strings.Count(text[:strings.Index(text, m[0])], "\n")
+					t.Errorf("%s:%d says %q, which is not there", doc, line, m[0])
 				}
 			}
 		}
-		f.Close()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/amqp"
 )
 
 // The content types of payloads that name none.
@@ -200,6 +201,11 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 	if p := checkHeaders(b.Headers); p != nil {
 		return p
 	}
+	for _, h := range b.Headers {
+		if strings.EqualFold(h.Name, amqp.MessageID) {
+			return headerProblem(h.Name, invalid("header %s is for messages that are taken from RabbitMQ: leave it out; the message-id of a delivery is the scheduleId", h.Name))
+		}
+	}
 	m.Headers = b.Headers
 	postdate.SortHeaders(m.Headers)
 	if b.ExpiresAt != nil {
@@ -265,11 +271,14 @@ func checkHeaders(headers []postdate.Header) *Problem {
 			err = invalid("header %s has a control character", h.Name)
 		}
 		if err != nil {
-			pointer := jsontext.Pointer("/headers").AppendToken(clip(h.Name))
-			return fieldProblem(string(pointer), err)
+			return headerProblem(h.Name, err)
 		}
 	}
 	return nil
+}
+
+func headerProblem(name string, err error) *Problem {
+	return fieldProblem(string(jsontext.Pointer("/headers").AppendToken(clip(name))), err)
 }
 
 func checkHeaderName(name string) error {

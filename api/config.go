@@ -148,5 +148,5 @@ type Bucket struct {
 	Token      uint64
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
-	Lag        time.Duration // from the checkpoint to now
+	Lag        time.Duration // since the earliest unsettled message became due; of another node's bucket: from the checkpoint to now
 }

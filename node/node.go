@@ -1,5 +1,7 @@
-// Package node puts a node together: store, locks, poller, publishers and API. It
-// is the only package that knows all of the others, and it decides nothing.
+// Package node puts a node together: store, machine, publishers and API, and runs it. It
+// is the only package that knows all of the others. Which buckets the node owns, and what
+// is published when, package machine decides; this one decides only how a node starts and
+// stops, and when it is ready.
 //
 // It is importable, so that tests run whole nodes in one process.
 package node

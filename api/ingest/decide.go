@@ -11,6 +11,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/amqp"
 )
 
 // Action is what a command asks for.
@@ -131,7 +132,7 @@ func sort(c *Command) (s sorted, err error) {
 			*to = &h.Value
 		case name == headerTrace:
 			s.trace = h.Value
-		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name]:
+		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name], name == amqp.MessageID: // a property of AMQP alone
 		default:
 			s.rest = append(s.rest, *h)
 		}

@@ -77,6 +77,8 @@ func TestDecide(t *testing.T) {
 		{"nothing names it", Command{Headers: headers("x-delay", "1"), Channel: channel, Redelivered: true}, `schedule fresh new rabbitmq:orders 1ms x-delay=-1 may-repeat ""`},
 		{"a channel in a header", Command{Headers: headers("x-delay", "1", "postdate-channel", "kafka:t"), Channel: channel}, `schedule fresh new kafka:t 1ms x-delay=-1 ""`},
 		{"properties survive", Command{Headers: headers("x-delay", "1", "amqp-type", "old", "postdate-rejected-reason", "x"), Properties: headers("amqp-type", "t"), Channel: channel}, `schedule fresh new rabbitmq:orders 1ms amqp-type=t x-delay=-1 ""`},
+		{"a message id that is a header", Command{Headers: headers("x-delay", "1", "amqp-message-id", "old"), Channel: channel}, `schedule fresh new rabbitmq:orders 1ms x-delay=-1 ""`},
+		{"a message id that is a property", Command{Headers: headers("x-delay", "1", "amqp-message-id", "old"), Properties: headers("amqp-message-id", "m"), MessageID: "m", Channel: channel}, `schedule borrowed m rabbitmq:orders 1ms amqp-message-id=m x-delay=-1 ""`},
 		{"sent back", Command{Headers: append(headers("x-delay", "9"), back...), MessageID: "s", Channel: channel}, `schedule borrowed r-1f9021141082431408ff280f0408ac4f rabbitmq:orders 9ms x-delay=-9 ""`},
 		{"sent back into a topic", Command{Headers: append(headers("x-delay", "9"), back...), MessageID: "s", Position: "p", Channel: channel}, `schedule placed p rabbitmq:orders 9ms x-delay=-9 ""`},
 		{"round in circles", Command{Headers: append(headers("x-delay", "-9"), back...), MessageID: "s", Channel: channel}, `bad: this is a delivery of Postdate's own`},

@@ -25,7 +25,7 @@ const (
 	ReplyTo         = "amqp-reply-to"
 	Expiration      = "amqp-expiration" // milliseconds, as AMQP has it: a text
 	Priority        = "amqp-priority"   // 0 to 255
-	MessageID       = "amqp-message-id" // in the place of the schedule id
+	MessageID       = "amqp-message-id" // in the place of the schedule id; only on what was taken from RabbitMQ
 	Timestamp       = "amqp-timestamp"  // seconds since 1970, in the place of the execution time
 	Type            = "amqp-type"
 	AppID           = "amqp-app-id"
