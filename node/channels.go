@@ -31,7 +31,7 @@ type channels struct {
 
 // openChannels makes the publishers. taken is told when another node has taken a bucket
 // at its broker.
-func openChannels(c Config, s store.Inbox, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
+func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
@@ -51,7 +51,7 @@ func openChannels(c Config, s store.Inbox, now func() postdate.Time, taken func(
 	if len(c.Kafka.Seeds) > 0 {
 		config := c.Kafka.config()
 		config.Log, config.Metrics = c.Log, r
-		config.TransactionPrefix = c.Kafka.prefix
+		config.TransactionPrefix = transactionPrefix(s.Name())
 		config.OnFenced = taken
 		p, err := kafka.New(config)
 		if err != nil {

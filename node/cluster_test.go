@@ -13,7 +13,6 @@ import (
 
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
 
@@ -22,12 +21,13 @@ type shared struct{ *storetest.Mem }
 
 func (shared) Exclusive() bool { return false }
 
-func (shared) Name() string { return "a cluster of a test" }
+// inMemory stands for a shared store in a node's Config. Nobody dials it.
+const inMemory = "mongodb://in.memory.invalid/test"
 
 // team is a cluster in one process. Its nodes come and go.
 type team struct {
 	t    testing.TB
-	open func(c *node.Config) // gives a node its store
+	open func(c *node.Config, p *node.Parts) // gives a node its store
 
 	mu     sync.Mutex
 	nodes  map[string]*node.Node
@@ -37,16 +37,14 @@ type team struct {
 	next   atomic.Int64
 }
 
-func newTeam(t testing.TB, open func(c *node.Config)) *team {
+func newTeam(t testing.TB, open func(c *node.Config, p *node.Parts)) *team {
 	return &team{t: t, open: open, nodes: map[string]*node.Node{}, cut: map[string]bool{}, ledger: nodetest.NewLedger()}
 }
 
 // teamInMemory shares a model of a store.
 func teamInMemory(t testing.TB) *team {
 	mem := shared{storetest.NewMem(32)}
-	return newTeam(t, func(c *node.Config) {
-		c.OpenStore = func() (store.Store, error) { return mem, nil }
-	})
+	return newTeam(t, func(c *node.Config, p *node.Parts) { c.Store, p.Store = inMemory, mem })
 }
 
 // add starts a node that joins the others.
@@ -63,14 +61,14 @@ func (m *team) add(name string) *node.Node {
 		c.Join = append(c.Join, n.GossipAddr())
 	}
 	m.mu.Unlock()
-	c.CutGossip = func(address string) bool {
+	parts := node.Parts{CutGossip: func(address string) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		own := m.nodes[name]
 		return m.cut[address] || own != nil && m.cut[own.GossipAddr()]
-	}
-	m.open(&c)
-	n, err := node.Start(patient(m.t), c)
+	}}
+	m.open(&c, &parts)
+	n, err := node.StartWith(patient(m.t), c, parts)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -266,8 +264,9 @@ func TestTwoNodesOfOneName(t *testing.T) {
 	defer m.remove("a")
 	c := config(t)
 	c.NodeID, c.Gossip, c.Join = "a", "127.0.0.1:0", []string{first.GossipAddr()}
-	m.open(&c)
-	n, err := node.Start(patient(t), c)
+	parts := node.Parts{}
+	m.open(&c, &parts)
+	n, err := node.StartWith(patient(t), c, parts)
 	if err == nil {
 		stop(t, n)
 		t.Fatal("a second node of the same name has started")

@@ -13,7 +13,6 @@ import (
 	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/webhook"
-	"github.com/postdate/postdate/store"
 )
 
 // Config is what an operator can set of a node.
@@ -34,11 +33,6 @@ type Config struct {
 	Join            []string      // addresses of some nodes' gossip
 	Lease           time.Duration // how long this node keeps its buckets when it falls silent; others may be set differently
 	ClockSkewMax    time.Duration // how far the wall clock may be from the store's
-
-	// In tests: to and from which addresses no gossip passes, and a store that is
-	// used in the place of Store. Nodes share it where it is not exclusive.
-	CutGossip func(address string) bool
-	OpenStore func() (store.Store, error)
 
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
@@ -68,9 +62,15 @@ type Kafka struct {
 	User     string
 	Password string
 	Fenced   bool // a transactional id per bucket keeps former owners out
-
-	prefix string // of these ids: other stores may use the same Kafka
 }
+
+// transactionPrefix begins the transactional ids of the nodes that share a store: those of
+// another one may use the same Kafka.
+func transactionPrefix(store string) string { return "postdate-" + store + "-" }
+
+// consumerGroup is in which the nodes that share a store take schedules from Kafka: those of
+// another one take everything for themselves.
+func consumerGroup(store string) string { return "postdate-" + store }
 
 // config is the same in the publisher's words.
 func (k Kafka) config() kafka.Config {
@@ -191,7 +191,7 @@ func (c Config) gossip() membership.Config {
 
 // mongoDB says whether the store is MongoDB, which nodes can share.
 func (c Config) mongoDB() bool {
-	return c.OpenStore != nil || strings.HasPrefix(c.Store, "mongodb://") || strings.HasPrefix(c.Store, "mongodb+srv://")
+	return strings.HasPrefix(c.Store, "mongodb://") || strings.HasPrefix(c.Store, "mongodb+srv://")
 }
 
 // storeDir is the folder of the embedded store.

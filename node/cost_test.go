@@ -15,7 +15,6 @@ import (
 
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
-	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
@@ -35,16 +34,18 @@ func clusterCost(b *testing.B, buckets int) {
 	const idle, count = 10 * time.Second, 5_000
 	var commands, locks atomic.Int64
 	uri := mongotest.Fresh(b)
-	m := newTeam(b, func(c *node.Config) {
-		c.OpenStore = func() (store.Store, error) {
-			config := mongo.DefaultConfig(uri)
-			config.Buckets, config.Log = buckets, slog.New(slog.NewTextHandler(io.Discard, nil))
-			config.Monitor = &event.CommandMonitor{
-				Started:   func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
-				Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { locks.Add(lockRecords(e.Reply)) },
-			}
-			return mongo.Open(b.Context(), config)
+	m := newTeam(b, func(c *node.Config, p *node.Parts) {
+		config := mongo.DefaultConfig(uri)
+		config.Buckets, config.Log = buckets, slog.New(slog.NewTextHandler(io.Discard, nil))
+		config.Monitor = &event.CommandMonitor{
+			Started:   func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
+			Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { locks.Add(lockRecords(e.Reply)) },
 		}
+		s, err := mongo.Open(b.Context(), config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Store, p.Store = uri, s
 	})
 	for _, name := range []string{"a", "b", "c"} {
 		m.add(name)

@@ -84,7 +84,7 @@ func (n *Node) openSource(o origin, taker *ingest.Taker) (source, error) {
 	}
 	return kafkasource.Start(n.life, kafkasource.Config{
 		Connect: n.c.Kafka.config().Connect(), Topic: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
-		Group: strings.TrimSuffix(n.c.Kafka.prefix, "-"), // another store takes everything for itself
+		Group: consumerGroup(n.store.Name()),
 	})
 }
 

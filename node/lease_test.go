@@ -62,9 +62,8 @@ func TestNodesWithDifferentLeases(t *testing.T) {
 	for name := range leases {
 		stores[name] = leased{mem, new(atomic.Int64), new(atomic.Int64)}
 	}
-	m := newTeam(t, func(c *node.Config) {
-		s := stores[c.NodeID]
-		c.Lease, c.OpenStore = leases[c.NodeID], func() (store.Store, error) { return s, nil }
+	m := newTeam(t, func(c *node.Config, p *node.Parts) {
+		c.Lease, c.Store, p.Store = leases[c.NodeID], inMemory, stores[c.NodeID]
 	})
 	names := []string{"long", "short"}
 	for _, name := range names {

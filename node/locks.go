@@ -44,13 +44,10 @@ func (n *Node) openLoop() error {
 	return nil
 }
 
-// named is a store that can tell which one it is: the nodes of one cluster share it.
-type named interface{ Name() string }
-
 // openGossip joins the cluster.
 func (n *Node) openGossip(ctx context.Context) error {
 	c := n.c.gossip()
-	c.Label, c.Meta = n.inner.(named).Name(), membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()}
+	c.Label, c.Meta = n.store.Name(), membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()}
 	c.OnNudges, c.OnBroadcast, c.OnConflict = n.nudged, n.heard, n.conflict
 	c.Log, c.Metrics = n.c.Log, n.metrics
 	gossip, err := membership.Start(ctx, c)
@@ -59,8 +56,8 @@ func (n *Node) openGossip(ctx context.Context) error {
 	}
 	n.cluster = &cluster{me: n.c.NodeID, gossip: gossip, loop: n.loop}
 	n.loop.cluster = n.cluster
-	if n.c.CutGossip != nil {
-		gossip.Cut(n.c.CutGossip)
+	if n.parts.CutGossip != nil {
+		gossip.Cut(n.parts.CutGossip)
 	}
 	return nil
 }

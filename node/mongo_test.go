@@ -12,7 +12,7 @@ import (
 // TestClusterOnMongoDB is TestCluster on a real replica set.
 func TestClusterOnMongoDB(t *testing.T) {
 	uri := mongotest.Fresh(t)
-	grows(t, newTeam(t, func(c *node.Config) { c.Store, c.Buckets = uri, 32 }))
+	grows(t, newTeam(t, func(c *node.Config, _ *node.Parts) { c.Store, c.Buckets = uri, 32 }))
 }
 
 // A store of another N, and one that was not reached, are refused with a sentence

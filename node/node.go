@@ -28,11 +28,11 @@ import (
 // Node is a running node.
 type Node struct {
 	c       Config
+	parts   Parts
 	clock   clock
 	metrics *prometheus.Registry
 
-	inner      store.Store // as it was opened
-	store      store.Store // the same, measured, with calls that gather
+	store      store.Store // measured, with calls that gather
 	channels   *channels
 	control    *control
 	cluster    *cluster // nil where the store is this node's alone
@@ -69,11 +69,20 @@ func (n *Node) wall() postdate.Time { return n.loop.board.Wall(n.clock.now()) }
 
 // Start starts a node, and returns when it owns its buckets and answers
 // requests. Errors are sentences for the operator; nothing is left running then.
-func Start(ctx context.Context, c Config) (*Node, error) {
+func Start(ctx context.Context, c Config) (*Node, error) { return StartWith(ctx, c, Parts{}) }
+
+// Parts are what a test puts in the place of a node's own. All may be nil.
+type Parts struct {
+	Store     store.Store               // instead of the one that Config names; the node closes it
+	CutGossip func(address string) bool // no gossip passes to and from such an address
+}
+
+// StartWith is Start for tests.
+func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{c: c, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(), failed: make(chan struct{})}
+	n := &Node{c: c, parts: parts, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(), failed: make(chan struct{})}
 	n.life, n.quit = context.WithCancel(context.Background())
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.open(ctx); err != nil {
@@ -127,20 +136,18 @@ func (n *Node) open(ctx context.Context) error {
 }
 
 func (n *Node) openStore(ctx context.Context) error {
-	open := n.openPebble
+	var s store.Store
+	var err error
 	switch {
-	case n.c.OpenStore != nil:
-		open = n.c.OpenStore
+	case n.parts.Store != nil:
+		s = n.parts.Store
 	case n.c.mongoDB():
-		open = func() (store.Store, error) { return mongo.Open(ctx, n.mongoConfig()) }
+		s, err = mongo.Open(ctx, n.mongoConfig())
+	default:
+		s, err = n.openPebble()
 	}
-	s, err := open()
 	if err != nil {
 		return err
-	}
-	n.inner = s
-	if s, ok := s.(named); ok {
-		n.c.Kafka.prefix = "postdate-" + s.Name() + "-"
 	}
 	n.store = store.Coalesce(measure(s, n.metrics))
 	return nil

@@ -18,7 +18,7 @@ func BenchmarkNodes(b *testing.B) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		b.Run(fmt.Sprintf("nodes=%d", len(names)), func(b *testing.B) {
 			uri := mongotest.URI(b, 3)
-			m := newTeam(b, func(c *node.Config) { c.Store = uri })
+			m := newTeam(b, func(c *node.Config, _ *node.Parts) { c.Store = uri })
 			for _, name := range names {
 				m.add(name)
 				defer m.remove(name)

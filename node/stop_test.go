@@ -41,9 +41,7 @@ func (s *lingering) Close() error {
 func TestStopWaitsForTheStoresCalls(t *testing.T) {
 	s := &lingering{Mem: storetest.NewMem(4), begun: make(chan struct{})}
 	s.Clock = func() postdate.Time { return postdate.WallOf(time.Now()) }
-	c := config(t)
-	c.OpenStore = func() (store.Store, error) { return s, nil }
-	n, err := node.Start(patient(t), c)
+	n, err := node.StartWith(patient(t), config(t), node.Parts{Store: s})
 	if err != nil {
 		t.Fatal(err)
 	}

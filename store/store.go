@@ -352,6 +352,10 @@ func (s ChannelSettings) None() bool { return s == ChannelSettings{Channel: s.Ch
 
 // Housekeeping is the rest.
 type Housekeeping interface {
+	// Name is the store's own, given at its birth: nodes that share it know each other by
+	// it, and what they leave elsewhere, as at Kafka, carries it.
+	Name() string
+
 	// Buckets is N, as it was fixed at the store's birth.
 	Buckets() int
 

@@ -166,8 +166,7 @@ func (s *Store) Buckets() int { return s.c.Buckets }
 // Exclusive is false: other nodes use the same store.
 func (s *Store) Exclusive() bool { return false }
 
-// Name is the store's own, given at its birth: nodes that share it know each other
-// by it.
+// Name implements store.Housekeeping.
 func (s *Store) Name() string {
 	return fmt.Sprintf("%s-%08x", s.messages.Database().Name(), s.birth)
 }

@@ -325,7 +325,7 @@ func (s *Store) Buckets() int { return s.c.Buckets }
 // Exclusive is true: the directory's lock keeps every other process out.
 func (s *Store) Exclusive() bool { return true }
 
-// Name is the store's own, given at its birth.
+// Name implements store.Housekeeping.
 func (s *Store) Name() string { return fmt.Sprintf("pebble-%08x", s.birth) }
 
 // Close flushes and closes the store.

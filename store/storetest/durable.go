@@ -77,10 +77,13 @@ func durable() []check {
 // crash ends the store and opens what is left of it.
 func (x *trial) crash() {
 	x.Helper()
-	n := x.store.Buckets()
+	n, name := x.store.Buckets(), x.store.Name()
 	x.store = x.reopen(x.store)
 	if got := x.store.Buckets(); got != n {
 		x.Fatalf("the store had %d buckets and has %d", n, got)
+	}
+	if got := x.store.Name(); got != name || got == "" {
+		x.Fatalf("the store was called %q and is called %q", name, got)
 	}
 }
 

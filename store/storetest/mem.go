@@ -295,6 +295,9 @@ func (m *Mem) Buckets() int { return len(m.Records) }
 // Exclusive implements store.Housekeeping: no other process reads this memory.
 func (m *Mem) Exclusive() bool { return true }
 
+// Name implements store.Housekeeping.
+func (m *Mem) Name() string { return "memory" }
+
 // Expire implements store.Housekeeping.
 func (m *Mem) Expire(_ context.Context, e store.Expiry) (int, error) {
 	old, letters := m.Expired(e)
