@@ -49,9 +49,9 @@ type Config struct {
 func DefaultConfig(node, lease string) Config {
 	return Config{
 		Node: node, Lease: lease,
-		LeaseTime: 2500 * time.Millisecond, RenewEvery: 500 * time.Millisecond,
+		LeaseTime: postdate.LeaseDefault, RenewEvery: 500 * time.Millisecond,
 		LookEvery: 500 * time.Millisecond, RetryAfter: 100 * time.Millisecond,
-		SkewMax: time.Second,
+		SkewMax: postdate.ClockSkewMaxDefault,
 	}
 }
 

@@ -101,16 +101,17 @@ func (k Kafka) validate() error {
 	return nil
 }
 
-// DefaultConfig holds the defaults.
+// DefaultConfig is what an operator has who sets nothing: the values stand in the root
+// package's defaults.go, and the node is called as its host.
 func DefaultConfig() Config {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
 		name = "node"
 	}
 	return Config{
-		HTTP: "127.0.0.1:8080", Store: "pebble:./data", Buckets: postdate.BucketsDefault, NodeID: name,
-		Gossip: "127.0.0.1:7946", Lease: fence.DefaultConfig("n", "l").LeaseTime, ClockSkewMax: fence.DefaultConfig("n", "l").SkewMax,
-		Retention: 24 * time.Hour, InboxRetention: 24 * time.Hour,
+		HTTP: postdate.HTTPDefault, Store: postdate.StoreDefault, Buckets: postdate.BucketsDefault, NodeID: name,
+		Gossip: postdate.GossipDefault, Lease: postdate.LeaseDefault, ClockSkewMax: postdate.ClockSkewMaxDefault,
+		Retention: postdate.RetentionDefault, InboxRetention: postdate.InboxRetentionDefault,
 		PayloadBytesMax: postdate.PayloadBytesMax, Retry: postdate.RetryDefault,
 		Log: slog.Default(), Version: "unknown",
 	}
@@ -142,7 +143,7 @@ func (c Config) Validate() error {
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
 		return invalid("--buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
 	case c.StoreCacheBytes != 0 && c.StoreCacheBytes < storeCacheMin:
-		return invalid("--store-cache is %d bytes: it must be at least %d MiB; 0 takes 5 %% of the memory, between 64 and 512 MiB", c.StoreCacheBytes, storeCacheMin>>20)
+		return invalid("--store-cache is %d bytes: it must be at least %d MiB, or 0 for a share of the memory", c.StoreCacheBytes, storeCacheMin>>20)
 	case c.Retention < time.Second || c.InboxRetention < time.Second:
 		return invalid("--retention and --inbox-retention must be at least 1s")
 	case c.PayloadBytesMax < 1 || c.PayloadBytesMax > postdate.BatchBytesMax/2:

@@ -13,7 +13,7 @@ func scenario(items ...item) *plan {
 	p := &plan{
 		profile: profileRaces, length: 11 * time.Second, buckets: 2, starting: 2,
 		clocks: []clockPlan{{boot: time.Minute}, {boot: time.Hour}},
-		leases: []time.Duration{defaultLease}, retention: longRetention, inboxRetention: longRetention,
+		leases: []time.Duration{postdate.LeaseDefault}, retention: longRetention, inboxRetention: longRetention,
 		channels: []postdate.Channel{"inbox:good", "rabbitmq:slow", "rabbitmq:picky", "kafka:missing"},
 		kinds:    []channelKind{channelGood, channelSlow, channelPicky, channelMissing},
 		poller:   poller.DefaultConfig(),

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -118,7 +117,7 @@ func keptLongEnough(h *history, f factExpired) string {
 		return ""
 	}
 	p, now := h.w.plan, h.w.wall()
-	unknown := fence.DefaultConfig("", "").SkewMax + h.w.renewalMax + h.w.frozenMax
+	unknown := postdate.ClockSkewMaxDefault + h.w.renewalMax + h.w.frozenMax
 	if p.alone() {
 		now, unknown = f.by.wall, 0
 	}

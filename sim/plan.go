@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
 )
 
@@ -249,14 +248,11 @@ func (d *draw) nodes() {
 // leases draws how long leases last. In some worlds the nodes are set differently, and
 // each start of a process may change it, as where an operator changes it node by node.
 func (d *draw) leases() {
-	d.p.leases = []time.Duration{defaultLease}
+	d.p.leases = []time.Duration{postdate.LeaseDefault}
 	if d.r.IntN(4) == 0 {
-		d.p.leases = []time.Duration{500 * time.Millisecond, defaultLease, 10 * time.Second, 30 * time.Second}
+		d.p.leases = []time.Duration{500 * time.Millisecond, postdate.LeaseDefault, 10 * time.Second, 30 * time.Second}
 	}
 }
-
-// defaultLease is the product's.
-var defaultLease = fence.DefaultConfig("", "").LeaseTime
 
 // operations draws what clients do.
 func (d *draw) operations() {

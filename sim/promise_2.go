@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate"
 )
 
 // promise2: nothing is published before its execution time by the publishing
@@ -27,4 +27,4 @@ func promise2(h *history, f fact) string {
 
 // earlyMax is how early a process may be by true time, whatever its clock does: the bound
 // of its skew, and what it cannot know better than a renewal takes.
-func earlyMax(p *process) time.Duration { return fence.DefaultConfig("", "").SkewMax + p.lasts }
+func earlyMax(p *process) time.Duration { return postdate.ClockSkewMaxDefault + p.lasts }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
@@ -91,7 +91,7 @@ func (w *world) clocksApart() time.Duration {
 	for _, d := range w.plan.leases {
 		lasts = max(lasts, d)
 	}
-	return 2*(fence.DefaultConfig("", "").SkewMax+lasts) + w.frozenMax
+	return 2*(postdate.ClockSkewMaxDefault+lasts) + w.frozenMax
 }
 
 // troubled is up to when a channel was down, or took messages without an answer.

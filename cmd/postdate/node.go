@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/spf13/pflag"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node"
 )
 
@@ -29,7 +31,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
 	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, mongodb://HOST/DATABASE one that the nodes of a cluster share")
-	f.Var(&n.storeCache, "store-cache", "memory for what the embedded store reads; 0: 5 % of the machine's or its cgroup's, between 64MiB and 512MiB")
+	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: %d %% of the machine's or its cgroup's, between %dMiB and %dMiB",
+		100/postdate.StoreCacheShare, postdate.StoreCacheDefaultMin>>20, postdate.StoreCacheDefaultMax>>20))
 	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ, "RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
 	f.StringSliceVar(&c.Kafka.Seeds, "kafka", nil, "some of Kafka's brokers, host:port; none: no kafka: channels")
 	f.BoolVar(&c.Kafka.TLS, "kafka-tls", false, "speak TLS with Kafka")
