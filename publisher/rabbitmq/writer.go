@@ -40,63 +40,21 @@ func (p *Publisher) write(s *session) {
 	}
 }
 
-// send writes one burst to a lane. The lock is held when it is called and
-// when it returns, not while it writes.
+// send writes one burst to a lane, and notes what became of it. The lock is held when it is
+// called and when it returns, not while it writes.
 func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	on := l.link
 	p.mu.Unlock()
+	var answers []confirm
 	var err error
 	if on == nil {
 		on, err = s.open(lanePerWindow * p.config.Window)
 	}
-	answers, sent := make([]confirm, 0, len(burst)), 0
 	if err == nil {
-		hold := corkBytesMax
-		if alone { // in one write with the question that follows: see sync
-			hold = math.MaxInt
-		}
-		s.socket.cork(hold)
-		for _, it := range burst {
-			answer, written := on.publish(l.exchange, it.name.key, it.msg)
-			if !written {
-				break
-			}
-			answers, sent = append(answers, answer), sent+1
-			if answer == (lost{}) {
-				s.socket.Close() // part of the message may be out: nothing can follow it
-				break
-			}
-		}
-		if alone && sent > 0 {
-			s.socket.cork(0)
-			err = on.sync()
-		}
-		s.socket.uncork()
+		answers, err = s.writeBurst(on, l.exchange, burst, alone)
 	}
 	p.mu.Lock()
-	p.sent(s, l, outcome{on, burst, answers, err})
-}
 
-// mend takes a lane's link away once it is closed, so that the next burst gets a
-// new one.
-func (p *Publisher) mend(l *lane) {
-	if on := l.link; on != nil && on.IsClosed() {
-		on.takeReturns(l.returned)
-		l.broke(on, on.why(), time.Now())
-	}
-}
-
-// outcome is what became of a burst: as many items were written as there are answers.
-type outcome struct {
-	on      *link
-	burst   []*item
-	answers []confirm
-	err     error
-}
-
-// sent notes what became of a burst.
-func (p *Publisher) sent(s *session, l *lane, w outcome) {
-	on, burst, answers, err := w.on, w.burst, w.answers, w.err
 	now := time.Now()
 	if err == nil && l.link == nil {
 		l.link = on
@@ -124,6 +82,43 @@ func (p *Publisher) sent(s *session, l *lane, w outcome) {
 	}
 	if s.over.Load() {
 		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: p.state.Reason})
+	}
+}
+
+// writeBurst writes a burst, and returns as many answers to wait for as items were written.
+// An item that goes alone has been looked at by the broker where err is nil.
+func (s *session) writeBurst(on *link, exchange string, burst []*item, alone bool) (answers []confirm, err error) {
+	answers = make([]confirm, 0, len(burst))
+	hold := corkBytesMax
+	if alone { // in one write with the question that follows: see sync
+		hold = math.MaxInt
+	}
+	s.socket.cork(hold)
+	for _, it := range burst {
+		answer, written := on.publish(exchange, it.name.key, it.msg)
+		if !written {
+			break
+		}
+		answers = append(answers, answer)
+		if answer == (lost{}) {
+			s.socket.Close() // part of the message may be out: nothing can follow it
+			break
+		}
+	}
+	if alone && len(answers) > 0 {
+		s.socket.cork(0)
+		err = on.sync()
+	}
+	s.socket.uncork()
+	return answers, err
+}
+
+// mend takes a lane's link away once it is closed, so that the next burst gets a
+// new one.
+func (p *Publisher) mend(l *lane) {
+	if on := l.link; on != nil && on.IsClosed() {
+		on.takeReturns(l.returned)
+		l.broke(on, on.why(), time.Now())
 	}
 }
 
