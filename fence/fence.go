@@ -79,7 +79,7 @@ func (c Config) Validate() error {
 type held struct {
 	token    uint64
 	draining bool // Drain was asked for
-	gone     bool // nobody here works on it any more: Lost was said
+	lost     bool // nobody here works on it any more: Lost was said
 }
 
 // Machine decides. Step must not be called concurrently.
@@ -179,7 +179,7 @@ func (m *Machine) Held() int { return len(m.held) }
 
 // Buckets lists the buckets that are owned and worked on, by number.
 func (m *Machine) Buckets() (buckets []int) {
-	for _, hold := range m.holds(func(h *held) bool { return !h.gone }) {
+	for _, hold := range m.holds(func(h *held) bool { return !h.lost }) {
 		buckets = append(buckets, hold.Bucket)
 	}
 	return buckets
@@ -224,7 +224,7 @@ func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 		m.want[b] = true
 	}
 	var drain []store.Hold
-	for _, hold := range m.holds(func(h *held) bool { return !h.draining && !h.gone }) {
+	for _, hold := range m.holds(func(h *held) bool { return !h.draining && !h.lost }) {
 		if !m.want[hold.Bucket] {
 			m.held[hold.Bucket].draining = true
 			drain = append(drain, hold)
@@ -268,7 +268,7 @@ func (m *Machine) lapse(now time.Duration) []Effect {
 	m.lapses++
 	m.slept = 0
 	m.lookNow(now)
-	return m.lose(m.holds(func(h *held) bool { return !h.gone }))
+	return m.lose(m.holds(func(h *held) bool { return !h.lost }))
 }
 
 // compareClocks gives everything up where the wall clock is too far off: by it the
@@ -284,9 +284,9 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	switch {
 	case ahead != 0 && m.ahead == 0:
 		out = append(out, Skewed{ahead})
-		lost := m.holds(func(h *held) bool { return !h.gone })
+		lost := m.holds(func(h *held) bool { return !h.lost })
 		for _, hold := range lost {
-			m.drained[hold.Bucket], m.held[hold.Bucket].gone = true, true
+			m.drained[hold.Bucket], m.held[hold.Bucket].lost = true, true
 		}
 		if len(lost) > 0 {
 			out = append(out, Lost{lost})
@@ -426,7 +426,7 @@ func (m *Machine) lose(holds []store.Hold) []Effect {
 		}
 		m.drop(hold.Bucket)
 		m.loose[hold.Bucket] = max(m.loose[hold.Bucket], hold.Token-1)
-		if !h.gone {
+		if !h.lost {
 			lost = append(lost, hold)
 		}
 	}

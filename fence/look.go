@@ -88,7 +88,7 @@ func (m *Machine) hold(b int, h *held) {
 
 // handBack notes that a bucket is owned and to be given back, and nobody here is told.
 func (m *Machine) handBack(p bucket.Partition) {
-	m.hold(p.Bucket, &held{token: p.Token, draining: true, gone: true})
+	m.hold(p.Bucket, &held{token: p.Token, draining: true, lost: true})
 	m.drained[p.Bucket] = true
 }
 

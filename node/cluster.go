@@ -3,12 +3,16 @@ package node
 import (
 	"cmp"
 	"context"
+	"net"
+	"os"
 	"slices"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/poller"
 )
 
 // cluster carries word between the nodes that share a store. It decides nothing.
@@ -23,6 +27,24 @@ const (
 	wordReleased = 'r' // buckets were given back; an earlier version says it to all nodes
 	wordSettings = 's' // what is set of channels has changed
 )
+
+// openGossip joins the cluster.
+func (n *Node) openGossip(ctx context.Context) error {
+	c := n.c.gossip()
+	c.Label, c.Meta = n.store.Name(), membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()}
+	c.OnNudges, c.OnBroadcast, c.OnConflict = n.nudged, n.heard, n.conflict
+	c.Log, c.Metrics = n.c.Log, n.metrics
+	gossip, err := membership.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	n.cluster = &cluster{me: n.c.NodeID, gossip: gossip, loop: n.loop}
+	n.loop.cluster = n.cluster
+	if n.parts.CutGossip != nil {
+		gossip.Cut(n.parts.CutGossip)
+	}
+	return nil
+}
 
 // run tells the machine who else is there, until ctx ends.
 func (c *cluster) run(ctx context.Context) {
@@ -65,4 +87,69 @@ func (c *cluster) members() (all []api.Member) {
 	}
 	slices.SortFunc(all, func(a, b api.Member) int { return cmp.Compare(a.Node, b.Node) })
 	return all
+}
+
+// nudged takes in nudges of other nodes.
+func (n *Node) nudged(all []membership.Nudge) {
+	for _, nudge := range all {
+		n.loop.nudge(poller.Nudge(nudge))
+	}
+}
+
+// heard takes in a word from another node. It must not block.
+func (n *Node) heard(payload []byte) {
+	if len(payload) != 1 {
+		return
+	}
+	switch payload[0] {
+	case wordReleased:
+		go n.loop.tell(fence.Freed{})
+	case wordSettings:
+		select {
+		case n.control.stale <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// conflict ends the one of two nodes of the same name that is to yield.
+func (n *Node) conflict(x membership.Conflict) {
+	if x.Yield {
+		n.fail(postdate.E(postdate.KindUnavailable, "another node of this cluster, at %s, is called %s too: give each node a --node-id of its own", x.Other, x.Name))
+	}
+}
+
+// tellOthers tells the other nodes that what is set of channels has changed.
+func (n *Node) tellOthers() {
+	if n.cluster != nil {
+		n.cluster.tell(wordSettings)
+	}
+}
+
+// scheduled is told of each message that was made durable.
+func (n *Node) scheduled(bucket int, at postdate.Time) {
+	nudge := poller.Nudge{Bucket: bucket, At: at}
+	n.loop.nudge(nudge)
+	if n.cluster == nil {
+		return
+	}
+	if owner := n.loop.board.Owner(nudge, n.clock.wall(), n.c.NodeID); owner != "" {
+		_ = n.cluster.gossip.Nudge(owner, membership.Nudge(nudge)) // the owner's sweep finds it too
+	}
+}
+
+// advertisedHTTP is the address under which others reach this node's API.
+func (n *Node) advertisedHTTP() string {
+	host, port, err := net.SplitHostPort(n.Addr())
+	if err != nil {
+		return n.Addr()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		if advertised, _, err := net.SplitHostPort(n.c.GossipAdvertise); err == nil {
+			host = advertised
+		} else if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	return net.JoinHostPort(host, port)
 }

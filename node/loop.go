@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
@@ -44,6 +47,33 @@ type loop struct {
 
 // keepOutMax bounds one try to keep former owners out at a broker.
 const keepOutMax = 30 * time.Second
+
+// openLoop makes the node's machine and what runs it.
+func (n *Node) openLoop() error {
+	run, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("naming this run: %w", err)
+	}
+	c := machine.Config{
+		Fence: fence.DefaultConfig(n.c.NodeID, machine.LeaseID(n.c.NodeID, run.String())), Poller: poller.DefaultConfig(),
+		Buckets: n.store.Buckets(), Broker: n.c.Kafka.Fenced, Retention: n.c.Retention, InboxRetention: n.c.InboxRetention,
+	}
+	c.Fence.Exclusive, c.Fence.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
+	if n.c.Lease > 0 {
+		c = c.WithLease(n.c.Lease)
+	}
+	c.Poller.Retry, c.Poller.PayloadBytesMax = n.c.Retry, n.c.PayloadBytesMax
+	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
+	if !n.store.Exclusive() {
+		// A claim takes two round trips to a majority, not one sync of the own disk.
+		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
+	}
+	if err := cmp.Or(c.Fence.Validate(), c.Poller.Validate()); err != nil {
+		return err
+	}
+	n.loop = newLoop(c, n.store, n.clock, poller.NewMetrics(n.metrics), n.c.Log)
+	return nil
+}
 
 func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metrics, log *slog.Logger) *loop {
 	m := machine.New(c, rand.Float64)

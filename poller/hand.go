@@ -34,7 +34,7 @@ const (
 	stageReady                   // for its channel
 	stagePublishing              // for the broker's answer
 	stageSettling                // for the store's answer
-	stageGone                    // settled or dropped
+	stageDone                    // settled or dropped
 )
 
 // take puts what a scan found into the hand, if it is not there already.
@@ -46,8 +46,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		}
 		return
 	}
-	switch old, gone := b.gone[rec.Key]; {
-	case !gone || old.Version != rec.Version:
+	switch old, letGo := b.letGo[rec.Key]; {
+	case !letGo || old.Version != rec.Version:
 	case old == rec.State:
 		return // it was settled while the scan was under way
 	default:
@@ -94,7 +94,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 
 // release moves what is due from waiting to its channel.
 func (m *Machine) release(now postdate.Now) {
-	for len(m.waiting) > 0 && (m.waiting[0].due <= now.Wall || m.waiting[0].stage == stageGone) {
+	for len(m.waiting) > 0 && (m.waiting[0].due <= now.Wall || m.waiting[0].stage == stageDone) {
 		if it := heap.Pop(&m.waiting).(*Item); it.stage == stageWaiting {
 			m.makeReady(it)
 		}
@@ -110,10 +110,10 @@ func (m *Machine) drop(it *Item) {
 	case it.rec.Parked:
 		it.channel.looks--
 	}
-	it.stage = stageGone
+	it.stage = stageDone
 	delete(b.hand, it.rec.Key)
 	if b.polling {
-		b.gone[it.rec.Key] = it.rec.State
+		b.letGo[it.rec.Key] = it.rec.State
 	}
 	m.handBytes -= len(it.rec.Payload)
 	m.count(it.channel, -1)
@@ -155,7 +155,7 @@ func (h attemptHeap) Less(i, j int) bool {
 
 // first is the item with the earliest attempt time, or nil.
 func (h *attemptHeap) first() *Item {
-	for len(h.itemHeap) > 0 && h.itemHeap[0].stage == stageGone {
+	for len(h.itemHeap) > 0 && h.itemHeap[0].stage == stageDone {
 		heap.Pop(h)
 	}
 	if len(h.itemHeap) == 0 {

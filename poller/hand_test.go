@@ -263,7 +263,7 @@ func TestHeaps(t *testing.T) {
 		if it.due != byDue.due {
 			t.Fatalf("what waits until %d comes first, and %d is earlier", it.due, byDue.due)
 		}
-		it.stage = stageGone
+		it.stage = stageDone
 		all = slices.DeleteFunc(all, func(o *Item) bool { return o == it })
 		first := oldest.first()
 		if first == nil {
@@ -273,7 +273,7 @@ func TestHeaps(t *testing.T) {
 			continue
 		}
 		want := slices.MinFunc(all, func(x, y *Item) int { return int(x.rec.AttemptTime - y.rec.AttemptTime) })
-		if first.stage == stageGone || first.rec.AttemptTime != want.rec.AttemptTime {
+		if first.stage == stageDone || first.rec.AttemptTime != want.rec.AttemptTime {
 			t.Fatalf("the oldest is of %d, want %d", first.rec.AttemptTime, want.rec.AttemptTime)
 		}
 	}

@@ -307,7 +307,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			failed = append(failed, b)
 			m.notHeard(p)
 		}
-		clear(b.gone)
+		clear(b.letGo)
 		nudged := b.nudged
 		b.nudged = postdate.Far
 		m.nudge(b.hold.Bucket, nudged) // also where none came: it goes back to the agenda

@@ -32,20 +32,20 @@ func (l *leaving) worksFor(c *channel) bool {
 
 // drain begins to hand buckets over.
 func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
-	var gone []store.Hold
+	var drained []store.Hold
 	for _, hold := range holds {
 		b := m.buckets[hold.Bucket]
 		switch {
 		case b == nil || b.hold.Token != hold.Token:
-			gone = append(gone, hold) // it is not here any more
+			drained = append(drained, hold) // it is not here any more
 		case b.leaveBy == 0:
 			b.leaveBy = now.Mono + m.c.DrainMax
 			m.leaving = append(m.leaving, b)
 			m.rest(now, b)
 		}
 	}
-	if len(gone) > 0 {
-		m.emit(fence.Drained{Holds: gone})
+	if len(drained) > 0 {
+		m.emit(fence.Drained{Holds: drained})
 	}
 }
 
@@ -57,22 +57,22 @@ func (m *Machine) rest(now postdate.Now, b *owned) {
 
 // finishDrains lets go of buckets of which nothing is in flight any more.
 func (m *Machine) finishDrains(now postdate.Now) {
-	var gone []store.Hold
+	var drained []store.Hold
 	m.leaving = slices.DeleteFunc(m.leaving, func(b *owned) bool {
 		leaves := !b.lost && !b.polling && m.leave(now, b)
 		if leaves {
-			gone = append(gone, b.hold)
+			drained = append(drained, b.hold)
 		}
 		return leaves || b.lost
 	})
-	if len(gone) > 0 {
-		m.lose(gone)
-		m.emit(fence.Drained{Holds: gone})
+	if len(drained) > 0 {
+		m.lose(drained)
+		m.emit(fence.Drained{Holds: drained})
 	}
 }
 
 // leave takes the next step of a hand-over, and says whether it is done.
-func (m *Machine) leave(now postdate.Now, b *owned) (gone bool) {
+func (m *Machine) leave(now postdate.Now, b *owned) (drained bool) {
 	if !b.resting() && (now.Mono >= b.leaveBy || !b.waitsFor(b.blocked)) {
 		m.rest(now, b)
 	}

@@ -29,11 +29,11 @@ type owned struct {
 	// late is from where on, before read, there may be messages that were not
 	// seen; its time is Far where nothing is known of any.
 	late bucket.Position
-	// held is the first message that a scan left out and no whole sweep has gone over since:
-	// nowhere if there is none. heldAgain is the first one that was left out since the sweep
-	// under way began: held once that sweep has ended.
-	held, heldAgain bucket.Position
-	sweepAt         time.Duration
+	// leftOut is the first message that a scan left out and no whole sweep has gone over since:
+	// nowhere if there is none. leftOutAgain is the first one that was left out since the sweep
+	// under way began: leftOut once that sweep has ended.
+	leftOut, leftOutAgain bucket.Position
+	sweepAt               time.Duration
 	// sweeping: a sweep has begun and goes on, as what is late, up to read.
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
@@ -55,9 +55,9 @@ type owned struct {
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
-	// gone holds what was settled while a claim is under way: its scan may have
+	// letGo holds what was settled while a claim is under way: its scan may have
 	// read it before.
-	gone map[postdate.Key]postdate.State
+	letGo map[postdate.Key]postdate.State
 
 	leaving
 	lost bool
@@ -95,9 +95,9 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		}
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
-			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, held: nowhere, heldAgain: nowhere, sweepAt: now.Mono,
+			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, leftOut: nowhere, leftOutAgain: nowhere, sweepAt: now.Mono,
 			nudged: postdate.Far,
-			hand:   map[postdate.Key]*Item{}, gone: map[postdate.Key]postdate.State{}, lane: m.common, dropped: map[postdate.Key]*channel{},
+			hand:   map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common, dropped: map[postdate.Key]*channel{},
 			behind: map[postdate.Channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
@@ -177,7 +177,7 @@ func (b *owned) settledUpTo() postdate.Time {
 // handledUpTo is the checkpoint with which a bucket is handed over: everything up to it is
 // settled, as far as is known, or was never claimed.
 func (b *owned) handledUpTo() postdate.Time {
-	t := min(b.read.Time, b.late.Time, b.held.Time, b.record.Claimed.Time)
+	t := min(b.read.Time, b.late.Time, b.leftOut.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
@@ -312,10 +312,10 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	m.heard(&p, r)
 	if p.kind == scanSweep {
-		b.heldAgain = nowhere
+		b.leftOutAgain = nowhere
 	}
-	if r.Held != (bucket.Position{}) {
-		b.held, b.heldAgain = b.held.Earliest(r.Held), b.heldAgain.Earliest(r.Held)
+	if r.LeftOut != (bucket.Position{}) {
+		b.leftOut, b.leftOutAgain = b.leftOut.Earliest(r.LeftOut), b.leftOutAgain.Earliest(r.LeftOut)
 	}
 	switch p.kind {
 	case scanBehind:
@@ -330,7 +330,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.readTo(r)
 	}
 	if b.sweeping && b.late == nowhere { // it has come to its end
-		b.sweeping, b.sweepAt, b.held = false, now.Mono+m.c.SweepEvery, b.heldAgain
+		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])

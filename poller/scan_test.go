@@ -147,9 +147,9 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 
 // A message that a scan had to leave out keeps the checkpoint back until a sweep has been
 // through without it, however many pages that takes: also where the bucket is handed over.
-func TestTheCheckpointWaitsForWhatIsHeld(t *testing.T) {
+func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	b := newBench(t)
-	held := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "held"}
+	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "leftOut"}
 	claims := of[Claim](b.own(0, 1))
 	// next answers the claim that is under way, and gives the next one.
 	next := func(answer store.ClaimResult) store.Claim {
@@ -166,30 +166,30 @@ func TestTheCheckpointWaitsForWhatIsHeld(t *testing.T) {
 		return store.Claim{}
 	}
 	page := seen(claims[0].Claims[0])
-	page.Held = held
+	page.LeftOut = leftOut
 	for i := range 4 {
 		c := next(page)
-		if c.Checkpoint >= held.Time {
-			t.Errorf("claim %d: the checkpoint is %d, and the message that is held is due at %d", i, c.Checkpoint, held.Time)
+		if c.Checkpoint >= leftOut.Time {
+			t.Errorf("claim %d: the checkpoint is %d, and the message that is leftOut is due at %d", i, c.Checkpoint, leftOut.Time)
 		}
 		page = seen(c)
 		switch i {
 		case 0: // the first page of a sweep finds it, and says so
-			page.Held, page.Complete, page.Ended = held, false, bucket.UpTo(held.Time)
-		case 2: // the first page of the next one comes to it, and it is not held
-			page.Complete, page.Ended = false, bucket.UpTo(held.Time)
+			page.LeftOut, page.Complete, page.Ended = leftOut, false, bucket.UpTo(leftOut.Time)
+		case 2: // the first page of the next one comes to it, and it is not leftOut
+			page.Complete, page.Ended = false, bucket.UpTo(leftOut.Time)
 		}
 	}
-	if c := next(page); c.Checkpoint < held.Time {
-		t.Errorf("the checkpoint is %d after a sweep that found nothing held; it was due at %d", c.Checkpoint, held.Time)
+	if c := next(page); c.Checkpoint < leftOut.Time {
+		t.Errorf("the checkpoint is %d after a sweep that found nothing leftOut; it was due at %d", c.Checkpoint, leftOut.Time)
 	}
-	page.Held = bucket.Position{Time: b.now.Wall - 5}
+	page.LeftOut = bucket.Position{Time: b.now.Wall - 5}
 	b.step(Claimed{b.m.claimCall(), []store.ClaimResult{page}})
 	var released []fence.Drained
 	for effects := b.step(fence.Drain{Holds: holds(0)}); len(released) == 0; effects = b.step(fence.Tick{}) {
 		for _, c := range of[Claim](effects) {
-			if c.Claims[0].Checkpoint >= page.Held.Time {
-				t.Errorf("it is handed over with the checkpoint %d, and a message that is held is due at %d", c.Claims[0].Checkpoint, page.Held.Time)
+			if c.Claims[0].Checkpoint >= page.LeftOut.Time {
+				t.Errorf("it is handed over with the checkpoint %d, and a message that is left out is due at %d", c.Claims[0].Checkpoint, page.LeftOut.Time)
 			}
 			effects = append(effects, b.step(Claimed{b.m.claimCall(), []store.ClaimResult{seen(c.Claims[0])}})...)
 		}
@@ -299,7 +299,7 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// Only what is held under that token is lost, and of a list all of it. Nothing of it is done
+// Only what is leftOut under that token is lost, and of a list all of it. Nothing of it is done
 // any more, and nudges for it do not matter.
 func TestLosesWhatItHolds(t *testing.T) {
 	b := newBench(t)

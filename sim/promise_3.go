@@ -9,11 +9,11 @@ import "fmt"
 func promise3(h *history, f fact) string {
 	switch f := f.(type) {
 	case factEmit:
-		if by, gone := f.e.story.withdrawn[f.e.edition]; gone {
+		if by, withdrawn := f.e.story.withdrawn[f.e.edition]; withdrawn {
 			return fmt.Sprintf("%s %q is published after %s", f.e.story.key.ScheduleID, f.e.edition, by)
 		}
 	case factArrive:
-		if by, gone := f.e.story.withdrawn[f.e.edition]; gone {
+		if by, withdrawn := f.e.story.withdrawn[f.e.edition]; withdrawn {
 			return fmt.Sprintf("%s %q arrives after %s", f.e.story.key.ScheduleID, f.e.edition, by)
 		}
 	case factRecord:

@@ -78,7 +78,7 @@ func (h *history) lateness(e *emission) time.Duration {
 // excused is up to when a message does not count as late because of the store.
 func (h *history) excused(e *emission) (at postdate.Time) {
 	b := e.message.Bucket
-	at = h.w.store.held[e.message.Key]
+	at = h.w.store.leftOut[e.message.Key]
 	moved := time.Duration(0)
 	if moves := h.moves[b]; len(moves) > 0 {
 		moved = moves[len(moves)-1].Sub(epoch)

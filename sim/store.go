@@ -20,11 +20,11 @@ type Store struct {
 
 	w        *world
 	volatile []*row                         // acknowledged and not durable yet, with that bug
-	held     map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep comes to them
+	leftOut  map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep comes to them
 }
 
 func newStore(w *world) *Store {
-	s := &Store{Mem: storetest.NewMem(w.plan.buckets), w: w, held: map[postdate.Key]postdate.Time{}}
+	s := &Store{Mem: storetest.NewMem(w.plan.buckets), w: w, leftOut: map[postdate.Key]postdate.Time{}}
 	s.Clock = w.wall
 	return s
 }
@@ -168,10 +168,10 @@ func (s *Store) asBehindRouter(r *store.ClaimResult) {
 		if s.w.plan.quiet() || s.w.r.IntN(heldEvery) != 0 {
 			return false
 		}
-		if r.Held == (bucket.Position{}) {
-			r.Held = bucket.PositionOf(rec.Key, rec.AttemptTime)
+		if r.LeftOut == (bucket.Position{}) {
+			r.LeftOut = bucket.PositionOf(rec.Key, rec.AttemptTime)
 		}
-		s.held[rec.Key] = s.w.wall().Add(s.w.plan.poller.SweepEvery)
+		s.leftOut[rec.Key] = s.w.wall().Add(s.w.plan.poller.SweepEvery)
 		return true
 	})
 	if r.Complete && s.w.r.IntN(nextEarlyEvery) == 0 {

@@ -178,10 +178,10 @@ type ClaimResult struct {
 	// none; it may be less where the store looked at many buckets together.
 	Complete bool
 	Next     postdate.Time
-	// Held is the place of the first message that is covered and was left out of Due, because
+	// LeftOut is the place of the first message that is covered and was left out of Due, because
 	// somebody was changing it and could be neither stopped nor waited for. It is zero where
 	// none was left out. A later scan finds the message, if it is still PENDING then.
-	Held bucket.Position
+	LeftOut bucket.Position
 }
 
 // Settling says what became of an attempt.

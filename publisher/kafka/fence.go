@@ -105,7 +105,7 @@ func (s *session) end(why string) {
 	if s.over == "" {
 		s.over = why
 	}
-	settleAll(s.queue, publisher.Result{Outcome: publisher.Down, Reason: s.over})
+	finishAll(s.queue, publisher.Result{Outcome: publisher.Down, Reason: s.over})
 	s.queue = nil
 }
 
@@ -116,9 +116,9 @@ func (p *Publisher) routeFenced(items []*item) {
 		s := p.sessions[it.bucket]
 		switch {
 		case s == nil:
-			it.settle(publisher.Result{Outcome: publisher.Down, Reason: fmt.Sprintf("bucket %d is not fenced at Kafka yet", it.bucket)})
+			it.finish(publisher.Result{Outcome: publisher.Down, Reason: fmt.Sprintf("bucket %d is not fenced at Kafka yet", it.bucket)})
 		case s.over != "":
-			it.settle(publisher.Result{Outcome: publisher.Down, Reason: s.over})
+			it.finish(publisher.Result{Outcome: publisher.Down, Reason: s.over})
 		default:
 			s.queue = append(s.queue, it)
 			if !s.busy {
@@ -152,7 +152,7 @@ func (p *Publisher) work(s *session) {
 		}
 		cancel()
 		p.mu.Lock()
-		wait := p.settleTransaction(s, b, err)
+		wait := p.finishTransaction(s, b, err)
 		p.mu.Unlock()
 		if wait {
 			time.Sleep(min(backoffFirst<<min(tries, 10), backoffLast))
@@ -187,9 +187,9 @@ func (p *Publisher) take(s *session) *batch {
 	return b
 }
 
-// settleTransaction gives back or puts off what a transaction has left open, none of
+// finishTransaction gives back or puts off what a transaction has left open, none of
 // which will ever be seen. It says whether to wait before the next.
-func (p *Publisher) settleTransaction(s *session, b *batch, err error) (wait bool) {
+func (p *Publisher) finishTransaction(s *session, b *batch, err error) (wait bool) {
 	var back []*item
 	for _, it := range b.items {
 		if it.stage == taken {
@@ -219,7 +219,7 @@ func (p *Publisher) settleTransaction(s *session, b *batch, err error) (wait boo
 		if time.Since(since) >= patience {
 			for _, it := range s.queue {
 				if it.topic == topic {
-					it.settle(publisher.Result{Outcome: publisher.Down, Reason: err.Error()})
+					it.finish(publisher.Result{Outcome: publisher.Down, Reason: err.Error()})
 				}
 			}
 		}

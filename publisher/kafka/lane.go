@@ -159,10 +159,10 @@ func (p *Publisher) rest(l *lane, r publisher.Result) {
 	}
 	if now.Sub(l.failing) >= patience {
 		if b := l.batch; b != nil && !b.maybe {
-			settleAll(b.items, r)
+			finishAll(b.items, r)
 			l.drop()
 		}
-		settleAll(l.queue, r)
+		finishAll(l.queue, r)
 		l.queue = nil
 	}
 	p.ask(l.topic, 0)
@@ -212,7 +212,7 @@ func (l *lane) drop() {
 
 // doubt ends the lane's batch with an unknown outcome.
 func (p *Publisher) doubt(l *lane, reason string) {
-	settleAll(l.batch.items, publisher.Result{Outcome: publisher.Unknown, Reason: reason})
+	finishAll(l.batch.items, publisher.Result{Outcome: publisher.Unknown, Reason: reason})
 	l.drop()
 }
 

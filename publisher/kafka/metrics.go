@@ -40,7 +40,7 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) 
 			return 0
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "postdate_kafka_in_flight", Help: "Messages that were handed over for Kafka and are not settled.",
+			Name: "postdate_kafka_in_flight", Help: "Messages that were handed over for Kafka and are not finished.",
 		}, func() float64 { return float64(p.inFlight()) }),
 	} {
 		if err := registry.Register(c); err != nil {

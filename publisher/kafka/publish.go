@@ -12,7 +12,7 @@ import (
 
 // call is one Publish on its way.
 type call struct {
-	open int           // items that are not settled
+	open int           // items that are not finished
 	done chan struct{} // closed when none is left
 }
 
@@ -20,9 +20,9 @@ type call struct {
 type stage uint8
 
 const (
-	queued  stage = iota // waits, and a caller that leaves takes it along
-	taken                // in a batch
-	settled              // has a result
+	queued   stage = iota // waits, and a caller that leaves takes it along
+	taken                 // in a batch
+	finished              // has a result
 )
 
 // item is one message of a call. The publisher's lock guards it.
@@ -37,19 +37,19 @@ type item struct {
 	result publisher.Result
 }
 
-func (it *item) settle(r publisher.Result) {
-	if it.stage == settled {
+func (it *item) finish(r publisher.Result) {
+	if it.stage == finished {
 		return
 	}
-	it.stage, it.result, it.batch = settled, r, nil
+	it.stage, it.result, it.batch = finished, r, nil
 	if it.call.open--; it.call.open == 0 {
 		close(it.call.done)
 	}
 }
 
-func settleAll(items []*item, r publisher.Result) {
+func finishAll(items []*item, r publisher.Result) {
 	for _, it := range items {
-		it.settle(r)
+		it.finish(r)
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *Publisher) enqueue(name string, items []*item) (down string) {
 	return ""
 }
 
-// giveUp settles all that is open when the caller's time is over. A batch of which
+// giveUp finishes all that is open when the caller's time is over. A batch of which
 // somebody was told that its outcome is unknown is not sent again.
 func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 	why := "the publish timeout of " + p.config.PublishTimeout.String() + " was over"
@@ -117,9 +117,9 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 		b := it.batch
 		switch {
 		case it.stage == queued || it.stage == taken && !b.maybe && !b.written:
-			it.settle(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords(b)})
+			it.finish(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords(b)})
 		case it.stage == taken:
-			it.settle(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords(b)})
+			it.finish(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords(b)})
 		}
 		if b != nil && !b.left {
 			b.left = true

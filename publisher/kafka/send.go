@@ -110,7 +110,7 @@ func answersOf(resp kmsg.Response) map[place]answer {
 func (p *Publisher) answered(l *lane, a answer) {
 	b := l.batch
 	if a.verdict == confirmed {
-		settleAll(b.items, publisher.Result{Outcome: publisher.Confirmed})
+		finishAll(b.items, publisher.Result{Outcome: publisher.Confirmed})
 		p.advance(l)
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Publisher) answered(l *lane, a answer) {
 		if a.verdict == down {
 			outcome = publisher.Down
 		}
-		settleAll(b.items, publisher.Result{Outcome: outcome, Reason: a.reason, Permanent: a.verdict == smaller})
+		finishAll(b.items, publisher.Result{Outcome: outcome, Reason: a.reason, Permanent: a.verdict == smaller})
 		l.drop()
 	}
 }

@@ -52,7 +52,7 @@ var hash = kgo.StickyKeyPartitioner(nil).ForTopic("")
 // route brings items to their partitions' lanes.
 func (p *Publisher) route(t *topic, items []*item) {
 	if time.Now().Before(t.refusedUntil) {
-		settleAll(items, t.refusal)
+		finishAll(items, t.refusal)
 		return
 	}
 	if t.count == 0 {
@@ -160,23 +160,23 @@ func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 // stuck says whether nobody waits any more for a topic that has no partitions yet; the
 // next call then asks again.
 func (p *Publisher) stuck(t *topic) bool {
-	t.waiting = slices.DeleteFunc(t.waiting, func(it *item) bool { return it.stage == settled })
+	t.waiting = slices.DeleteFunc(t.waiting, func(it *item) bool { return it.stage == finished })
 	p.forget(t)
 	return len(t.waiting) == 0
 }
 
-// giveBack settles what waits for the topic and what was not sent in some lanes.
+// giveBack finishes what waits for the topic and what was not sent in some lanes.
 func (p *Publisher) giveBack(t *topic, some func(*lane) bool, r publisher.Result) {
-	settleAll(t.waiting, r)
+	finishAll(t.waiting, r)
 	t.waiting = nil
 	for _, l := range t.lanes {
 		if !some(l) {
 			continue
 		}
-		settleAll(l.queue, r)
+		finishAll(l.queue, r)
 		l.queue = nil
 		if l.batch != nil && !l.flying && !l.batch.maybe {
-			settleAll(l.batch.items, r)
+			finishAll(l.batch.items, r)
 			l.drop()
 		}
 	}

@@ -24,7 +24,7 @@ type share struct {
 	answer  answer
 }
 
-// transact publishes a batch in one transaction. What it settles is settled for
+// transact publishes a batch in one transaction. What it finishes is finished for
 // good. What it leaves open will never be seen by a reader of committed records:
 // either it was not produced, or the session is sick and its transaction is aborted
 // before the next. The error says why something was left open.
@@ -40,7 +40,7 @@ func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		settleAll(b.items, publisher.Result{Outcome: publisher.Refused, Reason: err.Error()})
+		finishAll(b.items, publisher.Result{Outcome: publisher.Refused, Reason: err.Error()})
 		return nil
 	}
 	p.produceShares(ctx, s, shares)
@@ -53,7 +53,7 @@ func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 			return errors.New(sh.answer.reason)
 		default:
 			failed++
-			p.settleShare(s, sh)
+			p.finishShare(s, sh)
 		}
 	}
 	if taken == 0 || !p.mayCommit(b) {
@@ -74,15 +74,15 @@ func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 	}
 	for _, sh := range shares {
 		if sh.answer.verdict == confirmed {
-			settleAll(sh.items, result)
+			finishAll(sh.items, result)
 		}
 	}
 	return nil
 }
 
-// settleShare gives the messages back that a partition surely has not taken. What may
+// finishShare gives the messages back that a partition surely has not taken. What may
 // do in smaller parts stays open.
-func (p *Publisher) settleShare(s *session, sh *share) {
+func (p *Publisher) finishShare(s *session, sh *share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := publisher.Result{Outcome: publisher.Refused, Reason: sh.answer.reason}
@@ -95,7 +95,7 @@ func (p *Publisher) settleShare(s *session, sh *share) {
 	case sh.answer.verdict == down:
 		r.Outcome = publisher.Down
 	}
-	settleAll(sh.items, r)
+	finishAll(sh.items, r)
 }
 
 // mayCommit is the point of no return: who leaves before it takes the whole
@@ -122,7 +122,7 @@ func (p *Publisher) divide(ctx context.Context, s *session, b *batch) ([]*share,
 		layout := layouts[it.topic]
 		if it.stage != taken || layout.refusal != nil {
 			if layout.refusal != nil {
-				it.settle(publisher.Result{Outcome: publisher.Refused, Reason: layout.refusal.Error()})
+				it.finish(publisher.Result{Outcome: publisher.Refused, Reason: layout.refusal.Error()})
 			}
 			continue
 		}
@@ -170,7 +170,7 @@ func (p *Publisher) layouts(ctx context.Context, s *session, b *batch) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	if s.erred || unsettled(resp) {
+	if s.erred || outOfDate(resp) {
 		if resp, err = req.RequestWith(ctx, p.client); err != nil {
 			return nil, err
 		}
@@ -195,8 +195,8 @@ func (p *Publisher) layouts(ctx context.Context, s *session, b *batch) (map[stri
 	return names, nil
 }
 
-// unsettled says whether metadata may be out of date.
-func unsettled(resp *kmsg.MetadataResponse) bool {
+// outOfDate says whether metadata may be: a leader is missing, or a broker answered an error.
+func outOfDate(resp *kmsg.MetadataResponse) bool {
 	for _, t := range resp.Topics {
 		if t.ErrorCode != 0 {
 			return true

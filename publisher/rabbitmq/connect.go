@@ -64,7 +64,7 @@ func (p *Publisher) enterPhase(phase Phase, reason string) {
 	p.state = State{Phase: phase, Reason: reason, Since: time.Now()}
 	if phase != Connected {
 		for _, l := range p.lanes {
-			l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: reason})
+			l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: reason})
 		}
 	}
 	p.wake.Broadcast()

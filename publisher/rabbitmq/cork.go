@@ -18,10 +18,10 @@ type corked struct {
 	net.Conn
 	timeout time.Duration
 
-	mu   sync.Mutex
-	held []byte
-	hold int   // writes are held back until there are so many bytes; 0: not at all
-	err  error // of a write behind the caller's back
+	mu       sync.Mutex
+	buffered []byte
+	hold     int   // writes are held back until there are so many bytes; 0: not at all
+	err      error // of a write behind the caller's back
 }
 
 // Write implements net.Conn.
@@ -31,8 +31,8 @@ func (c *corked) Write(b []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	c.held = append(c.held, b...)
-	if len(c.held) < c.hold {
+	c.buffered = append(c.buffered, b...)
+	if len(c.buffered) < c.hold {
 		return len(b), nil
 	}
 	if err := c.flush(); err != nil {
@@ -61,7 +61,7 @@ func (c *corked) uncork() {
 
 // flush writes what is held back, in pieces that each have the whole timeout.
 func (c *corked) flush() error {
-	for piece := range slices.Chunk(c.held, corkBytesMax) {
+	for piece := range slices.Chunk(c.buffered, corkBytesMax) {
 		if c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)); c.err == nil {
 			_, c.err = c.Conn.Write(piece)
 		}
@@ -70,8 +70,8 @@ func (c *corked) flush() error {
 			break
 		}
 	}
-	if c.held = c.held[:0]; cap(c.held) > 4*corkBytesMax {
-		c.held = nil // it grew for one large message
+	if c.buffered = c.buffered[:0]; cap(c.buffered) > 4*corkBytesMax {
+		c.buffered = nil // it grew for one large message
 	}
 	return c.err
 }

@@ -14,9 +14,9 @@ const (
 	// many routes may stall completely before they hold up another one.
 	lanePerWindow = 4
 
-	// settleTime is how long a message alone waits for those before it. Who has
+	// quietTime is how long a message alone waits for those before it. Who has
 	// no confirm by then goes to a queue that confirms nothing at present.
-	settleTime = 200 * time.Millisecond
+	quietTime = 200 * time.Millisecond
 
 	// verdictTime is how long a refused exchange stays refused without being
 	// asked again.
@@ -27,10 +27,10 @@ const (
 type stage uint8
 
 const (
-	queued  stage = iota // not handed to the connection: surely not delivered
-	taken                // being written
-	written              // its confirm is awaited
-	settled              // its result stands
+	queued   stage = iota // not handed to the connection: surely not delivered
+	taken                 // being written
+	written               // its confirm is awaited
+	finished              // its result stands
 )
 
 // confirm is the broker's answer to one message, as amqp091 gives it: done when
@@ -45,7 +45,7 @@ type item struct {
 	name    name
 	msg     amqp.Publishing // emptied once it is written
 	stage   stage
-	result  publisher.Result // once settled
+	result  publisher.Result // once finished
 	left    bool             // reported as unknown; it still takes room until the broker answers
 	link    *link            // on which it was written
 	confirm confirm
@@ -110,10 +110,10 @@ func newLane(exchange string, window int) *lane {
 
 func (l *lane) idle() bool { return len(l.routes) == 0 }
 
-// push queues an item, or settles it where its exchange has just been refused.
+// push queues an item, or finishes it where its exchange has just been refused.
 func (l *lane) push(it *item, now time.Time) {
 	if now.Before(l.refusedUntil) {
-		it.settle(publisher.Result{Outcome: publisher.Refused, Reason: l.refusal})
+		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: l.refusal})
 		return
 	}
 	r := l.routes[it.name.key]
@@ -174,7 +174,7 @@ func (r *route) head() *item {
 // quiet says whether nothing that was written lately is open.
 func (l *lane) quiet(now time.Time) bool {
 	for _, it := range l.open {
-		if it.stage == taken || now.Sub(it.since) < settleTime {
+		if it.stage == taken || now.Sub(it.since) < quietTime {
 			return false
 		}
 	}
@@ -209,7 +209,7 @@ func (l *lane) passed() {
 	l.alone, l.proven = nil, true
 }
 
-// answered settles an item that was confirmed, or nacked, on a channel that was
+// answered finishes an item that was confirmed, or nacked, on a channel that was
 // open. The returns that came before must be in l.returned.
 func (l *lane) answered(it *item, acked bool) {
 	words, returned := l.returned[it.name]
@@ -217,15 +217,15 @@ func (l *lane) answered(it *item, acked bool) {
 	l.drop(l.release(it))
 	switch {
 	case !acked:
-		it.settle(publisher.Result{Outcome: publisher.Refused, Reason: "the broker answered with a nack: a full queue that rejects, or an error in the queue"})
+		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: "the broker answered with a nack: a full queue that rejects, or an error in the queue"})
 	case returned:
-		it.settle(publisher.Result{Outcome: publisher.Refused, Reason: words})
+		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: words})
 	default:
-		it.settle(publisher.Result{Outcome: publisher.Confirmed})
+		it.finish(publisher.Result{Outcome: publisher.Confirmed})
 	}
 }
 
-// broke settles what was written on a channel that broke, and was not confirmed
+// broke finishes what was written on a channel that broke, and was not confirmed
 // before.
 func (l *lane) broke(on *link, why exception, now time.Time) {
 	for _, it := range l.open {
@@ -248,7 +248,7 @@ func (l *lane) broke(on *link, why exception, now time.Time) {
 		if it == l.alone && why.named && why.wholeExchange() {
 			l.refuse(why.words, now)
 		}
-		it.settle(result)
+		it.finish(result)
 	}
 	if l.link == on {
 		l.link, l.proven = nil, false
@@ -268,17 +268,17 @@ func (e exception) wholeExchange() bool {
 	return e.code == amqp.NotFound || e.code == amqp.AccessRefused && !strings.Contains(e.words, "topic")
 }
 
-// refuse settles all that is queued, and what comes in the next moment.
+// refuse finishes all that is queued, and what comes in the next moment.
 func (l *lane) refuse(words string, now time.Time) {
 	l.refusal, l.refusedUntil = words, now.Add(verdictTime)
-	l.settleQueued(publisher.Result{Outcome: publisher.Refused, Reason: words})
+	l.finishQueued(publisher.Result{Outcome: publisher.Refused, Reason: words})
 }
 
-// settleQueued gives one result to all that was not handed to the connection.
-func (l *lane) settleQueued(result publisher.Result) {
+// finishQueued gives one result to all that was not handed to the connection.
+func (l *lane) finishQueued(result publisher.Result) {
 	for _, r := range l.routes {
 		for it := r.head(); it != nil; it = r.head() {
-			it.settle(result)
+			it.finish(result)
 		}
 		l.drop(r)
 	}
@@ -289,13 +289,13 @@ func (l *lane) settleQueued(result publisher.Result) {
 func (l *lane) leave(it *item, why string) {
 	switch it.stage {
 	case queued:
-		it.settle(publisher.Result{Outcome: publisher.Down, Reason: why + " before there was room to send it"})
+		it.finish(publisher.Result{Outcome: publisher.Down, Reason: why + " before there was room to send it"})
 		if r := l.routes[it.name.key]; r != nil && r.head() == nil {
 			l.drop(r)
 		}
 	case taken, written:
 		it.left = true
-		it.settle(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before the broker confirmed it"})
+		it.finish(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before the broker confirmed it"})
 	}
 }
 
@@ -319,9 +319,9 @@ func (l *lane) drop(r *route) {
 	}
 }
 
-func (it *item) settle(result publisher.Result) {
-	if it.stage != settled {
-		it.stage, it.result = settled, result
+func (it *item) finish(result publisher.Result) {
+	if it.stage != finished {
+		it.stage, it.result = finished, result
 		it.ring()
 	}
 }

@@ -223,13 +223,13 @@ func TestLaneKeepsCount(t *testing.T) {
 			}
 		}
 		l.broke(on, exception{words: "end"}, now)
-		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: "end"})
+		l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: "end"})
 		l.take(1, now)
 		if !l.idle() || len(l.open) != 0 {
 			t.Fatalf("seed %d: %d routes and %d messages are left", seed, len(l.routes), len(l.open))
 		}
 		for _, it := range all {
-			if it.stage != settled || it.result.Outcome == 0 {
+			if it.stage != finished || it.result.Outcome == 0 {
 				t.Fatalf("seed %d: %s has no result", seed, it.name.id)
 			}
 		}

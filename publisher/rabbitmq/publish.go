@@ -45,7 +45,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	return p.metrics.count(results)
 }
 
-// prepare makes AMQP messages of the deliveries, and settles what cannot be one.
+// prepare makes AMQP messages of the deliveries, and finishes what cannot be one.
 func (c *call) prepare(to target, batch []postdate.Delivery) {
 	frameBytesMax := int(c.p.frameBytesMax.Load())
 	for i := range batch {
@@ -53,7 +53,7 @@ func (c *call) prepare(to target, batch []postdate.Delivery) {
 		msg, err := publishing(&batch[i], frameBytesMax)
 		*it = item{name: name{key: to.key, id: msg.MessageId}, msg: msg, bell: c.bell}
 		if err != nil {
-			it.settle(publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+			it.finish(publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
 		}
 	}
 }
@@ -76,14 +76,14 @@ func (c *call) enqueue(exchange string) (down string) {
 	return ""
 }
 
-// wait returns when the item is settled, or false when the time is over.
+// wait returns when the item is finished, or false when the time is over.
 func (c *call) wait(ctx context.Context, it *item) bool {
 	for {
 		c.p.mu.Lock()
 		stage, answer := it.stage, it.confirm
 		c.p.mu.Unlock()
 		switch stage {
-		case settled:
+		case finished:
 			return true
 		case written:
 			select {
@@ -104,10 +104,10 @@ func (c *call) wait(ctx context.Context, it *item) bool {
 	}
 }
 
-// resolve settles an item whose confirm is done.
+// resolve finishes an item whose confirm is done.
 func (p *Publisher) resolve(l *lane, it *item) {
 	if l.open[it.name] != it {
-		return // settled with its channel
+		return // finished with its channel
 	}
 	acked := it.confirm.Acked()
 	it.link.takeReturns(l.returned)
@@ -122,7 +122,7 @@ func (p *Publisher) resolve(l *lane, it *item) {
 	}
 }
 
-// giveUp settles all that is open when the time is over.
+// giveUp finishes all that is open when the time is over.
 func (c *call) giveUp(ctx context.Context) {
 	why := "the publish timeout of " + c.p.config.PublishTimeout.String() + " was over"
 	if errors.Is(context.Cause(ctx), context.Canceled) {

@@ -78,10 +78,10 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	}
 	if len(answers) == 0 && err != nil && !s.conn.IsClosed() {
 		// No channel is to be had: too many are open, say.
-		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: "no AMQP channel: " + words(err)})
+		l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: "no AMQP channel: " + words(err)})
 	}
 	if s.over.Load() {
-		l.settleQueued(publisher.Result{Outcome: publisher.Down, Reason: p.state.Reason})
+		l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: p.state.Reason})
 	}
 }
 

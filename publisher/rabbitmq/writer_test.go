@@ -62,7 +62,7 @@ func TestWhatGoesAloneTakesItsQuestionAlong(t *testing.T) {
 	}) {
 		t.Error("no write has both the end of the message and the question")
 	}
-	if cap(s.socket.held) > 4*corkBytesMax {
-		t.Errorf("%d bytes stay in memory", cap(s.socket.held))
+	if cap(s.socket.buffered) > 4*corkBytesMax {
+		t.Errorf("%d bytes stay in memory", cap(s.socket.buffered))
 	}
 }

@@ -134,9 +134,9 @@ func (x *conversion) keep() (leave func(), err error) {
 	if err := renew(); err != nil {
 		return nil, err
 	}
-	quit, gone := make(chan struct{}), make(chan struct{})
+	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(ended)
 		tick := time.NewTicker(convertLease / 6)
 		defer tick.Stop()
 		for {
@@ -152,7 +152,7 @@ func (x *conversion) keep() (leave func(), err error) {
 	}()
 	return func() {
 		close(quit)
-		<-gone
+		<-ended
 		ctx, cancel := context.WithTimeout(context.Background(), x.c.Select)
 		defer cancel()
 		if _, err := x.leases.DeleteOne(ctx, doc("_id", x.lease.ID)); err != nil {

@@ -40,7 +40,7 @@ type scan struct {
 	ahead   bool // next is known
 	chosen  []*document
 	damaged []*document     // passed over
-	held    bucket.Position // of the first one that could not be overtaken
+	leftOut bucket.Position // the first one that could not be overtaken
 	ended   bucket.Position
 }
 
@@ -305,7 +305,7 @@ func (c *scan) result() store.ClaimResult {
 	if c.idle {
 		return store.ClaimResult{Ended: c.To, Complete: true, Next: c.next}
 	}
-	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next, Held: c.held}
+	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next, LeftOut: c.leftOut}
 	for _, d := range c.chosen {
 		r.Due = append(r.Due, d.record())
 	}

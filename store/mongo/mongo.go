@@ -84,7 +84,7 @@ type Store struct {
 	seen   bson.Timestamp
 
 	appends appends
-	held    heldMarks
+	kept    keptMarks
 
 	// crowded holds the buckets whose last scan filled its page: a hint for the
 	// next read of how to ask.

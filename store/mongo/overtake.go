@@ -17,38 +17,39 @@ import (
 // may be that of a node that died: the server then keeps it for a minute.
 const (
 	overtakeMax = time.Second
-	// heldPause is how long what was held is left out without another try.
-	heldPause = 10 * time.Second
+	// keptPause is how long a message whose mark could not be removed is left out without
+	// another try.
+	keptPause = 10 * time.Second
 )
 
-// heldMarks are the marks that could not be removed, and until when that is not tried again.
-type heldMarks struct {
+// keptMarks are the marks that could not be removed, and until when that is not tried again.
+type keptMarks struct {
 	mu    sync.Mutex
 	until map[bson.ObjectID]time.Time
 }
 
-// hold notes a mark that could not be removed.
-func (h *heldMarks) hold(id bson.ObjectID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.until == nil {
-		h.until = map[bson.ObjectID]time.Time{}
+// add notes a mark that could not be removed.
+func (k *keptMarks) add(id bson.ObjectID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.until == nil {
+		k.until = map[bson.ObjectID]time.Time{}
 	}
-	h.until[id] = time.Now().Add(heldPause)
+	k.until[id] = time.Now().Add(keptPause)
 }
 
-// free lists the messages whose marks are not held.
-func (h *heldMarks) free(marked []*document) (free []*document) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// others lists the messages whose marks are not among them.
+func (k *keptMarks) others(marked []*document) (others []*document) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(h.until, func(_ bson.ObjectID, until time.Time) bool { return until.Before(now) })
+	maps.DeleteFunc(k.until, func(_ bson.ObjectID, until time.Time) bool { return until.Before(now) })
 	for _, d := range marked {
-		if _, held := h.until[d.Mark.ID]; !held {
-			free = append(free, d)
+		if _, kept := k.until[d.Mark.ID]; !kept {
+			others = append(others, d)
 		}
 	}
-	return free
+	return others
 }
 
 // overtake removes the marks of those who are about to change messages that the scans chose.
@@ -87,8 +88,8 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 			if meet(d.Mark, c.Token) != meetOvertake || overtaken(d, now[d.ID]) {
 				return false
 			}
-			if present := now[d.ID]; present != nil && present.damaged == nil && stillDue(d.state(), present.state()) && c.held == (bucket.Position{}) {
-				c.held = d.place()
+			if present := now[d.ID]; present != nil && present.damaged == nil && stillDue(d.state(), present.state()) && c.leftOut == (bucket.Position{}) {
+				c.leftOut = d.place()
 			}
 			return true
 		})
@@ -110,14 +111,14 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, overtakeMax)
 	defer cancel()
-	free := s.held.free(marked)
-	return false, s.sideBySide(ctx, len(free), func(ctx context.Context, i int) error {
+	others := s.kept.others(marked)
+	return false, s.sideBySide(ctx, len(others), func(ctx context.Context, i int) error {
 		if ctx.Err() != nil {
 			return nil // it was not tried: a later scan comes to it
 		}
-		_, err := s.change(ctx, unmarkAll(free[i:i+1])...)
+		_, err := s.change(ctx, unmarkAll(others[i:i+1])...)
 		if err != nil && ctx.Err() != nil {
-			s.held.hold(free[i].Mark.ID)
+			s.kept.add(others[i].Mark.ID)
 			return nil
 		}
 		return err

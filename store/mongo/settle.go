@@ -77,7 +77,7 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 	for _, p := range some {
 		all.add(p.Key)
 		g := group{reschedules(p.Version), p.Token}
-		groups[g] = append(groups[g], settled(p))
+		groups[g] = append(groups[g], settlementTarget(p))
 	}
 	id, marked, err := s.setMarks(ctx, func(id bson.ObjectID) (changes []change) {
 		for g, targets := range groups {
@@ -106,7 +106,7 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		if maySettle(record, p.Token) {
 			present = append(present, p)
 		} else {
-			stale = append(stale, settled(p))
+			stale = append(stale, settlementTarget(p))
 		}
 	}
 	return s.finishSettle(ctx, id, marked, present, stale)
@@ -123,8 +123,8 @@ func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64
 	return finished == marked, err
 }
 
-// settled is the target of a settlement: the very version that was published.
-func settled(p *store.Settlement) target {
+// settlementTarget is the target of a settlement: the very version that was published.
+func settlementTarget(p *store.Settlement) target {
 	return target{key: p.Key, execution: p.ExecutionTime, version: p.Version}
 }
 
@@ -153,7 +153,7 @@ func byOutcome(some []*store.Settlement) map[outcome][]target {
 		default:
 			o.attemptTime, o.downSince = 0, 0
 		}
-		groups[o] = append(groups[o], settled(p))
+		groups[o] = append(groups[o], settlementTarget(p))
 	}
 	return groups
 }

@@ -217,7 +217,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 		for _, due := range r.Due {
 			ids = append(ids, due.ScheduleID)
 		}
-		return ids, r.Held
+		return ids, r.LeftOut
 	}
 	got, left := claim(1)
 	if slices.Contains(got, all[0].ScheduleID) || !slices.Contains(got, all[1].ScheduleID) || !slices.Contains(got, last.ScheduleID) {
@@ -233,7 +233,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if got, left := claim(2); len(got) != len(all)-1 || slices.Contains(got, all[0].ScheduleID) || left == (bucket.Position{}) {
 		t.Errorf("right after that %q are due, and left out is %v", got, left)
 	}
-	s.held.until = nil // the pause is over
+	s.kept.until = nil // the pause is over
 	got, left = claim(3)
 	if len(got) != len(all) {
 		t.Errorf("when it is not held any more, %q are due, want all %d", got, len(all))

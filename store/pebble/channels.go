@@ -29,7 +29,7 @@ func (s *Store) Channels(context.Context) ([]store.ChannelSettings, error) {
 	if err := iter.Error(); err != nil {
 		return nil, s.readError(err)
 	}
-	return all, s.settled()
+	return all, s.awaitSynced()
 }
 
 // SetChannel implements store.Channels.

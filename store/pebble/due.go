@@ -27,7 +27,7 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 		err = s.read(claims, found, results)
 	}
 	if err == nil {
-		err = s.settled()
+		err = s.awaitSynced()
 	}
 	for i := range results {
 		if err != nil && results[i].Err == nil {

@@ -34,7 +34,7 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, er
 	if err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
-	return page, s.settled()
+	return page, s.awaitSynced()
 }
 
 // listStart is the first key of a bucket that can belong to the page. Buckets

@@ -93,19 +93,19 @@ func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error
 		}
 		m, err := s.message(key, st.ExecutionTime)
 		if errors.Is(err, lsm.ErrNotFound) {
-			if s.gone(key, &st) {
+			if s.changed(key, &st) {
 				continue // replaced or expired between the two reads: look again
 			}
 		}
 		if err != nil {
 			return postdate.Record{}, s.readError(err)
 		}
-		return postdate.Record{Message: m, State: st.State}, s.settled()
+		return postdate.Record{Message: m, State: st.State}, s.awaitSynced()
 	}
 }
 
-// gone says whether key's state is no longer what was read.
-func (s *Store) gone(key postdate.Key, read *state) bool {
+// changed says whether key's state is no longer what was read.
+func (s *Store) changed(key postdate.Key, read *state) bool {
 	now, found, err := s.state(key)
 	return err == nil && (!found || now.Version != read.Version)
 }

@@ -108,9 +108,9 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// settled waits until everything that a read may have seen is on disk: what is
+// awaitSynced waits until everything that a read may have seen is on disk: what is
 // answered, or published, must not rest on what a power loss can take back.
-func (s *Store) settled() error {
+func (s *Store) awaitSynced() error {
 	if s.unsynced.Load() == 0 {
 		return nil
 	}

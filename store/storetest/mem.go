@@ -19,7 +19,7 @@ var _ store.Store = (*Mem)(nil)
 // holds much. One mutex makes every call atomic. It is for tests and simulators only: it
 // keeps nothing.
 type Mem struct {
-	Held
+	Contents
 
 	// Clock answers renewals, and dates rows; 0: the store has none.
 	Clock func() postdate.Time
@@ -35,10 +35,10 @@ type Mem struct {
 	created  uint64 // messages so far
 }
 
-// Held is what a Mem holds. A simulator sees and changes it, and takes steps that are a
+// Contents are what a Mem holds. A simulator sees and changes it, and takes steps that are a
 // part of a call: Put, Drop, Write and Read. All that is for where nobody else calls the
 // store meanwhile.
-type Held struct {
+type Contents struct {
 	Records []bucket.Partition // by bucket
 	Rows    map[postdate.Key]*Row
 	Waiting [][]*Row // by bucket: PENDING, in the order of positions
@@ -62,7 +62,7 @@ func positionOf(r *postdate.Record) bucket.Position { return bucket.PositionOf(r
 // NewMem makes an empty store with the given number of buckets.
 func NewMem(buckets int) *Mem {
 	m := &Mem{
-		Held: Held{
+		Contents: Contents{
 			Records: make([]bucket.Partition, buckets), Rows: map[postdate.Key]*Row{},
 			Waiting: make([][]*Row, buckets), Shelved: make([][]*Row, buckets),
 			Seen: make([]bucket.Position, buckets),

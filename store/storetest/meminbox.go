@@ -15,7 +15,7 @@ type inboxName struct{ tenant, name string }
 // memInbox keeps messages in the order of their arrival. A cursor is the number
 // of messages that ever came before it.
 type memInbox struct {
-	gone     int // messages that expired
+	expired  int // messages that expired
 	messages []store.InboxMessage
 }
 
@@ -45,13 +45,13 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string, limit int
 	if after != "" {
 		var err error
 		from, err = strconv.Atoi(after)
-		if err != nil || from < 0 || from > box.gone+len(box.messages) || strconv.Itoa(from) != after {
+		if err != nil || from < 0 || from > box.expired+len(box.messages) || strconv.Itoa(from) != after {
 			return nil, "", postdate.E(postdate.KindInvalid, "cursor %q is none", after)
 		}
 	}
-	from = max(from, box.gone)
-	to := min(from+limit, box.gone+len(box.messages))
-	return slices.Clone(box.messages[from-box.gone : to-box.gone]), strconv.Itoa(to), nil
+	from = max(from, box.expired)
+	to := min(from+limit, box.expired+len(box.messages))
+	return slices.Clone(box.messages[from-box.expired : to-box.expired]), strconv.Itoa(to), nil
 }
 
 func (m *Mem) expireInboxes(e *store.Expiry) int {
@@ -62,7 +62,7 @@ func (m *Mem) expireInboxes(e *store.Expiry) int {
 		}
 		for expired < e.Limit && len(box.messages) > 0 && box.messages[0].DeliveredAt < e.DeliveredBefore {
 			box.messages = box.messages[1:]
-			box.gone++
+			box.expired++
 			expired++
 		}
 	}

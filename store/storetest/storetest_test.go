@@ -219,6 +219,6 @@ func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 
 func forgetPast(m *Mem) {
 	for _, box := range m.inboxes {
-		box.gone = 0
+		box.expired = 0
 	}
 }

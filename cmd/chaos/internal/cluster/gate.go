@@ -15,7 +15,7 @@ import (
 type Gate struct {
 	mu        sync.Mutex
 	closed    bool
-	held      chan struct{} // nil: open; else closed when the way is open again
+	shut      chan struct{} // nil: open; else closed when the way is open again
 	delay     time.Duration
 	reset     bool
 	conns     map[net.Conn]struct{}
@@ -47,8 +47,8 @@ func openGate(n *namespace, addresses []string) (*Gate, error) {
 func (g *Gate) Cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held == nil {
-		g.held = make(chan struct{})
+	if g.shut == nil {
+		g.shut = make(chan struct{})
 	}
 }
 
@@ -72,9 +72,9 @@ func (g *Gate) Heal() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delay, g.reset = 0, false
-	if g.held != nil {
-		close(g.held)
-		g.held = nil
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
 	}
 }
 
@@ -144,10 +144,10 @@ func (g *Gate) pass(inner net.Conn, server string) {
 // wait returns when the way is open.
 func (g *Gate) wait() {
 	g.mu.Lock()
-	held := g.held
+	shut := g.shut
 	g.mu.Unlock()
-	if held != nil {
-		<-held
+	if shut != nil {
+		<-shut
 	}
 }
 

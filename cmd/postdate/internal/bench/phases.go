@@ -16,9 +16,9 @@ func (r *run) watch(phase string, done func() int, total int) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
-	quit, gone := make(chan struct{}), make(chan struct{})
+	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(ended)
 		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for {
@@ -33,7 +33,7 @@ func (r *run) watch(phase string, done func() int, total int) (stop func()) {
 	}()
 	return func() {
 		close(quit)
-		<-gone
+		<-ended
 	}
 }
 
@@ -214,9 +214,9 @@ func (r *run) rowsOf(g *group) (stop func()) {
 	if r.Every == 0 {
 		return func() {}
 	}
-	quit, gone := make(chan struct{}), make(chan struct{})
+	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(ended)
 		tick := time.NewTicker(r.Every)
 		defer tick.Stop()
 		for n := 1; ; n++ {
@@ -233,7 +233,7 @@ func (r *run) rowsOf(g *group) (stop func()) {
 	}()
 	return func() {
 		close(quit)
-		<-gone
+		<-ended
 	}
 }
 
