@@ -59,9 +59,6 @@ type Config struct {
 	Log *slog.Logger
 	// Metrics, where set, gets this package's metrics.
 	Metrics prometheus.Registerer
-
-	tune     func(*memberlist.Config) // for tests: what else is to be different
-	resolver *net.Resolver            // nil but in tests, which may break it
 }
 
 // Conflict is another node that calls itself as this one does, and still answered
@@ -203,8 +200,5 @@ func (c Config) tuned(key []byte) *memberlist.Config {
 	// that restarts has another address. The wait is only what turns this on: a
 	// longer one misses the answer to the news that the old one is gone.
 	m.DeadNodeReclaimTime = time.Millisecond
-	if c.tune != nil {
-		c.tune(m)
-	}
 	return m
 }

@@ -29,6 +29,7 @@ const (
 // Membership is this node's part in the gossip.
 type Membership struct {
 	config    Config
+	parts     parts
 	log       *slog.Logger
 	metrics   *metrics
 	meta      []byte
@@ -56,7 +57,15 @@ type Membership struct {
 // Start listens, tries the seeds once, and goes on trying them. That no seed
 // answers is no error: somebody has to be first. An error is a bad config, a port
 // that is taken, or KindConflict: another node of the same name answers.
-func Start(ctx context.Context, c Config) (*Membership, error) {
+func Start(ctx context.Context, c Config) (*Membership, error) { return startWith(ctx, c, parts{}) }
+
+// parts are what a test puts in the place of what a member has. Both may be nil.
+type parts struct {
+	tune     func(*memberlist.Config) // changes the library's settings
+	resolver *net.Resolver            // of seeds' names
+}
+
+func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -66,7 +75,7 @@ func Start(ctx context.Context, c Config) (*Membership, error) {
 		return nil, err
 	}
 	m := &Membership{
-		config: c, log: c.Log, meta: meta,
+		config: c, parts: p, log: c.Log, meta: meta,
 		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1), stop: make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{}, outbox: map[string]map[int]postdate.Time{},
 	}
@@ -93,6 +102,9 @@ func (m *Membership) open(ctx context.Context) error {
 		return err
 	}
 	tuned := m.config.tuned(key)
+	if m.parts.tune != nil {
+		m.parts.tune(tuned)
+	}
 	tuned.Logger = log.New(logged{m}, "", 0)
 	if m.transport, err = listen(ctx, m.config.Bind, tuned.Logger); err != nil {
 		return err

@@ -40,7 +40,12 @@ func quick(t *testing.T, name string, seeds ...*Membership) Config {
 
 func start(t *testing.T, c Config) *Membership {
 	t.Helper()
-	m, err := Start(context.Background(), c)
+	return startParts(t, c, parts{})
+}
+
+func startParts(t *testing.T, c Config, p parts) *Membership {
+	t.Helper()
+	m, err := startWith(context.Background(), c, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +113,10 @@ func TestSeedByName(t *testing.T) {
 	_, port, _ := net.SplitHostPort(a.Address())
 	c := quick(t, "b")
 	c.Seeds = []string{"no-such-host.invalid:7946", "localhost:" + port}
-	c.resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	b := startParts(t, c, parts{resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}}
-	b := start(t, c)
+	}}})
 	a.see(t, "a", "b")
 	b.see(t, "a", "b")
 }
@@ -142,8 +146,7 @@ func TestLoopbackCannotLeave(t *testing.T) {
 	t.Parallel()
 	c := quick(t, "a")
 	c.Seeds = []string{"192.0.2.1:7946"} // an address for documentation, which nobody has
-	c.tune = func(m *memberlist.Config) { m.TCPTimeout = 50 * time.Millisecond }
-	a := start(t, c)
+	a := startParts(t, c, parts{tune: func(m *memberlist.Config) { m.TCPTimeout = 50 * time.Millisecond }})
 	a.eventually(t, "saying why", func() bool { return a.Problem() != nil && strings.Contains(a.Problem().Error(), "this machine only") })
 }
 
@@ -170,15 +173,14 @@ func TestPartitionHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			probes := map[string]*probed{}
-			config := func(name string, seeds ...*Membership) Config {
-				c := quick(t, name, seeds...)
+			add := func(name string, seeds ...*Membership) *Membership {
 				probes[name] = &probed{}
-				c.tune = func(m *memberlist.Config) { m.GossipToTheDeadTime, m.Ping = forget, probes[name] }
-				return c
+				return startParts(t, quick(t, name, seeds...), parts{tune: func(m *memberlist.Config) {
+					m.GossipToTheDeadTime, m.Ping = forget, probes[name]
+				}})
 			}
-			a := start(t, config("a"))
-			b, c := start(t, config("b", a)), start(t, config("c", a))
-			d := start(t, config("d", a))
+			a := add("a")
+			b, c, d := add("b", a), add("c", a), add("d", a)
 			all := []*Membership{a, b, c, d}
 			for _, m := range all {
 				m.see(t, "a", "b", "c", "d")

@@ -157,7 +157,7 @@ func (m *Membership) lookupSeed(ctx context.Context, seed string) (addresses []s
 	if err != nil {
 		return nil // it was looked at at the start
 	}
-	ips, err := lookup(ctx, m.config.resolver, host)
+	ips, err := lookup(ctx, m.parts.resolver, host)
 	if err != nil {
 		m.log.Debug("gossip: no address is known for a seed", "seed", seed, "error", err)
 	}

@@ -61,7 +61,7 @@ func (c Config) options(m *metrics) []kgo.Opt {
 	versions.SetMaxKeyVersion(keyProduce, produceVersion)
 	versions.SetMaxKeyVersion(keyAddPartitions, addPartitionsByOne)
 	versions.SetMaxKeyVersion(keyEndTransaction, endWithoutNewEpoch)
-	return append(c.Connect(), kgo.ClientID(c.ClientID),
+	return append(c.Connect(), kgo.ClientID("postdate"),
 		kgo.MaxVersions(versions), kgo.DisableClientMetrics(), kgo.WithHooks(m),
 		kgo.RequestRetries(requestTries), kgo.RetryTimeout(answerTime), kgo.RequestTimeoutOverhead(answerTime),
 		kgo.RetryBackoffFn(func(int) time.Duration { return backoffFirst }),

@@ -48,10 +48,6 @@ type Config struct {
 	// Dial reaches a broker; directly by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// ClientID is the name under which brokers know this client; "postdate" by
-	// default.
-	ClientID string
-
 	// PublishTimeout bounds each Publish; 10 s by default.
 	PublishTimeout time.Duration
 
@@ -77,9 +73,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.ClientID == "" {
-		c.ClientID = "postdate"
-	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store/pebble"
 )
 
 // aheadFS counts the bytes that are allocated ahead in logs, and how many logs are made.
@@ -40,8 +41,8 @@ func (f *aheadFile) Preallocate(offset, length int64) error {
 func TestASmallStoreTakesLittleRoom(t *testing.T) {
 	disk := &aheadFS{FS: vfs.Default}
 	c := config(t.TempDir())
-	c.FS, c.MemtableSize = disk, 32<<20
-	s := open(t, c)
+	c.MemtableSize = 32 << 20
+	s := openWith(t, c, pebble.Parts{FS: disk})
 	defer s.Close()
 	for from := 0; from < 5_000; from += 500 {
 		ms := make([]postdate.Message, 500)

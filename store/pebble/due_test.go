@@ -14,8 +14,8 @@ import (
 func ownedBuckets(t *testing.T, buckets int) *Store {
 	t.Helper()
 	c := DefaultConfig("store")
-	c.Buckets, c.FS = buckets, vfs.NewMem()
-	s, err := Open(c)
+	c.Buckets = buckets
+	s, err := OpenWith(c, Parts{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}

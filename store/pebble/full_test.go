@@ -14,6 +14,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/pebble"
 )
 
 // limitedDisk is a file system that can be told that it is full. It stands in
@@ -54,11 +55,10 @@ func TestDiskWithoutRoom(t *testing.T) {
 		return nil
 	}))
 	c := config("store")
-	c.FS, c.Buckets = disk, postdate.BucketsDefault
+	c.Buckets = postdate.BucketsDefault
 	log := &errorSignal{Handler: slog.DiscardHandler, onError: func() {}}
 	c.Log = slog.New(log)
-	c.Fatal = func(err error) { t.Errorf("the store gave up: %v", err) }
-	s := open(t, c)
+	s := openWith(t, c, pebble.Parts{FS: disk, Fatal: func(err error) { t.Errorf("the store gave up: %v", err) }})
 	defer s.Close()
 	ctx := context.Background()
 	insert := func(i int) error {

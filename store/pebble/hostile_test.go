@@ -102,8 +102,8 @@ func TestAPayloadThatLooksLikeALog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewCrashableMem()
 			c := openConfig("store")
-			c.FS, c.MemtableSize = disk, 256<<10
-			s, err := Open(c)
+			c.MemtableSize = 256 << 10
+			s, err := OpenWith(c, Parts{FS: disk})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,8 +150,7 @@ func TestAPayloadThatLooksLikeALog(t *testing.T) {
 // opens opens a store, in which n messages have to be.
 func opens(t *testing.T, c Config, disk vfs.FS, n int) {
 	t.Helper()
-	c.FS = disk
-	s, err := Open(c)
+	s, err := OpenWith(c, Parts{FS: disk})
 	if err != nil {
 		t.Fatalf("it does not start: %v", err)
 	}

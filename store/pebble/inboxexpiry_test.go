@@ -17,8 +17,8 @@ import (
 func inboxStore(t *testing.T, disk vfs.FS) *Store {
 	t.Helper()
 	c := DefaultConfig("store")
-	c.Buckets, c.FS = 1, disk
-	s, err := Open(c)
+	c.Buckets = 1
+	s, err := OpenWith(c, Parts{FS: disk})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 
 // checkLogs looks for damage in the manifest and the write-ahead logs. It takes the
 // directory's lock meanwhile: a log that is being written looks broken.
-func checkLogs(c Config) error {
+func checkLogs(c settings) error {
 	lock, err := lsm.LockDirectory(c.Dir, c.FS)
 	if err != nil {
 		return openError(c.Dir, err)
@@ -64,7 +64,7 @@ func checkLogs(c Config) error {
 	return nil
 }
 
-func checkLog(c Config, name string, number uint32) error {
+func checkLog(c settings, name string, number uint32) error {
 	f, err := c.FS.Open(c.FS.PathJoin(c.Dir, name))
 	if err != nil {
 		return openError(c.Dir, err)

@@ -145,8 +145,8 @@ func TestOpenRefusesANewerVersion(t *testing.T) {
 	filled(t, dir, 10)
 	rewrite := func(number byte) {
 		t.Helper()
-		c := openConfig(dir)
-		c.FS, c.Log = vfs.Default, slog.New(slog.DiscardHandler)
+		c := settings{openConfig(dir), Parts{FS: vfs.Default}}
+		c.Log = slog.New(slog.DiscardHandler)
 		db, err := openLSM(c)
 		if err != nil {
 			t.Fatal(err)
@@ -253,10 +253,10 @@ func TestDamagedTable(t *testing.T) {
 			dir := leftOpen(t)
 			filled(t, dir, count)
 			damage(t, dir, "*.sst", place)
-			c, fatal := openConfig(dir), make(chan error, 1)
-			c.Fatal = func(err error) { fatal <- err; select {} }
+			fatal := make(chan error, 1)
+			parts := Parts{Fatal: func(err error) { fatal <- err; select {} }}
 			over := make(chan error, 1)
-			go func() { over <- openAndRead(c, count) }()
+			go func() { over <- openAndRead(openConfig(dir), parts, count) }()
 			select {
 			case err := <-over:
 				if err != nil {
@@ -285,8 +285,8 @@ func leftOpen(t *testing.T) string {
 
 // openAndRead reads every message, if the store is not refused, and fails where
 // one has other content or is missing.
-func openAndRead(c Config, n int) error {
-	s, err := Open(c)
+func openAndRead(c Config, parts Parts, n int) error {
+	s, err := OpenWith(c, parts)
 	if err != nil {
 		return nil
 	}

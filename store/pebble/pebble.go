@@ -44,14 +44,22 @@ type Config struct {
 	MemtableSize uint64 // bytes; a few of these are in memory at a time
 	ReserveBytes uint64 // new messages are refused while less of the disk is free
 	Log          *slog.Logger
+}
+
+// Parts are what a test puts in the place of the machine's own. Both may be nil.
+type Parts struct {
+	FS vfs.FS // the file system
 
 	// Fatal is called when the disk failed under the store, and must not return.
-	// The default logs the error and ends the process: what was acknowledged is on
+	// The store's own logs the error and ends the process: what was acknowledged is on
 	// disk, and what was not must not be.
 	Fatal func(err error)
+}
 
-	// FS is the file system; nil for the machine's own.
-	FS vfs.FS
+// settings are all that a store is opened with.
+type settings struct {
+	Config
+	Parts
 }
 
 // DefaultConfig is a Config for the directory dir.
@@ -64,7 +72,7 @@ func DefaultConfig(dir string) Config {
 }
 
 // fail calls Fatal, and does not return even where that does.
-func (c Config) fail(err error) {
+func (c settings) fail(err error) {
 	c.Fatal(err)
 	select {}
 }
@@ -82,7 +90,7 @@ func (c Config) Validate() error {
 
 // Store is an open store.
 type Store struct {
-	c  Config
+	c  settings
 	db *lsm.DB
 
 	// locks[b] orders all writes to bucket b: each reads, decides and applies
@@ -110,7 +118,11 @@ type Store struct {
 
 // Open opens the store in c.Dir, and creates it where there is none. Errors are
 // sentences for the operator; nothing is changed where one is returned.
-func Open(c Config) (*Store, error) {
+func Open(c Config) (*Store, error) { return OpenWith(c, Parts{}) }
+
+// OpenWith is Open for tests.
+func OpenWith(config Config, parts Parts) (*Store, error) {
+	c := settings{config, parts}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -160,7 +172,7 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-func openLSM(c Config) (*lsm.DB, error) {
+func openLSM(c settings) (*lsm.DB, error) {
 	// Pebble takes its memtables out of the cache. As a rule there are two: while one takes
 	// writes, the other goes to the disk.
 	cache := lsm.NewCache(c.CacheBytes + 2*int64(c.MemtableSize))
@@ -182,7 +194,7 @@ func openLSM(c Config) (*lsm.DB, error) {
 }
 
 // checkDir refuses a directory that holds something else.
-func checkDir(c Config) error {
+func checkDir(c settings) error {
 	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
 		return openError(c.Dir, err)
 	}
@@ -339,7 +351,7 @@ func (s *Store) Close() error {
 }
 
 // logger takes Pebble's log. Its Fatalf must not return.
-type logger struct{ c Config }
+type logger struct{ c settings }
 
 func (l logger) Infof(format string, args ...any) {
 	l.c.Log.Debug("store: " + fmt.Sprintf(format, args...))

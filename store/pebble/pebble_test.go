@@ -20,9 +20,11 @@ func config(dir string) pebble.Config {
 	return c
 }
 
-func open(t *testing.T, c pebble.Config) *pebble.Store {
+func open(t *testing.T, c pebble.Config) *pebble.Store { return openWith(t, c, pebble.Parts{}) }
+
+func openWith(t *testing.T, c pebble.Config, parts pebble.Parts) *pebble.Store {
 	t.Helper()
-	s, err := pebble.Open(c)
+	s, err := pebble.OpenWith(c, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +45,7 @@ func TestDurable(t *testing.T) {
 	var mu sync.Mutex
 	disks := map[store.Store]*vfs.MemFS{}
 	start := func(t *testing.T, disk *vfs.MemFS) store.Store {
-		c := config("store")
-		c.FS = disk
-		s := open(t, c)
+		s := openWith(t, config("store"), pebble.Parts{FS: disk})
 		mu.Lock()
 		defer mu.Unlock()
 		disks[s] = disk

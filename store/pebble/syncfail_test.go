@@ -13,6 +13,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/pebble"
 )
 
 // What did not reach the disk is shown to nobody: the store fails as a whole before it answers
@@ -29,19 +30,17 @@ func readAfter(t *testing.T, failing ...errorfs.OpKind) {
 	ctx := context.Background()
 	disk := vfs.NewCrashableMem()
 	var broken atomic.Bool
-	c := config("store")
-	c.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && slices.Contains(failing, op.Kind) && strings.HasSuffix(op.Path, ".log") {
 			return errors.New("the disk does not answer")
 		}
 		return nil
 	}))
 	fatal := make(chan error)
-	c.Fatal = func(err error) { // ends the process, so nothing answers from here on
+	s := openWith(t, config("store"), pebble.Parts{FS: fs, Fatal: func(err error) { // ends the process, so nothing answers from here on
 		fatal <- err
 		select {}
-	}
-	s := open(t, c) // it stays open: a process that ended closes nothing
+	}}) // it stays open: a process that ended closes nothing
 	m := benchMessage(1, 1_900_000_000_000)
 	m.Bucket = 0
 	setting := store.ChannelSettings{Channel: "inbox:a", Paused: true}
@@ -78,8 +77,7 @@ func readAfter(t *testing.T, failing ...errorfs.OpKind) {
 		return string(settings[0].Channel) + ", " + errText(err)
 	})
 
-	c.FS = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
-	left := open(t, c)
+	left := openWith(t, config("store"), pebble.Parts{FS: disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})})
 	defer left.Close()
 	if _, err := left.Get(ctx, m.Key); postdate.KindOf(err) != postdate.KindNotFound {
 		t.Errorf("after the power loss: %v", err)

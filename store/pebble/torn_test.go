@@ -78,7 +78,7 @@ func TestOpenTakesATornEdit(t *testing.T) {
 	var torn atomic.Pointer[vfs.MemFS]
 	synced := map[string]int64{} // how much of a manifest is on disk
 	c := openConfig("store")
-	c.FS = errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		isSync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
 		if !isSync || !strings.HasPrefix(filepath.Base(op.Path), "MANIFEST-") || torn.Load() != nil {
 			return nil
@@ -92,7 +92,7 @@ func TestOpenTakesATornEdit(t *testing.T) {
 		}
 		return nil
 	}))
-	s, err := Open(c)
+	s, err := OpenWith(c, Parts{FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,7 @@ func TestOpenTakesATornEdit(t *testing.T) {
 	if torn.Load() == nil {
 		t.Fatal("no edit crossed a border")
 	}
-	c.FS = torn.Load()
-	left, err := Open(c)
+	left, err := OpenWith(c, Parts{FS: torn.Load()})
 	if err != nil {
 		t.Fatalf("after %d messages: %v", count, err)
 	}
