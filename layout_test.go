@@ -167,9 +167,21 @@ func allowed(folder string) (rooms []string, ok bool) {
 	}
 }
 
+// knowsAll says whether a package is among those that know everybody. Others do not import
+// them, in their tests neither.
+func knowsAll(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return slices.Contains(mayImport[top], "*")
+}
+
 func TestImportDirections(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {
+			for _, imported := range s.imports() {
+				if name, ours := room(imported); ours && knowsAll(name) && !knowsAll(s.folder) {
+					t.Errorf("%s imports %s, which knows everybody: put what both need below them, like internal/proctest", s.path, imported)
+				}
+			}
 			continue
 		}
 		rooms, ok := allowed(s.folder)
