@@ -149,7 +149,7 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 // through without it, however many pages that takes: also where the bucket is handed over.
 func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	b := newBench(t)
-	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "leftOut"}
+	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "left-out"}
 	claims := of[Claim](b.own(0, 1))
 	// next answers the claim that is under way, and gives the next one.
 	next := func(answer store.ClaimResult) store.Claim {
@@ -170,18 +170,18 @@ func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	for i := range 4 {
 		c := next(page)
 		if c.Checkpoint >= leftOut.Time {
-			t.Errorf("claim %d: the checkpoint is %d, and the message that is leftOut is due at %d", i, c.Checkpoint, leftOut.Time)
+			t.Errorf("claim %d: the checkpoint is %d, and the message that was left out is due at %d", i, c.Checkpoint, leftOut.Time)
 		}
 		page = seen(c)
 		switch i {
 		case 0: // the first page of a sweep finds it, and says so
 			page.LeftOut, page.Complete, page.Ended = leftOut, false, bucket.UpTo(leftOut.Time)
-		case 2: // the first page of the next one comes to it, and it is not leftOut
+		case 2: // the first page of the next one comes to it, and it is not left out
 			page.Complete, page.Ended = false, bucket.UpTo(leftOut.Time)
 		}
 	}
 	if c := next(page); c.Checkpoint < leftOut.Time {
-		t.Errorf("the checkpoint is %d after a sweep that found nothing leftOut; it was due at %d", c.Checkpoint, leftOut.Time)
+		t.Errorf("the checkpoint is %d after a sweep that found nothing left out; it was due at %d", c.Checkpoint, leftOut.Time)
 	}
 	page.LeftOut = bucket.Position{Time: b.now.Wall - 5}
 	b.step(Claimed{b.m.claimCall(), []store.ClaimResult{page}})
@@ -299,7 +299,7 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// Only what is leftOut under that token is lost, and of a list all of it. Nothing of it is done
+// Only what is held under that token is lost, and of a list all of it. Nothing of it is done
 // any more, and nudges for it do not matter.
 func TestLosesWhatItHolds(t *testing.T) {
 	b := newBench(t)
