@@ -22,12 +22,30 @@ func errNotFound(key postdate.Key) error {
 // into five.
 func firstVersion() uint64 { return 1 + rand.Uint64N(1<<35-1) }
 
+// messageRoomBytes is about what a message takes beside its payload and headers.
+const messageRoomBytes = 256
+
+// admit waits until the disk can take the messages. Where it fails, nothing was written.
+func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
+	if s.full.Load() {
+		return s.errFull()
+	}
+	bytes := 0
+	for i := range messages {
+		bytes += messageRoomBytes + len(messages[i].Payload)
+		for _, h := range messages[i].Headers {
+			bytes += len(h.Name) + len(h.Value)
+		}
+	}
+	return s.pace.admit(ctx, bytes)
+}
+
 // Insert implements store.Messages.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
 	results := make([]store.Inserted, len(messages))
-	if s.full.Load() {
+	if err := s.admit(ctx, messages...); err != nil {
 		for i := range results {
-			results[i].Err = s.errFull()
+			results[i].Err = err
 		}
 		return results
 	}
@@ -112,8 +130,8 @@ func (s *Store) gone(key postdate.Key, read *state) bool {
 
 // Replace implements store.Messages.
 func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	if s.full.Load() {
-		return postdate.Record{}, s.errFull()
+	if err := s.admit(ctx, m); err != nil {
+		return postdate.Record{}, err
 	}
 	var rec postdate.Record
 	var refused error

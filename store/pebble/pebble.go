@@ -100,7 +100,7 @@ type Store struct {
 	floor   atomic.Uint64 // the number behind which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
-	pace     pace
+	pace     *pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
 
 	full atomic.Bool // less than the reserve is free
@@ -134,7 +134,7 @@ func Open(c Config) (*Store, error) {
 	}
 	s := &Store{
 		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
-		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
+		inboxes: map[string]*inbox{}, pace: newPace(c.MemtableSize), stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
 		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again
@@ -145,18 +145,19 @@ func Open(c Config) (*Store, error) {
 			s.awaitRoom()
 		}
 	})
-	c.FS = pacedFS{c.FS, &s.pace}
+	c.FS = pacedFS{c.FS, s.pace}
 	var err error
 	if s.db, err = openLSM(c); err != nil {
 		return nil, openError(c.Dir, err)
 	}
+	s.pace.db = s.db
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	opened.Store(true)
 	s.checkDisk()
 	s.idle.Go(s.watchDisk)
-	s.idle.Go(func() { s.pace.watch(s.db, s.stop) })
+	s.idle.Go(func() { s.pace.watch(s.stop) })
 	return s, nil
 }
 
@@ -168,8 +169,11 @@ func openLSM(c Config) (*lsm.DB, error) {
 	o := &lsm.Options{
 		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold: 4, L0StopWritesThreshold: 40,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
+		EventListener: &lsm.EventListener{WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
+			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
+		}},
 		// Merging takes half of the processors at most, and rests (pace.go): the
 		// others deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
