@@ -231,7 +231,7 @@ func (s *Store) load() error {
 	case err != nil:
 		return openError(s.c.Dir, err)
 	default:
-		n, birth, old, err := readBirth(v)
+		n, birth, written, err := readBirth(v)
 		closer.Close()
 		if err != nil {
 			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate: use that version or a later one", s.c.Dir)
@@ -240,7 +240,7 @@ func (s *Store) load() error {
 			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
 		}
 		s.birth = birth
-		if err := s.loadFloor(old); err != nil {
+		if err := s.loadFloor(written); err != nil {
 			return openError(s.c.Dir, err)
 		}
 	}
@@ -275,13 +275,16 @@ func (s *Store) create() error {
 	return b.Commit(lsm.Sync)
 }
 
-// loadFloor reads the floor. A store of an earlier version has none, and gets one first.
-func (s *Store) loadFloor(old bool) error {
-	if old {
+// loadFloor reads the floor. A store of an early layout has none, and gets one first. Any
+// earlier layout becomes the present one.
+func (s *Store) loadFloor(written byte) error {
+	if written < layoutNow {
 		b := s.db.NewBatch()
 		defer b.Close()
-		if err := s.listInboxes(b); err != nil {
-			return err
+		if written < layoutOrdered {
+			if err := s.listInboxes(b); err != nil {
+				return err
+			}
 		}
 		b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
 		if err := b.Commit(lsm.Sync); err != nil {
@@ -302,25 +305,28 @@ func (s *Store) loadFloor(old bool) error {
 }
 
 // layoutOrdered is the layout of stores that list their inboxes in order, and keep one floor
-// for the numbers of all that are empty. An earlier version would give these numbers again:
-// it refuses such a store.
+// for the numbers of all that are empty. An earlier version would give these numbers again.
 const layoutOrdered = 2
+
+// layoutNow is the layout of stores that have states without a digest besides. Earlier
+// versions refuse it.
+const layoutNow = 3
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {
-	b = append(b, layoutOrdered)
+	b = append(b, layoutNow)
 	b = binary.BigEndian.AppendUint32(b, uint32(buckets))
 	return sealBirth(binary.BigEndian.AppendUint32(b, birth))
 }
 
 func sealBirth(b []byte) []byte { return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)) }
 
-// readBirth also reads what earlier versions wrote, and says so.
-func readBirth(v []byte) (buckets int, birth uint32, old bool, err error) {
-	if len(v) != 13 || v[0] < layout || v[0] > layoutOrdered || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
-		return 0, 0, false, errLayout
+// readBirth also reads what earlier versions wrote.
+func readBirth(v []byte) (buckets int, birth uint32, written byte, err error) {
+	if len(v) != 13 || v[0] < layout || v[0] > layoutNow || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
+		return 0, 0, 0, errLayout
 	}
-	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0] < layoutOrdered, nil
+	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0], nil
 }
 
 // Buckets is N.
