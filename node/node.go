@@ -90,10 +90,10 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 	}
 	n.run()
 	if err := n.awaitBuckets(ctx); err != nil {
-		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, n.giveUp(ctx))
 	}
 	if err := n.openSources(); err != nil {
-		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, n.giveUp(ctx))
 	}
 	n.serving.Go(func() {
 		if err := n.api.Serve(n.listener); err != nil {
@@ -101,6 +101,17 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 		}
 	})
 	return n, nil
+}
+
+// giveUpTime bounds the stop of a node that did not start. A call that hangs in its store, on
+// a full disk for one, ends only when the store is closed.
+const giveUpTime = 5 * time.Second
+
+// giveUp stops a node that did not start, though ctx may have ended.
+func (n *Node) giveUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
+	defer cancel()
+	return n.Stop(ctx)
 }
 
 // open makes the parts, and starts none.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
@@ -55,5 +56,44 @@ func TestStopWaitsForTheStoresCalls(t *testing.T) {
 	}
 	if calls := s.atClose.Load(); calls != 0 {
 		t.Errorf("the store was closed with %d calls under way", calls)
+	}
+}
+
+// hanging is a store that answers no renewal before it is closed, as one whose disk is full
+// to the last byte.
+type hanging struct {
+	*storetest.Mem
+	asked  func()
+	closed chan struct{}
+}
+
+func (s hanging) Renew(context.Context, bucket.Lease) (postdate.Time, error) {
+	s.asked()
+	<-s.closed
+	return 0, postdate.E(postdate.KindUnknown, "the store was closed")
+}
+
+func (s hanging) Close() error {
+	close(s.closed)
+	return s.Mem.Close()
+}
+
+// A start that is given up ends, whatever hangs.
+func TestStartEndsThoughItsStoreHangs(t *testing.T) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	s := hanging{storetest.NewMem(4), giveUp, make(chan struct{})}
+	c := config(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := node.StartWith(ctx, c, node.Parts{Store: s})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it started")
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not end")
 	}
 }

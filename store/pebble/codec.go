@@ -14,6 +14,10 @@ import (
 // that it does not know; Pebble's own checksums guard against flipped bits.
 const layout = 1
 
+// layoutLean is the layout of states without a digest. Those of earlier versions, of layout 1,
+// have the message's digest, which stands with the message too.
+const layoutLean = 2
+
 // errLayout says that a stored value cannot be read.
 var errLayout = errors.New("a stored value is damaged or from a newer version")
 
@@ -22,12 +26,11 @@ var errLayout = errors.New("a stored value is damaged or from a newer version")
 type state struct {
 	postdate.State
 	ExecutionTime postdate.Time
-	Digest        postdate.Digest
 	Channel       postdate.Channel
 }
 
 func stateOf(m *postdate.Message, s postdate.State) state {
-	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel}
+	return state{State: s, ExecutionTime: m.ExecutionTime, Channel: m.Channel}
 }
 
 const (
@@ -46,11 +49,10 @@ func appendState(b []byte, s *state) []byte {
 	if s.PossibleDuplicate {
 		flags |= flagPossibleDuplicate
 	}
-	b = append(b, layout, byte(s.Status), flags)
+	b = append(b, layoutLean, byte(s.Status), flags)
 	b = binary.AppendUvarint(b, s.Version)
 	b = binary.AppendUvarint(b, uint64(s.Attempts))
 	b = appendTimes(b, s.AttemptTime, s.SettledAt, s.ExecutionTime)
-	b = append(b, s.Digest[:]...)
 	b = appendText(b, string(s.Channel))
 	b = appendText(b, s.LastError)
 	if s.DownSince != 0 { // states of earlier versions end here
@@ -61,14 +63,14 @@ func appendState(b []byte, s *state) []byte {
 
 func readState(v []byte) (s state, err error) {
 	r := reader{rest: v}
-	r.layout()
+	digestBytes := r.stateLayout()
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
 	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
-	copy(s.Digest[:], r.take(len(s.Digest)))
+	r.take(digestBytes)
 	s.Channel = postdate.Channel(r.text())
 	s.LastError = r.text()
 	if len(r.rest) > 0 {
@@ -80,12 +82,12 @@ func readState(v []byte) (s state, err error) {
 // channelOf reads nothing of a state but its channel.
 func channelOf(v []byte) ([]byte, error) {
 	r := reader{rest: v}
-	r.layout()
+	digestBytes := r.stateLayout()
 	r.take(2)     // status and flags
 	for range 5 { // version, attempts and times
 		r.uvarint()
 	}
-	r.take(len(postdate.Digest{}))
+	r.take(digestBytes)
 	channel := r.take(int(r.uvarint()))
 	if r.failed {
 		return nil, errLayout
@@ -116,6 +118,26 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 		b = binary.AppendUvarint(b, uint64(m.Retry.MaxParked))
 	}
 	return b
+}
+
+// digestOf reads nothing of a message but its digest.
+func digestOf(v []byte) (digest postdate.Digest, err error) {
+	r := reader{rest: v}
+	r.layout()
+	r.byte() // form
+	r.time()
+	r.time()
+	for range 4 { // channel, content type, partition key and traceparent
+		r.take(int(r.uvarint()))
+	}
+	for range 3 { // of the retry policy
+		r.uvarint()
+	}
+	copy(digest[:], r.take(len(digest)))
+	if r.failed {
+		return digest, errLayout
+	}
+	return digest, nil
 }
 
 func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
@@ -298,6 +320,18 @@ func (r *reader) layout() {
 	if r.byte() != layout {
 		r.failed = true
 	}
+}
+
+// stateLayout reads the layout of a state, and says how long the digest is that it has.
+func (r *reader) stateLayout() (digestBytes int) {
+	switch r.byte() {
+	case layout:
+		return len(postdate.Digest{})
+	case layoutLean:
+		return 0
+	}
+	r.failed = true
+	return 0
 }
 
 func (r *reader) uvarint() uint64 {

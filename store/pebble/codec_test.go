@@ -22,6 +22,7 @@ func FuzzStoredValues(f *testing.F) {
 	}
 	s := stateOf(&m, postdate.NewState(&m, 1))
 	f.Add(appendState(nil, &s))
+	f.Add(withDigest(appendState(nil, &s), &s))
 	f.Add(appendMessage(nil, &m))
 	s.Parked, s.DownSince, m.Retry.MaxParked = true, 4, time.Hour
 	f.Add(appendState(nil, &s))
@@ -45,6 +46,8 @@ func FuzzStoredValues(f *testing.F) {
 		if m, err := readMessage(v, key, 7); err == nil {
 			again, err := readMessage(appendMessage(nil, &m), key, 7)
 			same(t, m, again, err)
+			digest, err := digestOf(v)
+			same(t, m.Digest, digest, err)
 		}
 		if m, err := readInboxMessage(v, "t", "a"); err == nil {
 			again, err := readInboxMessage(appendInboxMessage(nil, &m), "t", "a")
@@ -60,9 +63,9 @@ func FuzzStoredValues(f *testing.F) {
 			again, err := readChannel(appendChannel(nil, c), "inbox:a")
 			same(t, c, again, err)
 		}
-		if buckets, birth, old, err := readBirth(v); err == nil {
+		if buckets, birth, written, err := readBirth(v); err == nil {
 			again := appendBirth(nil, buckets, birth)
-			if old { // but for the layout and the checksum it is the same
+			if written < layoutNow { // but for the layout and the checksum it is the same
 				v, again = v[1:9], again[1:9]
 			}
 			same(t, v, again, nil)
@@ -70,6 +73,14 @@ func FuzzStoredValues(f *testing.F) {
 		splitTimed(v)
 		splitFinished(v)
 	})
+}
+
+// withDigest makes of a state what an earlier version wrote, with a digest before the channel.
+func withDigest(v []byte, s *state) []byte {
+	head, tail, _ := bytes.Cut(v, appendText(nil, string(s.Channel)))
+	old := append([]byte{layout}, head[1:]...)
+	old = append(old, make([]byte, len(postdate.Digest{}))...)
+	return append(appendText(old, string(s.Channel)), tail...)
 }
 
 // A lease that an earlier version wrote does not say how long it lasts.
@@ -86,8 +97,12 @@ func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
 	if !bytes.HasSuffix(state, []byte("down")) || !bytes.HasSuffix(message, m.Payload) {
 		t.Errorf("more follows than an earlier version writes: %q, %q", state, message)
 	}
-	read, err := readState(state)
-	same(t, s, read, err)
+	for _, written := range [][]byte{state, withDigest(state, &s)} {
+		read, err := readState(written)
+		same(t, s, read, err)
+		channel, err := channelOf(written)
+		same(t, "a:b", string(channel), err)
+	}
 	again, err := readMessage(message, m.Key, 7)
 	same(t, m, again, err)
 }

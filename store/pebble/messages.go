@@ -22,12 +22,30 @@ func errNotFound(key postdate.Key) error {
 // into five.
 func firstVersion() uint64 { return 1 + rand.Uint64N(1<<35-1) }
 
+// messageRoomBytes is about what a message takes beside its payload and headers.
+const messageRoomBytes = 256
+
+// admit waits until the disk can take the messages. Where it fails, nothing was written.
+func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
+	if s.full.Load() {
+		return s.errFull()
+	}
+	bytes := 0
+	for i := range messages {
+		bytes += messageRoomBytes + len(messages[i].Payload)
+		for _, h := range messages[i].Headers {
+			bytes += len(h.Name) + len(h.Value)
+		}
+	}
+	return s.pace.admit(ctx, bytes)
+}
+
 // Insert implements store.Messages.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
 	results := make([]store.Inserted, len(messages))
-	if s.full.Load() {
+	if err := s.admit(ctx, messages...); err != nil {
 		for i := range results {
-			results[i].Err = s.errFull()
+			results[i].Err = err
 		}
 		return results
 	}
@@ -46,39 +64,46 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 }
 
 func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []store.Inserted) error {
-	var here map[postdate.Key]state // inserted by this chunk, not yet readable
+	var here map[postdate.Key]*postdate.Message // inserted by this chunk, not yet readable
 	if len(messages) > 1 {
-		here = make(map[postdate.Key]state, len(messages))
+		here = make(map[postdate.Key]*postdate.Message, len(messages))
 	}
 	for _, i := range inOrder(len(messages), func(i int) *postdate.Key { return &messages[i].Key }) {
 		m := &messages[i]
-		old, found := here[m.Key]
-		if !found {
-			var err error
-			if old, found, err = w.state(m.Key); err != nil {
-				return err
-			}
+		if first, again := here[m.Key]; again {
+			results[i] = insertedBefore(m, first.Digest, store.Inserted{ExecutionTime: first.ExecutionTime, Status: postdate.Pending})
+			continue
+		}
+		old, found, err := w.state(m.Key)
+		if err != nil {
+			return err
 		}
 		if found {
-			results[i] = insertedBefore(m, &old)
+			digest, err := s.digest(m.Key, old.ExecutionTime)
+			if err != nil {
+				return err
+			}
+			results[i] = insertedBefore(m, digest, store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status})
 			continue
 		}
 		st := stateOf(m, postdate.NewState(m, firstVersion()))
 		w.setMessage(m)
 		w.setState(m.Key, &st)
 		if here != nil {
-			here[m.Key] = st
+			here[m.Key] = m
 		}
 		results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 	}
 	return nil
 }
 
-func insertedBefore(m *postdate.Message, old *state) store.Inserted {
-	if old.Digest != m.Digest {
-		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, old.Status)}
+// insertedBefore answers where m's id is taken by a message with that digest: what it became,
+// where it is the same.
+func insertedBefore(m *postdate.Message, digest postdate.Digest, became store.Inserted) store.Inserted {
+	if digest != m.Digest {
+		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, became.Status)}
 	}
-	return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
+	return became
 }
 
 // Get implements store.Messages.
@@ -112,8 +137,8 @@ func (s *Store) changed(key postdate.Key, read *state) bool {
 
 // Replace implements store.Messages.
 func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	if s.full.Load() {
-		return postdate.Record{}, s.errFull()
+	if err := s.admit(ctx, m); err != nil {
+		return postdate.Record{}, err
 	}
 	var rec postdate.Record
 	var refused error

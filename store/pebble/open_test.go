@@ -163,9 +163,11 @@ func TestOpenRefusesANewerVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rewrite(layoutOrdered + 1)
+	rewrite(layoutNow + 1)
 	refuse(t, openConfig(dir), postdate.KindInvalid, "newer version", "use that version or a later one")
-	rewrite(layoutOrdered)
+	rewrite(layoutOrdered) // nor does one of the earlier ones keep it from opening
+	whole(t, dir, 10)
+	rewrite(layoutNow)
 	whole(t, dir, 10)
 }
 

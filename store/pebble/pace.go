@@ -1,11 +1,16 @@
 package pebble
 
 import (
+	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/time/rate"
+
+	"github.com/postdate/postdate"
 )
 
 // Merging (compaction) is work of the past: done as fast as it goes, it takes a
@@ -13,35 +18,87 @@ import (
 // long as it works, up to the point where it would fall behind: then it runs freely
 // until it has caught up, since a tree that grows in its first level slows every
 // read, and in the end stops every write.
+//
+// A load that is faster than free merging would reach that end: Pebble then stops all
+// writes, those of deliveries too, for as long as one merge takes, which is half a minute
+// in a large store. So inserts are slowed down before, to the rate at which merging keeps up.
 
 const (
 	// paceLook is how often the tree is asked whether merging may rest.
 	paceLook = 250 * time.Millisecond
 	// paceSublevelsMax is how deep the first level may be while merging rests. A
-	// read looks into each sublevel; Pebble stops writes at 40 of them.
+	// read looks into each sublevel; Pebble stops writes at stopSublevels.
 	paceSublevelsMax = 8
 	// paceRestMax bounds one rest, also where the process slept between two writes.
 	paceRestMax = 20 * time.Millisecond
 	// paceRestMin is the shortest rest worth a timer.
 	paceRestMin = time.Millisecond
+
+	// intakeSublevels is how deep the first level is where inserts are slowed down first, to
+	// intakeFirst memtables a second. Each further two sublevels halve that.
+	intakeSublevels = 10
+	intakeFirst     = 2
+	// intakeWaitMax bounds how long an insert waits. What would wait longer is refused at once.
+	intakeWaitMax = 10 * time.Second
+	// stopSublevels is how deep the first level is where Pebble stops every write.
+	stopSublevels = 40
 )
 
-// pace says whether merging rests.
-type pace struct{ free atomic.Bool }
+// pace holds back merging where it may rest, and inserts where merging falls behind.
+type pace struct {
+	db       *lsm.DB
+	memtable int64 // bytes
+	free     atomic.Bool
+	intake   *rate.Limiter // in bytes
+	taken    atomic.Int64  // bytes, since the tree was looked at
+}
+
+func newPace(memtable uint64) *pace {
+	return &pace{memtable: int64(memtable), intake: rate.NewLimiter(rate.Inf, int(memtable/4))}
+}
 
 // watch keeps up with the tree until stop is closed.
-func (p *pace) watch(db *lsm.DB, stop <-chan struct{}) {
+func (p *pace) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(paceLook)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			p.free.Store(db.Metrics().Levels[0].Sublevels > paceSublevelsMax)
+			p.look()
 		case <-stop:
 			p.free.Store(true) // closing waits for what is being merged
 			return
 		}
 	}
+}
+
+func (p *pace) look() {
+	p.taken.Store(0)
+	sublevels := p.db.Metrics().Levels[0].Sublevels
+	p.free.Store(sublevels > paceSublevelsMax)
+	p.intake.SetLimit(intakeOf(int(sublevels), p.memtable))
+}
+
+// intakeOf is how many bytes a second may be inserted while the first level has so many
+// sublevels.
+func intakeOf(sublevels int, memtable int64) rate.Limit {
+	if sublevels < intakeSublevels {
+		return rate.Inf
+	}
+	return rate.Limit(intakeFirst * float64(memtable) * math.Exp2(-float64(sublevels-intakeSublevels)/2))
+}
+
+// admit waits until so many bytes may be inserted. Where it fails, nothing is to be written.
+func (p *pace) admit(ctx context.Context, bytes int) error {
+	if p.taken.Add(int64(bytes)) > p.memtable/2 {
+		p.look()
+	}
+	ctx, cancel := context.WithTimeout(ctx, intakeWaitMax)
+	defer cancel()
+	if err := p.intake.WaitN(ctx, min(bytes, p.intake.Burst())); err != nil {
+		return postdate.E(postdate.KindUnavailable, "messages come faster than this disk takes them: send them more slowly (%w)", err)
+	}
+	return nil
 }
 
 // pacedFS is a file system that paces the files that merging writes, and allocates logs step by

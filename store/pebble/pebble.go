@@ -108,7 +108,7 @@ type Store struct {
 	floor   atomic.Uint64 // the number behind which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
-	pace     pace
+	pace     *pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
 
 	full atomic.Bool // less than the reserve is free
@@ -146,7 +146,7 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 	}
 	s := &Store{
 		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
-		inboxes: map[string]*inbox{}, stop: make(chan struct{}),
+		inboxes: map[string]*inbox{}, pace: newPace(c.MemtableSize), stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
 		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again
@@ -157,18 +157,19 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 			s.awaitRoom()
 		}
 	})
-	c.FS = pacedFS{c.FS, &s.pace}
+	c.FS = pacedFS{c.FS, s.pace}
 	var err error
 	if s.db, err = openLSM(c); err != nil {
 		return nil, openError(c.Dir, err)
 	}
+	s.pace.db = s.db
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	opened.Store(true)
 	s.checkDisk()
 	s.idle.Go(s.watchDisk)
-	s.idle.Go(func() { s.pace.watch(s.db, s.stop) })
+	s.idle.Go(func() { s.pace.watch(s.stop) })
 	return s, nil
 }
 
@@ -180,8 +181,11 @@ func openLSM(c settings) (*lsm.DB, error) {
 	o := &lsm.Options{
 		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold: 4, L0StopWritesThreshold: 40,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
+		EventListener: &lsm.EventListener{WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
+			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
+		}},
 		// Merging takes half of the processors at most, and rests (pace.go): the
 		// others deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
@@ -239,7 +243,7 @@ func (s *Store) load() error {
 	case err != nil:
 		return openError(s.c.Dir, err)
 	default:
-		n, birth, old, err := readBirth(v)
+		n, birth, written, err := readBirth(v)
 		closer.Close()
 		if err != nil {
 			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate: use that version or a later one", s.c.Dir)
@@ -248,7 +252,7 @@ func (s *Store) load() error {
 			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
 		}
 		s.birth = birth
-		if err := s.loadFloor(old); err != nil {
+		if err := s.loadFloor(written); err != nil {
 			return openError(s.c.Dir, err)
 		}
 	}
@@ -283,13 +287,16 @@ func (s *Store) create() error {
 	return b.Commit(lsm.Sync)
 }
 
-// loadFloor reads the floor. A store of an earlier version has none, and gets one first.
-func (s *Store) loadFloor(old bool) error {
-	if old {
+// loadFloor reads the floor. A store of an early layout has none, and gets one first. Any
+// earlier layout becomes the present one.
+func (s *Store) loadFloor(written byte) error {
+	if written < layoutNow {
 		b := s.db.NewBatch()
 		defer b.Close()
-		if err := s.listInboxes(b); err != nil {
-			return err
+		if written < layoutOrdered {
+			if err := s.listInboxes(b); err != nil {
+				return err
+			}
 		}
 		b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
 		if err := b.Commit(lsm.Sync); err != nil {
@@ -310,25 +317,28 @@ func (s *Store) loadFloor(old bool) error {
 }
 
 // layoutOrdered is the layout of stores that list their inboxes in order, and keep one floor
-// for the numbers of all that are empty. An earlier version would give these numbers again:
-// it refuses such a store.
+// for the numbers of all that are empty. An earlier version would give these numbers again.
 const layoutOrdered = 2
+
+// layoutNow is the layout of stores that have states without a digest besides. Earlier
+// versions refuse it.
+const layoutNow = 3
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {
-	b = append(b, layoutOrdered)
+	b = append(b, layoutNow)
 	b = binary.BigEndian.AppendUint32(b, uint32(buckets))
 	return sealBirth(binary.BigEndian.AppendUint32(b, birth))
 }
 
 func sealBirth(b []byte) []byte { return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)) }
 
-// readBirth also reads what earlier versions wrote, and says so.
-func readBirth(v []byte) (buckets int, birth uint32, old bool, err error) {
-	if len(v) != 13 || v[0] < layout || v[0] > layoutOrdered || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
-		return 0, 0, false, errLayout
+// readBirth also reads what earlier versions wrote.
+func readBirth(v []byte) (buckets int, birth uint32, written byte, err error) {
+	if len(v) != 13 || v[0] < layout || v[0] > layoutNow || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
+		return 0, 0, 0, errLayout
 	}
-	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0] < layoutOrdered, nil
+	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0], nil
 }
 
 // Buckets is N.

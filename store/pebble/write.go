@@ -205,3 +205,13 @@ func (s *Store) message(key postdate.Key, execution postdate.Time) (postdate.Mes
 	defer closer.Close()
 	return readMessage(v, key, execution)
 }
+
+// digest reads the digest of a message whose execution time is known.
+func (s *Store) digest(key postdate.Key, execution postdate.Time) (postdate.Digest, error) {
+	v, closer, err := s.db.Get(messageKey(nil, key, execution))
+	if err != nil {
+		return postdate.Digest{}, err
+	}
+	defer closer.Close()
+	return digestOf(v)
+}

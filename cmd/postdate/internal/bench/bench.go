@@ -158,8 +158,8 @@ func (r *run) phases(ctx context.Context) error {
 	}
 	pending := []*group{singles}
 	loaded := 0
-	for _, size := range r.Backlog {
-		groups, err := r.above(ctx, size, size-loaded)
+	for i, size := range r.Backlog {
+		groups, err := r.above(ctx, fmt.Sprint(i), size, size-loaded)
 		if err != nil {
 			return err
 		}
@@ -172,24 +172,24 @@ func (r *run) phases(ctx context.Context) error {
 }
 
 // above loads so many more far-off messages that there are size of them, and measures again.
-// It returns what it leaves pending.
-func (r *run) above(ctx context.Context, size, more int) ([]*group, error) {
-	backlog := r.group(fmt.Sprint("backlog", size), more)
+// It returns what it leaves pending. Ids end with suffix: long ones would count.
+func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*group, error) {
+	backlog := r.group("backlog"+suffix, more)
 	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, r.Rest); err != nil {
 		return nil, err
 	}
-	singles := r.group(fmt.Sprint("singles", size), r.Messages)
+	singles := r.group("above"+suffix, r.Messages)
 	if _, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers, above %d", r.Callers, size), singles, farOff); err != nil {
 		return nil, err
 	}
-	batches := r.group(fmt.Sprint("batches", size), r.Messages)
+	batches := r.group("batch"+suffix, r.Messages)
 	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d", r.Batch, size), batches, farOff); err != nil {
 		return nil, err
 	}
-	err := r.steady(ctx, fmt.Sprintf("steady load above %d", size), fmt.Sprint("steady", size))
+	err := r.steady(ctx, fmt.Sprintf("steady load above %d", size), "heavy"+suffix)
 	return []*group{backlog, singles, batches}, err
 }
 
