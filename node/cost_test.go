@@ -37,11 +37,11 @@ func clusterCost(b *testing.B, buckets int) {
 	m := newTeam(b, func(c *node.Config, p *node.Parts) {
 		config := mongo.DefaultConfig(uri)
 		config.Buckets, config.Log = buckets, slog.New(slog.NewTextHandler(io.Discard, nil))
-		config.Monitor = &event.CommandMonitor{
+		monitor := &event.CommandMonitor{
 			Started:   func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
 			Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { locks.Add(lockRecords(e.Reply)) },
 		}
-		s, err := mongo.Open(b.Context(), config)
+		s, err := mongo.OpenWatched(b.Context(), config, monitor)
 		if err != nil {
 			b.Fatal(err)
 		}

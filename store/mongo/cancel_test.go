@@ -37,8 +37,7 @@ func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 	var updates atomic.Int64
 	ctx, cut := context.WithCancel(t.Context())
 	defer cut()
-	c := config(set.Fresh())
-	c.Monitor = onMessages(func(command bson.Raw) {
+	monitor := onMessages(func(command bson.Raw) {
 		if name, _ := command.IndexErr(0); name.Key() != "update" {
 			return
 		}
@@ -49,7 +48,7 @@ func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 			cut()
 		}
 	})
-	s := open(t, c)
+	s := openWatched(t, config(set.Fresh()), monitor)
 	defer s.Close()
 	m := testMessage("a", s.Buckets(), 1_900_000_000_000)
 	if r := s.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {

@@ -200,9 +200,7 @@ type watched struct {
 func newWatched(t *testing.T) *watched {
 	uri := mongotest.Fresh(t)
 	w := &watched{steps: &steps{}, others: open(t, config(uri))}
-	c := config(uri)
-	c.Monitor = w.monitor()
-	w.claimer = claimer{t: t, s: open(t, c), limit: 10}
+	w.claimer = claimer{t: t, s: openWatched(t, config(uri), w.monitor()), limit: 10}
 	t.Cleanup(func() { w.s.Close(); w.others.Close() })
 	acquireAll(t, w.s)
 	return w
@@ -300,9 +298,7 @@ func TestClaimWhoseAnswerWasLost(t *testing.T) {
 	uri := set.Fresh()
 	admin := database(t, uri).Client().Database("admin")
 	x := &steps{}
-	c := config(uri)
-	c.Monitor = x.monitor()
-	s := open(t, c)
+	s := openWatched(t, config(uri), x.monitor())
 	defer s.Close()
 	acquireAll(t, s)
 	var all []postdate.Message
@@ -346,8 +342,8 @@ func TestManyRanges(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	x := &explainer{t: t, db: database(t, uri)}
 	c := config(uri)
-	c.Buckets, c.Monitor = 128, onMessages(x.see)
-	s := open(t, c)
+	c.Buckets = 128
+	s := openWatched(t, c, onMessages(x.see))
 	defer s.Close()
 	acquireAll(t, s)
 	var all []postdate.Message

@@ -249,9 +249,7 @@ func examine(t *testing.T, direct, uri string) {
 	}
 	defer client.Disconnect(context.Background())
 	x := &explainer{t: t, db: client.Database(databaseOf(t, direct))}
-	c := config(uri)
-	c.Monitor = onMessages(x.see)
-	s := open(t, c)
+	s := openWatched(t, config(uri), onMessages(x.see))
 	defer s.Close()
 	e := explained{t: t, s: s, x: x, now: 1_900_000_000_000}
 	e.fill()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -36,7 +37,10 @@ type conversion struct {
 // a mongos. It changes nothing else, and no store that is up to date or not there. No node may
 // run meanwhile: a lease that may not have ended is an error. Interrupted, it goes on where it
 // is called again.
-func Convert(ctx context.Context, c Config) error {
+func Convert(ctx context.Context, c Config) error { return convertWatched(ctx, c, nil) }
+
+// convertWatched is Convert for tests: the monitor sees every command.
+func convertWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -44,7 +48,7 @@ func Convert(ctx context.Context, c Config) error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	client, err := driver.Connect(clientOptions(c).SetMonitor(c.Monitor))
+	client, err := driver.Connect(clientOptions(c).SetMonitor(monitor))
 	if err != nil {
 		return postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
 	}

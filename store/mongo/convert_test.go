@@ -209,13 +209,12 @@ func TestConvertIsInterrupted(t *testing.T) {
 	for left := 0; ; left++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		count := left
-		stopped := f.c
-		stopped.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		stopped := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if count--; count < 0 {
 				cancel()
 			}
 		}}
-		err := Convert(ctx, stopped)
+		err := convertWatched(ctx, f.c, stopped)
 		cancel()
 		if err == nil {
 			break
@@ -300,14 +299,13 @@ func TestConvertBesideANode(t *testing.T) {
 }
 
 // during has do run once, right before a conversion's command on a collection.
-func during(c Config, command, collection string, do func()) Config {
+func during(command, collection string, do func()) *event.CommandMonitor {
 	var once sync.Once
-	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if on, _ := e.Command.Lookup(command).StringValueOK(); on == collection {
 			once.Do(do)
 		}
 	}}
-	return c
 }
 
 // TestTwoConversions: one is slow between its look and its first note, and meanwhile another one
@@ -319,7 +317,7 @@ func TestTwoConversions(t *testing.T) {
 			f := fill(t, uri)
 			f.old(2)
 			f.c.URI = routertest.Start(t, uri).URI()
-			slow := during(f.c, "find", "leases", func() {
+			slow := during("find", "leases", func() {
 				f.must(Convert(t.Context(), f.c))
 				s := f.open()
 				defer s.Close()
@@ -328,7 +326,7 @@ func TestTwoConversions(t *testing.T) {
 					f.must(err)
 				}
 			})
-			if err := Convert(t.Context(), slow); postdate.KindOf(err) != postdate.KindConflict {
+			if err := convertWatched(t.Context(), f.c, slow); postdate.KindOf(err) != postdate.KindConflict {
 				t.Errorf("the slow one: %v", err)
 			}
 			s := f.open()
@@ -345,7 +343,7 @@ func TestConvertPastTheMongos(t *testing.T) {
 	f := fill(t, uri)
 	f.c.URI = routertest.Start(t, uri).URI()
 	ctx, cut := context.WithCancel(t.Context())
-	if err := Convert(ctx, during(f.c, "aggregate", "messages", cut)); err == nil {
+	if err := convertWatched(ctx, f.c, during("aggregate", "messages", cut)); err == nil {
 		t.Error("it was not interrupted")
 	}
 	direct := f.c

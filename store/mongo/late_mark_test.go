@@ -133,11 +133,11 @@ func ownedMessage(t *testing.T, uri string) (*mongo.Store, postdate.Message) {
 func openLate(t *testing.T, uri string, f func()) *mongo.Store {
 	p, address := behindLatecomer(t, uri)
 	c := config(address)
-	c.Monitor = onMessages(p.before(3, func() {
+	monitor := onMessages(p.before(3, func() {
 		f()
 		p.deliver()
 	}))
-	s := open(t, c)
+	s := openWatched(t, c, monitor)
 	t.Cleanup(func() { s.Close() })
 	p.arm()
 	return s

@@ -54,9 +54,7 @@ func TestALookExaminesWhatItNames(t *testing.T) {
 	for _, collection := range []string{"partitions", "leases"} {
 		x.finds[collection], x.documents[collection] = new(atomic.Int64), new(atomic.Int64)
 	}
-	c := config(uri)
-	c.Monitor = &event.CommandMonitor{Started: x.see}
-	s := open(t, c)
+	s := openWatched(t, config(uri), &event.CommandMonitor{Started: x.see})
 	defer s.Close()
 	e := explained{t: t, s: s, x: &explainer{t: t}, now: 1_900_000_000_000}
 	e.fill()

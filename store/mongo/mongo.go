@@ -39,7 +39,6 @@ type Config struct {
 	Attempt time.Duration // of one command, after which it is tried again: a frozen server answers nobody
 	Select  time.Duration // how long a call waits for a primary before it is given up; the URI's own goes before
 	Log     *slog.Logger
-	Monitor *event.CommandMonitor // sees every command once the store is open; nil: nobody
 }
 
 // DatabaseDefault is the database of an address that names none.
@@ -94,7 +93,10 @@ type Store struct {
 
 // Open opens the store at c.URI, and creates it where there is none. Errors are
 // sentences for the operator.
-func Open(ctx context.Context, c Config) (*Store, error) {
+func Open(ctx context.Context, c Config) (*Store, error) { return OpenWatched(ctx, c, nil) }
+
+// OpenWatched is Open for tests: the monitor sees every command once the store is open.
+func OpenWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) (*Store, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := driver.Connect(clientOptions(c).SetMonitor(c.Monitor))
+	client, err := driver.Connect(clientOptions(c).SetMonitor(monitor))
 	if err != nil {
 		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
 	}

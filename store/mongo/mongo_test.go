@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -31,7 +32,12 @@ func config(uri string) mongo.Config {
 
 func open(t testing.TB, c mongo.Config) *mongo.Store {
 	t.Helper()
-	s, err := mongo.Open(t.Context(), c)
+	return openWatched(t, c, nil)
+}
+
+func openWatched(t testing.TB, c mongo.Config, monitor *event.CommandMonitor) *mongo.Store {
+	t.Helper()
+	s, err := mongo.OpenWatched(t.Context(), c, monitor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +52,7 @@ func TestStore(t *testing.T) {
 		members = n
 	}
 	storetest.Run(t, func(t *testing.T) store.Store {
-		c := config(mongotest.URI(t, members))
-		c.Monitor = strict(t)
-		return open(t, c)
+		return openWatched(t, config(mongotest.URI(t, members)), strict(t))
 	})
 }
 

@@ -30,7 +30,7 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 	var s, other *mongo.Store
 	var first postdate.Key
 	done := false
-	c.Monitor = onMessages(func(command bson.Raw) {
+	monitor := onMessages(func(command bson.Raw) {
 		if name, _ := command.IndexErr(0); done || name.Key() != "update" || !strings.Contains(command.String(), "attemptTime") {
 			return
 		}
@@ -39,9 +39,8 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 			t.Error(r.Err)
 		}
 	})
-	s = open(t, c)
+	s = openWatched(t, c, monitor)
 	defer s.Close()
-	c.Monitor = nil
 	other = open(t, c)
 	defer other.Close()
 	var all []postdate.Message

@@ -114,12 +114,12 @@ func TestSlowExpirer(t *testing.T) {
 	defer quick.Close()
 	var expiring atomic.Bool
 	var meanwhile func()
-	c.Monitor = &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+	monitor := &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 		if e.CommandName == "find" && expiring.CompareAndSwap(true, false) {
 			meanwhile()
 		}
 	}}
-	slow, err := Open(t.Context(), c)
+	slow, err := OpenWatched(t.Context(), c, monitor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,12 +248,12 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 func TestTakenIDsInABatch(t *testing.T) {
 	c, _ := behindRouter(t)
 	var commits atomic.Int64
-	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "commitTransaction" {
 			commits.Add(1)
 		}
 	}}
-	s, err := Open(t.Context(), c)
+	s, err := OpenWatched(t.Context(), c, monitor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,12 +358,12 @@ func TestAMessageThatMoves(t *testing.T) {
 	m := postdate.Message{Key: bucket.KeyOf("default", "m", 8), Channel: "inbox:a", ExecutionTime: 1000}
 	var moving atomic.Bool
 	var arrive func()
-	c.Monitor = &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if on, _ := e.Command.Lookup("find").StringValueOK(); on == "registry" && moving.CompareAndSwap(true, false) {
 			arrive()
 		}
 	}}
-	s, err := Open(t.Context(), c)
+	s, err := OpenWatched(t.Context(), c, monitor)
 	if err != nil {
 		t.Fatal(err)
 	}
