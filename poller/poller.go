@@ -297,7 +297,18 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 	}
 }
 
-// Step takes in one event and says what to do now.
+// Step takes in one event and says what to do now. The event comes first, since it may free
+// room, end a lease or settle something. Then each phase finds what the one before it left:
+//
+//   - release moves messages whose time has come to their channels, and publish hands out
+//     what the channels take. Both come before the claims, which read for the room that is
+//     left then, and leave behind channels that have their fill.
+//   - finishDrains parks what a bucket that is to be given back cannot send any more. So
+//     startSettles comes after it, and one write takes the settlements of all phases.
+//   - startClaims puts the checkpoint at what is settled by now. It asks the agenda, in which
+//     fileTouched files the buckets that anything above has changed.
+//   - startUnparks and startFind take the room that claims left: what is due comes before what
+//     waits for its channel. Then the agenda is in order again, for Wake.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	now := m.believe(read)
 	m.stepAt = now.Mono
@@ -331,7 +342,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	}
 	m.release(now)
 	m.publish(now)
-	m.finishDrains(now) // what it settles goes with the rest
+	m.finishDrains(now)
 	m.startSettles(now)
 	m.fileTouched()
 	m.startClaims(now)

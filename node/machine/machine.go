@@ -79,7 +79,10 @@ func New(c Config, random func() float64) *Machine {
 	}
 }
 
-// Step takes in one event and says what to do now, in this order.
+// Step takes in one event and says what to do now, in this order. The event goes to those
+// whom it concerns. What it changed of the cluster divides the buckets anew before the locks
+// are asked for them, and the broker is told of buckets only once the locks have them. Expiry
+// comes last: it asks for the buckets that are owned by then.
 func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	m.expiry.see(now, ev)
 	switch ev := ev.(type) {
