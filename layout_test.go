@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"api/ingest":                      {".", "api", "store"},
 	"api/ingest/rabbitmq":             {".", "api/ingest"},
 	"api/ingest/kafka":                {".", "api/ingest"},
+	"client":                          {"."},
 	"node":                            {"*"},
 	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},
 	"node/proctest":                   {},
