@@ -25,7 +25,7 @@
 //	no answer, 502, 504                  nobody knows: only what is safe twice is tried again
 //	any other status                     the answer: nothing is tried again
 //
-// A 502 or 503 without a problem's type comes from a proxy, and nobody knows either.
+// A 5xx without a problem's type comes from a proxy, and then nobody knows either.
 //
 // Reads, schedules and cancels are safe twice. A message without a ScheduleID gets one
 // before the first try, and a server that sees the same id with the same content again
