@@ -29,17 +29,21 @@ type scheduled struct {
 }
 
 func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
-	b := append(begin(ctx), `{"scheduleId":`...)
+	return finish(ctx, status, append(a.append(begin(ctx)), '}'))
+}
+
+// append begins an object with the members of a.
+func (a scheduled) append(b []byte) []byte {
+	b = append(b, `{"scheduleId":`...)
 	b = appendText(b, a.key.ScheduleID)
 	b = append(b, `,"bucket":`...)
 	b = strconv.AppendInt(b, int64(a.key.Bucket), 10)
 	b = appendTime(b, "executionTime", a.executionTime)
-	b = appendMember(b, "status", a.status.String())
-	return finish(ctx, status, append(b, '}'))
+	return appendMember(b, "status", a.status.String())
 }
 
-// appendResult appends one result of a batch: what became of id, or why nothing
-// did.
+// appendResult appends the result of one item among many: its status, or why it
+// failed.
 func appendResult(b []byte, id string, status postdate.Status, p *Problem) []byte {
 	b = append(b, '{')
 	if id != "" {

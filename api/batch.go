@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
@@ -25,13 +26,22 @@ type batch struct {
 	messages []postdate.Message // of the items that are to be inserted
 }
 
-// batchItem is an item that is settled, with its problem or status, or one that
+// batchItem is an item that is settled, with its problem or answer, or one that
 // waits for its message to be inserted.
 type batchItem struct {
 	id      string
 	problem *Problem
-	status  postdate.Status
+	answer  scheduled
+	created bool
 	message int // index in messages; -1: it is settled
+}
+
+func (i *batchItem) append(b []byte) []byte {
+	if i.problem != nil {
+		return appendResult(b, i.id, 0, i.problem)
+	}
+	b = append(i.answer.append(b), `,"created":`...)
+	return append(strconv.AppendBool(b, i.created), '}')
 }
 
 // postBatch schedules many. Each stands or falls alone.
@@ -59,11 +69,11 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	s.insertBatch(storeCtx, t)
 	b := append(begin(ctx), `{"results":[`...)
-	for i, item := range t.items {
+	for i := range t.items {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendResult(b, item.id, item.status, item.problem)
+		b = t.items[i].append(b)
 	}
 	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
 }
@@ -84,7 +94,7 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 		switch {
 		case expiring:
 			if first, ok := t.replayed(&m); ok {
-				item.problem, item.status = nil, first.status
+				item.problem, item.answer = nil, first
 			}
 		case item.problem == nil:
 			item.id, item.message = m.ScheduleID, len(t.messages)
@@ -109,7 +119,7 @@ func (s *Server) insertBatch(ctx context.Context, t *batch) {
 		}
 		result, m := results[item.message], &t.messages[item.message]
 		if result.Err == nil {
-			item.status = result.Status
+			item.answer, item.created = scheduled{m.Key, result.ExecutionTime, result.Status}, result.Created
 			s.noteInsert(m, result)
 			continue
 		}

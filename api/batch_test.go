@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -139,6 +140,25 @@ func TestBatchIsOneInsert(t *testing.T) {
 	a = r.send("POST", "/v1/messages/batch", `[{"channel":"inbox:test","delay":"1h","payload":1}]`)
 	if got := batchResults(t, a); len(got[0]) != len("00000000-0000-7000-8000-000000000000 PENDING") {
 		t.Errorf("no id for a message without one: %q", got)
+	}
+}
+
+// TestBatchResults compares each result with the answer to POST /v1/messages.
+func TestBatchResults(t *testing.T) {
+	r := newRig(t)
+	single := r.send("POST", "/v1/messages", order("a")).body
+	delayed := `{"scheduleId":"d","channel":"inbox:test","delay":"1h","payload":1,"expiresAt":"2027-01-30T14:00:00Z"}`
+	for _, want := range []string{"true", "false"} {
+		a := r.send("POST", "/v1/messages/batch", "["+order("a")+","+order("b")+","+order("b")+","+delayed+"]")
+		other := strings.Replace(single, `"a","bucket":`+fmt.Sprint(keyOf("a").Bucket), `"b","bucket":`+fmt.Sprint(keyOf("b").Bucket), 1)
+		result := func(answer, created string) string {
+			return strings.TrimSuffix(answer, "}") + `,"created":` + created + "}"
+		}
+		begin := `{"results":[` + result(single, "false") + "," + result(other, want) + "," + result(other, "false") + `,{"scheduleId":"d",`
+		if !strings.HasPrefix(a.body, begin) || !strings.HasSuffix(a.body, `"created":`+want+"}]}") {
+			t.Errorf("got\n%s\nwant\n%s", a.body, begin)
+		}
+		r.pass(2 * time.Hour) // the delay would now end after expiresAt
 	}
 }
 

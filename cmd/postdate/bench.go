@@ -114,11 +114,11 @@ func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *b
 	config := b.config
 	config.Progress = progress(stderr)
 	if config.Server != "" {
-		c, err := newClient(config.Server)
+		c, err := connect(config.Server)
 		if err != nil {
 			return nil, err
 		}
-		config.Server = c.base
+		config.Server = c.Server()
 		return bench.Run(ctx, config)
 	}
 	store := b.store

@@ -1,28 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-)
 
-// channelList is the answer of GET /v1/channels.
-type channelList struct {
-	Channels []struct {
-		Channel      string  `json:"channel"`
-		State        string  `json:"state"`
-		MaxPerSecond float64 `json:"maxPerSecond"`
-		MaxInFlight  int     `json:"maxInFlight"`
-		InHand       int     `json:"inHand"`
-		InFlight     int     `json:"inFlight"`
-		Parked       bool    `json:"parked"`
-		LastError    string  `json:"lastError"`
-	} `json:"channels"`
-}
+	"github.com/postdate/postdate/client"
+)
 
 func newChannels(p process) *cobra.Command {
 	c := &clientCommand{process: p}
@@ -35,23 +22,22 @@ them in the store, or of which something is set. Another node may know others.`,
 		Args:    cobra.NoArgs,
 	}
 	c.withJSON(cmd, "print the server's answer as it is")
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client, _ []string) error {
-		var list channelList
-		raw, err := cl.get(cmd.Context(), "/v1/channels", &list)
-		switch {
-		case err != nil:
-			return err
-		case c.json:
-			return printLine(cmd.OutOrStdout(), raw)
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, _ []string) error {
+		if c.json {
+			return printRaw(cmd, cl, http.MethodGet, "/v1/channels")
 		}
-		return list.print(cmd)
+		channels, err := cl.Channels(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return printChannels(cmd, channels)
 	})
 }
 
-func (l *channelList) print(cmd *cobra.Command) error {
+func printChannels(cmd *cobra.Command, channels []client.Channel) error {
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CHANNEL\tSTATE\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\tLAST ERROR")
-	for _, c := range l.Channels {
+	for _, c := range channels {
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\n", c.Channel, c.State, c.InHand, c.InFlight, c.Parked,
 			orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), c.LastError)
 	}
@@ -92,16 +78,12 @@ func newSwitch(p process, paused bool, cmd *cobra.Command) *cobra.Command {
 	if paused {
 		done = "paused"
 	}
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client, channels []string) error {
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, channels []string) error {
 		return each(channels, func(channel string) error {
-			body, err := json.Marshal(map[string]any{"channel": channel, "paused": paused})
-			if err != nil {
+			if _, err := cl.ChangeChannel(cmd.Context(), client.ChannelChange{Channel: channel, Paused: &paused}); err != nil {
 				return err
 			}
-			if _, _, err := cl.do(cmd.Context(), http.MethodPatch, "/v1/channels", body); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, channel)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, channel)
 			return err
 		})
 	})

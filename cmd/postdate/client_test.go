@@ -83,7 +83,7 @@ header b       2
 payload        {"n":1}
 `, ""},
 		{[]string{"get", "o-2"}, 1, "", "postdate: there is no message \"o-2\"\n"},
-		{[]string{"get", "o/2"}, 1, "", "postdate: there is no message \"o/2\"\n"},
+		{[]string{"get", "o/2"}, 1, "", "postdate: scheduleId \"o/2\" has a forbidden character at byte 1: allowed are letters, digits and - _ . : ~ @ + = ,\n"},
 		{[]string{"cancel", "o-1"}, 0, "cancelled o-1\n", ""},
 		{[]string{"cancel", "o-2", "o-1"}, 1, "cancelled o-1\n", "postdate: o-2: there is no message \"o-2\"\n"},
 		{[]string{"cancel", "o-1", "--json"}, 0, `{"scheduleId":"o-1","status":"CANCELLED"}` + "\n", ""},
@@ -221,7 +221,7 @@ func TestCluster(t *testing.T) {
 n1    127.0.0.1:7946  alive (answered)  1
 
 BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
-0       n1        3      2027-01-31T09:30:00.000Z  2027-01-31T09:30:01.000Z  1.2s
+0       n1        3      2027-01-31T09:30:00.000Z  2027-01-31T09:30:01.000Z  1200
 1       (nobody)  0      1970-01-01T00:00:00.000Z  1970-01-01T00:00:00.000Z  0
 `}
 	if r != want {

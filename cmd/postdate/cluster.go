@@ -1,31 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
+	"net/http"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-)
 
-// cluster is the answer of GET /v1/cluster.
-type cluster struct {
-	Node    string `json:"node"`
-	Members []struct {
-		Node    string `json:"node"`
-		Address string `json:"address"`
-		State   string `json:"state"`
-	} `json:"members"`
-	Buckets []struct {
-		Bucket     int             `json:"bucket"`
-		Owner      string          `json:"owner"`
-		Token      uint64          `json:"token"`
-		Checkpoint string          `json:"checkpoint"`
-		Claimed    string          `json:"claimed"`
-		Lag        json.RawMessage `json:"lag"`
-	} `json:"buckets"`
-}
+	"github.com/postdate/postdate/client"
+)
 
 func newCluster(p process) *cobra.Command {
 	c := &clientCommand{process: p}
@@ -36,20 +19,19 @@ func newCluster(p process) *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	c.withJSON(cmd, "print the server's answer as it is")
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client, _ []string) error {
-		var state cluster
-		raw, err := cl.get(cmd.Context(), "/v1/cluster", &state)
-		switch {
-		case err != nil:
-			return err
-		case c.json:
-			return printLine(cmd.OutOrStdout(), raw)
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, _ []string) error {
+		if c.json {
+			return printRaw(cmd, cl, http.MethodGet, "/v1/cluster")
 		}
-		return state.print(cmd)
+		state, err := cl.Cluster(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return printCluster(cmd, &state)
 	})
 }
 
-func (c *cluster) print(cmd *cobra.Command) error {
+func printCluster(cmd *cobra.Command, c *client.Cluster) error {
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	owned := make(map[string]int)
 	for _, b := range c.Buckets {
@@ -69,8 +51,8 @@ func (c *cluster) print(cmd *cobra.Command) error {
 		if owner == "" {
 			owner = "(nobody)"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\n", b.Bucket, owner, b.Token,
-			b.Checkpoint, b.Claimed, strings.Trim(string(b.Lag), `"`))
+		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%d\n", b.Bucket, owner, b.Token,
+			shownTime(b.Checkpoint), shownTime(b.Claimed), b.LagMs)
 	}
 	return table.Flush()
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/node"
 )
 
@@ -86,7 +85,7 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 			err = fmt.Errorf("the node did not stop in order: %w", stopErr)
 		}
 	}()
-	c, err := newClient(n.Addr())
+	c, err := connect(n.Addr())
 	if err != nil {
 		return err
 	}
@@ -95,7 +94,7 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 		return err
 	}
 	defer receiver.close()
-	fmt.Fprintf(cmd.OutOrStdout(), "\nPostdate demo: one node at %s, on an embedded store\n\n", c.base)
+	fmt.Fprintf(cmd.OutOrStdout(), "\nPostdate demo: one node at %s, on an embedded store\n\n", c.Server())
 	show := &demoShow{out: cmd.OutOrStdout(), client: c, channel: receiver.channel()}
 	return show.run(ctx, receiver)
 }
@@ -103,7 +102,7 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 // demoShow is one run of the demo.
 type demoShow struct {
 	out     io.Writer
-	client  *client
+	client  *client.Client
 	channel string
 	due     map[string]time.Time // by schedule id
 	lates   []time.Duration
@@ -115,7 +114,7 @@ func (s *demoShow) run(ctx context.Context, r receiver) error {
 		return err
 	}
 	cancelled := demoID(demoCancelled)
-	if _, _, err := s.client.do(ctx, http.MethodDelete, messagePath(cancelled), nil); err != nil {
+	if err := s.client.Cancel(ctx, cancelled); err != nil {
 		return fmt.Errorf("cannot cancel %s: %w", cancelled, err)
 	}
 	fmt.Fprintf(s.out, "  cancelled  %s: the server guarantees that it never arrives\n\n", cancelled)
@@ -134,14 +133,8 @@ func (s *demoShow) schedule(ctx context.Context) error {
 	start := time.Now().Add(demoFirst)
 	for i := range demoMessages {
 		at := postdate.TimeOf(start.Add(time.Duration(i) * (demoLast - demoFirst) / (demoMessages - 1)))
-		body, err := json.Marshal(map[string]any{
-			"scheduleId": demoID(i), "channel": s.channel, "executionTime": at.String(),
-			"payload": map[string]int{"number": i + 1},
-		})
-		if err != nil {
-			return err
-		}
-		if _, _, err := s.client.do(ctx, http.MethodPost, "/v1/messages", body); err != nil {
+		m := client.Message{ScheduleID: demoID(i), Channel: s.channel, ExecutionTime: at.Std(), Payload: fmt.Appendf(nil, `{"number":%d}`, i+1)}
+		if _, err := s.client.Schedule(ctx, m); err != nil {
 			return fmt.Errorf("cannot schedule %s: %w", demoID(i), err)
 		}
 		s.due[demoID(i)] = at.Std()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/client"
 )
 
 // arrival is the receipt of a message.
@@ -24,7 +26,7 @@ type receiver interface {
 	close()
 }
 
-func newReceiver(c *client, rabbitMQ string) (receiver, error) {
+func newReceiver(c *client.Client, rabbitMQ string) (receiver, error) {
 	if rabbitMQ == "" {
 		return &inboxReceiver{client: c}, nil
 	}
@@ -32,7 +34,7 @@ func newReceiver(c *client, rabbitMQ string) (receiver, error) {
 }
 
 // inboxReceiver reads the built-in inbox by long poll.
-type inboxReceiver struct{ client *client }
+type inboxReceiver struct{ client *client.Client }
 
 const demoInbox = "demo"
 
@@ -41,29 +43,19 @@ func (r *inboxReceiver) channel() string { return "inbox:" + demoInbox }
 func (r *inboxReceiver) close() {}
 
 func (r *inboxReceiver) receive(ctx context.Context, to chan<- arrival) error {
-	cursor := ""
-	for {
-		page, err := r.client.readInbox(ctx, demoInbox, cursor, 10*time.Second)
+	for page, err := range r.client.Follow(ctx, demoInbox, "") {
 		now := time.Now()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		cursor = page.NextCursor
-		for _, raw := range page.Messages {
-			var m inboxMessage
-			if err := decode(raw, &m); err != nil {
-				return err
-			}
+		for _, m := range page.Messages {
 			select {
 			case to <- arrival{id: m.ScheduleID, at: now}:
 			case <-ctx.Done():
-				return nil
 			}
 		}
 	}
+	return nil
 }
 
 // queueReceiver consumes a queue of its own in RabbitMQ.

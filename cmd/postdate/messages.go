@@ -1,36 +1,25 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"text/tabwriter"
+	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/client"
 )
-
-// message is what GET /v1/messages/{id} shows, as far as it is printed here.
-type message struct {
-	ScheduleID    string            `json:"scheduleId"`
-	Bucket        int               `json:"bucket"`
-	Status        string            `json:"status"`
-	Channel       string            `json:"channel"`
-	ExecutionTime string            `json:"executionTime"`
-	ExpiresAt     string            `json:"expiresAt"`
-	Attempts      int               `json:"attempts"`
-	DeliveredAt   string            `json:"deliveredAt"`
-	LastError     string            `json:"lastError"`
-	ContentType   string            `json:"contentType"`
-	Headers       map[string]string `json:"headers"`
-	Payload       json.RawMessage   `json:"payload"`
-}
 
 // messagePath is the address of one message.
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
@@ -44,23 +33,22 @@ func newGet(p process) *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 	}
 	c.withJSON(cmd, "print the server's answers, one a line")
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client, ids []string) error {
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
 		return each(ids, func(id string) error {
-			var m message
-			raw, err := cl.get(cmd.Context(), messagePath(id), &m)
-			switch {
-			case err != nil:
-				return err
-			case c.json:
-				return printLine(cmd.OutOrStdout(), raw)
+			if c.json {
+				return printRaw(cmd, cl, http.MethodGet, messagePath(id))
 			}
-			return m.print(cmd.OutOrStdout())
+			m, err := cl.Get(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			return printMessage(cmd.OutOrStdout(), &m)
 		})
 	})
 }
 
-// print shows a message, one field a line, without the fields that are empty.
-func (m *message) print(w io.Writer) error {
+// printMessage shows a message, one field a line, without the fields that are empty.
+func printMessage(w io.Writer, m *client.Record) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -68,24 +56,39 @@ func (m *message) print(w io.Writer) error {
 		}
 	}
 	line("scheduleId", m.ScheduleID)
-	line("status", m.Status)
+	line("status", string(m.Status))
 	line("channel", m.Channel)
-	line("executionTime", m.ExecutionTime)
-	line("expiresAt", m.ExpiresAt)
+	line("executionTime", shownTime(m.ExecutionTime))
+	line("expiresAt", shownTime(m.ExpiresAt))
 	line("attempts", strconv.Itoa(m.Attempts))
-	line("deliveredAt", m.DeliveredAt)
+	line("deliveredAt", shownTime(m.DeliveredAt))
 	line("lastError", m.LastError)
 	line("contentType", m.ContentType)
-	names := make([]string, 0, len(m.Headers))
-	for name := range m.Headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		line("header "+name, m.Headers[name])
 	}
-	line("payload", string(m.Payload))
+	line("payload", shownPayload(m.Payload, m.ContentType))
 	return t.Flush()
+}
+
+// shownTime is a time as the API has it, and "" for none.
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return postdate.WallOf(t).String()
+}
+
+// shownPayload is a payload in one of the forms in which the API shows it: JSON, text in
+// quotes, or base64.
+func shownPayload(payload []byte, contentType string) string {
+	switch {
+	case contentType == "" || isJSON(contentType):
+		return string(payload)
+	case utf8.Valid(payload):
+		return string(quote(string(payload)))
+	}
+	return string(quote(base64.StdEncoding.EncodeToString(payload)))
 }
 
 func newCancel(p process) *cobra.Command {
@@ -99,16 +102,15 @@ Where delivery may have begun, the command says so and exits with 1.`,
 		Args:    cobra.MinimumNArgs(1),
 	}
 	c.withJSON(cmd, "print the server's answers, one a line")
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client, ids []string) error {
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
 		return each(ids, func(id string) error {
-			raw, _, err := cl.do(cmd.Context(), http.MethodDelete, messagePath(id), nil)
-			switch {
-			case err != nil:
-				return err
-			case c.json:
-				return printLine(cmd.OutOrStdout(), raw)
+			if c.json {
+				return printRaw(cmd, cl, http.MethodDelete, messagePath(id))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled %s\n", id)
+			if err := cl.Cancel(cmd.Context(), id); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cancelled %s\n", id)
 			return err
 		})
 	})
@@ -122,7 +124,7 @@ func each(ids []string, f func(id string) error) error {
 	}
 	var failed []error
 	for _, id := range ids {
-		if err := f(id); err != nil {
+		if err := explain(f(id)); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		}
 	}
@@ -154,7 +156,7 @@ func newList(p process) *cobra.Command {
 	return l.bind(cmd, l.run)
 }
 
-func (l *listCommand) run(cmd *cobra.Command, c *client, _ []string) error {
+func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) error {
 	if l.limit < 0 {
 		return usagef("--limit is %d: it is 0 or more", l.limit)
 	}
@@ -176,11 +178,11 @@ func (l *listCommand) run(cmd *cobra.Command, c *client, _ []string) error {
 				}
 				continue
 			}
-			var m message
+			var m client.Record
 			if err := decode(raw, &m); err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, m.ExecutionTime, m.Status, m.Attempts, m.Channel)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status, m.Attempts, m.Channel)
 		}
 		shown, cursor = shown+len(page.Messages), page.NextCursor
 		if cursor == "" || (l.limit > 0 && shown >= l.limit) {
@@ -202,7 +204,7 @@ type listPage struct {
 }
 
 // page asks for what follows cursor, after shown messages.
-func (l *listCommand) page(cmd *cobra.Command, c *client, cursor string, shown int) (listPage, error) {
+func (l *listCommand) page(cmd *cobra.Command, c *client.Client, cursor string, shown int) (listPage, error) {
 	limit := postdate.ListLimitMax
 	if l.limit > 0 {
 		limit = min(limit, l.limit-shown)
@@ -216,6 +218,6 @@ func (l *listCommand) page(cmd *cobra.Command, c *client, cursor string, shown i
 		}
 	}
 	var page listPage
-	_, err := c.get(cmd.Context(), "/v1/messages?"+query.Encode(), &page)
+	_, err := get(cmd.Context(), c, "/v1/messages?"+query.Encode(), &page)
 	return page, err
 }

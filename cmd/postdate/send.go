@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/postdate/postdate/client"
 )
 
 // sendRequest is the body of POST /v1/messages without its payload, which is
@@ -27,14 +29,6 @@ type sendRequest struct {
 	Headers         map[string]string `json:"headers,omitempty"`
 	Key             string            `json:"key,omitempty"`
 	ExpiresAt       string            `json:"expiresAt,omitempty"`
-}
-
-// scheduled is the answer.
-type scheduled struct {
-	ScheduleID    string `json:"scheduleId"`
-	Bucket        int    `json:"bucket"`
-	ExecutionTime string `json:"executionTime"`
-	Status        string `json:"status"`
 }
 
 type sendCommand struct {
@@ -76,28 +70,28 @@ application/octet-stream.`,
 	return s.bind(cmd, s.run)
 }
 
-func (s *sendCommand) run(cmd *cobra.Command, c *client, _ []string) error {
+func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) error {
 	body, err := s.body(cmd)
 	if err != nil {
 		return err
 	}
-	raw, status, err := c.do(cmd.Context(), http.MethodPost, "/v1/messages", body)
+	a, err := c.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: "/v1/messages", Body: body})
 	if err != nil {
 		return err
 	}
 	if s.json {
-		return printLine(cmd.OutOrStdout(), raw)
+		return printLine(cmd.OutOrStdout(), a.Body)
 	}
-	var answer scheduled
-	if err := decode(raw, &answer); err != nil {
+	var answer client.Scheduled
+	if err := decode(a.Body, &answer); err != nil {
 		return err
 	}
 	verb := "scheduled"
-	if status == http.StatusOK {
+	if a.Status == http.StatusOK {
 		verb = "was scheduled already:"
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s for %s (%s, bucket %d)\n",
-		verb, answer.ScheduleID, answer.ExecutionTime, answer.Status, answer.Bucket)
+		verb, answer.ScheduleID, shownTime(answer.ExecutionTime), answer.Status, answer.Bucket)
 	return err
 }
 

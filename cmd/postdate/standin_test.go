@@ -47,7 +47,7 @@ func (s *standIn) handler() http.Handler {
 	mux.HandleFunc("GET /v1/inbox/{name}", s.readInbox)
 	mux.HandleFunc("GET /v1/cluster", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"node":"n1","members":[{"node":"n1","address":"127.0.0.1:7946","state":"alive"}],
-			"buckets":[{"bucket":0,"owner":"n1","token":3,"checkpoint":"2027-01-31T09:30:00.000Z","claimed":"2027-01-31T09:30:01.000Z","lag":"1.2s"},
+			"buckets":[{"bucket":0,"owner":"n1","token":3,"checkpoint":"2027-01-31T09:30:00.000Z","claimed":"2027-01-31T09:30:01.000Z","lag":1200},
 			           {"bucket":1,"owner":"","token":0,"checkpoint":"1970-01-01T00:00:00.000Z","claimed":"1970-01-01T00:00:00.000Z","lag":0}]}`)
 	})
 	return mux

@@ -15,35 +15,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/client"
 )
 
-// inboxMessage is a message as an inbox shows it.
-type inboxMessage struct {
-	ScheduleID        string          `json:"scheduleId"`
-	ExecutionTime     time.Time       `json:"executionTime"`
-	DeliveredAt       time.Time       `json:"deliveredAt"`
-	Attempt           int             `json:"attempt"`
-	PossibleDuplicate bool            `json:"possibleDuplicate"`
-	Payload           json.RawMessage `json:"payload"`
-}
-
+// inboxPage is a page whose messages can be printed as they came.
 type inboxPage struct {
 	Messages   []json.RawMessage `json:"messages"`
 	NextCursor string            `json:"nextCursor"`
 }
 
-// readInbox reads what follows the cursor, and waits for it up to wait, a whole
-// number of seconds.
-func (c *client) readInbox(ctx context.Context, name, after string, wait time.Duration) (inboxPage, error) {
-	query := url.Values{"limit": {strconv.Itoa(postdate.InboxLimitMax)}, "wait": {wait.String()}}
+// readInbox reads what follows the cursor, and waits for it.
+func readInbox(ctx context.Context, c *client.Client, name, after string) (page inboxPage, err error) {
+	query := url.Values{"limit": {strconv.Itoa(postdate.InboxLimitMax)}, "wait": {postdate.InboxWaitMax.String()}}
 	if after != "" {
 		query.Set("after", after)
 	}
-	page := inboxPage{}
-	_, err := c.get(ctx, "/v1/inbox/"+url.PathEscape(name)+"?"+query.Encode(), &page)
-	if page.NextCursor == "" {
-		page.NextCursor = after
-	}
+	_, err = get(ctx, c, "/v1/inbox/"+url.PathEscape(name)+"?"+query.Encode(), &page)
 	return page, err
 }
 
@@ -72,7 +59,7 @@ that is away or restarts, and goes on where it was.`,
 	return t.bind(cmd, t.run)
 }
 
-func (t *tailCommand) run(cmd *cobra.Command, c *client, args []string) error {
+func (t *tailCommand) run(cmd *cobra.Command, c *client.Client, args []string) error {
 	name, ok := strings.CutPrefix(args[0], "inbox:")
 	if !ok || name == "" {
 		return usagef("%q is not an inbox: write inbox:NAME", args[0])
@@ -80,7 +67,7 @@ func (t *tailCommand) run(cmd *cobra.Command, c *client, args []string) error {
 	again := retry{say: cmd.ErrOrStderr()}
 	cursor, shown := t.after, 0
 	for {
-		page, err := c.readInbox(cmd.Context(), name, cursor, postdate.InboxWaitMax)
+		page, err := readInbox(cmd.Context(), c, name, cursor)
 		if err != nil {
 			if err := again.after(cmd.Context(), err); err != nil {
 				return err
@@ -104,7 +91,7 @@ func (t *tailCommand) print(w io.Writer, raw json.RawMessage) error {
 	if t.json {
 		return printLine(w, raw)
 	}
-	var m inboxMessage
+	var m client.InboxMessage
 	if err := decode(raw, &m); err != nil {
 		return err
 	}
@@ -113,7 +100,7 @@ func (t *tailCommand) print(w io.Writer, raw json.RawMessage) error {
 		mark = "  (possible duplicate)"
 	}
 	_, err := fmt.Fprintf(w, "%s  +%d ms  %s  %s%s\n", postdate.WallOf(m.DeliveredAt),
-		m.DeliveredAt.Sub(m.ExecutionTime).Milliseconds(), m.ScheduleID, m.Payload, mark)
+		m.DeliveredAt.Sub(m.ExecutionTime).Milliseconds(), m.ScheduleID, shownPayload(m.Payload, m.ContentType), mark)
 	return err
 }
 
@@ -130,8 +117,8 @@ const (
 
 // after returns nil when it is time to try again, and err where that cannot help.
 func (r *retry) after(ctx context.Context, err error) error {
-	var gone *unreachable
-	var p *problem
+	var gone *client.NoAnswer
+	var p *client.Problem
 	switch {
 	case errors.As(err, &gone):
 	case errors.As(err, &p) && p.Status >= http.StatusInternalServerError:
@@ -139,7 +126,7 @@ func (r *retry) after(ctx context.Context, err error) error {
 		return err
 	}
 	if r.pause == 0 {
-		fmt.Fprintf(r.say, "postdate: %v; waiting for it\n", err)
+		fmt.Fprintf(r.say, "postdate: %v; waiting for it\n", explain(err))
 	}
 	r.pause = min(max(2*r.pause, retryPauseMin), retryPauseMax)
 	select {

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/postdate/postdate"
+)
+
+// Result is what became of one item among many.
+type Result struct {
+	Scheduled
+	Problem *Problem `json:"error"` // nil: it is done
+}
+
+// Err is the problem as an error.
+func (r *Result) Err() error {
+	if r.Problem != nil {
+		return r.Problem
+	}
+	return nil
+}
+
+// many is a call for many items.
+type many struct {
+	path, open, end string // the items' JSON stands between open and end
+	itemsMax        int
+	status          Status // of each item that is done; "": any
+}
+
+var (
+	scheduleMany = many{path: "/v1/messages/batch", open: "[", end: "]", itemsMax: postdate.BatchItemsMax}
+	cancelMany   = many{path: "/v1/messages/cancel", open: `{"scheduleIds":[`, end: "]}", itemsMax: postdate.CancelItemsMax, status: Cancelled}
+)
+
+// try makes the call once.
+func (k *many) try(ctx context.Context, c *Client, items [][]byte) ([]Result, error) {
+	body := append([]byte(k.open), bytes.Join(items, []byte(","))...)
+	var answer struct {
+		Results []Result `json:"results"`
+	}
+	server := c.Server()
+	if _, err := c.try(ctx, Call{Method: http.MethodPost, Path: k.path, Body: append(body, k.end...)}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != len(items) {
+		return nil, garbled(server, true, fmt.Errorf("it has %d results for %d items", len(answer.Results), len(items)))
+	}
+	for n, r := range answer.Results {
+		if r.Problem == nil && (r.Status == "" || k.status != "" && r.Status != k.status) {
+			return nil, garbled(server, true, fmt.Errorf("result %d has neither a status that is possible nor an error", n))
+		}
+	}
+	return answer.Results, nil
+}
+
+// ScheduleAll schedules up to 10,000 messages in one request. Each stands or falls alone:
+// there is a result for each, in order. An error concerns all of them.
+func (c *Client) ScheduleAll(ctx context.Context, messages []Message) (results []Result, err error) {
+	items := make([][]byte, len(messages))
+	for n, m := range messages {
+		if items[n], err = m.named().encode(); err != nil {
+			return nil, fmt.Errorf("message %d of %d: %w", n+1, len(messages), err)
+		}
+	}
+	return c.all(ctx, scheduleMany, items)
+}
+
+// CancelAll cancels up to 10,000 messages in one request. A result without a problem is
+// the same guarantee as with Cancel. An error concerns all of them.
+func (c *Client) CancelAll(ctx context.Context, scheduleIDs []string) ([]Result, error) {
+	items := make([][]byte, len(scheduleIDs))
+	for n, id := range scheduleIDs {
+		items[n], _ = json.Marshal(id) // a string always has a JSON form
+	}
+	return c.all(ctx, cancelMany, items)
+}
+
+func (c *Client) all(ctx context.Context, k many, items [][]byte) (results []Result, err error) {
+	err = c.retry(ctx, true, func() error {
+		results, err = k.try(ctx, c, items)
+		return err
+	})
+	return results, err
+}

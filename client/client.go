@@ -1,0 +1,209 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// Config is what a client is made of. Only Servers has no default.
+type Config struct {
+	// Servers are the addresses of one node or of several nodes of one cluster, such as
+	// "http://10.0.0.1:8080" or "10.0.0.1:8080".
+	Servers []string
+	// HTTP makes the requests: TLS, proxies and credentials are its business. Redirects are
+	// not followed, unless its CheckRedirect says so. Default: a client of its own.
+	HTTP *http.Client
+	// Header goes with every request.
+	Header http.Header
+	// AnswerTimeout bounds one try; a long poll's wait comes on top. Default: 40 s, which is
+	// longer than a node takes to give up.
+	AnswerTimeout time.Duration
+	// RetryFor is how long after its first try a call may be tried again. Default: 1 min;
+	// negative: there is only one try. The call's context may end it sooner.
+	RetryFor time.Duration
+	// Requests is how many requests with gathered schedules are under way at most, and as
+	// many with gathered cancels. The more there are, the less is gathered. Default: 2, which
+	// BenchmarkRequests shows to be good.
+	Requests int
+}
+
+// Client speaks to one server at a time. It is safe for concurrent use.
+type Client struct {
+	config    Config
+	servers   []string // without a slash at the end
+	http      *http.Client
+	current   atomic.Uint64 // its remainder is the server in use; grows when that fails
+	schedules gatherer
+	cancels   gatherer
+}
+
+// New makes a client. It makes no connection yet.
+func New(config Config) (*Client, error) {
+	c := &Client{config: config}
+	if len(config.Servers) == 0 {
+		return nil, errors.New("there are no servers: name at least one, like http://127.0.0.1:8080")
+	}
+	for _, server := range config.Servers {
+		if !strings.Contains(server, "://") {
+			server = "http://" + server
+		}
+		u, err := url.Parse(server)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return nil, fmt.Errorf("%q is not the address of a server: write it like http://127.0.0.1:8080", server)
+		}
+		c.servers = append(c.servers, strings.TrimSuffix(server, "/"))
+	}
+	c.http = &http.Client{}
+	if config.HTTP != nil {
+		*c.http = *config.HTTP
+	} else {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 64
+		c.http.Transport = transport
+	}
+	if c.http.CheckRedirect == nil { // a redirect may turn a POST into a GET
+		c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	if c.config.AnswerTimeout == 0 {
+		c.config.AnswerTimeout = 40 * time.Second
+	}
+	if c.config.RetryFor == 0 {
+		c.config.RetryFor = time.Minute
+	}
+	requests := config.Requests
+	if requests <= 0 {
+		requests = 2
+	}
+	c.schedules = gatherer{together: scheduleMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+		alone: func(ctx context.Context, i *item) (Scheduled, error) {
+			return c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: i.body})
+		}}
+	c.cancels = gatherer{together: cancelMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+		alone: func(ctx context.Context, i *item) (Scheduled, error) {
+			return c.scheduleOnce(ctx, Call{Method: http.MethodDelete, Path: messagePath(i.id)})
+		}}
+	return c, nil
+}
+
+// Close closes connections that are not in use. No call has to be over.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Server is the address of the server that the next call asks first.
+func (c *Client) Server() string { return c.servers[c.current.Load()%uint64(len(c.servers))] }
+
+// Call is one call of the API as HTTP has it.
+type Call struct {
+	Method string
+	Path   string      // with its query, such as /v1/messages?limit=10
+	Body   []byte      // JSON, unless Header has another Content-Type; nil: none
+	Header http.Header // beside the Config's
+	// Repeatable says that the call is safe twice, so that it is tried again also when
+	// nobody knows whether it was done. A GET always is.
+	Repeatable bool
+	// Wait is how long the server may wait before it answers.
+	Wait time.Duration
+}
+
+// Answer is what a server said.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Do makes a call that has no method of its own, or whose answer is wanted as it is. The
+// answer is there beside a *Problem, too.
+func (c *Client) Do(ctx context.Context, call Call) (Answer, error) { return c.do(ctx, call, nil) }
+
+// do makes a call and reads the answer's JSON into to, unless that is nil.
+func (c *Client) do(ctx context.Context, call Call, to any) (a Answer, err error) {
+	err = c.retry(ctx, call.Repeatable || call.Method == http.MethodGet, func() error {
+		a, err = c.try(ctx, call, to)
+		return err
+	})
+	return a, err
+}
+
+// get reads what a GET answers.
+func get[T any](ctx context.Context, c *Client, path string) (to T, err error) {
+	_, err = c.do(ctx, Call{Method: http.MethodGet, Path: path}, &to)
+	return to, err
+}
+
+// try makes one request. Where another one may help, the next one goes to another server.
+func (c *Client) try(ctx context.Context, call Call, to any) (Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return Answer{}, &NoAnswer{Err: err}
+	}
+	current := c.current.Load()
+	server := c.servers[current%uint64(len(c.servers))]
+	a, err := c.request(ctx, server, call)
+	switch {
+	case err != nil && passing(err) && ctx.Err() == nil:
+		c.current.CompareAndSwap(current, current+1)
+	case err == nil && to != nil:
+		if err := json.Unmarshal(a.Body, to); err != nil {
+			return a, garbled(server, call.Method != http.MethodGet, err)
+		}
+	}
+	return a, err
+}
+
+// garbled is the error of an answer that makes no sense.
+func garbled(server string, mayBeDone bool, err error) error {
+	return &NoAnswer{Server: server, MayBeDone: mayBeDone, garbled: true, Err: fmt.Errorf("the answer is not what a Postdate server says: %w", err)}
+}
+
+// answerBytesMax is well above the largest page.
+const answerBytesMax = 256 << 20
+
+// request sends call to server. An answer that is no success is a *Problem, and any other
+// error a *NoAnswer.
+func (c *Client) request(ctx context.Context, server string, call Call) (Answer, error) {
+	timeout := c.config.AnswerTimeout + call.Wait
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(limited, call.Method, server+call.Path, bytes.NewReader(call.Body))
+	if err != nil {
+		return Answer{}, &NoAnswer{Err: err, garbled: true}
+	}
+	if call.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, header := range []http.Header{c.config.Header, call.Header} {
+		for name, values := range header {
+			req.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	res, err := c.http.Do(req)
+	if err == nil {
+		defer res.Body.Close()
+		var body []byte
+		if body, err = io.ReadAll(io.LimitReader(res.Body, answerBytesMax)); err == nil {
+			a := Answer{Status: res.StatusCode, Header: res.Header, Body: body}
+			return a, problemOf(a)
+		}
+	}
+	var dial *net.OpError
+	connected := !errors.As(err, &dial) || dial.Op != "dial"
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // its text would repeat the address
+	}
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("none within %v", timeout)
+	}
+	return Answer{}, &NoAnswer{Server: server, MayBeDone: connected && call.Method != http.MethodGet, Err: err}
+}

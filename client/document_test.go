@@ -1,0 +1,127 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/client"
+)
+
+// examples serves the API's document: each call is answered with the document's own example
+// of a success.
+type examples struct {
+	http.ServeMux
+	made map[string]bool // by operationId: whether it was called
+}
+
+func newExamples(t *testing.T) *examples {
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(api.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	e := &examples{made: map[string]bool{}}
+	for path, methods := range doc.Paths {
+		for method, raw := range methods {
+			if method != "parameters" {
+				e.add(t, strings.ToUpper(method)+" "+path, raw)
+			}
+		}
+	}
+	return e
+}
+
+func (e *examples) add(t *testing.T, pattern string, raw []byte) {
+	var operation struct {
+		OperationID string
+		Responses   map[string]struct {
+			Content map[string]struct{ Example json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(raw, &operation); err != nil {
+		t.Fatal(err)
+	}
+	status := slices.Min(slices.Collect(maps.Keys(operation.Responses)))
+	code, err := strconv.Atoi(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.made[operation.OperationID] = false
+	e.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+		e.made[operation.OperationID] = true
+		w.WriteHeader(code)
+		example := operation.Responses[status].Content["application/json"].Example
+		if example == nil {
+			example = []byte(`{"openapi":"3.1.0"}`)
+		}
+		w.Write(bytes.Replace(example, []byte(`"nextCursor": "AQKd1w"`), []byte(`"x": 1`), 1)) // the list ends
+	})
+}
+
+// TestEveryCallOfTheDocument: the client has a method for each call, and reads what the
+// document shows as its answer.
+func TestEveryCallOfTheDocument(t *testing.T) {
+	e := newExamples(t)
+	front := httptest.NewServer(e)
+	defer front.Close()
+	c, ctx := open(t, client.Config{Servers: []string{front.URL}}), patient(t)
+	at := time.Date(2027, 1, 31, 9, 30, 0, 0, time.UTC)
+	m := client.Message{ScheduleID: "order-1", Channel: "rabbitmq:orders", ExecutionTime: at, Payload: []byte(`{"order": 1}`)}
+
+	check := func(what string, ok bool, got any, err error) {
+		t.Helper()
+		if err != nil || !ok {
+			t.Errorf("%s: %+v %v", what, got, err)
+		}
+	}
+	want := client.Scheduled{ScheduleID: "order-1", Bucket: 17, ExecutionTime: at, Status: client.Pending}
+	s, err := c.Schedule(ctx, m)
+	check("schedule", s == want, s, err)
+	s, err = c.Put(ctx, m)
+	check("put", s == want, s, err)
+	s, err = c.Patch(ctx, "order-1", client.Change{Delay: time.Hour})
+	check("patch", s == want, s, err)
+	check("cancel", true, nil, c.Cancel(ctx, "order-1"))
+	results, err := c.ScheduleAll(ctx, []client.Message{m, m})
+	check("schedule all", err == nil && results[0].Created && results[0].Bucket == 17 && results[1].Problem.Suggestion == "channel", results, err)
+	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
+	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
+	record := func(r client.Record) bool {
+		return r.Bucket == 17 && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
+	}
+	r, err := c.Get(ctx, "order-1")
+	check("get", record(r), r, err)
+	count := 0
+	for r, err := range c.List(ctx, client.Filter{Status: client.Pending}) {
+		count++
+		check("list", record(r), r, err)
+	}
+	page, err := c.ReadInbox(ctx, "test", client.InboxRead{})
+	check("inbox", count == 1 && page.NextCursor == "AAAAAQ" && page.Messages[0].Attempt == 1 && len(page.Messages[0].Payload) > 0, page, err)
+	channels, err := c.Channels(ctx)
+	check("channels", err == nil && channels[0].Channel == "rabbitmq:orders" && channels[0].State == "down" && channels[0].InFlight == 1 && channels[0].Parked, channels, err)
+	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))
+	cluster, err := c.Cluster(ctx)
+	check("cluster", err == nil && cluster.Node == "a" && cluster.Members[0].State == "alive" && cluster.Buckets[0].LagMs == 12 && cluster.Buckets[0].Claimed.Equal(at), cluster, err)
+	check("health", true, nil, c.Health(ctx))
+	check("ready", true, nil, c.Ready(ctx))
+	metrics, err := c.Metrics(ctx)
+	check("metrics", len(metrics) > 0, metrics, err)
+	document, err := c.OpenAPI(ctx)
+	check("document", len(document) > 0, document, err)
+	for operation, made := range e.made {
+		if !made {
+			t.Errorf("the client has no method for %s", operation)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// encode is m as the body of a request.
+func (m *Message) encode() ([]byte, error) {
+	payload, encoding, err := formOf(m.Payload, m.ContentType)
+	if err != nil {
+		return nil, err
+	}
+	type fields Message // without this method
+	rest, err := json.Marshal(struct {
+		fields
+		Delay           string `json:"delay,omitempty"`
+		PayloadEncoding string `json:"payloadEncoding,omitempty"`
+	}{fields(*m), durationText(m.Delay), encoding})
+	return withPayload(rest, payload), err
+}
+
+// encode is c as the body of a request. Where it names no content type, the message has
+// one that is not known here. Base64 stands for the same bytes whatever that is, and so
+// does JSON that is no string.
+func (c *Change) encode() ([]byte, error) {
+	var payload []byte
+	var encoding string
+	var err error
+	switch {
+	case len(c.Payload) == 0 && c.ContentType == "":
+	case c.ContentType != "" || json.Valid(c.Payload) && !isString(c.Payload):
+		payload, encoding, err = formOf(c.Payload, c.ContentType)
+	default:
+		payload, encoding = base64Form(c.Payload)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(struct {
+		ExecutionTime   time.Time `json:"executionTime,omitzero"`
+		Delay           string    `json:"delay,omitempty"`
+		ContentType     string    `json:"contentType,omitempty"`
+		PayloadEncoding string    `json:"payloadEncoding,omitempty"`
+	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding})
+	return withPayload(rest, payload), err
+}
+
+// withPayload adds the payload to an object, byte for byte: an encoder would squeeze and
+// escape it.
+func withPayload(object, payload []byte) []byte {
+	if payload == nil {
+		return object
+	}
+	b := object[:len(object)-1]
+	if len(b) > 1 {
+		b = append(b, ',')
+	}
+	b = append(b, `"payload":`...)
+	return append(append(b, payload...), '}')
+}
+
+// formOf is the JSON by which a request stands for a payload, and its payloadEncoding.
+func formOf(payload []byte, contentType string) (form []byte, encoding string, err error) {
+	switch {
+	case contentType == "" || isJSON(contentType):
+		if !json.Valid(payload) {
+			return nil, "", errors.New("the payload is not JSON, which its content type says: name another ContentType, such as text/plain")
+		}
+		return payload, "", nil
+	case utf8.Valid(payload):
+		form, err = json.Marshal(string(payload))
+		return form, "", err
+	}
+	form, encoding = base64Form(payload)
+	return form, encoding, nil
+}
+
+func base64Form(payload []byte) (form []byte, encoding string) {
+	form = base64.StdEncoding.AppendEncode([]byte{'"'}, payload)
+	return append(form, '"'), "base64"
+}
+
+// readPayload reads the bytes that the payload of an answer's message stands for.
+func readPayload(message []byte, contentType string, to *[]byte) error {
+	var wire struct {
+		Payload         json.RawMessage `json:"payload"`
+		PayloadEncoding string          `json:"payloadEncoding"`
+	}
+	if err := json.Unmarshal(message, &wire); err != nil {
+		return err
+	}
+	switch {
+	case wire.PayloadEncoding == "base64":
+		return json.Unmarshal(wire.Payload, to)
+	case isString(wire.Payload) && !isJSON(contentType):
+		var text string
+		err := json.Unmarshal(wire.Payload, &text)
+		*to = []byte(text)
+		return err
+	}
+	*to = wire.Payload
+	return nil
+}
+
+// UnmarshalJSON reads a message as the API shows it.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	type fields Record // without this method
+	if err := json.Unmarshal(b, (*fields)(r)); err != nil {
+		return err
+	}
+	return readPayload(b, r.ContentType, &r.Payload)
+}
+
+// UnmarshalJSON reads a message as an inbox shows it.
+func (m *InboxMessage) UnmarshalJSON(b []byte) error {
+	type fields InboxMessage // without this method
+	if err := json.Unmarshal(b, (*fields)(m)); err != nil {
+		return err
+	}
+	return readPayload(b, m.ContentType, &m.Payload)
+}
+
+// Retry is how often and how soon a refused message is tried again. Zero fields are the
+// node's defaults.
+type Retry struct {
+	MaxAttempts int           // counts the first one
+	MinBackoff  time.Duration // before the second attempt; it doubles from there
+	MaxBackoff  time.Duration
+	MaxParked   time.Duration // how long the message may wait for a channel that is down
+}
+
+// retryWire is a Retry as the API has it.
+type retryWire struct {
+	MaxAttempts int    `json:"maxAttempts,omitempty"`
+	MinBackoff  string `json:"minBackoff,omitempty"`
+	MaxBackoff  string `json:"maxBackoff,omitempty"`
+	MaxParked   string `json:"maxParked,omitempty"`
+}
+
+// MarshalJSON writes it as the API has it.
+func (r Retry) MarshalJSON() ([]byte, error) {
+	return json.Marshal(retryWire{r.MaxAttempts, durationText(r.MinBackoff), durationText(r.MaxBackoff), durationText(r.MaxParked)})
+}
+
+// UnmarshalJSON reads what the API shows.
+func (r *Retry) UnmarshalJSON(b []byte) error {
+	var wire retryWire
+	if err := json.Unmarshal(b, &wire); err != nil {
+		return err
+	}
+	var failed [3]error
+	parse := func(n int, text string) (d time.Duration) {
+		if text != "" {
+			d, failed[n] = time.ParseDuration(text)
+		}
+		return d
+	}
+	*r = Retry{wire.MaxAttempts, parse(0, wire.MinBackoff), parse(1, wire.MaxBackoff), parse(2, wire.MaxParked)}
+	return errors.Join(failed[:]...)
+}
+
+// durationText is d as the API reads it, and "" for none.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+func isString(form []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(form), []byte{'"'}) }
+
+// isJSON says whether a media type stands for JSON, as the server judges it.
+func isJSON(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	return mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
+}

@@ -1,0 +1,253 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// Status is where a message stands.
+type Status string
+
+// The statuses. Only PENDING ever changes.
+const (
+	Pending        Status = "PENDING"
+	Delivered      Status = "DELIVERED"
+	DeliveryFailed Status = "DELIVERY_FAILED"
+	Cancelled      Status = "CANCELLED"
+)
+
+// Message is what is scheduled. Zero fields are left out.
+type Message struct {
+	ScheduleID    string            `json:"scheduleId,omitempty"` // its name and idempotency key; "": the client makes one
+	Channel       string            `json:"channel,omitempty"`    // such as rabbitmq:orders or inbox:test
+	ExecutionTime time.Time         `json:"executionTime,omitzero"`
+	Delay         time.Duration     `json:"-"`                     // instead of ExecutionTime: from the request's arrival
+	Payload       []byte            `json:"-"`                     // the bytes that the consumer gets
+	ContentType   string            `json:"contentType,omitempty"` // "": application/json
+	Headers       map[string]string `json:"headers,omitempty"`
+	Key           string            `json:"key,omitempty"` // Kafka's record key; "": the ScheduleID
+	ExpiresAt     time.Time         `json:"expiresAt,omitzero"`
+	Retry         *Retry            `json:"retry,omitempty"`
+
+	// Traceparent is the W3C trace context that goes with the message. A call that has one
+	// is not gathered with others. Reads leave it empty.
+	Traceparent string `json:"-"`
+}
+
+// Scheduled is the answer to whoever schedules or changes a message.
+type Scheduled struct {
+	ScheduleID    string    `json:"scheduleId"`
+	Bucket        int       `json:"bucket"`
+	ExecutionTime time.Time `json:"executionTime"` // as the first request resolved it
+	Status        Status    `json:"status"`
+	// Created is false where the message was there already. An earlier try of the same call
+	// may have created it.
+	Created bool `json:"created"`
+}
+
+// Record is a message with what became of it.
+type Record struct {
+	Message
+	Bucket            int       `json:"bucket"`
+	CreatedAt         time.Time `json:"createdAt"`
+	Status            Status    `json:"status"`
+	Attempts          int       `json:"attempts"`
+	NextAttemptAt     time.Time `json:"nextAttemptAt"` // while PENDING and not parked
+	Parked            string    `json:"parked"`        // "": it does not wait for its channel to come back
+	DeliveredAt       time.Time `json:"deliveredAt"`
+	FailedAt          time.Time `json:"failedAt"`
+	CancelledAt       time.Time `json:"cancelledAt"`
+	LastError         string    `json:"lastError"`
+	PossibleDuplicate bool      `json:"possibleDuplicate"` // the consumer may have it already
+}
+
+// Change is what Patch changes. Zero fields stay as they are.
+type Change struct {
+	ExecutionTime time.Time
+	Delay         time.Duration // instead of ExecutionTime: from the request's arrival
+	Payload       []byte
+	ContentType   string // goes with a payload
+}
+
+// named is m with an id.
+func (m Message) named() *Message {
+	if m.ScheduleID == "" {
+		m.ScheduleID = newID()
+	}
+	return &m
+}
+
+// newID makes a UUIDv7: they sort by the time at which they are made.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	random := binary.BigEndian.Uint64(b[:]) & 0xfff
+	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16|0x7000|random)
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// messagePath is the address of one message.
+func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
+
+// checkID refuses an id that would make a path of another call.
+func checkID(id string) error {
+	if err := postdate.CheckScheduleID(id); err != nil {
+		return &Problem{Type: InvalidField, Title: "The schedule id is invalid", Status: http.StatusBadRequest, Detail: err.Error(), ScheduleID: id}
+	}
+	return nil
+}
+
+// Schedule schedules a message. The same ScheduleID with the same content again is answered
+// like the first time; with other content it is a problem of type Exists. Beside an error,
+// ScheduleID is that of the message all the same.
+func (c *Client) Schedule(ctx context.Context, m Message) (s Scheduled, err error) {
+	named := m.named()
+	body, err := named.encode()
+	if err != nil {
+		return Scheduled{ScheduleID: named.ScheduleID}, err
+	}
+	err = c.retry(ctx, true, func() error {
+		if m.Traceparent != "" {
+			s, err = c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: body, Header: named.trace()})
+		} else {
+			s, err = c.schedules.call(ctx, named.ScheduleID, body)
+		}
+		return err
+	})
+	s.ScheduleID = named.ScheduleID
+	return s, err
+}
+
+// scheduleOnce makes one try of a call whose answer is a Scheduled.
+func (c *Client) scheduleOnce(ctx context.Context, call Call) (s Scheduled, err error) {
+	server := c.Server()
+	a, err := c.try(ctx, call, &s)
+	if err == nil && s.Status == "" {
+		return s, garbled(server, true, errors.New("it has no status"))
+	}
+	s.Created = a.Status == http.StatusCreated
+	return s, err
+}
+
+func (m *Message) trace() http.Header {
+	if m.Traceparent == "" {
+		return nil
+	}
+	return http.Header{"Traceparent": {m.Traceparent}}
+}
+
+// change makes a call that is not safe twice.
+func (c *Client) change(ctx context.Context, id string, call Call) (s Scheduled, err error) {
+	if err := checkID(id); err != nil {
+		return s, err
+	}
+	call.Path = messagePath(id)
+	err = c.retry(ctx, false, func() error {
+		s, err = c.scheduleOnce(ctx, call)
+		return err
+	})
+	return s, err
+}
+
+// Put creates the message with this ScheduleID, or replaces it while it is PENDING.
+func (c *Client) Put(ctx context.Context, m Message) (Scheduled, error) {
+	body, err := m.encode()
+	if err != nil {
+		return Scheduled{}, err
+	}
+	return c.change(ctx, m.ScheduleID, Call{Method: http.MethodPut, Body: body, Header: m.trace()})
+}
+
+// Patch changes a message while it is PENDING. Success is a guarantee: the message is
+// delivered as changed, not as it was.
+func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (Scheduled, error) {
+	body, err := change.encode()
+	if err != nil {
+		return Scheduled{}, err
+	}
+	return c.change(ctx, scheduleID, Call{Method: http.MethodPatch, Body: body})
+}
+
+// Cancel cancels a message. Nil is a guarantee: the message is never delivered. Where
+// delivery may have begun, the error is a problem of type TooLate.
+func (c *Client) Cancel(ctx context.Context, scheduleID string) error {
+	if err := checkID(scheduleID); err != nil {
+		return err
+	}
+	body, _ := json.Marshal(scheduleID) // a string always has a JSON form
+	return c.retry(ctx, true, func() error {
+		s, err := c.cancels.call(ctx, scheduleID, body)
+		if err == nil && s.Status != Cancelled {
+			return garbled(c.Server(), true, fmt.Errorf("it says %s of a message that was cancelled", s.Status))
+		}
+		return err
+	})
+}
+
+// Get reads a message.
+func (c *Client) Get(ctx context.Context, scheduleID string) (Record, error) {
+	if err := checkID(scheduleID); err != nil {
+		return Record{}, err
+	}
+	return get[Record](ctx, c, messagePath(scheduleID))
+}
+
+// Filter selects messages. Zero fields do not select.
+type Filter struct {
+	Status   Status
+	Channel  string
+	From     time.Time // execution time at least this
+	To       time.Time // execution time below this
+	PageSize int       // messages in one answer; 0: 1,000, which is also the most
+}
+
+// List reads messages in the order of their execution times, page by page. It ends with the
+// first error.
+func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	query := url.Values{"limit": {strconv.Itoa(postdate.ListLimitMax)}}
+	set := func(name, value string, given bool) {
+		if given {
+			query.Set(name, value)
+		}
+	}
+	set("limit", strconv.Itoa(f.PageSize), f.PageSize != 0)
+	set("status", string(f.Status), f.Status != "")
+	set("channel", f.Channel, f.Channel != "")
+	set("from", f.From.Format(time.RFC3339Nano), !f.From.IsZero())
+	set("to", f.To.Format(time.RFC3339Nano), !f.To.IsZero())
+	type page struct {
+		Messages   []Record `json:"messages"`
+		NextCursor string   `json:"nextCursor"`
+	}
+	return func(yield func(Record, error) bool) {
+		for query := maps.Clone(query); ; {
+			p, err := get[page](ctx, c, "/v1/messages?"+query.Encode())
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			for _, r := range p.Messages {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if p.NextCursor == "" {
+				return
+			}
+			query.Set("cursor", p.NextCursor)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// ChannelSettings is what is set of a channel, for all nodes.
+type ChannelSettings struct {
+	Channel      string  `json:"channel"`
+	Paused       bool    `json:"paused"`
+	MaxPerSecond float64 `json:"maxPerSecond"` // messages per second and node; 0: no limit
+	MaxInFlight  int     `json:"maxInFlight"`  // messages at the broker at a time, per node; 0: no limit of its own
+}
+
+// Channel is a channel as the answering node sees it.
+type Channel struct {
+	ChannelSettings
+	State     string `json:"state"`     // up, down or paused
+	InHand    int    `json:"inHand"`    // messages in the node's memory
+	InFlight  int    `json:"inFlight"`  // of these, at the broker
+	Parked    bool   `json:"parked"`    // messages wait in the store for it to come back
+	LastError string `json:"lastError"` // the broker's last words that were no confirm
+}
+
+// ChannelChange is what ChangeChannel changes. What is nil stays as it is.
+type ChannelChange struct {
+	Channel      string   `json:"channel"`
+	Paused       *bool    `json:"paused,omitempty"`
+	MaxPerSecond *float64 `json:"maxPerSecond,omitempty"`
+	MaxInFlight  *int     `json:"maxInFlight,omitempty"`
+}
+
+// Channels shows the channels of which a node knows something, by name.
+func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
+	type list struct {
+		Channels []Channel `json:"channels"`
+	}
+	l, err := get[list](ctx, c, "/v1/channels")
+	return l.Channels, err
+}
+
+// ChangeChannel pauses, resumes or limits a channel, for all nodes, and answers what is
+// set then.
+func (c *Client) ChangeChannel(ctx context.Context, change ChannelChange) (set ChannelSettings, err error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return set, err
+	}
+	_, err = c.do(ctx, Call{Method: http.MethodPatch, Path: "/v1/channels", Body: body}, &set)
+	return set, err
+}
+
+// Pause lets the messages of a channel wait, on all nodes.
+func (c *Client) Pause(ctx context.Context, channel string) error {
+	return c.setPaused(ctx, channel, true)
+}
+
+// Resume lets the messages of a paused channel go out.
+func (c *Client) Resume(ctx context.Context, channel string) error {
+	return c.setPaused(ctx, channel, false)
+}
+
+func (c *Client) setPaused(ctx context.Context, channel string, paused bool) error {
+	_, err := c.ChangeChannel(ctx, ChannelChange{Channel: channel, Paused: &paused})
+	return err
+}
+
+// Cluster is a cluster as one node sees it.
+type Cluster struct {
+	Node    string   `json:"node"` // the one that answers
+	Members []Member `json:"members"`
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Member is a node of a cluster.
+type Member struct {
+	Node    string `json:"node"`
+	Address string `json:"address"`
+	State   string `json:"state"`
+}
+
+// Bucket is who owns a bucket, and how far its messages are settled.
+type Bucket struct {
+	Bucket     int       `json:"bucket"`
+	Owner      string    `json:"owner"`      // "": nobody
+	Token      uint64    `json:"token"`      // grows by one at every change of owner
+	Checkpoint time.Time `json:"checkpoint"` // everything due up to here is settled
+	Claimed    time.Time `json:"claimed"`    // up to here the owner may publish
+	LagMs      int64     `json:"lag"`        // by which the checkpoint lies behind now
+}
+
+// Cluster shows the cluster.
+func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
+	return get[Cluster](ctx, c, "/v1/cluster")
+}
+
+// Health asks once whether the process answers.
+func (c *Client) Health(ctx context.Context) error { return c.once(ctx, "/healthz") }
+
+// Ready asks once whether the node can serve. If not, the error is a problem of type NotReady.
+func (c *Client) Ready(ctx context.Context) error { return c.once(ctx, "/readyz") }
+
+func (c *Client) once(ctx context.Context, path string) error {
+	_, err := c.request(ctx, c.Server(), Call{Method: http.MethodGet, Path: path})
+	return err
+}
+
+// Metrics reads the node's metrics, in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) {
+	a, err := c.do(ctx, Call{Method: http.MethodGet, Path: "/metrics"}, nil)
+	return a.Body, err
+}
+
+// OpenAPI reads the API's OpenAPI document.
+func (c *Client) OpenAPI(ctx context.Context) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, "/openapi.json")
+}
