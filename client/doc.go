@@ -1,5 +1,5 @@
 // Package client is the Go client of Postdate's HTTP API. It has a method for every
-// call of the API, and uses only the standard library and this module's vocabulary.
+// call of the API, and depends on little: a user's program gets nothing of the node with it.
 //
 //	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8080"}})
 //	…

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/postdate/postdate"
 )
@@ -84,19 +84,9 @@ type Change struct {
 // named is m with an id.
 func (m Message) named() *Message {
 	if m.ScheduleID == "" {
-		m.ScheduleID = newID()
+		m.ScheduleID = uuid.Must(uuid.NewV7()).String()
 	}
 	return &m
-}
-
-// newID makes a UUIDv7: they sort by the time at which they are made.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	random := binary.BigEndian.Uint64(b[:]) & 0xfff
-	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16|0x7000|random)
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // messagePath is the address of one message.
