@@ -17,24 +17,39 @@ import (
 // may be that of a node that died: the server then keeps it for a minute.
 const (
 	overtakeMax = time.Second
-	// heldPause is how long what was held is left out without another try.
+	// heldPause is how long a message that was held is left out without another try.
 	heldPause = 10 * time.Second
+	// heldMin is how long the removal of a mark must have been tried before it counts as held.
+	heldMin = overtakeMax / 2
 )
 
 // heldMarks are the marks that could not be removed, and until when that is not tried again.
 type heldMarks struct {
 	mu    sync.Mutex
-	until map[bson.ObjectID]time.Time
+	until map[markOn]time.Time
 }
 
-// hold notes a mark that could not be removed.
-func (h *heldMarks) hold(id bson.ObjectID) {
+// markOn is a mark on one message. Thousands of messages may bear the same mark, and somebody
+// who holds one of them does not hold the others.
+type markOn struct {
+	message string
+	mark    bson.ObjectID
+}
+
+func (d *document) markOn() markOn { return markOn{d.ID, d.Mark.ID} }
+
+// hold notes a mark that could not be removed, though it was tried for that long. What had a
+// shorter try may only be slow: the next scan tries it again.
+func (h *heldMarks) hold(d *document, tried time.Duration) {
+	if tried < heldMin {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.until == nil {
-		h.until = map[bson.ObjectID]time.Time{}
+		h.until = map[markOn]time.Time{}
 	}
-	h.until[id] = time.Now().Add(heldPause)
+	h.until[d.markOn()] = time.Now().Add(heldPause)
 }
 
 // free lists the messages whose marks are not held.
@@ -42,9 +57,9 @@ func (h *heldMarks) free(marked []*document) (free []*document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(h.until, func(_ bson.ObjectID, until time.Time) bool { return until.Before(now) })
+	maps.DeleteFunc(h.until, func(_ markOn, until time.Time) bool { return until.Before(now) })
 	for _, d := range marked {
-		if _, held := h.until[d.Mark.ID]; !held {
+		if _, held := h.until[d.markOn()]; !held {
 			free = append(free, d)
 		}
 	}
@@ -115,9 +130,10 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 		if ctx.Err() != nil {
 			return nil // it was not tried: a later scan comes to it
 		}
+		began := time.Now()
 		_, err := s.change(ctx, unmarkAll(free[i:i+1])...)
 		if err != nil && ctx.Err() != nil {
-			s.held.hold(free[i].Mark.ID)
+			s.held.hold(free[i], time.Since(began))
 			return nil
 		}
 		return err

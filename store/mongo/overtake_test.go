@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -49,5 +50,18 @@ func TestOvertakeMarkByMark(t *testing.T) {
 	}
 	if len(page.chosen) != 1 || page.chosen[0].ScheduleID != "y" {
 		t.Errorf("%d messages are handed out, want y alone", len(page.chosen))
+	}
+}
+
+// TestASlowRemovalIsTriedAgain: a removal that began shortly before the time was over says
+// nothing of its mark, and the next scan tries it again. One that had the time does.
+func TestASlowRemovalIsTriedAgain(t *testing.T) {
+	var h heldMarks
+	shared := &mark{ID: bson.NewObjectID()}
+	short, long := &document{ID: "short", Mark: shared}, &document{ID: "long", Mark: shared}
+	h.hold(short, time.Millisecond)
+	h.hold(long, overtakeMax)
+	if free := h.free([]*document{short, long}); len(free) != 1 || free[0] != short {
+		t.Errorf("%d marks are tried again, want that of the short try alone", len(free))
 	}
 }
