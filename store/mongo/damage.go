@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -44,6 +45,15 @@ func (s *Store) report(d *document) {
 	s.c.Log.Error("a message cannot be read: it is passed over and stays as it is", "scheduleId", d.ScheduleID, "bucket", d.Bucket, "error", d.damaged)
 }
 
+// errMoving is the damage of a message that is there, and was not found: nobody knows its state.
+var errMoving = errors.New("its id is taken, and its message was not found on any shard")
+
+func (d *document) moving() bool { return d.damaged == errMoving }
+
+// errDamaged is the answer of a call that needs the message and has changed nothing.
 func errDamaged(d *document) error {
+	if d.moving() {
+		return postdate.E(postdate.KindUnavailable, "message %q is on its way from one shard to another: try again (%w)", d.ScheduleID, d.damaged)
+	}
 	return postdate.E(postdate.KindInternal, "message %q cannot be read: its document is damaged (%w)", d.ScheduleID, d.damaged)
 }

@@ -35,7 +35,7 @@ type document struct {
 	LastError         string         `bson:"lastError,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
-	damaged error // it cannot be decoded: damage.go
+	damaged error // it cannot be decoded, or was not found though it is there: damage.go
 
 	Channel      string        `bson:"channel"`
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`

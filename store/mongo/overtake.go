@@ -102,13 +102,26 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 			if meet(d.Mark, c.Token) != meetOvertake || overtaken(d, now[d.ID]) {
 				return false
 			}
-			if present := now[d.ID]; present != nil && present.damaged == nil && stillDue(d.state(), present.state()) && c.held == (bucket.Position{}) {
-				c.held = d.place()
+			if mayBeDue(d, now[d.ID]) {
+				c.hold(d)
 			}
 			return true
 		})
 	}
 	return nil
+}
+
+// mayBeDue says whether a message that is left out of a page may still be what the scan found:
+// nil where it is not there any more.
+func mayBeDue(was, now *document) bool {
+	return now != nil && (now.moving() || now.damaged == nil && stillDue(was.state(), now.state()))
+}
+
+// hold notes the place of a message that is left out, if it is the first one.
+func (c *scan) hold(d *document) {
+	if at := d.place(); c.held == (bucket.Position{}) || at.Before(c.held) {
+		c.held = at
+	}
 }
 
 // removeMarks removes the marks that messages bore when they were read. all says that it
@@ -183,6 +196,9 @@ func (s *Store) readLarge(ctx context.Context, scans []*scan) error {
 				return false
 			}
 			present := found[d.ID]
+			if present != nil && present.moving() {
+				c.hold(d)
+			}
 			if present == nil || present.damaged != nil || present.Version != d.Version {
 				return true
 			}
