@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -26,18 +27,40 @@ func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err e
 	return all, cursor.Err()
 }
 
+// noBucket is the bucket of a damaged message of which it cannot be read.
+const noBucket = -1
+
 func damaged(raw bson.Raw, why error) *document {
-	d := &document{damaged: why}
+	d := &document{damaged: why, Bucket: noBucket}
 	d.ID, _ = raw.Lookup("_id").StringValueOK()
-	b, _ := raw.Lookup("bucket").AsInt64OK()
-	d.Bucket = int(b)
+	if b, ok := raw.Lookup("bucket").AsInt64OK(); ok {
+		d.Bucket = int(b)
+	}
 	key := keyOf(d.Bucket, d.ID)
 	d.Tenant, d.ScheduleID = key.Tenant, key.ScheduleID
-	due, _ := raw.Lookup("due").DateTimeOK()
-	d.Due = (*postdate.Time)(&due)
+	if due, ok := raw.Lookup("due").DateTimeOK(); ok {
+		d.Due = (*postdate.Time)(&due)
+	}
 	at, _ := raw.Lookup("executionTime").DateTimeOK()
 	d.ExecutionTime = postdate.Time(at)
 	return d
+}
+
+// placed says whether it is known where a message waits. A server also finds one by a part of
+// what somebody put there: of a list of times, say. A scan that went by such a place could go
+// back, again and again.
+func (d *document) placed() bool { return d.Due != nil && d.ID != "" }
+
+func anyPlaced(all []*document) bool { return slices.ContainsFunc(all, (*document).placed) }
+
+// sound are the messages that are not damaged. It reports the others.
+func (s *Store) sound(all []*document) []*document {
+	return slices.DeleteFunc(all, func(d *document) bool {
+		if d.damaged != nil {
+			s.report(d)
+		}
+		return d.damaged != nil
+	})
 }
 
 // report logs a damaged message that is passed over.
