@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	codeUnauthorized  = 13
-	codeIndexNotFound = 27
+	codeUnauthorized      = 13
+	codeNamespaceNotFound = 26
+	codeIndexNotFound     = 27
 )
 
 // isCode says whether the server gave this error.

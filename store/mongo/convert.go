@@ -101,7 +101,13 @@ func (x *conversion) run(ctx context.Context) error {
 		return err
 	}
 	if !dates {
+		if err := x.refuseNumbers(ctx); err != nil {
+			return err
+		}
 		if err := x.convertTimes(ctx); err != nil {
+			return err
+		}
+		if err := x.nobody(ctx); err != nil { // who had looked before the note, and came to write only now
 			return err
 		}
 		if err := x.note(ctx, layoutUnderway, doc("dates", true)); err != nil {
@@ -112,6 +118,9 @@ func (x *conversion) run(ctx context.Context) error {
 		if err := x.convertToSharded(ctx); err != nil {
 			return err
 		}
+	}
+	if err := x.nobody(ctx); err != nil {
+		return err
 	}
 	x.c.Log.Info("the store is converted", "from layout", b.Layout, "to", layout, "sharded", x.sharded)
 	return x.note(ctx, layoutUnderway, doc("layout", layout))
@@ -186,16 +195,41 @@ func dateOf(field string) bson.D {
 	return doc("$cond", bson.A{doc("$isNumber", field), doc("$add", bson.A{bson.DateTime(0), field}), field})
 }
 
+// times are the fields of a message that were numbers.
+var times = []string{"executionTime", "attemptTime", "due", "downSince", "settledAt", "expiresAt", "createdAt"}
+
+// withNumbers matches messages of which a time is a number.
+func withNumbers() bson.D {
+	var any bson.A
+	for _, name := range times {
+		any = append(any, doc(name, doc("$type", "number")))
+	}
+	return doc("$or", any)
+}
+
+// refuseNumbers has the server refuse, from now on, messages with times that are numbers. A node
+// of an earlier version that looked at the birth record before the note may still run, and begin
+// to write at any time, even after the conversion: what it wrote would be acknowledged, and
+// found by nobody.
+func (x *conversion) refuseNumbers(ctx context.Context) error {
+	err := x.messages.Database().RunCommand(ctx, doc("collMod", x.messages.Name(),
+		"validator", doc("$nor", bson.A{withNumbers()}), "validationLevel", "strict", "validationAction", "error")).Err()
+	if isCode(err, codeNamespaceNotFound) {
+		return nil // no message was ever written
+	}
+	return err
+}
+
 // convertTimes makes dates of the numbers of earlier layouts. In layout 1 what was claimed of a
 // bucket was a time, all of whose millisecond was claimed.
 func (x *conversion) convertTimes(ctx context.Context) error {
 	number := doc("$type", "number")
 	var fields bson.D
-	for _, name := range []string{"executionTime", "attemptTime", "due", "downSince", "settledAt", "expiresAt", "createdAt"} {
+	for _, name := range times {
 		fields = append(fields, bson.E{Key: name, Value: dateOf("$" + name)})
 	}
 	err := x.convertAll(ctx, x.messages, func(ctx context.Context, some bson.D) error {
-		_, err := x.messages.UpdateMany(ctx, append(doc("executionTime", number), some...), bson.A{doc("$set", fields)})
+		_, err := x.messages.UpdateMany(ctx, append(withNumbers(), some...), bson.A{doc("$set", fields)})
 		return err
 	})
 	if err != nil {

@@ -308,6 +308,60 @@ func during(command, collection string, do func()) *event.CommandMonitor {
 	}}
 }
 
+// TestConvertBesideANodeThatLookedBefore: a node of an earlier version looked at the birth record
+// before the conversion, and begins to work at its end. What it writes is refused, and not
+// acknowledged, also after the conversion. The conversion does not end while it works.
+func TestConvertBesideANodeThatLookedBefore(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(2)
+	client, err := driver.Connect(clientOptions(f.c).SetRegistry(bson.NewRegistry())) // which writes times as numbers
+	f.must(err)
+	defer client.Disconnect(context.Background())
+	node := newStore(f.c, client)
+	m := postdate.Message{Key: bucket.KeyOf("default", "late", f.c.Buckets), Channel: "inbox:a", ExecutionTime: filledNow}
+	st := postdate.NewState(&m, firstVersion())
+	write := func() {
+		t.Helper()
+		if _, err := node.messages.InsertOne(t.Context(), documentOf(&m, &st)); !refused(err) {
+			t.Errorf("a message with times that are numbers: %v; want it refused", err)
+		}
+		_, err := node.messages.UpdateOne(t.Context(), doc("_id", idOf(f.keys[0])), doc("$set", doc("settledAt", filledNow)))
+		if !refused(err) {
+			t.Errorf("a settlement at a time that is a number: %v; want it refused", err)
+		}
+	}
+	beside := during("update", "partitions", func() { // every message is converted
+		write()
+		_, err := node.Renew(t.Context(), bucket.Lease{ID: "old/1", Renewals: 1, Lasts: time.Second})
+		f.must(err)
+	})
+	if err := convertWatched(t.Context(), f.c, beside); postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "old/1") || !strings.Contains(err.Error(), "stop all nodes") {
+		t.Errorf("beside a node: %v", err)
+	}
+	f.refused("store init")
+	_, err = node.leases.DeleteOne(t.Context(), doc("_id", "old/1")) // it has ended
+	f.must(err)
+	f.must(Convert(t.Context(), f.c))
+	write()
+	s := f.open()
+	defer s.Close()
+	f.same(s)
+}
+
+// TestConvertAgain converts what the run before left half: a message with both dates and numbers.
+func TestConvertAgain(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(2)
+	_, err := f.bare(uri).messages.UpdateMany(t.Context(), doc(), bson.A{doc("$set", doc("executionTime", dateOf("$executionTime")))})
+	f.must(err)
+	f.must(Convert(t.Context(), f.c))
+	s := f.open()
+	defer s.Close()
+	f.same(s)
+}
+
 // TestTwoConversions: one is slow between its look and its first note, and meanwhile another one
 // is through, and maybe a node has started. The slow one changes nothing.
 func TestTwoConversions(t *testing.T) {

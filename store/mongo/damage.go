@@ -2,6 +2,8 @@ package mongo
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -25,18 +27,40 @@ func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err e
 	return all, cursor.Err()
 }
 
+// noBucket is the bucket of a damaged message of which it cannot be read.
+const noBucket = -1
+
 func damaged(raw bson.Raw, why error) *document {
-	d := &document{damaged: why}
+	d := &document{damaged: why, Bucket: noBucket}
 	d.ID, _ = raw.Lookup("_id").StringValueOK()
-	b, _ := raw.Lookup("bucket").AsInt64OK()
-	d.Bucket = int(b)
+	if b, ok := raw.Lookup("bucket").AsInt64OK(); ok {
+		d.Bucket = int(b)
+	}
 	key := keyOf(d.Bucket, d.ID)
 	d.Tenant, d.ScheduleID = key.Tenant, key.ScheduleID
-	due, _ := raw.Lookup("due").DateTimeOK()
-	d.Due = (*postdate.Time)(&due)
+	if due, ok := raw.Lookup("due").DateTimeOK(); ok {
+		d.Due = (*postdate.Time)(&due)
+	}
 	at, _ := raw.Lookup("executionTime").DateTimeOK()
 	d.ExecutionTime = postdate.Time(at)
 	return d
+}
+
+// placed says whether it is known where a message waits. A server also finds one by a part of
+// what somebody put there: of a list of times, say. A scan that went by such a place could go
+// back, again and again.
+func (d *document) placed() bool { return d.Due != nil && d.ID != "" }
+
+func anyPlaced(all []*document) bool { return slices.ContainsFunc(all, (*document).placed) }
+
+// sound are the messages that are not damaged. It reports the others.
+func (s *Store) sound(all []*document) []*document {
+	return slices.DeleteFunc(all, func(d *document) bool {
+		if d.damaged != nil {
+			s.report(d)
+		}
+		return d.damaged != nil
+	})
 }
 
 // report logs a damaged message that is passed over.
@@ -44,6 +68,15 @@ func (s *Store) report(d *document) {
 	s.c.Log.Error("a message cannot be read: it is passed over and stays as it is", "scheduleId", d.ScheduleID, "bucket", d.Bucket, "error", d.damaged)
 }
 
+// errMoving is the damage of a message that is there, and was not found: nobody knows its state.
+var errMoving = errors.New("its id is taken, and its message was not found on any shard")
+
+func (d *document) moving() bool { return d.damaged == errMoving }
+
+// errDamaged is the answer of a call that needs the message and has changed nothing.
 func errDamaged(d *document) error {
+	if d.moving() {
+		return postdate.E(postdate.KindUnavailable, "message %q is on its way from one shard to another: try again (%w)", d.ScheduleID, d.damaged)
+	}
 	return postdate.E(postdate.KindInternal, "message %q cannot be read: its document is damaged (%w)", d.ScheduleID, d.damaged)
 }

@@ -35,7 +35,7 @@ type document struct {
 	LastError         string         `bson:"lastError,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
-	damaged error // it cannot be decoded: damage.go
+	damaged error // it cannot be decoded, or was not found though it is there: damage.go
 
 	Channel      string        `bson:"channel"`
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
@@ -117,7 +117,8 @@ func (d *document) channel() postdate.Channel { return postdate.Channel(d.Channe
 
 func (d *document) sighting() sighting { return sighting{d.key(), d.channel(), d.state(), d.Mark} }
 
-// place is where a message waits, of which at least the keys of the due index were read.
+// place is where a message waits that is placed, and of which at least the keys of the due index
+// were read.
 func (d *document) place() bucket.Position {
 	return position{T: *d.Due, ID: d.ID}.place()
 }

@@ -160,6 +160,10 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 	}
 	for _, d := range all {
 		c := byBucket[d.Bucket]
+		if c == nil { // damaged: the server knows its bucket, and nobody else
+			s.report(d)
+			continue
+		}
 		c.found = append(c.found, d)
 	}
 	if len(all) < limit {
@@ -174,18 +178,23 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 	var rest []*scan
 	for _, c := range scans {
 		c.reached = c.Bucket < last
-		if c.Bucket > last {
+		if c.Bucket > last || !c.reached && !anyPlaced(c.found) {
 			rest = append(rest, c)
 		}
 	}
 	return s.sideBySide(ctx, len(rest), func(ctx context.Context, i int) error { return s.readAlone(ctx, rest[i], r) })
 }
 
-// readAlone reads a bucket with a command of its own.
+// readAlone reads a bucket with a command of its own, and more of it where nothing is placed: the
+// next scan would come to the same again.
 func (s *Store) readAlone(ctx context.Context, c *scan, r projection) (err error) {
-	c.found, err = s.findDue(ctx, []span{c.span}, r, 0, c.most)
-	c.reached = len(c.found) < c.most
-	return err
+	for most := c.most; ; most *= 2 {
+		c.found, err = s.findDue(ctx, []span{c.span}, r, 0, most)
+		c.reached = len(c.found) < most
+		if err != nil || c.reached || anyPlaced(c.found) {
+			return err
+		}
+	}
 }
 
 // sideBySide runs f for n items, aloneMax at a time.
@@ -253,9 +262,11 @@ func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*sc
 	if err != nil {
 		return err
 	}
+	full := len(first) == limit
+	first = slices.DeleteFunc(first, func(d *document) bool { return byBucket[d.Bucket] == nil || !d.placed() })
 	border := postdate.Far
-	if len(first) == limit {
-		border = *first[limit-1].Due
+	if last := len(first) - 1; full && last >= 0 {
+		border = *first[last].Due
 	}
 	for _, c := range scans {
 		c.next = border
@@ -277,6 +288,10 @@ func (c *scan) limit(record bucket.Partition) {
 func (c *scan) cut() {
 	bytes := 0
 	for _, d := range c.found {
+		if !d.placed() {
+			c.damaged = append(c.damaged, d)
+			continue
+		}
 		at := d.place()
 		if c.span.to.Before(at) {
 			c.reached = true

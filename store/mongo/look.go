@@ -3,6 +3,8 @@ package mongo
 import (
 	"context"
 	"slices"
+
+	"github.com/postdate/postdate/bucket"
 )
 
 const (
@@ -75,6 +77,10 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	}
 	c.found, err = s.findDue(ctx, []span{c.span}, keys, c.Scan.Limit-1, 1)
 	c.expected, c.reached = c.Scan.Limit-1, len(c.found) == 0
+	if err == nil && !c.reached && !anyPlaced(c.found) {
+		c.expected = 0
+		return s.readAlone(ctx, c, keys)
+	}
 	return err
 }
 
@@ -93,13 +99,17 @@ func (c *scan) covers(d *document) bool {
 // aim ends the scan with the message that fills its page, or with what its look came to.
 func (c *scan) aim() {
 	end, count := c.To, c.expected // so many were skipped
+	var last bucket.Position
 	for n, d := range c.found {
 		c.expected++
-		if c.covers(d) {
-			count++
+		if d.placed() {
+			last = d.place()
+			if c.covers(d) {
+				count++
+			}
 		}
 		if count == c.Scan.Limit || !c.reached && n == len(c.found)-1 {
-			end = d.place()
+			end = last
 			break
 		}
 	}

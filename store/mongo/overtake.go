@@ -20,22 +20,37 @@ const (
 	// keptPause is how long a message whose mark could not be removed is left out without
 	// another try.
 	keptPause = 10 * time.Second
+	// keptMin is how long the removal of a mark must have been tried before that counts.
+	keptMin = overtakeMax / 2
 )
 
 // keptMarks are the marks that could not be removed, and until when that is not tried again.
 type keptMarks struct {
 	mu    sync.Mutex
-	until map[bson.ObjectID]time.Time
+	until map[markOn]time.Time
 }
 
-// add notes a mark that could not be removed.
-func (k *keptMarks) add(id bson.ObjectID) {
+// markOn is a mark on one message. Thousands of messages may bear the same mark, and somebody
+// who holds one of them does not hold the others.
+type markOn struct {
+	message string
+	mark    bson.ObjectID
+}
+
+func (d *document) markOn() markOn { return markOn{d.ID, d.Mark.ID} }
+
+// add notes a mark that could not be removed, though it was tried for that long. What had a
+// shorter try may only be slow: the next scan tries it again.
+func (k *keptMarks) add(d *document, tried time.Duration) {
+	if tried < keptMin {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.until == nil {
-		k.until = map[bson.ObjectID]time.Time{}
+		k.until = map[markOn]time.Time{}
 	}
-	k.until[id] = time.Now().Add(keptPause)
+	k.until[d.markOn()] = time.Now().Add(keptPause)
 }
 
 // others lists the messages whose marks are not among them.
@@ -43,9 +58,9 @@ func (k *keptMarks) others(marked []*document) (others []*document) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(k.until, func(_ bson.ObjectID, until time.Time) bool { return until.Before(now) })
+	maps.DeleteFunc(k.until, func(_ markOn, until time.Time) bool { return until.Before(now) })
 	for _, d := range marked {
-		if _, kept := k.until[d.Mark.ID]; !kept {
+		if _, kept := k.until[d.markOn()]; !kept {
 			others = append(others, d)
 		}
 	}
@@ -88,13 +103,26 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 			if meet(d.Mark, c.Token) != meetOvertake || overtaken(d, now[d.ID]) {
 				return false
 			}
-			if present := now[d.ID]; present != nil && present.damaged == nil && stillDue(d.state(), present.state()) && c.leftOut == (bucket.Position{}) {
-				c.leftOut = d.place()
+			if mayBeDue(d, now[d.ID]) {
+				c.leaveForLater(d)
 			}
 			return true
 		})
 	}
 	return nil
+}
+
+// mayBeDue says whether a message that is left out of a page may still be what the scan found:
+// nil where it is not there any more.
+func mayBeDue(was, now *document) bool {
+	return now != nil && (now.moving() || now.damaged == nil && stillDue(was.state(), now.state()))
+}
+
+// leaveForLater notes the place of a message that is left out, if it is the first one.
+func (c *scan) leaveForLater(d *document) {
+	if at := d.place(); c.leftOut == (bucket.Position{}) || at.Before(c.leftOut) {
+		c.leftOut = at
+	}
 }
 
 // removeMarks removes the marks that messages bore when they were read. all says that it
@@ -116,9 +144,10 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 		if ctx.Err() != nil {
 			return nil // it was not tried: a later scan comes to it
 		}
+		began := time.Now()
 		_, err := s.change(ctx, unmarkAll(others[i:i+1])...)
 		if err != nil && ctx.Err() != nil {
-			s.kept.add(others[i].Mark.ID)
+			s.kept.add(others[i], time.Since(began))
 			return nil
 		}
 		return err
@@ -168,6 +197,9 @@ func (s *Store) readLarge(ctx context.Context, scans []*scan) error {
 				return false
 			}
 			present := found[d.ID]
+			if present != nil && present.moving() {
+				c.leaveForLater(d)
+			}
 			if present == nil || present.damaged != nil || present.Version != d.Version {
 				return true
 			}

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -49,5 +50,18 @@ func TestOvertakeMarkByMark(t *testing.T) {
 	}
 	if len(page.chosen) != 1 || page.chosen[0].ScheduleID != "y" {
 		t.Errorf("%d messages are handed out, want y alone", len(page.chosen))
+	}
+}
+
+// TestASlowRemovalIsTriedAgain: a removal that began shortly before the time was over says
+// nothing of its mark, and the next scan tries it again. One that had the time does.
+func TestASlowRemovalIsTriedAgain(t *testing.T) {
+	var k keptMarks
+	shared := &mark{ID: bson.NewObjectID()}
+	short, long := &document{ID: "short", Mark: shared}, &document{ID: "long", Mark: shared}
+	k.add(short, time.Millisecond)
+	k.add(long, overtakeMax)
+	if others := k.others([]*document{short, long}); len(others) != 1 || others[0] != short {
+		t.Errorf("%d marks are tried again, want that of the short try alone", len(others))
 	}
 }

@@ -148,26 +148,18 @@ const (
 
 // readMoved reads again what was not found, as long as its id is taken: a reschedule may move a
 // message from one shard to another while a read asks both, and the read finds it on neither.
+// What is not found in the end is there all the same, and comes as a document that says so.
 func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, found map[string]*document) (map[string]*document, error) {
-	for range movedTries {
-		var ids []registered
-		for _, id := range keys.ids {
-			if found[id] == nil {
-				ids = append(ids, registered{id})
+	for try := 0; ; try++ {
+		missing, err := s.missing(ctx, keys, found)
+		if err != nil || len(missing.ids) == 0 {
+			return found, err
+		}
+		if try == movedTries || !rest(ctx, movedPause) {
+			for _, key := range missing.all {
+				found[idOf(key)] = &document{ID: idOf(key), Bucket: key.Bucket, Tenant: key.Tenant, ScheduleID: key.ScheduleID, damaged: errMoving}
 			}
-		}
-		known, err := s.registered(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		var missing keyed
-		for _, key := range keys.all {
-			if id := idOf(key); found[id] == nil && known[id] {
-				missing.add(key)
-			}
-		}
-		if len(missing.ids) == 0 || !rest(ctx, movedPause) {
-			break
+			return found, nil
 		}
 		more, err := s.readOnce(ctx, &missing, projection)
 		if err != nil {
@@ -175,7 +167,26 @@ func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, foun
 		}
 		maps.Copy(found, more)
 	}
-	return found, nil
+}
+
+// missing are the keys whose ids are taken and whose messages were not found.
+func (s *Store) missing(ctx context.Context, keys *keyed, found map[string]*document) (missing keyed, err error) {
+	var ids []registered
+	for _, id := range keys.ids {
+		if found[id] == nil {
+			ids = append(ids, registered{id})
+		}
+	}
+	if len(ids) == 0 {
+		return missing, nil
+	}
+	known, err := s.registered(ctx, ids)
+	for _, key := range keys.all {
+		if id := idOf(key); found[id] == nil && known[id] {
+			missing.add(key)
+		}
+	}
+	return missing, err
 }
 
 // registered says which of some ids are taken.
@@ -210,8 +221,11 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 		if err != nil {
 			return err
 		}
-		if there, err = readAll(ctx, cursor); err != nil || len(there) == 0 {
+		if there, err = readAll(ctx, cursor); err != nil {
 			return err
+		}
+		if there = s.sound(there); len(there) == 0 { // the shard key of a damaged one is not known
+			return nil
 		}
 		var messages, ids []driver.WriteModel
 		for _, d := range there {

@@ -171,7 +171,8 @@ func insertInBucket(t *testing.T, s *Store, b, count int) (all []postdate.Messag
 }
 
 // TestClaimBesideAHeldMessage holds a marked message in a transaction, as a node does that died
-// while it rescheduled it: a claim leaves that one out and says so, and hands out the others.
+// while it rescheduled it: a claim leaves that one out and says so, and hands out the others,
+// though all bear the same mark, as those of one batch of cancels do.
 func TestClaimBesideAHeldMessage(t *testing.T) {
 	c, _ := behindRouter(t)
 	c.Attempt = time.Minute // only the bound of overtaking ends the wait
@@ -186,14 +187,12 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: 1, Owner: "n", Lease: "l"}}); err != nil || !got[0].OK {
 		t.Fatalf("Acquire: %+v, %v", got, err)
 	}
-	w := s.withdrawal()
+	var marked []target
 	for _, m := range all[:len(all)-1] {
-		err := s.within(t.Context(), func(ctx context.Context) error {
-			return w.markAll(ctx, []target{{key: m.Key, execution: m.ExecutionTime}}, nil)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		marked = append(marked, target{key: m.Key, execution: m.ExecutionTime})
+	}
+	if err := s.within(t.Context(), func(ctx context.Context) error { return s.withdrawal().markAll(ctx, marked, nil) }); err != nil {
+		t.Fatal(err)
 	}
 	session, err := s.client.StartSession()
 	if err != nil {
@@ -229,7 +228,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if err := session.AbortTransaction(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// That one is not tried again at once; those that had no try have theirs.
+	// That one is not tried again at once; those with its mark that had no try have theirs.
 	if got, left := claim(2); len(got) != len(all)-1 || slices.Contains(got, all[0].ScheduleID) || left == (bucket.Position{}) {
 		t.Errorf("right after that %q are due, and left out is %v", got, left)
 	}

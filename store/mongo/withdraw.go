@@ -182,7 +182,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			v, err := c.judge(i, d, records)
 			switch {
 			case err != nil:
-				c.results[i] = store.Cancelled{Err: err}
+				c.fail([]int{i}, err) // an earlier try may have written CANCELLED
 			case v == verdictFinish:
 				finish = append(finish, i)
 			case v == verdictWait:

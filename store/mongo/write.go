@@ -111,7 +111,7 @@ func (t target) shardKey() bson.D {
 }
 
 // targets are the targets of keys. Behind a mongos they are read, and a message that is not
-// there has none.
+// there, or whose shard key cannot be read, has none.
 func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err error) {
 	if !s.sharded {
 		for _, key := range keys.all {
@@ -121,7 +121,9 @@ func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err
 	}
 	found, err := s.read(ctx, keys, shardKeyFields)
 	for _, d := range found {
-		targets = append(targets, targetOf(d))
+		if d.damaged == nil {
+			targets = append(targets, targetOf(d))
+		}
 	}
 	return targets, err
 }
