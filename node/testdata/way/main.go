@@ -24,7 +24,7 @@ import (
 	"github.com/postdate/postdate/node"
 )
 
-const rounds = 10
+const rounds = 6
 
 func main() {
 	broker := flag.String("rabbitmq", "", "the broker's URL")
@@ -83,7 +83,7 @@ type walk struct {
 func (w *walk) walk() error {
 	sent, cancelled := fmt.Sprint("sent-", w.round), fmt.Sprint("cancelled-", w.round)
 	return errors.Join(
-		w.part("schedule", func() error { return w.schedule(sent, "1s") }),
+		w.part("schedule", func() error { return w.schedule(sent, "200ms") }),
 		w.part("deliver", func() error {
 			<-w.arrivals
 			return w.await(sent, "DELIVERED")
@@ -91,7 +91,7 @@ func (w *walk) walk() error {
 		w.schedule(cancelled, "1h"),
 		w.part("cancel", func() error { _, err := w.call("DELETE", "/"+cancelled, ""); return err }),
 		w.part("idle", func() error { // as long as a delivery takes, and with the same questions
-			over := time.After(time.Second)
+			over := time.After(200 * time.Millisecond)
 			for {
 				select {
 				case <-over:
