@@ -119,8 +119,7 @@ func (s *Server) insertBatch(ctx context.Context, t *batch) {
 		}
 		result, m := results[item.message], &t.messages[item.message]
 		if result.Err == nil {
-			item.answer, item.created = scheduled{m.Key, result.ExecutionTime, result.Status}, result.Created
-			s.noteInsert(m, result)
+			item.answer, item.created = s.noteInsert(m, result), result.Created
 			continue
 		}
 		item.problem = s.failedItem(result, m.ScheduleID, &logged)

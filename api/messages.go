@@ -40,12 +40,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if result.Err != nil {
 		return s.failed("insert", result.Err, m.ScheduleID)
 	}
-	s.noteInsert(&m, result)
-	status := fasthttp.StatusOK
-	if result.Created {
-		status = fasthttp.StatusCreated
-	}
-	return scheduled{m.Key, result.ExecutionTime, result.Status}.write(ctx, status)
+	return s.noteInsert(&m, result).write(ctx, statusOf(result))
 }
 
 // named checks a body that names its message, or leaves that to the node.
@@ -73,15 +68,23 @@ func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, 
 	return scheduled{r.Key, r.ExecutionTime, r.Status}, true
 }
 
-// noteInsert tells the owner and the metrics. A repetition is told too: the
+// noteInsert tells the owner and the metrics, and gives the answer. A repetition is told too: the
 // first request may have been cut off between the store and here.
-func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) {
+func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) scheduled {
 	if result.Status == postdate.Pending {
 		s.config.Scheduled(m.Bucket, result.ExecutionTime)
 	}
 	if result.Created {
 		s.metrics.scheduled.WithLabelValues(m.Channel.Broker()).Inc()
 	}
+	return scheduled{m.Key, result.ExecutionTime, result.Status}
+}
+
+func statusOf(result store.Inserted) int {
+	if result.Created {
+		return fasthttp.StatusCreated
+	}
+	return fasthttp.StatusOK
 }
 
 func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
@@ -148,11 +151,7 @@ func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, in
 		if result.Err != nil {
 			return scheduled{}, 0, result.Err
 		}
-		s.noteInsert(&m, result)
-		if result.Created {
-			return scheduled{m.Key, result.ExecutionTime, result.Status}, fasthttp.StatusCreated, nil
-		}
-		return scheduled{m.Key, result.ExecutionTime, result.Status}, fasthttp.StatusOK, nil
+		return s.noteInsert(&m, result), statusOf(result), nil
 	case err != nil:
 		return scheduled{}, 0, err
 	case r.Digest == m.Digest:
