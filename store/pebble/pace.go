@@ -93,6 +93,9 @@ func (p *pace) admit(ctx context.Context, bytes int) error {
 	if p.taken.Add(int64(bytes)) > p.memtable/2 {
 		p.look()
 	}
+	if p.intake.Limit() == rate.Inf { // as a rule
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, intakeWaitMax)
 	defer cancel()
 	if err := p.intake.WaitN(ctx, min(bytes, p.intake.Burst())); err != nil {
