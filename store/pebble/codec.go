@@ -14,8 +14,9 @@ import (
 // that it does not know; Pebble's own checksums guard against flipped bits.
 const layout = 1
 
-// layoutLean is the layout of states without a digest. Those of earlier versions, of layout 1,
-// have the message's digest, which stands with the message too.
+// layoutLean is the layout of a state without the message's digest, as the due space has it:
+// whoever reads it there reads the message too. Only the state space is asked for a digest, and
+// whoever unparks a message writes what the parked space has back to it.
 const layoutLean = 2
 
 // errLayout says that a stored value cannot be read.
@@ -26,11 +27,12 @@ var errLayout = errors.New("a stored value is damaged or from a newer version")
 type state struct {
 	postdate.State
 	ExecutionTime postdate.Time
+	Digest        postdate.Digest // not of layoutLean
 	Channel       postdate.Channel
 }
 
 func stateOf(m *postdate.Message, s postdate.State) state {
-	return state{State: s, ExecutionTime: m.ExecutionTime, Channel: m.Channel}
+	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel}
 }
 
 const (
@@ -41,7 +43,8 @@ const (
 // formMayRepeat is a flag beside the encoding.
 const formMayRepeat = 1 << 7
 
-func appendState(b []byte, s *state) []byte {
+// appendState writes a state in one of its two layouts.
+func appendState(b []byte, s *state, form byte) []byte {
 	var flags byte
 	if s.Parked {
 		flags |= flagParked
@@ -49,10 +52,13 @@ func appendState(b []byte, s *state) []byte {
 	if s.PossibleDuplicate {
 		flags |= flagPossibleDuplicate
 	}
-	b = append(b, layoutLean, byte(s.Status), flags)
+	b = append(b, form, byte(s.Status), flags)
 	b = binary.AppendUvarint(b, s.Version)
 	b = binary.AppendUvarint(b, uint64(s.Attempts))
 	b = appendTimes(b, s.AttemptTime, s.SettledAt, s.ExecutionTime)
+	if form == layout {
+		b = append(b, s.Digest[:]...)
+	}
 	b = appendText(b, string(s.Channel))
 	b = appendText(b, s.LastError)
 	if s.DownSince != 0 { // states of earlier versions end here
@@ -70,7 +76,7 @@ func readState(v []byte) (s state, err error) {
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
 	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
-	r.take(digestBytes)
+	copy(s.Digest[:], r.take(digestBytes))
 	s.Channel = postdate.Channel(r.text())
 	s.LastError = r.text()
 	if len(r.rest) > 0 {
@@ -118,26 +124,6 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 		b = binary.AppendUvarint(b, uint64(m.Retry.MaxParked))
 	}
 	return b
-}
-
-// digestOf reads nothing of a message but its digest.
-func digestOf(v []byte) (digest postdate.Digest, err error) {
-	r := reader{rest: v}
-	r.layout()
-	r.byte() // form
-	r.time()
-	r.time()
-	for range 4 { // channel, content type, partition key and traceparent
-		r.take(int(r.uvarint()))
-	}
-	for range 3 { // of the retry policy
-		r.uvarint()
-	}
-	copy(digest[:], r.take(len(digest)))
-	if r.failed {
-		return digest, errLayout
-	}
-	return digest, nil
 }
 
 func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {

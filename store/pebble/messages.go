@@ -64,46 +64,39 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 }
 
 func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []store.Inserted) error {
-	var here map[postdate.Key]*postdate.Message // inserted by this chunk, not yet readable
+	var here map[postdate.Key]state // inserted by this chunk, not yet readable
 	if len(messages) > 1 {
-		here = make(map[postdate.Key]*postdate.Message, len(messages))
+		here = make(map[postdate.Key]state, len(messages))
 	}
 	for _, i := range inOrder(len(messages), func(i int) *postdate.Key { return &messages[i].Key }) {
 		m := &messages[i]
-		if first, again := here[m.Key]; again {
-			results[i] = insertedBefore(m, first.Digest, store.Inserted{ExecutionTime: first.ExecutionTime, Status: postdate.Pending})
-			continue
-		}
-		old, found, err := w.state(m.Key)
-		if err != nil {
-			return err
-		}
-		if found {
-			digest, err := s.digest(m.Key, old.ExecutionTime)
-			if err != nil {
+		old, found := here[m.Key]
+		if !found {
+			var err error
+			if old, found, err = w.state(m.Key); err != nil {
 				return err
 			}
-			results[i] = insertedBefore(m, digest, store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status})
+		}
+		if found {
+			results[i] = insertedBefore(m, &old)
 			continue
 		}
 		st := stateOf(m, postdate.NewState(m, firstVersion()))
 		w.setMessage(m)
 		w.setState(m.Key, &st)
 		if here != nil {
-			here[m.Key] = m
+			here[m.Key] = st
 		}
 		results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 	}
 	return nil
 }
 
-// insertedBefore answers where m's id is taken by a message with that digest: what it became,
-// where it is the same.
-func insertedBefore(m *postdate.Message, digest postdate.Digest, became store.Inserted) store.Inserted {
-	if digest != m.Digest {
-		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, became.Status)}
+func insertedBefore(m *postdate.Message, old *state) store.Inserted {
+	if old.Digest != m.Digest {
+		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, old.Status)}
 	}
-	return became
+	return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
 }
 
 // Get implements store.Messages.

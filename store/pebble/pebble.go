@@ -320,8 +320,8 @@ func (s *Store) loadFloor(written byte) error {
 // for the numbers of all that are empty. An earlier version would give these numbers again.
 const layoutOrdered = 2
 
-// layoutNow is the layout of stores that have states without a digest besides. Earlier
-// versions refuse it.
+// layoutNow is the layout of stores that have states of layoutLean besides. Earlier versions
+// refuse it.
 const layoutNow = 3
 
 // The birth record: layout, N, a random name, and a checksum.

@@ -34,9 +34,12 @@ func (s *Store) writer() *writer { return &writer{s: s, batch: s.db.NewBatch()} 
 
 func (w *writer) setState(key postdate.Key, st *state) {
 	w.key = stateKey(w.key[:0], key)
-	w.value = appendState(w.value[:0], st)
+	w.value = appendState(w.value[:0], st, layout)
 	w.batch.Set(w.key, w.value, nil)
-	w.eachPlace(key, st, func() { w.batch.Set(w.key, w.value, nil) })
+	w.eachPlace(key, st, func(form byte) {
+		w.value = appendState(w.value[:0], st, form)
+		w.batch.Set(w.key, w.value, nil)
+	})
 	if st.Status == postdate.Pending {
 		w.s.low[key.Bucket].note(bucket.PositionOf(key, st.AttemptTime))
 	}
@@ -50,20 +53,21 @@ func (w *writer) setState(key postdate.Key, st *state) {
 // unplace takes a PENDING message out of the places where it waits. One that an earlier
 // version parked has none in the due space: that is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
-	w.eachPlace(key, st, func() { w.batch.Delete(w.key, nil) })
+	w.eachPlace(key, st, func(byte) { w.batch.Delete(w.key, nil) })
 }
 
-// eachPlace calls do with each key under which a message in state st waits in w.key.
-func (w *writer) eachPlace(key postdate.Key, st *state, do func()) {
+// eachPlace calls do with each key under which a message in state st waits in w.key, and with
+// the layout of the state there.
+func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 	if st.Status != postdate.Pending {
 		return
 	}
 	p := bucket.PositionOf(key, st.AttemptTime)
 	w.key = dueKey(w.key[:0], key.Bucket, p)
-	do()
+	do(layoutLean)
 	if st.Parked {
 		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
-		do()
+		do(layout)
 	}
 }
 
@@ -204,14 +208,4 @@ func (s *Store) message(key postdate.Key, execution postdate.Time) (postdate.Mes
 	}
 	defer closer.Close()
 	return readMessage(v, key, execution)
-}
-
-// digest reads the digest of a message whose execution time is known.
-func (s *Store) digest(key postdate.Key, execution postdate.Time) (postdate.Digest, error) {
-	v, closer, err := s.db.Get(messageKey(nil, key, execution))
-	if err != nil {
-		return postdate.Digest{}, err
-	}
-	defer closer.Close()
-	return digestOf(v)
 }
