@@ -143,7 +143,7 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 }
 
 // A machine that owns nothing any more knows of no channel, though an unpark was under way.
-func TestNoChannelIsLeft(t *testing.T) {
+func TestNoChannelIsLeftByAnUnpark(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
 	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}}))
@@ -152,6 +152,28 @@ func TestNoChannelIsLeft(t *testing.T) {
 	}
 	b.step(fence.Lost{Holds: holds(0)})
 	b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 1})
+	if len(b.m.channels) > 0 {
+		t.Errorf("%d channels are left", len(b.m.channels))
+	}
+}
+
+// The same where a claim was under way of a channel that was behind. It is a small one: whether
+// a channel is crowded is looked at by the next claim.
+func TestNoChannelIsLeftByAClaim(t *testing.T) {
+	b := newBench(t)
+	b.m.c.HandMax = b.m.c.crowdMin()
+	claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
+		Token: 1, Owner: "me", Lease: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
+		Behind: map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(b.now.Wall - 900)},
+	}}}))
+	for len(claims) > 0 && claims[0].Claims[0].Only == "" {
+		claims = of[Claim](b.answer(claims[0], nil))
+	}
+	if len(claims) != 1 {
+		t.Fatalf("%d claims of what is behind, want 1", len(claims))
+	}
+	b.step(fence.Lost{Holds: holds(0)})
+	b.answer(claims[0], nil)
 	if len(b.m.channels) > 0 {
 		t.Errorf("%d channels are left", len(b.m.channels))
 	}
