@@ -13,9 +13,11 @@
 //	not connected                   Down     what was not written yet
 //	connection lost, no answer      Unknown  what was, if a second try did not tell
 //
-// The package speaks Kafka's protocol through franz-go's client and has a producer
-// of its own (see lane), because the library's keeps records and may send one after
-// its caller was told that it failed.
+// The package speaks Kafka's protocol through franz-go's client and has a producer of its own
+// (see lane). The library's either keeps records and may send one after its caller was told
+// that it failed, or, with AllowIdempotentProduceCancellation, fails all records of a partition
+// where one caller leaves, and does not say which of them it has written
+// (TestWhyNotTheLibrarysProducer).
 package kafka
 
 import (
