@@ -7,9 +7,9 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// ClientHeaders are the client's own headers that go to the consumer. Names
-// that begin with postdate- in any case are this product's and are left out, so
-// that no client can forge them; so is a traceparent where the message has one.
+// ClientHeaders yields the client's own headers, as the consumer gets them. It leaves out names
+// that begin with postdate-, in any case, so that no client can forge one, and the client's
+// traceparent if the message has its own.
 func ClientHeaders(m *postdate.Message) iter.Seq[postdate.Header] {
 	const own = "postdate-"
 	return func(yield func(postdate.Header) bool) {

@@ -1,8 +1,8 @@
-// Package inbox publishes to the built-in inbox, which lies in the node's own
-// store, and lets readers wait for what comes.
+// Package inbox publishes to the built-in inbox, which is kept in the node's own store, and
+// lets readers wait for messages.
 //
-// What was confirmed is as durable as the store makes it. A reader that goes on
-// from cursor to cursor sees every message, in the order in which they came.
+// A confirmed message is as durable as the store makes it. A reader that goes on from cursor to
+// cursor sees every message, in the order in which they were appended.
 package inbox
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// PollInterval is how long a reader that waits may miss what another node
-// appended. What this node appends wakes it at once.
+// PollInterval is how long a waiting reader may miss what another node appended. What this node
+// appends wakes it immediately.
 const PollInterval = 250 * time.Millisecond
 
 // Publisher appends to inboxes. It implements publisher.Publisher, and is safe
@@ -28,8 +28,8 @@ type Publisher struct {
 	now func() postdate.Time
 
 	mu      sync.Mutex
-	calls   int           // of Publish and of appends that have not returned
-	closing chan struct{} // closed by Close: readers go home, new calls are Down
+	calls   int           // of Publish and of appends in progress
+	closing chan struct{} // closed by Close: readers return, new calls are Down
 	drained chan struct{} // closed when closing and no call is left
 	bells   map[name]*bell
 }
@@ -38,14 +38,13 @@ var _ publisher.Publisher = (*Publisher)(nil)
 
 type name struct{ tenant, inbox string }
 
-// bell wakes the readers of one inbox. It exists only while there are some.
+// bell wakes the readers of one inbox. It exists only while there are any.
 type bell struct {
-	rung    chan struct{} // closed, and replaced, when something was appended
+	rung    chan struct{} // closed and replaced when something is appended
 	readers int
 }
 
-// New makes a publisher that appends to box and notes now as the time of
-// delivery.
+// New makes a publisher that appends to box. The time of delivery is that of now.
 func New(box store.Inbox, now func() postdate.Time) *Publisher {
 	return &Publisher{
 		box: box, now: now, bells: map[name]*bell{},
@@ -62,8 +61,8 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 	return err
 }
 
-// Publish implements publisher.Publisher. A store that does not answer by the
-// end of ctx leaves the outcome Unknown.
+// Publish implements publisher.Publisher. If the store does not answer before ctx ends, the
+// outcome is Unknown.
 func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
 	if err := p.Check(channel); err != nil {
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
@@ -78,7 +77,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 		p.leave()
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was appended"})
 	}
-	// The store may hang on its disk, and ctx may not reach it there.
+	// The store may hang on its disk, where ctx does not reach it.
 	answer := make(chan []publisher.Result, 1)
 	go func() {
 		defer p.leave()
@@ -92,7 +91,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	}
 }
 
-// publish appends each tenant's part in one write.
+// publish appends the messages of each tenant in one write.
 func (p *Publisher) publish(ctx context.Context, inbox string, batch []postdate.Delivery) []publisher.Result {
 	results := make([]publisher.Result, len(batch))
 	places := make([]int, len(batch))
@@ -121,8 +120,8 @@ func (p *Publisher) publish(ctx context.Context, inbox string, batch []postdate.
 	return results
 }
 
-// append appends one tenant's messages to one inbox. They stand or fall
-// together, except that a message that the store refuses falls alone.
+// append appends one tenant's messages to one inbox. They succeed or fail together, but a
+// message that the store refuses fails alone.
 func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) []publisher.Result {
 	err := p.box.AppendInbox(ctx, messages)
 	r := resultOf(err)
@@ -139,8 +138,8 @@ func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) [
 	return publisher.All(len(messages), r)
 }
 
-// resultOf is what an append's error means. An error that does not say that
-// nothing was done leaves the outcome unknown.
+// resultOf turns an append's error into a result. The outcome is unknown unless the error says
+// that nothing was done.
 func resultOf(err error) publisher.Result {
 	if err == nil {
 		return publisher.Result{Outcome: publisher.Confirmed}
@@ -196,7 +195,7 @@ func (p *Publisher) leave() {
 	}
 }
 
-// Close implements publisher.Publisher. Readers that wait return empty.
+// Close implements publisher.Publisher. Waiting readers return empty.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed() {

@@ -8,10 +8,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Read returns messages of an inbox behind a cursor, and the cursor to go on from.
-// Where there is none it waits for one, and returns nothing and the same cursor
-// when the wait is over or the publisher is closed. A caller that ends ctx gets a KindUnavailable error.
-// Other errors are the store's.
+// Read returns the messages of an inbox after a cursor, and the cursor to go on from. If there
+// are none it waits for one; when the wait is over or the publisher is closed, it returns
+// nothing and the same cursor. If ctx ends, the error is KindUnavailable. Other errors are the
+// store's.
 func (p *Publisher) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
 	if r.Wait <= 0 {
 		return p.read(ctx, r)
@@ -24,8 +24,7 @@ func (p *Publisher) Read(ctx context.Context, r store.InboxRead) ([]store.InboxM
 	p.enlist(n)
 	defer p.delist(n)
 	for {
-		// The bell is taken before the look, so that what is appended after the
-		// look rings it.
+		// Take the bell before reading, so that whatever is appended after the read rings it.
 		rung := p.listen(n)
 		messages, next, err := p.read(ctx, r)
 		if err != nil || len(messages) > 0 {
@@ -73,14 +72,14 @@ func (p *Publisher) delist(n name) {
 	}
 }
 
-// listen is the bell of a reader that is enlisted.
+// listen returns the bell of a reader that is enlisted.
 func (p *Publisher) listen(n name) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bells[n].rung
 }
 
-// ring wakes the inbox's readers. Without any it costs a look into a map.
+// ring wakes the inbox's readers. Without any, it is one map lookup.
 func (p *Publisher) ring(n name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 
 const (
 	dialTimeout  = 5 * time.Second
-	idleTimeout  = 5 * time.Minute // less than a broker's own, which is ten by default
-	requestTries = 2               // for questions, which may be asked again
-	answerTime   = 3 * time.Second // beyond what a request allows the broker
+	idleTimeout  = 5 * time.Minute // less than a broker's own default of ten minutes
+	requestTries = 2               // of requests that may be repeated
+	answerTime   = 3 * time.Second // on top of the time that a request gives the broker
 )
 
 // SASL is a login.
@@ -46,12 +46,12 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	return nil, postdate.E(postdate.KindInvalid, "the Kafka login's mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
 }
 
-// Keys of Kafka's protocol whose versions are held down.
+// Keys of Kafka's protocol that are limited to an older version.
 const (
 	keyProduce         = 0
 	keyAddPartitions   = 24
 	keyEndTransaction  = 26
-	produceVersion     = 11 // names topics, and leaves it to the client to add partitions to transactions
+	produceVersion     = 11 // the last one in which requests name topics and the client adds partitions to transactions
 	addPartitionsByOne = 3
 	endWithoutNewEpoch = 4
 )
@@ -69,7 +69,7 @@ func (c Config) options(m *metrics) []kgo.Opt {
 	)
 }
 
-// Connect is how to reach the brokers and log in, for other clients of theirs.
+// Connect returns the options for another client of the same brokers, with its login.
 func (c Config) Connect() []kgo.Opt {
 	c = c.withDefaults()
 	opts := []kgo.Opt{kgo.SeedBrokers(c.Seeds...), kgo.Dialer(c.dial)}
@@ -81,8 +81,8 @@ func (c Config) Connect() []kgo.Opt {
 	return opts
 }
 
-// errNotSent is in the chain of every error that says that a request surely has
-// not reached a broker.
+// errNotSent is in the chain of every error that means that a request surely did not reach a
+// broker.
 var errNotSent = errors.New("nothing was sent")
 
 // dial connects to a broker.
@@ -108,16 +108,15 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 	return &conn{Conn: secure, raw: raw}, nil
 }
 
-// conn is a connection that knows when a request surely has not got through. The
-// client writes each request by one call, and a broker does nothing for a part of
-// one.
+// conn is a connection that knows when a request surely did not get through. The client writes
+// each request in one call, and a broker ignores an incomplete request.
 type conn struct {
-	net.Conn          // what to read and write: TLS, or the same as raw
+	net.Conn          // what to read and write: the TLS connection, or the same as raw
 	raw      net.Conn // the socket
 }
 
-// Write looks first whether the broker has hung up: else the loss of a connection
-// that lay idle would show only after the request was handed over.
+// Write first checks whether the broker has hung up. Otherwise the loss of an idle connection
+// would show only after the request was handed over.
 func (c *conn) Write(b []byte) (int, error) {
 	if hungUp(c.raw) {
 		return 0, fmt.Errorf("the broker has closed the connection (%w)", errNotSent)

@@ -17,17 +17,17 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// With Config.Fenced, what a node publishes from a bucket travels in transactions
-// under the bucket's own transactional id. Gained takes that id over: from then on
-// the cluster refuses every transaction that a former owner of the bucket has begun
-// or begins, however long it slept, and consumers that read committed records never
-// see them. The price is a transaction for each bucket and batch.
+// With Config.Fenced, a node publishes a bucket's messages in transactions under the bucket's
+// own transactional id. Gained takes that id over: from then on the cluster refuses every
+// transaction that a former owner of the bucket has begun or begins, however long it slept, and
+// consumers that read only committed records never see it. The price is a transaction for each
+// bucket and batch.
 
-// gainAtOnce bounds how many buckets are taken over at the same time.
+// gainAtOnce is how many buckets are taken over at the same time.
 const gainAtOnce = 16
 
-// session is this node's hold on a bucket's transactional id. One transaction is
-// under way at a time; what comes meanwhile makes the next one.
+// session is this node's hold on a bucket's transactional id. One transaction runs at a time;
+// what arrives meanwhile forms the next.
 type session struct {
 	bucket int
 	name   string // the transactional id
@@ -35,14 +35,14 @@ type session struct {
 	// These are guarded by the publisher's lock.
 	queue   []*item
 	busy    bool
-	over    string               // why nothing goes under it any more; "": it lives
-	failing map[string]time.Time // by topic: since when no transaction has got through
+	over    string               // why it takes no more messages; "": it is open
+	failing map[string]time.Time // by topic: since when no transaction has succeeded
 
-	// These belong to the goroutine that has made the session busy.
+	// These belong to the goroutine that made the session busy.
 	producer    producer
 	sequences   map[place]int32
-	sick        bool // the last transaction was not ended, or not known to be
-	erred       bool // the last transaction came to nothing
+	sick        bool // the last transaction was not ended, or may not have been
+	erred       bool // the last transaction failed
 	coordinator int32
 	bytesMax    int
 }
@@ -73,7 +73,7 @@ func (p *Publisher) Gained(ctx context.Context, buckets []int) error {
 	return nil
 }
 
-// gain takes a bucket's transactional id over, whoever has it.
+// gain takes over a bucket's transactional id, whoever holds it.
 func (p *Publisher) gain(ctx context.Context, bucket int) error {
 	s := &session{bucket: bucket, name: p.config.TransactionPrefix + strconv.Itoa(bucket), coordinator: -1, bytesMax: batchBytesMax, failing: map[string]time.Time{}}
 	if err := p.initialize(ctx, s, producer{id: -1, epoch: -1}); err != nil {
@@ -100,7 +100,7 @@ func (p *Publisher) Lost(buckets []int) {
 	}
 }
 
-// end gives back what was not sent. A transaction under way goes on to its end.
+// end gives back what was not sent. A transaction under way runs to its end.
 func (s *session) end(why string) {
 	if s.over == "" {
 		s.over = why
@@ -109,7 +109,7 @@ func (s *session) end(why string) {
 	s.queue = nil
 }
 
-// routeFenced brings items to their buckets' sessions.
+// routeFenced puts items into their buckets' sessions.
 func (p *Publisher) routeFenced(items []*item) {
 	var stirred []*session
 	for _, it := range items {
@@ -132,7 +132,7 @@ func (p *Publisher) routeFenced(items []*item) {
 	}
 }
 
-// work runs transactions until nothing waits.
+// work runs transactions until the queue is empty.
 func (p *Publisher) work(s *session) {
 	for tries := 0; ; tries++ {
 		b := p.take(s)
@@ -145,7 +145,7 @@ func (p *Publisher) work(s *session) {
 			err = p.transact(ctx, s, b)
 		}
 		s.erred = err != nil
-		if s.sick { // at once: an open transaction holds its partitions' readers up
+		if s.sick { // without delay: an open transaction blocks the readers of its partitions
 			if healed := p.heal(ctx, s); err == nil || errors.Is(healed, errTaken) {
 				err = healed
 			}
@@ -162,8 +162,8 @@ func (p *Publisher) work(s *session) {
 	}
 }
 
-// take makes the next transaction's batch, for one topic, so that a topic in trouble
-// takes no other one along; nil: the session rests.
+// take makes the next transaction's batch; nil if nothing waits. A batch has one topic, so that
+// a topic in trouble does not hold up others.
 func (p *Publisher) take(s *session) *batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +187,8 @@ func (p *Publisher) take(s *session) *batch {
 	return b
 }
 
-// finishTransaction gives back or puts off what a transaction has left open, none of
-// which will ever be seen. It says whether to wait before the next.
+// finishTransaction gives back or requeues what a transaction left open; no reader will ever
+// see that. It reports whether to wait before the next transaction.
 func (p *Publisher) finishTransaction(s *session, b *batch, err error) (wait bool) {
 	var back []*item
 	for _, it := range b.items {
@@ -228,19 +228,19 @@ func (p *Publisher) finishTransaction(s *session, b *batch, err error) (wait boo
 	return false
 }
 
-// errTaken is in the chain of the error that says that somebody else has the id. Only
-// the answer to a wish for the next epoch says so: other requests are refused in the
-// same words when the coordinator has given up a transaction that took too long.
+// errTaken is in the chain of the error that means that another node holds the id. Only a
+// request for the next epoch tells: other requests are refused with the same error when the
+// coordinator has given up a transaction that took too long.
 var errTaken = errors.New("it has another owner")
 
-// heal ends what the last transaction has left and gets a new epoch under which
-// sequence numbers start again. It goes by the present epoch, so a node that slept
-// cannot take the id back.
+// heal ends what the last transaction left open and gets a new epoch, under which sequence
+// numbers start again. It names the present epoch, so a node that slept cannot take the id
+// back.
 func (p *Publisher) heal(ctx context.Context, s *session) error {
 	if !s.sick {
 		return nil
 	}
-	_ = p.endTransaction(ctx, s, false) // most often there is none; the next answer counts
+	_ = p.endTransaction(ctx, s, false) // usually there is no transaction to end; the next answer counts
 	err := p.initialize(ctx, s, s.producer)
 	for _, taken := range []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping} {
 		if errors.Is(err, taken) {
@@ -250,8 +250,8 @@ func (p *Publisher) heal(ctx context.Context, s *session) error {
 	return err
 }
 
-// initialize gets an epoch for the session's id: after the one given, or, with none,
-// after whatever there is.
+// initialize gets an epoch for the session's id: the one after the given producer's or, without
+// one, after the latest.
 func (p *Publisher) initialize(ctx context.Context, s *session, after producer) error {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID, req.TransactionTimeoutMillis = &s.name, int32((p.config.PublishTimeout+answerTime)/time.Millisecond)
@@ -268,11 +268,11 @@ func (p *Publisher) initialize(ctx context.Context, s *session, after producer) 
 	})
 }
 
-// passing are the errors that a coordinator gives while it is busy or on its move.
+// passing lists the errors that a coordinator gives while it is busy or moving.
 var passing = []error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator}
 
-// patiently repeats a question while the answer is a passing one. The end of the last
-// transaction takes the coordinator some milliseconds, hence the short first wait.
+// patiently repeats a request while it fails with a passing error. The first wait is short,
+// because a coordinator takes some milliseconds to end the last transaction.
 func (p *Publisher) patiently(ctx context.Context, ask func() error) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, backoffFirst) {
 		err := ask()

@@ -4,5 +4,5 @@ package kafka
 
 import "net"
 
-// hungUp cannot tell here: a lost connection shows when it is used.
+// hungUp cannot tell on this system: the loss of a connection shows at its next use.
 func hungUp(net.Conn) bool { return false }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// hungUp says whether the other side has closed the connection, by a look at what
-// waits to be read that takes nothing and does not wait.
+// hungUp reports whether the other side has closed the connection. It peeks at the receive
+// buffer, without waiting.
 func hungUp(c net.Conn) (gone bool) {
 	s, ok := c.(syscall.Conn)
 	if !ok {

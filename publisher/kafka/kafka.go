@@ -1,22 +1,21 @@
 // Package kafka publishes to Kafka.
 //
-// Each message is one record, acknowledged by all in-sync replicas before it is
-// confirmed. Records travel in batches, one at a time for each partition, under a
-// producer id and a sequence number: a batch whose answer was lost is sent again as
-// the same batch, and the broker takes it once. What cannot be cleared up before the
-// caller's time is over is Unknown, and is not sent again by this package. Topics are
-// never made.
+// Each message is one record, and is confirmed when all in-sync replicas have acknowledged it.
+// Records travel in batches, one batch at a time for each partition, under a producer id and a
+// sequence number: a batch whose answer is lost is sent again as the same batch, and the broker
+// accepts it once. What is not resolved within the caller's time is Unknown, and this package
+// does not send it again. It never creates topics.
 //
 //	no such topic, not allowed      Refused  in the broker's words
 //	too large, invalid              Refused, permanently
 //	too few replicas, no leader     Down     before anything was appended
-//	not connected                   Down     what was not written yet
-//	connection lost, no answer      Unknown  what was, if a second try did not tell
+//	not connected                   Down     if it was not written yet
+//	connection lost, no answer      Unknown  if it was written and a second try did not tell
 //
-// The package speaks Kafka's protocol through franz-go's client and has a producer of its own
-// (see lane). The library's either keeps records and may send one after its caller was told
-// that it failed, or, with AllowIdempotentProduceCancellation, fails all records of a partition
-// where one caller leaves, and does not say which of them it has written
+// The package uses franz-go's client for Kafka's protocol, and a producer of its own (see
+// lane). The library's producer either keeps records, and may send one after its caller was
+// told that it failed, or, with AllowIdempotentProduceCancellation, fails all records of a
+// partition when one caller leaves, without saying which of them it has written
 // (TestWhyNotTheLibrarysProducer).
 package kafka
 
@@ -38,13 +37,13 @@ import (
 
 // Config is what a Publisher needs. Only Seeds has no default.
 type Config struct {
-	// Seeds are addresses of brokers, host:port, from which the rest is found.
+	// Seeds are the addresses of some brokers, host:port, from which the others are found.
 	Seeds []string
 
-	// TLS encrypts the connections; nil: they are plain.
+	// TLS encrypts the connections; nil: no encryption.
 	TLS *tls.Config
 
-	// SASL is how to log in; nil: not at all.
+	// SASL is how to log in; nil: no login.
 	SASL *SASL
 
 	// Dial reaches a broker; directly by default.
@@ -53,21 +52,20 @@ type Config struct {
 	// PublishTimeout bounds each Publish; 10 s by default.
 	PublishTimeout time.Duration
 
-	// Fenced publishes in transactions, so that the cluster refuses what a former
-	// owner of a bucket publishes. Readers must then read committed records only, and
-	// the node must say by Gained and Lost which buckets it has.
+	// Fenced publishes in transactions, so that the cluster refuses what a former owner of a
+	// bucket publishes. Consumers must then read committed records only, and the node must call
+	// Gained and Lost to say which buckets it owns.
 	Fenced bool
 
-	// TransactionPrefix begins the transactional ids, which end with the bucket's
-	// number: "postdate-" by default. Two clusters of Postdate at one of Kafka need
-	// two.
+	// TransactionPrefix begins the transactional ids, which end with the bucket's number:
+	// "postdate-" by default. Two Postdate clusters on one Kafka cluster need two prefixes.
 	TransactionPrefix string
 
-	// OnFenced is called when the cluster says that another node has taken a bucket
-	// over. A node that finds that it is the owner still calls Gained again.
+	// OnFenced is called when the cluster says that another node has taken over a bucket. A
+	// node that finds that it is still the owner calls Gained again.
 	OnFenced func(bucket int)
 
-	// Log gets connections and their loss; slog.Default() by default.
+	// Log records connections and their loss; slog.Default() by default.
 	Log *slog.Logger
 
 	// Metrics registers the publisher's metrics; nil: none.
@@ -90,7 +88,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says what is wrong, as a KindInvalid error without secrets. Zero fields
+// Validate returns a KindInvalid error, without secrets, that says what is wrong. Zero fields
 // stand for their defaults.
 func (c Config) Validate() error {
 	if len(c.Seeds) == 0 {
@@ -116,22 +114,22 @@ func (c Config) Validate() error {
 type Publisher struct {
 	config  Config
 	client  *kgo.Client
-	seeds   string // for people
+	seeds   string // for logs and reasons
 	metrics *metrics
 
 	mu       sync.Mutex
 	topics   map[string]*topic
 	leaders  map[int32]*leader
 	ids      ids
-	sessions map[int]*session // with Fenced, by bucket
+	sessions map[int]*session // by bucket; with Fenced
 	state    State
-	calls    int           // of Publish that have not returned
+	calls    int           // of Publish in progress
 	closing  bool          // no new calls
 	drained  chan struct{} // closed when closing and no call is left
 
 	life    context.Context // ends when the publisher is closed
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when the background has ended
+	stopped chan struct{} // closed when watch has returned
 }
 
 var (
@@ -165,8 +163,7 @@ func New(config Config) (*Publisher, error) {
 
 const topicBytesMax = 249
 
-// Check implements publisher.Publisher: the topic's name must be one that Kafka
-// allows.
+// Check implements publisher.Publisher: Kafka must allow the topic's name.
 func (p *Publisher) Check(channel postdate.Channel) error { return check(channel) }
 
 func check(channel postdate.Channel) error {
@@ -189,8 +186,7 @@ func check(channel postdate.Channel) error {
 	return nil
 }
 
-// Close implements publisher.Publisher. Calls of Publish that come later answer
-// Down.
+// Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closing {
@@ -212,7 +208,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return err
 }
 
-// enter counts a call, and says why it cannot be served: "" if it can.
+// enter counts a call, or says why it cannot be served; "" if it can.
 func (p *Publisher) enter() (down string) {
 	if p.closing {
 		return "the publisher is closed"

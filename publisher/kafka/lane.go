@@ -9,58 +9,58 @@ import (
 )
 
 const (
-	batchBytesMax   = 900_000 // brokers take 1 MiB by default
+	batchBytesMax   = 900_000 // brokers accept 1 MiB by default
 	requestBytesMax = 8 << 20
 
-	// patience is how long a partition without a leader, or whose leader cannot be
-	// reached, keeps its messages waiting before the channel is said to be down.
+	// patience is how long messages wait for a partition that has no leader, or whose leader
+	// cannot be reached, before the channel is reported as down.
 	patience = 2 * time.Second
 )
 
-// lane is the way to a partition. One batch is under way at a time: so the broker
-// recognises a second try of it, whatever came in between, and the order is kept.
-// What comes meanwhile makes the next batch.
+// lane is the way to one partition. It sends one batch at a time, so the broker recognises a
+// batch that is sent again, whatever happened in between, and the order is kept. What arrives
+// meanwhile forms the next batch.
 type lane struct {
 	topic     *topic
 	partition int32
-	leader    int32 // -1: none is known
-	listed    bool  // stands in its leader's list
+	leader    int32 // -1: not known
+	listed    bool  // it is in its leader's list
 
 	queue  []*item
 	batch  *batch
-	flying bool // the batch is in a request that is not answered
+	flying bool // the batch is in a request that has no answer yet
 
-	producer *producer // the batches' identity; nil: none yet
+	producer *producer // the identity of its batches; nil: none yet
 	sequence int32     // of the next record under it
-	spoilt   *producer // must not be used here again
+	spoilt   *producer // must not be used in this lane again
 
 	bytesMax int
-	failing  time.Time // since when no try has got through; zero: the last one has
+	failing  time.Time // since when no try has succeeded; zero: the last one did
 	tries    int       // since then
-	resting  bool      // until the next try
+	resting  bool      // it waits for the next try
 }
 
-// batch is what travels together. It keeps its bytes over all tries.
+// batch is a group of messages that travels together. Its bytes are the same at every try.
 type batch struct {
 	lane    *lane // nil in a transaction
 	items   []*item
 	bytes   []byte
-	written bool   // this try: the request was handed to the connection
-	maybe   bool   // an earlier try may have been taken
-	left    bool   // a caller has left: there is no further try
-	reason  string // for which the last try came to nothing; "": this is the first
+	written bool   // in this try, the request was handed to the connection
+	maybe   bool   // the broker may have accepted an earlier try
+	left    bool   // a caller has left: it is not tried again
+	reason  string // why the last try failed; "": this is the first
 }
 
-// leader is a broker that leads partitions. One request is under way at a time, with
-// a batch of each partition that has one: a broker serves a connection's requests one
-// after the other anyway.
+// leader is a broker that leads partitions. One request is in flight at a time, with a batch
+// for each partition that has one: a broker serves the requests of a connection one by one
+// anyway.
 type leader struct {
 	id    int32
 	busy  bool
 	ready []*lane
 }
 
-// stir sees to it that what waits in a lane gets going.
+// stir starts a lane that has something to send and is idle.
 func (p *Publisher) stir(l *lane) {
 	if l.flying || l.listed || l.resting || l.batch == nil && len(l.queue) == 0 {
 		return
@@ -79,7 +79,7 @@ func (p *Publisher) stir(l *lane) {
 	p.dispatch(to)
 }
 
-// dispatch sends what is ready for a broker.
+// dispatch sends the batches that are ready for a broker.
 func (p *Publisher) dispatch(to *leader) {
 	if to.busy {
 		return
@@ -106,7 +106,7 @@ func (p *Publisher) dispatch(to *leader) {
 	}
 }
 
-// load makes the lane's next batch, if there is none and something to put into it.
+// load makes the lane's next batch, if it has none. It reports whether there is one.
 func (p *Publisher) load(l *lane) bool {
 	if l.batch != nil {
 		return true
@@ -136,8 +136,8 @@ func (p *Publisher) load(l *lane) bool {
 	return true
 }
 
-// encode makes the batch's bytes, once. It needs no lock: what it reads stands still
-// while the batch flies.
+// encode makes the batch's bytes, once. It needs no lock: nothing that it reads changes while
+// the batch is in flight.
 func (b *batch) encode() {
 	if b.bytes != nil {
 		return
@@ -149,9 +149,9 @@ func (b *batch) encode() {
 	b.bytes = encode(records, *b.lane.producer, b.lane.sequence, 0, time.Now().UnixMilli())
 }
 
-// rest lets the lane wait for its next try, after a look for its leader. When that
-// has gone on for long, what was surely not sent is given back; the channel's probes
-// then find out when it is over.
+// rest asks who leads the lane's partition and puts off the next try. After too long a time of
+// failure it gives back what was surely not sent; the channel's probes then find out when the
+// trouble is over.
 func (p *Publisher) rest(l *lane, r publisher.Result) {
 	now := time.Now()
 	if l.failing.IsZero() {
@@ -179,15 +179,15 @@ func (p *Publisher) rest(l *lane, r publisher.Result) {
 	})
 }
 
-// advance ends the lane's batch: its sequence numbers are used.
+// advance ends the lane's batch and moves on to the next sequence number.
 func (p *Publisher) advance(l *lane) {
 	const sequenceMax = 1<<31 - 1
 	l.sequence = int32((int64(l.sequence) + int64(len(l.batch.items))) & sequenceMax)
 	l.batch, l.failing, l.tries = nil, time.Time{}, 0
 }
 
-// dissolve takes the lane's batch, which was surely not taken by the broker, apart:
-// what is still wanted goes back to the head of the queue.
+// dissolve takes apart the lane's batch, which the broker surely did not accept. Messages whose
+// callers still wait go back to the head of the queue.
 func (p *Publisher) dissolve(l *lane) {
 	var back []*item
 	for _, it := range l.batch.items {
@@ -200,9 +200,9 @@ func (p *Publisher) dissolve(l *lane) {
 	l.queue = append(back, l.queue...)
 }
 
-// drop ends the lane's batch without a confirm. Its identity goes with it, also where
-// the broker surely has not taken the batch: under a number that it has seen, it
-// would take other messages for a repetition, and lose them.
+// drop ends the lane's batch without a confirm. It gives up the batch's identity too, even if
+// the broker surely did not accept the batch: under a number that the broker has seen, it would
+// take other messages for a repetition, and lose them.
 func (l *lane) drop() {
 	if l.batch.bytes != nil {
 		l.spoilt, l.producer, l.sequence = l.producer, nil, 0
@@ -216,7 +216,7 @@ func (p *Publisher) doubt(l *lane, reason string) {
 	l.drop()
 }
 
-// abandon ends a batch that a caller has left, and that is not in flight.
+// abandon ends a batch that a caller has left and that is not in flight.
 func (p *Publisher) abandon(l *lane) {
 	if l.batch.maybe {
 		p.doubt(l, "another message of its batch ran out of time before Kafka confirmed it"+p.lastWords(l.batch))

@@ -12,14 +12,14 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// Names of record headers that stand for what other brokers have fields for.
+// Names of record headers for what other brokers have fields for.
 const (
 	headerMessageID   = "message-id"
 	headerContentType = "content-type"
 )
 
-// record is the delivery as Kafka has it. A payload is never null: in a compacted
-// topic that would delete.
+// record makes the Kafka record of a delivery. A payload is never null: in a compacted topic,
+// null deletes the key.
 func record(d *postdate.Delivery) kmsg.Record {
 	m := d.Message
 	key := m.PartitionKey
@@ -52,14 +52,14 @@ func record(d *postdate.Delivery) kmsg.Record {
 	return r
 }
 
-// Sizes of the record format, in bytes; of a record's parts the largest.
+// Sizes in the record format, in bytes; for parts of variable length, the largest.
 const (
 	batchHead  = 61
-	recordHead = 5 + 1 + 1 + 5 + 5 + 5 + 5 // length, attributes, time, place, lengths of key and value, count of headers
+	recordHead = 5 + 1 + 1 + 5 + 5 + 5 + 5 // length, attributes, timestamp, offset, lengths of key and value, count of headers
 	headerHead = 5 + 5
 )
 
-// sizeOf is the most that a record takes in a batch.
+// sizeOf returns the most bytes that a record takes in a batch.
 func sizeOf(r *kmsg.Record) int {
 	n := recordHead + len(r.Key) + len(r.Value)
 	for i := range r.Headers {
@@ -68,8 +68,7 @@ func sizeOf(r *kmsg.Record) int {
 	return n
 }
 
-// producer is the identity under which a broker recognises a batch that it has
-// already taken.
+// producer is the identity by which a broker recognises a batch that it has already accepted.
 type producer struct {
 	id    int64
 	epoch int16
@@ -78,16 +77,15 @@ type producer struct {
 // transactional is the attribute of a batch that is part of a transaction.
 const transactional = 1 << 4
 
-// encode makes a record batch. All of its records bear the time at which it is
-// made: by their execution times, late messages could fall to a topic's retention at
-// once.
+// encode makes a record batch. All records carry the time at which it is made: with their
+// execution times, a topic's retention could delete late messages immediately.
 func encode(records []*kmsg.Record, by producer, sequence int32, attributes int16, at int64) []byte {
 	var body []byte
 	for i, r := range records {
 		r.OffsetDelta, r.Length = int32(i), 0
 		start := len(body)
 		body = r.AppendTo(body)
-		r.Length = int32(len(body) - start - 1) // the length itself took one byte: it was 0
+		r.Length = int32(len(body) - start - 1) // without the length itself, which took one byte: it was 0
 		body = r.AppendTo(body[:start])
 	}
 	batch := kmsg.RecordBatch{

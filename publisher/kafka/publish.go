@@ -10,17 +10,17 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// call is one Publish on its way.
+// call is one Publish in progress.
 type call struct {
-	open int           // items that are not finished
+	open int           // unfinished items
 	done chan struct{} // closed when none is left
 }
 
-// stage is where an item is on its way.
+// stage says how far an item has got.
 type stage uint8
 
 const (
-	queued   stage = iota // waits, and a caller that leaves takes it along
+	queued   stage = iota // waits; a caller that leaves takes it back
 	taken                 // in a batch
 	finished              // has a result
 )
@@ -89,7 +89,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	return p.metrics.count(results)
 }
 
-// enqueue puts the items on their way, or says why nothing can be sent now.
+// enqueue routes the items, or says why nothing can be sent.
 func (p *Publisher) enqueue(name string, items []*item) (down string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +104,8 @@ func (p *Publisher) enqueue(name string, items []*item) (down string) {
 	return ""
 }
 
-// giveUp finishes all that is open when the caller's time is over. A batch of which
-// somebody was told that its outcome is unknown is not sent again.
+// giveUp finishes all open items when the caller's time is over. Once a caller is told that the
+// outcome is unknown, the batch is not sent again.
 func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 	why := "the publish timeout of " + p.config.PublishTimeout.String() + " was over"
 	if errors.Is(context.Cause(ctx), context.Canceled) {
@@ -130,7 +130,7 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 	}
 }
 
-// lastWords are what went wrong with a batch, or with the cluster.
+// lastWords says what went wrong with a batch, or with the cluster.
 func (p *Publisher) lastWords(b *batch) string {
 	switch {
 	case b != nil && b.reason != "":

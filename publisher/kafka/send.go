@@ -11,18 +11,18 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// produce is a produce request that leaves a batch out when its caller has gone
-// before the request is written.
+// produce is a produce request that leaves out batches whose callers have gone before the
+// request is written.
 type produce struct {
 	*kmsg.ProduceRequest
 	p       *Publisher
 	batches []*batch
-	formed  bool // the client was about to write it
-	over    bool // its outcome is decided: it must not be written any more
+	formed  bool // the client has asked for its bytes, to write them
+	over    bool // its outcome is decided: it must not be written
 }
 
-// AppendTo implements kmsg.Request. The client calls it just before it writes: what
-// is not in here is surely not sent.
+// AppendTo implements kmsg.Request. The client calls it right before it writes: what is left
+// out here is surely not sent.
 func (r *produce) AppendTo(b []byte) []byte {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -49,11 +49,11 @@ func (r *produce) AppendTo(b []byte) []byte {
 	return r.ProduceRequest.AppendTo(b)
 }
 
-// allAcks: the leader answers when all in-sync replicas have it.
+// allAcks makes the leader answer when all in-sync replicas have the records.
 const allAcks = -1
 
-// send sends one batch of each of some partitions to their leader and takes in what
-// it says.
+// send sends batches, one for each partition, to the partitions' leader and handles its
+// answers.
 func (p *Publisher) send(to *leader, batches []*batch) {
 	for _, b := range batches {
 		b.encode()
@@ -67,7 +67,7 @@ func (p *Publisher) send(to *leader, batches []*batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to.busy, req.over = false, true
-	if err == nil { // of one broker's silence, the metadata tell whether it is the cluster's
+	if err == nil { // an error may be this broker's alone: the metadata tell whether it is the cluster's
 		p.reached(nil)
 	}
 	answers := answersOf(resp)
@@ -106,7 +106,7 @@ func answersOf(resp kmsg.Response) map[place]answer {
 	return answers
 }
 
-// answered brings a batch one step further.
+// answered handles the answer to a lane's batch.
 func (p *Publisher) answered(l *lane, a answer) {
 	b := l.batch
 	if a.verdict == confirmed {
@@ -116,7 +116,7 @@ func (p *Publisher) answered(l *lane, a answer) {
 	}
 	b.maybe = b.maybe || a.appended
 	if b.left && b.reason != "" {
-		a.reason = b.reason // it was left out: what went wrong before is what matters
+		a.reason = b.reason // it was left out: the earlier failure is what matters
 	}
 	b.reason = a.reason
 	if a.verdict != again && a.verdict != anew {
@@ -152,8 +152,8 @@ type ids struct {
 	wait   []*lane
 }
 
-// identify gives the lane an identity that it has not used, or asks for one. A lane
-// starts at number 0 under each, so it must never have had it before.
+// identify gives the lane an identity that it has not used yet, or asks for one. Sequence
+// numbers start at 0 under each identity, so a lane must never get the same one twice.
 func (p *Publisher) identify(l *lane) bool {
 	if p.ids.latest != nil && p.ids.latest != l.spoilt {
 		l.producer, l.sequence = p.ids.latest, 0

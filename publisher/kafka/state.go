@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Between looks whether the cluster answers: while it does, and while not.
+// How often to check whether the cluster answers: while it does, and while it does not.
 const (
 	watchTime = 10 * time.Second
 	seekTime  = time.Second
 )
 
-// Phase is where a publisher stands with its cluster.
+// Phase is the state of a publisher's connection to its cluster.
 type Phase uint8
 
 // The phases.
@@ -60,7 +60,7 @@ func (p *Publisher) enterPhase(phase Phase, reason string) {
 	}
 }
 
-// reached notes whether a request got its answer.
+// reached notes whether a request got an answer.
 func (p *Publisher) reached(err error) {
 	switch {
 	case err == nil:
@@ -73,8 +73,8 @@ func (p *Publisher) reached(err error) {
 	}
 }
 
-// watch asks for an answer from time to time, so that State is true while nothing
-// is published, until the publisher is closed.
+// watch pings the cluster until the publisher is closed, so that State is correct while nothing
+// is published.
 func (p *Publisher) watch() {
 	defer close(p.stopped)
 	for {

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	backoffFirst = 50 * time.Millisecond // between tries; it doubles
+	backoffFirst = 50 * time.Millisecond // between tries; doubled each time
 	backoffLast  = time.Second
 
-	refusalTime = time.Second            // for which the answer that a topic is missing counts
-	doubtTime   = 250 * time.Millisecond // a broker that has just started may not know its topics: it is asked twice
-	freshTime   = time.Minute            // after which a topic's partitions are looked up again
+	refusalTime = time.Second            // how long the answer that a topic is missing counts
+	doubtTime   = 250 * time.Millisecond // a broker that has started a moment ago may not know its topics: ask twice
+	freshTime   = time.Minute            // after which a topic's partitions are asked for again
 )
 
-// topic is a topic's partitions, and what waits to know them.
+// topic is a topic's partitions, and the items that wait until they are known.
 type topic struct {
 	name    string
-	lanes   []*lane // by partition; one through which something was sent is never forgotten
+	lanes   []*lane // by partition; one that has sent something is never dropped
 	count   int     // of partitions at present; 0: not known
 	waiting []*item
 
-	asking  bool      // a question is under way, or about to be
-	asked   time.Time // of the last good answer
-	doubted bool      // the last answer was that it is missing
+	asking  bool      // a request for the partitions is under way, or about to be
+	asked   time.Time // when the last good answer came
+	doubted bool      // the last answer was that the topic is missing
 
 	refusal      publisher.Result
 	refusedUntil time.Time
@@ -46,10 +46,10 @@ func (p *Publisher) topic(name string) *topic {
 	return t
 }
 
-// hash is the Java client's, so that a key has the same partition whoever writes.
+// hash is the Java client's, so that a key has the same partition whichever client writes it.
 var hash = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
-// route brings items to their partitions' lanes.
+// route puts items into the lanes of their partitions.
 func (p *Publisher) route(t *topic, items []*item) {
 	if time.Now().Before(t.refusedUntil) {
 		finishAll(items, t.refusal)
@@ -68,7 +68,7 @@ func (p *Publisher) route(t *topic, items []*item) {
 		}
 		l.queue = append(l.queue, it)
 	}
-	for _, l := range stirred { // only now, so that they travel together
+	for _, l := range stirred { // after all are queued, so that they travel together
 		p.stir(l)
 	}
 	if time.Since(t.asked) > freshTime {
@@ -76,7 +76,7 @@ func (p *Publisher) route(t *topic, items []*item) {
 	}
 }
 
-// ask looks the topic's partitions up after a while. One question at a time.
+// ask asks for the topic's partitions after a delay, unless a request is under way.
 func (p *Publisher) ask(t *topic, after time.Duration) {
 	if t.asking {
 		return
@@ -98,7 +98,7 @@ func (p *Publisher) ask(t *topic, after time.Duration) {
 		t.asking = false
 		p.reached(err)
 		if err != nil {
-			// Lanes that get through do not need the answer.
+			// Lanes whose batches get through do not need the answer.
 			p.giveBack(t, func(l *lane) bool { return !l.failing.IsZero() }, publisher.Result{Outcome: publisher.Down, Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
 			p.forget(t)
 			return
@@ -107,7 +107,7 @@ func (p *Publisher) ask(t *topic, after time.Duration) {
 	})
 }
 
-// learn takes in what a broker says about a topic.
+// learn applies what a broker says about a topic.
 func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 	err := kerr.ErrorForCode(said.ErrorCode)
 	switch {
@@ -147,7 +147,7 @@ func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 		}
 		p.stir(l)
 	}
-	for _, l := range t.lanes[t.count:] { // partitions that are no more
+	for _, l := range t.lanes[t.count:] { // partitions that no longer exist
 		rest := l.queue
 		l.queue = nil
 		t.waiting = append(t.waiting, rest...)
@@ -157,15 +157,15 @@ func (p *Publisher) learn(t *topic, said *kmsg.MetadataResponseTopic) {
 	p.route(t, waiting)
 }
 
-// stuck says whether nobody waits any more for a topic that has no partitions yet; the
-// next call then asks again.
+// stuck reports whether nothing waits for a topic that has no partitions yet; the next Publish
+// then asks again.
 func (p *Publisher) stuck(t *topic) bool {
 	t.waiting = slices.DeleteFunc(t.waiting, func(it *item) bool { return it.stage == finished })
 	p.forget(t)
 	return len(t.waiting) == 0
 }
 
-// giveBack finishes what waits for the topic and what was not sent in some lanes.
+// giveBack finishes what waits for the topic, and what some lanes have not sent.
 func (p *Publisher) giveBack(t *topic, some func(*lane) bool, r publisher.Result) {
 	finishAll(t.waiting, r)
 	t.waiting = nil
@@ -182,8 +182,8 @@ func (p *Publisher) giveBack(t *topic, some func(*lane) bool, r publisher.Result
 	}
 }
 
-// forget drops a topic through which nothing was ever sent. The others stay: under
-// its producer id, a partition's sequence numbers must never start again.
+// forget drops a topic that nothing was ever sent to. Others must stay: a partition's sequence
+// numbers must never start again under the same producer id.
 func (p *Publisher) forget(t *topic) {
 	if p.topics[t.name] == t && len(t.lanes) == 0 && len(t.waiting) == 0 && !t.asking && !time.Now().Before(t.refusedUntil) {
 		delete(p.topics, t.name)

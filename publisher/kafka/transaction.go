@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// share is what one partition gets of a transaction.
+// share is one partition's part of a transaction.
 type share struct {
 	place
 	leader  int32
@@ -24,16 +24,16 @@ type share struct {
 	answer  answer
 }
 
-// transact publishes a batch in one transaction. What it finishes is finished for
-// good. What it leaves open will never be seen by a reader of committed records:
-// either it was not produced, or the session is sick and its transaction is aborted
-// before the next. The error says why something was left open.
+// transact publishes a batch in one transaction. Items that it finishes are final. A reader of
+// committed records never sees those that it leaves open: either they were not produced, or the
+// session is sick and aborts the transaction before it begins another. The error says why items
+// were left open.
 func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 	shares, err := p.divide(ctx, s, b)
 	if err != nil || len(shares) == 0 {
 		return err
 	}
-	s.sick = true // until it is known to have ended
+	s.sick = true // until the transaction is known to have ended
 	if err := p.addPartitions(ctx, s, shares); err != nil {
 		if !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return err
@@ -64,7 +64,7 @@ func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 		for _, sh := range shares {
 			s.sequences[sh.place] += int32(len(sh.items))
 		}
-		s.sick = failed > 0 // a number that was refused is not used again
+		s.sick = failed > 0 // a refused sequence number is not used again
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,8 +80,8 @@ func (p *Publisher) transact(ctx context.Context, s *session, b *batch) error {
 	return nil
 }
 
-// finishShare gives the messages back that a partition surely has not taken. What may
-// do in smaller parts stays open.
+// finishShare gives back the messages of a partition that surely did not take them. If smaller
+// batches may succeed, they stay open.
 func (p *Publisher) finishShare(s *session, sh *share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *Publisher) finishShare(s *session, sh *share) {
 	finishAll(sh.items, r)
 }
 
-// mayCommit is the point of no return: who leaves before it takes the whole
-// transaction along, who leaves after it does not know.
+// mayCommit is the point of no return: if a caller has left before it, the transaction is not
+// committed; a caller that leaves after it does not learn the outcome.
 func (p *Publisher) mayCommit(b *batch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +107,8 @@ func (p *Publisher) mayCommit(b *batch) bool {
 	return b.written
 }
 
-// divide finds each message's partition. Messages for topics that are not there are
-// refused; what does not fit into a partition's batch stays open.
+// divide finds each message's partition. It refuses messages for topics that do not exist and
+// leaves open what does not fit into a partition's batch.
 func (p *Publisher) divide(ctx context.Context, s *session, b *batch) ([]*share, error) {
 	layouts, err := p.layouts(ctx, s, b)
 	if err != nil {
@@ -146,14 +146,14 @@ func (p *Publisher) divide(ctx context.Context, s *session, b *batch) ([]*share,
 	return shares, nil
 }
 
-// layout is where a topic's partitions are led.
+// layout says who leads a topic's partitions.
 type layout struct {
 	leaders []int32
 	refusal error
 }
 
-// layouts looks the batch's topics up. After a failure it asks anew, else it may
-// know them from before.
+// layouts returns the layouts of the batch's topics. It may use cached metadata, but not after
+// a failure.
 func (p *Publisher) layouts(ctx context.Context, s *session, b *batch) (map[string]layout, error) {
 	names := map[string]layout{}
 	req := kmsg.NewPtrMetadataRequest()
@@ -195,7 +195,7 @@ func (p *Publisher) layouts(ctx context.Context, s *session, b *batch) (map[stri
 	return names, nil
 }
 
-// outOfDate says whether metadata may be: a leader is missing, or a broker answered an error.
+// outOfDate reports whether metadata may be stale: a leader is missing, or there is an error.
 func outOfDate(resp *kmsg.MetadataResponse) bool {
 	for _, t := range resp.Topics {
 		if t.ErrorCode != 0 {
@@ -248,7 +248,7 @@ func (p *Publisher) addPartitions(ctx context.Context, s *session, shares []*sha
 	})
 }
 
-// produceShares sends the shares, to each leader its own at once, and notes the
+// produceShares sends all shares in parallel, one request for each leader, and stores the
 // answers.
 func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*share) {
 	byLeader := map[int32][]*share{}
@@ -291,9 +291,9 @@ func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*sha
 	wg.Wait()
 }
 
-// commit ends the transaction. A result without an outcome says that it surely was
-// not committed. Once a try may have been taken, no refusal of a later one says
-// anything: it may be the first one's success that it meets.
+// commit ends the transaction. A result without an outcome means that it was surely not
+// committed. Once the coordinator may have accepted a try, the refusal of a later one proves
+// nothing: the first may have succeeded and caused it.
 func (p *Publisher) commit(ctx context.Context, s *session) (publisher.Result, error) {
 	maybe := false
 	for wait := time.Millisecond; ; wait = min(2*wait, backoffFirst) {
@@ -324,7 +324,7 @@ func (p *Publisher) commit(ctx context.Context, s *session) (publisher.Result, e
 
 var errNoCoordinator = errors.New("no coordinator is known for the transaction")
 
-// endTransaction commits or aborts, in one try whose error is that try's own.
+// endTransaction commits or aborts, in one try, and returns that try's error.
 func (p *Publisher) endTransaction(ctx context.Context, s *session, commit bool) error {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = s.name, s.producer.id, s.producer.epoch, commit

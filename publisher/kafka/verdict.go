@@ -8,27 +8,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// verdict is what an answer means for a batch.
+// verdict says what an answer means for a batch.
 type verdict uint8
 
 const (
 	confirmed verdict = iota + 1
-	again             // try the same batch again, at the leader of that time
-	anew              // the broker does not know the identity: try under another one
-	smaller           // too large or invalid: try its parts; a single record never will do
-	refused           // not while things are as they are
-	down              // the partition takes nothing at present
+	again             // send the same batch again, to whoever then leads
+	anew              // the broker does not know the identity: try again under another
+	smaller           // too large or invalid: try smaller parts; a single record will never succeed
+	refused           // not accepted until something is changed
+	down              // the partition accepts nothing at present
 )
 
 // answer is what a broker said about a batch.
 type answer struct {
 	verdict  verdict
-	appended bool // or it may be
+	appended bool // the records were appended, or may have been
 	reason   string
 }
 
-// judge reads a partition's answer. The list names the errors that a broker gives
-// before it appends anything; whatever else it says, it may have appended.
+// judge interprets a partition's answer. The cases list the errors that a broker gives before
+// it appends anything; with any other error, it may have appended.
 func judge(said *kmsg.ProduceResponseTopicPartition) answer {
 	err := words(said.ErrorCode, said.ErrorMessage)
 	if err == nil {
@@ -50,21 +50,21 @@ func judge(said *kmsg.ProduceResponseTopicPartition) answer {
 	case kerr.LeaderNotAvailable, kerr.ThrottlingQuotaExceeded:
 		return surely(again)
 	case kerr.UnknownTopicOrPartition, kerr.NotLeaderForPartition:
-		// Before the append, or while it was waited for replicas: the offset tells.
-		// Who leads, and whether there is such a topic, is for the metadata to say,
-		// which are asked for before the next try.
+		// This error comes before the append, or while the broker waits for replicas: the
+		// offset tells which. Whether the topic exists and who leads, the metadata say, which
+		// are asked for before the next try.
 		if said.BaseOffset < 0 {
 			return surely(again)
 		}
 	case kerr.NotEnoughReplicasAfterAppend:
-		// A second try would be refused for want of replicas, and tell nothing.
+		// A second try would be refused for lack of replicas, and prove nothing.
 		a.verdict = down
 	}
 	return a
 }
 
-// words are an error code's name with what the broker says about it, or what Kafka's
-// documentation does; nil for no error.
+// words returns an error code's name with what the broker says about it, or else with the text
+// from Kafka's documentation; nil for no error.
 func words(code int16, message *string) error {
 	err := kerr.TypedErrorForCode(code)
 	if err == nil {

@@ -79,7 +79,7 @@ func ownHeadersCannotBeForged(t *testing.T, h Harness) {
 	}
 }
 
-// Two messages of one id can be in flight: of two tenants, say.
+// Two messages with the same id can be in flight, for example those of two tenants.
 func sameIDTwice(t *testing.T, h Harness) {
 	p, channel := open(t, h), h.Channel(t)
 	batch := append(deliveries(channel, "m", 2), deliveries(channel, "m", 2)...)
@@ -174,7 +174,7 @@ func refusingChannel(t *testing.T, h Harness) {
 	}
 }
 
-// confirmAll is confirm for another goroutine than the test's.
+// confirmAll is confirm for goroutines other than the test's.
 func confirmAll(t *testing.T, h Harness, p publisher.Publisher, batch []postdate.Delivery) {
 	for i, r := range publish(context.Background(), t, h, p, batch) {
 		if r.Outcome != publisher.Confirmed {
@@ -183,7 +183,7 @@ func confirmAll(t *testing.T, h Harness, p publisher.Publisher, batch []postdate
 	}
 }
 
-// A caller that has given up gets an answer at once, and never a wrong one.
+// A caller that has given up gets an answer immediately, and never a wrong one.
 func endedContext(t *testing.T, h Harness) {
 	p, channel := open(t, h), h.Channel(t)
 	confirm(t, h, p, deliveries(channel, "before", 1))
@@ -251,7 +251,7 @@ func brokerDown(t *testing.T, h Harness) {
 	comeBack(t, h, p, channel, l)
 }
 
-// comeBack publishes one message until it is confirmed, and then holds the ledger.
+// comeBack publishes one message until it is confirmed, and then checks the ledger.
 func comeBack(t *testing.T, h Harness, p publisher.Publisher, channel postdate.Channel, l ledger) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); l.confirmed["after-0"] == 0; {
@@ -262,7 +262,7 @@ func comeBack(t *testing.T, h Harness, p publisher.Publisher, channel postdate.C
 		results := publish(context.Background(), t, h, p, batch)
 		l.note(batch, results)
 		if results[0].Outcome != publisher.Confirmed {
-			time.Sleep(20 * time.Millisecond) // between two looks at what has no signal
+			time.Sleep(20 * time.Millisecond) // polls: there is no signal to wait for
 		}
 	}
 	l.hold(t, h.Consume(t, channel, len(l.confirmed)))
@@ -291,7 +291,7 @@ func brokerBreaksUnderLoad(t *testing.T, h Harness) {
 					flowing <- struct{}{}
 				}
 				if results[0].Outcome == publisher.Down {
-					time.Sleep(5 * time.Millisecond) // as a caller that parks the channel would
+					time.Sleep(5 * time.Millisecond) // as a caller that parks the channel would wait
 				}
 			}
 		})

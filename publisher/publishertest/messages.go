@@ -12,10 +12,10 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// patience is how long the suite waits for what must come at last.
+// patience is how long the suite waits for what must happen.
 const patience = 60 * time.Second
 
-// open makes a publisher that the test's end closes.
+// open makes a publisher that is closed when the test ends.
 func open(t *testing.T, h Harness) publisher.Publisher {
 	t.Helper()
 	p := h.New(t)
@@ -40,7 +40,7 @@ func message(channel postdate.Channel, id string) *postdate.Message {
 	}
 }
 
-// deliveries are first attempts at n messages with ids that begin with prefix.
+// deliveries returns first attempts at n messages whose ids begin with prefix.
 func deliveries(channel postdate.Channel, prefix string, n int) []postdate.Delivery {
 	batch := make([]postdate.Delivery, n)
 	for i := range batch {
@@ -49,7 +49,7 @@ func deliveries(channel postdate.Channel, prefix string, n int) []postdate.Deliv
 	return batch
 }
 
-// want is what a consumer must see of a delivery.
+// want returns what a consumer must see of a delivery.
 func want(d postdate.Delivery) Consumed {
 	m := d.Message
 	headers := map[string]string{
@@ -69,7 +69,7 @@ func want(d postdate.Delivery) Consumed {
 	return Consumed{MessageID: m.ScheduleID, ContentType: m.ContentType, Payload: m.Payload, Headers: headers}
 }
 
-// same fails the test where got is not what d was to become.
+// same fails the test if got is not what a consumer must see of d.
 func same(t *testing.T, got Consumed, d postdate.Delivery) {
 	t.Helper()
 	w := want(d)
@@ -84,8 +84,8 @@ func same(t *testing.T, got Consumed, d postdate.Delivery) {
 	}
 }
 
-// publish publishes a batch and checks the form of the answer: one valid result per
-// delivery, with a reason where one is due, within the deadline.
+// publish publishes a batch and checks the form of the results: one valid result per delivery,
+// with a reason unless it is confirmed, within the deadline.
 func publish(ctx context.Context, t *testing.T, h Harness, p publisher.Publisher, batch []postdate.Delivery) []publisher.Result {
 	t.Helper()
 	start := time.Now()
@@ -111,7 +111,7 @@ func publish(ctx context.Context, t *testing.T, h Harness, p publisher.Publisher
 
 func batchChannel(batch []postdate.Delivery) postdate.Channel { return batch[0].Message.Channel }
 
-// confirm publishes a batch of which every message must be confirmed.
+// confirm publishes a batch, and fails the test unless every message is confirmed.
 func confirm(t *testing.T, h Harness, p publisher.Publisher, batch []postdate.Delivery) {
 	t.Helper()
 	for i, r := range publish(context.Background(), t, h, p, batch) {
@@ -121,7 +121,7 @@ func confirm(t *testing.T, h Harness, p publisher.Publisher, batch []postdate.De
 	}
 }
 
-// ledger counts what became of messages, to be held against what a consumer sees.
+// ledger counts the outcomes of messages, to be compared with what a consumer sees.
 type ledger struct {
 	confirmed, possible map[string]int // by id
 }
@@ -139,8 +139,8 @@ func (l ledger) note(batch []postdate.Delivery, results []publisher.Result) {
 	}
 }
 
-// hold fails the test where a confirmed message was not consumed, or one more
-// often than it was confirmed or may have been delivered.
+// hold fails the test if a confirmed message was not consumed, or if a message was consumed
+// more often than it was confirmed or may have been delivered.
 func (l ledger) hold(t *testing.T, consumed []Consumed) {
 	t.Helper()
 	seen := map[string]int{}

@@ -1,6 +1,6 @@
-// Package publishertest is the conformance suite of package publisher: what
-// every publisher.Publisher promises, whatever its broker. A publisher's own
-// test calls [Run] in a few lines.
+// Package publishertest is the conformance suite of package publisher: what every
+// publisher.Publisher promises, whatever its broker. Each publisher's own test calls [Run] in a
+// few lines.
 package publishertest
 
 import (
@@ -11,39 +11,37 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// Harness is what the suite needs of a publisher and its broker. Optional parts
-// may be nil; the checks that need them then do not exist for this publisher.
+// Harness is what the suite needs from a publisher and its broker. Optional parts may be nil;
+// the checks that need them are then left out.
 type Harness struct {
-	// New makes a publisher, connected or about to be. The suite closes it.
+	// New makes a publisher, connected or connecting. The suite closes it.
 	New func(t *testing.T) publisher.Publisher
 
-	// Channel makes a new, empty channel that takes everything.
+	// Channel makes a new, empty channel that accepts everything.
 	Channel func(t *testing.T) postdate.Channel
 
-	// Consume waits until at least n messages are on the channel and returns all
-	// that have come since it was made, in any order.
+	// Consume waits until at least n messages are on the channel and returns all that have
+	// arrived since it was made, in any order.
 	Consume func(t *testing.T, channel postdate.Channel, n int) []Consumed
 
-	// Bad spoils a message so that the publisher refuses it for good. Optional.
+	// Bad changes a message so that the publisher refuses it permanently. Optional.
 	Bad func(m *postdate.Message)
 
 	// Refusing makes a channel that refuses every message. Optional.
 	Refusing func(t *testing.T) postdate.Channel
 
-	// Break takes the broker down and returns what restores it, with all that it
-	// had confirmed. Optional.
+	// Break takes the broker down and returns a func that brings it back, with everything that
+	// it had confirmed. Optional.
 	Break func(t *testing.T) (restore func())
 
-	// Timeout is the publisher's own deadline, and with some air the longest that
-	// any Publish may take.
+	// Timeout is the publisher's own deadline. No Publish may take much longer.
 	Timeout time.Duration
 
-	// BadChannel is one whose form the publisher cannot serve.
+	// BadChannel is a channel whose form the publisher cannot serve.
 	BadChannel postdate.Channel
 }
 
-// Consumed is what a consumer sees of a message. Values of headers are as text:
-// 1, true.
+// Consumed is a message as a consumer sees it. Values of headers are text: 1, true.
 type Consumed struct {
 	MessageID   string
 	ContentType string

@@ -12,26 +12,26 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// Reconnecting: the wait doubles from the first to the last and is cut by up to a
-// half at random. A connection that held for steadyTime starts it afresh.
+// The wait before a reconnection doubles from the first to the last and is shortened at random
+// by up to a half. After a connection that held for steadyTime it starts again at the first.
 const (
 	backoffFirst = 100 * time.Millisecond
 	backoffLast  = 10 * time.Second
 	steadyTime   = 5 * time.Second
 
-	sweepTime = 50 * time.Millisecond // between looks after answers that nobody waits for
+	sweepTime = 50 * time.Millisecond // between sweeps
 	tidyTime  = 10 * time.Second
 )
 
-// Phase is where a publisher stands with its broker.
+// Phase is the state of a publisher's connection to its broker.
 type Phase uint8
 
 // The phases.
 const (
 	Connecting Phase = iota + 1 // for the first time: Publish waits for it
 	Connected
-	Blocked // connected, and the broker takes nothing: a memory or disk alarm
-	Lost    // not connected, and trying to be
+	Blocked // connected, but the broker accepts nothing: a memory or disk alarm
+	Lost    // not connected, and reconnecting
 	Closed
 )
 
@@ -47,7 +47,7 @@ func (p Phase) String() string {
 // State is a publisher's phase, for health and metrics.
 type State struct {
 	Phase  Phase
-	Reason string // for all but Connected: a sentence with the broker's words, without secrets
+	Reason string // for all but Connected: a sentence in the broker's words, without secrets
 	Since  time.Time
 }
 
@@ -58,8 +58,8 @@ func (p *Publisher) State() State {
 	return p.state
 }
 
-// enterPhase changes the state. Whatever is not written by then cannot be, unless
-// the phase is Connected. The lock is held.
+// enterPhase changes the state. In any phase but Connected, whatever is not written yet is
+// Down. The lock is held.
 func (p *Publisher) enterPhase(phase Phase, reason string) {
 	p.state = State{Phase: phase, Reason: reason, Since: time.Now()}
 	if phase != Connected {
@@ -95,7 +95,7 @@ func (p *Publisher) keepConnected(ctx context.Context) {
 	}
 }
 
-// backoff is the wait after the given number of vain attempts; jitter is in [0, 1).
+// backoff returns the wait after that many failed attempts; jitter is in [0, 1).
 func backoff(attempt int, jitter float64) time.Duration {
 	d := min(backoffFirst<<min(attempt, 20), backoffLast)
 	return d - time.Duration(jitter*float64(d)/2)
@@ -133,8 +133,8 @@ func (p *Publisher) serve(ctx context.Context, s *session) {
 	if ctx.Err() == nil {
 		p.config.Log.Warn(reason)
 	}
-	// The goodbye waits for a write that is under way, and must not wait long:
-	// the hang-up ends such a write.
+	// The orderly close waits for a write that is under way. If that takes too long, hanging up
+	// ends the write.
 	hangUp := time.AfterFunc(closeTimeout, func() { s.socket.Conn.Close() })
 	s.close(time.Now().Add(closeTimeout))
 	<-wrote
@@ -144,7 +144,7 @@ func (p *Publisher) serve(ctx context.Context, s *session) {
 	p.mu.Unlock()
 }
 
-// watch returns the reason for which the session ended.
+// watch waits until the session ends, and returns the reason.
 func (p *Publisher) watch(ctx context.Context, s *session) string {
 	ticks := time.NewTicker(sweepTime)
 	defer ticks.Stop()
@@ -155,7 +155,7 @@ func (p *Publisher) watch(ctx context.Context, s *session) string {
 			return "lost the connection to RabbitMQ at " + p.address + lostWords(e)
 		case b, ok := <-s.blocks:
 			if !ok {
-				s.blocks = nil // closed with the connection: the reason follows
+				s.blocks = nil // closed with the connection: the reason will follow
 				continue
 			}
 			p.block(b)
@@ -163,7 +163,7 @@ func (p *Publisher) watch(ctx context.Context, s *session) string {
 			var unused []*link
 			p.mu.Lock()
 			p.sweep()
-			p.wake.Signal() // a message that waits to go alone may go by now
+			p.wake.Signal() // it may be time for a message that waits to go alone
 			if now.Sub(tidied) > tidyTime {
 				tidied, unused = now, p.tidy(now)
 			}
@@ -177,7 +177,7 @@ func (p *Publisher) watch(ctx context.Context, s *session) string {
 	}
 }
 
-// hangUp ends the session without a goodbye.
+// hangUp cuts the connection.
 func (p *Publisher) hangUp() {
 	p.mu.Lock()
 	s := p.session

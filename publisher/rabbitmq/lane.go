@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	// lanePerWindow bounds a lane's unconfirmed messages, in windows: that
-	// many routes may stall completely before they hold up another one.
+	// lanePerWindow bounds a lane's unconfirmed messages, in windows: that many routes may
+	// stall completely before they hold up the others.
 	lanePerWindow = 4
 
-	// quietTime is how long a message alone waits for those before it. Who has
-	// no confirm by then goes to a queue that confirms nothing at present.
+	// quietTime is how long a message that must go alone waits for those before it. A message
+	// without a confirm by then went to a queue that confirms nothing at present.
 	quietTime = 200 * time.Millisecond
 
-	// verdictTime is how long a refused exchange stays refused without being
-	// asked again.
+	// verdictTime is how long an exchange stays refused before it is tried again.
 	verdictTime = time.Second
 )
 
-// stage is how far an item has come.
+// stage says how far an item has got.
 type stage uint8
 
 const (
 	queued   stage = iota // not handed to the connection: surely not delivered
 	taken                 // being written
-	written               // its confirm is awaited
-	finished              // its result stands
+	written               // waits for its confirm
+	finished              // has a result
 )
 
-// confirm is the broker's answer to one message, as amqp091 gives it: done when
-// there is one or none can come any more.
+// confirm is the broker's answer to one message, as amqp091 gives it: done when it has arrived
+// or cannot arrive any more.
 type confirm interface {
 	Done() <-chan struct{}
 	Acked() bool
@@ -46,41 +45,39 @@ type item struct {
 	msg     amqp.Publishing // emptied once it is written
 	stage   stage
 	result  publisher.Result // once finished
-	left    bool             // reported as unknown; it still takes room until the broker answers
+	left    bool             // reported as Unknown; it still takes up room until the broker answers
 	link    *link            // on which it was written
 	confirm confirm
 	since   time.Time     // when it was written
-	bell    chan struct{} // rung when the stage has changed; shared by a batch
+	bell    chan struct{} // rung when the stage changes; shared by a batch
 }
 
-// name is what the broker gives back of a message that it returns. Within a lane,
-// no two messages of one name are in flight at once, so that a return names
-// exactly one.
+// name is the part of a message by which the broker's return identifies it. No two messages of
+// one name are in flight in a lane, so that a return identifies exactly one.
 type name struct{ key, id string }
 
-// lane is the way to one exchange, and has one AMQP channel at a time: what
-// makes the broker close a channel (an exchange that is missing or forbidden)
-// then never touches messages for other exchanges. A lane decides and does
-// no I/O; its caller holds the publisher's lock.
+// lane is the way to one exchange, and has one AMQP channel at a time. When the broker closes a
+// channel (because the exchange is missing or forbidden), messages for other exchanges are not
+// affected. A lane decides and does no I/O; its caller holds the publisher's lock.
 //
-// When the broker does close the channel, it does not say over which message. So
-// the first message of a channel goes alone, and so does, later, every message that
-// was there when a channel broke: the broker's words then have one addressee.
+// When the broker closes a channel, it does not say over which message. So the first message of
+// a channel goes alone, and so does, later, every message that was in flight when a channel
+// broke: there is then only one message that the broker can mean.
 type lane struct {
 	exchange string
-	window   int // unconfirmed messages of one route
+	window   int // how many unconfirmed messages one route may have
 
-	routes   map[string]*route // with something queued or in flight
-	ready    []*route          // those that may have something to take, by turns
+	routes   map[string]*route // those with something queued or in flight
+	ready    []*route          // those that may have something to send, in turn
 	open     map[name]*item    // taken or written, and not answered
-	returned map[name]string   // the broker's words for what it returned
+	returned map[name]string   // why the broker returned them
 
 	link     *link // the AMQP channel, or nil
-	proven   bool  // a message has passed through link
-	alone    *item // is being tried alone
+	proven   bool  // link has carried a message without breaking
+	alone    *item // the item that is being tried alone
 	suspects map[name]struct{}
 
-	refusal      string // the broker's words about the exchange as a whole
+	refusal      string // what the broker says about the exchange as a whole
 	refusedUntil time.Time
 	idleSince    time.Time
 }
@@ -93,12 +90,12 @@ type route struct {
 	ready bool
 }
 
-// exception is why a channel broke.
+// exception is the reason why a channel broke.
 type exception struct {
 	words string // "404 NOT_FOUND - no exchange …"
 	code  int
 	named bool // the broker closed this channel over a message on it
-	ours  bool // the broker closed the channel or the connection over something sent
+	ours  bool // the broker closed the channel or the connection because of something sent
 }
 
 func newLane(exchange string, window int) *lane {
@@ -110,7 +107,7 @@ func newLane(exchange string, window int) *lane {
 
 func (l *lane) idle() bool { return len(l.routes) == 0 }
 
-// push queues an item, or finishes it where its exchange has just been refused.
+// push queues an item, or finishes it if its exchange was refused a moment ago.
 func (l *lane) push(it *item, now time.Time) {
 	if now.Before(l.refusedUntil) {
 		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: l.refusal})
@@ -132,8 +129,8 @@ func (l *lane) stir(r *route) {
 	}
 }
 
-// take returns what may be written now, up to limit items. Where alone is true
-// it is one item, to be tried alone.
+// take returns up to limit items that may be written. If alone is true, it returns one item, to
+// be tried alone.
 func (l *lane) take(limit int, now time.Time) (burst []*item, alone bool) {
 	for len(l.ready) > 0 && len(burst) < limit && len(l.open) < lanePerWindow*l.window {
 		r := l.ready[0]
@@ -160,7 +157,7 @@ func (l *lane) take(limit int, now time.Time) (burst []*item, alone bool) {
 	return burst, alone
 }
 
-// head is the first item that still waits.
+// head returns the first item that still waits.
 func (r *route) head() *item {
 	for len(r.queue) > 0 && r.queue[0].stage != queued {
 		r.queue = r.queue[1:]
@@ -171,7 +168,7 @@ func (r *route) head() *item {
 	return r.queue[0]
 }
 
-// quiet says whether nothing that was written lately is open.
+// quiet reports whether no item written within quietTime is unanswered.
 func (l *lane) quiet(now time.Time) bool {
 	for _, it := range l.open {
 		if it.stage == taken || now.Sub(it.since) < quietTime {
@@ -191,7 +188,7 @@ func (l *lane) wrote(it *item, on *link, answer confirm, now time.Time) {
 	}
 }
 
-// putBack queues an item again that was taken and surely not written.
+// putBack queues an item again that was taken but surely not written.
 func (l *lane) putBack(it *item) {
 	r := l.release(it)
 	if it.stage != taken {
@@ -203,14 +200,14 @@ func (l *lane) putBack(it *item) {
 	l.stir(r)
 }
 
-// passed notes that the item that was tried alone did not break the channel.
+// passed notes that the item tried alone did not break the channel.
 func (l *lane) passed() {
 	delete(l.suspects, l.alone.name)
 	l.alone, l.proven = nil, true
 }
 
-// answered finishes an item that was confirmed, or nacked, on a channel that was
-// open. The returns that came before must be in l.returned.
+// answered finishes an item that was confirmed, or nacked, on an open channel. Earlier returns
+// must already be in l.returned.
 func (l *lane) answered(it *item, acked bool) {
 	words, returned := l.returned[it.name]
 	delete(l.returned, it.name)
@@ -225,8 +222,7 @@ func (l *lane) answered(it *item, acked bool) {
 	}
 }
 
-// broke finishes what was written on a channel that broke, and was not confirmed
-// before.
+// broke finishes what was written on a channel that broke and was not confirmed before.
 func (l *lane) broke(on *link, why exception, now time.Time) {
 	for _, it := range l.open {
 		if it.link != on || it.stage == taken {
@@ -257,24 +253,23 @@ func (l *lane) broke(on *link, why exception, now time.Time) {
 
 func (l *lane) suspect(it *item) {
 	if len(l.suspects) >= 2*lanePerWindow*l.window {
-		clear(l.suspects) // most never came back; the rest can only cost another channel
+		clear(l.suspects) // most never came back; forgetting the others may break one more channel
 	}
 	l.suspects[it.name] = struct{}{}
 }
 
-// wholeExchange says whether every message to the exchange would meet the
-// same words.
+// wholeExchange reports whether every message to the exchange would get the same refusal.
 func (e exception) wholeExchange() bool {
 	return e.code == amqp.NotFound || e.code == amqp.AccessRefused && !strings.Contains(e.words, "topic")
 }
 
-// refuse finishes all that is queued, and what comes in the next moment.
+// refuse finishes all that is queued, and whatever is pushed within verdictTime.
 func (l *lane) refuse(words string, now time.Time) {
 	l.refusal, l.refusedUntil = words, now.Add(verdictTime)
 	l.finishQueued(publisher.Result{Outcome: publisher.Refused, Reason: words})
 }
 
-// finishQueued gives one result to all that was not handed to the connection.
+// finishQueued gives one result to all items that were not handed to the connection.
 func (l *lane) finishQueued(result publisher.Result) {
 	for _, r := range l.routes {
 		for it := r.head(); it != nil; it = r.head() {
@@ -284,8 +279,8 @@ func (l *lane) finishQueued(result publisher.Result) {
 	}
 }
 
-// leave is the end of a caller's patience with an item. What is surely not
-// delivered is Down, for want of room or of an answer.
+// leave finishes an item whose caller has stopped waiting: Down if it surely was not sent,
+// Unknown if it may have been.
 func (l *lane) leave(it *item, why string) {
 	switch it.stage {
 	case queued:
@@ -299,7 +294,7 @@ func (l *lane) leave(it *item, why string) {
 	}
 }
 
-// release gives an item's room back.
+// release frees an item's room.
 func (l *lane) release(it *item) *route {
 	r := l.routes[it.name.key]
 	if l.open[it.name] == it {

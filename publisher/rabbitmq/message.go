@@ -14,15 +14,14 @@ import (
 const (
 	frameOverhead  = 8          // around every frame's content
 	propertiesFix  = 12 + 2 + 4 // class, weight, body size; the mask; the table's length
-	propertiesRest = 1 + 8      // delivery mode, timestamp; propertiesBytes is the rest
+	propertiesRest = 1 + 8      // delivery mode, timestamp; propertiesBytes counts the others
 	fieldFix       = 1 + 1 + 4  // a field's name length, type and value length
 	numberMax      = 8          // a number's width, which its text may be shorter than
 )
 
-// publishing is the delivery as AMQP has it. What AMQP cannot carry, or what would
-// make the broker close the connection over other messages' heads, is an error
-// that says why; no retry can help it. frameBytesMax is the connection's largest
-// frame; 0: no limit.
+// publishing converts a delivery to an AMQP message. If AMQP cannot carry it, or if it would
+// make the broker close the connection that other messages share, the error says why; no retry
+// can help it. frameBytesMax is the connection's largest frame; 0: no limit.
 func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error) {
 	m := d.Message
 	msg := amqp.Publishing{
@@ -79,7 +78,7 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 	return msg, nil
 }
 
-// propertiesBytes is the room that the optional properties take in a frame.
+// propertiesBytes returns the size of the optional properties in a frame.
 func propertiesBytes(p *amqp.Publishing) int {
 	n := 1 // priority
 	for _, s := range []string{p.ContentType, p.ContentEncoding, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type, p.AppId, p.Expiration} {

@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// call is one Publish on its way. Its own goroutine waits for its confirms:
-// there is none per message, and no call waits for another's.
+// call is one Publish in progress. Its own goroutine waits for its confirms: there is no
+// goroutine per message, and no call waits for another.
 type call struct {
 	p     *Publisher
 	lane  *lane
@@ -45,7 +45,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	return p.metrics.count(results)
 }
 
-// prepare makes AMQP messages of the deliveries, and finishes what cannot be one.
+// prepare converts the deliveries to AMQP messages, and finishes those that cannot be.
 func (c *call) prepare(to target, batch []postdate.Delivery) {
 	frameBytesMax := int(c.p.frameBytesMax.Load())
 	for i := range batch {
@@ -58,7 +58,7 @@ func (c *call) prepare(to target, batch []postdate.Delivery) {
 	}
 }
 
-// enqueue queues the items, or says why nothing can be sent now.
+// enqueue queues the items, or says why nothing can be sent.
 func (c *call) enqueue(exchange string) (down string) {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *call) enqueue(exchange string) (down string) {
 	return ""
 }
 
-// wait returns when the item is finished, or false when the time is over.
+// wait returns true when the item is finished, and false when the time is over.
 func (c *call) wait(ctx context.Context, it *item) bool {
 	for {
 		c.p.mu.Lock()
@@ -107,7 +107,7 @@ func (c *call) wait(ctx context.Context, it *item) bool {
 // resolve finishes an item whose confirm is done.
 func (p *Publisher) resolve(l *lane, it *item) {
 	if l.open[it.name] != it {
-		return // finished with its channel
+		return // finished when its channel broke
 	}
 	acked := it.confirm.Acked()
 	it.link.takeReturns(l.returned)
@@ -122,7 +122,7 @@ func (p *Publisher) resolve(l *lane, it *item) {
 	}
 }
 
-// giveUp finishes all that is open when the time is over.
+// giveUp finishes all open items when the time is over.
 func (c *call) giveUp(ctx context.Context) {
 	why := "the publish timeout of " + c.p.config.PublishTimeout.String() + " was over"
 	if errors.Is(context.Cause(ctx), context.Canceled) {
@@ -139,8 +139,7 @@ func (c *call) giveUp(ctx context.Context) {
 	}
 }
 
-// sweep gives the room back of messages whose callers have left, once the
-// broker has answered after all.
+// sweep frees the room of messages whose callers have left, once the broker has answered them.
 func (p *Publisher) sweep() {
 	for _, l := range p.lanes {
 		for _, it := range l.open {

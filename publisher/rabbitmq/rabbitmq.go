@@ -1,21 +1,20 @@
 // Package rabbitmq publishes to RabbitMQ over AMQP 0.9.1.
 //
-// Messages are persistent and mandatory, many are in flight at once, and each is
-// confirmed only when the broker has taken responsibility for it and no return
-// came. What the broker refuses carries the broker's own words:
+// Messages are persistent and mandatory, and many are in flight at the same time. A message is
+// confirmed only when the broker has taken responsibility for it and has not returned it. A
+// refusal carries the broker's own words:
 //
 //	no such queue, nothing bound   Refused  312 NO_ROUTE (a mandatory message is returned)
 //	no such exchange               Refused  404 NOT_FOUND
 //	not allowed                    Refused  403 ACCESS_REFUSED
 //	a full queue that rejects      Refused  a nack
 //	what AMQP cannot carry         Refused, permanently, without asking the broker
-//	not connected, blocked         Down     what was not written yet
-//	connection lost, no answer     Unknown  what was
+//	not connected, blocked         Down     if it was not written yet
+//	connection lost, no answer     Unknown  if it was written
 //
-// One connection serves all. On it, each exchange has an AMQP channel of its own
-// (see lane), because the broker closes the whole channel over one message for a
-// missing exchange. The publisher needs no broker to start: it connects, and
-// reconnects, in the background.
+// All messages share one connection. On it, each exchange has an AMQP channel of its own (see
+// lane), because the broker closes the whole channel over one message to a missing exchange.
+// The publisher needs no broker to start: it connects, and reconnects, in the background.
 package rabbitmq
 
 import (
@@ -41,11 +40,11 @@ type Config struct {
 	// PublishTimeout bounds each Publish; 10 s by default.
 	PublishTimeout time.Duration
 
-	// Window is how many unconfirmed messages one queue or routing key may
-	// have; 500 by default, from 1 to 10,000. An AMQP channel holds four of them.
+	// Window is how many unconfirmed messages one queue or routing key may have; 500 by
+	// default, from 1 to 10,000. An AMQP channel has room for four windows.
 	Window int
 
-	// Log gets connections and their loss; slog.Default() by default.
+	// Log records connections and their loss; slog.Default() by default.
 	Log *slog.Logger
 
 	// Metrics registers the publisher's metrics; nil: none.
@@ -67,8 +66,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says what is wrong, as a KindInvalid error that repeats no part of
-// the URL. Zero fields stand for their defaults.
+// Validate returns a KindInvalid error that says what is wrong and repeats no part of the URL.
+// Zero fields stand for their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if _, err := amqp.ParseURI(c.URL); err != nil || c.URL == "" {
@@ -92,16 +91,16 @@ type Publisher struct {
 	frameBytesMax atomic.Int64 // of the connection
 
 	mu      sync.Mutex
-	wake    *sync.Cond // something to write, room for it, or the end of the session
+	wake    *sync.Cond // there is something to write, or room for it, or the session is over
 	lanes   map[string]*lane
 	session *session
 	state   State
-	calls   int           // of Publish that have not returned
+	calls   int           // of Publish in progress
 	closing bool          // no new calls
 	drained chan struct{} // closed when closing and no call is left
 
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when the background has ended
+	stopped chan struct{} // closed when keepConnected has returned
 }
 
 var _ publisher.Publisher = (*Publisher)(nil)
@@ -114,7 +113,7 @@ func New(config Config) (*Publisher, error) {
 	config = config.withDefaults()
 	uri, err := amqp.ParseURI(config.URL)
 	if err != nil {
-		return nil, err // not reached: Validate has read it
+		return nil, err // not reached: Validate has parsed it
 	}
 	p := &Publisher{
 		config: config, address: hostPort(uri), lanes: map[string]*lane{},
@@ -122,7 +121,7 @@ func New(config Config) (*Publisher, error) {
 		drained: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	p.wake = sync.NewCond(&p.mu)
-	p.frameBytesMax.Store(131072) // RabbitMQ's default, until a connection says better
+	p.frameBytesMax.Store(131072) // RabbitMQ's default, until a connection tells
 	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
 		return nil, err
 	}
@@ -138,8 +137,7 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 	return err
 }
 
-// Close implements publisher.Publisher. Calls of Publish that come later
-// answer Down.
+// Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closing {
@@ -165,8 +163,8 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return err
 }
 
-// enter counts a call, and says why it cannot be served now: "" if it can. The
-// first connection is waited for; later ones are not.
+// enter counts a call, or says why it cannot be served; "" if it can. Calls wait for the first
+// connection, but not for a reconnection.
 func (p *Publisher) enter() (down string) {
 	switch {
 	case p.closing:
@@ -186,7 +184,7 @@ func (p *Publisher) leave() {
 	}
 }
 
-// lane is the way to an exchange.
+// lane returns the lane of an exchange.
 func (p *Publisher) lane(exchange string) *lane {
 	l := p.lanes[exchange]
 	if l == nil {

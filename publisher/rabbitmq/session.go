@@ -13,7 +13,7 @@ import (
 
 const (
 	dialTimeout  = 10 * time.Second // to connect, and to shake hands
-	closeTimeout = 5 * time.Second  // for the broker's goodbye
+	closeTimeout = 5 * time.Second  // for the broker to confirm the close
 	heartbeat    = 5 * time.Second  // three missed ones end the connection
 	whyTimeout   = time.Second
 )
@@ -24,23 +24,22 @@ type session struct {
 	socket *corked
 	closes chan *amqp.Error
 	blocks chan amqp.Blocking
-	over   atomic.Bool // no message goes out any more
+	over   atomic.Bool // no more messages are sent
 }
 
-// link is one AMQP channel in confirm mode, with what the broker tells on it
-// beside confirms.
+// link is one AMQP channel in confirm mode, with what the broker sends on it besides confirms.
 type link struct {
 	*amqp.Channel
 	session *session
-	returns chan amqp.Return // filled before the confirm of what was returned
+	returns chan amqp.Return // a returned message is in here before its confirm comes
 	closes  chan *amqp.Error
-	cause   *exception // once asked for
+	cause   *exception // once why was called
 }
 
 // dial connects. timeout bounds every later write.
 func dial(ctx context.Context, url string, timeout time.Duration) (*session, error) {
 	s := &session{closes: make(chan *amqp.Error, 1), blocks: make(chan amqp.Blocking, 16)}
-	var stopped func() bool // ends the watch over ctx
+	var stopped func() bool // stops watching ctx
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate")
 	conn, err := amqp.DialConfig(url, amqp.Config{
@@ -51,7 +50,7 @@ func dial(ctx context.Context, url string, timeout time.Duration) (*session, err
 			if err != nil {
 				return nil, err
 			}
-			// amqp091 lifts it when the handshake is done.
+			// amqp091 removes the deadline after the handshake.
 			if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
 				conn.Close()
 				return nil, err
@@ -74,10 +73,10 @@ func dial(ctx context.Context, url string, timeout time.Duration) (*session, err
 	return s, nil
 }
 
-// close says goodbye, and hangs up in any case.
+// close closes the connection in an orderly way, and cuts it in any case.
 func (s *session) close(deadline time.Time) {
 	s.over.Store(true)
-	_ = s.conn.CloseDeadline(deadline) // a broker that blocks us does not answer
+	_ = s.conn.CloseDeadline(deadline) // a broker that blocks publishers does not answer
 	s.socket.Close()
 }
 
@@ -95,28 +94,28 @@ func (s *session) open(window int) (*link, error) {
 	return l, ch.Confirm(false)
 }
 
-// sync returns when the broker has looked at everything that was published on
-// the channel before: whatever of it would break the channel has done so then. A
-// second confirm.select changes nothing and is answered in its turn. It has to go out in
-// one write with what was published: amqp091 may send it behind its answer to a close of
-// the channel, and the broker then ends the connection (504 CHANNEL_ERROR).
+// sync returns when the broker has processed everything published on the channel so far; any of
+// it that would break the channel has broken it by then. A second confirm.select changes
+// nothing and is answered in its turn. It must go out in one write with the messages: otherwise
+// amqp091 may send it after its answer to a close of the channel, and the broker then ends the
+// connection (504 CHANNEL_ERROR).
 func (l *link) sync() error { return l.Confirm(false) }
 
-// publish hands a message to the connection. written is false where it surely
-// did not get that far.
+// publish hands a message to the connection. written is false if it surely did not get that
+// far.
 func (l *link) publish(exchange, key string, msg amqp.Publishing) (answer confirm, written bool) {
 	dc, err := l.PublishWithDeferredConfirm(exchange, key, true, false, msg)
 	if err == nil {
 		return dc, true
 	}
-	// amqp091 says ErrClosed only before a message's last frame.
+	// amqp091 returns ErrClosed only before it has written a message's last frame.
 	if errors.Is(err, amqp.ErrClosed) {
 		return nil, false
 	}
 	return lost{}, true
 }
 
-// lost is the answer to a message that was cut short.
+// lost is the answer to a message that was only partly written.
 type lost struct{}
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -124,7 +123,7 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 func (lost) Done() <-chan struct{} { return closed }
 func (lost) Acked() bool           { return false }
 
-// takeReturns notes all that the broker has returned so far.
+// takeReturns stores what the broker has returned so far.
 func (l *link) takeReturns(into map[name]string) {
 	for len(l.returns) > 0 {
 		r, ok := <-l.returns
@@ -135,9 +134,8 @@ func (l *link) takeReturns(into map[name]string) {
 	}
 }
 
-// why is the reason for which the channel broke. It is asked under the
-// publisher's lock. amqp091 marks a channel closed just before it tells why, so
-// a moment's wait for the words is right.
+// why returns the reason why the channel broke. The publisher's lock is held. amqp091 marks a
+// channel closed shortly before it delivers the reason, so why waits a moment for it.
 func (l *link) why() exception {
 	if l.cause != nil {
 		return *l.cause
@@ -155,13 +153,13 @@ func (l *link) why() exception {
 	return *l.cause
 }
 
-// words are the broker's own, like "404 NOT_FOUND - no exchange 'x' in vhost '/'",
-// or the network's.
+// words returns the broker's own words, like "404 NOT_FOUND - no exchange 'x' in vhost '/'", or
+// the network's.
 func words(err error) string {
 	var e *amqp.Error
 	if errors.As(err, &e) {
 		if !e.Server && e.Code == amqp.FrameError {
-			return e.Reason // amqp091's number for whatever ends a connection
+			return e.Reason // amqp091 uses this code for whatever ends a connection
 		}
 		return fmt.Sprintf("%d %s", e.Code, e.Reason)
 	}

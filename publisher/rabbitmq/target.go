@@ -8,16 +8,16 @@ import (
 	amqpheader "github.com/postdate/postdate/internal/amqp"
 )
 
-// target is where a channel's messages go.
+// target says where a channel's messages go.
 type target struct {
 	exchange string // "": the default exchange, which routes to the queue named by the key
 	key      string
 }
 
-// parseTarget reads a channel. Without a slash its target is a queue. Else the
-// first slash parts the exchange from the routing key, which may be empty (a
-// fanout exchange needs none) and may have more slashes. An empty exchange is
-// the default one: so rabbitmq:/a/b is the queue a/b.
+// parseTarget reads a channel. Without a slash its target is a queue. Otherwise the first slash
+// separates the exchange from the routing key, which may be empty (a fanout exchange needs
+// none) and may contain slashes. An empty exchange is the default one, so rabbitmq:/a/b is the
+// queue a/b.
 func parseTarget(channel postdate.Channel) (target, error) {
 	exchange, key, slash := strings.Cut(channel.Target(), "/")
 	if !slash {

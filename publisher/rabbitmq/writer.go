@@ -10,13 +10,13 @@ import (
 const (
 	burstMax = 128 // messages that go out in one write
 
-	// lanesIdleMax is how many exchanges keep a channel that they do not use.
-	// Beyond, those that were idle for laneIdle lose it.
+	// lanesIdleMax is how many exchanges may keep an unused channel. If there are more lanes,
+	// those that were idle for laneIdle lose theirs.
 	lanesIdleMax = 64
 	laneIdle     = time.Minute
 )
 
-// write hands what waits to the connection, until the session is over.
+// write writes what waits to the connection, until the session is over.
 func (p *Publisher) write(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,8 +40,8 @@ func (p *Publisher) write(s *session) {
 	}
 }
 
-// send writes one burst to a lane, and notes what became of it. The lock is held when it is
-// called and when it returns, not while it writes.
+// send writes one burst to a lane and records the results. The lock is held when it is called
+// and when it returns, but not while it writes.
 func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	on := l.link
 	p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 		l.alone = nil
 	}
 	if len(answers) == 0 && err != nil && !s.conn.IsClosed() {
-		// No channel is to be had: too many are open, say.
+		// No channel can be opened, for example because too many are open.
 		l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: "no AMQP channel: " + words(err)})
 	}
 	if s.over.Load() {
@@ -85,12 +85,12 @@ func (p *Publisher) send(s *session, l *lane, burst []*item, alone bool) {
 	}
 }
 
-// writeBurst writes a burst, and returns as many answers to wait for as items were written.
-// An item that goes alone has been looked at by the broker where err is nil.
+// writeBurst writes a burst, and returns one answer to wait for per item written. If an item
+// goes alone and err is nil, the broker has processed it.
 func (s *session) writeBurst(on *link, exchange string, burst []*item, alone bool) (answers []confirm, err error) {
 	answers = make([]confirm, 0, len(burst))
 	hold := corkBytesMax
-	if alone { // in one write with the question that follows: see sync
+	if alone { // in one write with the confirm.select that follows: see sync
 		hold = math.MaxInt
 	}
 	s.socket.cork(hold)
@@ -101,7 +101,7 @@ func (s *session) writeBurst(on *link, exchange string, burst []*item, alone boo
 		}
 		answers = append(answers, answer)
 		if answer == (lost{}) {
-			s.socket.Close() // part of the message may be out: nothing can follow it
+			s.socket.Close() // part of the message may have been sent: nothing can follow it
 			break
 		}
 	}
@@ -113,8 +113,7 @@ func (s *session) writeBurst(on *link, exchange string, burst []*item, alone boo
 	return answers, err
 }
 
-// mend takes a lane's link away once it is closed, so that the next burst gets a
-// new one.
+// mend removes a lane's link once it is closed, so that the next burst gets a new one.
 func (p *Publisher) mend(l *lane) {
 	if on := l.link; on != nil && on.IsClosed() {
 		on.takeReturns(l.returned)
@@ -122,7 +121,7 @@ func (p *Publisher) mend(l *lane) {
 	}
 }
 
-// tidy forgets lanes that nobody uses, and returns their channels to be closed.
+// tidy drops unused lanes, and returns their channels to be closed.
 func (p *Publisher) tidy(now time.Time) (unused []*link) {
 	for exchange, l := range p.lanes {
 		if !l.idle() {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	answerBytesMax = 64 << 10        // of the head, and of the body, that are read
-	wordsBytesMax  = 200             // of the body, that go into a reason
-	answerTime     = 2 * time.Second // for the body: the status has told all
+	answerBytesMax = 64 << 10        // read at most of the head, and of the body
+	wordsBytesMax  = 200             // of the body go into a reason at most
+	answerTime     = 2 * time.Second // to read the body: the status already says enough
 	retryAfterMax  = time.Hour
 )
 
-// answered reads what a receiver's answer means. cancel ends the reading.
+// answered turns a receiver's answer into a result. It calls cancel if reading takes too long.
 func answered(resp *http.Response, cancel func()) publisher.Result {
 	stop := time.AfterFunc(answerTime, cancel)
 	defer stop.Stop()
-	// Read to its end, where that is near, the connection can serve again.
+	// A connection can be reused only if its body was read to the end.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, answerBytesMax))
 	r := publisher.Result{Outcome: publisher.Refused, Reason: statusWords(resp, body)}
 	switch code := resp.StatusCode; {
@@ -41,7 +41,7 @@ func answered(resp *http.Response, cancel func()) publisher.Result {
 	return r
 }
 
-// statusWords are the status, and the beginning of what the receiver says about it.
+// statusWords returns the status, and the beginning of what the receiver says about it.
 func statusWords(resp *http.Response, body []byte) string {
 	words := strconv.Itoa(resp.StatusCode)
 	if text := http.StatusText(resp.StatusCode); text != "" {
@@ -60,10 +60,10 @@ func statusWords(resp *http.Response, body []byte) string {
 	return words
 }
 
-// plain is the beginning of a text in one line.
+// plain returns the beginning of a text, on one line.
 func plain(text []byte) string {
 	text = text[:min(len(text), wordsBytesMax)]
-	for len(text) > 0 { // a character that was cut off
+	for len(text) > 0 { // drop a character that was cut in half
 		if r, size := utf8.DecodeLastRune(text); r != utf8.RuneError || size > 1 {
 			break
 		}
@@ -81,7 +81,7 @@ func plain(text []byte) string {
 	return strings.Join(strings.Fields(strings.Map(printable, string(text))), " ")
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter reads the value of a Retry-After header: seconds, or a date.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
 		return time.Duration(min(seconds, uint64(retryAfterMax/time.Second))) * time.Second
@@ -92,7 +92,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// failed reads what an exchange without an answer means.
+// failed turns an exchange without an answer into a result.
 func failed(ctx context.Context, err error, written bool) publisher.Result {
 	var no *forbidden
 	if errors.As(err, &no) {
@@ -100,7 +100,7 @@ func failed(ctx context.Context, err error, written bool) publisher.Result {
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // without the URL, which the message names
+		err = u.Err // without the URL: the message names it
 	}
 	reason := err.Error()
 	switch {

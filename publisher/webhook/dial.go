@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-const idleTime = 60 * time.Second // for which an unused connection is kept
+const idleTime = 60 * time.Second // how long an unused connection is kept
 
-// forbidden is the error of a connection to an address that may not be reached.
+// forbidden is the error of a connection to an address that webhooks may not reach.
 type forbidden struct{ host, address string }
 
 func (f *forbidden) Error() string {
 	return fmt.Sprintf("the host %s has the address %s, which is not public: %s", f.host, f.address, remedy)
 }
 
-// dial connects. Each address is looked at after the name was resolved and before
-// the first packet goes there, so a name that changes its address changes nothing.
+// dial connects. It checks each address after the name is resolved and before the first packet
+// is sent, so changing a name's address does not get around the check.
 func (p *Publisher) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -43,19 +43,19 @@ func (p *Publisher) dial(ctx context.Context, network, address string) (net.Conn
 	return &conn{Conn: c}, nil
 }
 
-// conn is a connection that knows how much was written.
+// conn is a connection that counts the bytes written to it.
 type conn struct {
 	net.Conn
 	written atomic.Int64
 }
 
-// Write counts before it writes: what may have been written counts.
+// Write counts before it writes, so that bytes that may have been written are counted too.
 func (c *conn) Write(b []byte) (int, error) {
 	c.written.Add(int64(len(b)))
 	return c.Conn.Write(b)
 }
 
-// writtenTo is how much was written to a connection that dial has made, TLS or not.
+// writtenTo returns the bytes written to a connection, TLS or not; -1 if dial did not make it.
 func writtenTo(c net.Conn) int64 {
 	for {
 		switch t := c.(type) {

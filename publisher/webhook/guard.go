@@ -7,7 +7,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// guard says which addresses may be connected to.
+// guard says which addresses webhooks may connect to.
 type guard struct {
 	hosts    map[string]bool // in lower case
 	networks []netip.Prefix
@@ -34,11 +34,11 @@ func newGuard(allow []string) (*guard, error) {
 	return g, nil
 }
 
-// hostKey is a host's name for comparing: in lower case, without the root's dot.
+// hostKey returns a host's name for comparison: in lower case, without the trailing dot.
 func hostKey(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// special are the networks that are no part of the public internet, or that reach
-// into others: by the registries of RFC 6890 and what was added since.
+// special lists the networks that are not part of the public internet, or that lead into
+// others: the registries of RFC 6890 and later additions.
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -47,8 +47,8 @@ var special = prefixes(
 	"5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
 )
 
-// translated is the network whose addresses end with an IPv4 address, to which a
-// translator (NAT64) passes the traffic on.
+// translated is the network whose addresses end with an IPv4 address, to which a translator
+// (NAT64) forwards the traffic.
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -59,7 +59,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// permits says whether the address may be connected to under the host's name.
+// permits reports whether webhooks to the host may connect to the address.
 func (g *guard) permits(host string, addr netip.Addr) bool {
 	if g.hosts[hostKey(host)] {
 		return true
@@ -91,8 +91,8 @@ func (g *guard) allows(addr netip.Addr) bool {
 
 const remedy = "webhooks may reach public addresses only, and what the operator has named in --webhook-allow"
 
-// checkHost says what is wrong with a URL's host, as far as the URL itself tells: ""
-// if nothing is.
+// checkHost says what is wrong with a URL's host, as far as the URL alone shows it; "" if
+// nothing is.
 func (g *guard) checkHost(host string) string {
 	addr, err := netip.ParseAddr(host)
 	switch {

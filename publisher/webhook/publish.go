@@ -12,8 +12,7 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// host bounds the requests that one host has at a time. It exists only while there
-// are some.
+// host limits the number of requests to one host at a time. It exists only while there are any.
 type host struct {
 	slots chan struct{}
 	users int
@@ -75,19 +74,19 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	return p.metrics.count(results)
 }
 
-// call is one Publish on its way.
+// call is one Publish in progress.
 type call struct {
 	p     *Publisher
 	to    *url.URL
 	once  sync.Once
-	start chan struct{} // closed when no further request is to start
+	start chan struct{} // closed when no further request may start
 	mu    sync.Mutex
-	down  string // why; "": the time is over
+	down  string // why the receiver is down; "": the time is over
 }
 
 func (c *call) stop() { c.once.Do(func() { close(c.start) }) }
 
-// fail notes that the receiver cannot be reached: the rest of the batch need not try.
+// fail notes that the receiver cannot be reached, so that the rest of the batch is not tried.
 func (c *call) fail(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +140,8 @@ func (c *call) deliver(ctx context.Context, h *host, d *postdate.Delivery) publi
 	return result
 }
 
-// post sends one message. A connection that the receiver has closed while it lay
-// idle is no failure: where nothing was written to it, another one is tried.
+// post sends one message. A receiver may close an idle connection; if nothing was written to
+// it, post tries another one, and does not count that as a failure.
 func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher.Result, written bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.p.config.Timeout)
 	defer cancel()
@@ -166,7 +165,7 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 		}
 		mu.Lock()
 		connected := used != nil
-		// When the time is over, net/http may be about to write.
+		// When the time is over, net/http may be about to write: assume that it did.
 		written = connected && (ctx.Err() != nil || before < 0 || writtenTo(used) != before)
 		mu.Unlock()
 		if written || !connected || try > 1 {

@@ -18,16 +18,16 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// Values of the CloudEvents attributes that are the same for all messages. The
-// source, with which ids are unique, ends with the tenant.
+// Values of the CloudEvents attributes that are the same for all messages. The source, within
+// which ids are unique, ends with the tenant.
 const (
 	cloudEventsVersion = "1.0"
 	eventSource        = "/postdate/"
 	eventType          = "postdate.message"
 )
 
-// ours are the headers that clients cannot set, because HTTP or this package does;
-// and so are all that begin with ce-, webhook-, proxy- or sec-.
+// ours are the headers that clients cannot set, because HTTP or this package sets them. So are
+// all that begin with ce-, webhook-, proxy- or sec-.
 var ours = map[string]bool{
 	"Host": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "User-Agent": true,
 	"Connection": true, "Keep-Alive": true, "Transfer-Encoding": true, "Te": true, "Trailer": true,
@@ -48,8 +48,8 @@ func isOurs(name string) bool {
 	return false
 }
 
-// request is the delivery as HTTP has it. What HTTP cannot carry is an error that
-// says why; no retry can help it.
+// request makes the HTTP request of a delivery. If HTTP cannot carry the message, it returns an
+// error that says why; no retry can help.
 func (p *Publisher) request(to *url.URL, d *postdate.Delivery, now time.Time) (*http.Request, error) {
 	m := d.Message
 	h := http.Header{}
@@ -89,16 +89,16 @@ func (p *Publisher) request(to *url.URL, d *postdate.Delivery, now time.Time) (*
 	if err := p.sign(h, m, now); err != nil {
 		return nil, err
 	}
-	// net/http sends a request a second time by itself where it has GetBody or no
-	// body and the client's headers call it idempotent. This one has neither.
+	// net/http repeats a request by itself if it has GetBody or no body and the client's
+	// headers call it idempotent. This one has a body and no GetBody.
 	return &http.Request{
 		Method: http.MethodPost, URL: to, Host: to.Host, Header: h, ContentLength: int64(len(m.Payload)),
 		Body: io.NopCloser(bytes.NewReader(m.Payload)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
 }
 
-// sign adds the headers of the Standard Webhooks specification. Their id is the same
-// at each attempt, so that receivers can drop repetitions by it.
+// sign adds the headers of the Standard Webhooks specification. Their id is the same at each
+// attempt, so that receivers can recognise repetitions.
 func (p *Publisher) sign(h http.Header, m *postdate.Message, now time.Time) error {
 	if len(p.signers) == 0 {
 		return nil
@@ -122,7 +122,7 @@ func secretFits(secret string) bool {
 	return err == nil && len(key) >= secretBytesMin && len(key) <= secretBytesMax
 }
 
-// isToken says whether HTTP takes it for a header's name.
+// isToken reports whether HTTP allows name as a header's name.
 func isToken(name string) bool {
 	for i := range len(name) {
 		switch b := name[i]; {
@@ -135,7 +135,7 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// isValue says whether HTTP takes it for a header's value.
+// isValue reports whether HTTP allows value as a header's value.
 func isValue(value string) bool {
 	for i := range len(value) {
 		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {

@@ -1,20 +1,20 @@
-// Package webhook publishes by HTTP: a channel is the URL, and each message one POST
-// with its payload as the body.
+// Package webhook publishes over HTTP: a channel is a URL, and each message is one POST with
+// its payload as the body.
 //
 // The receiver's status is its confirm:
 //
 //	2xx                            Confirmed
 //	410                            Refused, permanently
 //	3xx, other 4xx, other 5xx      Refused  redirects are not followed
-//	429, 503 with Retry-After      Refused  and tried again then
+//	429, 503 with Retry-After      Refused  and tried again after that time
 //	502, 504, 520, 524             Unknown  a proxy may have passed it on
-//	no connection                  Down     the name, the address, TLS
-//	silence or an end after bytes  Unknown  of the request were written
+//	no connection                  Down     the name, the address or TLS failed
+//	no answer, or a cut connection Unknown  once bytes of the request were written
 //
-// URLs are chosen by clients, so each address is looked at when it is connected to,
-// whatever its name said before: private, loopback, link-local and other special ones
-// are refused unless the operator has allowed them. No proxy is used. Connections
-// speak HTTP/1.1, where it is certain which request an error belongs to.
+// Clients choose the URLs, so each address is checked when it is connected to, whatever its
+// name resolved to before: private, loopback, link-local and other special addresses are
+// refused unless the operator has allowed them. No proxy is used. Connections speak HTTP/1.1,
+// in which it is certain which request an error belongs to.
 package webhook
 
 import (
@@ -38,25 +38,25 @@ import (
 
 // Config is what a Publisher needs. All fields have defaults.
 type Config struct {
-	// Allow names what may be reached beside public addresses: hosts as URLs name
-	// them, addresses, or networks like 10.0.0.0/8.
+	// Allow names what webhooks may reach besides public addresses: hosts as in URLs,
+	// addresses, or networks like 10.0.0.0/8.
 	Allow []string
 
-	// Secrets sign each request, as whsec_ and base64. With several, which serves to
-	// change one for another, each gives a signature. None: requests are not signed.
+	// Secrets sign each request; each is whsec_ and base64. Each of several gives a signature,
+	// so that a secret can be replaced. None: requests are not signed.
 	Secrets []string
 
-	// Timeout bounds one request; 10 s by default. A Publish starts none when it is
-	// over, and so returns within twice the time.
+	// Timeout bounds one request; 10 s by default. Publish starts no request after that time,
+	// so it returns within twice the time.
 	Timeout time.Duration
 
-	// InFlight is how many requests one host may have at a time; 32 by default.
+	// InFlight is how many requests to one host may be in flight; 32 by default.
 	InFlight int
 
-	// TLS is how to check receivers; the system's certificates by default.
+	// TLS says how to verify receivers; the system's certificates by default.
 	TLS *tls.Config
 
-	// Resolver looks names up; the system's by default.
+	// Resolver resolves names; the system's by default.
 	Resolver *net.Resolver
 
 	// Log gets what a receiver's result cannot tell; slog.Default() by default.
@@ -81,7 +81,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says what is wrong, as a KindInvalid error without secrets. Zero fields
+// Validate returns a KindInvalid error, without secrets, that says what is wrong. Zero fields
 // stand for their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
@@ -98,8 +98,7 @@ func (c Config) Validate() error {
 	return err
 }
 
-// Lengths of a signing secret, in bytes, as the Standard Webhooks specification has
-// them.
+// Lengths of a signing secret, in bytes, from the Standard Webhooks specification.
 const (
 	secretBytesMin = 24
 	secretBytesMax = 64
@@ -127,14 +126,14 @@ type Publisher struct {
 
 	mu      sync.Mutex
 	hosts   map[string]*host
-	calls   int           // of Publish that have not returned
+	calls   int           // of Publish in progress
 	closing bool          // no new calls
 	drained chan struct{} // closed when closing and no call is left
 }
 
 var _ publisher.Publisher = (*Publisher)(nil)
 
-// New makes a publisher. It connects when there is something to send.
+// New makes a publisher. It connects when there is a message to send.
 func New(config Config) (*Publisher, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -163,8 +162,8 @@ func New(config Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Check implements publisher.Publisher. It looks no name up: an address that a name
-// stands for is looked at when it is connected to.
+// Check implements publisher.Publisher. It resolves no names: addresses are checked when they
+// are connected to.
 func (p *Publisher) Check(channel postdate.Channel) error {
 	_, err := p.parse(channel)
 	return err
@@ -198,8 +197,7 @@ func portFits(u *url.URL) bool {
 	return err == nil && n > 0
 }
 
-// Close implements publisher.Publisher. Calls of Publish that come later answer
-// Down.
+// Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closing {

@@ -10,19 +10,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// patience is how long a client waits for what must come.
+// patience is how long a client waits for what must happen.
 const patience = 60 * time.Second
 
-// Client looks at a broker's topics as an operator and a consumer would. Its
-// methods fail the test where the broker refuses. It is safe for concurrent use,
-// and connects anew for each call, so that it needs no care when the broker was
-// away.
+// Client sees a broker's topics as an operator and a consumer would. Its methods fail the test
+// if the broker refuses. It is safe for concurrent use, and connects anew for each call, so it
+// keeps working after an outage of the broker.
 type Client struct {
 	t       testing.TB
 	address string
 }
 
-// NewClient makes a client of the broker at the address.
+// NewClient makes a client of the broker at address.
 func NewClient(t testing.TB, address string) Client { return Client{t: t, address: address} }
 
 // do runs f with a connected client.
@@ -66,7 +65,7 @@ func (c Client) CreateTopic(topic string, partitions int, config map[string]stri
 	})
 }
 
-// led says whether each partition of the topic has a leader by now.
+// led reports whether each partition of the topic has a leader.
 func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) bool {
 	resp, err := describe(ctx, cl, topic)
 	if err != nil || len(resp.Partitions) < partitions {
@@ -80,7 +79,7 @@ func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) bool
 	return true
 }
 
-// describe asks a broker what it knows of a topic.
+// describe asks a broker for a topic's metadata.
 func describe(ctx context.Context, cl *kgo.Client, topic string) (kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()
@@ -93,7 +92,7 @@ func describe(ctx context.Context, cl *kgo.Client, topic string) (kmsg.MetadataR
 	return resp.Topics[0], nil
 }
 
-// DeleteTopic deletes a topic with all that is in it.
+// DeleteTopic deletes a topic and its records.
 func (c Client) DeleteTopic(topic string) {
 	c.t.Helper()
 	c.do(func(ctx context.Context, cl *kgo.Client) error {
@@ -105,31 +104,31 @@ func (c Client) DeleteTopic(topic string) {
 		if err == nil {
 			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 		}
-		for err == nil && !gone(ctx, cl, topic) { // the broker hears of it later than the controller
+		for err == nil && !gone(ctx, cl, topic) { // the broker learns it later than the controller
 			err = ctx.Err()
 		}
 		return err
 	})
 }
 
-// gone says whether the broker knows of no such topic.
+// gone reports whether the broker does not know the topic.
 func gone(ctx context.Context, cl *kgo.Client, topic string) bool {
 	resp, err := describe(ctx, cl, topic)
 	return err == nil && kerr.ErrorForCode(resp.ErrorCode) == kerr.UnknownTopicOrPartition
 }
 
-// Isolation is what a consumer may see of transactions.
+// Isolation says what a consumer sees of transactions.
 type Isolation int8
 
-// The isolation levels. Under ReadCommitted a topic's end is the first open
-// transaction, and what was aborted is never seen.
+// The isolation levels. Under ReadCommitted a topic ends at the first open transaction, and
+// aborted records are never seen.
 const (
 	ReadUncommitted Isolation = 0
 	ReadCommitted   Isolation = 1
 )
 
-// Take waits until at least n records are in the topic and returns all that are,
-// from its beginning, each partition in order. It takes nothing away.
+// Take waits until at least n records are in the topic and returns all of them, from the
+// beginning, in order within each partition. It removes nothing.
 func (c Client) Take(topic string, n int, level Isolation) []*kgo.Record {
 	c.t.Helper()
 	opts := []kgo.Opt{
@@ -154,7 +153,7 @@ func (c Client) Take(topic string, n int, level Isolation) []*kgo.Record {
 	return got.records
 }
 
-// TakeAll returns all that is in the topic now.
+// TakeAll returns all records that are in the topic.
 func (c Client) TakeAll(topic string, level Isolation) []*kgo.Record {
 	c.t.Helper()
 	return c.Take(topic, 0, level)
@@ -197,7 +196,7 @@ func (g *taken) reached(ends map[int32]int64) bool {
 	return true
 }
 
-// ends are the offsets at which each partition ends for a consumer.
+// ends returns the offset at which each partition ends for a consumer.
 func ends(ctx context.Context, cl *kgo.Client, topic string, level Isolation) (map[int32]int64, error) {
 	meta := kmsg.NewPtrMetadataRequest()
 	mt := kmsg.NewMetadataRequestTopic()

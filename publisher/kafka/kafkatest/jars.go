@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/internal/proctest"
 )
 
-// version is the Kafka that tests start.
+// version is the version of Kafka that tests run.
 const version = "4.1.1"
 
 const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -23,8 +23,8 @@ const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 `
 
-// jars is the folder with Kafka's programs, which the first test of a machine
-// fetches: 43 MB. Tests that fetch at the same time do not disturb each other.
+// jars returns the folder with Kafka's programs; the first test on a machine downloads them: 43
+// MB. Tests that download at the same time do not disturb each other.
 func jars() (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", fmt.Errorf("this test needs a Kafka broker, and that needs Java 17: run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)

@@ -1,12 +1,10 @@
-// Package kafkatest gives tests a real Kafka broker, and a client with which to
-// look at its topics.
+// Package kafkatest gives tests a real Kafka broker, and a client that inspects its topics.
 //
-// A test that only needs an address calls [URI]; one that stops, kills or pauses
-// the broker calls [Start] and gets a broker of its own. Both fail the test where no
-// broker can be had: they never skip. Everything listens on the loopback interface,
-// keeps its data in a temporary folder, and is gone when the test program ends,
-// however it ends. Kafka itself comes from Maven Central and is kept in the user's
-// cache folder.
+// A test that only needs an address calls [URI]; one that stops, kills or pauses the broker
+// calls [Start] and gets a broker of its own. Both fail the test if they can get no broker:
+// they never skip. Everything listens on the loopback interface, keeps its data in a temporary
+// folder, and is gone when the test program ends, however it ends. Kafka itself comes from
+// Maven Central and is kept in the user's cache folder.
 package kafkatest
 
 import (
@@ -32,10 +30,10 @@ const (
 	started = "started by the tests"
 )
 
-// Broker is a Kafka that a test started: one node, broker and controller at once.
-// Its methods fail the test where they cannot do what they say.
+// Broker is a Kafka that a test started: one node, both broker and controller. Its methods fail
+// the test if they cannot do their work.
 type Broker struct {
-	// Address is the broker's host and port. It stays the same over restarts.
+	// Address is the broker's host and port. Restarts do not change it.
 	Address string
 
 	t     testing.TB
@@ -61,9 +59,9 @@ func Start(t testing.TB) *Broker {
 
 var shared = sync.OnceValues(start)
 
-// URI is the address of a broker that tests share: the one that the environment
-// variable POSTDATE_TEST_KAFKA names, else one that is started once for the test
-// program. Who uses it takes topic names of their own.
+// URI returns the address of a broker that tests share: the one named by the environment
+// variable POSTDATE_TEST_KAFKA, or else one that is started once for the test program. Its
+// users choose topic names of their own.
 func URI(t testing.TB) string {
 	t.Helper()
 	if address := os.Getenv("POSTDATE_TEST_KAFKA"); address != "" {
@@ -103,9 +101,9 @@ func start() (*Broker, error) {
 	return b, nil
 }
 
-// properties is a node that is broker and controller at once, whose topics are
-// made by hand, and whose groups and transactions need no second node. After a kill it
-// is let in again when its former self is given up, hence the short session.
+// properties configures a node that is both broker and controller, whose topics are created
+// explicitly, and whose groups and transactions need no second node. A killed node is admitted
+// again only when its old session has expired, hence the short session.
 const properties = `process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:%[2]d
@@ -146,8 +144,8 @@ func (b *Broker) lay() error {
 	return nil
 }
 
-// command runs a class of Kafka. The small heap and the quick compiler are for
-// tests, which start brokers often.
+// command runs a class of Kafka. The small heap and the quick compiler suit tests, which start
+// brokers often.
 func (b *Broker) command(class string, args ...string) *exec.Cmd {
 	java := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(b.jars, "*"), class}
 	cmd := exec.Command("java", append(java, args...)...)
@@ -184,7 +182,7 @@ func (b *Broker) run() error {
 	}
 }
 
-// answers says whether a broker takes requests.
+// answers returns an error if the broker answers no requests.
 func answers(address string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -202,11 +200,11 @@ func (b *Broker) Stop() { b.t.Helper(); b.end(syscall.SIGTERM) }
 // Kill ends the broker with SIGKILL.
 func (b *Broker) Kill() { b.t.Helper(); b.end(syscall.SIGKILL) }
 
-// Pause makes the broker stand still, as on a machine that swaps or sleeps: its
-// connections stay open and nothing answers. Cont lets it go on.
+// Pause stops the broker's process, like a machine that swaps or sleeps: its connections stay
+// open and nothing answers. Cont continues it.
 func (b *Broker) Pause() { b.t.Helper(); b.signal(syscall.SIGSTOP) }
 
-// Cont lets a broker that stands still go on.
+// Cont continues a broker that Pause has stopped.
 func (b *Broker) Cont() { b.t.Helper(); b.signal(syscall.SIGCONT) }
 
 // Restart starts the broker again after Stop or Kill, at the same address and with

@@ -11,10 +11,9 @@ import (
 	"github.com/postdate/postdate/internal/proctest"
 )
 
-// Client looks at a broker's queues as an operator and a consumer would. Its
-// methods fail the test where the broker refuses. It is safe for concurrent
-// use, and connects anew for each call, so that it needs no care when the broker
-// was away.
+// Client sees a broker's queues as an operator and a consumer would. Its methods fail the test
+// if the broker refuses. It is safe for concurrent use, and connects anew for each call, so it
+// keeps working after an outage of the broker.
 type Client struct {
 	t   testing.TB
 	url string
@@ -50,8 +49,8 @@ func (c Client) Declare(queue string, args map[string]any) {
 	c.t.Cleanup(func() { c.try(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(queue, false, false, false) }) })
 }
 
-// Bind makes a durable exchange of the kind, where there is none, and binds
-// the queue to it. Both go when the test ends.
+// Bind creates a durable exchange of that kind, if there is none, and binds the queue to it.
+// Both are deleted when the test ends.
 func (c Client) Bind(exchange, kind, routingKey, queue string) {
 	c.t.Helper()
 	c.do(func(ch *amqp.Channel) error {
@@ -63,7 +62,7 @@ func (c Client) Bind(exchange, kind, routingKey, queue string) {
 	c.t.Cleanup(func() { c.try(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(exchange, false, false) }) })
 }
 
-// try does something at a test's end, when the broker may be gone.
+// try does something when a test ends and the broker may be gone.
 func (c Client) try(f func(*amqp.Channel)) {
 	conn, err := amqp.Dial(c.url)
 	if err != nil {
@@ -75,7 +74,7 @@ func (c Client) try(f func(*amqp.Channel)) {
 	}
 }
 
-// Delete deletes a queue with all that is in it.
+// Delete deletes a queue and its messages.
 func (c Client) Delete(queue string) {
 	c.t.Helper()
 	c.do(func(ch *amqp.Channel) error {
@@ -90,7 +89,7 @@ func (c Client) DeleteExchange(name string) {
 	c.do(func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
 }
 
-// Exists says whether there is such a queue.
+// Exists reports whether there is a queue of that name.
 func (c Client) Exists(queue string) bool {
 	c.t.Helper()
 	exists := true
@@ -105,21 +104,21 @@ func (c Client) Exists(queue string) bool {
 	return exists
 }
 
-// Len is the number of messages that wait in a queue.
+// Len returns the number of messages that wait in a queue.
 func (c Client) Len(queue string) int {
 	c.t.Helper()
 	return c.inspect(queue).Messages
 }
 
-// Consumers is how many consume from a queue, with those that have only messages in
-// hand still.
+// Consumers returns the number of a queue's consumers, including those that have been cancelled
+// but still hold unacknowledged messages.
 func (c Client) Consumers(queue string) int {
 	c.t.Helper()
 	return c.inspect(queue).Consumers
 }
 
-// inspect asks for a queue's numbers. Of a quorum queue that does not answer within
-// 250 ms the broker says that it has none: then it is asked again.
+// inspect asks for a queue's numbers. If a quorum queue does not answer within 250 ms, the
+// broker says that there is no such queue: inspect then asks again.
 func (c Client) inspect(queue string) (q amqp.Queue) {
 	c.t.Helper()
 	c.do(func(ch *amqp.Channel) (err error) {
@@ -135,8 +134,8 @@ func (c Client) inspect(queue string) (q amqp.Queue) {
 	return q
 }
 
-// Take consumes n messages, or fails the test when they have not come by the
-// timeout. The rest stays in the queue.
+// Take consumes n messages, or fails the test if they do not come within the timeout. The
+// others stay in the queue.
 func (c Client) Take(queue string, n int, timeout time.Duration) []amqp.Delivery {
 	c.t.Helper()
 	var taken []amqp.Delivery
@@ -171,7 +170,7 @@ func (c Client) Take(queue string, n int, timeout time.Duration) []amqp.Delivery
 	return taken
 }
 
-// TakeAll consumes what waits in a queue now.
+// TakeAll consumes the messages that wait in a queue.
 func (c Client) TakeAll(queue string) []amqp.Delivery {
 	c.t.Helper()
 	return c.Take(queue, c.Len(queue), time.Minute)

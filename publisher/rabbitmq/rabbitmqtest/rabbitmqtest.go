@@ -1,11 +1,10 @@
-// Package rabbitmqtest gives tests a real RabbitMQ broker, and a client with
-// which to look at its queues.
+// Package rabbitmqtest gives tests a real RabbitMQ broker, and a client that inspects its
+// queues.
 //
-// A test that only needs an address calls [URL]; one that stops, kills or
-// alarms the broker calls [Start] and gets a broker of its own. Both fail the test
-// where no broker can be had: they never skip. Everything listens on the
-// loopback interface, keeps its data in a temporary folder, and is gone when the
-// test program ends, however it ends.
+// A test that only needs an address calls [URL]; one that stops, kills or alarms the broker
+// calls [Start] and gets a broker of its own. Both fail the test if they can get no broker:
+// they never skip. Everything listens on the loopback interface, keeps its data in a temporary
+// folder, and is gone when the test program ends, however it ends.
 package rabbitmqtest
 
 import (
@@ -25,19 +24,18 @@ import (
 )
 
 const (
-	// programs is where Debian's package has RabbitMQ. The wrappers in
-	// /usr/sbin switch the user and are of no use here.
+	// programs is where Debian's package puts RabbitMQ. The wrappers in /usr/sbin do not work
+	// here, because they switch the user.
 	programs = "/usr/lib/rabbitmq/bin"
 
 	startTimeout = 3 * time.Minute // it takes 3 s on an idle machine
 	stopTimeout  = 2 * time.Minute
 )
 
-// Broker is a RabbitMQ that a test started. Its methods fail the test where
-// they cannot do what they say.
+// Broker is a RabbitMQ that a test started. Its methods fail the test if they cannot do their
+// work.
 type Broker struct {
-	// URL is the broker's address with its credentials. It stays the same over
-	// restarts.
+	// URL is the broker's address with its credentials. Restarts do not change it.
 	URL string
 
 	t     testing.TB
@@ -65,8 +63,8 @@ func Start(t testing.TB) *Broker {
 	return b
 }
 
-// tell logs what the broker said last. Its folder is deleted, so nothing else shows the
-// cause of a failure.
+// tell logs the end of the broker's log. Its folder is deleted, so nothing else shows the cause
+// of a failure.
 func (b *Broker) tell() {
 	logs, _ := filepath.Glob(b.path("log/*"))
 	for _, name := range logs {
@@ -76,9 +74,9 @@ func (b *Broker) tell() {
 
 var shared = sync.OnceValues(start)
 
-// URL is the address of a broker that tests share: the one that the
-// environment variable POSTDATE_TEST_RABBITMQ names, else one that is started
-// once for the test program. Who uses it takes queue names of their own.
+// URL returns the address of a broker that tests share: the one named by the environment
+// variable POSTDATE_TEST_RABBITMQ, or else one that is started once for the test program. Its
+// users choose queue names of their own.
 func URL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv("POSTDATE_TEST_RABBITMQ"); url != "" {
@@ -188,9 +186,9 @@ func (b *Broker) run() error {
 // Stop stops the broker in an orderly way and returns when it has ended.
 func (b *Broker) Stop() { b.t.Helper(); b.signal(syscall.SIGTERM) }
 
-// Kill ends the broker's virtual machine with SIGKILL: messages that were not on disk are
-// lost, as with a power cut that the disk survives. What was declared is not: RabbitMQ
-// promises that it is on disk, but soon after a start it may not be yet.
+// Kill ends the broker's virtual machine with SIGKILL: messages that were not on disk are lost,
+// as in a power cut. Queues and exchanges are not: RabbitMQ promises that they are on disk, but
+// soon after a start they may not be, so Kill has them synced first.
 func (b *Broker) Kill() {
 	b.t.Helper()
 	b.Control("eval", "mnesia:sync_log().")
@@ -226,7 +224,7 @@ func (b *Broker) Restart() {
 	}
 }
 
-// CloseAllConnections makes the broker cut every client off.
+// CloseAllConnections makes the broker disconnect every client.
 func (b *Broker) CloseAllConnections() {
 	b.t.Helper()
 	b.Control("close_all_connections", "by the test")
