@@ -7,13 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes the loop. The runtime's own timers are as coarse as the milliseconds
-// in which it waits for the network, and up to one late; a timerfd is an event of
-// that network wait, and comes when it is due.
+// alarm wakes the loop. The runtime's own timers have the resolution of its network wait,
+// milliseconds, and may be one late. A timerfd is an event of that wait and fires on time.
 type alarm struct {
 	rings chan struct{}
 	file  *os.File
-	timer *time.Timer // where there is no timerfd
+	timer *time.Timer // if there is no timerfd
 }
 
 func newAlarm() *alarm {
@@ -31,11 +30,11 @@ func newAlarm() *alarm {
 func (a *alarm) ring() {
 	select {
 	case a.rings <- struct{}{}:
-	default: // it rings already
+	default: // it is ringing already
 	}
 }
 
-// listen ends when the file is closed.
+// listen runs until the file is closed.
 func (a *alarm) listen() {
 	var expirations [8]byte
 	for {
@@ -46,8 +45,8 @@ func (a *alarm) listen() {
 	}
 }
 
-// set makes the alarm ring after d, and not at the time that was set before. It
-// may still ring for that one.
+// set makes the alarm ring after d, instead of at the time set before. It may still ring for
+// that one.
 func (a *alarm) set(d time.Duration) {
 	if a.timer != nil {
 		a.timer.Reset(d)
@@ -61,7 +60,7 @@ func (a *alarm) set(d time.Duration) {
 	if raw, err := a.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { err = unix.TimerfdSettime(int(fd), 0, &at, nil) })
 		if err != nil {
-			a.ring() // rather once too often
+			a.ring() // once too often is better than never
 		}
 	}
 }

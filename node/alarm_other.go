@@ -15,13 +15,13 @@ func newAlarm() *alarm {
 	a.timer = time.AfterFunc(time.Hour, func() {
 		select {
 		case a.rings <- struct{}{}:
-		default: // it rings already
+		default: // it is ringing already
 		}
 	})
 	return a
 }
 
-// set makes the alarm ring after d, and not at the time that was set before.
+// set makes the alarm ring after d, instead of at the time set before.
 func (a *alarm) set(d time.Duration) { a.timer.Reset(d) }
 
 func (a *alarm) stop() { a.timer.Stop() }

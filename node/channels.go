@@ -20,17 +20,17 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// channels finds the publisher of a channel by its broker's name.
+// channels finds a channel's publisher by the name of its broker.
 type channels struct {
 	publishers map[string]publisher.Publisher
 	inbox      *inbox.Publisher
-	fencer     publisher.Fencer // keeps former owners out at its broker; nil where none is to
+	fencer     publisher.Fencer // fences former owners at its broker; nil if there is none
 	log        *slog.Logger
-	warned     sync.Map // brokers that are not here, of which the log tells already
+	warned     sync.Map // missing brokers that the log has mentioned
 }
 
-// openChannels makes the publishers. taken is told when another node has taken a bucket
-// at its broker.
+// openChannels makes the publishers. taken is called when another node has taken a bucket at
+// its broker.
 func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
@@ -67,7 +67,7 @@ func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(
 
 func (ch *channels) publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
 	p := ch.publishers[channel.Broker()]
-	if p == nil { // it was configured when the message was scheduled, or is on another node
+	if p == nil { // it was configured when the message was scheduled, or is configured on another node
 		why := ch.missing(channel)
 		if _, warned := ch.warned.LoadOrStore(channel.Broker(), true); !warned {
 			ch.log.Warn("messages wait for a broker that this node does not have: they fail after retry.maxParked", "error", why)
@@ -105,8 +105,8 @@ func (ch *channels) missing(channel postdate.Channel) error {
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
 }
 
-// nearestBroker is the broker that was probably meant, or "". Schemes of URLs are none: they
-// are never missing.
+// nearestBroker returns the broker that was probably meant, or "". It ignores the schemes of
+// URLs: they are never missing.
 func nearestBroker(name string) string {
 	switch strings.ToLower(name) {
 	case "amqp", "amqps":

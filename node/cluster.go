@@ -15,17 +15,17 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// cluster carries word between the nodes that share a store. It decides nothing.
+// cluster passes messages between the nodes that share a store. It decides nothing.
 type cluster struct {
 	me     string
 	gossip *membership.Membership
 	loop   *loop
 }
 
-// The words between nodes, of one byte each.
+// The messages between nodes, of one byte each.
 const (
-	wordReleased = 'r' // buckets were given back; an earlier version says it to all nodes
-	wordSettings = 's' // what is set of channels has changed
+	wordReleased = 'r' // buckets were released; earlier versions send it to all nodes
+	wordSettings = 's' // the settings of channels have changed
 )
 
 // openGossip joins the cluster.
@@ -46,7 +46,7 @@ func (n *Node) openGossip(ctx context.Context) error {
 	return nil
 }
 
-// run tells the machine who else is there, until ctx ends.
+// run tells the machine which other nodes are alive, until ctx ends.
 func (c *cluster) run(ctx context.Context) {
 	for {
 		var others []machine.Member
@@ -65,23 +65,23 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// tell sends a word to all other nodes. It may be lost.
+// tell sends a message to all other nodes. It may be lost.
 func (c *cluster) tell(word byte) { _ = c.gossip.Broadcast([]byte{word}) }
 
-// released tells nodes that buckets are free which they are to own. It may be lost.
+// released tells nodes that buckets which they should own are free. It may be lost.
 func (c *cluster) released(to []string) {
 	for _, node := range to {
 		_ = c.gossip.Tell(node, []byte{wordReleased})
 	}
 }
 
-// members are the nodes that GET /v1/cluster shows.
+// members returns the nodes that GET /v1/cluster shows.
 func (c *cluster) members() (all []api.Member) {
 	alive := c.loop.Status().Alive
 	for _, m := range append(c.gossip.Members(), c.gossip.Gone()...) {
 		state := string(m.State)
 		if m.State == membership.StateAlive && m.Name != c.me && !(slices.Contains(alive, m.Lease) && machine.LeaseOf(m.Name, m.Lease)) {
-			state = "unfenced" // it is heard of, and its lease does not move: it gets no buckets
+			state = "unfenced" // gossip hears it, but its lease does not move: it gets no buckets
 		}
 		all = append(all, api.Member{Node: m.Name, Address: m.HTTP, State: state})
 	}
@@ -89,14 +89,14 @@ func (c *cluster) members() (all []api.Member) {
 	return all
 }
 
-// nudged takes in nudges of other nodes.
+// nudged handles nudges from other nodes.
 func (n *Node) nudged(all []membership.Nudge) {
 	for _, nudge := range all {
 		n.loop.nudge(poller.Nudge(nudge))
 	}
 }
 
-// heard takes in a word from another node. It must not block.
+// heard handles a message from another node. It must not block.
 func (n *Node) heard(payload []byte) {
 	if len(payload) != 1 {
 		return
@@ -112,21 +112,21 @@ func (n *Node) heard(payload []byte) {
 	}
 }
 
-// conflict ends the one of two nodes of the same name that is to yield.
+// conflict stops this node if it has the same name as another and must yield.
 func (n *Node) conflict(x membership.Conflict) {
 	if x.Yield {
 		n.fail(postdate.E(postdate.KindUnavailable, "another node of this cluster, at %s, is called %s too: give each node a --node-id of its own", x.Other, x.Name))
 	}
 }
 
-// tellOthers tells the other nodes that what is set of channels has changed.
+// tellOthers tells the other nodes that the settings of channels have changed.
 func (n *Node) tellOthers() {
 	if n.cluster != nil {
 		n.cluster.tell(wordSettings)
 	}
 }
 
-// scheduled is told of each message that was made durable.
+// scheduled is called for each message that was made durable.
 func (n *Node) scheduled(bucket int, at postdate.Time) {
 	nudge := poller.Nudge{Bucket: bucket, At: at}
 	n.loop.nudge(nudge)
@@ -134,11 +134,11 @@ func (n *Node) scheduled(bucket int, at postdate.Time) {
 		return
 	}
 	if owner := n.loop.board.Owner(nudge, n.clock.wall(), n.c.NodeID); owner != "" {
-		_ = n.cluster.gossip.Nudge(owner, membership.Nudge(nudge)) // the owner's sweep finds it too
+		_ = n.cluster.gossip.Nudge(owner, membership.Nudge(nudge)) // if it is lost, the owner's sweep finds the message
 	}
 }
 
-// advertisedHTTP is the address under which others reach this node's API.
+// advertisedHTTP is the address at which other nodes reach this node's API.
 func (n *Node) advertisedHTTP() string {
 	host, port, err := net.SplitHostPort(n.Addr())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/postdate/postdate/publisher/webhook"
 )
 
-// Config is what an operator can set of a node.
+// Config is what an operator can set for a node.
 type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
@@ -26,28 +26,28 @@ type Config struct {
 	Buckets  int      // N, fixed at the store's birth
 	NodeID   string   // this node's name
 
-	// Of a cluster: a node whose store others share.
+	// For a cluster, in which nodes share a store.
 	Gossip          string        // address to gossip on
-	GossipAdvertise string        // address under which others reach it; "": Gossip
-	GossipKey       string        // base64 of 16, 24 or 32 bytes; "": gossip is open
-	Join            []string      // addresses of some nodes' gossip
-	Lease           time.Duration // how long this node keeps its buckets when it falls silent; others may be set differently
+	GossipAdvertise string        // address at which others reach it; "": Gossip
+	GossipKey       string        // base64 of 16, 24 or 32 bytes; "": gossip is not encrypted
+	Join            []string      // gossip addresses of some nodes
+	Lease           time.Duration // how long this node keeps its buckets after it falls silent; other nodes may use another value
 	ClockSkewMax    time.Duration // how far the wall clock may be from the store's
 
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
 	PayloadBytesMax int
-	StoreCacheBytes int64                // for what the embedded store reads; 0: sized by the memory
-	Retry           postdate.RetryPolicy // for what a message leaves open
+	StoreCacheBytes int64                // cache of the embedded store; 0: sized by the machine's memory
+	Retry           postdate.RetryPolicy // for what a message does not set
 
 	Log     *slog.Logger
 	Version string
 }
 
-// Webhook is how channels that are URLs are served.
+// Webhook configures the channels that are URLs.
 type Webhook struct {
-	Allow   []string // hosts, addresses and networks that may be reached beside public addresses
-	Secrets []string // that sign each request; none: requests are not signed
+	Allow   []string // hosts, addresses and networks that may be reached besides public addresses
+	Secrets []string // each signs every request; none: requests are not signed
 }
 
 func (w Webhook) config() webhook.Config {
@@ -57,22 +57,22 @@ func (w Webhook) config() webhook.Config {
 // Kafka is how to reach a Kafka cluster.
 type Kafka struct {
 	Seeds    []string // host:port of some brokers; none: there are no kafka: channels
-	TLS      bool     // encrypts, and checks the brokers' certificates
-	SASL     string   // how to log in: plain, scram-sha-256 or scram-sha-512; "": not at all
+	TLS      bool     // encrypts, and verifies the brokers' certificates
+	SASL     string   // how to log in: plain, scram-sha-256 or scram-sha-512; "": no login
 	User     string
 	Password string
 	Fenced   bool // a transactional id per bucket keeps former owners out
 }
 
-// transactionPrefix begins the transactional ids of the nodes that share a store: those of
-// another one may use the same Kafka.
+// transactionPrefix begins the transactional ids of the nodes that share a store. It names the
+// store, because nodes of another store may use the same Kafka.
 func transactionPrefix(store string) string { return "postdate-" + store + "-" }
 
-// consumerGroup is in which the nodes that share a store take schedules from Kafka: those of
-// another one take everything for themselves.
+// consumerGroup is the group in which the nodes that share a store take schedules from Kafka.
+// The nodes of another store form another group, and also get every message.
 func consumerGroup(store string) string { return "postdate-" + store }
 
-// config is the same in the publisher's words.
+// config converts k to the publisher's configuration.
 func (k Kafka) config() kafka.Config {
 	c := kafka.Config{Seeds: k.Seeds, Fenced: k.Fenced}
 	if k.TLS {
@@ -101,8 +101,8 @@ func (k Kafka) validate() error {
 	return nil
 }
 
-// DefaultConfig is what an operator has who sets nothing: the values stand in the root
-// package's defaults.go, and the node is called as its host.
+// DefaultConfig is the configuration if an operator sets nothing: the values are those of the
+// root package's defaults.go, and the node is named after its host.
 func DefaultConfig() Config {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -117,7 +117,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what is wrong with c, as a sentence that names the flag.
+// Validate says what is wrong with c, in a sentence that names the flag.
 func (c Config) Validate() error {
 	invalid := func(format string, args ...any) error {
 		return postdate.E(postdate.KindInvalid, format, args...)
@@ -156,7 +156,8 @@ func (c Config) Validate() error {
 		return invalid("--retry-max-parked is %s: it must be between 1ms and %s", c.Retry.MaxParked, postdate.RetryParkedMax)
 	}
 	if c.mongoDB() {
-		// Before the store is opened: that makes one where there is none, with its number of buckets.
+		// Before the store is opened: opening creates a missing one, with its number of
+		// buckets.
 		if err := c.gossip().Validate(); err != nil {
 			return err
 		}
@@ -179,23 +180,23 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// storeCacheMin is the least --store-cache: with less, every look reads the disk.
+// storeCacheMin is the lowest --store-cache, in bytes: with less, every read goes to disk.
 const storeCacheMin = 1 << 20
 
-// leaseMin is the least --lease. A shorter one is lost in the noise of a busy machine.
+// leaseMin is the lowest --lease: on a busy machine a shorter one expires by chance.
 const leaseMin = 500 * time.Millisecond
 
-// gossip is what is configured of gossip; what only the running node knows is left out.
+// gossip is the gossip configuration, without what only the running node knows.
 func (c Config) gossip() membership.Config {
 	return membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join, Key: []byte(c.GossipKey)}
 }
 
-// mongoDB says whether the store is MongoDB, which nodes can share.
+// mongoDB reports whether the store is MongoDB, which nodes can share.
 func (c Config) mongoDB() bool {
 	return strings.HasPrefix(c.Store, "mongodb://") || strings.HasPrefix(c.Store, "mongodb+srv://")
 }
 
-// storeDir is the folder of the embedded store.
+// storeDir returns the folder of the embedded store.
 func (c Config) storeDir() (string, error) {
 	if kind, rest, _ := strings.Cut(c.Store, ":"); kind == "pebble" && rest != "" {
 		return rest, nil

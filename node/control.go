@@ -14,22 +14,22 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// settingsEvery is how often what is set of channels is read: another node may
-// have set it.
+// settingsEvery is how often the settings of channels are read again: another node may have
+// changed them.
 const settingsEvery = 2 * time.Second
 
-// control keeps the poller at what operators set of channels, and shows both.
+// control gives the poller the settings of channels, and shows both.
 type control struct {
 	store store.Channels
 	loop  *loop
-	stale chan struct{} // another node has set something
-	tell  func()        // the other nodes, of a change
+	stale chan struct{} // another node has changed a setting
+	tell  func()        // tells the other nodes of a change
 
-	mu  sync.Mutex // orders reads of the settings, so that an old one never comes last
+	mu  sync.Mutex // orders reads of the settings, so that an old one is never applied last
 	set map[postdate.Channel]store.ChannelSettings
 }
 
-// read takes over what is set.
+// read loads the settings and passes them to the poller.
 func (c *control) read(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +73,8 @@ func (c *control) List(ctx context.Context) ([]api.Channel, error) {
 	return all, nil
 }
 
-// Change implements api.Channels. Of two changes of one channel on two nodes at
-// the same time the last one stands, whole.
+// Change implements api.Channels. If two nodes change a channel at the same time, the last
+// change wins as a whole.
 func (c *control) Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	if err := c.read(ctx); err != nil {
 		return store.ChannelSettings{}, err
@@ -91,7 +91,7 @@ func (c *control) Change(ctx context.Context, channel postdate.Channel, f func(*
 	return s, c.read(ctx)
 }
 
-// run reads what is set again and again, until ctx ends.
+// run reads the settings regularly, and when they have changed, until ctx ends.
 func (c *control) run(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(settingsEvery)
 	defer tick.Stop()

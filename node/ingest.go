@@ -12,13 +12,13 @@ import (
 	rabbitmqsource "github.com/postdate/postdate/api/ingest/rabbitmq"
 )
 
-// source is a queue or topic that schedules are taken from.
+// source is a queue or topic from which schedules are taken.
 type source interface {
-	// Close takes nothing new and waits for what is under way, no longer than ctx.
+	// Close takes nothing new, and waits for what is under way until ctx ends.
 	Close(ctx context.Context) error
 }
 
-// origin is a source as the operator names it: broker:name[=channel].
+// origin is a source as the operator writes it: broker:name[=channel].
 type origin struct{ broker, name, channel string }
 
 func parseOrigin(text string) (o origin, err error) {
@@ -47,7 +47,7 @@ func (c Config) validateIngest() error {
 	return nil
 }
 
-// openSources begins to take schedules from brokers.
+// openSources starts to take schedules from brokers.
 func (n *Node) openSources() error {
 	if len(n.c.Ingest) == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (n *Node) openSource(o origin, taker *ingest.Taker) (source, error) {
 	})
 }
 
-// closeSources takes nothing more.
+// closeSources stops taking schedules.
 func (n *Node) closeSources(ctx context.Context) (err error) {
 	for _, s := range n.sources {
 		err = errors.Join(err, s.Close(ctx))

@@ -20,24 +20,24 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// loop runs the node's machine: it reads the clocks, carries out the effects, and feeds
-// what they lead to back in. It decides nothing.
+// loop runs the node's machine: it reads the clocks, carries out the effects, and feeds their
+// results back in. It decides nothing.
 type loop struct {
 	m        *machine.Machine
 	board    *machine.Board
 	store    store.Store
 	channels *channels
-	cluster  *cluster // nil where there are no others
+	cluster  *cluster // nil if there are no other nodes
 	clock    clock
 	leaseID  string
-	lease    time.Duration // after which a call about locks is given up, and tried again
+	lease    time.Duration // after which a call about locks is given up and repeated
 	metrics  *poller.Metrics
 	log      *slog.Logger
 
 	events chan machine.Event
 	nudged chan struct{}
 	asks   chan chan []poller.ChannelView
-	calls  sync.WaitGroup // what it has asked of the store and of brokers, and has no answer to
+	calls  sync.WaitGroup // calls to the store and to brokers that have not returned
 	ended  chan struct{}  // closed when the loop takes no more events
 
 	mu     sync.Mutex
@@ -45,10 +45,10 @@ type loop struct {
 	view   poller.View
 }
 
-// keepOutMax bounds one try to keep former owners out at a broker.
+// keepOutMax bounds one attempt to fence former owners at a broker.
 const keepOutMax = 30 * time.Second
 
-// openLoop makes the node's machine and what runs it.
+// openLoop makes the node's machine and the loop that runs it.
 func (n *Node) openLoop() error {
 	run, err := uuid.NewV7()
 	if err != nil {
@@ -65,7 +65,7 @@ func (n *Node) openLoop() error {
 	c.Poller.Retry, c.Poller.PayloadBytesMax = n.c.Retry, n.c.PayloadBytesMax
 	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
 	if !n.store.Exclusive() {
-		// A claim takes two round trips to a majority, not one sync of the own disk.
+		// A claim takes two round trips to a majority, instead of one sync of a local disk.
 		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
 	}
 	if err := cmp.Or(c.Fence.Validate(), c.Poller.Validate()); err != nil {
@@ -84,7 +84,7 @@ func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metri
 	}
 }
 
-// tell hands the machine an event. It may block until the loop takes it, and does
+// tell passes an event to the machine. It may block until the loop takes the event, and does
 // nothing once the loop has ended.
 func (l *loop) tell(ev machine.Event) {
 	select {
@@ -93,19 +93,19 @@ func (l *loop) tell(ev machine.Event) {
 	}
 }
 
-// nudge says that a message is due, after it is durable. It never blocks.
+// nudge tells the machine when a durable message is due. It never blocks.
 func (l *loop) nudge(n poller.Nudge) {
 	if l.board.Nudge(n) {
 		select {
 		case l.nudged <- struct{}{}:
-		default: // the loop is about to look anyway
+		default: // the loop is about to take them anyway
 		}
 	}
 }
 
-// run runs until ctx ends, and returns when its calls have returned. What is in flight
-// then is left as it is: in doubt. Buckets that are owned stay locked until their lease is
-// seen to stand still.
+// run runs until ctx ends, and returns when its calls have returned. What is then in flight
+// stays in doubt. Buckets that are still owned stay locked until other nodes have watched the
+// lease stand still.
 func (l *loop) run(ctx context.Context) {
 	defer l.calls.Wait() // whoever closes the store waits for run
 	defer close(l.ended)
@@ -125,7 +125,7 @@ func (l *loop) run(ctx context.Context) {
 		case answer := <-l.asks:
 			answer <- l.m.Channels()
 		}
-		for range len(l.events) { // what came meanwhile, before the alarm is set; what comes while it is taken in waits
+		for range len(l.events) { // events that came meanwhile, before the alarm is set; those that come during their steps wait
 			l.step(ctx, <-l.events)
 		}
 		l.show()
@@ -133,8 +133,8 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// wait is how long to wait for the next event. The machine counts from the
-// beginning of the present millisecond, of which a part is over.
+// wait returns how long to wait for the next event. The machine counts from the beginning of
+// the current millisecond, part of which has passed.
 func (l *loop) wait() time.Duration {
 	now := l.clock.now()
 	over := time.Duration(time.Now().Nanosecond()) % time.Millisecond
@@ -150,8 +150,7 @@ func (l *loop) step(ctx context.Context, ev machine.Event) {
 	}
 }
 
-// do carries out one effect. What waits for a store or a broker does so beside the
-// loop.
+// do carries out one effect. Calls to a store or a broker run in goroutines of their own.
 func (l *loop) do(ctx context.Context, e machine.Effect) {
 	switch e := e.(type) {
 	case fence.Look, fence.Renew, fence.Take, fence.GiveBack:
@@ -202,8 +201,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 	}
 }
 
-// callLocks makes one of the store's calls about locks. One that hangs is given up after
-// a lease time.
+// callLocks makes one of the store's calls about locks. It gives up after a lease time.
 func (l *loop) callLocks(ctx context.Context, began postdate.Now, e machine.Effect) {
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()
@@ -238,7 +236,7 @@ func (l *loop) callLocks(ctx context.Context, began postdate.Now, e machine.Effe
 	l.tell(ev)
 }
 
-// keepOut keeps former owners of buckets out at the broker.
+// keepOut fences former owners of buckets at the broker.
 func (l *loop) keepOut(ctx context.Context, e machine.KeepOut) error {
 	ctx, cancel := context.WithTimeout(ctx, keepOutMax)
 	defer cancel()
@@ -253,8 +251,8 @@ func (l *loop) keepOut(ctx context.Context, e machine.KeepOut) error {
 	return err
 }
 
-// publish publishes. A publisher that panics on a poison message, or answers too
-// little, leaves an unknown outcome, not a dead node.
+// publish publishes a batch. If a publisher panics on a poison message, or returns too few
+// results, the outcome is unknown and the node lives on.
 func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publisher.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -273,7 +271,7 @@ func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publish
 	return results
 }
 
-// report writes down what an operator should know.
+// report logs what an operator should know.
 func (l *loop) report(e machine.Effect) {
 	switch e := e.(type) {
 	case fence.Gained:
@@ -299,10 +297,10 @@ func (l *loop) report(e machine.Effect) {
 	}
 }
 
-// viewEvery bounds how often the view is made: it looks at everything.
+// viewEvery is the shortest time between two views: making one reads everything.
 const viewEvery = 100 * time.Millisecond
 
-// show publishes what other goroutines may see.
+// show makes status and view available to other goroutines.
 func (l *loop) show() {
 	status := l.m.Status()
 	var view poller.View
@@ -319,21 +317,21 @@ func (l *loop) show() {
 	}
 }
 
-// Status is what the node knew of its locks a moment ago.
+// Status returns what the node knew of its locks a moment ago.
 func (l *loop) Status() machine.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
 }
 
-// View is what the node had in hand a moment ago.
+// View returns what the node had in hand a moment ago.
 func (l *loop) View() poller.View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view
 }
 
-// Channels lists the channels of which the node knows something, by name.
+// Channels lists the channels that the node knows of, by name.
 func (l *loop) Channels(ctx context.Context) ([]poller.ChannelView, error) {
 	answer := make(chan []poller.ChannelView, 1)
 	select {

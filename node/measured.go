@@ -11,7 +11,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// measured is a store that counts and times the calls that matter.
+// measured is a store that counts and times the important calls.
 type measured struct {
 	store.Store
 	seconds *prometheus.HistogramVec
@@ -32,7 +32,7 @@ func measure(s store.Store, r prometheus.Registerer) *measured {
 	return m
 }
 
-// timed starts a measurement; the function that it returns ends it.
+// timed starts a measurement; the func that it returns ends it.
 func (m *measured) timed(operation string) func(err error) {
 	start := time.Now()
 	return func(err error) {

@@ -1,7 +1,7 @@
-// Package node puts a node together: store, machine, publishers and API, and runs it. It
-// is the only package that knows all of the others. Which buckets the node owns, and what
-// is published when, package machine decides; this one decides only how a node starts and
-// stops, and when it is ready.
+// Package node builds a node from store, machine, publishers and API, and runs it. It is the
+// only package that knows all the others. Package machine decides which buckets the node owns,
+// and what is published when; this package decides only how a node starts and stops, and when
+// it is ready.
 //
 // It is importable, so that tests run whole nodes in one process.
 package node
@@ -32,16 +32,16 @@ type Node struct {
 	clock   clock
 	metrics *prometheus.Registry
 
-	store      store.Store // measured, with calls that gather
+	store      store.Store // measured, and with calls gathered
 	channels   *channels
 	control    *control
-	cluster    *cluster // nil where the store is this node's alone
+	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
 	serving    sync.WaitGroup  // the HTTP server
-	background sync.WaitGroup  // the loop and what feeds it
+	background sync.WaitGroup  // the loop, control and cluster
 	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
 
@@ -52,7 +52,7 @@ type Node struct {
 	stopErr  error
 }
 
-// clock reads both clocks of one machine. Its zero is the node's start.
+// clock reads both clocks of one machine. Monotonic time counts from the node's start.
 type clock struct{ start time.Time }
 
 func (c clock) now() postdate.Now {
@@ -64,17 +64,17 @@ func (c clock) wall() postdate.Time { return postdate.WallOf(time.Now()) }
 
 func (c clock) mono() time.Duration { return time.Since(c.start) }
 
-// wall is the time that is written into the store.
+// wall returns the time to write into the store.
 func (n *Node) wall() postdate.Time { return n.loop.board.Wall(n.clock.now()) }
 
-// Start starts a node, and returns when it owns its buckets and answers
-// requests. Errors are sentences for the operator; nothing is left running then.
+// Start starts a node, and returns when it owns its buckets and answers requests. Errors are
+// sentences for the operator; after one, nothing is left running.
 func Start(ctx context.Context, c Config) (*Node, error) { return StartWith(ctx, c, Parts{}) }
 
-// Parts are what a test puts in the place of a node's own. All may be nil.
+// Parts are what tests put in place of a node's own parts. All may be nil.
 type Parts struct {
 	Store     store.Store               // instead of the one that Config names; the node closes it
-	CutGossip func(address string) bool // no gossip passes to and from such an address
+	CutGossip func(address string) bool // for which addresses gossip is cut, in both directions
 }
 
 // StartWith is Start for tests.
@@ -103,21 +103,21 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 	return n, nil
 }
 
-// giveUpTime bounds the stop of a node that did not start. A call that hangs in its store, on
-// a full disk for one, ends only when the store is closed.
+// giveUpTime bounds the stop of a node that failed to start. A call that hangs in its store,
+// for example on a full disk, ends only when the store is closed.
 const giveUpTime = 5 * time.Second
 
-// giveUp stops a node that did not start, though ctx may have ended.
+// giveUp stops a node that failed to start, even if ctx has ended.
 func (n *Node) giveUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
 	defer cancel()
 	return n.Stop(ctx)
 }
 
-// open makes the parts, and starts none.
+// open makes the parts, and starts no loop.
 func (n *Node) open(ctx context.Context) error {
 	var err error
-	// The port comes first: it is the cheapest to be refused.
+	// The port comes first, because a failure costs the least there.
 	if n.listener, err = net.Listen("tcp", n.c.HTTP); err != nil {
 		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
 	}
@@ -183,10 +183,10 @@ func (n *Node) mongoConfig() mongo.Config {
 	return config
 }
 
-// InitStore creates the store that c names, or what is missing of it, and closes
-// it again. A node does the same at its start; this is for operators who give nodes no
-// right to create. It also converts a store in MongoDB that an earlier version wrote, or
-// that was made on a replica set and is behind a mongos now; no node does that.
+// InitStore creates the store that c names, or whatever is missing of it, and closes it. A node
+// does the same when it starts; InitStore is for operators whose nodes may not create anything
+// in the database. It also converts a MongoDB store that an earlier version wrote, or that was
+// created on a replica set and is reached through a mongos. No node converts a store.
 func InitStore(ctx context.Context, c Config) error {
 	n := &Node{c: c, metrics: prometheus.NewRegistry()}
 	if c.mongoDB() {
@@ -210,12 +210,12 @@ func (n *Node) run() {
 	}
 }
 
-// ownedEvery is how often a start and a stop look whether they are through.
+// ownedEvery is how often a start and a stop check whether they are complete.
 const ownedEvery = 2 * time.Millisecond
 
-// awaitBuckets waits until the node can do its work: alone, until it owns every
-// bucket; in a cluster, until it has a lease and knows who has which bucket. That
-// others may still hold its share is no reason not to serve.
+// awaitBuckets waits until the node can work: on its own, until it owns every bucket; in a
+// cluster, until it has a lease and knows who owns which bucket. It can serve requests even
+// while other nodes still hold its share.
 func (n *Node) awaitBuckets(ctx context.Context) error {
 	if n.cluster == nil {
 		return n.awaitHeld(ctx, n.store.Buckets())
@@ -236,7 +236,7 @@ func (n *Node) awaitHeld(ctx context.Context, want int) error {
 	})
 }
 
-// await waits until nothing is in the way, or the node failed.
+// await waits until inTheWay returns nil, or the node fails.
 func (n *Node) await(ctx context.Context, inTheWay func() error) error {
 	tick := time.NewTicker(ownedEvery)
 	defer tick.Stop()
@@ -252,11 +252,11 @@ func (n *Node) await(ctx context.Context, inTheWay func() error) error {
 	return nil
 }
 
-// Addr is the address of the HTTP API, with its real port.
+// Addr returns the address of the HTTP API, with its real port.
 func (n *Node) Addr() string { return n.listener.Addr().String() }
 
-// GossipAddr is the address at which other nodes find this one, with its real
-// port; empty where there can be no others.
+// GossipAddr returns the address at which other nodes find this one, with its real port; "" if
+// there can be no others.
 func (n *Node) GossipAddr() string {
 	if n.cluster == nil {
 		return ""
@@ -264,10 +264,10 @@ func (n *Node) GossipAddr() string {
 	return n.cluster.gossip.Address()
 }
 
-// Done is closed when the node failed and has to be stopped. Err says why.
+// Done is closed when the node has failed and must be stopped. Err says why.
 func (n *Node) Done() <-chan struct{} { return n.failed }
 
-// Err is why the node failed, once Done is closed.
+// Err says why the node failed, once Done is closed.
 func (n *Node) Err() error {
 	select {
 	case <-n.failed:
@@ -284,16 +284,16 @@ func (n *Node) fail(err error) {
 	})
 }
 
-// Stop takes no more requests, finishes what is in flight, hands the buckets over
-// and closes everything. What ctx cuts short is left in doubt, not lost.
+// Stop accepts no more requests, finishes what is in flight, hands the buckets over and closes
+// everything. What is unfinished when ctx ends is left in doubt, not lost.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopped.Do(func() {
 		err := errors.Join(n.closeSources(ctx), n.api.Shutdown(ctx))
 		n.listener.Close()
 		n.serving.Wait()
 		if n.cluster != nil {
-			if err := n.cluster.gossip.Leave(ctx); err != nil { // so that the others want its buckets
-				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err) // the buckets are given back in the store
+			if err := n.cluster.gossip.Leave(ctx); err != nil { // so that the others take its buckets
+				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err) // the store still shows the buckets as released
 			}
 		}
 		n.loop.tell(machine.Leave{})
@@ -303,7 +303,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.stopErr
 }
 
-// close closes what was opened, also where only a part was.
+// close closes what was opened, even if that is only a part.
 func (n *Node) close(ctx context.Context) (err error) {
 	if n.quit != nil {
 		n.quit()
@@ -312,7 +312,7 @@ func (n *Node) close(ctx context.Context) (err error) {
 			n.background.Wait()
 			close(ended)
 		}()
-		select { // one may hang in a write to a full disk, which only closing the store ends
+		select { // a goroutine may hang in a write to a full disk, which only closing the store ends
 		case <-ended:
 		case <-ctx.Done():
 		}

@@ -13,7 +13,7 @@ import (
 // viewTimeout bounds the read that GET /v1/cluster makes.
 const viewTimeout = 5 * time.Second
 
-// ready says whether the node does its work.
+// ready says why the node cannot do its work; nil if it can.
 func (n *Node) ready() error {
 	status := n.loop.Status()
 	switch held, want := status.Held, n.store.Buckets(); {
@@ -29,7 +29,7 @@ func (n *Node) ready() error {
 	return nil
 }
 
-// view is what GET /v1/cluster shows.
+// view returns what GET /v1/cluster shows.
 func (n *Node) view() api.Cluster {
 	c := api.Cluster{Node: n.c.NodeID, Members: []api.Member{{Node: n.c.NodeID, Address: n.Addr(), State: "alive"}}}
 	if n.cluster != nil {
@@ -55,7 +55,7 @@ func (n *Node) view() api.Cluster {
 		if since, overdue := view.Overdue[p.Bucket]; overdue {
 			b.Lag = max(now.Sub(since), 0)
 		} else if p.Owner != n.c.NodeID && p.Checkpoint < min(claimed, now) {
-			b.Lag = now.Sub(p.Checkpoint) // its owner knows better
+			b.Lag = now.Sub(p.Checkpoint) // an upper bound: only the owner knows what is overdue
 		}
 		c.Buckets = append(c.Buckets, b)
 	}

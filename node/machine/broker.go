@@ -11,29 +11,27 @@ import (
 )
 
 const (
-	// brokerFirst is how long a bucket that was gained waits until its former owners
-	// are kept out at the broker, before its other channels' messages go out all the
-	// same.
+	// brokerFirst is how long a newly gained bucket waits for its former owners to be kept out
+	// at the broker. After that, the messages for its other channels go out anyway.
 	brokerFirst = 2 * time.Second
-	// brokerAgain is the pause before another try.
+	// brokerAgain is the pause before the next attempt.
 	brokerAgain = time.Second
 )
 
 type (
-	// KeepOut asks the broker to refuse what former owners of these buckets publish
-	// there. KeptOut answers it.
+	// KeepOut asks the broker to refuse what former owners publish from these buckets. KeptOut
+	// answers it.
 	KeepOut struct{ Holds []store.Hold }
 	// KeptOut says how a KeepOut ended.
 	KeptOut struct {
 		Holds []store.Hold
 		Err   error
 	}
-	// GiveUp tells the broker that this node publishes nothing from these buckets any
-	// more.
+	// GiveUp tells the broker that this node publishes nothing more from these buckets.
 	GiveUp struct{ Buckets []int }
-	// TakenAtBroker is what the broker says when another node has taken a bucket there.
+	// TakenAtBroker is the broker's word that another node has taken a bucket there.
 	TakenAtBroker struct{ Bucket int }
-	// Released tells these nodes, by name, that buckets are free which they are to own.
+	// Released tells these nodes, by name, that buckets which they should own are free.
 	Released struct{ To []string }
 )
 
@@ -43,8 +41,7 @@ func (Released) Effect()     {}
 func (KeptOut) Event()       {}
 func (TakenAtBroker) Event() {}
 
-// broker is the book of the buckets that are held, where a broker keeps former owners
-// out.
+// broker keeps track of the buckets that are held, if a broker keeps former owners out.
 type broker struct {
 	kept map[int]*keeping
 	next time.Duration // when something may be to be done
@@ -61,7 +58,7 @@ type keeping struct {
 
 func newBroker() broker { return broker{kept: map[int]*keeping{}, next: never} }
 
-// find is the entry of a hold, or nil.
+// find returns the entry of a hold, or nil.
 func (b *broker) find(hold store.Hold) *keeping {
 	if k := b.kept[hold.Bucket]; k != nil && k.partition.Token == hold.Token {
 		return k
@@ -69,8 +66,8 @@ func (b *broker) find(hold store.Hold) *keeping {
 	return nil
 }
 
-// due takes what is to be done by now: which former owners are to be kept out, and
-// which buckets have waited for that long enough.
+// due returns what has become due: the buckets whose former owners must be kept out, and those
+// that have waited long enough for that.
 func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partition) {
 	if now < b.next {
 		return nil, nil
@@ -94,9 +91,9 @@ func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partiti
 	return ask, work
 }
 
-// gained hands buckets to the poller; where a broker keeps former owners out, after
-// that. A broker that does not answer holds up nobody else's messages: they go out, and
-// its own wait at the publisher.
+// gained hands buckets to the poller. If a broker keeps former owners out, that is done first.
+// While such a broker does not answer, its publisher reports its messages as Down; after
+// brokerFirst, all other messages go out.
 func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	if !m.c.Broker {
 		m.stepPoller(now, g)
@@ -108,8 +105,8 @@ func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	m.broker.next = now.Mono
 }
 
-// drain lets the poller finish what it has of buckets. One that it has not got yet goes
-// back as it is.
+// drain lets the poller finish its work on buckets. Buckets that it has not got yet are given
+// back as they are.
 func (m *Machine) drain(now postdate.Now, d fence.Drain) {
 	var idle, working []store.Hold
 	for _, hold := range d.Holds {
@@ -128,7 +125,7 @@ func (m *Machine) drain(now postdate.Now, d fence.Drain) {
 	}
 }
 
-// askBroker does what has become due at the broker.
+// askBroker carries out what has become due at the broker.
 func (m *Machine) askBroker(now postdate.Now) {
 	ask, work := m.broker.due(now.Mono)
 	if len(ask) > 0 {
@@ -137,9 +134,9 @@ func (m *Machine) askBroker(now postdate.Now) {
 	m.work(now, work)
 }
 
-// keptOut hands the poller the buckets that are still held. What failed is tried again
-// until it is done or they are lost, and what was taken by another node while it was
-// under way is asked for once more: the answer may be older than that.
+// keptOut hands the poller the buckets that are still held. A failed KeepOut is repeated until
+// it succeeds or the buckets are lost. If another node took a bucket at the broker in the
+// meantime, the bucket is asked for again: the answer may be older than that.
 func (m *Machine) keptOut(now postdate.Now, ev KeptOut) {
 	var work []bucket.Partition
 	for _, hold := range ev.Holds {
@@ -168,8 +165,8 @@ func (m *Machine) work(now postdate.Now, ps []bucket.Partition) {
 	}
 }
 
-// takenAtBroker looks at the record at once. Where this node still owns the bucket by
-// it, it was a former owner that woke up late, and is kept out again.
+// takenAtBroker reads the bucket's record immediately. If this node still owns the bucket, a
+// former owner has woken up late, and is kept out again.
 func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	m.stepFence(now, fence.Hint{Buckets: []int{bucket}})
 	if k := m.broker.kept[bucket]; k != nil {
@@ -178,7 +175,7 @@ func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	}
 }
 
-// forgetAtBroker notes that buckets are not held any more.
+// forgetAtBroker drops buckets that are no longer held.
 func (m *Machine) forgetAtBroker(holds ...store.Hold) {
 	var buckets []int
 	for _, hold := range holds {

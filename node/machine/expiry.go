@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// expireEvery is the pause between two looks for what is past its retention.
+	// expireEvery is the pause between two searches for what is past its retention.
 	expireEvery = 5 * time.Second
-	// expirePage is how much is deleted at a time.
+	// expirePage is how many records are deleted at a time.
 	expirePage = 1_000
-	// believeAfter is how long a wall clock that no other one judges must have gone on
-	// without being set before anything is deleted by it; for a shorter retention, as long
-	// as that.
+	// believeAfter is how long a wall clock that cannot be checked against another must run
+	// without being set before anything is deleted by it; or as long as the retention, if that
+	// is shorter.
 	believeAfter = 10 * time.Minute
 )
 
 type (
-	// Expire asks for what is past its retention to be deleted. Expired answers it.
+	// Expire asks to delete what is past its retention. Expired answers it.
 	Expire struct{ Expiry store.Expiry }
 	// Expired says how much an Expire deleted.
 	Expired struct {
@@ -32,9 +32,9 @@ type (
 func (Expire) Effect() {}
 func (Expired) Event() {}
 
-// expiry decides what may be deleted: of the buckets that are owned, and by a clock
-// that can be believed. What was deleted too early nobody gets back, so where a store has
-// a clock, that one counts, at its earliest.
+// expiry decides what may be deleted: only in buckets that are owned, and only by a clock that
+// can be trusted. What is deleted too early is gone, so if the store has a clock, the earliest
+// time that it can show counts.
 type expiry struct {
 	c       Config
 	clock   *storeClock
@@ -44,7 +44,7 @@ type expiry struct {
 	watched bool          // from the first renewal on it is seen when that clock is set
 }
 
-// see takes in what says something of the clocks, and how a deletion ended.
+// see learns from an event about the clocks, and about the end of a deletion.
 func (x *expiry) see(now postdate.Now, ev Event) {
 	switch ev := ev.(type) {
 	case fence.Renewed:
@@ -65,7 +65,7 @@ func (x *expiry) see(now postdate.Now, ev Event) {
 // clockSet notes that the node's own clock was set.
 func (x *expiry) clockSet(now postdate.Now) { x.since = now.Mono }
 
-// wake is when the next look is due.
+// wake returns when the next search is due.
 func (x *expiry) wake() time.Duration {
 	if x.under {
 		return never
@@ -73,8 +73,8 @@ func (x *expiry) wake() time.Duration {
 	return x.next
 }
 
-// before is the time before which a thing must have ended that is kept for so long, or 0
-// where no clock can be believed.
+// before returns the time before which anything with that retention must have ended to be
+// deleted; 0 if no clock can be trusted.
 func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time {
 	if t, known := x.clock.at(now); known {
 		return t.Add(-retention)
@@ -85,8 +85,8 @@ func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time
 	return now.Wall.Add(-retention)
 }
 
-// expire asks for a page of what is past its retention, one at a time, where the node
-// has its lease.
+// expire asks to delete one page of what is past its retention, if no other page is under way
+// and the node has its lease.
 func (m *Machine) expire(now postdate.Now) {
 	x := &m.expiry
 	if x.under || now.Mono < x.next {

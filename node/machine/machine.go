@@ -1,16 +1,16 @@
-// Package machine is a whole node as one pure step: the locks (package fence), the
-// share of the ring, the cycle of messages (package poller), fencing at a broker, what
-// may be deleted, and when a nudge matters.
+// Package machine is a whole node as one pure step: the locks (package fence), the share of the
+// ring, the cycle of messages (package poller), fencing at a broker, what may be deleted, and
+// when a nudge matters.
 //
-// Two drivers carry its effects out and feed the answers back in: the loop in package
-// node, and the simulator. Neither decides anything, so what the simulator shows of a
-// step holds for the product.
+// Two drivers carry out its effects and feed back the answers: the loop in package node, and
+// the simulator. Neither decides anything, so what the simulator shows of a step holds for the
+// product.
 //
-// It promises, for a driver that answers each effect as its comment says:
+// It promises, to a driver that answers each effect as its comment says:
 //
 //   - The same events at the same times give the same effects. It does no I/O, starts
 //     no goroutine and reads no clock.
-//   - The poller works on a bucket only between the fence's Gained and Lost of it, and
+//   - The poller works on a bucket only between the fence's Gained and Lost for it, and
 //     never after the bucket was given back.
 //   - Only [Board] may be used from other goroutines.
 package machine
@@ -24,21 +24,21 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// Config is what a machine is made of.
+// Config configures a machine.
 type Config struct {
 	Fence   fence.Config
 	Poller  poller.Config
 	Buckets int // N
-	// Broker says that a broker keeps former owners of buckets out, and is to be told
-	// of each change.
+	// Broker says that a broker keeps former owners of buckets out, and must be told of each
+	// change.
 	Broker bool
 
-	// Finished messages, and messages in inboxes, are kept for so long.
+	// How long finished messages, and messages in inboxes, are kept.
 	Retention, InboxRetention time.Duration
 }
 
-// WithLease is c with leases that last so long. Renewals and looks follow, and how long
-// before the lease's end publishing stops.
+// WithLease returns c with leases of that length, and adapts to it how often the node renews
+// and looks, and how long before the lease's end it stops publishing.
 func (c Config) WithLease(lease time.Duration) Config {
 	c.Fence.LeaseTime, c.Fence.RenewEvery = lease, lease/5
 	c.Fence.LookEvery = min(c.Fence.LookEvery, lease/5) // a long lease is no reason to hear late of what is free
@@ -46,18 +46,18 @@ func (c Config) WithLease(lease time.Duration) Config {
 	return c
 }
 
-// Event is something that the machine learns. Beside those here they are [fence.Tick],
-// the answers to the effects of fence and poller, [fence.Hint], [fence.Freed],
+// Event is something that the machine learns. Besides those declared here, events are
+// [fence.Tick], the answers to the effects of fence and poller, [fence.Hint], [fence.Freed],
 // [poller.Limits] and [poller.Nudged].
 type Event = fence.Event
 
-// Effect is something that the machine wants done or known. Beside those here they are
-// Look, Renew, Take and GiveBack of package fence, and Claim, Publish, Settle,
-// FindParked and Unpark of package poller. Gained, Lost, Skewed, Fenced and ClockSet of
-// package fence are for the log.
+// Effect is something that the machine wants done or known. Besides those declared here,
+// effects are Look, Renew, Take and GiveBack of package fence, and Claim, Publish, Settle,
+// FindParked and Unpark of package poller. Gained, Lost, Skewed, Fenced and ClockSet of package
+// fence are for the log.
 type Effect = fence.Effect
 
-// Machine decides. Step must not be called concurrently.
+// Machine is the state of a node. Step must not be called concurrently.
 type Machine struct {
 	c      Config
 	fence  *fence.Machine
@@ -69,8 +69,7 @@ type Machine struct {
 	out    []Effect
 }
 
-// New makes the machine of a node that owns nothing yet. random gives numbers in
-// [0, 1).
+// New makes the machine of a node that owns nothing yet. random returns numbers in [0, 1).
 func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
 	return &Machine{
@@ -79,10 +78,10 @@ func New(c Config, random func() float64) *Machine {
 	}
 }
 
-// Step takes in one event and says what to do now, in this order. The event goes to those
-// whom it concerns. What it changed of the cluster divides the buckets anew before the locks
-// are asked for them, and the broker is told of buckets only once the locks have them. Expiry
-// comes last: it asks for the buckets that are owned by then.
+// Step handles one event and returns the effects to carry out, in this order. First the event
+// goes to the parts that it concerns. If it changed the cluster, the buckets are divided anew
+// before the locks are asked for them. The broker hears of buckets only once the locks have
+// them. Expiry comes last, for the buckets that are then owned.
 func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	m.expiry.see(now, ev)
 	switch ev := ev.(type) {
@@ -134,7 +133,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// stepFence lets the locks take in an event, and the poller what follows from it.
+// stepFence passes an event to the locks, and what follows from it to the poller.
 func (m *Machine) stepFence(now postdate.Now, ev Event) {
 	for _, e := range m.fence.Step(now.Mono, ev) {
 		switch e := e.(type) {
@@ -157,7 +156,7 @@ func (m *Machine) stepFence(now postdate.Now, ev Event) {
 	}
 }
 
-// stepPoller lets the poller take in an event, and the locks what follows from it.
+// stepPoller passes an event to the poller, and what follows from it to the locks.
 func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 	for _, e := range m.poller.Step(now, ev) {
 		switch e := e.(type) {
@@ -178,8 +177,8 @@ func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 	}
 }
 
-// Wake says how long after now Step must be called with a [fence.Tick], if nothing
-// else happens before.
+// Wake says how long after now Step must be called with a [fence.Tick], if nothing happens
+// before.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
 	at := min(m.fence.Wake(), m.broker.next, m.expiry.wake())
 	return max(min(at-now.Mono, m.poller.Wake(now)), 0)
@@ -188,10 +187,10 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 // never is later than all times of a monotonic clock.
 const never time.Duration = 1<<63 - 1
 
-// Board is what may be used from other goroutines.
+// Board returns the part that other goroutines may use.
 func (m *Machine) Board() *Board { return m.board }
 
-// Status is what a node shows of its locks.
+// Status is what a node shows about its locks.
 type Status struct {
 	Held  int           // buckets that are owned
 	Lease time.Duration // end of the own lease, on the monotonic clock
@@ -199,16 +198,16 @@ type Status struct {
 	Alive []string      // leases that did not stand still; not to be changed
 }
 
-// Status is what the machine knows of its locks.
+// Status returns what the machine knows about its locks.
 func (m *Machine) Status() Status {
 	return Status{Held: m.fence.Held(), Lease: m.fence.Until(), Ahead: m.fence.Ahead(), Alive: m.share.alive}
 }
 
-// View is what the poller holds. It is not for every step.
+// View returns what the poller holds. It is too slow to call at every step.
 func (m *Machine) View(now postdate.Now) poller.View { return m.poller.View(now) }
 
-// Channels lists what the poller knows of channels. It is not for every step.
+// Channels lists what the poller knows about channels. It is too slow to call at every step.
 func (m *Machine) Channels() []poller.ChannelView { return m.poller.Channels() }
 
-// Token is the token under which the poller works on a bucket, or 0.
+// Token returns the token under which the poller works on a bucket, or 0.
 func (m *Machine) Token(bucket int) uint64 { return m.poller.Token(bucket) }

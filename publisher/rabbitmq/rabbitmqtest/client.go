@@ -118,7 +118,7 @@ func (c Client) Consumers(queue string) int {
 }
 
 // inspect asks for a queue's numbers. If a quorum queue does not answer within 250 ms, the
-// broker says that there is no such queue: inspect then asks again.
+// broker reports it as empty and without consumers: inspect then asks again.
 func (c Client) inspect(queue string) (q amqp.Queue) {
 	c.t.Helper()
 	c.do(func(ch *amqp.Channel) (err error) {

@@ -124,7 +124,6 @@ func (b *Broker) lay() error {
 	}
 	for name, text := range map[string]string{
 		"env.conf": "", "enabled_plugins": "[].\n",
-		// A queue's limits and alarms are to be seen at once.
 		"rabbitmq.conf": "log.file.level = warning\nmax_message_size = 1000000\n",
 	} {
 		if err := os.WriteFile(b.path(name), []byte(text), 0o600); err != nil {
