@@ -94,8 +94,8 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()))
 }
 
-// environ is the variables that bench reads: not the store of a node that may
-// well be in use, and no server where one of its own was asked for.
+// environ returns the variables that bench reads. The store is not among them: a running node
+// may be using it. Neither is the server if bench was asked to start a node of its own.
 func (b *benchCommand) environ(cmd *cobra.Command) (read []string) {
 	env := environment(b.process.environ)
 	names := []string{"rabbitmq", "server"}
@@ -108,8 +108,8 @@ func (b *benchCommand) environ(cmd *cobra.Command) (read []string) {
 	return read
 }
 
-// measure runs the benchmark, on a node of its own where no server is named. The
-// report may be there beside an error, as far as it came.
+// measure runs the benchmark, on a node of its own if no server is named. If it fails, it may
+// return the report as far as it got.
 func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *bench.Report, err error) {
 	config := b.config
 	config.Progress = progress(stderr)
@@ -151,7 +151,7 @@ func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *b
 	return report, errors.Join(err, stopErr)
 }
 
-// again kills the own node, starts it again on the same store, and notes how long that took.
+// again kills the own node, restarts it on the same store, and records how long that took.
 func (b *benchCommand) again(ctx context.Context, own *ownNode, store string, report *bench.Report) (*ownNode, error) {
 	report.NodeMemoryMaxBytes = own.kill()
 	begun := time.Now()
@@ -168,7 +168,7 @@ func (b *benchCommand) again(ctx context.Context, own *ownNode, store string, re
 	return own, nil
 }
 
-// node is how the own node is started.
+// node says how to start the own node.
 func (b *benchCommand) node(store string) ownNodeConfig {
 	c := ownNodeConfig{store: store, rabbitMQ: b.config.RabbitMQ}
 	if b.cache > 0 {
@@ -189,7 +189,7 @@ func (b *benchCommand) print(w io.Writer, report *bench.Report) error {
 	return e.Encode(report)
 }
 
-// progress draws a bar for each phase where stderr is a terminal.
+// progress draws a bar for each phase if stderr is a terminal.
 func progress(stderr io.Writer) func(phase string, done, total int) {
 	f, ok := stderr.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -204,6 +204,6 @@ func progress(stderr io.Writer) func(phase string, done, total int) {
 				progressbar.OptionSetDescription(phase), progressbar.OptionShowCount(),
 				progressbar.OptionClearOnFinish())
 		}
-		_ = bar.Set(done) // a bar that cannot be drawn stops nothing
+		_ = bar.Set(done) // failing to draw a bar stops nothing
 	}
 }

@@ -70,7 +70,7 @@ func newResume(p process) *cobra.Command {
 	})
 }
 
-// newSwitch makes cmd pause or resume the channels that it is given.
+// newSwitch makes cmd pause or resume the channels in its arguments.
 func newSwitch(p process, paused bool, cmd *cobra.Command) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd.Args = cobra.MinimumNArgs(1)

@@ -16,8 +16,8 @@ import (
 
 const serverDefault = "http://127.0.0.1:8080"
 
-// connect makes a client of one server. Whoever sits before a terminal wants to hear at
-// once that it does not answer.
+// connect makes a client of one server. It does not retry: a user at a terminal wants to know
+// immediately if there is no answer.
 func connect(server string) (*client.Client, error) {
 	c, err := client.New(client.Config{Servers: []string{server}, AnswerTimeout: time.Minute, RetryFor: -1})
 	if err != nil {
@@ -26,7 +26,7 @@ func connect(server string) (*client.Client, error) {
 	return c, nil
 }
 
-// explain adds to an error what can be done about it on the command line.
+// explain adds advice for the command line to an error.
 func explain(err error) error {
 	if lost, ok := err.(*client.NoAnswer); ok && lost.Server != "" && !lost.MayBeDone {
 		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address", lost.Server, lost.Err)
@@ -34,7 +34,7 @@ func explain(err error) error {
 	return err
 }
 
-// get decodes the answer to a GET into v, and returns it raw as well.
+// get decodes the answer to a GET into v, and also returns it raw.
 func get(ctx context.Context, c *client.Client, path string, v any) ([]byte, error) {
 	a, err := c.Do(ctx, client.Call{Method: http.MethodGet, Path: path})
 	if err != nil {
@@ -43,7 +43,7 @@ func get(ctx context.Context, c *client.Client, path string, v any) ([]byte, err
 	return a.Body, decode(a.Body, v)
 }
 
-// printRaw prints what the server answers, as one line.
+// printRaw prints the server's answer as one line.
 func printRaw(cmd *cobra.Command, c *client.Client, method, path string) error {
 	a, err := c.Do(cmd.Context(), client.Call{Method: method, Path: path})
 	if err != nil {
@@ -52,8 +52,7 @@ func printRaw(cmd *cobra.Command, c *client.Client, method, path string) error {
 	return printLine(cmd.OutOrStdout(), a.Body)
 }
 
-// decode reads a server's answer. It passes over fields that a newer server may
-// add.
+// decode decodes a server's answer. It ignores fields that a newer server may add.
 func decode(raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {
 		return fmt.Errorf("the answer is not what a Postdate server says: %w", err)
@@ -65,11 +64,11 @@ func decode(raw []byte, v any) error {
 type clientCommand struct {
 	process process
 	server  string
-	json    bool // print what the server said instead of a text for people
+	json    bool // print the server's JSON instead of text for people
 }
 
-// bind gives cmd the flags that all of these commands share, and runs f with a
-// client for the server that they name.
+// bind gives cmd the flags that all client commands share, and runs f with a client of the
+// server that they name.
 func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.Client, []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
@@ -85,8 +84,8 @@ func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.
 	return cmd
 }
 
-// serverOnly is the one variable that clients read. A POSTDATE_ID or POSTDATE_FROM
-// that meant something else would be a trap.
+// serverOnly returns the only variable that clients read. Others, like POSTDATE_ID or
+// POSTDATE_FROM, may be set for another purpose.
 func (c *clientCommand) serverOnly() []string {
 	return []string{envName("server") + "=" + environment(c.process.environ)[envName("server")]}
 }

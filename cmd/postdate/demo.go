@@ -21,12 +21,12 @@ import (
 
 const (
 	demoMessages  = 10
-	demoCancelled = 6 // in order of their time; the seventh
+	demoCancelled = 6 // index in order of time: the seventh
 	demoFirst     = time.Second
 	demoLast      = 5 * time.Second
-	// demoPatience is how long after the last message's time the demo still waits.
+	// demoPatience is how long the demo waits after the last message is due.
 	demoPatience = 30 * time.Second
-	// demoGrace is how long it watches on when all is there, for what must not come.
+	// demoGrace is how long it then watches for messages that must not come.
 	demoGrace = 300 * time.Millisecond
 )
 
@@ -57,7 +57,7 @@ It exits with 1 if one is missing or early, or if the cancelled one arrives.`,
 	return cmd
 }
 
-// demo wires a node and a receiver, and removes both.
+// demo starts a node and a receiver, runs the show, and removes both.
 func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) {
 	folder, err := os.MkdirTemp("", "postdate-demo-")
 	if err != nil {
@@ -106,7 +106,7 @@ type demoShow struct {
 	channel string
 	due     map[string]time.Time // by schedule id
 	lates   []time.Duration
-	wrong   []string // what did not go as promised
+	wrong   []string // broken promises
 }
 
 func (s *demoShow) run(ctx context.Context, r receiver) error {
@@ -127,7 +127,7 @@ func (s *demoShow) run(ctx context.Context, r receiver) error {
 
 func demoID(i int) string { return fmt.Sprintf("demo-%02d", i+1) }
 
-// schedule asks for all of them, evenly spread.
+// schedule schedules all messages, evenly spread.
 func (s *demoShow) schedule(ctx context.Context) error {
 	s.due = make(map[string]time.Time)
 	start := time.Now().Add(demoFirst)
@@ -143,7 +143,7 @@ func (s *demoShow) schedule(ctx context.Context) error {
 	return nil
 }
 
-// watch prints what arrives, until nothing more can be expected.
+// watch prints what arrives, until nothing more is expected.
 func (s *demoShow) watch(ctx context.Context, r receiver) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -179,7 +179,7 @@ func (s *demoShow) watch(ctx context.Context, r receiver) error {
 func (s *demoShow) arrived(a arrival, seen map[string]bool) {
 	due, known := s.due[a.id]
 	if !known {
-		return // not of this run
+		return // it belongs to another run
 	}
 	late := a.at.Sub(due)
 	fmt.Fprintf(s.out, "  %-9s  %-12s  %-12s  %.1f ms\n", a.id,

@@ -18,10 +18,10 @@ type arrival struct {
 	at time.Time
 }
 
-// receiver is where the demo's messages come out.
+// receiver gets the demo's messages.
 type receiver interface {
 	channel() string
-	// receive passes arrivals on until ctx ends, when it returns nil.
+	// receive passes arrivals on until ctx ends, and then returns nil.
 	receive(ctx context.Context, to chan<- arrival) error
 	close()
 }
@@ -33,7 +33,7 @@ func newReceiver(c *client.Client, rabbitMQ string) (receiver, error) {
 	return newQueueReceiver(rabbitMQ)
 }
 
-// inboxReceiver reads the built-in inbox by long poll.
+// inboxReceiver reads the built-in inbox by long polling.
 type inboxReceiver struct{ client *client.Client }
 
 const demoInbox = "demo"
@@ -78,8 +78,8 @@ func newQueueReceiver(url string) (*queueReceiver, error) {
 	return r, nil
 }
 
-// consume declares the queue so that the broker removes it with its consumer,
-// however the demo ends.
+// consume declares the queue with auto-delete: the broker removes it with its consumer, however
+// the demo ends.
 func (r *queueReceiver) consume() error {
 	ch, err := r.conn.Channel()
 	if err != nil {

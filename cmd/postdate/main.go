@@ -1,11 +1,10 @@
-// Command postdate is the delayed-message queue and its client in one binary:
-// "postdate serve" runs a node, "postdate demo" shows it at work, and the other
-// commands talk to a running node over HTTP. It holds no logic of the queue:
-// flags, environment and file go in, and one node comes out.
+// Command postdate is the delayed-message queue and its client in one binary: "postdate serve"
+// runs a node, "postdate demo" shows it at work, and the other commands talk to a running node
+// over HTTP. It contains no logic of the queue: flags, environment and file go in, and one node
+// comes out.
 //
-// Exit codes, of every command: 0 it is done; 1 it failed (a sentence on standard
-// error says why); 2 it was called wrongly (flags, arguments, environment or
-// configuration file), and nothing was done.
+// Exit codes of every command: 0 success; 1 failure (a sentence on standard error says why); 2
+// wrong use (flags, arguments, environment or configuration file), and nothing was done.
 package main
 
 import (
@@ -23,7 +22,7 @@ const (
 	exitUsage  = 2
 )
 
-// process is what a command may touch of the process that it runs in.
+// process is the part of its process that a command may use.
 type process struct {
 	stdin   io.Reader
 	stdout  io.Writer
@@ -37,7 +36,7 @@ func main() {
 	}))
 }
 
-// run is one call of the command, and its result is the exit code.
+// run runs the command once and returns the exit code.
 func run(args []string, p process) int {
 	root := newRoot(p)
 	root.SetArgs(args)
@@ -60,8 +59,8 @@ func run(args []string, p process) int {
 // version is set by the release build (-ldflags "-X main.version=v1.2.3").
 var version = ""
 
-// buildVersion is what "postdate version" shows: the release, else what the Go
-// tool noted in the binary.
+// buildVersion is what "postdate version" shows: the release, or else what the Go tool recorded
+// in the binary.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -21,7 +21,7 @@ import (
 	"github.com/postdate/postdate/client"
 )
 
-// messagePath is the address of one message.
+// messagePath is the path of one message.
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
 
 func newGet(p process) *cobra.Command {
@@ -47,7 +47,7 @@ func newGet(p process) *cobra.Command {
 	})
 }
 
-// printMessage shows a message, one field a line, without the fields that are empty.
+// printMessage prints a message, one field per line, without empty fields.
 func printMessage(w io.Writer, m *client.Record) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
@@ -71,7 +71,7 @@ func printMessage(w io.Writer, m *client.Record) error {
 	return t.Flush()
 }
 
-// shownTime is a time as the API has it, and "" for none.
+// shownTime formats a time like the API; "" for the zero time.
 func shownTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -79,8 +79,7 @@ func shownTime(t time.Time) string {
 	return postdate.WallOf(t).String()
 }
 
-// shownPayload is a payload in one of the forms in which the API shows it: JSON, text in
-// quotes, or base64.
+// shownPayload formats a payload in one of the API's forms: JSON, text in quotes, or base64.
 func shownPayload(payload []byte, contentType string) string {
 	switch {
 	case contentType == "" || isJSON(contentType):
@@ -116,8 +115,8 @@ Where delivery may have begun, the command says so and exits with 1.`,
 	})
 }
 
-// each calls f for every id, also after one has failed. Where there are several
-// ids, their errors are named by id.
+// each calls f for every id, even after one has failed. If there are several ids, each error
+// names its id.
 func each(ids []string, f func(id string) error) error {
 	if len(ids) == 1 {
 		return f(ids[0])
@@ -203,7 +202,7 @@ type listPage struct {
 	NextCursor string            `json:"nextCursor"`
 }
 
-// page asks for what follows cursor, after shown messages.
+// page reads the page after cursor; shown messages have been printed.
 func (l *listCommand) page(cmd *cobra.Command, c *client.Client, cursor string, shown int) (listPage, error) {
 	limit := postdate.ListLimitMax
 	if l.limit > 0 {

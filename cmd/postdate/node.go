@@ -62,7 +62,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
 }
 
-// finish is the node's configuration once all flags are set.
+// finish returns the node's configuration once all flags are set.
 func (n *nodeFlags) finish(stderr io.Writer) node.Config {
 	c := n.config
 	c.PayloadBytesMax, c.StoreCacheBytes = int(n.payloadMax), int64(n.storeCache)
@@ -74,12 +74,12 @@ func (n *nodeFlags) finish(stderr io.Writer) node.Config {
 	return c
 }
 
-// newLog is a logger of one of the levels and formats that the flags allow.
+// newLog makes a logger with one of the levels and formats that the flags allow.
 func newLog(w io.Writer, level, format string) *slog.Logger {
 	var options slog.HandlerOptions
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		panic(err) // the flag takes only levels that slog knows
+		panic(err) // the flag accepts only levels that slog knows
 	}
 	options.Level = l
 	if format == "json" {

@@ -14,27 +14,26 @@ import (
 	"time"
 )
 
-// ownNode is a node that runs as a process of its own, from this same binary, so
-// that what is measured is what users run.
+// ownNode is a node that runs this same binary in a process of its own, so that bench measures
+// what users run.
 type ownNode struct {
 	url    string
 	cmd    *exec.Cmd
 	stderr *tail
 }
 
-// ownNodeConfig says how an own node is started.
+// ownNodeConfig says how to start an own node.
 type ownNodeConfig struct {
 	store    string
 	rabbitMQ string // the broker's URL; "": none
 	flags    []string
 }
 
-// nodeStartTimeout is ample: a large store may replay its log first.
+// nodeStartTimeout is long, because a large store may first have to replay its log.
 const nodeStartTimeout = 2 * time.Minute
 
-// startOwnNode runs "postdate serve" on a free port of the loopback, and returns
-// when it is ready. The broker's URL travels in the environment, where other
-// users of the machine cannot read it.
+// startOwnNode runs "postdate serve" on a free loopback port, and returns when it is ready. The
+// broker's URL is passed in the environment, where other users of the machine cannot read it.
 func startOwnNode(ctx context.Context, c ownNodeConfig) (*ownNode, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -92,14 +91,14 @@ func awaitReady(ctx context.Context, stdout io.Reader) (address string, err erro
 	}
 }
 
-// kill ends the node at once, and says how much memory it took at most, in bytes.
+// kill kills the node, and returns its peak memory, in bytes.
 func (n *ownNode) kill() (memoryBytesMax int64) {
 	_ = n.cmd.Process.Kill()
-	_ = n.cmd.Wait() // it says that it was killed
+	_ = n.cmd.Wait() // it returns an error: the node was killed
 	return peakMemory(n.cmd.ProcessState)
 }
 
-// stop ends the node in order and says how much memory it took at most, in bytes.
+// stop stops the node in an orderly way, and returns its peak memory, in bytes.
 func (n *ownNode) stop() (memoryBytesMax int64, err error) {
 	_ = n.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(stopTimeout, func() { _ = n.cmd.Process.Kill() })
@@ -110,7 +109,7 @@ func (n *ownNode) stop() (memoryBytesMax int64, err error) {
 	return peakMemory(n.cmd.ProcessState), nil
 }
 
-// tail is a writer that keeps the end of what it gets.
+// tail is a writer that keeps the end of what is written.
 type tail struct{ kept []byte }
 
 const tailBytesMax = 4096

@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// detach keeps a terminal's interrupt, which goes to the whole process group,
-// away from the child: it gets its signal when the last reading is done.
+// detach keeps a terminal's interrupt, which goes to the whole process group, away from the
+// child: it gets its signal after the last reading.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// allocated is what a file takes on the disk, in bytes.
+// allocated returns the disk space that a file takes, in bytes.
 func allocated(info os.FileInfo) int64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return stat.Blocks * 512 // always in such units
+		return stat.Blocks * 512 // always in units of 512 bytes
 	}
 	return info.Size()
 }
 
-// peakMemory is the largest resident size, in bytes, of a process that has
-// ended; 0: not known.
+// peakMemory returns the largest resident size of a process that has ended, in bytes; 0: not
+// known.
 func peakMemory(state *os.ProcessState) int64 {
 	usage, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {
@@ -31,5 +31,5 @@ func peakMemory(state *os.ProcessState) int64 {
 	if runtime.GOOS == "darwin" {
 		return int64(usage.Maxrss)
 	}
-	return int64(usage.Maxrss) << 10 // the others count in KiB
+	return int64(usage.Maxrss) << 10 // other systems count in KiB
 }

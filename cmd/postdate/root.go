@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usageError is a wrong call: exit code 2.
+// usageError is the error of a command that was used wrongly: exit code 2.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -18,15 +18,15 @@ func usagef(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...)}
 }
 
-// failure is what went wrong in a command that was called rightly: exit code 1.
+// failure is the error of a command that was used correctly: exit code 1.
 type failure struct{ err error }
 
 func (e *failure) Error() string { return e.err.Error() }
 
 func (e *failure) Unwrap() error { return e.err }
 
-// action marks a command's own errors as failures. What cobra reports before
-// it runs (an unknown command, a wrong flag or argument) stays a usage error.
+// action marks a command's own errors as failures. Errors that cobra reports before it runs (an
+// unknown command, a wrong flag or argument) stay usage errors.
 func action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := f(cmd, args); err != nil {
@@ -52,7 +52,7 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.`
 const environmentHelp = `Every flag is also an environment variable: --rabbitmq is POSTDATE_RABBITMQ. The
 flag goes before the variable, and an empty variable counts as absent.`
 
-// newRoot is the whole tree of commands.
+// newRoot makes the whole tree of commands.
 func newRoot(p process) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "postdate",
@@ -82,7 +82,7 @@ func newRoot(p process) *cobra.Command {
 	return root
 }
 
-// flagError words a wrong flag, and names the one that was probably meant.
+// flagError describes a wrong flag, and names the one that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {

@@ -8,16 +8,16 @@ import (
 	"github.com/postdate/postdate/node"
 )
 
-// redactor is a writer that passes a secret on as "xxxxx", whoever wrote it: a
-// library's error that quotes its URL, for example.
+// redactor is a writer that replaces secrets with "xxxxx", whoever wrote them: for example a
+// library's error that quotes its URL.
 type redactor struct {
 	w       io.Writer
 	secrets *strings.Replacer
 }
 
-// secrets are what a node's settings hold and no log may show.
+// secrets are the secrets in a node's settings, which no log may show.
 type secrets struct {
-	urls  []string // their passwords
+	urls  []string // whose passwords are secret
 	words []string
 }
 
@@ -26,7 +26,7 @@ func secretsOf(c node.Config) secrets {
 	return secrets{urls: []string{c.RabbitMQ, c.Store}, words: append([]string{c.GossipKey, c.Kafka.Password}, c.Webhook.Secrets...)}
 }
 
-// redact is w without the secrets.
+// redact returns w with the secrets replaced.
 func (s secrets) redact(w io.Writer) io.Writer {
 	if r := s.replacer(); r != nil {
 		return &redactor{w: w, secrets: r}
@@ -34,7 +34,7 @@ func (s secrets) redact(w io.Writer) io.Writer {
 	return w
 }
 
-// Write writes p, which holds whole lines, as loggers write them.
+// Write writes p, which must be whole lines; loggers write whole lines.
 func (r *redactor) Write(p []byte) (int, error) {
 	if _, err := r.secrets.WriteString(r.w, string(p)); err != nil {
 		return 0, err
@@ -42,7 +42,7 @@ func (r *redactor) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// redactError is err without the secrets.
+// redactError returns err with the secrets replaced.
 func (s secrets) redactError(err error) error {
 	r := s.replacer()
 	if err == nil || r == nil {
@@ -60,10 +60,10 @@ func (e *redactedError) Error() string { return e.text }
 
 func (e *redactedError) Unwrap() error { return e.err }
 
-// hidden stands for what must not be shown.
+// hidden replaces what must not be shown.
 const hidden = "xxxxx"
 
-// replacer is nil where there are no secrets.
+// replacer returns nil if there are no secrets.
 func (s secrets) replacer() *strings.Replacer {
 	var pairs []string
 	for _, u := range s.urls {
@@ -80,10 +80,9 @@ func (s secrets) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// passwordPairs finds the password without parsing the whole URL, for it is
-// needed most where the URL is wrong. The password is replaced where it stands
-// behind its user's name or in front of the host, not wherever the same letters
-// occur: it may well be "guest".
+// passwordPairs finds the password without parsing the whole URL, because hiding it matters
+// most when the URL is wrong. The password is replaced only after its user's name or before the
+// host, not wherever the same letters occur: it may be "guest".
 func passwordPairs(address string) []string {
 	_, rest, ok := strings.Cut(address, "://")
 	if !ok {

@@ -17,8 +17,8 @@ import (
 	"github.com/postdate/postdate/client"
 )
 
-// sendRequest is the body of POST /v1/messages without its payload, which is
-// added byte for byte.
+// sendRequest is the body of POST /v1/messages without the payload, which is added byte for
+// byte.
 type sendRequest struct {
 	ScheduleID      string            `json:"scheduleId,omitempty"`
 	Channel         string            `json:"channel"`
@@ -95,8 +95,7 @@ func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 	return err
 }
 
-// body checks what only the command line can have wrong, and leaves the rest to
-// the server, which says it better.
+// body checks only what the server cannot check; the server's errors are better.
 func (s *sendCommand) body(cmd *cobra.Command) ([]byte, error) {
 	switch {
 	case s.request.ExecutionTime == "" && s.request.Delay == "":
@@ -125,7 +124,7 @@ func (s *sendCommand) body(cmd *cobra.Command) ([]byte, error) {
 	return encodeRequest(s.request, data)
 }
 
-// readData is what --data names.
+// readData reads what --data names.
 func readData(arg string, stdin io.Reader) ([]byte, error) {
 	if arg == "-" {
 		return io.ReadAll(stdin)
@@ -140,8 +139,8 @@ func readData(arg string, stdin io.Reader) ([]byte, error) {
 	return []byte(arg), nil
 }
 
-// encodeRequest picks the form of the payload. JSON goes into the request as it
-// was written: an encoder would squeeze and escape it.
+// encodeRequest chooses the form of the payload. JSON goes into the request exactly as written:
+// an encoder would compact and escape it.
 func encodeRequest(r sendRequest, data []byte) ([]byte, error) {
 	var payload []byte
 	asJSON := r.ContentType == "" && json.Valid(data)
@@ -172,11 +171,11 @@ func encodeRequest(r sendRequest, data []byte) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// quote is s as a JSON string.
+// quote returns s as a JSON string.
 func quote(s string) []byte {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string always has a JSON form
+		panic(err) // every string can be JSON
 	}
 	return b
 }

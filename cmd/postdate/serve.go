@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate/node"
 )
 
-// stopTimeout bounds an orderly stop: what is in flight then is in doubt, as
-// after a crash, and nothing is lost.
+// stopTimeout bounds an orderly stop. What is then still in flight is in doubt, as after a
+// crash; nothing is lost.
 const stopTimeout = 30 * time.Second
 
 // readyLine is the first line on standard output.
@@ -61,7 +61,7 @@ Every flag is also a key of the file that --config names, which goes after both.
 	return cmd
 }
 
-// serve runs a node until a signal or a fatal failure.
+// serve runs a node until a signal or a fatal error.
 func serve(stdout io.Writer, config node.Config) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
@@ -78,7 +78,7 @@ func serve(stdout io.Writer, config node.Config) error {
 		os.Exit(exitFailed)
 	}()
 	starting := make(chan struct{})
-	go func() { // a signal while it starts ends the start
+	go func() { // a signal during the start aborts it
 		select {
 		case <-stopping:
 			cancel()

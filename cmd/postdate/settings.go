@@ -9,23 +9,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A setting is a flag, an environment variable and a key of the configuration
-// file, all of one name, and what the user says comes first in this order. The
-// flags are the store of the values: what was not said on the command line is
-// set from the environment, then from the file, through the flag's own parser.
+// A setting is a flag, an environment variable and a key of the configuration file, all of the
+// same name; the first of them that the user sets wins. The flags hold the values: what the
+// command line does not set is set from the environment, then from the file, through the flag's
+// own parser.
 
 const envPrefix = "POSTDATE_"
 
-// configFlag names the flag that names the file; it cannot stand in the file.
+// configFlag is the flag that names the file; it cannot be a key of the file.
 const configFlag = "config"
 
-// envName is the environment variable of a flag.
+// envName returns the environment variable of a flag.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// resolve sets the flags that the command line did not set. Errors are usage
-// errors that name where the value came from.
+// resolve sets the flags that the command line did not set. Its errors are usage errors that
+// say where the value came from.
 func resolve(flags *pflag.FlagSet, environ []string) error {
 	env := environment(environ)
 	var err error
@@ -43,7 +43,7 @@ func resolve(flags *pflag.FlagSet, environ []string) error {
 	return resolveFile(flags, config.Value.String())
 }
 
-// set gives f a value that came from source.
+// set sets f to a value that came from source.
 func set(f *pflag.Flag, value, source string) error {
 	if err := f.Value.Set(value); err != nil {
 		return valueError(source, value, f)
@@ -52,7 +52,7 @@ func set(f *pflag.Flag, value, source string) error {
 	return nil
 }
 
-// valueError says what a setting wants in the place of value.
+// valueError says what values a setting accepts instead of value.
 func valueError(source, value string, f *pflag.Flag) error {
 	want := "a " + f.Value.Type()
 	switch f.Value.Type() {
@@ -75,7 +75,7 @@ func valueError(source, value string, f *pflag.Flag) error {
 	return usagef("%s: %q is not %s", source, value, want)
 }
 
-// environment is the POSTDATE_ part of an environment.
+// environment returns the POSTDATE_ variables of an environment.
 func environment(environ []string) map[string]string {
 	env := make(map[string]string)
 	for _, entry := range environ {
@@ -86,10 +86,9 @@ func environment(environ []string) map[string]string {
 	return env
 }
 
-// unknownEnvironment lists the POSTDATE_ variables that no setting has, each with
-// the nearest one that there is, or "". They are worth a warning and no error:
-// Kubernetes puts POSTDATE_SERVICE_HOST and the like beside a service of that
-// name.
+// unknownEnvironment lists the POSTDATE_ variables that belong to no setting, each with the
+// nearest known name, or "". They deserve a warning, not an error: Kubernetes sets
+// POSTDATE_SERVICE_HOST and the like if there is a service called postdate.
 func unknownEnvironment(flags *pflag.FlagSet, environ []string) (unknown [][2]string) {
 	known := []string{envName("server")}
 	for _, name := range flagNames(flags) {
@@ -112,8 +111,8 @@ func flagNames(flags *pflag.FlagSet) (names []string) {
 	return names
 }
 
-// nearest is the known name that is most like name, or "" where none is: more
-// than a third of it would have to change.
+// nearest returns the known name most like name, or "" if even that one would need changes to
+// more than a third of it.
 func nearest(name string, known []string) string {
 	best, distance := "", max(2, len(name)/3)+1
 	for _, k := range known {
@@ -124,7 +123,7 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// didYouMean is the end of a sentence about an unknown name.
+// didYouMean ends a sentence about an unknown name.
 func didYouMean(prefix, name string) string {
 	if name == "" {
 		return ""

@@ -15,11 +15,11 @@ import (
 // entry is one key of a configuration file.
 type entry struct {
 	key   string
-	value string // as a flag would have it: the items of a list with commas
+	value string // in a flag's form: commas between the items of a list
 	line  int
 }
 
-// resolveFile sets the flags that were not set yet from a file.
+// resolveFile sets flags that are not set yet from a file.
 func resolveFile(flags *pflag.FlagSet, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -46,12 +46,11 @@ func resolveFile(flags *pflag.FlagSet, path string) error {
 	return nil
 }
 
-// parseFile reads a YAML mapping from setting to value, or to a list of values.
+// parseFile parses a YAML mapping from settings to values or lists of values.
 func parseFile(text []byte) ([]entry, error) {
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		// The long form quotes the lines around the error, and one of them
-		// may hold a password.
+		// The long form quotes the lines around the error, which may contain a password.
 		return nil, fmt.Errorf("it is not YAML: %s", yaml.FormatError(err, false, false))
 	}
 	var entries []entry
@@ -97,7 +96,7 @@ func parseEntry(pair *ast.MappingValueNode) (entry, error) {
 	return e, nil
 }
 
-// scalar is a node's value as it was written: 0128 stays 0128.
+// scalar returns a node's value as written: 0128 stays 0128.
 func scalar(node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// size is a flag's value in bytes, which may be written as 65536 or 64KiB.
+// size is a flag's value in bytes, written like 65536 or 64KiB.
 type size int64
 
 // sizeMax is the largest size.
@@ -22,7 +22,7 @@ var sizeUnits = []struct {
 	bytes  int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
 
-// Set reads a size of at most sizeMax.
+// Set parses a size of at most sizeMax.
 func (s *size) Set(text string) error {
 	for _, unit := range sizeUnits {
 		digits, ok := strings.CutSuffix(text, unit.suffix)
@@ -39,7 +39,7 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// String is the size in the largest unit that divides it.
+// String returns the size in the largest unit that divides it.
 func (s *size) String() string {
 	for _, unit := range sizeUnits[:3] {
 		if n := int64(*s); n > 0 && n%unit.bytes == 0 {
@@ -49,10 +49,10 @@ func (s *size) String() string {
 	return strconv.FormatInt(int64(*s), 10)
 }
 
-// Type names it in the help.
+// Type is the type's name in the help.
 func (s *size) Type() string { return "size" }
 
-// choice is a flag's value that is one of a few words.
+// choice is a flag's value that must be one of a few words.
 type choice struct {
 	value   string
 	allowed []string
@@ -60,7 +60,7 @@ type choice struct {
 
 var _ pflag.Value = (*choice)(nil)
 
-// Set takes one of the allowed words.
+// Set accepts one of the allowed words.
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.allowed, text) {
 		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.allowed, ", "))
@@ -71,5 +71,5 @@ func (c *choice) Set(text string) error {
 
 func (c *choice) String() string { return c.value }
 
-// Type names it in the help.
+// Type lists the allowed words in the help.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }

@@ -37,7 +37,7 @@ a backup. It may be interrupted and run again.`,
 		Example: "  postdate store init --store 'mongodb://m1,m2,m3/postdate?replicaSet=rs0' --buckets 256",
 		Args:    cobra.NoArgs,
 	}
-	n.register(cmd.Flags()) // all of a node's, for it may share its file with a node
+	n.register(cmd.Flags()) // all of a node's flags, because it may share a node's file
 	shown := []string{"store", "buckets", "log-level", "log-format", configFlag}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(shown, f.Name) })
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {

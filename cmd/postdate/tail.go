@@ -18,13 +18,13 @@ import (
 	"github.com/postdate/postdate/client"
 )
 
-// inboxPage is a page whose messages can be printed as they came.
+// inboxPage is a page whose messages can be printed exactly as received.
 type inboxPage struct {
 	Messages   []json.RawMessage `json:"messages"`
 	NextCursor string            `json:"nextCursor"`
 }
 
-// readInbox reads what follows the cursor, and waits for it.
+// readInbox reads the page after the cursor, and waits for it.
 func readInbox(ctx context.Context, c *client.Client, name, after string) (page inboxPage, err error) {
 	query := url.Values{"limit": {strconv.Itoa(postdate.InboxLimitMax)}, "wait": {postdate.InboxWaitMax.String()}}
 	if after != "" {
@@ -104,7 +104,7 @@ func (t *tailCommand) print(w io.Writer, raw json.RawMessage) error {
 	return err
 }
 
-// retry waits for a server that is away, and says so once.
+// retry waits while a server does not answer, and says so once.
 type retry struct {
 	say   io.Writer
 	pause time.Duration // before the last try; 0: the last try worked
@@ -115,7 +115,7 @@ const (
 	retryPauseMax = 2 * time.Second
 )
 
-// after returns nil when it is time to try again, and err where that cannot help.
+// after returns nil when it is time to try again, or err if trying again cannot help.
 func (r *retry) after(ctx context.Context, err error) error {
 	var gone *client.NoAnswer
 	var p *client.Problem

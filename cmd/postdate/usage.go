@@ -11,8 +11,7 @@ import (
 	"github.com/postdate/postdate/cmd/postdate/internal/bench"
 )
 
-// usage reads what a node's process takes, and its embedded store. It fails where the system
-// has no /proc.
+// usage measures a node's process and its embedded store. It fails on systems without /proc.
 func usage(pid int, store string) (u bench.Usage, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -33,7 +32,8 @@ func usage(pid int, store string) (u bench.Usage, err error) {
 	return u, err
 }
 
-// diskBytes is what the files of a folder take on the disk. Files come and go meanwhile.
+// diskBytes returns the disk space that the files of a folder take. Files may come and go
+// meanwhile.
 func diskBytes(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

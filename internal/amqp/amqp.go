@@ -1,11 +1,11 @@
-// Package amqp writes what AMQP 0.9.1 has beside a message's body as headers of a
-// [postdate.Message], whose values are texts, and reads it back. A property becomes a
-// header whose name begins with "amqp-". A header's value becomes a text, and the header
-// [HeaderKinds] says which of them were something else.
+// Package amqp converts the properties and headers of an AMQP 0.9.1 message to headers of a
+// [postdate.Message], whose values are texts, and back. A property becomes a header whose name
+// begins with "amqp-". A header's value becomes a text, and the header [HeaderKinds] says which
+// values were of another type.
 //
-// A message that came in over RabbitMQ carries such headers, a client may set them (but
-// for [MessageID]), and a delivery to RabbitMQ turns them back. Other brokers and webhooks
-// get them as headers.
+// A message taken from RabbitMQ carries such headers, and clients may set them (except
+// [MessageID]). A delivery to RabbitMQ converts them back; other brokers and webhooks get them
+// as headers.
 package amqp
 
 import (
@@ -18,28 +18,28 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// The headers that stand for properties.
+// Headers that stand for properties.
 const (
 	ContentEncoding = "amqp-content-encoding"
 	CorrelationID   = "amqp-correlation-id"
 	ReplyTo         = "amqp-reply-to"
-	Expiration      = "amqp-expiration" // milliseconds, as AMQP has it: a text
+	Expiration      = "amqp-expiration" // milliseconds, as text, as in AMQP
 	Priority        = "amqp-priority"   // 0 to 255
-	MessageID       = "amqp-message-id" // in the place of the schedule id; only on what was taken from RabbitMQ
-	Timestamp       = "amqp-timestamp"  // seconds since 1970, in the place of the execution time
+	MessageID       = "amqp-message-id" // replaces the schedule id; only on messages taken from RabbitMQ
+	Timestamp       = "amqp-timestamp"  // seconds since 1970; replaces the execution time
 	Type            = "amqp-type"
 	AppID           = "amqp-app-id"
 
-	// UserID stays a header: a broker closes the channel of whoever publishes under a
-	// user's name that is not his own.
+	// UserID stays a header: a broker closes the channel of a client that publishes under
+	// another user's name.
 	UserID = "amqp-user-id"
 )
 
-// ShortBytesMax is the longest text that AMQP's short strings hold: names, and the
-// properties that are texts.
+// ShortBytesMax is the length of the longest AMQP short string, in bytes. Names, and properties
+// that are texts, are short strings.
 const ShortBytesMax = 255
 
-// Properties are the properties of a delivery as headers.
+// Properties returns the properties of a delivery as headers.
 func Properties(d *amqp091.Delivery) (headers []postdate.Header) {
 	add := func(name, value string) {
 		if value != "" {
@@ -63,9 +63,9 @@ func Properties(d *amqp091.Delivery) (headers []postdate.Header) {
 	return headers
 }
 
-// SetProperty turns a header that stands for a property of AMQP into that
-// property, and says whether it did. What does not read as such a property stays
-// a header. An error says what AMQP cannot carry.
+// SetProperty converts a header that stands for an AMQP property to that property, and reports
+// whether it did. A value that the property cannot have stays a header. An error says what AMQP
+// cannot carry.
 func SetProperty(p *amqp091.Publishing, name, value string) (bool, error) {
 	var to *string
 	switch name {

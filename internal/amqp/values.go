@@ -13,14 +13,14 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// HeaderKinds is a header that says which other headers are not texts, as
-// "name=kind,name=kind". A header that is not named there is a text.
+// HeaderKinds is a header that lists the headers that are not texts, as "name=kind,name=kind".
+// Headers that it does not name are texts.
 const HeaderKinds = "amqp-header-types"
 
-// The kinds of header values, with the text that stands for each.
+// The kinds of header values, and the text that represents each.
 const (
 	kindBool    = "bool" // true or false
-	kindInt8    = "int8" // this and the following numbers: as Go writes them
+	kindInt8    = "int8" // this and the other numbers: as Go writes them
 	kindInt16   = "int16"
 	kindInt32   = "int32"
 	kindInt64   = "int64"
@@ -31,14 +31,14 @@ const (
 	kindFloat64 = "float64"
 	kindTime    = "time"   // seconds since 1970
 	kindBytes   = "bytes"  // base64
-	kindText    = "text64" // base64 of a text that a header cannot hold as it is
+	kindText    = "text64" // base64 of a text that a header cannot hold
 	kindNull    = "null"   // empty
 )
 
-// Kinds are the kinds of the headers that are not texts, by name.
+// Kinds maps the names of the headers that are not texts to their kinds.
 type Kinds map[string]string
 
-// String is the value of [HeaderKinds].
+// String returns the value of [HeaderKinds].
 func (k Kinds) String() string {
 	entries := make([]string, 0, len(k))
 	for name, kind := range k {
@@ -48,7 +48,7 @@ func (k Kinds) String() string {
 	return strings.Join(entries, ",")
 }
 
-// KindsOf reads [HeaderKinds]; nil where it is not among the headers.
+// KindsOf parses [HeaderKinds]; nil if it is not among the headers.
 func KindsOf(headers []postdate.Header) Kinds {
 	for _, h := range headers {
 		if h.Name != HeaderKinds {
@@ -65,8 +65,8 @@ func KindsOf(headers []postdate.Header) Kinds {
 	return nil
 }
 
-// TextOf is a header's value as a text, and its kind; "": it is that text. Tables, arrays
-// and decimals become their JSON and stay that.
+// TextOf returns a header's value as a text, and its kind; "" if it is a text. Tables, arrays
+// and decimals become JSON and are not converted back.
 func TextOf(value any) (text, kind string) {
 	switch v := value.(type) {
 	case nil:
@@ -102,13 +102,13 @@ func TextOf(value any) (text, kind string) {
 		return strconv.FormatInt(v.Unix(), 10), kindTime
 	}
 	b, err := json.Marshal(value)
-	if err != nil { // a NaN deep inside, for example
+	if err != nil { // for example, a NaN deep inside
 		return fmt.Sprint(value), ""
 	}
 	return string(b), ""
 }
 
-// ValueOf is the value of a text of a kind; the text itself where it does not read so.
+// ValueOf converts a text to a value of the kind; if it cannot, it returns the text.
 func ValueOf(text, kind string) any {
 	var value any = text
 	var err error

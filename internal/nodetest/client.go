@@ -1,9 +1,8 @@
-// Package nodetest is for tests of whole nodes: a client that talks to one over
-// HTTP as any other would, a follower of an inbox, and a ledger that keeps
-// account of what was promised and of what arrived.
+// Package nodetest is for tests of whole nodes: a client that talks to a node over HTTP like
+// any other client, a follower of an inbox, and a ledger of what was promised and what arrived.
 //
-// Nothing in it fails a test by itself but [Ledger.Check]; calls return
-// errors, for a node that was killed answers none.
+// Only [Ledger.Check] fails a test by itself; calls return errors, because a killed node does
+// not answer.
 package nodetest
 
 import (
@@ -19,14 +18,14 @@ import (
 	"time"
 )
 
-// Client talks to a node, whose address may change when it is started anew. It
-// is safe for concurrent use.
+// Client talks to a node, whose address may change when it restarts. It is safe for concurrent
+// use.
 type Client struct {
 	address atomic.Pointer[string]
 	http    *http.Client
 }
 
-// NewClient makes a client of the node at address, host and port.
+// NewClient makes a client of the node at address, host:port.
 func NewClient(address string) *Client {
 	c := &Client{http: &http.Client{
 		Timeout:   40 * time.Second, // longer than the longest poll
@@ -36,7 +35,7 @@ func NewClient(address string) *Client {
 	return c
 }
 
-// Move says that the node is at another address by now.
+// Move changes the node's address.
 func (c *Client) Move(address string) { c.address.Store(&address) }
 
 // Close closes idle connections.
@@ -61,20 +60,20 @@ type Problem struct {
 	MessageStatus string `json:"messageStatus"`
 }
 
-// Problem reads the answer as one; the zero Problem where it is none.
+// Problem decodes the answer as a Problem; the zero Problem if it is none.
 func (a Answer) Problem() (p Problem) {
 	_ = json.Unmarshal(a.Body, &p)
 	return p
 }
 
-// Into reads the answer's JSON.
+// Into decodes the answer's JSON.
 func (a Answer) Into(v any) error { return json.Unmarshal(a.Body, v) }
 
 func (a Answer) String() string { return fmt.Sprintf("%d %s", a.Code, a.Body) }
 
-// Do makes one request, headers as "Name", "value", …. A body has the content
-// type of JSON unless a header says otherwise. An error means that no whole answer
-// came: what was asked for may have been done or not.
+// Do makes one request; headers are "Name", "value", …. A body is JSON unless a header says
+// otherwise. After an error, which means that there is no complete answer, the request may have
+// been carried out or not.
 func (c *Client) Do(method, path string, body []byte, headers ...string) (Answer, error) {
 	req, err := http.NewRequest(method, "http://"+*c.address.Load()+path, bytes.NewReader(body))
 	if err != nil {
@@ -116,7 +115,7 @@ type Retry struct {
 	MaxParked   string `json:"maxParked,omitempty"`
 }
 
-// At writes a time as a message has it: to the millisecond, rounded down.
+// At formats a time as in a message: to the millisecond, rounded down.
 func At(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Schedule schedules one message.
@@ -142,14 +141,14 @@ func (c *Client) send(method, path string, body any) (Answer, error) {
 	return c.Do(method, path, b)
 }
 
-// BatchResult is what became of one item of a batch.
+// BatchResult is the result of one item of a batch.
 type BatchResult struct {
 	ScheduleID string   `json:"scheduleId"`
 	Status     string   `json:"status"`
 	Error      *Problem `json:"error"`
 }
 
-// Batch schedules many messages in one call.
+// Batch schedules messages in one call.
 func (c *Client) Batch(ms []Message) ([]BatchResult, error) {
 	a, err := c.send(http.MethodPost, "/v1/messages/batch", ms)
 	if err != nil {
@@ -174,7 +173,7 @@ type Shown struct {
 	PossibleDuplicate bool      `json:"possibleDuplicate"`
 }
 
-// Get reads a message; its status is "" where there is none.
+// Get reads a message; its status is "" if there is none.
 func (c *Client) Get(id string) (Shown, error) {
 	var m Shown
 	a, err := c.Do(http.MethodGet, "/v1/messages/"+id, nil)
@@ -189,7 +188,7 @@ func (c *Client) Get(id string) (Shown, error) {
 	return m, json.Unmarshal(a.Body, &m)
 }
 
-// List reads all messages with a status; "": all messages.
+// List reads all messages with the status; "": all messages.
 func (c *Client) List(status string) ([]Shown, error) {
 	var all []Shown
 	query := url.Values{"limit": {"1000"}}
@@ -224,7 +223,7 @@ func (c *Client) AwaitNonePending(ctx context.Context) error {
 	})
 }
 
-// Poll asks again and again, for what gives no signal, until done or an error.
+// Poll calls done regularly, for what gives no signal, until it returns true or an error.
 func Poll(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -254,7 +253,7 @@ func (c *Client) Metric(name string) (float64, error) {
 	return 0, fmt.Errorf("/metrics has no series %s", name)
 }
 
-// Cluster is what GET /v1/cluster shows, as far as tests look at it.
+// Cluster is the part of GET /v1/cluster that tests use.
 type Cluster struct {
 	Node    string
 	Members []struct{ Node, Address, State string }
@@ -265,7 +264,7 @@ type Cluster struct {
 	}
 }
 
-// Cluster reads the view of the cluster.
+// Cluster reads GET /v1/cluster.
 func (c *Client) Cluster() (Cluster, error) {
 	var view Cluster
 	a, err := c.Do(http.MethodGet, "/v1/cluster", nil)

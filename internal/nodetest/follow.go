@@ -24,19 +24,19 @@ type Arrival struct {
 	ReceivedAt        time.Time         `json:"-"`
 }
 
-// Follower reads one inbox from cursor to cursor, also across restarts of the
-// node. It is not safe for concurrent use.
+// Follower reads one inbox from cursor to cursor, even across restarts of the node. It is not
+// safe for concurrent use.
 type Follower struct {
 	client *Client
 	inbox  string
 	cursor string
 }
 
-// Follow makes a follower that begins with the inbox's first message.
+// Follow makes a follower that starts at the inbox's first message.
 func (c *Client) Follow(inbox string) *Follower { return &Follower{client: c, inbox: inbox} }
 
-// Next reads what comes next. It waits up to wait for it, and may return none.
-// After an error the cursor is where it was.
+// Next reads the next messages. It waits for them at most for wait, and may return none. After
+// an error the cursor is unchanged.
 func (f *Follower) Next(wait time.Duration) ([]Arrival, error) {
 	query := url.Values{"limit": {"1000"}, "after": {f.cursor}, "wait": {wait.String()}}
 	a, err := f.client.Do(http.MethodGet, "/v1/inbox/"+f.inbox+"?"+query.Encode(), nil)
@@ -61,17 +61,17 @@ func (f *Follower) Next(wait time.Duration) ([]Arrival, error) {
 	return page.Messages, nil
 }
 
-// errNotNow is as good as no answer: the same cursor may be asked for again.
+// errNotNow means that the same cursor may be asked for again, as if there were no answer.
 var errNotNow = errors.New("the inbox cannot be read at present")
 
-// BadAnswer is an answer that a follower cannot go on from.
+// BadAnswer is an answer after which a follower cannot go on.
 type BadAnswer struct{ Answer Answer }
 
 func (e *BadAnswer) Error() string { return fmt.Sprintf("the inbox was answered with %s", e.Answer) }
 
-// Run hands every arrival to take, in order, until ctx ends; then it reads once
-// more, so that what was there at the end of ctx is taken too. While there is no
-// node, or it is not ready, it asks again.
+// Run passes every arrival to take, in order, until ctx ends; then it reads once more, to take
+// what arrived before the end of ctx. While there is no node, or it is not ready, it keeps
+// asking.
 func (f *Follower) Run(ctx context.Context, take func(Arrival)) error {
 	const longPoll = time.Second
 	for ctx.Err() == nil {
@@ -91,11 +91,11 @@ func (f *Follower) Run(ctx context.Context, take func(Arrival)) error {
 }
 
 const (
-	again       = 5 * time.Millisecond // a node that is down gives no signal when it is back
-	notNowLimit = time.Minute          // how long Rest waits for a node that is there and not ready
+	again       = 5 * time.Millisecond // polls: a node gives no signal when it is back
+	notNowLimit = time.Minute          // how long Rest waits for a node that runs but is not ready
 )
 
-// Rest takes what is in the inbox now.
+// Rest takes what is left in the inbox.
 func (f *Follower) Rest(take func(Arrival)) error {
 	for begin := time.Now(); ; {
 		arrivals, err := f.Next(0)

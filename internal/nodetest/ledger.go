@@ -9,22 +9,22 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// Promise is what a node answered for a message.
+// Promise is what a node has promised about a message.
 type Promise uint8
 
 // The promises.
 const (
-	Unanswered Promise = iota // the call's answer was lost: the message may exist or not
+	Unanswered Promise = iota // the call's answer was lost: the message may exist
 	Accepted                  // it was acknowledged: it must arrive
-	Withdrawn                 // its cancel was answered with 200: it must never arrive
+	Withdrawn                 // its cancel returned 200: it must never arrive
 	Wavering                  // accepted, but the answer to its cancel was lost
 )
 
-// Ledger keeps account of messages. It is safe for concurrent use.
+// Ledger records messages, promises and arrivals. It is safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
 	entries map[string]*entry
-	strange []string // ids that arrived though nobody scheduled them
+	strange []string // ids that arrived without having been scheduled
 	kills   []time.Time
 }
 
@@ -37,28 +37,28 @@ type entry struct {
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger { return &Ledger{entries: map[string]*entry{}} }
 
-// Sent notes a message before it is scheduled.
+// Sent records a message before it is scheduled.
 func (l *Ledger) Sent(id string, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries[id] = &entry{due: due}
 }
 
-// Note notes what was answered.
+// Note records what was promised.
 func (l *Ledger) Note(id string, p Promise) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries[id].promise = p
 }
 
-// Is says whether p is what was answered for a message.
+// Is reports whether p was promised for a message.
 func (l *Ledger) Is(id string, p Promise) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.entries[id].promise == p
 }
 
-// Arrived notes an arrival.
+// Arrived records an arrival.
 func (l *Ledger) Arrived(a Arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *Ledger) Arrived(a Arrival) {
 	e.arrivals = append(e.arrivals, a)
 }
 
-// Killed notes that the node was killed at t: what was in flight then may
-// arrive a second time.
+// Killed records that the node was killed at t: what was then in flight may arrive a second
+// time.
 func (l *Ledger) Killed(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,11 +90,11 @@ func (l *Ledger) Open() (n int) {
 	return n
 }
 
-// Totals are what a ledger counts at the end.
+// Totals are a ledger's final counts.
 type Totals struct {
 	Sent, Accepted, Withdrawn, Wavering, Unanswered int
-	UnansweredArrived                               int // existed after all
-	Marked                                          int // arrivals that are marked as possible duplicates
+	UnansweredArrived                               int // those that did exist
+	Marked                                          int // arrivals marked as possible duplicates
 	Twice                                           int // messages that arrived more than once
 }
 
@@ -103,13 +103,13 @@ func (t Totals) String() string {
 		t.Sent, t.Accepted, t.Withdrawn, t.Wavering, t.Unanswered, t.UnansweredArrived, t.Marked, t.Twice)
 }
 
-// complaintsMax bounds how many messages of a kind a test names.
+// complaintsMax is how many wrong messages a test names.
 const complaintsMax = 10
 
-// Check holds what arrived against what was promised, when nothing is PENDING
-// any more and the inbox is read to its end. It fails the test for every
-// message that is lost, that arrived though withdrawn, early, or again without
-// both a kill in between and the mark.
+// Check compares what arrived with what was promised, once nothing is PENDING any more and the
+// inbox was read to its end. It fails the test for every message that is lost, that arrived
+// although withdrawn, that was early, or that came again without both a kill in between and the
+// mark.
 func (l *Ledger) Check(t testing.TB) Totals {
 	t.Helper()
 	l.mu.Lock()
@@ -145,8 +145,7 @@ func (l *Ledger) Check(t testing.TB) Totals {
 	return totals
 }
 
-// CheckQuiet is Check where nothing failed: then nothing comes twice, and nothing is
-// even marked.
+// CheckQuiet is Check for a run without failures: nothing may come twice or be marked.
 func (l *Ledger) CheckQuiet(t testing.TB) Totals {
 	t.Helper()
 	totals := l.Check(t)
@@ -203,8 +202,8 @@ func (l *Ledger) fault(e *entry, i int) string {
 	return ""
 }
 
-// claimAhead is how far a claim runs ahead of its time, and a little for the
-// difference between the kill and its note.
+// claimAhead is how far a claim runs ahead of time, and a margin for the time between a kill
+// and its record.
 const claimAhead = 100 * time.Millisecond
 
 // inDoubt says whether a message may have been claimed when the node was killed.
@@ -219,7 +218,7 @@ func (l *Ledger) inDoubt(due, delivered time.Time) bool {
 
 func (l *Ledger) killedBetween(from, to time.Time) bool {
 	for _, kill := range l.kills {
-		// from is cut down to the millisecond; the kill is noted before it is done.
+		// from is rounded down to the millisecond; a kill is recorded before it is done.
 		if from.Before(kill.Add(claimAhead)) && !to.Before(kill.Truncate(time.Millisecond)) {
 			return true
 		}

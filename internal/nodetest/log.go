@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Log is what a test reads while a node writes it. Its zero value is empty.
+// Log is a log that a test reads while a node writes it. The zero value is empty.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -18,7 +18,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String is what was written so far.
+// String returns what was written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package proctest is what tests need that start servers as processes: groups of
-// processes that do not outlive the test program, ports, and the list of the real
-// parts that tests ran against.
+// Package proctest helps tests that start servers as processes: with groups of processes that
+// do not outlive the test program, with ports, and with the list of the real parts that tests
+// ran against.
 package proctest
 
 import (
@@ -17,9 +17,9 @@ import (
 	"testing"
 )
 
-// Group is a process group that does not outlive the test program. A small shell,
-// the watch, holds the far end of a pipe: when the pipe closes, because the program
-// closed it, crashed or was killed, the watch kills the group and removes its folder.
+// Group is a process group that does not outlive the test program. A small shell, the watch,
+// reads from a pipe. When the pipe closes, because the program closed it, crashed or was
+// killed, the watch kills the group and removes its folder.
 type Group struct {
 	id    int
 	dir   string
@@ -36,7 +36,7 @@ func NewGroup(first *exec.Cmd, dir string) (*Group, error) {
 	}
 	g.id = first.Process.Pid
 	g.watch = exec.Command("sh", "-c", `read -r _; kill -s KILL -- "-$1"; rm -rf "$2"`, "watch", fmt.Sprint(g.id), dir)
-	g.watch.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
+	g.watch.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt must not reach it
 	pipe, err := g.watch.StdinPipe()
 	if err == nil {
 		err = g.watch.Start()
@@ -49,11 +49,11 @@ func NewGroup(first *exec.Cmd, dir string) (*Group, error) {
 	return g, nil
 }
 
-// Idle starts a group whose first process does nothing, so that every other one can
-// end alone.
+// Idle starts a group whose first process does nothing, so that each of the others can end
+// without ending the group.
 func Idle(dir string) (*Group, error) { return NewGroup(exec.Command("sleep", "infinity"), dir) }
 
-// Start starts a process in the group. The channel is closed at its end.
+// Start starts a process in the group. The channel is closed when the process ends.
 func (g *Group) Start(cmd *exec.Cmd) (exit chan struct{}, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.id}
 	if err := cmd.Start(); err != nil {
@@ -84,10 +84,9 @@ const (
 	portTries        = 1_000
 )
 
-// Ports finds n ports of the loopback interface that nobody listens on, and no other
-// test was given. They lie below those that Linux gives to outgoing connections: such a
-// one would take the port while its server is down, above all one that tries to reach
-// the server.
+// Ports finds n loopback ports on which nothing listens and which no other test was given. They
+// lie below the range that Linux uses for outgoing connections: one of those, above all one
+// that tries to reach the server, could take the port while the server is down.
 func Ports(n int) (ports []int, err error) {
 	for range portTries {
 		if len(ports) == n {
@@ -109,7 +108,7 @@ func Ports(n int) (ports []int, err error) {
 	return nil, fmt.Errorf("no %d ports are free between %d and %d", n, portMin, portMax)
 }
 
-// Closed is an address of the loopback interface on which nothing listens.
+// Closed returns a loopback address on which nothing listens.
 func Closed(t testing.TB) string {
 	t.Helper()
 	ports, err := Ports(1)
@@ -122,11 +121,11 @@ func Closed(t testing.TB) string {
 var reserved struct {
 	sync.Mutex
 	ports map[int]bool
-	locks *os.File // a byte for each port, locked until this program ends, however it ends
+	locks *os.File // one byte for each port, locked until this program ends, however it ends
 }
 
-// reserve takes a port for this program, among all tests that run on this machine, and
-// says whether it was free.
+// reserve reserves a port for this program, among all tests on this machine, and reports
+// whether it was free.
 func reserve(port int) (bool, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -148,7 +147,7 @@ func reserve(port int) (bool, error) {
 	return true, nil
 }
 
-// Tail is the end of what a file says, for error messages.
+// Tail returns the end of a file, for error messages.
 func Tail(path string) []byte {
 	text, _ := os.ReadFile(path)
 	return bytes.TrimSpace(text[max(0, len(text)-4000):])
@@ -159,9 +158,9 @@ var parts struct {
 	told map[string]bool
 }
 
-// Part tells the test command which real part a test ran against: a line in the file
-// that POSTDATE_TEST_PARTS names, once per program. kind tells lines apart; line asks
-// the part itself.
+// Part tells the test command which real part a test ran against, with a line in the file that
+// POSTDATE_TEST_PARTS names. It writes one line per kind and program; the func line gets the
+// text from the part.
 func Part(t testing.TB, kind string, line func() (string, error)) {
 	t.Helper()
 	path := os.Getenv("POSTDATE_TEST_PARTS")

@@ -1,7 +1,7 @@
-// Package testrun is what tests and the command that runs them (cmd/retest) agree on:
-// where a test's chance comes from, and the words by which a checker says that a
-// promise is broken. It has no part in how a test is written, and imports nothing
-// that only tests may import: the benchmark of cmd/postdate is such a checker too.
+// Package testrun is what tests share with the command that runs them (cmd/retest): the source
+// of a test's randomness, and the words by which a checker says that a promise is broken. It
+// has no part in how a test is written, and imports nothing that is only for tests, because the
+// benchmark of cmd/postdate is such a checker too.
 package testrun
 
 import (
@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// Broken stands in all that a checker of a promise (docs/guarantees.md) says of one
-// that was broken: a test that prints it is not tried again, for what was broken once
-// is broken. A test that plants a bug to see it found does not print it.
+// Broken is in everything that a checker of the promises (docs/guarantees.md) says about a
+// broken one. A test that prints it is not repeated, because a pass would prove nothing. A test
+// that plants a bug, to see it found, does not print it.
 const Broken = "PROMISE BROKEN"
 
-// SeedName is the variable of the environment that fixes the chance of all tests.
+// SeedName is the environment variable that fixes the randomness of all tests.
 const SeedName = "POSTDATE_TEST_SEED"
 
 // Reporter is the part of testing.TB that Seed needs.
@@ -25,9 +25,9 @@ type Reporter interface {
 	Fatalf(format string, args ...any)
 }
 
-// Seed is the number from which a test draws all that it leaves to chance: that in
-// SeedName, or a fresh one of 40 bits. It is logged, as "seed N", where cmd/retest
-// finds it. The test ends where SeedName holds no number.
+// Seed returns the seed of a test's randomness: the value of SeedName, or a random one of 40
+// bits. It is logged as "seed N", where cmd/retest finds it. If SeedName is not a number, the
+// test ends.
 func Seed(t Reporter) uint64 {
 	t.Helper()
 	seed := rand.Uint64() >> 24
@@ -41,7 +41,7 @@ func Seed(t Reporter) uint64 {
 	return seed
 }
 
-// Random draws from Seed. It is not safe for concurrent use.
+// Random returns a generator seeded by Seed. It is not safe for concurrent use.
 func Random(t Reporter) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Seed(t), 0))

@@ -1,11 +1,11 @@
-// Package bench measures a running Postdate server from outside: how fast it
-// takes schedules, how fast it drains what is due at one instant, and how late
-// messages arrive under a steady load, also above a large backlog.
+// Package bench measures a running Postdate server from outside: how fast it accepts schedules,
+// how fast it drains messages that are all due at one instant, and how late messages arrive
+// under a steady load, with and without a large backlog.
 //
-// It trusts nothing that the server says about its own lateness: a message is
-// late by the time from its due time to its receipt here, by this machine's
-// clock, and everything that was acknowledged is counted until it arrives. What it
-// leaves pending it cancels at the end, unless Config.Disposable.
+// It trusts nothing that the server says about lateness: a message's lateness is the time from
+// its due time to its receipt here, by this machine's clock, and every acknowledged message is
+// counted until it arrives. At the end it cancels what it leaves pending, unless
+// Config.Disposable.
 package bench
 
 import (
@@ -22,26 +22,25 @@ type Config struct {
 	Channel    string        // inbox:NAME, or rabbitmq:QUEUE
 	RabbitMQ   string        // the broker's URL, for a rabbitmq channel
 	Callers    int           // concurrent requests
-	Messages   int           // of each of the phases with a fixed number
-	Batch      int           // messages of one batch request
+	Messages   int           // in each phase with a fixed number
+	Batch      int           // messages per batch request
 	Rate       int           // of the steady load, in messages per second
 	Duration   time.Duration // of the steady load
-	Every      time.Duration // so often the steady load has a row of its own besides; 0: never
-	Backlog    []int         // measure again above so many far-off messages, one size after the other
-	Rest       time.Duration // after a backlog is loaded, in which the store merges what it wrote
+	Every      time.Duration // how often the steady load gets an additional row; 0: never
+	Backlog    []int         // measure again above that many far-off messages, one size after the other
+	Rest       time.Duration // pause after a backlog is loaded, in which the store compacts
 	Cancel     int           // how many messages to cancel one by one; 0: no such phase
 	Payload    int           // bytes
-	Disposable bool          // the server's store is thrown away: leave it as it is
+	Disposable bool          // the server's store will be thrown away: leave messages pending
 
-	// Node reads what the server's process takes; nil: not known.
+	// Node measures the server's process; nil: not measured.
 	Node func() (Usage, error)
 
-	// Progress is called about ten times a second, from one goroutine at a
-	// time; nil: not.
+	// Progress is called about ten times a second, from one goroutine at a time. It may be nil.
 	Progress func(phase string, done, total int)
 }
 
-// DefaultConfig is what "postdate bench" runs without flags.
+// DefaultConfig is the configuration of "postdate bench" without flags.
 func DefaultConfig() Config {
 	return Config{
 		Channel: "inbox:bench", Callers: 64, Messages: 100_000, Batch: 500,
@@ -49,7 +48,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what is wrong with c, in the words of the flags.
+// Validate says what is wrong with c, and names the flag.
 func (c Config) Validate() error {
 	for _, n := range []struct {
 		flag       string
@@ -99,11 +98,11 @@ type run struct {
 	load    *loader
 	tracker *tracker
 	report  Report
-	before  Usage // when the last row was added
+	before  Usage // at the time of the last row
 }
 
-// Run measures, and returns when all is done or ctx ends. An error says that
-// it could not measure; what the server did wrong stands in the report.
+// Run measures, and returns when all phases are done or ctx ends. An error means that it could
+// not measure; the server's faults are in the report.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -138,7 +137,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return &r.report, err
 }
 
-// phases runs them in order.
+// phases runs the phases in order.
 func (r *run) phases(ctx context.Context) error {
 	singles := r.group("single", r.Messages)
 	seconds, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers", r.Callers), singles, farOff)
@@ -171,8 +170,9 @@ func (r *run) phases(ctx context.Context) error {
 	return r.cleanUp(ctx, pending)
 }
 
-// above loads so many more far-off messages that there are size of them, and measures again.
-// It returns what it leaves pending. Ids end with suffix: long ones would count.
+// above loads more far-off messages, up to size in total, and measures again. It returns the
+// groups that it leaves pending. Ids end with suffix, which is short, because longer ids would
+// affect the result.
 func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*group, error) {
 	backlog := r.group("backlog"+suffix, more)
 	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {
@@ -193,14 +193,14 @@ func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*grou
 	return []*group{backlog, singles, batches}, err
 }
 
-// farOff is the due time of what is only to lie there: a month to two ahead.
+// farOff is the due time of messages that only fill the store: in one to two months.
 func farOff(i int) time.Time {
 	month := 30 * 24 * time.Hour
 	return time.Now().Add(month + scatter(i, month))
 }
 
-// scatter is a duration in [0, within) that looks random and is the same for
-// the same i (the finalizer of MurmurHash3, by Austin Appleby).
+// scatter returns a duration in [0, within) that looks random and is the same for the same i
+// (the finalizer of MurmurHash3, by Austin Appleby).
 func scatter(i int, within time.Duration) time.Duration {
 	h := uint64(i) + 0x9e3779b97f4a7c15
 	h ^= h >> 33

@@ -16,9 +16,9 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// consumer takes what arrives on the channel.
+// consumer gets the messages that arrive on the channel.
 type consumer interface {
-	// consume passes receipts on until ctx ends, when it returns nil.
+	// consume passes receipts on until ctx ends, and then returns nil.
 	consume(ctx context.Context, receive func(receipt)) error
 	close()
 }
@@ -31,7 +31,7 @@ func openConsumer(ctx context.Context, c Config, load *loader) (consumer, error)
 	return openQueue(c.RabbitMQ, target)
 }
 
-// inbox reads an inbox by long poll.
+// inbox reads an inbox by long polling.
 type inbox struct {
 	load   *loader
 	path   string
@@ -40,11 +40,11 @@ type inbox struct {
 
 const (
 	inboxLimit = "1000"
-	// inboxWait is short, for it is how long a reader takes to see that it is to end.
+	// inboxWait is short, because a reader notices the end only after it.
 	inboxWait = time.Second
 )
 
-// openInbox goes to the end of what the inbox holds already.
+// openInbox skips what the inbox already holds.
 func openInbox(ctx context.Context, load *loader, name string) (*inbox, error) {
 	in := &inbox{load: load, path: "/v1/inbox/" + url.PathEscape(name)}
 	for {
@@ -61,10 +61,10 @@ type inboxPage struct {
 		PossibleDuplicate bool   `json:"possibleDuplicate"`
 	} `json:"messages"`
 	NextCursor string    `json:"nextCursor"`
-	at         time.Time // of its receipt, before it was decoded
+	at         time.Time // when it was received, before it was decoded
 }
 
-// read reads the next page and moves the cursor on.
+// read reads the next page and advances the cursor.
 func (in *inbox) read(ctx context.Context, wait time.Duration) (page inboxPage, err error) {
 	query := url.Values{"limit": {inboxLimit}}
 	if wait > 0 {
@@ -105,7 +105,7 @@ func (in *inbox) close() {}
 type queue struct {
 	conn       *amqp.Connection
 	name       string
-	ours       bool // made here: removed at the end
+	ours       bool // created here: deleted at the end
 	channels   []*amqp.Channel
 	deliveries []<-chan amqp.Delivery
 }
@@ -113,12 +113,12 @@ type queue struct {
 const (
 	queueConsumers = 4
 	queuePrefetch  = 250
-	// queueAckEvery is well below the prefetch, so that a consumer never waits for
-	// its own acknowledgement.
+	// queueAckEvery is well below the prefetch, so that a consumer never waits for its own
+	// acknowledgement.
 	queueAckEvery = 50
 )
 
-// openQueue declares the queue where it is not there yet, and consumes it.
+// openQueue declares the queue, if there is none, and consumes it.
 func openQueue(address, name string) (*queue, error) {
 	conn, err := amqp.Dial(address)
 	if err != nil {
@@ -148,7 +148,7 @@ func (q *queue) declare() error {
 	if err == nil {
 		return ch.Close()
 	}
-	// A question for a queue that is not there costs the channel.
+	// Asking for a missing queue closes the channel.
 	if ch, err = q.conn.Channel(); err != nil {
 		return err
 	}
@@ -225,8 +225,7 @@ func consumeOne(ctx context.Context, deliveries <-chan amqp.Delivery, receive fu
 	}
 }
 
-// close removes the queue where it was made here. What the broker says to that
-// changes nothing in what was measured.
+// close deletes the queue if it was created here. An error does not affect what was measured.
 func (q *queue) close() {
 	if ch, err := q.conn.Channel(); err == nil && q.ours {
 		const ifUnused, ifEmpty, noWait = false, false, false

@@ -18,21 +18,21 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// loader sends requests. It stands on fasthttp's client, so that the measuring
-// process leaves the machine to the one that is measured.
+// loader sends requests. It uses fasthttp's client, so that measuring leaves as much of the
+// machine as possible to the server.
 type loader struct {
 	http    *fasthttp.HostClient
-	base    string // the URL that goes before every path
+	base    string // the URL before every path
 	channel string
-	pool    []byte // random letters, from which payloads are cut
-	payload int    // bytes of one payload
+	pool    []byte // random letters; payloads are slices of it
+	payload int    // bytes per payload
 	retries atomic.Int64
 }
 
 const (
 	answerTimeout = time.Minute
-	// tries and retryPause: a request is repeated over a few seconds. It may be
-	// repeated, for the ids are ours.
+	// tries and retryPause repeat a request over a few seconds. That is safe, because the
+	// client chooses the ids.
 	tries      = 10
 	retryPause = 200 * time.Millisecond
 
@@ -70,8 +70,8 @@ func newLoader(c Config) (*loader, error) {
 	return l, nil
 }
 
-// do sends a request, repeats it while the server is away or overloaded, and
-// hands a 2xx answer's body to use, which must not keep it.
+// do sends a request, repeats it while the server does not answer or is overloaded, and passes
+// the body of a 2xx answer to use, which must not keep it.
 func (l *loader) do(ctx context.Context, method, path string, body []byte, use func([]byte) error) error {
 	for try := 1; ; try++ {
 		again, err := l.once(method, path, body, use)
@@ -120,7 +120,7 @@ func refused(method, path string, resp *fasthttp.Response) error {
 	return fmt.Errorf("%s %s: %d: %s", method, path, resp.StatusCode(), problem.Detail)
 }
 
-// appendMessage appends the request body of g's message i.
+// appendMessage appends the request body for message i of g.
 func (l *loader) appendMessage(b []byte, g *group, i int) []byte {
 	b = append(b, `{"scheduleId":"`...)
 	b = append(b, g.id(i)...)
@@ -152,8 +152,8 @@ func (l *loader) scheduleBatch(ctx context.Context, g *group, first, end int) er
 	return l.do(ctx, http.MethodPost, "/v1/messages/batch", body, allDone)
 }
 
-// allDone looks for a refused item in the answer to a batch. Results hold only
-// ids and statuses beside errors, so the name alone tells.
+// allDone looks for a refused item in the answer to a batch. Besides errors, results hold only
+// ids and statuses, so the name alone is enough.
 func allDone(answer []byte) error {
 	at := bytes.Index(answer, []byte(`"error"`))
 	if at < 0 {

@@ -11,7 +11,7 @@ import (
 // progressEvery is how often Progress is called.
 const progressEvery = 100 * time.Millisecond
 
-// watch calls Progress with a phase's counter until the returned stop.
+// watch calls Progress with a phase's counter until stop is called.
 func (r *run) watch(phase string, done func() int, total int) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
@@ -37,8 +37,8 @@ func (r *run) watch(phase string, done func() int, total int) (stop func()) {
 	}
 }
 
-// each calls do for 0 … n-1 from the callers' goroutines, as fast as they go, and
-// stops at the first error.
+// each calls do for 0 to n-1 from the callers' goroutines, as fast as they can, and stops at
+// the first error.
 func (r *run) each(ctx context.Context, n int, do func(i int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -61,7 +61,7 @@ func (r *run) each(ctx context.Context, n int, do func(i int) error) error {
 	return context.Cause(ctx)
 }
 
-// schedule schedules a group by single calls and says how many seconds it took.
+// schedule schedules a group by single calls and returns how many seconds that took.
 func (r *run) schedule(ctx context.Context, name string, g *group, due func(i int) time.Time) (float64, error) {
 	row := Row{Phase: name, Times: "call"}
 	calls := newHistogram()
@@ -84,7 +84,7 @@ func (r *run) schedule(ctx context.Context, name string, g *group, due func(i in
 	return row.Seconds, err
 }
 
-// scheduleBatches schedules a group by batch calls.
+// scheduleBatches is schedule by batch calls.
 func (r *run) scheduleBatches(ctx context.Context, name string, g *group, due func(i int) time.Time) (float64, error) {
 	row := Row{Phase: name, Times: "call"}
 	calls := newHistogram()
@@ -131,13 +131,12 @@ func (r *run) cancelOneByOne(ctx context.Context, g *group) error {
 	return err
 }
 
-// drainMargin is the time between the expected end of the loading and the
-// instant at which all of it is due.
+// drainMargin is the time between the expected end of loading and the instant at which all
+// messages are due.
 const drainMargin = 3 * time.Second
 
-// drain loads messages that are all due at one instant, by batches, and times
-// how they arrive. The instant is chosen by the pace of the single calls, which
-// batches surpass.
+// drain loads messages in batches, all due at one instant, and times their arrival. The instant
+// is based on the speed of single calls, which batches exceed.
 func (r *run) drain(ctx context.Context, singleSeconds float64) error {
 	g := r.group("drain", r.Messages)
 	due := time.Now().Add(time.Duration(singleSeconds*float64(time.Second)) + drainMargin).Truncate(time.Millisecond)
@@ -151,7 +150,7 @@ func (r *run) drain(ctx context.Context, singleSeconds float64) error {
 	}
 	last, err := r.await(ctx, row.Phase, g, due)
 	if err != nil {
-		return err // what has not arrived yet is not lost
+		return err // messages that have not arrived yet are not lost
 	}
 	row.finish(g.received(), last.Sub(due), g.late)
 	row.judge(g)
@@ -159,14 +158,14 @@ func (r *run) drain(ctx context.Context, singleSeconds float64) error {
 	return nil
 }
 
-// The steady load's messages are due so long after they are scheduled.
+// How long after they are scheduled the steady load's messages are due.
 const (
 	steadyAheadMin = time.Second
 	steadyAheadMax = 10 * time.Second
 )
 
-// steady schedules at a fixed rate, whether the server keeps up or not (an
-// open loop), and times how the messages arrive.
+// steady schedules messages at a fixed rate, whether the server keeps up or not (an open loop),
+// and times their arrival.
 func (r *run) steady(ctx context.Context, name, group string) error {
 	g := r.group(group, int(float64(r.Rate)*r.Duration.Seconds()))
 	start := time.Now()
@@ -203,13 +202,13 @@ func (r *run) steady(ctx context.Context, name, group string) error {
 		return err
 	}
 	row.finish(g.received(), last.Sub(start), g.late)
-	row.PerSecond = 0 // says nothing here: they arrive as they were scheduled
+	row.PerSecond = 0 // it would only repeat the rate of scheduling
 	row.judge(g)
 	r.add(row)
 	return nil
 }
 
-// rowsOf adds a row for each stretch of a steady load, until stop.
+// rowsOf adds a row for each interval of a steady load, until stop is called.
 func (r *run) rowsOf(g *group) (stop func()) {
 	if r.Every == 0 {
 		return func() {}
@@ -237,7 +236,8 @@ func (r *run) rowsOf(g *group) (stop func()) {
 	}
 }
 
-// add adds a row to the report, with what the server's process took meanwhile.
+// add adds a row to the report, with the resources that the server's process used since the
+// last one.
 func (r *run) add(row Row) {
 	if r.Node != nil {
 		if now, err := r.Node(); err == nil {
@@ -263,12 +263,12 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	}
 }
 
-// awaitPatience is how long await waits, after the last due time, for the next
-// message before it counts the rest as lost.
+// awaitPatience is how long await waits, after the last due time, for another message before it
+// counts the missing ones as lost.
 const awaitPatience = 15 * time.Second
 
-// await returns when all of g has arrived and a moment for duplicates is over, or
-// when nothing has come for long. It says when the last first arrival was.
+// await returns when all of g has arrived and a moment for duplicates has passed, or when
+// nothing has arrived for awaitPatience. It returns when the last first copy arrived.
 func (r *run) await(ctx context.Context, name string, g *group, allDue time.Time) (last time.Time, err error) {
 	stop := r.watch(name, g.received, g.size)
 	defer stop()

@@ -13,10 +13,10 @@ import (
 type Report struct {
 	Channel string `json:"channel"`
 	Rows    []Row  `json:"rows"`
-	// Retries is how many requests had to be repeated, because no answer came
-	// or because the server was overloaded.
+	// Retries is how many requests were repeated, because there was no answer or the server was
+	// overloaded.
 	Retries int64 `json:"retries"`
-	// NodeMemoryMaxBytes is the most memory that the node took; 0: not known.
+	// NodeMemoryMaxBytes is the node's peak memory; 0: not known.
 	NodeMemoryMaxBytes int64 `json:"nodeMemoryMaxBytes,omitempty"`
 }
 
@@ -26,31 +26,31 @@ type Row struct {
 	Messages  int     `json:"messages"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"perSecond,omitempty"`
-	// Times says what the quantiles are of: "call", from sending a request to its
-	// answer, or "late", from a message's due time to its receipt here.
+	// Times says what the quantiles measure: "call", from sending a request to its answer, or
+	// "late", from a message's due time to its receipt here.
 	Times    string    `json:"times"`
 	P50Ms    float64   `json:"p50Ms"`
 	P99Ms    float64   `json:"p99Ms"`
 	P999Ms   float64   `json:"p999Ms"`
 	MaxMs    float64   `json:"maxMs"`
-	Arrivals *Arrivals `json:"arrivals,omitempty"` // of phases in which messages arrive
+	Arrivals *Arrivals `json:"arrivals,omitempty"` // in phases in which messages arrive
 	Note     string    `json:"note,omitempty"`
 	Node     *Usage    `json:"node,omitempty"` // of the server's process; nil: not known
 }
 
-// Usage is what a process takes.
+// Usage is the resources that a process uses.
 type Usage struct {
-	MemoryBytes int64         `json:"memoryBytes"` // resident, of its own: without files that are mapped
+	MemoryBytes int64         `json:"memoryBytes"` // resident and private: without mapped files
 	DiskBytes   int64         `json:"diskBytes"`   // of its store
-	Processor   time.Duration `json:"processorNs"` // of a row: since the row before
+	Processor   time.Duration `json:"processorNs"` // in a row: since the row before
 }
 
-// Arrivals is what the promises are judged by.
+// Arrivals counts what decides whether the promises were kept.
 type Arrivals struct {
 	Early              int `json:"early"`
 	DuplicatesMarked   int `json:"duplicatesMarked"`
 	DuplicatesUnmarked int `json:"duplicatesUnmarked"`
-	Lost               int `json:"lost"` // acknowledged, and not there long after its time
+	Lost               int `json:"lost"` // acknowledged, but not received long after its time
 }
 
 func (r *Row) finish(messages int, took time.Duration, times *histogram) {
@@ -70,8 +70,8 @@ func (r *Row) judge(g *group) {
 	}
 }
 
-// Verdict is an error where a promise was broken: something was early, lost, or
-// came twice without a mark.
+// Verdict returns an error if a promise was broken: a message was early, lost, or came twice
+// without a mark.
 func (r *Report) Verdict() error {
 	var sum Arrivals
 	for _, row := range r.Rows {

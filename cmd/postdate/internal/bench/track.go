@@ -24,11 +24,11 @@ func (h *histogram) record(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.h.RecordValue(micros); err != nil {
-		panic(err) // the value was just brought into range
+		panic(err) // micros is in range
 	}
 }
 
-// quantile is in milliseconds; q is in per cent.
+// quantile returns milliseconds; q is in percent.
 func (h *histogram) quantile(q float64) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,8 +41,8 @@ func (h *histogram) max() float64 {
 	return float64(h.h.Max()) / 1000
 }
 
-// group is the messages of one phase, numbered from 0. A number and the group's
-// prefix make the id, so no id has to be kept.
+// group is the messages of one phase, numbered from 0. An id is the group's prefix and a
+// number, so ids need not be stored.
 type group struct {
 	prefix string
 	size   int
@@ -52,12 +52,12 @@ type group struct {
 	due      []int64 // Unix milliseconds; written before the message is sent
 	seen     []seen
 	first    int        // how many have arrived at least once
-	lately   *histogram // the lateness of those that arrived since stretch was called last
-	before   int        // first, when it was
+	lately   *histogram // the lateness of first copies since the last call of stretch
+	before   int        // the value of first at that call
 	latest   time.Time
 	early    int
-	marked   int // further copies that said that they may be duplicates
-	unmarked int // further copies that did not
+	marked   int // further copies, marked as possible duplicates
+	unmarked int // further copies without the mark
 }
 
 // seen says which copies of a message have arrived.
@@ -68,7 +68,7 @@ const (
 	seenMarked
 )
 
-// group makes a group and has its arrivals tracked.
+// group makes a group whose arrivals are tracked.
 func (r *run) group(name string, size int) *group {
 	g := &group{
 		prefix: r.name + "-" + name + "-", size: size, late: newHistogram(), lately: newHistogram(),
@@ -80,7 +80,7 @@ func (r *run) group(name string, size int) *group {
 
 func (g *group) id(i int) string { return g.prefix + strconv.Itoa(i) }
 
-// expect notes when i is due: at, rounded up to the millisecond.
+// expect sets when i is due: at, rounded up to the millisecond.
 func (g *group) expect(i int, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +93,7 @@ func (g *group) dueAt(i int) time.Time {
 	return time.UnixMilli(g.due[i])
 }
 
-// receipt is a message as a consumer got it.
+// receipt is a message as a consumer received it.
 type receipt struct {
 	id                string
 	at                time.Time
@@ -125,7 +125,7 @@ func (g *group) receive(i int, r receipt) {
 	}
 }
 
-// stretch is how many arrived since it was called last, and how late.
+// stretch returns how many messages have arrived since its last call, and how late.
 func (g *group) stretch() (arrived int, late *histogram) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +134,7 @@ func (g *group) stretch() (arrived int, late *histogram) {
 	return arrived, late
 }
 
-// received is how many have arrived.
+// received returns how many messages have arrived.
 func (g *group) received() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,8 +147,7 @@ func (g *group) progress() (complete bool, latest time.Time) {
 	return g.first == g.size, g.latest
 }
 
-// tracker finds the group of what arrives. Messages of other runs are passed
-// over.
+// tracker finds the group of each message that arrives. It ignores messages of other runs.
 type tracker struct {
 	mu     sync.Mutex
 	groups []*group
