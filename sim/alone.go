@@ -7,16 +7,16 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// In some worlds a node is alone, with a store of its own: no other process can open that,
-// it has no clock, and it stands still and dies with its process. What a call had done there
-// when the process died stays, or is lost where it was not on disk yet: nobody is told of it
-// before it is.
+// In some worlds a node is alone, with a store of its own. No other process can open that
+// store; it has no clock, and it stops and dies with its process. What a call had done when the
+// process died stays, or is lost if it was not on disk yet; no client is told of it before it
+// is on disk.
 
-// alone says whether the node of this world has a store of its own.
+// alone reports whether this world's node has a store of its own.
 func (p *plan) alone() bool { return p.profile == profileAlone || p.profile == profileAloneQuiet }
 
-// inStore does something in the store after a while, which a store of the node's own does
-// only while the process runs.
+// inStore does something in the store after a delay. A store of the node's own does it only
+// while the process runs.
 func (p *process) inStore(d time.Duration, do func()) {
 	if p.w.plan.alone() {
 		p.after(d, do)
@@ -25,19 +25,19 @@ func (p *process) inStore(d time.Duration, do func()) {
 	p.w.after(d, do)
 }
 
-// sortOfAlone draws which sort of world of one node it is, and how long it lasts.
+// sortOfAlone draws the sort and the length of a world with one node.
 func (d *draw) sortOfAlone() {
 	if d.r.IntN(3) == 0 {
-		d.p.length *= 3 // long enough for a clock to be believed at times
+		d.p.length *= 3 // long enough for a clock to be trusted at times
 	}
 	if d.r.IntN(5) == 0 {
 		d.p.profile = profileAloneQuiet
 	}
 }
 
-// alone draws what goes wrong for a node that is alone. How often it dies and how often its
-// clock is set differ from world to world: it deletes nothing before its clock has gone on
-// for long enough without being set.
+// alone draws the faults of a node that is alone. How often it dies, and how often its clock is
+// set, differs from world to world: it deletes nothing before its clock has run long enough
+// without being set.
 func (d *draw) alone() {
 	p := d.p
 	pause := []time.Duration{3 * time.Second, 15 * time.Second, 2 * time.Minute}[d.r.IntN(3)]
@@ -51,10 +51,10 @@ func (d *draw) alone() {
 			d.brokerFault(at, d.r.IntN(len(p.channels)))
 		}
 	}
-	d.without(faultJump)                                         // setClock draws those
-	d.without(faultStray, faultFailover, faultShard, faultBlind) // these take more than a node
+	d.without(faultJump)                                         // setClock draws these
+	d.without(faultStray, faultFailover, faultShard, faultBlind) // these need more than one node
 	for i := range p.items {
-		// Freezes too short to be seen as a jump of the clock would add up.
+		// Freezes too short to show as a jump of the clock would add up.
 		if it := &p.items[i]; it.kind == faultFreeze {
 			it.d += time.Second
 		}
@@ -71,14 +71,14 @@ func (d *draw) alone() {
 	}
 }
 
-// without leaves out faults of these kinds.
+// without removes the faults of these kinds.
 func (d *draw) without(kinds ...kind) {
 	d.p.items = slices.DeleteFunc(d.p.items, func(it item) bool { return slices.Contains(kinds, it.kind) })
 }
 
-// setClock draws that the wall clock is set, by seconds or by days: while the process runs,
-// while it is down, or before it has renewed its lease for the first time. It stays wrong
-// for a while, or until everything heals.
+// setClock sets the wall clock, by seconds or by days: while the process runs, while it is
+// down, or before it first renews its lease. The clock stays wrong for a while, or until
+// everything heals.
 func (d *draw) setClock(at time.Duration) {
 	most := []time.Duration{10 * time.Second, 10 * time.Minute, 3 * time.Hour, 72 * time.Hour}[d.r.IntN(4)]
 	off := time.Second + d.upTo(most)
@@ -97,7 +97,7 @@ func (d *draw) setClock(at time.Duration) {
 			d.add(item{at: at, kind: faultHang, d: down + d.upTo(5*time.Second), p: 1})
 		}
 		at += down + d.upTo(6*time.Millisecond)
-	case 2: // and no renewal of the lease judges it
+	case 2: // with no renewal of the lease to check it
 		d.add(item{at: at, kind: []kind{faultLoseRequest, faultHang}[d.r.IntN(2)], d: d.upTo(time.Minute), p: 1})
 		if d.r.IntN(2) == 0 {
 			d.add(item{at: at + d.upTo(time.Second), kind: faultJump, d: time.Second})
@@ -111,8 +111,8 @@ func (d *draw) setClock(at time.Duration) {
 	}
 }
 
-// aloneRetention draws how long a node that is alone keeps messages that are final, and those
-// in the inbox: seldom equally long.
+// aloneRetention draws how long a node that is alone keeps final messages and those in the
+// inbox, rarely equally long.
 func (d *draw) aloneRetention() {
 	keep := func() time.Duration {
 		most := []time.Duration{2 * time.Minute, 8 * time.Minute, time.Hour, longRetention}[d.r.IntN(4)]
@@ -121,12 +121,12 @@ func (d *draw) aloneRetention() {
 	d.p.retention, d.p.inboxRetention = keep(), keep()
 }
 
-// believeAfter is how long a clock that no other one judges must have gone on without being
-// set before anything is deleted by it, where the retention is not shorter.
+// believeAfter is how long a clock that nothing else checks must run without being set before
+// it may be used to delete, unless the retention is shorter.
 const believeAfter = 10 * time.Minute
 
-// belief is how long the clock of a node must have gone on before it deletes by it what it
-// keeps for so long.
+// belief returns how long a node's clock must run before the node deletes by it what it keeps
+// for that retention.
 func (p *plan) belief(retention time.Duration) time.Duration {
 	if !p.alone() {
 		return 0
@@ -134,9 +134,9 @@ func (p *plan) belief(retention time.Duration) time.Duration {
 	return min(believeAfter, retention)
 }
 
-// dated is the time by which retention counts, at its earliest: true time, or that of the one
-// clock there is. Where that was set, and no renewal of the lease has judged it since, its
-// process may date by the clock as it was.
+// dated is the earliest time by which retention may count: true time or, for a node that is
+// alone, its clock. If that clock was set, and no renewal of the lease has checked it since,
+// the process may go by the clock as it was before.
 func (w *world) dated() postdate.Time {
 	if !w.plan.alone() {
 		return w.wall()

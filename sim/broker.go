@@ -9,7 +9,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// broker is one channel: how it is by nature, and what goes wrong at present.
+// broker is one channel: its nature, and what goes wrong at present.
 type broker struct {
 	name    postdate.Channel
 	kind    channelKind
@@ -22,22 +22,21 @@ type broker struct {
 	late    time.Duration
 	lateBy  time.Duration
 	limit   store.ChannelSettings // what an operator set of it; zero: nothing
-	outages int                   // what is under way when one begins has an unknown outcome
+	outages int                   // a publish in flight when an outage begins has an unknown outcome
 }
 
 // publishDeadline is when a publisher gives up on a confirm.
 const publishDeadline = 10 * time.Second
 
-// fateOf is what becomes of one publish.
+// fateOf is the fate of one publish.
 type fateOf struct {
 	result  publisher.Result
-	took    time.Duration // until the answer
+	took    time.Duration // until the result is known
 	arrives bool
 	arrival time.Duration
 }
 
-// publish hands a batch to its broker, and the answer back when every outcome is
-// known.
+// publish hands a batch to its broker, and returns the results when all are known.
 func (p *process) publish(e poller.Publish) {
 	w := p.w
 	w.calls++
@@ -98,7 +97,7 @@ func (p *process) publish(e poller.Publish) {
 	})
 }
 
-// brokerFate draws what becomes of one publish.
+// brokerFate draws the fate of one publish.
 func (p *process) brokerFate(b *broker) fateOf {
 	w := p.w
 	took := 200*time.Microsecond + w.upTo(3*time.Millisecond)
@@ -117,7 +116,7 @@ func (p *process) brokerFate(b *broker) fateOf {
 		f.took, f.arrives, f.arrival = publishDeadline, w.r.IntN(2) == 0, w.upTo(publishDeadline+3*time.Second)
 	case b.kind == channelMissing, w.now < b.deleted:
 		f.result, f.arrives = publisher.Result{Outcome: publisher.Refused, Reason: "NO_ROUTE"}, false
-		if w.bug == bugNotMandatory { // dropped, and confirmed
+		if w.bug == bugNotMandatory { // it is dropped, and confirmed
 			f.result = publisher.Result{Outcome: publisher.Confirmed}
 		}
 	case b.kind == channelPicky && w.r.IntN(3) > 0, w.chance(b.refuse.now(w.now)):

@@ -13,10 +13,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// bug is a planted bug: one of the sort that a fence, a poller, a store, a
-// publisher or an API could have. Only tests switch one on. Each is made here, in
-// store.go, around the product's machines and the model: the product has no
-// switch for it.
+// bug is a planted bug, of the sort that a fence, a poller, a store, a publisher or an API
+// could have. Only tests plant one. Bugs are implemented here and in store.go, around the
+// product's machines and the model: the product has no switch for them.
 type bug string
 
 // The planted bugs.
@@ -60,7 +59,7 @@ const (
 	bugVersionAgain      bug = "every message begins at version 1"
 )
 
-// machineConfig is that of a process's machine.
+// machineConfig returns the configuration of a process's machine.
 func (w *world) machineConfig(p *process) machine.Config {
 	c := machine.Config{
 		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
@@ -84,7 +83,7 @@ func (w *world) machineConfig(p *process) machine.Config {
 	return c
 }
 
-// now is what the machine is told of the clocks.
+// now is what the clocks show to the machine.
 func (p *process) now() postdate.Now {
 	now := p.n.clock.now()
 	switch p.w.bug {
@@ -99,7 +98,7 @@ func (p *process) now() postdate.Now {
 // wall is the time that the process writes into the store.
 func (p *process) wall() postdate.Time { return p.m.Board().Wall(p.now()) }
 
-// event is what a machine with the bug would make of it.
+// event returns the event that a machine with the bug would see instead.
 func (p *process) event(ev machine.Event) machine.Event {
 	switch ev := ev.(type) {
 	case fence.Saw:
@@ -138,7 +137,7 @@ func (p *process) event(ev machine.Event) machine.Event {
 	return ev
 }
 
-// effect is what a machine with the bug would want.
+// effect returns the effect that a machine with the bug would want instead.
 func (p *process) effect(e machine.Effect) machine.Effect {
 	switch e := e.(type) {
 	case poller.Settle:
@@ -176,7 +175,7 @@ func (p *process) parkedFound(found []store.ParkedChannel) []store.ParkedChannel
 	return found
 }
 
-// brokerBug is a fate as a publisher with the bug would tell of it.
+// brokerBug returns the fate that a publisher with the bug would report.
 func (p *process) brokerBug(f fateOf) fateOf {
 	if p.w.bug == bugConfirmIgnored {
 		f.took = 0

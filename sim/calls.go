@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// window is something that lasts for a while, more or less strongly.
+// window is a fault that lasts for a while, with a strength.
 type window struct {
 	until    time.Duration
 	strength float64
@@ -27,29 +27,29 @@ func (x window) now(now time.Duration) float64 {
 	return 0
 }
 
-// weather is what goes wrong with the store.
+// weather is what goes wrong with the store. Times are the ends of faults.
 type weather struct {
 	loseRequest, loseAnswer, hang, stray window
 	slowUntil                            time.Duration
 	slowBy                               time.Duration
-	settlesSlowMin, settlesSlowBy        time.Duration // meanwhile, and on top of that: at least, and at most
-	outage                               time.Duration // until when
-	failover                             time.Duration // until when; what is under way is unknown
+	settlesSlowMin, settlesSlowBy        time.Duration // until slowUntil, settlements take this much longer: at least, and at most
+	outage                               time.Duration // until then
+	failover                             time.Duration // until then; the outcome of calls under way is unknown
 	failovers                            int
-	parts                                []part // those that fail, or failed before
+	parts                                []part // those that fail, or have failed
 }
 
 // storeCall is one call of the store.
 type storeCall struct {
 	name     string
-	buckets  []int           // that it touches, where that matters
+	buckets  []int           // that it touches, if that matters
 	deadline time.Duration   // after which its driver gives up; 0: storeDeadline
-	slowly   time.Duration   // how long it takes to fail where it has no effect
-	effect   []func()        // its steps: others may come between
-	ordered  bool            // it takes no effect once it was given up: the contract says so
-	half     func()          // what of the effect was done at a failure midway; nil: all or nothing
-	answer   func()          // tells the process what the effect gave
-	failed   func(err error) // tells it that it failed
+	slowly   time.Duration   // how long it takes to fail without an effect
+	effect   []func()        // its steps; other calls may come between them
+	ordered  bool            // by contract, it has no effect after it was given up
+	half     func()          // the part of the effect that a failure midway leaves done; nil: all or nothing
+	answer   func()          // gives the process the result
+	failed   func(err error) // tells the process that the call failed
 }
 
 // storeDeadline is when a driver gives up on an answer.
@@ -73,7 +73,7 @@ const (
 	strays // takes effect after it was given up
 )
 
-// latency is how long a way to the store or back takes.
+// latency returns how long a message takes to the store or back.
 func (w *world) latency() time.Duration {
 	d := 100*time.Microsecond + w.upTo(2*time.Millisecond)
 	switch {
@@ -86,7 +86,7 @@ func (w *world) latency() time.Duration {
 	return d
 }
 
-// fate decides what becomes of a call, as it arrives.
+// fate decides the fate of a call when it arrives.
 func (w *world) fate(n *node, k int) how {
 	if how, ok := w.inject.fate(k); ok {
 		return how
@@ -107,7 +107,7 @@ func (w *world) fate(n *node, k int) how {
 	return wellDone
 }
 
-// call brings a call to the store and its answer back.
+// call sends a call to the store and returns its answer.
 func (p *process) call(c storeCall) {
 	w := p.w
 	w.calls++
@@ -117,7 +117,7 @@ func (p *process) call(c storeCall) {
 		c.deadline = storeDeadline
 	}
 	began := w.now
-	p.after(w.upTo(100*time.Microsecond), func() { // whoever sleeps here sends it when he wakes up
+	p.after(w.upTo(100*time.Microsecond), func() { // a process that is paused here sends it when it resumes
 		way := w.latency()
 		if c.name == "settle" && w.now < w.weather.slowUntil {
 			way += w.between(w.weather.settlesSlowMin, w.weather.settlesSlowBy)
@@ -134,7 +134,7 @@ func (p *process) call(c storeCall) {
 	})
 }
 
-// arrive is where a call takes effect.
+// arrive carries out a call at the store.
 func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	w := p.w
 	w.mark(7, uint64(f))
@@ -183,7 +183,7 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 	})
 }
 
-// takeEffect does the steps of a call's effect in the store, with a little time between them.
+// takeEffect carries out the steps of a call's effect, with a short time between them.
 func (p *process) takeEffect(steps []func(), then func()) {
 	w := p.w
 	steps[0]()
@@ -194,7 +194,7 @@ func (p *process) takeEffect(steps []func(), then func()) {
 		p.takeEffect(steps[1:], then)
 	case w.bug == bugClaimCostsAll:
 		p.inStore(time.Duration(len(w.store.Rows))*time.Millisecond, func() { p.takeEffect(steps[1:], then) })
-	case w.plan.profile == profileRaces: // the claim and its read lie far apart
+	case w.plan.profile == profileRaces: // the claim and its read are far apart
 		p.inStore(w.upTo(12*time.Millisecond), func() { p.takeEffect(steps[1:], then) })
 	default:
 		p.inStore(w.latency(), func() { p.takeEffect(steps[1:], then) })
@@ -252,7 +252,7 @@ func (p *process) claim(e poller.Claim) {
 	})
 }
 
-// at is a position as it is told.
+// at formats a position for the log.
 func at(p bucket.Position) string { return fmt.Sprintf("%d/%s", p.Time-epoch, p.ScheduleID) }
 
 func (p *process) settle(e poller.Settle) {
@@ -280,7 +280,7 @@ func (p *process) unpark(e poller.Unpark) {
 	u := e.Unpark
 	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Channel, u.Bucket, u.At-epoch)
 	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
-	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // also where its clock ran ahead and was set back
+	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // even if its clock ran ahead and was set back
 		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Channel, wait)
 	}
 	p.call(storeCall{
@@ -299,8 +299,8 @@ func (p *process) findParked(e poller.FindParked) {
 	})
 }
 
-// locks carries out what the fence wants of the store, as the loop does: what
-// hangs is given up after a lease time.
+// locks carries out the fence's calls of the store, as the product's loop does: it gives up a
+// call that hangs after a lease time.
 func (p *process) locks(e fence.Effect) {
 	w, began := p.w, p.n.clock.now()
 	began.Mono = p.now().Mono

@@ -14,25 +14,25 @@ import (
 // clientDeadline is when a client gives up on an answer.
 const clientDeadline = 15 * time.Second
 
-// request is what a client asked for, and what it was told.
+// request is a client's request, and its answer.
 type request struct {
 	kind    kind
 	story   *story
-	edition string // the payload that it brings; "" for a cancel
+	edition string // the payload that it carries; "" for a cancel
 	began   time.Duration
 	ended   time.Duration
 	outcome outcome
 }
 
-// outcome is what a client was told.
+// outcome is a client's answer.
 type outcome uint8
 
 const (
-	unknown  outcome = iota // nothing, or a 5xx
+	unknown  outcome = iota // no answer, or a 5xx
 	done                    // 2xx
 	tooLate                 // 409: delivery may have begun, or it ended
 	missing                 // 404
-	conflict                // 409: the id is taken, or others were quicker
+	conflict                // 409: the id is taken, or another change came first
 )
 
 func (o outcome) String() string {
@@ -65,7 +65,7 @@ func (w *world) happen(i int) {
 	w.operations++
 	p := w.anyProcess()
 	if p == nil {
-		return // nobody answers
+		return // no node answers
 	}
 	w.tell(p.n, "is asked to %s m%d %q (item %d)", it.kind, it.a, strconv.Itoa(i), i)
 	switch it.kind {
@@ -101,7 +101,7 @@ func (w *world) happen(i int) {
 	}
 }
 
-// anyProcess is one that takes requests.
+// anyProcess returns a process that accepts requests, or nil.
 func (w *world) anyProcess() *process {
 	var up []*process
 	for _, n := range w.nodes {
@@ -115,7 +115,7 @@ func (w *world) anyProcess() *process {
 	return up[w.r.IntN(len(up))]
 }
 
-// message is what item it schedules.
+// message returns the message that item it schedules.
 func (w *world) message(it item, key postdate.Key, edition string) *postdate.Message {
 	m := &postdate.Message{
 		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(), Payload: []byte(edition), MayRepeat: it.a%37 == 36,
@@ -128,7 +128,8 @@ func (w *world) message(it item, key postdate.Key, edition string) *postdate.Mes
 	return m
 }
 
-// ask begins a request. The answer is noted once, or that none came.
+// ask begins a request. Its first answer counts; without one by the deadline, the outcome is
+// unknown.
 func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) {
 	r := &request{kind: k, story: s, edition: edition, began: w.now}
 	s.requests = append(s.requests, r)
@@ -149,9 +150,9 @@ func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) 
 	return r, answer
 }
 
-// reachable is an error for a request about a message that expired: it is lost on its
-// way, for it would be about the next message of the id, and the stories of the two
-// are kept apart. The replace of a move is not lost: its version keeps it apart.
+// reachable fails requests about a message that has expired: they are lost on the way. They
+// would concern the id's next message, and the two stories are kept apart. The replace of a
+// move is not lost: its version tells the messages apart.
 func (s *story) reachable() error {
 	if s.expired {
 		return errLost
@@ -192,8 +193,8 @@ func (w *world) cancel(p *process, s *story) {
 	})
 }
 
-// move reschedules a message, as PATCH does: it reads it, and puts another version
-// in its place.
+// move reschedules a message, as PATCH does: it reads the message, and replaces it by a new
+// version.
 func (w *world) move(p *process, s *story, it item, edition string) {
 	_, answer := w.ask(opMove, s, edition)
 	var old, next postdate.Record
@@ -213,7 +214,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 			if err == nil {
 				p.scheduled(s.key.Bucket, next.ExecutionTime)
 			}
-			if s.expired { // what is there now is another message
+			if s.expired { // the record is another message's
 				err = errLost
 			}
 			answer(outcomeOf(err))
@@ -237,7 +238,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 	})
 }
 
-// keyOf is the key of message number n.
+// keyOf returns the key of message number n.
 func (w *world) keyOf(n int) postdate.Key {
 	return bucket.KeyOf(postdate.DefaultTenant, fmt.Sprint("m", n), w.plan.buckets)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// conservation: every message that ever was in the store is there, once, and the
-// store's lines hold exactly the PENDING ones. It watches the model as well.
+// conservation: every message that was ever in the store is there, once, and the store's lines
+// hold exactly the PENDING ones. This checks the model as well.
 func conservation(h *history, f fact) string {
 	if r, ok := f.(factRecord); ok && r.before == nil && r.story.written > 1 {
 		return fmt.Sprintf("%s is created a second time", r.story.key.ScheduleID)

@@ -9,13 +9,13 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// tooMuchDoubt says whether a crash of the process that wrote a claim would leave more of a
-// channel in doubt than it can have handed out: more than the poller's bound, and more
-// than it confirmed in the best two seconds of the last ten, when it took them, and one more
-// for each bucket whose last claim had no answer. What was in doubt when a lease had ended, and
-// could not be read again within a second, may come to that for a while. What an earlier owner
-// left in doubt does not count, nor what was written within what was claimed already. Every
-// eighth claim is looked at.
+// tooMuchDoubt says whether a crash of the process that wrote a claim would leave too many of a
+// channel's messages in doubt. Allowed are the poller's bound or, if that is more, what the
+// process confirmed in the best two seconds of the ten before it took them; and one more for
+// each bucket whose last claim had no answer. For a while after a lease has lapsed, what was
+// then in doubt may add as much again, if it could not be read again within a second. What an
+// earlier owner left in doubt does not count, nor what was written into the range already
+// claimed. Only every eighth claim is checked.
 func (h *history) tooMuchDoubt(f factClaim) string {
 	var p *process
 	for _, n := range h.w.nodes {
@@ -39,7 +39,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 	return ""
 }
 
-// inDoubt is how many messages of each channel a crash of a process would leave in doubt.
+// inDoubt counts the messages of each channel that a crash of a process would leave in doubt.
 func (h *history) inDoubt(p *process) map[postdate.Channel]int {
 	doubt := map[postdate.Channel]int{}
 	for b, record := range h.w.store.Records {
@@ -48,7 +48,7 @@ func (h *history) inDoubt(p *process) map[postdate.Channel]int {
 		}
 		before, has := h.gains[gain{p, b, record.Token}]
 		if !has {
-			continue // it does not know yet that the bucket is its own: what is in doubt is its predecessor's
+			continue // the process does not know yet that it owns the bucket: the doubt is its predecessor's
 		}
 		for _, r := range h.w.store.Waiting[b] {
 			at := bucket.PositionOf(r.Key, r.AttemptTime)
@@ -63,8 +63,8 @@ func (h *history) inDoubt(p *process) map[postdate.Channel]int {
 	return doubt
 }
 
-// noteRenewed notes a renewal that began at a time, and whether the lease had ended before it was
-// heard of: by its time, or because the wall clock was set.
+// noteRenewed records a renewal, when it began, and whether the lease had ended before its
+// answer came: because its time was over, or because the wall clock was set.
 func (p *process) noteRenewed(began time.Duration) {
 	now := p.n.clock.monoNow()
 	if p.leaseUntil != 0 && (now >= p.leaseUntil || p.n.clock.set > p.renewedAt) {
@@ -73,8 +73,8 @@ func (p *process) noteRenewed(began time.Duration) {
 	p.renewedAt, p.leaseUntil = now, max(p.leaseUntil, began+p.lasts)
 }
 
-// confirms are when messages of a channel were confirmed to a process, in order, by its
-// monotonic clock, which stands still while its machine is frozen.
+// confirms are the times at which messages of a channel were confirmed to a process, in order,
+// by its monotonic clock, which stands still while its machine is frozen.
 type confirms []time.Duration
 
 func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) {
@@ -85,8 +85,9 @@ func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) 
 	}
 }
 
-// best is how many there were in the best two seconds of the last twenty: what is in hand
-// may have been taken when the last ten were better. A tenth more, for it hears of them later.
+// best returns the most confirms in any two seconds of the last twenty: what is in hand may
+// have been taken when the last ten were better. The window is a tenth longer, because the
+// process hears of confirms late.
 func (all confirms) best(now time.Duration) (most int) {
 	first := 0
 	for last, at := range all {

@@ -9,18 +9,18 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// longRetention is that of worlds in which nodes delete nothing.
+// longRetention is the retention in worlds in which nodes delete nothing.
 const longRetention = 24 * time.Hour
 
-// short says whether nodes delete what this world finishes.
+// short reports whether nodes delete final messages in this world.
 func (p *plan) short() bool { return p.alone() || p.retention < longRetention }
 
-// goneWithin is how long after its retention, and after everything heals, a message may
-// still be there: by then each bucket has an owner again, and that one has looked.
+// goneWithin is how long a message may still be there after its retention, and after everything
+// heals. By then each bucket has an owner again, which has looked for such messages.
 const goneWithin = time.Minute
 
-// rest is how long a world goes on at least after everything heals: where nodes delete, until
-// what is past its retention has to be gone, and then half a minute.
+// rest is the least time that a world goes on after everything heals: if nodes delete, until
+// what is past its retention must be gone, and half a minute more.
 func (p *plan) rest() time.Duration {
 	if p.short() {
 		return upWithin + p.belief(max(p.retention, p.inboxRetention)) + goneWithin + 30*time.Second
@@ -28,8 +28,8 @@ func (p *plan) rest() time.Duration {
 	return 20 * time.Second
 }
 
-// retention draws how long finished messages are kept: in some worlds for so short a time
-// that nodes delete some, and in the wilder ones of those by clocks that are far off.
+// retention draws how long finished messages are kept: in some worlds so short that nodes
+// delete some, and in the wilder of these by clocks that are far off.
 func (d *draw) retention() {
 	p := d.p
 	if p.alone() {
@@ -40,15 +40,15 @@ func (d *draw) retention() {
 		return
 	}
 	p.retention, p.inboxRetention = d.between(30*time.Second, 2*time.Minute), d.between(30*time.Second, 2*time.Minute)
-	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind == opExpire }) // there would be little left
+	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind == opExpire }) // otherwise little would be left
 	if !p.calm() {
 		d.wrongClocks()
 	}
 }
 
-// wrongClocks draws clocks that are hours off, or minutes, at the start of a process or
-// all at once, until somebody sets them right. Often the store's answers are lost
-// meanwhile: then no renewal of the lease tells the node.
+// wrongClocks draws clocks that are minutes or hours off, from the start of a process or
+// suddenly, until they are set right. Often the store's answers are lost meanwhile, so that no
+// renewal of the lease reveals it.
 func (d *draw) wrongClocks() {
 	for at := 20 * time.Second; at < d.p.length; at += d.between(5*time.Second, 40*time.Second) {
 		node, off := d.r.IntN(len(d.p.clocks)), d.around([]time.Duration{5 * time.Minute, 48 * time.Hour}[d.r.IntN(2)])
@@ -65,9 +65,8 @@ func (d *draw) wrongClocks() {
 	}
 }
 
-// ended is when a message that is final now became so, by the time by which retention
-// counts: when its owner learned of it, or a client cancelled it, which may be long before
-// that was written.
+// ended returns when a final message became final, by the time by which retention counts: when
+// its owner learned of it, or a client cancelled it, which may be long before the write.
 func (h *history) ended(s *story, before, after *row, st *store.Settlement) postdate.Time {
 	now := h.w.dated()
 	switch {
@@ -76,20 +75,21 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	case st == nil:
 		for _, r := range s.requests {
 			if r.kind == opCancel && r.ended == 0 {
-				now = min(now, epoch.Add(r.began)) // that one, or a later one
+				now = min(now, epoch.Add(r.began)) // this cancel may have done it, or a later one
 			}
 		}
 		return now
 	}
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
 	for _, e := range slices.Backward(s.emissions) {
-		// Of several with one number only the last was an attempt: before it the channel was down.
+		// Of several with the same number, only the last was an attempt: before it the channel
+		// was down.
 		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
 	}
 	switch {
-	case gaveUp(before, st): // then, or when that was seen
+	case gaveUp(before, st): // then, or when its owner noticed
 		return min(before.AttemptTime, now)
 	case after.ExpiresAt != 0:
 		return min(after.ExpiresAt, now)
@@ -97,11 +97,11 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	return now
 }
 
-// deletion is who asked for something to be deleted, and by which clock.
+// deletion says who asked to delete something, and by which clock.
 type deletion struct {
-	node   string        // "": nobody, but the plan, which goes by no retention
+	node   string        // "": the plan itself, which ignores retention
 	wall   postdate.Time // the node's
-	steady time.Duration // how long its process has run and its clock was not set
+	steady time.Duration // how long its process has run without its clock being set
 }
 
 func (p *process) deletion() deletion {
@@ -109,9 +109,9 @@ func (p *process) deletion() deletion {
 	return deletion{p.n.name, c.now().Wall, c.monoNow() - max(p.began, c.set)}
 }
 
-// keptLongEnough says what a node deleted before its retention had passed, in true time, less
-// what the node cannot know, or by its own clock where it is alone. There it also says what
-// was deleted by a clock that had been set too short a time before.
+// keptLongEnough says what a node deleted before its retention was over: in true time, minus
+// what the node cannot know, or by its own clock if it is alone. In that case it also says what
+// was deleted by a clock that had been set too recently.
 func keptLongEnough(h *history, f factExpired) string {
 	if f.by.node == "" {
 		return ""
@@ -142,7 +142,7 @@ func keptLongEnough(h *history, f factExpired) string {
 	return ""
 }
 
-// keptTooLong says what was to be deleted by now, and is not.
+// keptTooLong says what should have been deleted, and was not.
 func keptTooLong(h *history) string {
 	p, last := h.w.plan, h.w.wall().Add(-goneWithin)
 	since := p.length

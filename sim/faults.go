@@ -7,16 +7,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// calm says whether nothing goes wrong with store and network in this sort of world.
+// calm reports whether store and network work without faults in this sort of world.
 func (p *plan) calm() bool {
 	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains ||
 		p.profile == profileAloneQuiet || p.profile == profileParts
 }
 
-// quiet says whether nothing goes wrong at all.
+// quiet reports whether there are no faults at all.
 func (p *plan) quiet() bool { return p.profile == profileQuiet || p.profile == profileAloneQuiet }
 
-// fault lets one thing go wrong.
+// fault starts one fault.
 func (w *world) fault(it item) {
 	w.faults[it.kind.String()]++
 	w.tell(nil, "FAULT %s", it)
@@ -83,7 +83,7 @@ func (w *world) nodeFault(n *node, it item) {
 	}
 }
 
-// restart starts a node some time after it has stopped.
+// restart starts a node some time after it was told to stop.
 func (w *world) restart(n *node, d time.Duration) {
 	w.after(d, func() {
 		if n.up() {
@@ -118,7 +118,7 @@ func (w *world) brokerFault(b *broker, it item) {
 	}
 }
 
-// limit is an operator who sets something of a channel: every process is told.
+// limit sets an operator's settings of a channel, and tells every process.
 func (w *world) limit(b *broker, set store.ChannelSettings) {
 	if set.Paused && !b.limit.Paused {
 		b.paused = w.now
@@ -131,7 +131,7 @@ func (w *world) limit(b *broker, set store.ChannelSettings) {
 	}
 }
 
-// limits hands the poller what operators have set.
+// limits passes the operators' settings to the poller.
 func (p *process) limits() {
 	var all []store.ChannelSettings
 	for _, c := range p.w.plan.channels {
@@ -147,7 +147,7 @@ func (p *process) limits() {
 	p.step(poller.Limits{Settings: all})
 }
 
-// heal ends all faults: everything runs, and everything is reachable and right.
+// heal ends all faults: everything runs, is reachable and is right.
 func (w *world) heal() {
 	w.tell(nil, "everything heals")
 	w.healed = true
@@ -158,7 +158,7 @@ func (w *world) heal() {
 		clear(n.blind)
 		n.deaf, n.ghost, n.noStore = window{}, 0, 0
 		if n.paused {
-			n.resume() // perhaps to stop: that was asked for meanwhile
+			n.resume() // perhaps to stop, if that was asked for meanwhile
 		}
 		switch {
 		case !n.up():

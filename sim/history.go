@@ -10,69 +10,69 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// history sees everything that the promises speak of, and hands each fact to
-// the functions that watch over them.
+// history records everything that the promises speak of, and passes each fact to the watchers,
+// which check the promises.
 type history struct {
 	w       *world
 	stories map[int]*story    // by number
 	about   map[string]*story // by edition
 	order   []*story
-	free    []postdate.Key                 // of messages that expired; those that were settled last come last
-	letters []letter                       // those that are in the inbox, in the order in which they came
-	gains   map[gain]bucket.Partition      // as they were gained
-	moves   map[int][]postdate.Time        // when a bucket got another owner, in true time
-	told    map[poller.Nudge]postdate.Time // when the owner of its bucket was nudged last, in true time
-	open    int                            // records that are not final and are to be at the end
+	free    []postdate.Key                 // of expired messages, the last settled last
+	letters []letter                       // in the inbox, in the order in which they came
+	gains   map[gain]bucket.Partition      // each as it was gained
+	moves   map[int][]postdate.Time        // when each bucket changed its owner, in true time
+	told    map[poller.Nudge]postdate.Time // when the bucket's owner was last nudged, in true time
+	open    int                            // records that are not final yet and must be in the end
 	sent    int                            // emissions so far
 	counts  map[string]int
 }
 
-// gain is a token as one process got it.
+// gain is a token that one process got.
 type gain struct {
 	p      *process
 	bucket int
 	token  uint64
 }
 
-// story is what happened to one message, from when it is scheduled until it expires.
-// Another one may have its key before and after.
+// story is what happens to one message, from its scheduling to its expiry. Other messages may
+// have its key before and after.
 type story struct {
 	number    int
 	key       postdate.Key
-	request   *postdate.Message // as it was scheduled; nil: not yet
+	request   *postdate.Message // the message as scheduled; nil: not yet
 	requests  []*request
 	emissions []*emission
-	withdrawn map[string]string // by edition: what took it back for certain
+	withdrawn map[string]string // by edition: what withdrew it for certain
 	acked     bool
 	ackedAt   time.Duration
-	written   int           // how often its record was changed
+	written   int           // how often its record was written
 	begun     postdate.Time // when its present version was written, in true time
-	parked    bool          // its present version was parked at some time
+	parked    bool          // its present version has been parked
 	ended     postdate.Time // when it became final, by the time by which retention counts
 	expired   bool          // its record is gone, and its key is free
 }
 
-// emission is one message of one publish.
+// emission is one message in one publish.
 type emission struct {
 	number    int
 	story     *story
-	edition   string // the payload: each version has its own
+	edition   string // the payload; each version has its own
 	process   *process
 	token     uint64
 	message   *postdate.Message
 	marked    bool
 	at        time.Duration
-	wall      postdate.Time // of the node
-	row       *row          // what the store held then
+	wall      postdate.Time // the node's wall clock
+	row       *row          // what the store held at that time
 	partition bucket.Partition
 	first     bool // the first one of its edition
-	unaware   bool // its node was frozen, and cannot know yet that its lease ran out
+	unaware   bool // its node was frozen, and cannot know yet that its lease has ended
 	mayArrive bool
 	arrivedAt time.Duration // 0: not yet
 	attempt   int
 
 	handedOver postdate.Time // by the time by which retention counts
-	delivered  postdate.Time // then, by its process
+	delivered  postdate.Time // the same moment, as its process dates it
 	answered   postdate.Time // when its process learned the outcome, by that time; 0: not yet
 }
 
@@ -80,11 +80,10 @@ type emission struct {
 type letter struct {
 	story *story
 	at    postdate.Time // by the time by which retention counts
-	wall  postdate.Time // what it says itself
+	wall  postdate.Time // the time that it carries
 }
 
-// A fact is something that happened. The functions that watch over the promises
-// look at the facts that concern them.
+// A fact is something that happened. Each watcher looks at the facts that concern it.
 type fact any
 
 // The facts.
@@ -94,7 +93,7 @@ type (
 	factRecord struct {
 		by            string
 		story         *story
-		before, after *row // before is nil for a new one
+		before, after *row // before is nil for a new record
 		settlement    *store.Settlement
 	}
 	factClaim struct {
@@ -111,13 +110,12 @@ type (
 		old     []*row
 		letters []letter
 	}
-	factOverran struct{ p *process } // an orderly stop did not end in its time
+	factOverran struct{ p *process } // an orderly stop took too long
 	factAnswer  struct{ r *request }
 	factEnd     struct{}
 )
 
-// watchers are the functions that watch over the promises, by number. Each says
-// what is wrong with a fact, or nothing.
+// watchers check the promises, by number. Each says what is wrong with a fact, or "".
 var watchers = [...]func(h *history, f fact) string{
 	0: conservation, 1: promise1, 2: promise2, 3: promise3, 4: promise4, 5: promise5, 6: promise6, 7: promise7, 8: promise8,
 }
@@ -126,10 +124,10 @@ func newHistory(w *world) *history {
 	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{}}
 }
 
-// order is the order in which the watchers look: the most particular ones first.
+// order is the order in which the watchers look: the most specific first.
 var order = [...]int{0, 2, 3, 5, 6, 4, 7, 8, 1}
 
-// note hands a fact to everybody who watches.
+// note passes a fact to all watchers.
 func (h *history) note(f fact) {
 	for _, promise := range order {
 		if wrong := watchers[promise](h, f); wrong != "" && h.w.violation == nil {
@@ -138,7 +136,7 @@ func (h *history) note(f fact) {
 	}
 }
 
-// story is that of message number n.
+// story returns the story of message number n, which it begins if necessary.
 func (h *history) story(n int) *story {
 	if h.stories[n] == nil {
 		h.begin(n, h.w.keyOf(n))
@@ -146,7 +144,7 @@ func (h *history) story(n int) *story {
 	return h.stories[n]
 }
 
-// inherit gives message number n the id of one that expired, if there is one.
+// inherit gives message number n the id of an expired message, if there is one.
 func (h *history) inherit(n int) {
 	if last := len(h.free) - 1; last >= 0 && h.stories[n] == nil {
 		h.begin(n, h.free[last])
@@ -160,10 +158,10 @@ func (h *history) begin(n int, key postdate.Key) {
 	h.order = append(h.order, s)
 }
 
-// known is the story of message number n, if there is one.
+// known returns the story of message number n, or nil.
 func (h *history) known(n int) *story { return h.stories[n] }
 
-// record is what the store holds of a message, or nil.
+// record returns what the store holds of a message, or nil.
 func (h *history) record(s *story) *row {
 	if s.expired {
 		return nil
@@ -175,7 +173,7 @@ func (h *history) gained(p *process, g bucket.Partition) {
 	h.gains[gain{p, g.Bucket, g.Token}] = g
 }
 
-// emitted notes that a process hands a message to its broker, now.
+// emitted records that a process hands a message to its broker.
 func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emission {
 	m := d.Message
 	s := h.about[string(m.Payload)]
@@ -195,7 +193,7 @@ func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emissio
 	return e
 }
 
-// arrived notes that a message is with its consumer.
+// arrived records that a message has reached its consumer.
 func (h *history) arrived(e *emission) {
 	e.arrivedAt = h.w.now
 	if h.w.plan.short() && e.message.Channel.Broker() == "inbox" {
@@ -211,9 +209,9 @@ func (h *history) arrived(e *emission) {
 	h.note(factArrive{e})
 }
 
-// due says whether a message is to be final at the end. Where a node is alone and its clock
-// was ahead, the next attempt, or the end of the wait for a channel that never comes back, may
-// be long after that.
+// due reports whether a message must be final in the end. If the clock of a node that is alone
+// was ahead, the next attempt may be long after the end, and so may the end of the wait for a
+// channel that never comes back.
 func (h *history) due(r *row) bool {
 	end := epoch.Add(h.w.plan.length + healMax/2)
 	waits := h.w.plan.alone() && r.AttemptTime >= end && (!r.Parked || h.w.channels[r.Channel].kind == channelGone)
@@ -239,13 +237,13 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 	h.w.mark(15, uint64(s.number), after.Version, uint64(after.Status), uint64(after.AttemptTime))
 	h.note(factRecord{by, s, before, after, st})
-	switch by { // after the watchers: they are to see what was withdrawn before
+	switch by { // after the watchers, which must see what was withdrawn before
 	case "cancel", "replace":
 		s.withdrawn[string(before.Payload)] = fmt.Sprintf("the %s at %s", by, h.w.now)
 	}
 }
 
-// expired notes that records were deleted, and the oldest letters of the inbox.
+// expired records that records and the oldest letters of the inbox were deleted.
 func (h *history) expired(by deletion, old []*row, letters int) {
 	for _, r := range old {
 		s := h.about[string(r.Payload)]
@@ -269,6 +267,5 @@ func (h *history) claimed(node string, c store.Claim, before, after bucket.Parti
 	h.note(factClaim{node, c, before, after})
 }
 
-// unfinished says whether something that is due is not settled, or a request is
-// not answered.
+// unfinished reports whether something that is due is not settled.
 func (h *history) unfinished() bool { return h.open > 0 }

@@ -7,13 +7,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// life is what a client can know of one message: the state of the model against
-// which its history is checked.
+// life is what clients can know about one message: the state of the model against which its
+// history is checked.
 type life struct {
 	there     bool
 	edition   string
 	cancelled bool
-	delivered bool // of the present edition
+	delivered bool // the present edition was
 }
 
 // deed is one operation of a history.
@@ -22,10 +22,10 @@ type deed struct {
 	edition string
 }
 
-// delivery is the deed of a broker, from the publish to the arrival.
+// delivery is the deed of a broker, from publish to arrival.
 const delivery kind = kinds
 
-// lives says which deeds are possible in which order: porcupine looks for one order
+// lives is the model of which deeds are possible in which order. Porcupine looks for an order
 // in which every answer was true when it was given.
 var lives = porcupine.NondeterministicModel{
 	Init:  func() []any { return []any{life{}} },
@@ -33,20 +33,20 @@ var lives = porcupine.NondeterministicModel{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// after lists what a message's life can be after a deed with an outcome. None: the
-// outcome is impossible here.
+// after lists the possible lives after a deed with an outcome; none if the outcome is
+// impossible.
 func (l life) after(d deed, o outcome) []any {
 	var next []any
 	if l2, ok := l.take(d); ok && (o == done || o == unknown) {
 		next = append(next, l2)
 	}
-	same := false // whether the outcome is possible without an effect
+	same := false // the outcome is possible without an effect
 	switch o {
 	case unknown:
 		same = true
-	case done: // again
+	case done: // it was done before
 		same = d.kind == opSchedule && l.there || d.kind == opCancel && l.cancelled
-	case tooLate: // it is not told of a message that was cancelled before, but of one that is rescheduled
+	case tooLate: // a cancelled message answers so to a move, but not to another cancel
 		same = l.there && (!l.cancelled || d.kind == opMove)
 	case missing:
 		same = !l.there
@@ -59,7 +59,7 @@ func (l life) after(d deed, o outcome) []any {
 	return next
 }
 
-// take is the effect of a deed, where it can have one.
+// take returns the life after the deed's effect, and whether the effect is possible.
 func (l life) take(d deed) (life, bool) {
 	switch d.kind {
 	case opSchedule:

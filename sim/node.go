@@ -11,21 +11,21 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// node is a machine with its clocks, on which one process after another runs.
+// node is a machine with its clocks, on which processes run one after another.
 type node struct {
 	w       *world
 	number  int
 	name    string
 	clock   clock
 	runs    int
-	proc    *process // the latest one; nil before the first
+	proc    *process // the latest; nil before the first
 	paused  bool
-	backlog []func()              // what comes in while it is paused
-	cut     map[int]time.Duration // by sender: until when nothing comes through
+	backlog []func()              // what arrives while it is paused
+	cut     map[int]time.Duration // by sender: until when messages from it are lost
 	deaf    window                // gossip is lost
-	ghost   time.Duration         // until when it believes in a member that is none
-	blind   map[int]time.Duration // by member: until when it does not see it
-	noStore time.Duration         // until when the store is out of reach
+	ghost   time.Duration         // until when it believes in a member that does not exist
+	blind   map[int]time.Duration // by member: until when it does not see that member
+	noStore time.Duration         // until when it cannot reach the store
 	unaware time.Duration         // until when it may believe in a lease that ended while it was frozen
 }
 
@@ -64,7 +64,7 @@ func (n *node) start() {
 	}
 }
 
-// crash ends the process at once.
+// crash kills the process.
 func (n *node) crash() {
 	if n.up() {
 		n.w.tell(n, "is dead")
@@ -76,8 +76,8 @@ func (n *node) crash() {
 	}
 }
 
-// pause stops the process for a while, as SIGSTOP does: the clocks go on, and
-// nothing happens.
+// pause stops the process for a while, like SIGSTOP: its clocks go on, and nothing else
+// happens.
 func (n *node) pause(d time.Duration) {
 	if !n.up() || n.paused {
 		return
@@ -91,9 +91,9 @@ func (n *node) pause(d time.Duration) {
 	})
 }
 
-// freeze stops the process and its monotonic clock, as where a machine is suspended. If
-// the wall clock stands still too, or is set back meanwhile, the process cannot know
-// afterwards how much time has passed.
+// freeze stops the process and its monotonic clock, as if its machine were suspended. If the
+// wall clock stands still too, or is set back meanwhile, the process cannot know how much time
+// has passed.
 func (n *node) freeze(d time.Duration) {
 	if !n.up() || n.paused {
 		return
@@ -108,21 +108,20 @@ func (n *node) freeze(d time.Duration) {
 		if wallRuns {
 			n.clock.jump(d)
 		} else {
-			n.w.after(n.w.upTo(3*time.Second), func() { // somebody sets it right
+			n.w.after(n.w.upTo(3*time.Second), func() { // an operator sets it right
 				if !n.w.healed {
 					n.clock.jump(d)
 				}
 			})
 		}
-		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax && !n.w.plan.alone() { // else nobody takes its buckets
+		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax && !n.w.plan.alone() { // if it is alone, no other node takes its buckets
 			n.unaware = n.w.now + p.lasts
 		}
 	})
 	n.pause(d)
 }
 
-// resume lets everything happen that waits, in the order in which it came, but
-// for the timers, which may come first.
+// resume processes the backlog in the order in which it arrived. A timer may come first.
 func (n *node) resume() {
 	n.paused = false
 	p, backlog := n.proc, n.backlog
@@ -136,14 +135,13 @@ func (n *node) resume() {
 	}
 }
 
-// stopMax is the product's bound of an orderly stop.
+// stopMax is the product's limit for an orderly stop.
 const stopMax = 30 * time.Second
 
-// upWithin is how long after everything heals each node is up, also one that was stopping
-// then.
+// upWithin is how long after everything heals each node is up, even if it was stopping.
 const upWithin = stopMax + time.Second
 
-// stop gives everything back in order, and ends then.
+// stop gives everything back in an orderly way, and then ends the process.
 func (n *node) stop() {
 	if !n.up() || n.proc.stopping {
 		return

@@ -9,15 +9,15 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// part is a part of the store, every third bucket, in which calls of some sorts fail for a
-// while.
+// part is a fault in a part of the store, every third bucket: calls of some sorts fail there
+// for a while.
 type part struct {
 	from, until time.Duration
 	first       int
-	calls       []string      // their names; nil: all that touch these buckets
-	hangs       bool          // they do not come back
-	takes       time.Duration // until a call fails that has no effect
-	unknown     float64       // else: how likely a call that fails was done all the same
+	calls       []string      // their names; nil: all calls that touch these buckets
+	hangs       bool          // they do not return
+	takes       time.Duration // how long a call without effect takes to fail
+	unknown     float64       // otherwise: how likely it is that a failed call was carried out
 }
 
 // partCalls are the sorts of calls that fail together.
@@ -27,12 +27,12 @@ var partCalls = [][]string{
 
 func (x part) has(bucket int) bool { return bucket%3 == x.first }
 
-// fails says whether a call that arrives now fails.
+// fails reports whether a call that arrives at now fails.
 func (x part) fails(now time.Duration, c *storeCall) bool {
 	return now < x.until && (x.calls == nil || slices.Contains(x.calls, c.name)) && slices.ContainsFunc(c.buckets, x.has)
 }
 
-// fate draws how a call that fails ends.
+// fate draws how a failing call ends.
 func (x part) fate(w *world) how {
 	switch {
 	case x.hangs:
@@ -43,7 +43,7 @@ func (x part) fate(w *world) how {
 	return failsBefore
 }
 
-// ended ends what still fails, and returns all parts that ever failed.
+// ended ends the faults that still last, and returns all that ever were.
 func (x *weather) ended(now time.Duration) []part {
 	for i := range x.parts {
 		x.parts[i].until = min(x.parts[i].until, now)
@@ -51,11 +51,11 @@ func (x *weather) ended(now time.Duration) []part {
 	return x.parts
 }
 
-// excuses is up to when nothing of a bucket counts as late. What hangs is waited for, and
-// tried again by and by; the other buckets wait until the first call with both is given up.
-// What fails at once is tried again within two seconds, joins the others a second after that,
-// and has then to catch up what came meanwhile: the stores of these worlds take more than
-// twice as much as is due.
+// excuses returns the time until which nothing in a bucket counts as late. A call that hangs is
+// waited for, and its buckets are tried again gradually; other buckets wait until the first
+// call with both is given up. A call that fails is repeated within two seconds. A second later
+// its buckets join the others, and must then catch up: the stores of these worlds can take more
+// than twice the load.
 func (x part) excuses(bucket int) time.Duration {
 	switch {
 	case x.hangs && x.has(bucket):
@@ -68,15 +68,15 @@ func (x part) excuses(bucket int) time.Duration {
 	return 0
 }
 
-// ofParked says whether only what is parked comes late: calls of other sorts do not fail.
+// ofParked reports whether only parked messages are affected: no other sorts of calls fail.
 func (x part) ofParked() bool {
 	return x.calls != nil && !slices.ContainsFunc(x.calls, func(c string) bool { return c != "unpark" && c != "find parked" })
 }
 
-// excusesParked is up to when nothing that was parked counts as late in a bucket outside of
-// the part that got its owner at moved. Its owner may be asking already; then it asks about
-// all buckets that are new to it, and where that fails, about one after the other: each of
-// the part may come before.
+// excusesParked returns the time until which no parked message counts as late in a bucket
+// outside the part; moved is when the bucket got its owner. The owner may be busy with another
+// question. It then asks about all its new buckets and, if that fails, about one after the
+// other: those of the part may come first.
 func (x part) excusesParked(bucket, buckets int, moved time.Duration) time.Duration {
 	if x.takes == 0 || x.has(bucket) || moved > x.until {
 		return 0
@@ -85,9 +85,9 @@ func (x part) excusesParked(bucket, buckets int, moved time.Duration) time.Durat
 	return min(max(x.from, moved)+time.Duration(calls)*(x.takes+time.Second), x.until+x.takes+3*time.Second)
 }
 
-// cameBack is when what was parked for a channel that was down is to be back at the latest,
-// but for the usual lateness: a probe comes within ProbeMax. The URLs of one host are down
-// until all of them are up: each probe may go to one that is not.
+// cameBack returns when messages parked for a channel that was down must be back, apart from
+// the usual lateness: a probe comes within ProbeMax. The URLs of one host count as down until
+// all of them are up, because each probe may go to one that is not.
 func (h *history) cameBack(c postdate.Channel) postdate.Time {
 	down := h.w.channels[c].down
 	if host := hostOf(c); host != "" {
@@ -103,7 +103,7 @@ func (h *history) cameBack(c postdate.Channel) postdate.Time {
 	return epoch.Add(down + poller.DefaultConfig().ProbeMax + 2*time.Second)
 }
 
-// hostOf is the host of a channel that is a URL, or nothing.
+// hostOf returns the host of a channel that is a URL, or "".
 func hostOf(c postdate.Channel) string {
 	host, _, _ := strings.Cut(strings.TrimPrefix(c.Target(), "//"), "/")
 	if c.Broker() != "https" {

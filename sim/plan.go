@@ -10,26 +10,26 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// plan is what happens in a world. It is drawn from the seed before the world
-// begins, so that leaving out an item does not change the others.
+// plan is what happens in a world. It is drawn from the seed before the world begins, so that
+// leaving out one item does not change the others.
 type plan struct {
 	profile  profile
 	length   time.Duration // of the part with faults
 	buckets  int
-	starting int // nodes that run from the beginning
+	starting int // nodes that run from the start
 	clocks   []clockPlan
-	leases   []time.Duration // how long leases may last; each process has one of these
+	leases   []time.Duration // possible lengths of leases; each process has one of these
 
-	retention, inboxRetention time.Duration // how long what is final and what was delivered is kept
+	retention, inboxRetention time.Duration // how long final and delivered messages are kept
 
 	poller   poller.Config
 	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
-	kinds    []channelKind // of the channels
+	kinds    []channelKind // of channels
 	items    []item
 }
 
-// clockPlan is how a node's clocks are at the beginning.
+// clockPlan is the initial state of a node's clocks.
 type clockPlan struct {
 	skew time.Duration
 	ppm  int64
@@ -49,43 +49,43 @@ type item struct {
 // kind is what an item does.
 type kind uint8
 
-// What clients do, and then what goes wrong.
+// First what clients do, then what goes wrong.
 const (
-	opSchedule kind = iota // message a to channel b, due in d, expiring e after that where e > 0
-	opRepeat               // the request that scheduled a, again
+	opSchedule kind = iota // message a to channel b, due in d, expiring e after that if e > 0
+	opRepeat               // the request that scheduled a, a second time
 	opCancel               // a
 	opMove                 // reschedule a to d from now
 	opList
-	opExpire         // what was settled more than d ago
-	opReuse          // like opSchedule, with the id of a message that expired
+	opExpire         // delete what was settled more than d ago
+	opReuse          // like opSchedule, with the id of an expired message
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
-	faultFreeze      // node a and both of its clocks stand still for d, and nothing tells it
-	faultStop        // node a stops in order, and is back after d
+	faultFreeze      // node a and both of its clocks stand still for d, and it does not notice
+	faultStop        // node a stops in an orderly way, and is back after d
 	faultJump        // the wall clock of node a jumps by d
-	faultDrift       // the clocks of node a run at b millionths too fast
-	faultCut         // nothing goes from node a to node b for d
+	faultDrift       // the clocks of node a run b millionths too fast
+	faultCut         // no message from node b reaches node a for d
 	faultGossip      // gossip is lost with p for d
-	faultGhost       // node a believes for d in a member that is none
+	faultGhost       // node a believes for d in a member that does not exist
 	faultBlind       // node a does not see node b for d
 	faultLoseRequest // calls are lost before they take effect, with p for d
-	faultLoseAnswer  // and after
-	faultHang        // are not answered before their deadline
-	faultStray       // take effect after they were given up
-	faultSlow        // calls take up to e for d, and settlements up to b milliseconds more, and p of that at least
-	faultOutage      // the store takes nothing for d
-	faultFailover    // and what is under way has an unknown outcome
+	faultLoseAnswer  // calls are lost after they take effect
+	faultHang        // calls are not answered before their deadline
+	faultStray       // calls take effect after they were given up
+	faultSlow        // for d, calls take up to e longer, and settlements up to b milliseconds more, at least p of that
+	faultOutage      // the store accepts nothing for d
+	faultFailover    // the same, and calls under way have an unknown outcome
 	faultNoStore     // node a cannot reach the store for d
 	faultForgotten   // the checkpoint of bucket b is lost
-	faultShard       // for d, calls that touch one of every third bucket, from b on, do not come back
-	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail after e: with p it is unknown whether they were done
-	faultDown        // channel b takes nothing for d
+	faultShard       // for d, calls that touch any of every third bucket, from b on, do not return
+	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail after e; with probability p it is unknown whether they were done
+	faultDown        // channel b accepts nothing for d
 	faultBlocked     // channel b answers nothing for d
 	faultRefuse      // channel b refuses with p for d
 	faultLoseConfirm // channel b loses confirms with p for d
 	faultLateConfirm // channel b confirms up to e late for d
 	faultLimit       // an operator pauses channel b for d, or limits it to e.Seconds() messages a second
-	faultSilent      // the queue of channel b is deleted: the broker returns what is unroutable, for d
+	faultSilent      // the queue of channel b is missing for d: the broker returns messages as unroutable
 	kinds            = iota
 )
 
@@ -111,12 +111,12 @@ const (
 	profileStorm      profile = iota // everything goes wrong
 	profileRaces                     // cancels and reschedules around the due time
 	profileQuiet                     // orderly restarts only: no mark, no duplicate
-	profileChannels                  // channels go wrong, one does not
+	profileChannels                  // all channels but one have faults
 	profileBacklog                   // much is stored, little is due
-	profileDrains                    // orderly restarts while a channel has a long backlog: some of the quiet worlds
+	profileDrains                    // orderly restarts while a channel has a long backlog: one in three quiet worlds
 	profileAlone                     // one node with a store of its own
 	profileParts                     // calls of some sorts fail in a part of the store, under load
-	profileAloneQuiet                // one node alone with orderly restarts only: some of the worlds of profileAlone
+	profileAloneQuiet                // one node alone, with orderly restarts only: one in five worlds of profileAlone
 )
 
 func (p profile) String() string {
@@ -131,18 +131,18 @@ func profileOf(seed uint64) profile {
 	}[seed%10]
 }
 
-// channelKind is how a channel behaves by nature.
+// channelKind is a channel's nature.
 type channelKind int
 
 const (
 	channelGood     channelKind = iota
 	channelSlow                 // takes up to 400 ms
-	channelPicky                // refuses two of three
-	channelMissing              // refuses for ever
-	channelMute                 // answers nothing
-	channelDead                 // takes nothing
-	channelTight                // an operator lets one message a second through
-	channelGone                 // takes nothing, and never comes back
+	channelPicky                // refuses two of three messages
+	channelMissing              // refuses every message
+	channelMute                 // does not answer
+	channelDead                 // accepts nothing until everything heals
+	channelTight                // an operator limits it to one message a second
+	channelGone                 // accepts nothing, ever
 	channelTrickles             // takes up to 9 s
 )
 
@@ -161,7 +161,7 @@ func (d *draw) around(t time.Duration) time.Duration { return d.between(-t, t) }
 
 func (d *draw) add(it item) { d.p.items = append(d.p.items, it) }
 
-// makePlan draws a plan. length is that of the part with faults; 0 draws it too.
+// makePlan draws a plan. length is the length of the part with faults; 0: drawn.
 func makePlan(seed uint64, length time.Duration) *plan {
 	d := &draw{r: rand.New(rand.NewPCG(seed, 2)), p: &plan{}}
 	p := d.p
@@ -226,7 +226,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	return p
 }
 
-// nodes draws the cluster. In a world without faults the clocks are a little off, too.
+// nodes draws the cluster. Even in a world without faults the clocks are slightly off.
 func (d *draw) nodes() {
 	n := 2 + d.r.IntN(3)
 	if d.p.alone() {
@@ -245,8 +245,8 @@ func (d *draw) nodes() {
 	}
 }
 
-// leases draws how long leases last. In some worlds the nodes are set differently, and
-// each start of a process may change it, as where an operator changes it node by node.
+// leases draws how long leases last. In some worlds the nodes have different settings, and each
+// start of a process may change them, like an operator who changes one node after another.
 func (d *draw) leases() {
 	d.p.leases = []time.Duration{postdate.LeaseDefault}
 	if d.r.IntN(4) == 0 {
@@ -257,7 +257,7 @@ func (d *draw) leases() {
 // operations draws what clients do.
 func (d *draw) operations() {
 	if d.p.profile == profileBacklog {
-		for range 4_000 { // far beyond the end
+		for range 4_000 { // due long after the end
 			d.add(item{at: d.upTo(time.Second), kind: opSchedule, a: d.n, d: d.p.length + healMax + d.upTo(240*time.Hour)})
 			d.n++
 		}
@@ -274,8 +274,7 @@ func (d *draw) operations() {
 	}
 }
 
-// burst draws many messages of one time, and often something that goes wrong while
-// they are in hand.
+// burst draws many messages with one due time, and often a fault while they are in hand.
 func (d *draw) burst(at time.Duration) {
 	due := at + time.Second + d.upTo(4*time.Second)
 	for range 160 {
@@ -302,8 +301,8 @@ func (d *draw) burst(at time.Duration) {
 			d.add(it)
 			continue
 		}
-		// A virtual machine is suspended: its wall clock goes on where it stood still,
-		// and is set right some time after.
+		// A virtual machine is suspended: its wall clock continues where it stopped, and is set
+		// right some time later.
 		it.kind, it.d = faultPause, d.between(4*time.Second, 9*time.Second)
 		jump := d.upTo(time.Second) - it.d
 		d.add(it)
@@ -312,7 +311,7 @@ func (d *draw) burst(at time.Duration) {
 	}
 }
 
-// message draws one message, and what else is done to it.
+// message draws one message, and what else clients do with it.
 func (d *draw) message(at time.Duration) {
 	it := item{at: at, kind: opSchedule, a: d.n, b: [...]int{0, 0, 0, 1, 1, 2, 2, 3}[d.r.IntN(8)]}
 	d.n++
@@ -358,8 +357,9 @@ func (d *draw) message(at time.Duration) {
 	}
 }
 
-// expiries draws that messages expire soon after their end, and that their ids are
-// given anew at once: who does not know yet how they ended must not touch the new ones.
+// expiries makes messages expire soon after their end, and gives their ids to new messages
+// immediately: an owner that does not know yet how the old ones ended must not touch the new
+// ones.
 func (d *draw) expiries() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(4 * time.Second) {
 		d.add(item{at: at, kind: opExpire, d: d.upTo([]time.Duration{200 * time.Millisecond, 2 * time.Second}[d.r.IntN(2)])})
@@ -375,7 +375,7 @@ func (d *draw) expiries() {
 	}
 }
 
-// when is a time for a withdrawal: most often close to the due time.
+// when draws the time of a withdrawal: usually close to the due time.
 func (d *draw) when(at, due time.Duration) time.Duration {
 	switch d.r.IntN(9) {
 	case 0:

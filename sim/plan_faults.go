@@ -7,32 +7,32 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// orderly draws stops and starts in order, at most one at a time.
+// orderly draws orderly stops and starts.
 func (d *draw) orderly() {
 	for at := 20 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, 60*time.Second) {
 		d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: d.between(time.Second, 12*time.Second)})
 	}
 }
 
-// ghosts draws members that are none: whoever believes in them is not to be late.
+// ghosts draws members that do not exist. Believing in them must not make a node late.
 func (d *draw) ghosts() {
 	for at := 10 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
 		d.add(item{at: at, kind: faultGhost, a: d.r.IntN(len(d.p.clocks)), d: d.between(5*time.Second, 20*time.Second)})
 	}
 }
 
-// shards draws times in which a part of the store is out of reach.
+// shards draws times in which a part of the store cannot be reached.
 func (d *draw) shards() {
 	for at := 20 * time.Second; at < d.p.length-time.Minute; at += d.between(50*time.Second, 2*time.Minute) {
 		d.add(item{at: at, kind: faultShard, b: d.r.IntN(3), d: d.between(5*time.Second, 40*time.Second)})
 	}
 }
 
-// crowd draws many more channels in trouble, with a backlog each: URLs of some hosts,
-// and queues.
+// crowd draws many more channels in trouble, with a backlog each: URLs of a few hosts, and
+// queues.
 func (d *draw) crowd() {
 	n := []int{0, 12, 40, 400}[d.r.IntN(4)]
-	d.p.poller.HandMax += 4 * n // as many for each as with 4,000 in the product
+	d.p.poller.HandMax += 4 * n // per channel as many as with 4,000 in the product
 	for i := range n {
 		kind := []channelKind{channelMute, channelDead, channelTight, channelSlow}[d.r.IntN(4)]
 		name := postdate.Channel(fmt.Sprintf("rabbitmq:crowd-%d", i))
@@ -48,15 +48,15 @@ func (d *draw) crowd() {
 	}
 }
 
-// firstMessages draws channels that are well and have one message each, inboxes, queues and
-// URLs, while so many hosts answer nothing that they hold more than a quarter of the hand of
-// a node that has its share of them, and less than half.
+// firstMessages draws healthy channels with one message each: inboxes, queues and URLs.
+// Meanwhile so many hosts do not answer that they occupy between a quarter and a half of the
+// hand of a node that has its share of them.
 func (d *draw) firstMessages() {
 	if d.r.IntN(2) == 0 {
 		return
 	}
 	begin := d.upTo(d.p.length / 2)
-	d.p.poller.HandMax = max(d.p.poller.HandMax, 1_024) // so that shares are about equal
+	d.p.poller.HandMax = max(d.p.poller.HandMax, 1_024) // so that the shares are about equal
 	for i := range d.p.poller.HandMax * 29 / 100 * min(len(d.p.clocks), 3) {
 		d.one(fmt.Sprintf("https://mute-%d.example/", i), channelMute, begin)
 	}
@@ -73,7 +73,7 @@ func (d *draw) one(name string, kind channelKind, at time.Duration) {
 	d.n++
 }
 
-// badChannels draws trouble with every channel but the first.
+// badChannels draws faults of every channel but the first.
 func (d *draw) badChannels() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(12 * time.Second) {
 		d.brokerFault(at, 1+d.r.IntN(len(d.p.channels)-1))
@@ -86,8 +86,8 @@ func (d *draw) badChannels() {
 	}
 }
 
-// backlogs draws that a slow channel has more to do than it can while nodes stop in order:
-// it is flooded, limited, paused, or answers nothing.
+// backlogs gives a slow channel more to do than it can while nodes stop in an orderly way: it
+// is flooded, limited, paused, or does not answer.
 func (d *draw) backlogs() {
 	for at := 12 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
 		for range 300 {
@@ -110,9 +110,9 @@ func (d *draw) backlogs() {
 	}
 }
 
-// drainsWhileToldOf draws that a node comes back just when others have taken its buckets
-// over: they are to hand them back while the broker is still being told of them, and the
-// store does not hear of it at once.
+// drainsWhileToldOf makes a node come back shortly after others have taken its buckets. They
+// must hand them back while the broker is still being told of them, and the store does not hear
+// of it immediately.
 func (d *draw) drainsWhileToldOf() {
 	for at := 8 * time.Second; at < d.p.length; at += d.between(15*time.Second, 45*time.Second) {
 		down := d.between(3*time.Second, 5*time.Second)
@@ -121,7 +121,7 @@ func (d *draw) drainsWhileToldOf() {
 	}
 }
 
-// storm draws faults of every sort. often is 1 for a storm.
+// storm draws faults of every sort; the larger often, the more. It is 1 in a storm.
 func (d *draw) storm(often float64) {
 	pause := time.Duration(float64(3*time.Second) / often)
 	for at := 3 * time.Second; at < d.p.length; at += d.upTo(2 * pause) {
@@ -159,7 +159,7 @@ func (d *draw) nodeFault(at time.Duration) {
 		it.kind, it.b = faultDrift, d.r.IntN(20_001)-10_000
 	}
 	d.add(it)
-	switch it.kind { // and somebody sets it right again
+	switch it.kind { // later it is set right again
 	case faultJump:
 		d.add(item{at: at + d.upTo(10*time.Second), kind: faultJump, a: it.a, d: -it.d})
 	case faultDrift:
@@ -230,8 +230,8 @@ func (d *draw) brokerFault(at time.Duration, channel int) {
 	d.add(it)
 }
 
-// lostAnswers draws times in which the store takes effect and does not say so:
-// clients and owners then race with their own repetitions.
+// lostAnswers draws times in which calls of the store take effect but their answers are lost:
+// clients and owners then race against their own repetitions.
 func (d *draw) lostAnswers() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(30 * time.Second) {
 		k := []kind{faultLoseAnswer, faultHang}[d.r.IntN(2)]
@@ -239,9 +239,9 @@ func (d *draw) lostAnswers() {
 	}
 }
 
-// lateClaims draws claims that take effect late, while a bucket is drained and claimed
-// stands: what is with a broker that does not answer keeps the drain from its end, and
-// messages come behind the checkpoint meanwhile.
+// lateClaims draws claims that take effect late, while a bucket is drained and claimed does not
+// move: messages at a broker that does not answer keep the drain from ending, and others arrive
+// behind the checkpoint.
 func (d *draw) lateClaims() {
 	for at := 10 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
 		d.add(item{at: at - time.Second, kind: faultBlocked, b: int(channelSlow), d: 12 * time.Second})

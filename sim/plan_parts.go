@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// The channels of worlds whose parts fail: after those of every world come the ones that come
-// and go with many messages, those with few messages each, a queue or a URL of one host, and
+// The channels of worlds in which parts fail. After those of every world come the channels that
+// come and go with many messages, those with few messages (queues, and URLs of one host), and
 // those whose answers trickle in.
 const (
 	manyAt, manyChannels       = 4, 2
@@ -17,12 +17,12 @@ const (
 	trickleAt, trickleChannels = fewAt + fewQueues + fewURLs, 600
 )
 
-// parts draws that a part of the store fails again and again: for milliseconds, for seconds,
-// or for longer. Meanwhile channels go down and come back.
+// parts draws faults of a part of the store, which last for milliseconds, for seconds or
+// longer. Meanwhile channels go down and come back.
 func (d *draw) parts() {
 	p := d.p
-	// So that one claim of many buckets brings enough, and one call settles that; and so that
-	// one node with a slow store takes more than twice as much as is due.
+	// One claim of many buckets must return enough messages, one call must settle them, and one
+	// node with a slow store must be able to take more than twice the load.
 	p.poller.HandMax, p.poller.DoubtMax, p.poller.SettleMax = 2_048, 512, 256
 	p.poller.PageMax, p.poller.BatchMax, p.poller.UnparkMax = 64, 32, 64
 	d.channel(channelGood, "rabbitmq:comes-and-goes")
@@ -50,21 +50,21 @@ func (d *draw) parts() {
 	}
 }
 
-// channel draws one more channel.
+// channel adds one channel.
 func (d *draw) channel(kind channelKind, name string, args ...any) {
 	d.p.channels, d.p.kinds = append(d.p.channels, postdate.Channel(fmt.Sprintf(name, args...))), append(d.p.kinds, kind)
 }
 
-// part draws that calls of some sorts fail in every third bucket, from first on.
+// part draws a fault of calls of some sorts in every third bucket, from first on.
 func (d *draw) part(at, lasts time.Duration, first int, calls ...string) *item {
 	sorts := slices.IndexFunc(partCalls, func(c []string) bool { return slices.Equal(c, calls) })
 	d.add(item{at: at, kind: faultPart, a: sorts, b: first, d: lasts})
 	return &d.p.items[len(d.p.items)-1]
 }
 
-// partFails draws that calls of some sorts fail in a part of the store. Every other time there
-// is a steady load, so that some call is always under way. At times a node stops in order, so
-// that others have to find what it parked.
+// partFails draws a fault of calls of some sorts in a part of the store. Every other time there
+// is a steady load, so that a call is always under way. Sometimes a node stops in an orderly
+// way, so that others must find what it parked.
 func (d *draw) partFails(at time.Duration) {
 	lasts := 20*time.Millisecond + d.upTo([]time.Duration{100 * time.Millisecond, 5 * time.Second}[d.r.IntN(2)])
 	if d.r.IntN(2) == 0 {
@@ -83,15 +83,15 @@ func (d *draw) partFails(at time.Duration) {
 	}
 }
 
-// stop draws that a node stops in order, and comes back.
+// stop draws an orderly stop of a node, which comes back.
 func (d *draw) stop(at time.Duration) {
 	d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: d.between(time.Second, 12*time.Second)})
 }
 
-// findsFail draws that some buckets cannot be asked for what is parked there, and that this
-// shows only when the question is given up. A node stops in order while channels are down, so
-// that others have to find what it parked in the other buckets. It says how much longer than
-// usual it lasts: each of the buckets may keep the others waiting once.
+// findsFail draws that some buckets do not answer the question what is parked in them, so that
+// it fails only at its deadline. A node stops in an orderly way while channels are down, and
+// others must find what it parked in the other buckets. It returns how much longer than usual
+// it lasts: each of the failing buckets may hold up the others once.
 func (d *draw) findsFail(at time.Duration) (longer time.Duration) {
 	lasts := d.between(70*time.Second, 100*time.Second)
 	d.part(at, lasts, d.r.IntN(3), "find parked").e = storeDeadline
@@ -102,9 +102,9 @@ func (d *draw) findsFail(at time.Duration) (longer time.Duration) {
 	return lasts - time.Minute
 }
 
-// unparksFail draws that nothing can be unparked anywhere for a moment, and then in a part of
-// the store for long, when channels come back that have few messages each: some of them only
-// in that part, and some only elsewhere. URLs of one host come back together.
+// unparksFail draws that unparking fails everywhere for a moment, and then in a part of the
+// store for long, while channels with few messages come back: some have messages only in that
+// part, some only elsewhere. URLs of one host come back together.
 func (d *draw) unparksFail(at time.Duration) {
 	down, moment := d.between(time.Second, 5*time.Second), 20*time.Millisecond+d.upTo(4*time.Second)
 	from, many := fewAt+[]int{0, 0, fewQueues}[d.r.IntN(3)], fewQueues+fewURLs
@@ -122,8 +122,8 @@ func (d *draw) unparksFail(at time.Duration) {
 	d.part(begin, moment+d.between(25*time.Second, 45*time.Second), d.r.IntN(3), "unpark")
 }
 
-// settlesFail draws that settlements fail in a part of the store, for a second at most, and
-// take long after that, while the answers to what many channels were sent before trickle in.
+// settlesFail draws that settlements fail in a part of the store, for at most a second, and are
+// slow for long after that, while answers to earlier messages of many channels trickle in.
 func (d *draw) settlesFail(at time.Duration) {
 	const before = 3 * time.Second
 	d.load(at-before, 15*time.Second)
@@ -135,8 +135,8 @@ func (d *draw) settlesFail(at time.Duration) {
 	d.part(at, d.between(100*time.Millisecond, time.Second), d.r.IntN(3), "settle")
 }
 
-// load draws a steady load on the first channel, and a store whose calls take so long that
-// one of each bucket is always under way.
+// load draws a steady load on the first channel, and a store so slow that a call of each bucket
+// is always under way.
 func (d *draw) load(at, lasts time.Duration) {
 	settles := []int{0, 50, 200}[d.r.IntN(3)]
 	d.add(item{at: at, kind: faultSlow, b: settles, d: lasts, e: d.between(4*time.Millisecond, 40*time.Millisecond)})
@@ -147,7 +147,7 @@ func (d *draw) load(at, lasts time.Duration) {
 	}
 }
 
-// comesAndGoes draws a channel that goes down, and comes back to what was parked meanwhile.
+// comesAndGoes takes a channel down and lets it come back to the messages parked meanwhile.
 func (d *draw) comesAndGoes(at time.Duration, channel int) {
 	down := d.between(time.Second, 10*time.Second)
 	d.add(item{at: at, kind: faultDown, b: channel, d: down})
@@ -157,8 +157,8 @@ func (d *draw) comesAndGoes(at time.Duration, channel int) {
 	}
 }
 
-// flaps draws a channel that goes down and comes back again and again while a slow store
-// settles and does not say so: parking, unparking and reading of one message overlap.
+// flaps draws a channel that goes down and comes back repeatedly while a slow store settles
+// without answering: the parking, unparking and reading of one message overlap.
 func (d *draw) flaps() {
 	const lasts = 8 * time.Second
 	settles := slices.IndexFunc(partCalls, func(calls []string) bool { return calls[0] == "settle" })

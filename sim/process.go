@@ -11,49 +11,49 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// process is one run of the product on a node: its machine, and what the loop in
-// package node does around it.
+// process is one run of the product on a node: its machine, and the part that the loop in
+// package node plays.
 type process struct {
 	n      *node
 	w      *world
 	lease  string
 	lasts  time.Duration // how long its leases last
 	alive  bool
-	serves bool          // it takes requests, since it had a lease and the right time, or where it is alone every bucket
-	began  time.Duration // when it was started, by its node's monotonic clock
-	judged time.Duration // the offset of the wall clock that the last renewal judged
+	serves bool          // it accepts requests: it has had a lease and the right time or, alone, every bucket
+	began  time.Duration // when it started, by its node's monotonic clock
+	judged time.Duration // the offset of the wall clock at the last renewal that checked it
 
-	renewedAt  time.Duration            // when it heard of its last renewal, by its node's monotonic clock
-	leaseUntil time.Duration            // when its lease ends, by the same; 0: it has had none
-	lapsedAt   time.Duration            // when it had a lease again after one that had ended; 0: never
-	hadInDoubt map[postdate.Channel]int // then, of each channel
+	renewedAt  time.Duration            // when it learned of its last renewal, by its node's monotonic clock
+	leaseUntil time.Duration            // when its lease ends, by the same clock; 0: it has had none
+	lapsedAt   time.Duration            // when it got a lease again after one had ended; 0: never
+	hadInDoubt map[postdate.Channel]int // at lapsedAt, by channel
 
 	m          *machine.Machine
 	tick       timer
 	heard      map[int]heard // by node
-	believes   string        // the members that it was told last
+	believes   string        // the members that it was last told of
 	stopping   bool
-	publishing time.Duration // until when its last publish is under way
+	publishing time.Duration // when its last publish ends
 	spin       spin
 	confirmed  map[postdate.Channel]confirms
 	unheard    map[int]bool                       // buckets whose last claim had no answer
-	paused     map[postdate.Channel]bool          // as it was told
-	resumed    map[postdate.Channel]time.Duration // when it was told that the last pause has ended
+	paused     map[postdate.Channel]bool          // as far as it was told
+	resumed    map[postdate.Channel]time.Duration // when it was told of the end of the last pause
 }
 
-// heard is what gossip said of a node last.
+// heard is what gossip last said about a node.
 type heard struct {
 	at    time.Duration
 	lease string
 }
 
-// timer is the next time at which a machine wants to step.
+// timer is the next time at which a machine must step.
 type timer struct {
 	want time.Duration // true time
 	set  time.Duration // when the event for it comes; 0: none is planned
 }
 
-// run does something in the process as soon as it runs, and nothing once it is dead.
+// run does something in the process as soon as it is not paused, and nothing if it is dead.
 func (p *process) run(do func()) {
 	switch {
 	case !p.alive:
@@ -66,17 +66,17 @@ func (p *process) run(do func()) {
 
 func (p *process) after(d time.Duration, do func()) { p.w.after(d, func() { p.run(do) }) }
 
-// wake sees to it that the machine steps when the time has come.
+// wake makes the machine step at that time.
 func (p *process) wake(want time.Duration) {
 	t := &p.tick
 	t.want = want
 	if t.set != 0 && t.set <= want {
-		return // that one will see
+		return // the earlier event will set it again
 	}
 	t.set = want
 	p.w.at(want, func() {
 		if t.set != want {
-			return // another one was set since
+			return // another one has been set since
 		}
 		p.run(func() {
 			t.set = 0
@@ -95,8 +95,7 @@ type spin struct {
 	ticks int
 }
 
-// ticksMax is how many wake-ups a machine may ask for within a second: with more
-// it turns without a pause.
+// ticksMax is how many wake-ups a machine may ask for within a second. With more, it spins.
 const ticksMax = 1_200
 
 func (x *spin) tick(p *process) {
@@ -107,7 +106,7 @@ func (x *spin) tick(p *process) {
 	}
 }
 
-// step lets the machine take in an event, and carries out what follows.
+// step passes an event to the machine, and carries out the effects.
 func (p *process) step(ev machine.Event) {
 	if !p.alive {
 		return
@@ -161,7 +160,7 @@ func (p *process) do(e machine.Effect) {
 	}
 }
 
-// report notes what the machine only tells.
+// report records the effects that are only for the log.
 func (p *process) report(e machine.Effect) {
 	switch e := e.(type) {
 	case fence.Gained:
@@ -191,7 +190,7 @@ func (p *process) report(e machine.Effect) {
 	}
 }
 
-// keepOut is a broker that keeps former owners out, by and by, or fails to.
+// keepOut keeps former owners out at a broker, after a while, or fails to.
 func (p *process) keepOut(e machine.KeepOut) {
 	w := p.w
 	took := w.upTo(20 * time.Millisecond)
@@ -206,14 +205,14 @@ func (p *process) keepOut(e machine.KeepOut) {
 	p.after(took, func() { p.step(machine.KeptOut{Holds: e.Holds, Err: err}) })
 }
 
-// gossipEvery and deadAfter stand for memberlist: a member that was not heard of
-// for so long is not believed in.
+// gossipEvery and deadAfter stand for memberlist: a member counts as dead if it was not heard
+// of for deadAfter.
 const (
 	gossipEvery = time.Second
 	deadAfter   = 4 * time.Second
 )
 
-// gossip is what the node believes of the others, again and again.
+// gossip listens to the other members, regularly.
 func (p *process) gossip() {
 	if !p.alive {
 		return
@@ -222,7 +221,7 @@ func (p *process) gossip() {
 	p.w.after(gossipEvery, func() { p.run(p.gossip) })
 }
 
-// listen hears of the members, and tells the machine where they have changed.
+// listen updates the members that the node believes in, and tells the machine if they changed.
 func (p *process) listen() {
 	n, now := p.n, p.w.now
 	var members []machine.Member
@@ -232,7 +231,7 @@ func (p *process) listen() {
 		case o == n:
 			continue
 		case q == nil || q.stopping:
-			delete(p.heard, o.number) // it has said good-bye
+			delete(p.heard, o.number) // it has said goodbye
 		case q.alive && !o.paused && now >= n.cut[o.number] && !p.w.chance(n.deaf.now(now)):
 			p.heard[o.number] = heard{now, q.lease}
 		}
@@ -254,7 +253,7 @@ func (p *process) listen() {
 	p.step(fence.Hint{})
 }
 
-// someLease is the lease of a node that lives: a member that is none may name it.
+// someLease returns the lease of a live node: a member that does not exist may name it.
 func (w *world) someLease() string {
 	i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.up() })
 	if i < 0 {
@@ -263,10 +262,10 @@ func (w *world) someLease() string {
 	return w.nodes[i].proc.lease
 }
 
-// send brings something to another process over gossip, perhaps.
+// send sends something to another process over gossip, which may lose it.
 func (p *process) send(to *node, do func(q *process)) {
 	w := p.w
-	for range 1 + w.r.IntN(8)/7 { // some come twice
+	for range 1 + w.r.IntN(8)/7 { // one in eight comes twice
 		if w.now < to.cut[p.n.number] || w.chance(max(to.deaf.now(w.now), 0.02)) && !w.plan.calm() {
 			continue
 		}
@@ -278,8 +277,8 @@ func (p *process) send(to *node, do func(q *process)) {
 	}
 }
 
-// scheduled is told of each message that was made durable, and tells its bucket's
-// owner that it is due.
+// scheduled is called for each message that was made durable, and tells its bucket's owner when
+// it is due.
 func (p *process) scheduled(bucket int, at postdate.Time) {
 	if p.w.bug == bugNoNudges {
 		return
@@ -294,7 +293,7 @@ func (p *process) scheduled(bucket int, at postdate.Time) {
 	}
 }
 
-// nudge puts a nudge on the board, and wakes the machine where it matters.
+// nudge puts a nudge on the board, and wakes the machine if it matters.
 func (p *process) nudge(n poller.Nudge) {
 	if p.w.store.Records[n.Bucket].Lease == p.lease {
 		p.w.history.told[n] = p.w.wall()

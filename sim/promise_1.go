@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// promise1: nothing acknowledged is lost, and every due message ends in exactly
-// one final state, which says what became of it, and not before its time.
+// promise1: nothing acknowledged is lost, and every due message ends in exactly one final
+// state, which is true, and not before its time.
 func promise1(h *history, f fact) string {
 	switch f := f.(type) {
 	case factAnswer:
@@ -45,7 +45,7 @@ func promise1(h *history, f fact) string {
 	return ""
 }
 
-// finalOnce wants that what is final stays so, and that DELIVERED is true.
+// finalOnce checks that a final state stays, and that DELIVERED is true.
 func finalOnce(f factRecord) string {
 	id := f.story.key.ScheduleID
 	if f.before != nil && !f.before.Status.CanBecome(f.after.Status) {

@@ -7,9 +7,9 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// promise2: nothing is published before its execution time by the publishing
-// node's clock, and nothing long before it by true time, for a node whose clock is
-// off owns nothing. One that is alone has no other clock than its own.
+// promise2: nothing is published before its execution time by the publishing node's clock. Nor
+// is anything published long before it by true time, because a node whose clock is off owns
+// nothing; a node that is alone has only its own clock.
 func promise2(h *history, f fact) string {
 	emit, ok := f.(factEmit)
 	if !ok {
@@ -25,6 +25,6 @@ func promise2(h *history, f fact) string {
 	return ""
 }
 
-// earlyMax is how early a process may be by true time, whatever its clock does: the bound
-// of its skew, and what it cannot know better than a renewal takes.
+// earlyMax is how early a process may publish by true time, whatever its clock does: the limit
+// of its skew, plus what can go unnoticed between renewals.
 func earlyMax(p *process) time.Duration { return postdate.ClockSkewMaxDefault + p.lasts }

@@ -2,10 +2,9 @@ package sim
 
 import "fmt"
 
-// promise3: what a cancel or a reschedule took back is never published, neither
-// then nor later; what was or may be published is not taken back; and a late
-// settlement touches no newer version. The histories of requests and deliveries are
-// checked as a whole in linear.go.
+// promise3: what a cancel or a reschedule withdrew is never published, then or later; what was
+// or may be published is not withdrawn; and a late settlement does not touch a newer version.
+// linear.go checks the histories of requests and deliveries as a whole.
 func promise3(h *history, f fact) string {
 	switch f := f.(type) {
 	case factEmit:

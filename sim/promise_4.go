@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// promise4: a second publish of a message that may have arrived carries the mark,
-// a mark has a reason, and where nothing goes wrong there is neither.
+// promise4: a second publish of a message that may have arrived carries the mark; a mark has a
+// reason; and without faults there is neither.
 func promise4(h *history, f fact) string {
 	switch f := f.(type) {
 	case factEmit:
@@ -42,7 +42,7 @@ func promise4(h *history, f fact) string {
 	return ""
 }
 
-// twice says whether another publish of the same may arrive.
+// twice reports whether another publish of the same edition may arrive.
 func twice(e *emission) bool {
 	for _, o := range e.story.emissions {
 		if o != e && o.edition == e.edition && o.mayArrive {
@@ -61,8 +61,8 @@ func (s *story) byNumber(n int) *emission {
 	return nil
 }
 
-// reasonForMark says whether an earlier publish is in doubt, or lies in the range
-// that was in doubt when the bucket was gained.
+// reasonForMark reports whether an earlier publish is in doubt, or the message lies in the
+// range that was in doubt when the bucket was gained.
 func reasonForMark(h *history, e *emission) bool {
 	if !e.first || e.row == nil || e.row.PossibleDuplicate || e.message.MayRepeat {
 		return true

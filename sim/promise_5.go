@@ -2,9 +2,9 @@ package sim
 
 import "fmt"
 
-// promise5: one owner commits. Who lost a bucket begins no publish of its messages,
-// moves no checkpoint and settles nothing but what was delivered; and the token
-// grows with every change of owner, for ever.
+// promise5: one owner commits. A node that lost a bucket begins no publish of its messages,
+// moves no checkpoint, and settles only what was delivered. The token grows with every change
+// of owner, for ever.
 func promise5(h *history, f fact) string {
 	switch f := f.(type) {
 	case factEmit:

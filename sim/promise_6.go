@@ -7,10 +7,10 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// promise6: the checkpoint never passes an unsettled message, but for one that came
-// behind it, or that was never claimed because its channel is behind; that one is found,
-// too; and whatever is published and not settled lies between checkpoint and claimed, so
-// nothing is published that is parked.
+// promise6: the checkpoint never passes an unsettled message, unless that arrived behind it, or
+// was never claimed because its channel is behind; such a message is found too. What is
+// published and not settled lies between checkpoint and claimed, so nothing parked is
+// published.
 func promise6(h *history, f fact) string {
 	switch f := f.(type) {
 	case factClaim:
@@ -44,8 +44,8 @@ func promise6(h *history, f fact) string {
 	return ""
 }
 
-// publishing says whether the owner with this token has handed a message to its
-// broker, and not settled it yet.
+// publishing reports whether the owner with this token has handed a message to its broker and
+// not settled it yet.
 func (h *history) publishing(r *row, token uint64) bool {
 	for _, e := range h.about[string(r.Payload)].emissions {
 		if e.row == r && e.token == token {

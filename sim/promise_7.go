@@ -9,10 +9,10 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// brokerFirst is how long a new owner waits at most for a broker that keeps former ones out.
+// brokerFirst is how long a new owner waits, at most, for a broker to keep former owners out.
 const brokerFirst = 2 * time.Second
 
-// promise7: a channel that is dead or slow stalls no other, and holds no orderly stop up.
+// promise7: a channel that is dead or slow stalls no other, and holds up no orderly stop.
 func promise7(h *history, f fact) string {
 	switch f := f.(type) {
 	case factOverran:
@@ -37,20 +37,20 @@ func promise7(h *history, f fact) string {
 	return ""
 }
 
-// healthyLateMax is how late a message may be while other channels are dead, slow, or full
-// of poison, or while calls fail in other buckets, where it is late: a bucket that shared a
-// call with one of those tries again after a tenth of a second, and joins the others a second
-// after that, if load does not let it sooner.
+// healthyLateMax is how late a message may be while other channels are dead, slow, or full of
+// poison, or while calls fail in other buckets. A bucket that shared a call with one of those
+// tries again after a tenth of a second, and joins the others a second later, or sooner if the
+// load allows it.
 func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
 	told := h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}]
 	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && told < e.row.Written {
-		most += c.SweepEvery // its nudge was lost, or went to a node that stops or is to own the bucket next: a sweep finds it
+		most += c.SweepEvery // its nudge was lost, or went to a node that stops or that will own the bucket: a sweep finds it
 	}
-	rests := 2*c.DrainStep + brokerFirst // a bucket on its way, and then its new owner waits for the broker
+	rests := 2*c.DrainStep + brokerFirst // the bucket changes hands, and then its new owner waits for the broker
 	since := h.w.wall().Add(-h.lateness(e) - brokerFirst)
 	if h.w.plan.profile == profileParts {
-		since = since.Add(-rests) // under load it takes as long again to catch up
+		since = since.Add(-rests) // under load, catching up takes as long again
 	}
 	for _, moved := range h.moves[e.message.Bucket] {
 		if moved > since {
@@ -60,10 +60,10 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 	return most
 }
 
-// lateness is how late a message arrived, counted from its time, or from when it could come
-// if that was later; 0 where an earlier publish can have brought it. Time spent parked counts,
-// except where many hosts hang and a node has more than half of the buckets: a new host may then
-// have to wait until one that hangs is given up.
+// lateness is how late a message arrived, counted from its execution time, or from when it
+// could be sent if that was later; 0 if an earlier publish may have delivered it. Time spent
+// parked counts, unless many hosts hang and a node has more than half of the buckets: a new
+// host may then have to wait until one that hangs is given up.
 func (h *history) lateness(e *emission) time.Duration {
 	if broughtBefore(e) || e.row == nil || e.row.Status != postdate.Pending {
 		return 0
@@ -75,7 +75,7 @@ func (h *history) lateness(e *emission) time.Duration {
 	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e), h.cameBack(e.message.Channel)))
 }
 
-// excused is up to when a message does not count as late because of the store.
+// excused returns the time until which a message does not count as late, because of the store.
 func (h *history) excused(e *emission) (at postdate.Time) {
 	b := e.message.Bucket
 	at = h.w.store.leftOut[e.message.Key]
@@ -94,17 +94,18 @@ func (h *history) excused(e *emission) (at postdate.Time) {
 	return at
 }
 
-// settledDown is by when nodes have their buckets: five seconds after the first node started
+// settledDown is when nodes must have their buckets: five seconds after the first node started
 // when none was up.
 func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5*time.Second) }
 
-// broughtBefore says whether an earlier publish of the same may arrive, or has.
+// broughtBefore reports whether an earlier publish of the same edition has arrived or may
+// arrive.
 func broughtBefore(e *emission) bool {
 	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
 }
 
-// evenly says whether the node that sent a message has no more than half of the buckets, and no
-// bucket moved while the message was due, nor in the time before that for which a publish may hang.
+// evenly reports whether the node that sent a message has at most half of the buckets, and no
+// bucket moved while the message was due, or within publishDeadline before that.
 func (h *history) evenly(e *emission) bool {
 	has, since := 0, min(e.story.begun, e.message.ExecutionTime).Add(-publishDeadline)
 	for b, p := range h.w.store.Records {

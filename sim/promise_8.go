@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// quietLateMax is how late a message may be where nothing goes wrong, however much
-// is stored.
+// quietLateMax is how late a message may be if nothing goes wrong, however much is stored.
 const quietLateMax = 1500 * time.Millisecond
 
 // promise8: lateness depends on what is due, not on what is stored.

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Shrink makes a failure short: it leaves out items of the plan while the same
-// promise is still broken, for as long as real time until allows. It returns the
-// last run that failed.
+// Shrink shortens a failure: it leaves out items of the plan as long as the same promise is
+// still broken, until the real time until. It returns the last run that failed.
 func Shrink(o Options, failed Result, until time.Time) Result {
 	for size := (len(failed.Items) + 1) / 2; size >= 1 && time.Now().Before(until); {
 		shorter := false
@@ -19,7 +18,7 @@ func Shrink(o Options, failed Result, until time.Time) Result {
 			o.Keep = slices.Delete(slices.Clone(failed.Items), from, min(from+size, len(failed.Items)))
 			r := Run(o)
 			if r.Violation != nil && r.Violation.Promise == failed.Violation.Promise {
-				failed, shorter = r, true // what came in its place is tried next
+				failed, shorter = r, true // the items that took their place come next
 				continue
 			}
 			from += size
@@ -34,7 +33,7 @@ func Shrink(o Options, failed Result, until time.Time) Result {
 	return failed
 }
 
-// Ranges writes item numbers shortly, like 3,7-9, for the flag -keep.
+// Ranges formats item numbers for the flag -keep, like 3,7-9.
 func Ranges(items []int) string {
 	var b []byte
 	for i := 0; i < len(items); {
@@ -59,7 +58,7 @@ func appendRange(b []byte, from, to int) []byte {
 	return b
 }
 
-// ParseRanges reads what Ranges wrote.
+// ParseRanges parses what Ranges wrote.
 func ParseRanges(s string) (items []int, err error) {
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, isRange := strings.Cut(part, "-")

@@ -13,14 +13,14 @@ import (
 // row is a message as the store holds it.
 type row = storetest.Row
 
-// Store is the world's store: the model that every store is held to, whose changes the
-// history sees, and into which bugs can be planted.
+// Store is the world's store: the model that every store is compared with. The history sees its
+// changes, and bugs can be planted in it.
 type Store struct {
 	*storetest.Mem
 
 	w        *world
-	volatile []*row                         // acknowledged and not durable yet, with that bug
-	leftOut  map[postdate.Key]postdate.Time // messages that a page left out, and by when a sweep comes to them
+	volatile []*row                         // acknowledged but not durable yet, with bugNotDurable
+	leftOut  map[postdate.Key]postdate.Time // messages that a page left out, and when a sweep will find them
 }
 
 func newStore(w *world) *Store {
@@ -41,8 +41,8 @@ func (s *Store) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, e
 	return t, err
 }
 
-// Look implements store.Partitions. The leases that an earlier process left in a store that
-// is the node's own, the next one deletes before it does anything else.
+// Look implements store.Partitions. In a store of its own, a process first deletes the leases
+// that earlier processes left.
 func (s *Store) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []bucket.Lease, error) {
 	records, leases, err := s.Mem.Look(ctx, buckets)
 	if s.Exclusive() {
@@ -90,15 +90,15 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	return s.Mem.Cancel(ctx, keys, at)
 }
 
-// expireFor deletes what e names, and notes who asked for it.
+// expireFor deletes what e names, and records who asked for it.
 func (s *Store) expireFor(by deletion, e store.Expiry) int {
 	old, letters := s.Expired(e)
 	s.w.history.expired(by, old, letters)
 	return len(old) + letters
 }
 
-// failOver is what a change of the primary does, or the death of the process that has the
-// store for its own: what was acknowledged stays.
+// failOver is a change of the primary, or the death of a process with a store of its own: what
+// was acknowledged stays.
 func (s *Store) failOver() {
 	for _, r := range s.volatile {
 		if s.w.bug == bugNotDurable && s.Rows[r.Key] == r && r.Written > s.Clock()-5_000 {
@@ -108,8 +108,7 @@ func (s *Store) failOver() {
 	s.volatile = nil
 }
 
-// write is the first half of a claim, for a node: other things may happen before the
-// second.
+// write is the first half of a claim, for a node. Other things may happen before the second.
 func (s *Store) write(node string, c store.Claim) (to bucket.Position, err error) {
 	asked, before := c, s.Records[c.Bucket]
 	switch {
@@ -120,7 +119,7 @@ func (s *Store) write(node string, c store.Claim) (to bucket.Position, err error
 		defer func() { s.Records[c.Bucket].Claims = before.Claims }()
 	}
 	to, err = s.Mem.Write(&c)
-	if err == nil && to != (bucket.Position{}) { // else nothing was written
+	if err == nil && to != (bucket.Position{}) { // otherwise nothing was written
 		s.w.history.claimed(node, asked, before, s.Records[c.Bucket])
 	}
 	return to, err
@@ -157,9 +156,8 @@ func (s *Store) read(c store.Claim, to bucket.Position) store.ClaimResult {
 	return result
 }
 
-// asBehindRouter does to a page what a sharded store may do: it leaves out a message whose
-// change is under way and cannot be stopped now, and gives for what comes next an earlier time
-// than that of the first message.
+// asBehindRouter changes a page as a sharded store may: it leaves out a message whose change is
+// under way and cannot be stopped, and its Next may be earlier than the next message's time.
 func (s *Store) asBehindRouter(r *store.ClaimResult) {
 	if s.Exclusive() {
 		return
@@ -180,8 +178,8 @@ func (s *Store) asBehindRouter(r *store.ClaimResult) {
 }
 
 const (
-	heldEvery      = 2000 // one in so many messages is left out of its page
-	nextEarlyEvery = 20   // one in so many pages gives an earlier Next
+	heldEvery      = 2000 // one in that many messages is left out of its page
+	nextEarlyEvery = 20   // one in that many pages gives an earlier Next
 )
 
 // Settle implements store.Due.
@@ -207,7 +205,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	return err
 }
 
-// settlesAnyway says whether a bug lets a settlement through.
+// settlesAnyway reports whether a planted bug lets a settlement through.
 func (s *Store) settlesAnyway(old *row, st *store.Settlement) bool {
 	pending, version := old.Status == postdate.Pending, old.Version == st.Version
 	token := st.How == store.SettleDelivered || st.Token == s.Records[st.Key.Bucket].Token

@@ -10,12 +10,11 @@ import (
 )
 
 // waits draws how long messages may wait for a channel that is down, and one more channel,
-// which never comes back: its messages are to end all the same. At times an operator
-// pauses it.
+// which never comes back: its messages must end all the same. Sometimes an operator pauses it.
 func (d *draw) waits() {
 	p := d.p
 	if p.profile != profileChannels && (p.profile != profileStorm && p.profile != profileAlone || d.r.IntN(2) == 0) {
-		return // they wait for a day
+		return // messages wait for a day
 	}
 	p.poller.Retry.MaxParked = d.between(8*time.Second, time.Minute)
 	p.poller.ParkMin = d.between(time.Second, 5*time.Second)
@@ -40,9 +39,10 @@ func (d *draw) waits() {
 	}
 }
 
-// gaveUpEarly says where a message failed for a channel that was not down, or before it
-// had waited for that as long as it may: since it was there and due, and since the last
-// pause that its bucket's owner was told of: one that stood still meanwhile was not.
+// gaveUpEarly says that a message failed although its channel was not down, or before it had
+// waited its full time. The wait counts from when the message was there and due, and from the
+// end of the last pause that its bucket's owner heard of: an owner that stood still did not
+// hear.
 func (h *history) gaveUpEarly(f factRecord) string {
 	st, r := f.settlement, f.before
 	if !gaveUp(r, st) {
@@ -60,7 +60,7 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	}
 	most := r.Retry.Or(h.w.plan.poller.Retry).MaxParked
 	waited, apart := h.w.wall().Sub(since), h.w.clocksApart()
-	if h.w.plan.alone() { // its clock says how long that is, also where it was set ahead
+	if h.w.plan.alone() { // its own clock measures the wait, even if it was set ahead
 		waited, apart = h.w.wall().Sub(f.story.begun)+h.w.nodes[0].clock.ahead(f.story.begun.Sub(epoch)), time.Second
 	}
 	if waited < most-apart {
@@ -76,13 +76,13 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	return ""
 }
 
-// gaveUp says whether a settlement ends a message that has waited for too long: it failed,
-// and neither by an attempt nor because it expired.
+// gaveUp reports whether a settlement ends a message that has waited too long: it fails, but
+// neither by an attempt nor because it expired.
 func gaveUp(r *row, st *store.Settlement) bool {
 	return st != nil && st.How == store.SettleFailed && st.Attempts == r.Attempts && (r.ExpiresAt == 0 || st.At < r.ExpiresAt)
 }
 
-// clocksApart is how far the clocks of two owners may be from each other.
+// clocksApart is how far apart the clocks of two owners may be.
 func (w *world) clocksApart() time.Duration {
 	if w.plan.profile == profileChannels {
 		return time.Second
@@ -94,12 +94,12 @@ func (w *world) clocksApart() time.Duration {
 	return 2*(postdate.ClockSkewMaxDefault+lasts) + w.frozenMax
 }
 
-// troubled is up to when a channel was down, or took messages without an answer.
+// troubled returns when a channel was last down, or took messages without answering.
 func (w *world) troubled(b *broker) time.Duration {
 	switch {
 	case b.kind == channelGone || b.kind == channelMute && !w.healed:
 		return w.now
-	case w.healed: // what was down until then is not noted any more
+	case w.healed: // earlier outages are not recorded any more
 		return w.plan.length
 	}
 	return max(b.down, b.blocked, b.lose.until)

@@ -12,7 +12,7 @@ import (
 // epoch is the wall-clock time at which every world begins.
 const epoch postdate.Time = 1_900_000_000_000
 
-// world is one run: true time, what is to happen next, and everybody in it.
+// world is one run: true time, the events to come, and everyone in it.
 type world struct {
 	plan   *plan
 	keep   map[int]bool // nil: everything
@@ -22,7 +22,7 @@ type world struct {
 	seed   uint64
 	luck   *rand.PCG // the source of r
 	r      *rand.Rand
-	turn   uint64 // which event of this moment it is
+	turn   uint64 // the number of the event within this moment
 
 	now   time.Duration // true time
 	queue queue
@@ -34,16 +34,16 @@ type world struct {
 	weather  weather
 	history  *history
 
-	renewalMax time.Duration // the longest that a renewal of a lease took
-	upSince    time.Duration // when the first node started after none was up
-	frozenMax  time.Duration // the longest time that a node was frozen: it dates nothing by what it cannot know
+	renewalMax time.Duration // of a renewal of a lease, the longest
+	upSince    time.Duration // when the first node started when none was up
+	frozenMax  time.Duration // the longest freeze of a node, which cannot notice that time
 
 	healed      bool
 	violation   *Violation
 	trace       uint64
 	steps       int
 	calls       int
-	callsBefore int // until everything heals
+	callsBefore int // before everything heals
 	operations  int
 	faults      map[string]int
 }
@@ -84,7 +84,7 @@ func (w *world) wall() postdate.Time { return epoch + postdate.Time(w.now/time.M
 // plays says whether item i of the plan is played.
 func (w *world) plays(i int) bool { return w.keep == nil || w.keep[i] }
 
-// play lets the plan happen, then heals everything and waits until all is settled.
+// play plays the plan, then heals everything and waits until all is settled.
 func (w *world) play() {
 	for i := range w.plan.items {
 		if w.plays(i) {
@@ -107,11 +107,11 @@ func (w *world) play() {
 	}
 }
 
-// healMax is how long it may take until all is settled, once everything works.
-// Back-offs of a minute are part of it.
+// healMax is how long settling everything may take once everything works. It includes back-offs
+// of a minute.
 const healMax = 6 * time.Minute
 
-// run lets the world go on until the time has come, or a promise is broken.
+// run runs the world until that time, or until a promise is broken.
 func (w *world) run(until time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= until && w.violation == nil {
 		e := w.queue.pop()
@@ -123,8 +123,8 @@ func (w *world) run(until time.Duration) {
 	}
 }
 
-// draw moves time on, and lets what is random hang on the time alone. Where an item
-// of the plan is left out, what it does not touch goes on as before.
+// draw moves time on, and makes randomness depend on time alone. If an item of the plan is left
+// out, whatever it does not touch goes on as before.
 func (w *world) draw(at time.Duration) {
 	w.turn++
 	if at > w.now {
@@ -146,7 +146,7 @@ func (w *world) between(from, to time.Duration) time.Duration { return from + w.
 
 func (w *world) chance(p float64) bool { return p > 0 && w.r.Float64() < p }
 
-// violate notes the first broken promise. The world stops there.
+// violate records the first broken promise. The world stops there.
 func (w *world) violate(promise int, format string, args ...any) {
 	if w.violation == nil {
 		w.violation = &Violation{promise, fmt.Sprintf(format, args...), w.now}
@@ -173,7 +173,7 @@ func (w *world) markText(s string) {
 	w.trace = h
 }
 
-// tell says what happens, where somebody listens. n is nil where it concerns no node.
+// tell logs what happens, if there is a listener. n is nil if it concerns no node.
 func (w *world) tell(n *node, format string, args ...any) {
 	if w.say == nil {
 		return
@@ -185,10 +185,10 @@ func (w *world) tell(n *node, format string, args ...any) {
 	w.say(fmt.Sprintf("%12.6f %-6s %s", w.now.Seconds(), who, fmt.Sprintf(format, args...)))
 }
 
-// event is something that is to happen.
+// event is something that will happen.
 type event struct {
 	at  time.Duration
-	seq uint64 // of two at one time the one that was planned first
+	seq uint64 // orders events of the same time by when they were planned
 	do  func()
 }
 
