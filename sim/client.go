@@ -128,8 +128,7 @@ func (w *world) message(it item, key postdate.Key, edition string) *postdate.Mes
 	return m
 }
 
-// ask begins a request. Its first answer counts; without one by the deadline, the outcome is
-// unknown.
+// ask begins a request. Its first answer counts; none by the deadline means unknown.
 func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) {
 	r := &request{kind: k, story: s, edition: edition, began: w.now}
 	s.requests = append(s.requests, r)

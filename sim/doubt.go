@@ -85,9 +85,8 @@ func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) 
 	}
 }
 
-// best returns the most confirms in any two seconds of the last twenty: what is in hand may
-// have been taken when the last ten were better. The window is a tenth longer, because the
-// process hears of confirms late.
+// best returns the most confirms in any two of the last twenty seconds, because what is in hand
+// may be from a better ten; plus a tenth of time, because the process hears of confirms late.
 func (all confirms) best(now time.Duration) (most int) {
 	first := 0
 	for last, at := range all {

@@ -357,9 +357,8 @@ func (d *draw) message(at time.Duration) {
 	}
 }
 
-// expiries makes messages expire soon after their end, and gives their ids to new messages
-// immediately: an owner that does not know yet how the old ones ended must not touch the new
-// ones.
+// expiries makes messages expire soon after their end, and gives their ids to new ones right
+// after: an owner that does not know yet how the old ones ended must not touch the new ones.
 func (d *draw) expiries() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(4 * time.Second) {
 		d.add(item{at: at, kind: opExpire, d: d.upTo([]time.Duration{200 * time.Millisecond, 2 * time.Second}[d.r.IntN(2)])})

@@ -7,7 +7,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// orderly draws orderly stops and starts.
+// orderly draws orderly stops and starts, at most one at a time.
 func (d *draw) orderly() {
 	for at := 20 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, 60*time.Second) {
 		d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: d.between(time.Second, 12*time.Second)})

@@ -98,8 +98,7 @@ func (h *history) excused(e *emission) (at postdate.Time) {
 // when none was up.
 func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5*time.Second) }
 
-// broughtBefore reports whether an earlier publish of the same edition has arrived or may
-// arrive.
+// broughtBefore reports whether an earlier publish of the edition has arrived, or may.
 func broughtBefore(e *emission) bool {
 	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
 }

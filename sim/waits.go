@@ -40,9 +40,8 @@ func (d *draw) waits() {
 }
 
 // gaveUpEarly says that a message failed although its channel was not down, or before it had
-// waited its full time. The wait counts from when the message was there and due, and from the
-// end of the last pause that its bucket's owner heard of: an owner that stood still did not
-// hear.
+// waited its full time: from when it was there and due, and from the end of the last pause that
+// its bucket's owner heard of. An owner that stood still did not hear of it.
 func (h *history) gaveUpEarly(f factRecord) string {
 	st, r := f.settlement, f.before
 	if !gaveUp(r, st) {

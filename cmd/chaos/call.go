@@ -13,10 +13,10 @@ import (
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 )
 
-// callTimeout is when a client gives a call up.
+// callTimeout is when a client gives up a call.
 const callTimeout = 8 * time.Second
 
-// call makes one call at a node. A body is sent as JSON.
+// call makes one call to a node. A body is sent as JSON.
 func call(n *cluster.Node, method, path string, body any) answer {
 	return callWithin(callTimeout, n, method, path, body)
 }

@@ -19,16 +19,16 @@ import (
 
 const (
 	warmUp       = 5 * time.Second  // load before the first fault
-	calmDown     = 3 * time.Second  // for copies that come after the last message
-	drainTimeout = 90 * time.Second // for one more message to arrive when all is healed
+	calmDown     = 3 * time.Second  // for copies that arrive after the last message
+	drainTimeout = 90 * time.Second // for one more message to arrive, once all is healed
 	settleTime   = 60 * time.Second // for the cluster to be whole at the start
-	lateShown    = time.Second      // seconds in which messages came later than this are told
+	lateShown    = time.Second      // seconds in which messages were later than this are reported
 	inbox        = "chaos"
 )
 
 var queues = []string{"chaos-1", "chaos-2", "chaos-3", "chaos-4"}
 
-// options are what a user says about a campaign.
+// options are the user's settings for a campaign.
 type options struct {
 	dir      string
 	duration time.Duration
@@ -54,11 +54,11 @@ type campaign struct {
 
 	mu     sync.Mutex
 	kills  []time.Time
-	missed []string // limits that were not kept
-	notes  []string // results of a scenario beside the account
+	missed []string // limits that were exceeded
+	notes  []string // a scenario's results, in addition to the account
 }
 
-// outcome is what a campaign comes to.
+// outcome is the result of a campaign.
 type outcome struct {
 	account.Report
 	Missed, Notes []string
@@ -109,7 +109,7 @@ func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err err
 	return c.balance(), err
 }
 
-// disturb runs the load with the scenario's faults in it, and heals all.
+// disturb runs the load and the scenario's faults, and then heals everything.
 func (c *campaign) disturb(ctx context.Context) error {
 	c.until = time.Now().Add(c.duration)
 	stop, loaded := make(chan struct{}), make(chan struct{})
@@ -132,7 +132,7 @@ func (c *campaign) disturb(ctx context.Context) error {
 	return errors.Join(err, healed)
 }
 
-// heal ends whatever a fault left behind.
+// heal ends whatever faults left behind.
 func (c *campaign) heal() (err error) {
 	for _, n := range c.Nodes {
 		for _, g := range []*cluster.Gate{n.Store, n.Broker} {
@@ -149,7 +149,7 @@ func (c *campaign) heal() (err error) {
 	return err
 }
 
-// drain waits until everything that is owed has arrived.
+// drain waits until everything owed has arrived.
 func (c *campaign) drain(ctx context.Context) error {
 	deadline, least := time.Now().Add(drainTimeout), c.ledger.Open()
 	for {
@@ -157,12 +157,12 @@ func (c *campaign) drain(ctx context.Context) error {
 		if open == 0 && pending == 0 {
 			break
 		}
-		if open < least { // a busy machine takes longer: what counts is that more arrive
+		if open < least { // progress counts, because a busy machine takes longer
 			deadline, least = time.Now().Add(drainTimeout), open
 		}
 		if time.Now().After(deadline) {
 			c.logf("for %s there have been %d messages that do not arrive, and %s PENDING", drainTimeout, open, count(pending))
-			break // the account tells which
+			break // the account says which
 		}
 		if err := c.pause(ctx, 500*time.Millisecond); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (c *campaign) drain(ctx context.Context) error {
 	return c.pause(ctx, calmDown)
 }
 
-// balance closes the account, and asks the nodes about what is missing.
+// balance closes the account, and asks the nodes about violations.
 func (c *campaign) balance() outcome {
 	for _, n := range c.Nodes {
 		if err := n.Crash(); err != nil {
@@ -198,7 +198,7 @@ func (c *campaign) balance() outcome {
 	return outcome{Report: r, Missed: c.missed, Notes: c.notes}
 }
 
-// tellLate tells when messages were late, up to ten seconds of it in a line.
+// tellLate logs when messages were late, up to ten seconds per line.
 func (c *campaign) tellLate() {
 	seconds := c.ledger.Seconds(lateShown)
 	for len(seconds) > 0 {
@@ -214,7 +214,7 @@ func (c *campaign) tellLate() {
 	}
 }
 
-// pause waits, or ends with ctx.
+// pause waits for d, or until ctx ends.
 func (c *campaign) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -230,14 +230,14 @@ func (c *campaign) logf(format string, args ...any) {
 	}
 }
 
-// miss notes a limit that was not kept: nothing was broken, but it took too long.
+// miss records a limit that was exceeded: no promise was broken, but something took too long.
 func (c *campaign) miss(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.missed = append(c.missed, fmt.Sprintf(format, args...))
 }
 
-// note keeps a result.
+// note records a result.
 func (c *campaign) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

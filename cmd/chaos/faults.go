@@ -15,19 +15,19 @@ import (
 // leaseTime is the default of --lease.
 const leaseTime = 2500 * time.Millisecond
 
-// splitMin and splitMax bound how long nodes are cut off from each other: longer than
-// gossip takes to believe that they are dead.
+// splitMin and splitMax bound how long nodes are cut off from each other: long enough for
+// gossip to declare them dead.
 const splitMin, splitMax = 8 * time.Second, 16 * time.Second
 
-// A fault does its worst and heals it. It returns when it is over.
+// A fault happens and is healed. It returns when it is over.
 type fault func(ctx context.Context, c *campaign) error
 
-// during notes f as a fault that may leave marks.
+// during records f as a fault that may cause marks.
 func (c *campaign) during(name string, f func() error) error {
 	return c.window(account.Window{Fault: name, Marks: true}, f)
 }
 
-// window notes f as a fault.
+// window records f as a fault.
 func (c *campaign) window(w account.Window, f func() error) error {
 	w.From = time.Now()
 	c.logf("%s", w.Fault)
@@ -49,12 +49,12 @@ func (c *campaign) pick() *cluster.Node {
 	return up[c.random.IntN(len(up))]
 }
 
-// some gives a random duration.
+// some returns a random duration.
 func (c *campaign) some(from, to time.Duration) time.Duration {
 	return from + time.Duration(c.random.Int64N(int64(to-from)))
 }
 
-// killNode kills a node with SIGKILL and starts it again a while later.
+// killNode kills a node with SIGKILL and restarts it some seconds later.
 func killNode(ctx context.Context, c *campaign) error {
 	n, down := c.pick(), c.some(5*time.Second, 9*time.Second)
 	return c.during("kill -9 of "+n.Name, func() error {
@@ -68,13 +68,13 @@ func killNode(ctx context.Context, c *campaign) error {
 	})
 }
 
-// crashNode is killNode where there is one node only: it is back at once.
+// crashNode is killNode for a single node, which restarts immediately.
 func crashNode(ctx context.Context, c *campaign) error {
 	n := c.Nodes[0]
 	return c.during("kill -9 of "+n.Name+", back at once", func() error { return errors.Join(n.Kill(), n.Start()) })
 }
 
-// stopNode stops an owner for three lease times and lets it wake up.
+// stopNode stops an owner for three lease times and then lets it continue.
 func stopNode(ctx context.Context, c *campaign) error {
 	n := c.pick()
 	before, err := c.view(n)
@@ -91,8 +91,8 @@ func stopNode(ctx context.Context, c *campaign) error {
 	})
 }
 
-// tokensGrew looks, before a node wakes, whether all of its buckets have another owner
-// and a higher token: then none of its claims can be accepted any more.
+// tokensGrew checks, before a node wakes up, that all of its buckets have another owner and a
+// higher token, so that none of its claims can be accepted.
 func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
 	for _, other := range c.Nodes {
 		if other == asleep || !other.Up() {
@@ -117,7 +117,7 @@ func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
 	}
 }
 
-// splitOne pulls a node's wire to the others, while all reach the store and the broker.
+// splitOne cuts a node off from the others, while all still reach the store and the broker.
 func splitOne(ctx context.Context, c *campaign) error {
 	n, long := c.pick(), c.some(splitMin, splitMax)
 	return c.during(n.Name+" cut off from the other nodes", func() error {
@@ -125,7 +125,7 @@ func splitOne(ctx context.Context, c *campaign) error {
 	})
 }
 
-// splitAll pulls every node's wire.
+// splitAll cuts every node off from the others.
 func splitAll(ctx context.Context, c *campaign) error {
 	long := c.some(splitMin, splitMax)
 	return c.during("every node cut off from every other", func() error {
@@ -141,7 +141,7 @@ func splitAll(ctx context.Context, c *campaign) error {
 	})
 }
 
-// splitOneWay makes what one node sends to another vanish, and nothing else.
+// splitOneWay loses what one node sends to another, and nothing else.
 func splitOneWay(ctx context.Context, c *campaign) error {
 	order, long := c.random.Perm(len(c.Nodes)), c.some(splitMin, splitMax)
 	from, to := c.Nodes[order[0]], c.Nodes[order[1]]
@@ -160,7 +160,7 @@ func cutStore(ctx context.Context, c *campaign) error {
 	})
 }
 
-// delayStore makes MongoDB 5 s away from a node.
+// delayStore delays everything between a node and MongoDB by 5 s.
 func delayStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
 	return c.window(account.Window{Fault: "5 s between " + n.Name + " and MongoDB", Marks: true, HoldsUp: "inbox"}, func() error {
@@ -170,7 +170,7 @@ func delayStore(ctx context.Context, c *campaign) error {
 	})
 }
 
-// resetStore loses the answers of MongoDB to a node.
+// resetStore loses MongoDB's answers to a node.
 func resetStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
 	return c.during("connections of "+n.Name+" to MongoDB reset after the request", func() error {
@@ -189,7 +189,7 @@ func resetStore(ctx context.Context, c *campaign) error {
 	})
 }
 
-// try runs what panics where it fails.
+// try runs steps that panic if they fail.
 func try(steps ...func()) error {
 	for _, f := range steps {
 		if err := cluster.Try(f); err != nil {
@@ -199,7 +199,7 @@ func try(steps ...func()) error {
 	return nil
 }
 
-// killPrimary kills MongoDB's primary and starts it again.
+// killPrimary kills MongoDB's primary and restarts it.
 func killPrimary(ctx context.Context, c *campaign) error {
 	return c.during("kill -9 of MongoDB's primary", func() error {
 		return try(func() {
@@ -212,7 +212,7 @@ func killPrimary(ctx context.Context, c *campaign) error {
 	})
 }
 
-// stepDowns makes the primary give up every 5 s, so often.
+// stepDowns makes the primary step down every 5 s, that many times.
 func stepDowns(times int) fault {
 	return func(ctx context.Context, c *campaign) error {
 		return c.during("MongoDB's primary steps down every 5 s", func() error {
@@ -226,7 +226,7 @@ func stepDowns(times int) fault {
 	}
 }
 
-// depose stops the primary for 10 s, so that it wakes up as one that has been deposed.
+// depose stops the primary for 10 s, so that it is deposed when it continues.
 func depose(ctx context.Context, c *campaign) error {
 	return c.during("SIGSTOP of MongoDB's primary", func() error {
 		return try(func() {
@@ -238,7 +238,7 @@ func depose(ctx context.Context, c *campaign) error {
 	})
 }
 
-// killBroker kills RabbitMQ and starts it again.
+// killBroker kills RabbitMQ and restarts it.
 func killBroker(ctx context.Context, c *campaign) error {
 	return c.during("kill -9 of RabbitMQ", func() error {
 		return try(c.Rabbit.Kill, func() { _ = c.pause(ctx, 2*time.Second) }, c.Rabbit.Restart)

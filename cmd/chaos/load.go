@@ -19,19 +19,19 @@ import (
 
 const (
 	tick        = 20 * time.Millisecond
-	callsMax    = 512 // calls in flight: beyond, what a tick would have sent is left out
-	repeatsMax  = 8   // of a schedule that got no answer, at other nodes
+	callsMax    = 512 // calls in flight; beyond that, a tick's messages are skipped
+	repeatsMax  = 8   // of a schedule without an answer, at any node
 	repeatAfter = 250 * time.Millisecond
 )
 
-// load schedules at a steady rate, whatever becomes of the nodes, and cancels and
-// reschedules some of it, half of that at about the time when it is due.
+// load schedules messages at a steady rate, whatever happens to the nodes. It cancels and
+// reschedules some of them, half of those close to their due time.
 type load struct {
 	ledger *account.Ledger
 	nodes  []*cluster.Node
 	queues []string // channels
 	rate   int      // messages a second
-	races  float64  // the share of them that are cancelled or moved
+	races  float64  // the share of messages that are cancelled or moved
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -39,26 +39,26 @@ type load struct {
 	calls   chan struct{}
 	running sync.WaitGroup
 	ids     atomic.Int64
-	left    atomic.Int64 // out, because too many calls were in flight
+	left    atomic.Int64 // messages skipped because too many calls were in flight
 }
 
 func newLoad(ledger *account.Ledger, nodes []*cluster.Node, rate int, seed uint64) *load {
 	return &load{ledger: ledger, nodes: nodes, rate: rate, random: rand.New(rand.NewPCG(seed, 1)), calls: make(chan struct{}, callsMax)}
 }
 
-// roll gives a random number in [0, 1).
+// roll returns a random number in [0, 1).
 func (l *load) roll() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.random.Float64()
 }
 
-// between gives a random duration.
+// between returns a random duration.
 func (l *load) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(l.roll()*float64(to-from))
 }
 
-// node picks a node that should answer, or nil.
+// node picks a node that should answer; nil if there is none.
 func (l *load) node() *cluster.Node {
 	first := int(l.roll() * float64(len(l.nodes)))
 	for i := range l.nodes {
@@ -69,7 +69,7 @@ func (l *load) node() *cluster.Node {
 	return nil
 }
 
-// run sends until stop, and returns when all that follows from it is done.
+// run sends messages until stop is closed, and returns when all calls have ended.
 func (l *load) run(stop <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -91,7 +91,7 @@ func (l *load) run(stop <-chan struct{}) {
 	}
 }
 
-// begin schedules so many messages in one call, beside the others.
+// begin schedules count messages in one call, in a goroutine of its own.
 func (l *load) begin(count int, batch bool) {
 	if count == 0 {
 		return
@@ -129,14 +129,14 @@ func (l *load) message() (nodetest.Message, time.Time) {
 	l.ledger.Sent(id, channel, due)
 	return nodetest.Message{
 		ScheduleID: id, Channel: channel, ExecutionTime: nodetest.At(due), Payload: map[string]string{"id": id, "fill": fill},
-		Retry: &nodetest.Retry{MaxAttempts: 50}, // a fault is no reason to give a message up
+		Retry: &nodetest.Retry{MaxAttempts: 50}, // a fault must not make a message fail
 	}, due
 }
 
-// fill brings a payload to about 256 bytes.
+// fill pads a payload to about 256 bytes.
 var fill = strings.Repeat("x", 230)
 
-// decide lets some messages be cancelled and some be moved.
+// decide cancels some messages and moves others.
 func (l *load) decide(id string, due time.Time) {
 	fate := l.roll()
 	if fate >= l.races {
@@ -147,7 +147,7 @@ func (l *load) decide(id string, due time.Time) {
 		at = time.Now().Add(l.between(0, time.Until(due)))
 	}
 	l.running.Go(func() {
-		time.Sleep(time.Until(at)) // the race with the delivery is the point
+		time.Sleep(time.Until(at)) // to race with the delivery
 		if fate < l.races/2 {
 			l.cancel(id)
 		} else {
@@ -156,8 +156,8 @@ func (l *load) decide(id string, due time.Time) {
 	})
 }
 
-// schedule sends messages and notes what was answered. What got no answer is
-// repeated, half of it: of the rest nobody ever knows.
+// schedule sends messages and records the answers. It repeats half of the calls without an
+// answer; nobody learns the outcome of the other half.
 func (l *load) schedule(ms []nodetest.Message, batch bool) {
 	wants := l.roll() < 0.5
 	for range repeatsMax {
@@ -168,7 +168,7 @@ func (l *load) schedule(ms []nodetest.Message, batch bool) {
 	}
 }
 
-// attempt schedules messages once, and says whether all is known of them.
+// attempt schedules messages once, and reports whether all outcomes are known.
 func (l *load) attempt(ms []nodetest.Message, batch bool) bool {
 	path, body := "/v1/messages", any(ms[0])
 	if batch {
@@ -218,7 +218,7 @@ func (l *load) move(id string, due time.Time) {
 	l.ledger.Moved(id, to, a.outcome(l.ledger, "a reschedule of "+id))
 }
 
-// answer is what a call came back with; code 0: with nothing.
+// answer is the answer to a call; code 0: there was none.
 type answer struct {
 	code int
 	kind string // the type of a problem
@@ -227,7 +227,7 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.code, a.body) }
 
-// outcome says what an answer means. One that no client should get is noted.
+// outcome says what an answer means. It records one that no client should get.
 func (a answer) outcome(ledger *account.Ledger, what string) account.Outcome {
 	kind := a.kind
 	if kind == "" {
@@ -251,7 +251,7 @@ func (a answer) outcome(ledger *account.Ledger, what string) account.Outcome {
 	return account.Unknown
 }
 
-// call makes one call at some node.
+// call makes one call to some node.
 func (l *load) call(method, path string, body any) answer {
 	n := l.node()
 	if n == nil {

@@ -1,16 +1,16 @@
 //go:build linux
 
-// Command chaos runs a Postdate cluster of real processes under load, lets faults loose
-// on it, heals them, and accounts for every message that was ever acknowledged.
+// Command chaos runs a Postdate cluster of real processes under load, injects faults, heals
+// them, and accounts for every message that was ever acknowledged.
 //
 //	go run ./cmd/chaos -scenario kill9 -duration 1m -seed 7 -v
 //
-// It ends with 0 only where no message was lost, early, delivered after a cancel that was
-// answered with 200, or there twice without its mark: 1 says that a promise was broken,
-// 2 that the campaign itself could not be run, 3 that all promises were kept but something
-// took longer than the scenario allows. The sequence of faults depends on the seed alone.
+// Exit codes: 0 if no message was lost, early, delivered after a cancel that was answered with
+// 200, or delivered twice without its mark; 1 if a promise was broken; 2 if the campaign itself
+// could not run; 3 if all promises were kept but something took longer than the scenario
+// allows. The sequence of faults depends only on the seed.
 //
-// It needs Linux, and root for the scenarios that cut networks or fill disks.
+// It needs Linux, and root for scenarios that cut networks or fill disks.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// parse reads the command line.
+// parse parses the command line.
 func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
@@ -80,7 +80,7 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	flags.StringVar(&o.binary, "binary", "", "the postdate command to run (default: the one in this module is built)")
 	flags.BoolVar(&o.verbose, "v", false, "tell what goes on")
 	if err := flags.Parse(args); err != nil {
-		return scenario{}, o, flag.ErrHelp // it has been said
+		return scenario{}, o, flag.ErrHelp // flag has printed it
 	}
 	s, ok := scenarioNamed(*name)
 	switch {
@@ -101,7 +101,7 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	return s, o, nil
 }
 
-// conclude prints what a campaign came to.
+// conclude prints the result of a campaign and returns the exit code.
 func conclude(w io.Writer, s scenario, o options, r outcome) int {
 	if r.Sent == 0 {
 		return exitFailed

@@ -22,10 +22,10 @@ var (
 	failing = regexp.MustCompile(`(?m)^postdate_store_errors_total\{kind="([^"]*)",operation="([^"]*)"\} (\S+)$`)
 )
 
-// spent is where time went: how often, and how long in all.
+// spent says how often something happened, and how long it took in total.
 type spent struct{ count, seconds float64 }
 
-// timings reads a node's metrics: the store's operations, and lateness by channel.
+// timings reads a node's metrics: operations of the store, and lateness by channel.
 func timings(metrics string, into map[string]spent, errors map[string]float64) {
 	for _, m := range timing.FindAllStringSubmatch(metrics, -1) {
 		v, err := strconv.ParseFloat(m[4], 64)
@@ -48,7 +48,7 @@ func timings(metrics string, into map[string]spent, errors map[string]float64) {
 	}
 }
 
-// measured notes where the nodes that are up spent their time since they were started.
+// measured logs where the nodes that are up have spent their time since their start.
 func (c *campaign) measured() {
 	all, errors := map[string]spent{}, map[string]float64{}
 	for _, n := range c.Nodes {

@@ -20,10 +20,10 @@ import (
 
 const (
 	prefetch = 2000
-	again    = 100 * time.Millisecond // what is down gives no signal when it is back
+	again    = 100 * time.Millisecond // polls: nothing signals that a server is back
 )
 
-// declare makes the durable queues to which the load is delivered.
+// declare declares the durable queues that the load is delivered to.
 func declare(broker string, queues []string) error {
 	conn, err := amqp.Dial(broker)
 	if err != nil {
@@ -42,11 +42,11 @@ func declare(broker string, queues []string) error {
 	return nil
 }
 
-// consume notes all that comes to the queues until ctx ends, also across the broker's
-// restarts.
+// consume records everything that arrives on the queues until ctx ends, even across restarts of
+// the broker.
 func consume(ctx context.Context, broker string, queues []string, ledger *account.Ledger) {
 	for ctx.Err() == nil {
-		_ = consumeOnce(ctx, broker, queues, ledger) // whatever it was, the next one tries again
+		_ = consumeOnce(ctx, broker, queues, ledger) // after any error, try again
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):
@@ -95,12 +95,12 @@ func consumeOnce(ctx context.Context, broker string, queues []string, ledger *ac
 			a.Received = received
 			ledger.Arrived(a)
 		}
-		_ = d.Ack(false) // lost with its connection, then the broker hands it out again
+		_ = d.Ack(false) // if it is lost with the connection, the broker hands the message out again
 	}
 	return errors.New("the broker ended the consumers")
 }
 
-// arrival reads what a message tells of itself.
+// arrival reads what a message says about itself.
 func arrival(d amqp.Delivery) (account.Arrival, error) {
 	a := account.Arrival{ID: d.MessageId, Via: d.RoutingKey, Redelivered: d.Redelivered}
 	text, _ := d.Headers["postdate-execution-time"].(string)
@@ -124,12 +124,12 @@ func arrival(d amqp.Delivery) (account.Arrival, error) {
 	return a, nil
 }
 
-// longPoll is how long an inbox is asked to wait, and inboxTimeout when the follower
-// gives a node up: short, so that a node in trouble is not taken for a late message.
+// longPoll is how long an inbox may wait, and inboxTimeout is when the follower gives up on a
+// node: early, so that a node in trouble does not make messages seem late.
 const longPoll, inboxTimeout = 500 * time.Millisecond, 1200 * time.Millisecond
 
-// follow notes all that comes to an inbox until ctx ends. It stays with a node as long
-// as that answers.
+// follow records everything that arrives in an inbox until ctx ends. It stays with a node as
+// long as the node answers.
 func (l *load) follow(ctx context.Context, inbox string) {
 	cursor, at := "", 0
 	for ctx.Err() == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 )
 
-// scenario is a kind of trouble.
+// scenario is a kind of fault campaign.
 type scenario struct {
 	name, about string
-	nodes       int // that run when it begins, and when it ends
+	nodes       int // how many run at the start and at the end
 	config      cluster.Config
 	drive       func(ctx context.Context, c *campaign) error // returns when the last fault is over
 	limits      []func(c *campaign)
@@ -33,7 +33,7 @@ var everything = []fault{
 	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns(3), depose, killBroker, alarmBroker, cutBroker,
 }
 
-// scenarios are all there are, in the order in which they are listed.
+// scenarios lists all scenarios, in the order in which list shows them.
 var scenarios = []scenario{
 	{"mixed", "a random sequence of all faults of a cluster", 3, apart, shuffled(everything), nil},
 	{"kill9", "kill -9 of one of three nodes", 3, three, repeated(killNode), []func(*campaign){backWithin(4 * time.Second)}},
@@ -58,12 +58,12 @@ func scenarioNamed(name string) (scenario, bool) {
 }
 
 const (
-	quietAfter = account.Aftermath + 3*time.Second // so that some load is seen away from faults
+	quietAfter = account.Aftermath + 3*time.Second // so that there is some load away from faults
 	busyPause  = 4 * time.Second                   // between the faults of a random sequence, on average
 )
 
-// repeated runs the faults in turn, with a quiet time after each, until the time is
-// over; each at least once.
+// repeated runs the faults in turn, each at least once, with a quiet time after each, until the
+// time is over.
 func repeated(faults ...fault) func(context.Context, *campaign) error {
 	return func(ctx context.Context, c *campaign) error {
 		for i := 0; ; i++ {
@@ -80,8 +80,8 @@ func repeated(faults ...fault) func(context.Context, *campaign) error {
 	}
 }
 
-// shuffled runs the faults in a random order, again and again, and sometimes the next
-// one before the effects of the last are over.
+// shuffled runs the faults in random order, repeatedly, and sometimes begins one before the
+// effects of the last are over.
 func shuffled(faults []fault) func(context.Context, *campaign) error {
 	return func(ctx context.Context, c *campaign) error {
 		for {
@@ -101,8 +101,8 @@ func shuffled(faults []fault) func(context.Context, *campaign) error {
 	}
 }
 
-// rolling restarts all nodes in turn, and then runs 1, 5 and 2 of them. None of that
-// may leave a mark.
+// rolling restarts all nodes in turn, and then runs 1, 5 and 2 of them. None of this may cause
+// a mark.
 func rolling(ctx context.Context, c *campaign) error {
 	step := func(name string, f func() error) error {
 		err := c.window(account.Window{Fault: name}, f)
@@ -140,7 +140,7 @@ func rolling(ctx context.Context, c *campaign) error {
 	}
 }
 
-// fillDisk takes all room on the embedded store's disk, and gives it back.
+// fillDisk fills the embedded store's disk, and frees it again.
 func fillDisk(ctx context.Context, c *campaign) error {
 	return c.during("full disk", func() error {
 		err := errors.Join(c.Disk.Fill(), c.pause(ctx, 8*time.Second), c.Disk.Free())
@@ -152,8 +152,8 @@ func fillDisk(ctx context.Context, c *campaign) error {
 	})
 }
 
-// shiftClock puts MongoDB's clock 3 s ahead or behind for a while: more than
-// --clock-skew-max allows, so no node may own anything.
+// shiftClock sets MongoDB's clock 3 s ahead or back for a while: more than --clock-skew-max
+// allows, so no node may own anything.
 func shiftClock(ctx context.Context, c *campaign) error {
 	by := 3 * time.Second
 	if c.random.IntN(2) == 0 {
@@ -175,9 +175,9 @@ func shiftClock(ctx context.Context, c *campaign) error {
 	})
 }
 
-// backWithin wants the last late message after a kill to come within a time of it.
+// backWithin requires that no message is late for longer than limit after a kill.
 func backWithin(limit time.Duration) func(*campaign) {
-	const late = time.Second // of which a busy machine alone is no cause
+	const late = time.Second // more than a busy machine alone causes
 	return func(c *campaign) {
 		for _, kill := range c.kills {
 			last := c.ledger.Recovered(kill, kill.Add(limit), late)
@@ -189,7 +189,7 @@ func backWithin(limit time.Duration) func(*campaign) {
 	}
 }
 
-// noGapOver wants something to arrive at least so often while something is due.
+// noGapOver limits the time in which nothing arrives while something is due.
 func noGapOver(limit time.Duration) func(*campaign) {
 	return func(c *campaign) {
 		if gap := c.ledger.Check().Gap; gap.Long > limit {
@@ -198,7 +198,7 @@ func noGapOver(limit time.Duration) func(*campaign) {
 	}
 }
 
-// list tells what scenarios there are.
+// list describes the scenarios.
 func list() string {
 	var b strings.Builder
 	for _, s := range scenarios {

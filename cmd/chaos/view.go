@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// awaitWhole returns when every bucket has an owner.
+// awaitWhole waits until every bucket has an owner.
 func (c *campaign) awaitWhole(ctx context.Context) error {
 	deadline := time.Now().Add(settleTime)
 	for {
@@ -40,7 +40,7 @@ type view struct {
 	}
 }
 
-// whole says whether so many nodes own all buckets.
+// whole reports whether that many nodes own all the buckets.
 func (v view) whole(nodes int) bool {
 	owners := map[string]int{}
 	for _, b := range v.Buckets {
@@ -49,7 +49,7 @@ func (v view) whole(nodes int) bool {
 	return len(v.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
 }
 
-// owned counts the buckets of a node.
+// owned counts a node's buckets.
 func (v view) owned(node string) (n int) {
 	for _, b := range v.Buckets {
 		if b.Owner == node {
@@ -67,8 +67,7 @@ func (c *campaign) view(n *cluster.Node) (v view, err error) {
 	return v, json.Unmarshal(a.body, &v)
 }
 
-// count writes a number of messages of which -1 stands for unknown, and a page is all that is
-// asked for.
+// count formats a number of messages: -1 is unknown, and a full page means that or more.
 func count(n int) string {
 	switch {
 	case n < 0:
@@ -81,7 +80,7 @@ func count(n int) string {
 
 const pageOf = 100
 
-// pending counts the messages that are still PENDING, up to a page; -1: unknown.
+// pending counts the messages that are PENDING, up to a page; -1: unknown.
 func (c *campaign) pending() int {
 	a := c.load.call(http.MethodGet, fmt.Sprintf("/v1/messages?status=PENDING&limit=%d", pageOf), nil)
 	var page struct{ Messages []struct{} }
@@ -93,10 +92,10 @@ func (c *campaign) pending() int {
 
 const (
 	auditPage    = 1000
-	auditRepeats = 20 // of a page that was not answered
+	auditRepeats = 20 // of a page without an answer
 )
 
-// audit reads all that the store holds, for the account.
+// audit reads everything in the store into the account.
 func (c *campaign) audit(ctx context.Context) error {
 	query := url.Values{"limit": {fmt.Sprint(auditPage)}}
 	for failed := 0; ; {

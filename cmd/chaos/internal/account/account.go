@@ -1,11 +1,11 @@
-// Package account keeps the books of a fault campaign: what clients were answered,
-// what arrived, and when which fault was at work. At the end it says which promise
-// was broken, by which message, and how late messages were.
+// Package account keeps the books of a fault campaign: the answers that clients got, what
+// arrived, and when faults happened. At the end it says which promise was broken, by which
+// message, and how late messages were.
 //
-// It promises that every acknowledged message is accounted for: one that is lost,
-// early, there after its cancel was answered with 200, at a time that nobody asked
-// for, there twice without a mark, or marked though no fault was near, is a
-// violation by name. It believes no node: arrivals carry the receiver's time.
+// It promises that every acknowledged message is accounted for. A message is a violation,
+// reported by name, if it is lost, early, delivered after its cancel was answered with 200,
+// delivered for a time that nobody asked for, delivered twice without a mark, or marked without
+// a fault nearby. It trusts no node: arrivals carry the receiver's time.
 //
 // It reads no clock and does no I/O.
 package account
@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// Outcome is how a call ended, as far as its caller can know.
+// Outcome is how a call ended, as far as its caller knows.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Unknown Outcome = iota // no answer, or one that says that it may have been done
 	Done                   // acknowledged
-	NotDone                // answered that surely nothing was done
-	TooLate                // answered that delivery may have begun
+	NotDone                // the answer says that surely nothing was done
+	TooLate                // the answer says that delivery may have begun
 )
 
-// Arrival is one copy of a message, where its receiver has it.
+// Arrival is one copy of a message, as received.
 type Arrival struct {
 	ID       string
 	Via      string    // the channel
@@ -35,34 +35,34 @@ type Arrival struct {
 	Received time.Time // by the receiver's clock
 	Marked   bool      // as a possible duplicate
 	Attempt  int
-	// Redelivered says that the broker had handed out this very copy before: that
-	// is the broker's own repetition and not a second publish.
+	// Redelivered says that the broker had handed out this same copy before: the broker
+	// repeated it, which is not a second publish.
 	Redelivered bool
 }
 
-// Window is a time in which a fault was at work.
+// Window is the time of a fault.
 type Window struct {
 	Fault    string
 	From, To time.Time
-	// Marks says that outcomes may have become unknown, so that messages around it
-	// may be marked, and come again.
+	// Marks says that outcomes may have become unknown: messages around that time may be
+	// marked, and arrive again.
 	Marks bool
-	// HoldsUp names the broker, or * for all, on the way to which a copy may have been
-	// held up, because a node was stopped or the network was slow: it may come after
-	// the next owner's marked copy.
+	// HoldsUp names a broker, or * for all. A copy may have been held up on its way there,
+	// because a node was stopped or the network was slow, and may arrive after the next owner's
+	// marked copy.
 	HoldsUp string
 }
 
 const (
-	// claimAhead is how far a claim may run ahead of a fault, and a little for
-	// the time between a fault and its note.
+	// claimAhead is how far a claim may run ahead of a fault, plus a margin for the time
+	// between a fault and its record.
 	claimAhead = 3 * time.Second
-	// Aftermath is how long after a fault its effects may last: a lease runs out,
-	// others take over, channels are probed again.
+	// Aftermath is how long a fault's effects may outlast it: a lease expires, other nodes take
+	// over, channels are probed again.
 	Aftermath = 12 * time.Second
 )
 
-// existence is whether a message is in the store.
+// existence says whether a message is in the store.
 type existence uint8
 
 const (
@@ -73,14 +73,14 @@ const (
 
 type entry struct {
 	via       string
-	dues      []time.Time // the times at which it may be delivered
+	dues      []time.Time // possible times of delivery
 	exists    existence
 	since     time.Time // when it was acknowledged
-	unsure    bool      // a call that schedules it was left without an answer
-	cancelled existence // no: not that anybody knows
-	gone      bool      // acknowledged, and later said not to exist
+	unsure    bool      // a call that schedules it got no answer
+	cancelled existence // no: as far as is known
+	gone      bool      // acknowledged, and later reported as missing
 	moved     bool
-	status    string // what the store says at the end; "": nothing
+	status    string // its final status in the store; "": none
 	arrivals  []Arrival
 }
 
@@ -88,10 +88,10 @@ type entry struct {
 type Ledger struct {
 	mu        sync.Mutex
 	entries   map[string]*entry
-	strange   []Arrival // nobody scheduled them
+	strange   []Arrival // of messages that were not scheduled
 	odd       []string  // answers that no client should get
 	crashed   []string  // nodes that ended by themselves
-	audited   bool      // what the store holds was read to its end
+	audited   bool      // the store was read to its end
 	windows   []Window
 	redeliver int
 	arrived   int
@@ -100,18 +100,18 @@ type Ledger struct {
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger { return &Ledger{entries: map[string]*entry{}} }
 
-// Sent notes a message before it is scheduled, with its channel and due time.
+// Sent records a message before it is scheduled, with its channel and due time.
 func (l *Ledger) Sent(id, via string, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries[id] = &entry{via: via, dues: []time.Time{cut(due)}, cancelled: no}
 }
 
-// cut leaves the precision that a message has.
+// cut rounds a time down to the precision of messages.
 func cut(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
-// Scheduled notes how a call that schedules a message ended, and when; such a call may
-// be repeated.
+// Scheduled records how and when a call that schedules a message ended. Such a call may be
+// repeated.
 func (l *Ledger) Scheduled(id string, o Outcome, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,14 +127,14 @@ func (l *Ledger) Scheduled(id string, o Outcome, at time.Time) {
 	}
 }
 
-// Acknowledged says whether a message was.
+// Acknowledged reports whether a message was acknowledged.
 func (l *Ledger) Acknowledged(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.entries[id].exists == yes
 }
 
-// Cancelled notes how a cancel ended.
+// Cancelled records how a cancel ended.
 func (l *Ledger) Cancelled(id string, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *Ledger) Cancelled(id string, o Outcome) {
 	}
 }
 
-// Moved notes how a call ended that gives a message another due time.
+// Moved records how a call ended that changes a message's due time.
 func (l *Ledger) Moved(id string, due time.Time, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Ledger) Moved(id string, due time.Time, o Outcome) {
 	}
 }
 
-// Missing notes that a node answered that there is no such message.
+// Missing records that a node said that there is no such message.
 func (l *Ledger) Missing(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,14 +168,14 @@ func (l *Ledger) Missing(id string) {
 	e.gone = e.gone || e.exists == yes
 }
 
-// Odd notes an answer that a client should never get.
+// Odd records an answer that a client should never get.
 func (l *Ledger) Odd(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.odd = append(l.odd, what)
 }
 
-// Stored notes what status a message has in the store when all has been delivered.
+// Stored records a message's status in the store after all deliveries.
 func (l *Ledger) Stored(id, status string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,21 +187,21 @@ func (l *Ledger) Stored(id, status string) {
 	e.status = status
 }
 
-// Audited notes that [Ledger.Stored] was told of every message in the store.
+// Audited records that [Ledger.Stored] was called for every message in the store.
 func (l *Ledger) Audited() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.audited = true
 }
 
-// Crashed notes that a node ended though nobody ended it.
+// Crashed records that a node ended by itself.
 func (l *Ledger) Crashed(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.crashed = append(l.crashed, what)
 }
 
-// Arrived notes an arrival.
+// Arrived records an arrival.
 func (l *Ledger) Arrived(a Arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +220,7 @@ func (l *Ledger) Arrived(a Arrival) {
 	e.arrivals = append(e.arrivals, a)
 }
 
-// Fault notes a fault when it is over. Until then [Ledger.Check] knows nothing of it.
+// Fault records a fault when it is over. [Ledger.Check] does not know of it before.
 func (l *Ledger) Fault(w Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,17 +239,17 @@ func (l *Ledger) Open() (n int) {
 	return n
 }
 
-// Arrivals counts all arrivals so far.
+// Arrivals returns how many arrivals there have been.
 func (l *Ledger) Arrivals() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.arrived
 }
 
-// late is how much later than it should a message first arrived: counted from its
-// acknowledgement, where that came after its time. Nothing is known of one that was
-// never acknowledged, or whose reschedule was never answered: it may have become durable
-// long after its time, when a cut connection was whole again.
+// late returns how late a message first arrived, counted from its due time or, if that was
+// later, from its acknowledgement. The lateness is unknown if the message was never
+// acknowledged, or a reschedule of it never answered: it may have become durable long after its
+// time, when a cut connection was restored.
 func (e *entry) late() (by time.Duration, known bool) {
 	if len(e.arrivals) == 0 || e.exists != yes || len(e.dues) != 1 {
 		return 0, false
@@ -262,5 +262,5 @@ func (e *entry) late() (by time.Duration, known bool) {
 	return max(0, a.Received.Sub(from)), true
 }
 
-// owed says whether a message must arrive.
+// owed reports whether a message must arrive.
 func (e *entry) owed() bool { return e.exists == yes && e.cancelled == no }

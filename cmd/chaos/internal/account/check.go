@@ -37,14 +37,14 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s %s", v.Kind, v.ID, v.Text) }
 
-// Report is what a run comes to.
+// Report is the result of a run.
 type Report struct {
 	Sent, Accepted, Refused, Unanswered int
-	Cancelled, Wavering                 int // cancels answered 200, and unanswered
+	Cancelled, Wavering                 int // cancels answered with 200, and cancels without an answer
 	Moved                               int
-	Arrived, Marked, Twice              int // copies; marked ones; messages of which more than one came
+	Arrived, Marked, Twice              int // copies; marked copies; messages that arrived more than once
 	Redelivered                         int // copies that the broker handed out again
-	HeldUp                              int // unmarked copies that came after the marked one, around a fault that holds things up
+	HeldUp                              int // unmarked copies that arrived after the marked one, around a fault that holds copies up
 
 	Quiet, Faulty Lateness // of first arrivals, away from faults and around them
 	Gap           Gap
@@ -64,7 +64,7 @@ type Gap struct {
 	Long time.Duration
 }
 
-// Check balances the account.
+// Check balances the account and returns the report.
 func (l *Ledger) Check() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,7 @@ type checker struct {
 	firsts        []first
 }
 
-// first is the first arrival of a message.
+// first says when a message was due and when it first arrived.
 type first struct{ due, received time.Time }
 
 func (c *checker) complain(k Kind, id, text string) {
@@ -160,7 +160,7 @@ func (c *checker) promises(id string, e *entry) {
 	case e.status == "PENDING" || e.status == "DELIVERY_FAILED":
 		c.complain(Stuck, id, e.life())
 	case e.status == "DELIVERED" && !came && e.owed(), e.status == "CANCELLED" && came && e.cancelled == yes:
-		// it is lost, or came after its cancel: that has been said
+		// reported above as Lost or AfterCancel
 	case e.status == "DELIVERED" && !came, e.status == "CANCELLED" && came, e.status != "" && e.exists == no:
 		c.complain(FalseStatus, id, e.life())
 	}
@@ -195,14 +195,14 @@ func (c *checker) arrival(id string, e *entry, i int) {
 	}
 }
 
-// holdsUp says whether a copy over a channel may have been held up.
+// holdsUp reports whether a copy for a channel may have been held up.
 func (w Window) holdsUp(via string) bool {
 	broker, _, _ := strings.Cut(via, ":")
 	return w.HoldsUp == "*" || w.HoldsUp == broker
 }
 
-// near says whether a fault (one that such admits; nil: any) was at work while a
-// message was on its way.
+// near reports whether a fault that such accepts (nil: any) happened while a message was on its
+// way.
 func (c *checker) near(due, received time.Time, such func(Window) bool) bool {
 	for _, w := range c.windows {
 		if (such == nil || such(w)) && !received.Before(cut(w.From)) && due.Before(w.To.Add(Aftermath)) {
@@ -216,7 +216,7 @@ func (c *checker) near(due, received time.Time, such func(Window) bool) bool {
 	return false
 }
 
-// gap finds the longest time in which something was due and nothing came.
+// gap finds the longest time in which something was due and nothing arrived.
 func (c *checker) gap() (longest Gap) {
 	dues, times := make([]time.Time, len(c.firsts)), make([]time.Time, len(c.firsts))
 	for i, f := range c.firsts {
@@ -238,8 +238,8 @@ func (c *checker) gap() (longest Gap) {
 	return longest
 }
 
-// Recovered is how long after from the last message came that was due between
-// from and until and came more than late behind its time; 0 where none did.
+// Recovered returns how long after from the last late message arrived, of those due before
+// until; late means by more than late. It is 0 if there was none.
 func (l *Ledger) Recovered(from, until time.Time, late time.Duration) (last time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,16 +253,16 @@ func (l *Ledger) Recovered(from, until time.Time, late time.Duration) (last time
 	return last
 }
 
-// Second is what was due in one second.
+// Second counts the messages that were due in one second.
 type Second struct {
 	From  time.Time
 	Due   int // messages
-	Late  int // of them, those beyond the bound that was asked for
+	Late  int // of these, how many were later than the limit
 	Worst time.Duration
 }
 
-// Seconds tells how late messages were by when they were due, one entry for each second
-// in which some were later than late.
+// Seconds returns the lateness of messages by the second in which they were due, for each
+// second in which some were later than late.
 func (l *Ledger) Seconds(late time.Duration) (all []Second) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// clock is how times are shown.
+// clock is the format of times.
 const clock = "15:04:05.000"
 
-// life tells all that is known of a message.
+// life describes all that is known of a message.
 func (e *entry) life() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "over %s, due", e.via)
@@ -44,10 +44,10 @@ func (e *entry) life() string {
 	return b.String()
 }
 
-// violationsShown bounds how many violations of a kind a report names.
+// violationsShown is how many violations of a kind a report names.
 const violationsShown = 10
 
-// String is the report as a table, with the violations at its end.
+// String returns the report as a table, followed by the violations.
 func (r Report) String() string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

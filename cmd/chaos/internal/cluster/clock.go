@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of the MongoDB servers, which run under libfaketime. It does
-// not reach Go programs, which ask the kernel by themselves; so it is the store's
-// clock that goes wrong, and to a node that is the same as its own.
+// Clock is the wall clock of the MongoDB servers, which run under libfaketime. The library does
+// not affect Go programs, which ask the kernel directly. So the store's clock is the one that
+// goes wrong; to a node that is the same as if its own did.
 type Clock struct{ path string }
 
 // faketime finds the library.
@@ -25,8 +25,7 @@ func faketime() (path string, err error) {
 	return found[0], nil
 }
 
-// newClock writes a stand-in for mongod that runs it under libfaketime, and has
-// mongotest use it.
+// newClock writes a wrapper that runs mongod under libfaketime, and makes mongotest use it.
 func newClock(dir string) (*Clock, error) {
 	library, err := faketime()
 	if err != nil {
@@ -59,7 +58,7 @@ func newClock(dir string) (*Clock, error) {
 	return c, os.Setenv("POSTDATE_TEST_MONGOD", wrapper)
 }
 
-// Shift sets the servers' clock so much ahead of the machine's. They notice within
+// Shift sets the servers' clock ahead of the machine's by that much. They notice it within
 // about a second.
 func (c *Clock) Shift(by time.Duration) error {
 	next := c.path + ".next"

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package cluster runs a whole Postdate cluster of real processes for a fault
-// campaign: nodes, a MongoDB replica set of three, a RabbitMQ broker, and, where
-// nodes are to be cut off from each other or from their store, network namespaces.
+// Package cluster runs a whole Postdate cluster of real processes for a fault campaign: nodes,
+// a MongoDB replica set of three, a RabbitMQ broker and, to cut nodes off from each other or
+// from their store, network namespaces.
 //
-// It promises that nothing of it outlives this program, however it ends, and that
-// nothing is changed in the machine's own network and mounts.
+// It promises that none of these outlives this program, however it ends, and that the machine's
+// own network and mounts are not changed.
 package cluster
 
 import (
@@ -23,19 +23,19 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// Config says what a cluster is made of.
+// Config says what a cluster consists of.
 type Config struct {
 	Dir      string // logs and data
-	Nodes    int    // how many there may be; none is started
+	Nodes    int    // how many can run; Open starts none
 	Embedded bool   // one node on the embedded store, no MongoDB
-	DiskMiB  int    // the embedded store lies on a file system of its own of this size; 0: in Dir
-	Isolated bool   // nodes have network namespaces of their own
+	DiskMiB  int    // size of a file system for the embedded store; 0: the store is in Dir
+	Isolated bool   // each node has a network namespace of its own
 	Clock    bool   // MongoDB's clock can be shifted
 	Race     bool   // build the nodes with the race detector
-	Binary   string // the command, ready-made; "": it is built
+	Binary   string // the command; "": build it
 }
 
-// Possible says what of c cannot be had on this machine, or nil.
+// Possible says why this machine cannot run c; nil if it can.
 func (c Config) Possible() error {
 	if c.DiskMiB > 0 && os.Geteuid() != 0 {
 		return errors.New("a file system can only be mounted by root")
@@ -51,27 +51,26 @@ func (c Config) Possible() error {
 	return nil
 }
 
-// Cluster is what a campaign works on.
+// Cluster is what a campaign works with.
 type Cluster struct {
-	Mongo  *Mongo  // nil where the store is embedded
-	Rabbit *Rabbit //
+	Mongo  *Mongo  // nil if the store is embedded
+	Rabbit *Rabbit // always there
 	Nodes  []*Node
-	Disk   *Disk  // nil where the store has no file system of its own
-	Clock  *Clock // nil where the clocks are right
+	Disk   *Disk  // nil if the store has no file system of its own
+	Clock  *Clock // nil if the clocks cannot be shifted
 
 	dir, binary string
 	wires       *wires
 	servers     operator
 }
 
-// Mongo is the replica set. Its methods panic where they cannot do what they say; so
-// do Rabbit's: see [Try].
+// Mongo is the replica set. Its methods, like Rabbit's, panic if they fail: see [Try].
 type Mongo struct{ *mongotest.Set }
 
 // Rabbit is the broker.
 type Rabbit struct{ *rabbitmqtest.Broker }
 
-// Open builds the command, and starts the servers.
+// Open builds the command and starts the servers, but no node.
 func Open(c Config) (cluster *Cluster, err error) {
 	cl := &Cluster{dir: c.Dir, binary: c.Binary}
 	defer func() {
@@ -107,7 +106,7 @@ func Open(c Config) (cluster *Cluster, err error) {
 	return cl, cl.layNodes(c)
 }
 
-// build makes the command of the module in which this program was started.
+// build builds the command from the module in which this program was started.
 func build(path string, race bool) error {
 	args := []string{"build", "-o", path}
 	if race {
@@ -120,7 +119,7 @@ func build(path string, race bool) error {
 	return nil
 }
 
-// layNodes prepares the nodes with their networks and flags.
+// layNodes prepares the nodes, with their networks and flags.
 func (cl *Cluster) layNodes(c Config) (err error) {
 	if c.Isolated {
 		if cl.wires, err = newWires(); err != nil {
@@ -168,7 +167,7 @@ func (cl *Cluster) gossipAddresses(c Config) (all []string, err error) {
 	return all, nil
 }
 
-// isolate gives a node a namespace, and gates in it to the servers.
+// isolate gives a node a namespace, with gates to the servers.
 func (cl *Cluster) isolate(n *Node, store string) (err error) {
 	if n.space, err = cl.wires.attach(n.Number); err != nil {
 		return err
@@ -188,12 +187,11 @@ func (cl *Cluster) isolate(n *Node, store string) (err error) {
 	return err
 }
 
-// Plug connects a node's wire to the other nodes, or pulls it out. Its way to the
-// store and the broker is another.
+// Plug connects a node to the other nodes, or disconnects it. Its connections to the store and
+// the broker are not affected.
 func (cl *Cluster) Plug(n *Node, in bool) error { return cl.wires.plug(n.Number, in) }
 
-// Deafen makes what a node sends to another one vanish, while it still hears the
-// other; or ends that.
+// Deafen loses what a node sends to another, while it still hears the other; or ends that.
 func (cl *Cluster) Deafen(n, other *Node, on bool) error {
 	verb := "del"
 	if on {
@@ -202,7 +200,7 @@ func (cl *Cluster) Deafen(n, other *Node, on bool) error {
 	return n.space.ip("route", verb, "blackhole", address(other.Number)+"/32")
 }
 
-// Close ends everything. Logs stay.
+// Close ends everything. The logs stay.
 func (cl *Cluster) Close() {
 	for _, n := range cl.Nodes {
 		if n.Running() {
@@ -225,17 +223,17 @@ func (cl *Cluster) Close() {
 		cl.Disk.close()
 	}
 	cl.servers.close()
-	_ = os.Remove(filepath.Join(cl.dir, "postdate")) // what stays are logs
+	_ = os.Remove(filepath.Join(cl.dir, "postdate")) // only logs stay
 }
 
-// operator stands in for a test: the servers' packages report to one. A failure is a
-// panic, which [Try] makes an error again.
+// operator takes the place of a test, to which the servers' packages report. A failure is a
+// panic, which [Try] turns into an error.
 type operator struct {
 	testing.TB
 	cleanups []func()
 }
 
-// failure is what an operator panics with.
+// failure is the value with which an operator panics.
 type failure string
 
 // Helper is part of testing.TB.
@@ -244,22 +242,22 @@ func (o *operator) Helper() {}
 // Name is part of testing.TB.
 func (o *operator) Name() string { return "chaos" }
 
-// Failed is part of testing.TB. What failed the campaign says itself.
+// Failed is part of testing.TB. The campaign itself reports failures.
 func (o *operator) Failed() bool { return false }
 
-// Cleanup keeps f until the cluster is closed.
+// Cleanup registers f, to be called when the cluster is closed.
 func (o *operator) Cleanup(f func()) { o.cleanups = append(o.cleanups, f) }
 
 // Logf is part of testing.TB.
 func (o *operator) Logf(string, ...any) {}
 
-// Errorf gives up what is being done.
+// Errorf panics with a failure.
 func (o *operator) Errorf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
 
-// Fatalf gives up what is being done.
+// Fatalf panics with a failure.
 func (o *operator) Fatalf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
 
-// Fatal gives up what is being done.
+// Fatal panics with a failure.
 func (o *operator) Fatal(args ...any) { panic(failure(fmt.Sprint(args...))) }
 
 func (o *operator) close() {
@@ -269,7 +267,7 @@ func (o *operator) close() {
 	o.cleanups = nil
 }
 
-// Try does something with the servers and makes an error of a failure.
+// Try runs f and turns a failure of the servers into an error.
 func Try(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Disk is a small file system in memory, which only the nodes see: it is mounted in a
-// mount namespace of its own and gone with the process that holds it.
+// Disk is a small file system in memory that only the nodes see. It is mounted in a mount
+// namespace of its own and disappears with the process that holds it.
 type Disk struct {
 	holder *exec.Cmd
 	path   string
 }
 
-// newDisk mounts a file system of so many MiB at path.
+// newDisk mounts a file system of that many MiB at path.
 func newDisk(path string, mib int) (*Disk, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
@@ -32,13 +32,13 @@ func newDisk(path string, mib int) (*Disk, error) {
 		if _, err := os.Stat(d.inside("mounted")); err == nil {
 			return d, nil
 		}
-		time.Sleep(20 * time.Millisecond) // another process's mount gives no signal
+		time.Sleep(20 * time.Millisecond) // polls: another process's mount gives no signal
 	}
 	d.close()
 	return nil, fmt.Errorf("the small file system was not mounted at %s", path)
 }
 
-// inside is the name under which this process reaches a file of the disk.
+// inside returns the path by which this process reaches a file on the disk.
 func (d *Disk) inside(name string) string {
 	return filepath.Join("/proc", fmt.Sprint(d.holder.Process.Pid), "root", d.path, name)
 }
@@ -52,7 +52,7 @@ func (d *Disk) close() {
 	_ = d.holder.Wait()
 }
 
-// Fill takes all the room that is left.
+// Fill fills the disk.
 func (d *Disk) Fill() error {
 	f, err := os.Create(d.inside("ballast"))
 	if err != nil {
@@ -67,5 +67,5 @@ func (d *Disk) Fill() error {
 	return nil
 }
 
-// Free gives the room back.
+// Free frees what Fill has taken.
 func (d *Disk) Free() error { return os.Remove(d.inside("ballast")) }

@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// Gate is a node's way to one kind of server: it listens in the node's namespace
-// at the servers' own addresses. Its faults hold for connections that are there
-// already too.
+// Gate is a node's way to one kind of server: it listens in the node's namespace at the
+// servers' own addresses. Its faults also affect existing connections.
 type Gate struct {
 	mu        sync.Mutex
 	closed    bool
-	shut      chan struct{} // nil: open; else closed when the way is open again
+	shut      chan struct{} // nil: open; otherwise closed when the way opens again
 	delay     time.Duration
 	reset     bool
 	conns     map[net.Conn]struct{}
 	listeners []net.Listener
 }
 
-// openGate listens in a namespace at addresses and passes connections on to the
-// same addresses outside.
+// openGate listens in a namespace at addresses and forwards connections to the same addresses
+// outside.
 func openGate(n *namespace, addresses []string) (*Gate, error) {
 	g := &Gate{conns: map[net.Conn]struct{}{}}
 	for _, a := range addresses {
@@ -42,8 +41,8 @@ func openGate(n *namespace, addresses []string) (*Gate, error) {
 	return g, nil
 }
 
-// Cut holds everything back, in both directions, without a word to either side.
-// What was held goes on at [Gate.Heal], as packets do that are sent again.
+// Cut holds everything back, in both directions, without telling either side. [Gate.Heal] lets
+// it pass, like packets that are sent again.
 func (g *Gate) Cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,15 +51,15 @@ func (g *Gate) Cut() {
 	}
 }
 
-// Delay makes everything take so much longer, in each direction.
+// Delay delays everything by d, in each direction.
 func (g *Gate) Delay(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delay = d
 }
 
-// ResetAfterSend passes on what the node sends, and resets each connection when its
-// next answer comes, of which the node sees nothing.
+// ResetAfterSend passes on what the node sends, and resets each connection at its next answer,
+// before the node sees any of it.
 func (g *Gate) ResetAfterSend() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,7 +90,7 @@ func (g *Gate) close() {
 	}
 }
 
-// keep remembers a connection, or says that it is too late for one.
+// keep registers a connection, and reports whether the gate is still open for one.
 func (g *Gate) keep(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +118,7 @@ func (g *Gate) accept(l net.Listener, server string) {
 	}
 }
 
-// pass joins a node's connection with one to the server.
+// pass connects a node's connection to the server.
 func (g *Gate) pass(inner net.Conn, server string) {
 	defer g.drop(inner)
 	if !g.keep(inner) {
@@ -128,7 +127,7 @@ func (g *Gate) pass(inner net.Conn, server string) {
 	g.wait()
 	outer, err := net.Dial("tcp", server)
 	if err != nil {
-		_ = inner.(*net.TCPConn).SetLinger(0) // refused there, reset here
+		_ = inner.(*net.TCPConn).SetLinger(0) // the server refused it, so reset it
 		return
 	}
 	defer g.drop(outer)
@@ -141,7 +140,7 @@ func (g *Gate) pass(inner net.Conn, server string) {
 	both.Wait()
 }
 
-// wait returns when the way is open.
+// wait waits until the way is open.
 func (g *Gate) wait() {
 	g.mu.Lock()
 	shut := g.shut
@@ -151,14 +150,13 @@ func (g *Gate) wait() {
 	}
 }
 
-// parcel is what was read at once, and when it may go on.
+// parcel is the result of one read, and when it may be passed on.
 type parcel struct {
 	bytes []byte
 	at    time.Time
 }
 
-// carry brings what comes from one side to the other until either ends, and then
-// ends both.
+// carry copies from one side to the other until either ends, and then closes both.
 func (g *Gate) carry(to, from net.Conn, asks bool) {
 	defer to.Close()
 	defer from.Close()
@@ -180,7 +178,7 @@ func (g *Gate) carry(to, from net.Conn, asks bool) {
 				}
 			}
 			if err != nil {
-				return // also at an orderly end: neither protocol goes on in one direction
+				return // even at an orderly end: neither protocol uses half-closed connections
 			}
 		}
 	}()
@@ -189,7 +187,7 @@ func (g *Gate) carry(to, from net.Conn, asks bool) {
 			time.Sleep(wait)
 		}
 		g.wait()
-		if !asks && g.resets() { // the server has begun to answer: it was done
+		if !asks && g.resets() { // the server has begun to answer, so the request was carried out
 			_ = to.(*net.TCPConn).SetLinger(0)
 			return
 		}

@@ -15,21 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every node of an isolated cluster has a network namespace of its own. A veth pair
-// leads from it to a bridge in one more namespace, the switch; there is no way
-// out of it, and nothing is changed in the machine's own network. A namespace
-// lives as long as the process that was started in it, so all is gone with this
-// program.
+// Every node of an isolated cluster has a network namespace of its own. A veth pair connects it
+// to a bridge in one more namespace, the switch. The switch has no way out, and the machine's
+// own network is not changed. A namespace lives as long as the process that was started in it,
+// so all of them end with this program.
 //
-// MongoDB and RabbitMQ listen on the machine's own loopback. In each namespace a
-// [Gate] listens at the same addresses and passes connections on, so that the
-// driver finds the members of the replica set under their configured names, and
-// every node's way to the store can be cut alone.
+// MongoDB and RabbitMQ listen on the machine's own loopback. In each namespace a [Gate] listens
+// at the same addresses and forwards connections, so that the driver finds the members of the
+// replica set under their configured names, and each node can be cut off from the store
+// separately.
 
-// namespace is a network namespace, held by a process that sleeps.
+// namespace is a network namespace, held by a sleeping process.
 type namespace struct{ holder *exec.Cmd }
 
-// canIsolate says why this process cannot make network namespaces, or nil.
+// canIsolate says why this process cannot make network namespaces; nil if it can.
 func canIsolate() error {
 	for _, program := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -77,11 +76,11 @@ func (n *namespace) ip(args ...string) error {
 	return nil
 }
 
-// within runs f on a thread that is in the namespace. Sockets that f makes stay there.
+// within runs f on a thread in the namespace. Sockets that f opens stay there.
 func (n *namespace) within(f func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		result <- func() error {
 			fd, err := os.Open("/proc/" + n.pid() + "/ns/net")
 			if err != nil {
@@ -97,7 +96,7 @@ func (n *namespace) within(f func() error) error {
 	return <-result
 }
 
-// dial connects to a TCP address, of which the host is a number, in the namespace.
+// dial connects, in the namespace, to a TCP address whose host is an IP address.
 func (n *namespace) dial(ctx context.Context, address string) (conn net.Conn, err error) {
 	var d net.Dialer
 	err = n.within(func() (err error) {
@@ -107,7 +106,7 @@ func (n *namespace) dial(ctx context.Context, address string) (conn net.Conn, er
 	return conn, err
 }
 
-// wires is the switch with its bridge.
+// wires is the switch and its bridge.
 type wires struct{ *namespace }
 
 func newWires() (*wires, error) {
@@ -126,7 +125,7 @@ func newWires() (*wires, error) {
 	return w, nil
 }
 
-// address is the private address of node number i, which exists only between the
+// address returns the private address of node number i, which exists only between the
 // namespaces.
 func address(i int) string { return fmt.Sprintf("10.213.77.%d", i) }
 
@@ -152,7 +151,7 @@ func (w *wires) attach(i int) (*namespace, error) {
 	return n, nil
 }
 
-// plug connects or disconnects node number i's wire at the switch.
+// plug connects node number i to the switch, or disconnects it.
 func (w *wires) plug(i int, in bool) error {
 	state := "down"
 	if in {

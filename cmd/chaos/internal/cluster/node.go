@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// readyTimeout bounds a start: it waits for a primary, and the machine may be busy.
+// readyTimeout bounds a start, which waits for a primary, perhaps on a busy machine.
 const readyTimeout = 90 * time.Second
 
-// Node is one postdate process, which may be started many times. Its methods are
-// safe for concurrent use, but only one caller at a time may start and end it.
+// Node is one postdate process, which may be started many times. Its methods are safe for
+// concurrent use, but only one caller at a time may start or end it.
 type Node struct {
-	// Number counts from 1, Name is what the node calls itself.
+	// Number counts from 1; Name is the node's --node-id.
 	Number int
 	Name   string
-	// Store and Broker are the node's ways to MongoDB and RabbitMQ; nil where the
-	// cluster is not isolated.
+	// Store and Broker are the node's ways to MongoDB and RabbitMQ; nil if the cluster is not
+	// isolated.
 	Store, Broker *Gate
 
 	cluster *Cluster
@@ -36,7 +36,7 @@ type Node struct {
 	client  *http.Client
 
 	mu    sync.Mutex
-	wants bool // it is to run
+	wants bool // it should be running
 	crash error
 	cmd   *exec.Cmd
 	http  string
@@ -45,7 +45,7 @@ type Node struct {
 	err   error         // how it ended; read after ended
 }
 
-// Start starts the process and returns when it says that it is ready.
+// Start starts the process and returns when the node reports that it is ready.
 func (n *Node) Start() error {
 	log, err := os.OpenFile(n.LogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -104,18 +104,18 @@ func (n *Node) Start() error {
 	}
 }
 
-// LogPath is where the node's log is.
+// LogPath returns the path of the node's log.
 func (n *Node) LogPath() string { return filepath.Join(n.cluster.dir, n.Name+".log") }
 
-// Up says whether the node was ready and has not ended, as far as is known: one that
-// is stopped by a signal is up.
+// Up reports whether the node was ready and has not ended, as far as is known. A node stopped
+// by a signal is up.
 func (n *Node) Up() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.up
 }
 
-// Running says whether there is a process, ready or not.
+// Running reports whether there is a process, ready or not.
 func (n *Node) Running() bool {
 	_, ended := n.run()
 	if ended == nil {
@@ -135,27 +135,27 @@ func (n *Node) run() (*exec.Cmd, chan struct{}) {
 	return n.cmd, n.ended
 }
 
-// Signal sends a signal to the process, as SIGSTOP and SIGCONT.
+// Signal sends a signal to the process, for example SIGSTOP or SIGCONT.
 func (n *Node) Signal(s syscall.Signal) error {
 	cmd, _ := n.run()
 	return cmd.Process.Signal(s)
 }
 
-// expectEnd says that the process is to end, so that nobody calls it any more.
+// expectEnd notes that the process is about to end, so that no call goes to it.
 func (n *Node) expectEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wants, n.up = false, false
 }
 
-// Crash tells of an end of the process that nobody asked for; nil: there was none.
+// Crash returns an error if the process ended by itself.
 func (n *Node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.crash
 }
 
-// Kill ends the process with SIGKILL, and returns when it has ended.
+// Kill kills the process with SIGKILL, and returns when it has ended.
 func (n *Node) Kill() error {
 	_, ended := n.run()
 	n.expectEnd()
@@ -166,7 +166,7 @@ func (n *Node) Kill() error {
 	return nil
 }
 
-// Stop ends the process in order, and fails where that does not work.
+// Stop stops the process in an orderly way, or returns an error.
 func (n *Node) Stop() error {
 	_, ended := n.run()
 	n.expectEnd()
@@ -184,7 +184,7 @@ func (n *Node) Stop() error {
 	return nil
 }
 
-// dial connects to the node's HTTP address, also where a wire to it is cut.
+// dial connects to the node's HTTP address, even if the node is cut off from others.
 func (n *Node) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	n.mu.Lock()
 	address := n.http
@@ -196,8 +196,8 @@ func (n *Node) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// Client is a client whose every call goes to this node, whatever the host. It bounds
-// no call.
+// Client returns a client whose every call goes to this node, whatever the host. It has no
+// timeout.
 func (n *Node) Client() *http.Client { return n.client }
 
 func (n *Node) newClient() *http.Client {

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// The kernel kills a child with Pdeathsig when the thread that started it ends,
-// and not only when its process does. So one thread, which never ends, starts
-// them all.
+// The kernel kills a child with Pdeathsig when the thread that started it ends, even if the
+// process lives on. So one thread that never ends starts all children.
 var spawner = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {
@@ -29,7 +28,7 @@ func spawn(cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr.Setpgid = true // an interrupt at the terminal is for the campaign alone
+	cmd.SysProcAttr.Setpgid = true // a terminal's interrupt must reach only the campaign
 	result := make(chan error)
 	spawner() <- func() { result <- cmd.Start() }
 	return <-result

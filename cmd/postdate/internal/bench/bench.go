@@ -170,9 +170,8 @@ func (r *run) phases(ctx context.Context) error {
 	return r.cleanUp(ctx, pending)
 }
 
-// above loads more far-off messages, up to size in total, and measures again. It returns the
-// groups that it leaves pending. Ids end with suffix, which is short, because longer ids would
-// affect the result.
+// above loads more far-off messages, up to size in total, and measures again. It returns what
+// it leaves pending. Ids end with suffix; it is short, because longer ids affect the result.
 func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*group, error) {
 	backlog := r.group("backlog"+suffix, more)
 	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {

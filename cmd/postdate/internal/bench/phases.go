@@ -236,8 +236,7 @@ func (r *run) rowsOf(g *group) (stop func()) {
 	}
 }
 
-// add adds a row to the report, with the resources that the server's process used since the
-// last one.
+// add adds a row to the report, with what the server's process used since the last.
 func (r *run) add(row Row) {
 	if r.Node != nil {
 		if now, err := r.Node(); err == nil {
