@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An alarm rings no sooner than it was set to, again and again, and for a time that
-// is over at once.
+// An alarm never rings before its time, however often it is set, and rings immediately for a
+// time that has passed.
 func TestAlarm(t *testing.T) {
 	a := newAlarm()
 	defer a.stop()
@@ -25,7 +25,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// BenchmarkAlarm shows how late an alarm rings, beside a timer of the runtime.
+// BenchmarkAlarm shows how late an alarm rings, compared with a timer of the runtime.
 func BenchmarkAlarm(b *testing.B) {
 	const d = 700 * time.Microsecond
 	var late time.Duration

@@ -17,7 +17,7 @@ type badInput struct {
 	words                                 []string // in the detail
 }
 
-// with is a body with all that is needed but the time.
+// with returns a body that has everything necessary but the time, and members.
 func with(members string) string { return `{"channel": "inbox:a", "payload": 1, ` + members + `}` }
 
 func badInputs() []badInput {
@@ -67,8 +67,8 @@ func badInputs() []badInput {
 	}
 }
 
-// TestBadInput sends what clients get wrong to a real node: each is answered with
-// a problem whose detail helps, and nothing is scheduled.
+// TestBadInput sends the mistakes of clients to a real node: each is answered with a problem
+// whose detail helps, and nothing is scheduled.
 func TestBadInput(t *testing.T) {
 	_, client := start(t, config(t))
 	for _, test := range badInputs() {
@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A bad line of a batch fails alone, in its place.
+// A bad line in a batch fails alone, and its result is in its place.
 func TestBatchWithOneBadLine(t *testing.T) {
 	_, client := start(t, config(t))
 	lines := strings.Join([]string{

@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// Many messages due at one instant are delivered once each, are never all in
-// memory, and do not hold up what is due for another channel meanwhile.
+// Many messages due at one instant are delivered once each, are never all in memory, and do not
+// hold up messages for another channel.
 func TestBurst(t *testing.T) {
 	const burst, trickle, batch = 20_000, 200, 5_000
 	_, client := start(t, config(t))
@@ -64,7 +64,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// burstLoad schedules in batches, and keeps account.
+// burstLoad schedules in batches, and records the results.
 type burstLoad struct {
 	t       *testing.T
 	client  *nodetest.Client
@@ -73,7 +73,7 @@ type burstLoad struct {
 	inboxes []string // those scheduled to
 }
 
-// schedule schedules n messages to an inbox of their own, which must be accepted.
+// schedule schedules n messages to an inbox of their own; all must be accepted.
 func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 	l.t.Helper()
 	l.inboxes = append(l.inboxes, inbox)
@@ -97,8 +97,7 @@ func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 	}
 }
 
-// watchHand reads how many messages are in memory, again and again until all have
-// arrived.
+// watchHand keeps reading how many messages are in memory until all have arrived.
 func watchHand(t *testing.T, client *nodetest.Client, ledger *nodetest.Ledger) (most float64, scrapes int) {
 	t.Helper()
 	err := nodetest.Poll(patient(t), func() (bool, error) {

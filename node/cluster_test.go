@@ -21,10 +21,10 @@ type shared struct{ *storetest.Mem }
 
 func (shared) Exclusive() bool { return false }
 
-// inMemory stands for a shared store in a node's Config. Nobody dials it.
+// inMemory stands for a shared store in a node's Config. Nothing connects to it.
 const inMemory = "mongodb://in.memory.invalid/test"
 
-// team is a cluster in one process. Its nodes come and go.
+// team is a cluster in one process, whose nodes come and go.
 type team struct {
 	t    testing.TB
 	open func(c *node.Config, p *node.Parts) // gives a node its store
@@ -41,7 +41,7 @@ func newTeam(t testing.TB, open func(c *node.Config, p *node.Parts)) *team {
 	return &team{t: t, open: open, nodes: map[string]*node.Node{}, cut: map[string]bool{}, ledger: nodetest.NewLedger()}
 }
 
-// teamInMemory shares a model of a store.
+// teamInMemory makes a team that shares a store in memory.
 func teamInMemory(t testing.TB) *team {
 	mem := shared{storetest.NewMem(32)}
 	return newTeam(t, func(c *node.Config, p *node.Parts) { c.Store, p.Store = inMemory, mem })
@@ -79,7 +79,7 @@ func (m *team) add(name string) *node.Node {
 	return n
 }
 
-// remove stops a node in order.
+// remove stops a node in an orderly way.
 func (m *team) remove(name string) {
 	m.t.Helper()
 	m.mu.Lock()
@@ -95,14 +95,14 @@ func (m *team) remove(name string) {
 	stop(m.t, n)
 }
 
-// address is a node that serves, each in turn.
+// address returns the address of a node that serves, each in turn.
 func (m *team) address() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.all[int(m.next.Add(1))%len(m.all)]
 }
 
-// owners says how many buckets each node owns by the records.
+// owners returns how many buckets each node owns, according to the records.
 func (m *team) owners() map[string]int {
 	client := nodetest.NewClient(m.address())
 	defer client.Close()
@@ -138,7 +138,7 @@ func (m *team) awaitOwners(names ...string) {
 	}
 }
 
-// load schedules through all nodes until the function that it returns is called.
+// load schedules messages through all nodes until the returned func is called.
 func (m *team) load(callers int) (end func()) {
 	over := make(chan struct{})
 	var group sync.WaitGroup
@@ -164,7 +164,7 @@ func (m *team) load(callers int) (end func()) {
 	}
 }
 
-// schedule asks one node after the other until one has answered.
+// schedule asks one node after another until one answers.
 func (m *team) schedule(client *nodetest.Client, id string) {
 	due := time.Now().Add(time.Second + time.Duration(m.next.Load()%1000)*time.Millisecond)
 	m.ledger.Sent(id, due)
@@ -187,8 +187,8 @@ func (m *team) schedule(client *nodetest.Client, id string) {
 	m.ledger.Note(id, nodetest.Accepted)
 }
 
-// A cluster grows, shrinks, has its gossip cut and healed, under load: nothing is
-// lost, nothing comes twice, and nothing is even marked.
+// A cluster grows, shrinks, and has its gossip cut and healed, under load: nothing is lost,
+// nothing comes twice, and nothing is even marked.
 func TestCluster(t *testing.T) { grows(t, teamInMemory(t)) }
 
 func grows(t *testing.T, m *team) {
@@ -257,7 +257,7 @@ func (m *team) sees(name string) (alive int) {
 	return alive
 }
 
-// Two nodes of one name: the second is refused, with a sentence that helps.
+// Two nodes have one name: the second is refused, with an error that helps.
 func TestTwoNodesOfOneName(t *testing.T) {
 	m := teamInMemory(t)
 	first := m.add("a")
@@ -274,7 +274,7 @@ func TestTwoNodesOfOneName(t *testing.T) {
 	t.Log(err)
 }
 
-// What is paused on one node is paused on all.
+// A channel paused on one node is paused on all.
 func TestPauseReachesAllNodes(t *testing.T) {
 	m := teamInMemory(t)
 	defer func() {

@@ -19,11 +19,11 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// BenchmarkClusterCost counts the commands that a cluster of three nodes sends to
-// MongoDB: idle, and for each 1,000 messages that it takes and delivers to an inbox,
-// with few buckets and with many; and the records of partitions and leases that it
-// reads while it is idle. It shows that a cycle's round trips do not grow with the
-// number of buckets, nor what a quiet cluster reads.
+// BenchmarkClusterCost counts the commands that a cluster of three nodes sends to MongoDB, with
+// few buckets and with many: when idle, and for each 1,000 messages scheduled and delivered to
+// an inbox. It also counts the partition records and leases that an idle cluster reads. It
+// shows that neither a cycle's round trips nor an idle cluster's reads grow with the number of
+// buckets.
 func BenchmarkClusterCost(b *testing.B) {
 	for _, buckets := range []int{64, 1024} {
 		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) { clusterCost(b, buckets) })
@@ -81,7 +81,7 @@ func clusterCost(b *testing.B, buckets int) {
 	}
 }
 
-// lockRecords counts the records of partitions and leases in an answer.
+// lockRecords counts the partition records and leases in an answer.
 func lockRecords(reply bson.Raw) (n int64) {
 	ns, _ := reply.Lookup("cursor", "ns").StringValueOK()
 	if !strings.HasSuffix(ns, ".partitions") && !strings.HasSuffix(ns, ".leases") {

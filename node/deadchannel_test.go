@@ -13,9 +13,9 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// BenchmarkDeadChannel shows what a dead channel costs the others: three channels
-// get the same load, then the broker of one is killed, and then it comes back. It
-// reports the lateness of the other two in each phase, and its ratio to that before.
+// BenchmarkDeadChannel shows how a dead channel affects others: three channels get the same
+// load, the broker of one is killed, and then it comes back. It reports the lateness of the
+// other two in each phase, and its ratio to the first.
 func BenchmarkDeadChannel(b *testing.B) {
 	const phase, perSecond = 15 * time.Second, 300
 	rabbit, broker := rabbitmqtest.Start(b), kafkatest.Start(b)
@@ -78,8 +78,8 @@ func BenchmarkDeadChannel(b *testing.B) {
 	}
 }
 
-// summary is that of the lateness of ids that begin so. Both brokers tell whole
-// milliseconds, so the median says little.
+// summary returns the mean and p99 lateness of the ids with the prefix. Both brokers report
+// whole milliseconds, so the median says little.
 func summary(late map[string]time.Duration, prefix string) (mean, p99 time.Duration) {
 	var all []time.Duration
 	var sum time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// smallDisk mounts a file system of its own, of so many MiB, in memory.
+// smallDisk mounts a file system of that many MiB in memory.
 func smallDisk(t *testing.T, mebibytes int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func smallDisk(t *testing.T, mebibytes int) string {
 	return dir
 }
 
-// fill writes a file of so many MiB, or until there is no room; then it says so.
+// fill writes a file of that many MiB, and reports whether the disk was full before.
 func fill(t *testing.T, name string, mebibytes int) (full bool) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -50,7 +50,7 @@ func fill(t *testing.T, name string, mebibytes int) (full bool) {
 	return false
 }
 
-// onDisk schedules to a node whose disk the test fills.
+// onDisk schedules messages to a node whose disk the test fills.
 type onDisk struct {
 	t      *testing.T
 	client *nodetest.Client
@@ -72,7 +72,7 @@ func (d *onDisk) schedule(delay time.Duration, payload any) (string, nodetest.An
 	return id, a
 }
 
-// fillSome schedules some messages that must be accepted.
+// fillSome schedules some messages, which must be accepted.
 func (d *onDisk) fillSome(n int, within time.Duration) {
 	d.t.Helper()
 	for i := range n {
@@ -82,7 +82,7 @@ func (d *onDisk) fillSome(n int, within time.Duration) {
 	}
 }
 
-// awaitCode schedules until it is answered with the code.
+// awaitCode schedules messages until the answer has the code.
 func (d *onDisk) awaitCode(code int) (a nodetest.Answer) {
 	d.t.Helper()
 	err := nodetest.Poll(patient(d.t), func() (bool, error) {
@@ -95,10 +95,9 @@ func (d *onDisk) awaitCode(code int) (a nodetest.Answer) {
 	return a
 }
 
-// A disk that fills up refuses new messages, and they know that nothing was done;
-// what is pending is delivered and can be cancelled. When there is room again all
-// goes on, and nothing that was acknowledged is lost, not even over a time without
-// a single free byte.
+// A node whose disk is full refuses new messages, and says that nothing was done; pending
+// messages are delivered and can be cancelled. When there is room again everything goes on, and
+// nothing acknowledged is lost, even after a time without one free byte.
 func TestDiskFull(t *testing.T) {
 	disk := smallDisk(t, 160)
 	c := config(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// TestKafkaSchedules: records make, replace and cancel messages of a whole node, HTTP
-// sees them, and what is due is in the topic that they name; nothing is taken twice
-// when the node is started anew.
+// TestKafkaSchedules: records create, replace and cancel messages of a whole node; HTTP shows
+// them; due messages arrive in the topics that they name; and a restarted node takes no record
+// twice.
 func TestKafkaSchedules(t *testing.T) {
 	address := kafkatest.URI(t)
 	broker := kafkatest.NewClient(t, address)

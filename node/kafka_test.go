@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// header is a record's header, or "".
+// header returns a record's header, or "".
 func header(r *kgo.Record, name string) string {
 	for _, h := range r.Headers {
 		if h.Key == name {
@@ -23,10 +23,9 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// Messages due over ten seconds go to a topic of eight partitions while the broker
-// is killed and comes back: nothing is lost, nothing is early by the broker's own
-// clock, and what comes twice is marked. Beside them a message for a topic that is
-// not there fails by its policy and delays nothing.
+// Messages due over ten seconds go to a topic of eight partitions while the broker is killed
+// and comes back: nothing is lost, nothing is early by the broker's own clock, and duplicates
+// are marked. A message for a missing topic fails by its policy and delays nothing.
 func TestKafkaCrash(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { kafkaCrash(t, false) })
 	t.Run("fenced", func(t *testing.T) { kafkaCrash(t, true) })
@@ -76,7 +75,7 @@ func kafkaCrash(t *testing.T, fenced bool) {
 	t.Logf("%d messages; %d records marked, %d messages twice", count, marked, twice)
 }
 
-// accountRecords holds what arrived against what was scheduled.
+// accountRecords compares what arrived with what was scheduled.
 func accountRecords(t *testing.T, records []*kgo.Record, due map[string]time.Time) (marked, twice int) {
 	t.Helper()
 	arrived := map[string]int{}

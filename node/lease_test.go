@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// leased counts what one node asks of a shared store for its locks.
+// leased counts the calls about locks that one node makes to a shared store.
 type leased struct {
 	shared
 	looks, renewals *atomic.Int64
@@ -32,7 +32,7 @@ func (s leased) Renew(ctx context.Context, lease bucket.Lease) (postdate.Time, e
 	return s.shared.Renew(ctx, lease)
 }
 
-// tokensOf are the tokens of the buckets that a node owns by the records.
+// tokensOf returns the tokens of the buckets that a node owns, according to the records.
 func tokensOf(t *testing.T, s store.Store, owner string) map[int]uint64 {
 	t.Helper()
 	var buckets []int
@@ -52,8 +52,8 @@ func tokensOf(t *testing.T, s store.Store, owner string) map[int]uint64 {
 	return tokens
 }
 
-// Two nodes that were started with different --lease, as while the setting is changed
-// on one after the other: in quiet operation no bucket moves.
+// Two nodes run with different --lease, as while an operator changes it on one after the other:
+// in quiet operation no bucket moves.
 func TestNodesWithDifferentLeases(t *testing.T) {
 	const buckets = 32
 	mem := shared{storetest.NewMem(buckets)}

@@ -14,9 +14,9 @@ import (
 // delayedOrder is when the application's delayed message is due, in milliseconds.
 const delayedOrder int32 = 1_500
 
-// application is one that was written for RabbitMQ's delayed-message plugin. Nothing
-// in it knows of Postdate; the exchange's name is its one setting. It says when it
-// sent the delayed message.
+// application was written for RabbitMQ's delayed-message plugin. Nothing in it knows of
+// Postdate; the exchange's name is its only setting. It returns when it sent the delayed
+// message.
 func application(ch *amqp.Channel, exchange string) (sent time.Time, err error) {
 	if err := ch.Confirm(false); err != nil {
 		return sent, err
@@ -41,10 +41,10 @@ func application(ch *amqp.Channel, exchange string) (sent time.Time, err error) 
 	return sent, nil
 }
 
-// TestMigration makes the exchanges and queues of
-// docs/migrate-from-rabbitmq-delayed-exchange.md and runs the application on them:
-// what it delays arrives when it is due, where the plugin would have brought it, and
-// what it does not delay arrives at once.
+// TestMigration creates the exchanges and queues of
+// docs/migrate-from-rabbitmq-delayed-exchange.md and runs the application on them: what it
+// delays arrives when it is due, where the plugin would have delivered it, and what it does not
+// delay arrives immediately.
 func TestMigration(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)

@@ -15,8 +15,8 @@ func TestClusterOnMongoDB(t *testing.T) {
 	grows(t, newTeam(t, func(c *node.Config, _ *node.Parts) { c.Store, c.Buckets = uri, 32 }))
 }
 
-// A store of another N, and one that was not reached, are refused with a sentence
-// that helps; a store that is made beforehand serves.
+// A store with another N, or one that cannot be reached, is refused with an error that helps; a
+// store that was created beforehand works.
 func TestMongoDBThatIsRefused(t *testing.T) {
 	c := config(t)
 	c.Store, c.Buckets, c.Gossip = mongotest.Fresh(t), 8, "127.0.0.1:0"

@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// outage is a node with a broker of its own, to be ill-treated.
+// outage is a node with a broker of its own, which suffers outages.
 type outage struct {
 	broker *rabbitmqtest.Broker
 	client *nodetest.Client
@@ -33,8 +33,8 @@ func TestRabbitMQOutages(t *testing.T) {
 	t.Run("memory alarm", o.alarmed)
 }
 
-// steady schedules about 200 messages a second to a channel, until it is ended;
-// then it says which were accepted.
+// steady schedules about 200 messages a second to a channel until it is ended, and then returns
+// which were accepted.
 type steady struct {
 	mu       sync.Mutex
 	accepted []string
@@ -83,7 +83,7 @@ func (s *steady) count() int {
 	return len(s.accepted)
 }
 
-// awaitQueue returns when a queue holds at least n messages.
+// awaitQueue waits until a queue holds at least n messages.
 func awaitQueue(t *testing.T, c rabbitmqtest.Client, queue string, n int) {
 	t.Helper()
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return c.Len(queue) >= n, nil }); err != nil {
@@ -91,8 +91,8 @@ func awaitQueue(t *testing.T, c rabbitmqtest.Client, queue string, n int) {
 	}
 }
 
-// settle waits until nothing is pending, and holds what is in the queue against
-// what was accepted: each at least once, and nothing of never.
+// settle waits until nothing is pending, and compares the queue with what was accepted: each of
+// those at least once, and nothing of never.
 func (o *outage) settle(t *testing.T, queue string, accepted, never []string) {
 	t.Helper()
 	if err := o.client.AwaitNonePending(patient(t)); err != nil {
@@ -155,8 +155,8 @@ func outageTime(t *testing.T) time.Duration {
 	return d
 }
 
-// A broker that is down for a while loses nothing and disturbs nobody else. What
-// waits for it can be cancelled for certain, and can expire.
+// A broker that is down for a while loses nothing and affects no other channel. What waits for
+// it can be cancelled with a guarantee, and can expire.
 func (o *outage) stopped(t *testing.T) {
 	const queue, channel = "stopped", "rabbitmq:stopped"
 	broker := rabbitmqtest.NewClient(t, o.broker.URL)
@@ -191,8 +191,7 @@ func (o *outage) stopped(t *testing.T) {
 	}
 }
 
-// beside sends messages to an inbox and waits until they are there, while the
-// broker is down.
+// beside sends messages to an inbox and waits until they arrive, while the broker is down.
 func (o *outage) beside(t *testing.T, ledger *nodetest.Ledger) {
 	t.Helper()
 	const count = 200
@@ -209,7 +208,7 @@ func (o *outage) beside(t *testing.T, ledger *nodetest.Ledger) {
 	}
 }
 
-// awaitAllParked returns when these messages wait for their channel.
+// awaitAllParked waits until these messages are parked.
 func (o *outage) awaitAllParked(t *testing.T, ids []string) {
 	t.Helper()
 	for _, id := range ids {
@@ -224,8 +223,8 @@ func (o *outage) awaitAllParked(t *testing.T, ids []string) {
 	}
 }
 
-// cancelHalf cancels half of what waits for its channel. Only a message that is
-// just being sent as a probe may be refused.
+// cancelHalf cancels half of what is parked. Only a message that is being sent as a probe may
+// be refused.
 func (o *outage) cancelHalf(t *testing.T, parked []string) (cancelled, rest []string) {
 	t.Helper()
 	half := len(parked) / 2
@@ -259,8 +258,7 @@ func (o *outage) awaitFinal(t *testing.T, id string) (m nodetest.Shown) {
 	return m
 }
 
-// Connections that are cut under load lose nothing; what was in flight may
-// come twice, marked.
+// Cutting connections under load loses nothing; what was in flight may come twice, marked.
 func (o *outage) cut(t *testing.T) {
 	const queue, channel = "cut", "rabbitmq:cut"
 	broker := rabbitmqtest.NewClient(t, o.broker.URL)
@@ -274,8 +272,8 @@ func (o *outage) cut(t *testing.T) {
 	o.settle(t, queue, load.end(), nil)
 }
 
-// A queue that is deleted and made again within the retries loses nothing that
-// was not in it, and nobody else notices.
+// Deleting a queue and creating it again within the retries loses nothing but what was in it,
+// and affects no other channel.
 func (o *outage) deleted(t *testing.T) {
 	const queue, channel = "deleted", "rabbitmq:deleted"
 	broker := rabbitmqtest.NewClient(t, o.broker.URL)
@@ -303,8 +301,8 @@ func (o *outage) deleted(t *testing.T) {
 	o.settle(t, "beside", accepted, nil)
 }
 
-// While a memory alarm is raised the broker takes nothing: what waits can be
-// cancelled, and the rest arrives when it is cleared.
+// While a memory alarm is raised the broker accepts nothing: waiting messages can be cancelled,
+// and the others arrive when it is cleared.
 func (o *outage) alarmed(t *testing.T) {
 	const queue, channel = "alarmed", "rabbitmq:alarmed"
 	broker := rabbitmqtest.NewClient(t, o.broker.URL)

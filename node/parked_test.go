@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// A message to a host that does not resolve waits for as long as it says, though it has
-// but one attempt, and then it fails with the reason.
+// A message to a host that does not resolve waits as long as its policy says, although it has
+// only one attempt, and then fails with the reason.
 func TestAHostThatNeverResolves(t *testing.T) {
 	_, client := start(t, config(t))
 	began := time.Now()
@@ -45,8 +45,7 @@ func TestAHostThatNeverResolves(t *testing.T) {
 	}
 }
 
-// A message for a broker that the node was given no address of waits, and the log
-// tells once why.
+// A message for a broker that the node is not configured for waits, and the log says once why.
 func TestABrokerThatIsNotThereAnyMore(t *testing.T) {
 	c := config(t)
 	c.Kafka.Seeds = []string{"127.0.0.1:1"}

@@ -19,8 +19,8 @@ import (
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// TestRabbitMQConsumerSees holds what a consumer gets against what the design
-// promises: body, properties and headers, all of them.
+// TestRabbitMQConsumerSees compares what a consumer gets with what the design promises: body,
+// properties and headers, all of them.
 func TestRabbitMQConsumerSees(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	broker := rabbitmqtest.NewClient(t, url)
@@ -85,8 +85,8 @@ func TestRabbitMQConsumerSees(t *testing.T) {
 	}
 }
 
-// A message for a queue or an exchange that does not exist ends with the
-// broker's own words, after the attempts that its policy allows, and delays nobody.
+// A message for a missing queue or exchange fails with the broker's own words, after the
+// attempts that its policy allows, and delays nothing.
 func TestRabbitMQMissingTargets(t *testing.T) {
 	const good = 500
 	url := rabbitmqtest.URL(t)
@@ -138,8 +138,8 @@ func TestRabbitMQMissingTargets(t *testing.T) {
 	}
 }
 
-// counted counts deliveries by id, in the order of the queue, and fails where a
-// second one is not marked.
+// counted counts deliveries by id, in the order of the queue, and fails the test if a second
+// one is not marked.
 func counted(t *testing.T, deliveries []amqp.Delivery) map[string]int {
 	t.Helper()
 	times, marked := map[string]int{}, 0

@@ -13,8 +13,7 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// The races aim changes at messages from a while before their time to a little
-// after it.
+// The races aim changes at messages from a while before their time to a little after it.
 const (
 	racers    = 32
 	raceCount = 4000
@@ -23,7 +22,7 @@ const (
 	aimAfter  = 50 * time.Millisecond
 )
 
-// racing is a message and when it is to be changed.
+// racing is a message and the time at which to change it.
 type racing struct {
 	id       string
 	due, aim time.Time
@@ -60,8 +59,7 @@ func scheduleRace(t *testing.T, c *nodetest.Client, channel string, note func(ra
 	return all
 }
 
-// race calls change for each message at the moment it is aimed for, or as soon
-// after as a racer is free.
+// race calls change for each message at its moment, or as soon after it as a racer is free.
 func race(all []racing, change func(racing)) {
 	all = slices.SortedFunc(slices.Values(all), func(a, b racing) int { return a.aim.Compare(b.aim) })
 	var next atomic.Int64
@@ -77,8 +75,8 @@ func race(all []racing, change func(racing)) {
 	group.Wait()
 }
 
-// A cancel that was answered with 200 is never followed by a delivery, and one
-// that came too late changes nothing, however close to the due time they fall.
+// A cancel answered with 200 is never followed by a delivery, and one that came too late
+// changes nothing, however close to the due time they are.
 func TestCancelRacesDelivery(t *testing.T) {
 	_, client := start(t, config(t))
 	ledger := nodetest.NewLedger()
@@ -128,8 +126,7 @@ func TestCancelRacesDelivery(t *testing.T) {
 	again(t, client, ledger, all)
 }
 
-// again repeats a few cancels: what was cancelled answers 200 for ever, and what
-// was delivered 409.
+// again repeats a few cancels: cancelled messages answer 200 for ever, delivered ones 409.
 func again(t *testing.T, client *nodetest.Client, ledger *nodetest.Ledger, all []racing) {
 	t.Helper()
 	for _, r := range all[:100] {
@@ -160,8 +157,8 @@ func shown(t *testing.T, client *nodetest.Client) map[string]nodetest.Shown {
 	return all
 }
 
-// A reschedule that was answered with 200 is never followed by a delivery of the
-// old version, nor by one before the new time.
+// A reschedule answered with 200 is never followed by a delivery of the old version, or by one
+// before the new time.
 func TestPatchRacesDelivery(t *testing.T) {
 	_, client := start(t, config(t))
 	ledger := nodetest.NewLedger()

@@ -15,8 +15,8 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// insistent schedules until it is answered, as a client does whose node is
-// restarted: with the same id, which makes it safe.
+// insistent schedules a message until it is answered, like a client whose node restarts: always
+// with the same id, which makes it safe.
 func insistent(t *testing.T, c *nodetest.Client, ledger *nodetest.Ledger, id string, in time.Duration) {
 	due := time.Now().Add(in)
 	ledger.Sent(id, due)
@@ -38,8 +38,8 @@ func insistent(t *testing.T, c *nodetest.Client, ledger *nodetest.Ledger, id str
 	ledger.Note(id, nodetest.Accepted)
 }
 
-// An orderly restart under load is not to be seen in what arrives: nothing is
-// lost, nothing comes twice, and nothing is even marked.
+// An orderly restart under load does not show in what arrives: nothing is lost, nothing comes
+// twice, and nothing is even marked.
 func TestRestartUnderLoad(t *testing.T) {
 	const restarts, callers = 5, 16
 	c := config(t)
@@ -89,8 +89,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 }
 
-// noteTokens holds every bucket's token against the one before: it grows by one
-// with each owner.
+// noteTokens compares every bucket's token with the one before: it grows by one with each
+// owner.
 func noteTokens(t *testing.T, c *nodetest.Client, last map[int]uint64) {
 	t.Helper()
 	view, err := c.Cluster()
@@ -108,8 +108,8 @@ func noteTokens(t *testing.T, c *nodetest.Client, last map[int]uint64) {
 	}
 }
 
-// A node whose broker cannot be reached stops in order, and what waits for that
-// broker arrives, unmarked, when a later run reaches it.
+// A node whose broker cannot be reached stops in an orderly way, and what waits for that broker
+// arrives, unmarked, when a later run reaches it.
 func TestStopWhileChannelIsDown(t *testing.T) {
 	const count = 50
 	url := rabbitmqtest.URL(t)
@@ -148,7 +148,7 @@ func TestStopWhileChannelIsDown(t *testing.T) {
 	}
 }
 
-// awaitParked returns when so many messages wait for their channel.
+// awaitParked waits until count messages are parked.
 func awaitParked(t *testing.T, c *nodetest.Client, count int) {
 	t.Helper()
 	parked := 0

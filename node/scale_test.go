@@ -11,9 +11,9 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// BenchmarkNodes measures one node and then three on one replica set of three: how
-// fast they take schedules in batches, and how fast what is due at one instant goes
-// out. Nodes and database share the machine's cores.
+// BenchmarkNodes measures one node and then three on one replica set of three: how fast they
+// accept schedules in batches, and how fast messages due at one instant go out. Nodes and
+// database share the machine's cores.
 func BenchmarkNodes(b *testing.B) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		b.Run(fmt.Sprintf("nodes=%d", len(names)), func(b *testing.B) {

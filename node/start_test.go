@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/node"
 )
 
-// patience bounds every wait for something that has to come. It is no measure of
-// speed: the machine may be busy.
+// patience bounds every wait for something that must happen. It does not measure speed: the
+// machine may be busy.
 const patience = 90 * time.Second
 
 // patient is a context that ends with the test's patience.
@@ -49,7 +49,7 @@ func start(t testing.TB, c node.Config) (*node.Node, *nodetest.Client) {
 	return n, client
 }
 
-// stop stops a node in order.
+// stop stops a node in an orderly way.
 func stop(t testing.TB, n *node.Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -59,8 +59,8 @@ func stop(t testing.TB, n *node.Node) {
 	}
 }
 
-// follow hands an inbox's arrivals to take until the function that it returns is
-// called, which reads the inbox to its end first.
+// follow passes an inbox's arrivals to take until the returned func is called, which first
+// reads the inbox to its end.
 func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.Arrival)) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -80,7 +80,7 @@ func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.A
 	return end
 }
 
-// The shortest lease that is allowed leaves time to publish.
+// The shortest allowed lease leaves time to publish.
 func TestShortestLease(t *testing.T) {
 	c := config(t)
 	c.Lease = 500 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// lingering is a store whose expiry goes on for a while after it is told to end.
+// lingering is a store whose expiry continues for a while after it is told to end.
 type lingering struct {
 	*storetest.Mem
 	first   sync.Once
@@ -37,8 +37,8 @@ func (s *lingering) Close() error {
 	return s.Mem.Close()
 }
 
-// A stop closes the store when nothing reads it any more: the embedded store's files are
-// not to be taken from under a read.
+// A stop closes the store only when nothing reads it any more: the embedded store's files must
+// not disappear during a read.
 func TestStopWaitsForTheStoresCalls(t *testing.T) {
 	s := &lingering{Mem: storetest.NewMem(4), begun: make(chan struct{})}
 	s.Clock = func() postdate.Time { return postdate.WallOf(time.Now()) }
@@ -59,8 +59,8 @@ func TestStopWaitsForTheStoresCalls(t *testing.T) {
 	}
 }
 
-// hanging is a store that answers no renewal before it is closed, as one whose disk is full
-// to the last byte.
+// hanging is a store that answers no renewal until it is closed, like one whose disk is
+// completely full.
 type hanging struct {
 	*storetest.Mem
 	asked  func()

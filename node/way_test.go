@@ -16,9 +16,9 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// What a message's way may take, from the POST to the settle on the embedded store with
-// RabbitMQ, and what a cancel may: whoever changes it has to know these. The numbers only go
-// down. What a node without work enters is left out, and so are short functions.
+// Limits for a message's way, from the POST to the settle on the embedded store with RabbitMQ,
+// and for a cancel: whoever changes a way must know these functions. The numbers only go down.
+// Functions that an idle node enters, and short ones, do not count.
 const (
 	wayFilesMax, wayFunctionsMax       = 68, 200
 	cancelFilesMax, cancelFunctionsMax = 20, 40
@@ -26,7 +26,7 @@ const (
 	shortLines                         = 5
 )
 
-// TestTheWay sends messages through a running node and looks which functions they enter:
+// TestTheWay sends messages through a running node and records which functions they enter:
 // those that docs/a-message.md lists must be among them.
 func TestTheWay(t *testing.T) {
 	program, out := filepath.Join(t.TempDir(), "way"), t.TempDir()
@@ -79,7 +79,7 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// function is one of ours, by its receiver and name and by its file from the root.
+// function is one of this module, by its receiver and name and by its file from the root.
 type function struct{ name, file string }
 
 type functions map[function]struct{}
@@ -94,8 +94,8 @@ func (all functions) without(others functions) functions {
 	return left
 }
 
-// readPart gives the functions that every round of a part entered, and those that any did:
-// what the node does now and then falls into some rounds only.
+// readPart returns the functions that every round of a part entered, and those that any did:
+// occasional work of the node is in some rounds only.
 func readPart(t *testing.T, folder string) (every, some functions) {
 	t.Helper()
 	rounds, err := filepath.Glob(filepath.Join(folder, "*"))
@@ -120,7 +120,7 @@ func readPart(t *testing.T, folder string) (every, some functions) {
 	return every, some
 }
 
-// entered gives the functions of which a profile counts a block: a line of it is
+// entered returns the functions of which a profile counts a block. A line of it is
 // file:line.column,line.column statements count.
 func entered(t *testing.T, profile string) functions {
 	t.Helper()
@@ -143,7 +143,7 @@ func entered(t *testing.T, profile string) functions {
 	return found
 }
 
-// span is where a function stands in its file.
+// span is the place of a function in its file.
 type span struct {
 	function
 	from, to int // lines
@@ -175,7 +175,7 @@ func spansOf(t *testing.T, file string) []span {
 	return spans[file]
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

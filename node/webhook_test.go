@@ -14,8 +14,8 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// A channel that is a URL is a webhook: the receiver gets the payload with the
-// message's headers, signed, and what it refuses comes again.
+// A channel that is a URL is a webhook: the receiver gets the payload with the message's
+// headers, signed, and what it refuses is sent again.
 func TestWebhook(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	verifier, err := standardwebhooks.NewWebhook(secret)

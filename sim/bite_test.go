@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// planted lists the bugs, in which sort of world each is looked for, and which
-// promises' watchers may see it first.
+// planted lists the bugs, the sort of world in which to look for each, and the promises whose
+// watchers may find it first.
 var planted = []struct {
 	bug      bug
 	in       profile
@@ -60,8 +60,8 @@ var planted = []struct {
 	{bugParkedForgotten, profileAlone, []int{1, 6}},
 }
 
-// TestBite shows that every watcher can fail: each planted bug is found, by the
-// watcher of a promise that it breaks.
+// TestBite shows that every watcher can fail: each planted bug is found by the watcher of a
+// promise that it breaks.
 func TestBite(t *testing.T) {
 	caught := map[int]int{}
 	for _, b := range planted {
@@ -88,7 +88,7 @@ func TestBite(t *testing.T) {
 	}
 }
 
-// lengthOf is how long the worlds are in which a bug is looked for.
+// lengthOf returns the length of the worlds in which to look for a bug.
 func lengthOf(b bug) time.Duration {
 	if b == bugLateClaims { // it takes a late message beside a claim that strays
 		return 8 * time.Minute
@@ -96,7 +96,7 @@ func lengthOf(b bug) time.Duration {
 	return 2 * time.Minute
 }
 
-// bite plays worlds of one sort with a bug until it is found.
+// bite plays worlds of one sort until the bug is found.
 func bite(b bug, in profile, length time.Duration) (r Result, seed uint64, text string) {
 	began, simulated := time.Now(), time.Duration(0)
 	for ; seed < 600; seed++ {

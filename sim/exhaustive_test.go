@@ -8,7 +8,7 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// scenario is a small world in which nothing goes wrong by itself.
+// scenario is a small world without faults of its own.
 func scenario(items ...item) *plan {
 	p := &plan{
 		profile: profileRaces, length: 11 * time.Second, buckets: 2, starting: 2,
@@ -22,8 +22,8 @@ func scenario(items ...item) *plan {
 	return p
 }
 
-// scenarios are what TestExhaustive plays. Each is quick, and each makes calls that
-// the others do not.
+// scenarios are the worlds that TestExhaustive plays. Each is quick, and makes calls that the
+// others do not.
 var scenarios = map[string]*plan{
 	"a message to each channel": scenario(
 		item{at: 2 * time.Second, kind: opSchedule, a: 0, b: 0, d: time.Second},
@@ -77,14 +77,14 @@ var scenarios = map[string]*plan{
 	),
 }
 
-// modes are the ways in which a call is made to fail.
+// modes are the ways in which a call can fail.
 var modes = map[string]how{
 	"before its effect": failsBefore, "after its effect": failsAfter,
 	"without an answer": hangs, "without an answer, and with its effect": hangsWithEffect,
 }
 
-// TestExhaustive lets each call of a store or a broker fail, one per run, in each
-// mode: no single failure breaks a promise.
+// TestExhaustive makes each call of a store or a broker fail, one per run, in each mode: no
+// single failure breaks a promise.
 func TestExhaustive(t *testing.T) {
 	for name, p := range scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestExhaustive(t *testing.T) {
 	}
 }
 
-// TestExhaustiveBites shows that the loop finds what a single failure shows: bugs
-// that no quiet run shows.
+// TestExhaustiveBites shows that this method finds bugs that a single failure reveals and that
+// no quiet run does.
 func TestExhaustiveBites(t *testing.T) {
 	for _, test := range []struct {
 		bug  bug

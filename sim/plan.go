@@ -320,7 +320,7 @@ func (d *draw) message(at time.Duration) {
 		it.d = -d.upTo(2 * time.Second)
 	case 1: // now
 		it.d = d.around(60 * time.Millisecond)
-	case 2: // by and by
+	case 2: // later
 		it.d = d.upTo(2 * time.Minute)
 	default:
 		it.d = d.upTo(8 * time.Second)
@@ -347,7 +347,7 @@ func (d *draw) message(at time.Duration) {
 		case 3:
 			d.add(item{at: max(then, at), kind: opCancel, a: it.a})
 		default:
-			for range 2 { // two at once
+			for range 2 { // two together
 				d.add(item{at: max(then, at) + d.upTo(5*time.Millisecond), kind: opCancel, a: it.a})
 			}
 		}

@@ -78,7 +78,7 @@ func (d *draw) partFails(at time.Duration) {
 	for c := range manyChannels {
 		d.comesAndGoes(at+d.between(-5*time.Second, lasts/3), manyAt+c)
 	}
-	if stops := lasts < stopMax/2 || !slices.Contains(calls, "settle"); stops && d.r.IntN(2) == 0 { // else it waits for its settlements
+	if stops := lasts < stopMax/2 || !slices.Contains(calls, "settle"); stops && d.r.IntN(2) == 0 { // otherwise it waits for its settlements
 		d.stop(at + d.upTo(lasts/3))
 	}
 }
@@ -88,8 +88,8 @@ func (d *draw) stop(at time.Duration) {
 	d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: d.between(time.Second, 12*time.Second)})
 }
 
-// findsFail draws that some buckets do not answer the question what is parked in them, so that
-// it fails only at its deadline. A node stops in an orderly way while channels are down, and
+// findsFail draws a fault in which some buckets cannot be asked what is parked in them; the
+// call fails only at its deadline. A node stops in an orderly way while channels are down, and
 // others must find what it parked in the other buckets. It returns how much longer than usual
 // it lasts: each of the failing buckets may hold up the others once.
 func (d *draw) findsFail(at time.Duration) (longer time.Duration) {

@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// report fails a test with what somebody needs to replay the failure.
+// report fails a test and logs what is needed to replay the failure.
 func report(t *testing.T, o Options, r Result) {
 	t.Helper()
 	short := Shrink(o, r, time.Now().Add(20*time.Second))
@@ -18,7 +18,7 @@ func report(t *testing.T, o Options, r Result) {
 		o.Seed, r.Profile, r.Violation, short.Violation, o.Seed, Ranges(short.Items))
 }
 
-// TestSim plays worlds for POSTDATE_SIM_SECONDS (20 by default), of seeds that follow
+// TestSim plays worlds for POSTDATE_SIM_SECONDS (20 by default), with consecutive seeds from
 // the test's own.
 func TestSim(t *testing.T) {
 	seconds := 20
@@ -45,8 +45,8 @@ func TestSim(t *testing.T) {
 	t.Logf("%d worlds up to seed %d, %.1f h simulated: every promise was kept", worlds, seed-1, simulated.Hours())
 }
 
-// TestSeeds plays one world of each sort, the same ones every time, and wants that
-// they try something.
+// TestSeeds plays one world of each sort, always the same ones, and requires that things happen
+// in it.
 func TestSeeds(t *testing.T) {
 	for seed := range uint64(10) {
 		o := Options{Seed: seed, Length: 2 * time.Minute}
@@ -79,7 +79,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// TestShrink finds a short failure in a long one.
+// TestShrink shortens a long failure.
 func TestShrink(t *testing.T) {
 	o := Options{Seed: 0, Length: time.Minute, bug: bugConfirmIgnored}
 	r := Run(o)

@@ -13,10 +13,9 @@ import (
 	"testing"
 )
 
-// inSource lists bugs of the product itself: a piece of its source, and what a mistake
-// would have made of it. Each was a bug once, or is one that a review found. The
-// product has no switch for them; the simulator is built anew with each (go build
-// -overlay).
+// inSource lists bugs in the product's own source: a piece of it, and the mistake to replace it
+// with. Each was once a bug, or was found in a review. The product has no switch for them; the
+// simulator is built again for each (go build -overlay).
 var inSource = []struct {
 	bug, file, from, to string
 	promises            []int  // whose watchers may see it first
@@ -180,7 +179,7 @@ var inSource = []struct {
 	},
 }
 
-// TestBiteInSource shows that the simulator finds bugs of the product's own source.
+// TestBiteInSource shows that the simulator finds bugs in the product's own source.
 func TestBiteInSource(t *testing.T) {
 	for _, b := range inSource {
 		changedBy(t, b.file, b.from, b.to)
@@ -202,7 +201,7 @@ func TestBiteInSource(t *testing.T) {
 
 var broken = regexp.MustCompile(`seed \d+ .*BROKEN: promise (\d), .*`)
 
-// biteInSource plays worlds until a promise is broken, and says which one.
+// biteInSource plays worlds until a promise is broken, and returns its number.
 func biteInSource(t *testing.T, program string, first uint64) (promise int, line string) {
 	t.Helper()
 	out, err := exec.Command(program, "-seed", fmt.Sprint(first), "-hours", "40", "-shrink", "1ns").CombinedOutput()
@@ -214,7 +213,7 @@ func biteInSource(t *testing.T, program string, first uint64) (promise int, line
 	return promise, found[0]
 }
 
-// changedBy is the text of a file with a change at its one place.
+// changedBy returns the text of a file in which from, which occurs once, is replaced by to.
 func changedBy(t *testing.T, file, from, to string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", file))
@@ -227,7 +226,7 @@ func changedBy(t *testing.T, file, from, to string) string {
 	return strings.Replace(string(text), from, to, 1)
 }
 
-// build builds the simulator with a change of one file.
+// build builds the simulator with one file changed.
 func build(t *testing.T, file, from, to string) (program string) {
 	t.Helper()
 	text := changedBy(t, file, from, to)

@@ -37,8 +37,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// What an answer tells of what was done: only where a node says so surely was nothing
-// done, and only a 2xx is an acknowledgement.
+// An answer says surely that nothing was done only if a node says so, and only a 2xx is an
+// acknowledgement.
 func TestOutcomes(t *testing.T) {
 	ledger := account.NewLedger()
 	for _, test := range []struct {
@@ -80,8 +80,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// play runs a scenario and wants every promise kept. A limit of time that was not kept is
-// told and fails nothing: the machine may be busy.
+// play runs a scenario and requires that every promise is kept. A time limit that was exceeded
+// is logged, but does not fail the test: the machine may be busy.
 func play(t *testing.T, s scenario, o options) {
 	t.Helper()
 	err := s.config.Possible()
@@ -104,7 +104,7 @@ func play(t *testing.T, s scenario, o options) {
 	}
 }
 
-// A short campaign, so that the harness and the promises are tried with every change.
+// A short campaign, which tries the harness and the promises with every change.
 func TestKillOneOfThree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts MongoDB, RabbitMQ and three nodes")
@@ -114,7 +114,7 @@ func TestKillOneOfThree(t *testing.T) {
 	play(t, s, options{duration: 12 * time.Second, rate: 200, races: 0.2, seed: 1})
 }
 
-// With POSTDATE_CHAOS=1, every scenario.
+// Every scenario, with POSTDATE_CHAOS=1.
 func TestScenarios(t *testing.T) {
 	if os.Getenv("POSTDATE_CHAOS") == "" {
 		t.Skip("set POSTDATE_CHAOS=1 to run every scenario, which takes about half an hour")

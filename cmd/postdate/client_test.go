@@ -130,8 +130,8 @@ c            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
 	}
 }
 
-// Tail goes on where it was when the server comes back, says once that it was
-// away, and prints nothing twice.
+// Tail continues where it was when the server comes back, says once that it was away, and
+// prints nothing twice.
 func TestTailSurvivesARestart(t *testing.T) {
 	s := newStandIn()
 	first := &http.Server{Handler: s.handler()}
@@ -184,7 +184,7 @@ func TestTailSurvivesARestart(t *testing.T) {
 	}
 }
 
-// readLine reads one line, byte by byte, so that nothing after it is swallowed.
+// readLine reads one line, byte by byte, so that nothing after it is consumed.
 func readLine(t *testing.T, r io.Reader) string {
 	t.Helper()
 	lines := make(chan string, 1)
@@ -229,7 +229,7 @@ BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
 	}
 }
 
-// Without a server the sentence says what to do.
+// Without a server, the error says what to do.
 func TestNoServer(t *testing.T) {
 	address := proctest.Closed(t)
 	r := call(nil, "", "list", "--server", address)

@@ -18,10 +18,10 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// TestCrash kills a node with SIGKILL at random moments, again and again under a
-// steady load, starts it anew on the same store each time, and then accounts for
-// every message that was ever acknowledged. POSTDATE_CRASH_ROUNDS and
-// POSTDATE_CRASH_RATE (schedules per second) make it longer or lighter.
+// TestCrash repeatedly kills a node with SIGKILL at random moments under a steady load,
+// restarts it on the same store, and then accounts for every message that was ever
+// acknowledged. POSTDATE_CRASH_ROUNDS sets its length, POSTDATE_CRASH_RATE (schedules per
+// second) its load.
 func TestCrash(t *testing.T) {
 	rounds, rate := fromEnvironment(t, "POSTDATE_CRASH_ROUNDS", 10), fromEnvironment(t, "POSTDATE_CRASH_RATE", 2000)
 	store := "pebble:" + filepath.Join(t.TempDir(), "store")
@@ -95,7 +95,7 @@ func fromEnvironment(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// crashLoad schedules and cancels, whatever becomes of the node.
+// crashLoad schedules and cancels messages, whatever happens to the node.
 type crashLoad struct {
 	t       *testing.T
 	client  *nodetest.Client
@@ -109,7 +109,7 @@ type crashLoad struct {
 	back chan struct{} // closed while the node is up
 }
 
-// returned says that the node is up.
+// returned notes that the node is up.
 func (l *crashLoad) returned(node *serving) {
 	l.client.Move(node.ready.HTTP)
 	l.mu.Lock()
@@ -117,7 +117,7 @@ func (l *crashLoad) returned(node *serving) {
 	close(l.back)
 }
 
-// awaitNode returns when the node is up, as far as is known.
+// awaitNode waits until the node is up, as far as is known.
 func (l *crashLoad) awaitNode() {
 	l.mu.Lock()
 	back := l.back
@@ -158,7 +158,7 @@ func (l *crashLoad) start(random *rand.Rand) {
 	}
 }
 
-// work schedules so many at a time, so often a second, and cancels some.
+// work schedules size messages per call, perSecond calls per second, and cancels some.
 func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 	tick := time.NewTicker(time.Second / time.Duration(max(perSecond, 1)))
 	defer tick.Stop()
@@ -191,8 +191,8 @@ func (l *crashLoad) message(id string, in time.Duration) nodetest.Message {
 	return nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(due), Payload: id}
 }
 
-// schedule notes what was acknowledged. It answers false where no answer came:
-// then nothing is known of the messages.
+// schedule records what was acknowledged. It returns false if there was no answer: then nothing
+// is known about the messages.
 func (l *crashLoad) schedule(ms []nodetest.Message) bool {
 	if len(ms) > 1 {
 		results, err := l.client.Batch(ms)
@@ -232,8 +232,7 @@ func (l *crashLoad) cancel(id string) {
 	}
 }
 
-// scheduleSome schedules messages that are due within d, and returns when the
-// last of them is.
+// scheduleSome schedules messages that are due within d, and returns when the last is due.
 func (l *crashLoad) scheduleSome(d time.Duration) time.Time {
 	due := time.Now().Add(d)
 	ms := make([]nodetest.Message, 500)

@@ -11,9 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// asCommand is the variable that makes the test binary the command itself, so
-// that tests can run real processes of it, with the race detector where the
-// test has it.
+// asCommand is the environment variable that makes the test binary the command itself, so that
+// tests can run it as real processes, with the race detector if the test has it.
 const asCommand = "RUN_AS_POSTDATE"
 
 func TestMain(m *testing.M) {
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// result is what one call of the command did.
+// result is what one call of the command returned.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -37,8 +36,8 @@ func call(env []string, stdin string, args ...string) result {
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 
-// TestHelp holds the help texts, which are what a newcomer reads first, against
-// testdata/help.txt: a change is seen in review.
+// TestHelp compares the help texts, which newcomers read first, with testdata/help.txt, so that
+// changes show in review.
 func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, args := range [][]string{
@@ -69,8 +68,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsForPeople holds each command to a summary, an example and lines that
-// fit a terminal.
+// TestHelpIsForPeople requires that each command has a summary, an example and lines that fit a
+// terminal.
 func TestHelpIsForPeople(t *testing.T) {
 	for _, c := range newRoot(process{}).Commands() {
 		if c.Short == "" || c.Example == "" {

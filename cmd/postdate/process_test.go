@@ -19,13 +19,13 @@ import (
 	"github.com/postdate/postdate/cmd/postdate/internal/bench"
 )
 
-// These tests run the command as real processes: this test binary, called again
-// as the command (see TestMain).
+// These tests run the command as real processes: the test binary runs itself as the command
+// (see TestMain).
 
 // commandTimeout ends a command that hangs, so that its test fails by itself.
 const commandTimeout = 5 * time.Minute
 
-// command prepares a call of the command in an empty folder.
+// command prepares to run the command in an empty folder.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	binary, err := os.Executable()
@@ -47,7 +47,7 @@ type serving struct {
 	stderr bytes.Buffer // to be read when the process has ended
 }
 
-// startServe returns when the node is ready.
+// startServe starts a node and returns when it is ready.
 func startServe(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
 	s := &serving{Cmd: command(t, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)}
@@ -101,7 +101,7 @@ func TestServeSaysReadyAndStopsInOrder(t *testing.T) {
 	}
 }
 
-// While a request keeps a stop waiting, a second signal ends the node at once, and it says so.
+// While a request holds up a stop, a second signal ends the node immediately, which it logs.
 func TestServeEndsAtASecondSignal(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, nil)
@@ -128,7 +128,7 @@ func TestServeEndsAtASecondSignal(t *testing.T) {
 	}
 }
 
-// A failed start is one sentence and exit code 1, and shows no password.
+// A failed start prints one sentence, exits with 1, and shows no password.
 func TestServeThatCannotStart(t *testing.T) {
 	t.Parallel()
 	first := startServe(t, nil)
@@ -182,7 +182,7 @@ func TestDemo(t *testing.T) {
 	t.Log(text)
 }
 
-// An interrupted demo fails: it shows no summary of what did not happen.
+// An interrupted demo fails: it shows no summary of messages that did not arrive.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, "demo")
@@ -247,7 +247,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Against a server that runs already, bench takes back what it left pending.
+// Against a running server, bench cancels what it left pending.
 func TestBenchOnAServer(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, nil)

@@ -23,7 +23,7 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// settle resolves the settings of a node from the three places.
+// settle resolves a node's settings from command line, environment and file.
 func settle(t *testing.T, args, env []string) (node.Config, error) {
 	t.Helper()
 	var n nodeFlags
@@ -166,7 +166,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, reading it ends in entries or in one error.
+// Whatever a file contains, reading it returns entries or one error.
 func FuzzParseFile(f *testing.F) {
 	for _, seed := range []string{"", "a: 1\nb: [x, y]\n", "a:\n  - 1\n  - 2\n", "a: |\n  text\n", "a: {b: c}", "- x", "a: &x 1\nb: *x\n", "? [a]\n: b", "---\na: 1\n---\nb: 2\n", "<<: {a: 1}", "!!str a: b"} {
 		f.Add([]byte(seed))

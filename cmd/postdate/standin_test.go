@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// standIn is a stand-in for a server: just enough of the API, in memory, to test
-// the client commands. That a real server answers in this way is tested with
-// the api package, and the real node is under the demo and bench tests here.
+// standIn takes the place of a server: enough of the API, in memory, to test the client
+// commands. The api package tests that a real server answers in this way; the demo and bench
+// tests here use a real node.
 type standIn struct {
 	mu       sync.Mutex
 	messages map[string]map[string]any // by schedule id
@@ -30,7 +30,7 @@ func newStandIn() *standIn {
 	return &standIn{messages: make(map[string]map[string]any), grown: make(chan struct{})}
 }
 
-// start serves it on a free port until the test ends.
+// start serves the stand-in on a free port until the test ends.
 func (s *standIn) start(t *testing.T) (url string) {
 	t.Helper()
 	server := httptest.NewServer(s.handler())
@@ -111,8 +111,7 @@ func (s *standIn) cancel(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list pages by id, two at a time, whatever the limit: a page may always be
-// shorter.
+// list pages by id, two at a time, whatever the limit: a page may always be shorter.
 func (s *standIn) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

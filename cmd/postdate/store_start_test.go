@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// A store that cannot be used ends the start with one sentence and exit code 1,
-// and what is in it is there when the cause is gone.
+// A store that cannot be used makes the start fail with one sentence and exit code 1, and its
+// content is there when the cause is removed.
 func TestServeRefusesAStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -51,8 +51,8 @@ func TestServeRefusesAStore(t *testing.T) {
 	stopServe(t, s)
 }
 
-// A directory without the right to write is refused in words. The superuser has
-// every right, so its directory lies in a file system that is read-only.
+// A directory that may not be written to is refused with an explanation. The superuser may
+// write anywhere, so its directory is in a read-only file system.
 func TestServeRefusesAReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -82,7 +82,7 @@ func stopServe(t *testing.T, s *serving) {
 	}
 }
 
-// refused fails where a node starts on the directory, or does not say why not.
+// refused fails the test if a node starts on the directory, or does not say why not.
 func refused(t *testing.T, dir string, more []string, words ...string) {
 	t.Helper()
 	cmd := command(t, append([]string{"serve", "--http", "127.0.0.1:0", "--log-level", "error", "--store", "pebble:" + dir}, more...)...)

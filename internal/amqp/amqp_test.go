@@ -11,7 +11,7 @@ import (
 	"github.com/postdate/postdate/internal/amqp"
 )
 
-// What a delivery carries comes back as it was from the headers that stand for it.
+// The properties and headers of a delivery survive the conversion to headers and back.
 func TestThereAndBack(t *testing.T) {
 	values := map[string]any{
 		"text": "x", "lines": "a\nb", "bytes": []byte{0, 1}, "none": nil, "bool": true, "when": time.Unix(1700000001, 0),

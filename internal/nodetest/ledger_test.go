@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// witness keeps what a check complains of.
+// witness keeps the complaints of a check.
 type witness struct {
 	testing.TB
 	said []string
@@ -22,7 +22,7 @@ func (w *witness) Errorf(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// The ledger finds each way in which a node can break its word, and only these.
+// The ledger finds each way in which a node can break its word, and nothing else.
 func TestLedgerFindsFaults(t *testing.T) {
 	due := time.UnixMilli(1_900_000_000_000)
 	at := func(ms int, marked bool) nodetest.Arrival {

@@ -8,14 +8,14 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// witness keeps what is said.
+// witness keeps what is reported.
 type witness struct{ log, fatal string }
 
 func (w *witness) Helper()                           {}
 func (w *witness) Logf(format string, args ...any)   { w.log += fmt.Sprintf(format, args...) }
 func (w *witness) Fatalf(format string, args ...any) { w.fatal += fmt.Sprintf(format, args...) }
 
-// The variable fixes what is drawn, and the log says what it was.
+// The variable fixes the seed, and the log shows it.
 func TestSeed(t *testing.T) {
 	t.Setenv(testrun.SeedName, "")
 	w := &witness{}

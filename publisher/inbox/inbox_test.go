@@ -17,8 +17,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// box is a small store.Inbox in memory: it stands in for a store, whose own
-// suite holds it to the contract, and can fail or hang on demand.
+// box is a small store.Inbox in memory that can fail or hang on demand. The stores' own suite
+// checks that they keep the contract.
 type box struct {
 	mu       sync.Mutex
 	messages []store.InboxMessage // of all inboxes; a cursor is an index
@@ -106,7 +106,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// seen is an inbox message as the consumer of a broker would see it.
+// seen converts an inbox message to what a broker's consumer would see.
 func seen(m store.InboxMessage) publishertest.Consumed {
 	headers := map[string]string{
 		publisher.HeaderScheduleID: m.ScheduleID, publisher.HeaderExecutionTime: m.ExecutionTime.String(),
@@ -125,7 +125,7 @@ func delivery(id string) postdate.Delivery {
 	return postdate.Delivery{Attempt: 1, Message: &postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: id}}}
 }
 
-// Each error of the store has its outcome, and one that says nothing is unknown.
+// Each error of the store has its outcome, and an error that says nothing means Unknown.
 func TestErrorsAndOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -148,7 +148,7 @@ func TestErrorsAndOutcomes(t *testing.T) {
 	}
 }
 
-// A store that hangs holds nobody beyond the end of ctx, and Close waits for it.
+// A store that hangs holds up no call beyond the end of ctx, and Close waits for it.
 func TestStoreHangs(t *testing.T) {
 	b := &box{hang: make(chan struct{})}
 	p := inbox.New(b, now)
@@ -198,7 +198,7 @@ func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 	}
 }
 
-// What another node appended rings no bell here, and is found all the same.
+// What another node appends rings no bell here, and is found all the same.
 func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
 	p, other := inbox.New(b, now), inbox.New(b, now)
@@ -236,8 +236,8 @@ func TestReadEndsEmpty(t *testing.T) {
 	}
 }
 
-// A reader that goes on from cursor to cursor beside a writer sees every
-// message at its own bell, and not only at the next poll.
+// A reader that goes from cursor to cursor while a writer appends sees every message at its own
+// bell, not only at the next poll.
 func TestNoWakeUpIsLost(t *testing.T) {
 	b := &box{}
 	p := inbox.New(b, now)

@@ -21,7 +21,7 @@ import (
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// fake is a cluster in this process, which fails on demand.
+// fake is a cluster in this process that fails on demand.
 type fake struct {
 	*kfake.Cluster
 	client kafkatest.Client
@@ -80,7 +80,7 @@ func (f *fake) publish(p publisher.Publisher, prefix string, n int) []publisher.
 	return p.Publish(context.Background(), postdate.Channel("kafka:"+f.topic), batchOf(prefix, n))
 }
 
-// counts are how often each id is in the topic.
+// counts returns how often each id is in the topic.
 func (f *fake) counts() map[string]int {
 	counts := map[string]int{}
 	for _, r := range f.client.TakeAll(f.topic, kafkatest.ReadCommitted) {
@@ -89,8 +89,8 @@ func (f *fake) counts() map[string]int {
 	return counts
 }
 
-// What each of the broker's errors comes to, and that what is told of a message is
-// true of the topic: confirmed is there once, refused and down are not.
+// Each of the broker's errors has its outcome, and the outcome of each message is true of the
+// topic: confirmed is there once, refused and down are not.
 func TestEachErrorHasItsOutcome(t *testing.T) {
 	for _, c := range []struct {
 		err   *kerr.Error
@@ -138,8 +138,8 @@ func TestEachErrorHasItsOutcome(t *testing.T) {
 	}
 }
 
-// A message that is too large for the topic fails alone and for good, however many
-// go with it.
+// A message that is too large for the topic fails alone and permanently, however many others
+// are in its batch.
 func TestTooLargeFailsAlone(t *testing.T) {
 	f := newFake(t, 1, 1, map[string]string{"max.message.bytes": "4000"})
 	p := f.publisher(t, timeout)
@@ -157,7 +157,7 @@ func TestTooLargeFailsAlone(t *testing.T) {
 	}
 }
 
-// The broker takes a batch and its answer is lost: the second try tells, and makes no
+// The broker accepts a batch and its answer is lost: the second try learns that, and makes no
 // duplicate.
 func TestLostAnswer(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
@@ -184,8 +184,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// Once a caller was told that the outcome is unknown, the message is never sent
-// again, and what comes after it is.
+// Once a caller is told that the outcome is unknown, the message is never sent again; later
+// messages are.
 func TestUnknownIsNotSentLater(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
 	p := f.publisher(t, 20*time.Second)
@@ -246,7 +246,7 @@ func TestLeadersMove(t *testing.T) {
 	}
 }
 
-// A topic that is made after it was refused is found; one that goes is refused.
+// A topic created after it was refused is found; a topic that is deleted is refused.
 func TestTopicsComeAndGo(t *testing.T) {
 	address, topic := kafkatest.URI(t), unique("t")
 	client := kafkatest.NewClient(t, address)
@@ -267,7 +267,7 @@ func TestTopicsComeAndGo(t *testing.T) {
 	}
 }
 
-// A cluster that is not there makes messages wait a moment, and says why.
+// If there is no cluster, messages wait a moment, and the reason is reported.
 func TestNobodyThere(t *testing.T) {
 	address := proctest.Closed(t)
 	p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
@@ -318,7 +318,7 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// waitFor waits until what has no signal is so.
+// waitFor polls until so returns true, for what has no signal.
 func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
@@ -328,8 +328,8 @@ func waitFor(t *testing.T, so func() bool) {
 	}
 }
 
-// A client's own headers keep their order and values, but for those that are Kafka's
-// fields elsewhere.
+// A client's own headers keep their order and values, except those that other brokers have
+// fields for.
 func TestHeadersAndKeys(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
 	p := f.publisher(t, timeout)

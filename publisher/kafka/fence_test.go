@@ -49,8 +49,8 @@ func TestFencedConformance(t *testing.T) {
 	publishertest.Run(t, h)
 }
 
-// wire is a way to a broker that stands still before a request of one kind, as its
-// process would.
+// wire is a connection to a broker that stands still before a request of one kind, as if its
+// process did.
 type wire struct {
 	mu      sync.Mutex
 	key     kmsg.Key
@@ -77,7 +77,7 @@ type wireConn struct {
 	w *wire
 }
 
-// Write knows a request's kind by its first bytes, after its length.
+// Write recognises a request's kind by its first bytes, after its length.
 func (c *wireConn) Write(b []byte) (int, error) {
 	c.w.mu.Lock()
 	stop := c.w.stopped != nil && kmsg.Key(binary.BigEndian.Uint16(b[4:])) == c.w.key
@@ -95,9 +95,9 @@ func (c *wireConn) Write(b []byte) (int, error) {
 // SetWriteDeadline does nothing: a process that stands still writes when it wakes.
 func (c *wireConn) SetWriteDeadline(time.Time) error { return nil }
 
-// An owner that stands still between its records and their commit, and that was
-// replaced meanwhile, never brings them before readers of committed records, and is
-// told that surely nothing of it was delivered. The new owner publishes the same.
+// An owner that stands still between its records and their commit, and is replaced meanwhile,
+// never shows them to readers of committed records, and is told that surely none of them was
+// delivered. The new owner publishes the same messages.
 func TestZombieIsNeverSeen(t *testing.T) {
 	address, topic, prefix := kafkatest.URI(t), unique("t"), unique("x")
 	client := kafkatest.NewClient(t, address)
@@ -164,8 +164,8 @@ func TestZombieIsNeverSeen(t *testing.T) {
 	comesBack(t, elder, younger, channel)
 }
 
-// counted are how often each id is there. A try that was aborted leaves its records in
-// the log, so those that are not committed count more than messages.
+// counted returns how often each id is there. An aborted try leaves its records in the log, so
+// uncommitted reads count more than the messages.
 func counted(records []*kgo.Record) map[string]int {
 	counts := map[string]int{}
 	for _, r := range records {
@@ -187,8 +187,8 @@ func comesBack(t *testing.T, elder, younger *kafka.Publisher, channel postdate.C
 	}
 }
 
-// Each step of a transaction fails in each way, and what is told of a message is true
-// for readers of committed records.
+// Each step of a transaction fails in each way, and the outcome of each message is true for
+// readers of committed records.
 func TestTransactionsThatFail(t *testing.T) {
 	for _, c := range []struct {
 		key   kmsg.Key
@@ -251,7 +251,7 @@ func TestNotFencedYet(t *testing.T) {
 	}
 }
 
-// The answer to a commit is lost: the next try tells.
+// The answer to a commit is lost: the next try learns the outcome.
 func TestLostCommit(t *testing.T) {
 	f := newFake(t, 1, 2, nil)
 	p := closing(t, newFenced(t, f.ListenAddrs()[0], "x", 0, 1))
@@ -273,8 +273,8 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish measures what fencing costs: batches of 500 small messages for one
-// topic of four partitions from eight callers, spread over buckets, with and without.
+// BenchmarkPublish measures the price of fencing: batches of 500 small messages for one topic
+// of four partitions, from eight callers, spread over buckets, with fencing and without.
 func BenchmarkPublish(b *testing.B) {
 	if os.Getenv("POSTDATE_TEST_PARTS") != "" {
 		b.Skip("not a test")

@@ -21,7 +21,7 @@ const timeout = 10 * time.Second
 
 var names atomic.Int64
 
-// unique is a name that no other test uses.
+// unique returns a name that no other test uses.
 func unique(what string) string {
 	return fmt.Sprintf("%s-%d-%d", what, time.Now().UnixNano(), names.Add(1))
 }
@@ -36,7 +36,7 @@ func newPublisher(t *testing.T, c kafka.Config) *kafka.Publisher {
 	return p
 }
 
-// closing closes the publisher at the test's end.
+// closing closes the publisher when the test ends.
 func closing(t *testing.T, p *kafka.Publisher) *kafka.Publisher {
 	t.Helper()
 	t.Cleanup(func() {
@@ -81,7 +81,7 @@ func TestConformance(t *testing.T) {
 	publishertest.Run(t, h)
 }
 
-// seen is a record as the suite wants it, after a look at what is Kafka's own.
+// seen converts a record for the suite, after checking what is specific to Kafka.
 func seen(t *testing.T, r *kgo.Record) publishertest.Consumed {
 	t.Helper()
 	c := publishertest.Consumed{Payload: r.Value, Headers: map[string]string{}}

@@ -9,12 +9,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// This is why the package does not use the library's producer. Where one caller leaves, the
-// library fails every record of the partition with that caller's error, those of other callers
-// and those that it has never written too, and does not say which these are. So all of them
-// would be Unknown: no channel would be parked without a mark on its messages. And what lets a
-// caller leave at all cannot be had with transactions. If this test fails, the library has
-// changed, and the package can perhaps do without a producer of its own.
+// This is why the package does not use the library's producer. If one caller leaves, the
+// library fails every record of the partition with that caller's error, including the records
+// of other callers and those that it has never written, and does not say which these are. So
+// all of them would be Unknown: no channel could be parked without marking its messages. And
+// the option that lets a caller leave does not work with transactions. If this test fails, the
+// library has changed, and the package may no longer need a producer of its own.
 func TestWhyNotTheLibrarysProducer(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
 	client, err := kgo.NewClient(kgo.SeedBrokers(f.ListenAddrs()...), kgo.AllowIdempotentProduceCancellation())

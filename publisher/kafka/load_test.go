@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// load publishes from several callers until it is ended, and keeps account.
+// load publishes from several callers until it is ended, and records the results.
 type load struct {
 	t    *testing.T
 	stop chan struct{}
@@ -90,8 +90,8 @@ func (l *load) until(o publisher.Outcome, n int) {
 
 func (l *load) end() { close(l.stop); l.wg.Wait() }
 
-// account holds the load against what is in the topic: confirmed is there, once;
-// unknown at most once, for nothing was published twice; refused and down are not.
+// account compares the load with the topic: confirmed is there, once; unknown at most once,
+// because nothing was published twice; refused and down are not.
 func (l *load) account(inTopic []*kgo.Record) {
 	l.t.Helper()
 	seen := map[string]int{}
@@ -124,8 +124,8 @@ func batchOf(prefix string, n int) []postdate.Delivery {
 	return batch
 }
 
-// The broker is stopped, killed, and stands still, each under load, and every
-// message is accounted for.
+// The broker is stopped, killed and paused, each under load, and every message is accounted
+// for.
 func TestBrokerComesAndGoes(t *testing.T) {
 	broker := kafkatest.Start(t)
 	client := kafkatest.NewClient(t, broker.Address)

@@ -16,10 +16,10 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// BenchmarkPublish compares the publisher with amqp091 used as its manual says,
-// a window of 500 deferred confirms, in the same run: 256 B, persistent,
-// confirmed, to a durable classic queue. The broker is the bottleneck and takes
-// what cores are left, so each also tells what this side costs per message.
+// BenchmarkPublish compares the publisher with amqp091 used as its manual says, with a window
+// of 500 deferred confirms, in the same run: 256 B, persistent, confirmed, to a durable classic
+// queue. The broker is the bottleneck and uses the remaining cores, so each result also shows
+// this side's CPU time per message.
 func BenchmarkPublish(b *testing.B) {
 	url := rabbitmqtest.URL(b)
 	client := rabbitmqtest.NewClient(b, url)
@@ -31,7 +31,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// measure starts a measurement; what it returns ends it after n messages.
+// measure starts a measurement; the returned func ends it after n messages.
 func measure(b *testing.B) (report func(n int)) {
 	start, used := time.Now(), cpuTime(b)
 	return func(n int) {
@@ -40,7 +40,7 @@ func measure(b *testing.B) (report func(n int)) {
 	}
 }
 
-// cpuTime is what this process has used of all cores.
+// cpuTime returns the CPU time that this process has used on all cores.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

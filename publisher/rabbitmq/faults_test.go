@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// load publishes from several callers until it is ended, and keeps account.
+// load publishes from several callers until it is ended, and records the results.
 type load struct {
 	t    *testing.T
 	p    *rabbitmq.Publisher
@@ -89,8 +89,8 @@ func (l *load) until(o publisher.Outcome, n int) {
 	}
 }
 
-// account ends the load and holds it against what is in the queue: confirmed
-// is there, once; refused and down are not.
+// account ends the load and compares it with the queue: confirmed is there, once; refused and
+// down are not.
 func (l *load) account(inQueue []amqp.Delivery) {
 	l.t.Helper()
 	seen := map[string]int{}
@@ -122,8 +122,8 @@ func batchOf(prefix string, n int) []postdate.Delivery {
 	return batch
 }
 
-// The broker is stopped, killed, and cuts its connections, each under load, and
-// every message is accounted for.
+// The broker is stopped and killed, and cuts its connections, each under load, and every
+// message is accounted for.
 func TestBrokerComesAndGoes(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
@@ -151,8 +151,8 @@ func TestBrokerComesAndGoes(t *testing.T) {
 	}
 }
 
-// While a memory alarm blocks publishers, new messages are Down at once; what
-// was in flight is Unknown after the deadline at the latest, and nobody hangs.
+// While a memory alarm blocks publishers, new messages are Down immediately. What was in flight
+// is Unknown, at the latest after the deadline, and no call hangs.
 func TestMemoryAlarm(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
@@ -181,8 +181,8 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// A queue that is deleted under load refuses from then on, in the broker's
-// words, and takes messages again when it is back.
+// A queue deleted under load refuses messages from then on, in the broker's words, and accepts
+// them again when it is back.
 func TestQueueDeleted(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -207,8 +207,8 @@ func TestQueueDeleted(t *testing.T) {
 	}
 }
 
-// Messages for exchanges that are missing are refused, each in the broker's words,
-// and those for good queues beside them never notice.
+// Messages for missing exchanges are refused, each in the broker's words, and do not affect
+// those for good queues.
 func TestMissingExchangeBesideGoodQueue(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -251,8 +251,8 @@ func TestMissingExchangeBesideGoodQueue(t *testing.T) {
 	}
 }
 
-// An exchange that goes while messages are in flight leaves none of them in the
-// wrong column.
+// If an exchange is deleted while messages are in flight, each of them still gets a true
+// outcome.
 func TestExchangeDeletedUnderLoad(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -269,7 +269,7 @@ func TestExchangeDeletedUnderLoad(t *testing.T) {
 	l.account(client.TakeAll(queue))
 }
 
-// A queue that rejects what it has no room for nacks.
+// A full queue that rejects answers with a nack.
 func TestFullQueueRefuses(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)

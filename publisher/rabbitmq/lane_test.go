@@ -31,7 +31,7 @@ func newItem(key, id string) *item {
 	return &item{name: name{key, id}, bell: make(chan struct{}, 1)}
 }
 
-// provenLane has a link over which a message has passed.
+// provenLane returns a lane with a link that has carried a message.
 func provenLane(window int) (*lane, *link) {
 	l, on := newLane("x", window), &link{}
 	l.link, l.proven = on, true
@@ -70,7 +70,7 @@ func TestLaneTakesByTurnsUpToTheWindow(t *testing.T) {
 	}
 }
 
-// A return names exactly one message, so two of one name are never in flight.
+// A return identifies exactly one message, so two with one name are never in flight.
 func TestLaneKeepsEqualNamesApart(t *testing.T) {
 	l, on := provenLane(10)
 	first, second := newItem("k", "id"), newItem("k", "id")
@@ -94,8 +94,8 @@ func TestLaneKeepsEqualNamesApart(t *testing.T) {
 	}
 }
 
-// When a channel breaks, what was confirmed stays so, the rest is unknown, and
-// whoever was there is tried alone from then on.
+// When a channel breaks, confirmed messages stay confirmed, the others are Unknown, and from
+// then on each that was in flight is tried alone.
 func TestLaneBreaks(t *testing.T) {
 	l, on := provenLane(10)
 	var burst []*item
@@ -153,8 +153,8 @@ func passAlone(t *testing.T, l *lane, it *item) {
 	l.answered(it, true)
 }
 
-// A missing exchange refuses all that waits for it, and what comes in the next
-// moment, without one look at the broker each.
+// A missing exchange refuses all messages that wait for it, and those of the next moment,
+// without asking the broker for each.
 func TestLaneRefusesForAMissingExchange(t *testing.T) {
 	l := newLane("x", 10)
 	first, second, third, later := newItem("k", "1"), newItem("k", "2"), newItem("k", "3"), newItem("k", "4")
@@ -175,8 +175,8 @@ func TestLaneRefusesForAMissingExchange(t *testing.T) {
 	}
 }
 
-// Nobody's room is lost, whatever happens in whatever order: at the end the lane is
-// idle and every item has exactly one result.
+// No room is lost, whatever happens in whatever order: at the end the lane is idle and every
+// item has exactly one result.
 func TestLaneKeepsCount(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -253,7 +253,7 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-// Whatever parses fits AMQP's short strings, and comes back from its parts.
+// Every target that parses fits AMQP's short strings, and can be rebuilt from its parts.
 func FuzzParseTarget(f *testing.F) {
 	f.Add("rabbitmq:x/a/b")
 	f.Add("rabbitmq:/q")

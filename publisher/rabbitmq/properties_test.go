@@ -17,8 +17,8 @@ func delivery(headers ...postdate.Header) *postdate.Delivery {
 	}}
 }
 
-// Headers that stand for properties become properties, and typed headers get
-// their types back; what does not read so stays a header of text.
+// Headers that stand for properties become properties, and typed headers get their types back;
+// invalid ones stay text headers.
 func TestHeadersBecomeProperties(t *testing.T) {
 	msg, err := publishing(delivery(
 		postdate.Header{Name: "amqp-app-id", Value: "shop"}, postdate.Header{Name: "amqp-content-encoding", Value: "gzip"}, postdate.Header{Name: "amqp-correlation-id", Value: "c-1"},

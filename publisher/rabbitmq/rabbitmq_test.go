@@ -20,7 +20,7 @@ import (
 
 var names atomic.Int64
 
-// unique is a name that no other test uses.
+// unique returns a name that no other test uses.
 func unique(what string) string {
 	return fmt.Sprintf("%s-%d-%d", what, time.Now().UnixNano(), names.Add(1))
 }
@@ -35,7 +35,7 @@ func newPublisher(t *testing.T, c rabbitmq.Config) *rabbitmq.Publisher {
 	return p
 }
 
-// closing closes the publisher at the test's end.
+// closing closes the publisher when the test ends.
 func closing(t *testing.T, p *rabbitmq.Publisher) *rabbitmq.Publisher {
 	t.Helper()
 	t.Cleanup(func() {
@@ -78,7 +78,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// seen is a delivery as the suite wants it, after a look at what is AMQP's own.
+// seen converts a delivery for the suite, after checking what is specific to AMQP.
 func seen(t *testing.T, d amqp.Delivery) publishertest.Consumed {
 	t.Helper()
 	if d.DeliveryMode != amqp.Persistent {

@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// What AMQP cannot carry is refused here, because the broker, or amqp091, would
-// close the connection over it.
+// What AMQP cannot carry is refused here, because the broker, or amqp091, would close the
+// connection over it.
 func TestBadMessagesFailAlone(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -47,8 +47,8 @@ func TestBadMessagesFailAlone(t *testing.T) {
 	}
 }
 
-// The broker closes the channel over a message that is too large for it. The
-// others may be in doubt once; tried again, each gets its own truth.
+// The broker closes the channel over a message that is too large for it. The others may be in
+// doubt once; when they are tried again, each gets its own result.
 func TestPoisonIsFound(t *testing.T) {
 	broker := rabbitmqtest.Start(t) // its max_message_size is 1 MB
 	client := rabbitmqtest.NewClient(t, broker.URL)
@@ -84,8 +84,8 @@ func TestPoisonIsFound(t *testing.T) {
 	}
 }
 
-// A user without the right to write is refused in the broker's words, and one
-// without the right password is told so, without the password.
+// A user without write permission is refused in the broker's words; a user with a wrong
+// password is told so, without the password.
 func TestAccessRefused(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
@@ -132,8 +132,8 @@ func TestBadConfigKeepsThePassword(t *testing.T) {
 	}
 }
 
-// No broker is there: New succeeds, Publish answers Down at once when that is
-// known, and Close does not wait.
+// Without a broker, New succeeds, Publish returns Down as soon as that is known, and Close does
+// not wait.
 func TestNoBroker(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := newPublisher(t, rabbitmq.Config{URL: "amqp://u:s3cret@127.0.0.1:1/", Metrics: registry})

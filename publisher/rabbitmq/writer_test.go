@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// recorder keeps what is written in one call each.
+// recorder keeps what each call writes.
 type recorder struct {
 	net.Conn
 	mu     sync.Mutex
@@ -27,9 +27,9 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// The end of what goes alone goes out in one write with the question whether it broke the
-// channel, however large it is: a question that follows the broker's close of the channel ends the
-// connection, and with it what is in flight for everybody else.
+// The end of a message that goes alone goes out in one write with the confirm.select that asks
+// whether it broke the channel, however large it is. If the confirm.select came after the
+// broker's close of the channel, it would end the connection, and everything in flight on it.
 func TestWhatGoesAloneTakesItsQuestionAlong(t *testing.T) {
 	written := &recorder{}
 	s := &session{}

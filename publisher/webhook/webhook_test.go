@@ -28,7 +28,7 @@ import (
 
 const timeout = 20 * time.Second
 
-// loopback is what tests allow: their own receivers.
+// loopback is the tests' allow list: their own receivers.
 var loopback = []string{"127.0.0.1"}
 
 func newPublisher(t *testing.T, c webhook.Config) *webhook.Publisher {
@@ -44,7 +44,7 @@ func newPublisher(t *testing.T, c webhook.Config) *webhook.Publisher {
 	return p
 }
 
-// closing closes the publisher at the test's end.
+// closing closes the publisher when the test ends.
 func closing(t *testing.T, p *webhook.Publisher) *webhook.Publisher {
 	t.Helper()
 	t.Cleanup(func() {
@@ -68,7 +68,7 @@ func batchOf(n int) []postdate.Delivery {
 	return batch
 }
 
-// receiver keeps what comes to each path.
+// receiver keeps the requests to each path.
 type receiver struct {
 	mu   sync.Mutex
 	came map[string][]publishertest.Consumed
@@ -184,7 +184,7 @@ func status(code int, headers ...string) http.HandlerFunc {
 	}
 }
 
-// What each answer, and each way to give none, comes to.
+// Each answer, and each way to fail to answer, has its outcome.
 func TestEachAnswerHasItsOutcome(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -243,7 +243,7 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 	}
 }
 
-// A receiver that is not there is Down for the whole batch, after one look.
+// A receiver that does not exist is Down for the whole batch, after one attempt.
 func TestNobodyThere(t *testing.T) {
 	resolver, _ := names(t, func(string) net.IP { return nil })
 	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
@@ -258,7 +258,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// A slow receiver does not hold a batch beyond its time, nor another receiver at all.
+// A slow receiver holds up a batch no longer than the timeout, and other receivers not at all.
 func TestSlowReceiver(t *testing.T) {
 	hang := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -286,7 +286,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// What a receiver gets beside the payload, and what a client cannot set.
+// What a receiver gets besides the payload, and what a client cannot set.
 func TestRequest(t *testing.T) {
 	var got *http.Request
 	var body []byte
@@ -331,7 +331,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// names is a name server whose answers may change: nil for a name that is not there.
+// names is a name server whose answers may change: nil for a name that does not exist.
 func names(t *testing.T, answer func(name string) net.IP) (*net.Resolver, *atomic.Int64) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -357,7 +357,7 @@ func names(t *testing.T, answer func(name string) net.IP) (*net.Resolver, *atomi
 	return &net.Resolver{PreferGo: true, Dial: dialer}, &asked
 }
 
-// dnsAnswer answers a question for an IPv4 address.
+// dnsAnswer answers a DNS question for an IPv4 address.
 func dnsAnswer(question []byte, answer func(string) net.IP) []byte {
 	end, name := 12, ""
 	for question[end] != 0 {
@@ -379,9 +379,9 @@ func dnsAnswer(question []byte, answer func(string) net.IP) []byte {
 	return reply
 }
 
-// A name that changes its address to one that is not public, after it was good, gets
-// nothing; nor does an address that a redirect names. 127.0.0.2 stands for a private
-// one, 127.0.0.1 for a public one.
+// A name whose address changes from an allowed one to one that is not public gets nothing; nor
+// does an address that a redirect names. 127.0.0.2 stands for a private address, 127.0.0.1 for
+// a public one.
 func TestRebindingAndRedirects(t *testing.T) {
 	var inner atomic.Int64
 	private, err := net.Listen("tcp", "127.0.0.2:0")
@@ -435,7 +435,7 @@ func TestRebindingAndRedirects(t *testing.T) {
 	}
 }
 
-// The environment's proxy is not asked, whatever it is.
+// The environment's proxy is never used.
 func TestNoProxy(t *testing.T) {
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -489,7 +489,7 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TLS receivers are checked by name.
+// TLS receivers are verified by name.
 func TestTLS(t *testing.T) {
 	server := httptest.NewTLSServer(newReceiver())
 	defer server.Close()

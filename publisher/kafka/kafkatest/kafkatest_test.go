@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
 )
 
-// What a test builds on: the address stays, what is durable stays, a paused broker
-// answers nothing, and the part that was used is told.
+// Tests rely on this: the address stays, durable data stays, a paused broker does not answer,
+// and the broker used is reported.
 func TestBrokerStopsKillsAndRestarts(t *testing.T) {
 	told := filepath.Join(t.TempDir(), "parts")
 	t.Setenv("POSTDATE_TEST_PARTS", told)

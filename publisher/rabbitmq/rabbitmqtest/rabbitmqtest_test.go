@@ -17,8 +17,7 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-// What a test builds on: the address stays, what is durable stays, and the part
-// that was used is told.
+// Tests rely on this: the address stays, durable data stays, and the broker used is reported.
 func TestBrokerStopsKillsAndRestarts(t *testing.T) {
 	told := filepath.Join(t.TempDir(), "parts")
 	t.Setenv("POSTDATE_TEST_PARTS", told)

@@ -11,14 +11,14 @@ import (
 
 var due = time.UnixMilli(1_900_000_000_000)
 
-// copyAt is an arrival so many milliseconds after the message is due.
+// copyAt is an arrival ms milliseconds after the message is due.
 func copyAt(ms int, marked bool) account.Arrival {
 	return account.Arrival{ID: "m", Via: "rabbitmq:q", Due: due, Received: due.Add(time.Duration(ms) * time.Millisecond), Marked: marked, Attempt: 1}
 }
 
 type ledger = *account.Ledger
 
-// life is one message's, and what the accountant is to say of it.
+// life is what happens to one message, and what the accountant must say about it.
 type life struct {
 	name     string
 	note     func(ledger)
@@ -27,7 +27,7 @@ type life struct {
 	want     account.Kind // "": none
 }
 
-// lives has each way in which a promise can be broken, and what is like it and is none.
+// lives covers each way in which a promise can be broken, and similar cases that break none.
 func lives() []life {
 	later := due.Add(time.Second)
 	ofLater := copyAt(1005, false)

@@ -26,7 +26,7 @@ func testRun(t *testing.T, server string) *run {
 	return &run{Config: c, name: "bench-test", load: l, tracker: &tracker{}}
 }
 
-// The judgement is what the benchmark is for: each broken promise must show.
+// The benchmark exists to judge: each broken promise must show.
 func TestArrivalsAreJudged(t *testing.T) {
 	due := time.UnixMilli(1_800_000_000_000)
 	onTime := func(id string) receipt { return receipt{id: id, at: due.Add(2 * time.Millisecond)} }
@@ -80,8 +80,8 @@ func TestArrivalsAreJudged(t *testing.T) {
 	}
 }
 
-// A due time is on the wire in milliseconds, rounded up: what arrives at it is
-// not early.
+// A due time is sent in milliseconds, rounded up: a message that arrives at that time is not
+// early.
 func TestRequestBodies(t *testing.T) {
 	var bodies []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func unmarshal(t *testing.T, text string, v any) {
 	}
 }
 
-// An overloaded server is asked again; a refusal is not, and ends the phase.
+// A request to an overloaded server is repeated; a refused one is not, and ends the phase.
 func TestRetriesAndRefusals(t *testing.T) {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func TestRetriesAndRefusals(t *testing.T) {
 	}
 }
 
-// The reader passes over what lies in the inbox already and goes on by cursor.
+// The reader skips what is already in the inbox and goes on by cursor.
 func TestInboxIsReadFromItsEnd(t *testing.T) {
 	ids := []string{"old-0", "old-1", "new-0", "new-1", "new-2"}
 	var visible atomic.Int64
