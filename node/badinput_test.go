@@ -23,7 +23,7 @@ func with(members string) string { return `{"channel": "inbox:a", "payload": 1, 
 func badInputs() []badInput {
 	const messages = "/v1/messages"
 	later := with(`"delay": "1h"`)
-	// The limit of a single body is its payload in base64 and what may stand beside it.
+	// The limit of a single body is its payload in base64 plus the other fields.
 	overLimit := strings.Repeat(" ", postdate.PayloadBytesMax/3*4+384<<10+1-len(later)) + later
 	return []badInput{
 		{"malformed JSON", "POST", messages, "", `{"channel": "inbox:a",}`, 400, "malformed-json", []string{"not JSON", "at byte 21"}},

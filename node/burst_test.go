@@ -20,7 +20,7 @@ func TestBurst(t *testing.T) {
 	begin := time.Now()
 	l.schedule("trial", batch, func(int) time.Time { return begin })
 	room := 4*(burst/batch)*time.Since(begin) + 3*time.Second // ample, unless the machine gets busier
-	var crowd, others string                                  // the inboxes of the attempt that was in time
+	var crowd, others string                                  // the inboxes of the attempt that was fast enough
 	for attempt := 1; ; attempt++ {
 		crowd, others = fmt.Sprint("burst-", attempt), fmt.Sprint("trickle-", attempt)
 		instant := time.Now().Add(room).Truncate(time.Millisecond)
@@ -70,7 +70,7 @@ type burstLoad struct {
 	client  *nodetest.Client
 	ledger  *nodetest.Ledger
 	batch   int
-	inboxes []string // those scheduled to
+	inboxes []string // those used
 }
 
 // schedule schedules n messages to an inbox of their own; all must be accepted.

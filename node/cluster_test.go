@@ -52,7 +52,7 @@ func (m *team) add(name string) *node.Node {
 	m.t.Helper()
 	c := config(m.t)
 	c.NodeID, c.Gossip = name, "127.0.0.1:0"
-	c.Lease = 20 * time.Second // a machine that stalls for a second or two is no failure here
+	c.Lease = 20 * time.Second // so that a machine that stalls for a second or two does not fail the test
 	if os.Getenv("POSTDATE_TEST_LOG") != "" {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("at", name)
 	}
@@ -206,7 +206,7 @@ func grows(t *testing.T, m *team) {
 	m.add("b")
 	m.awaitOwners("a", "b", "c")
 
-	m.cutOff("c") // both sides go on; by the fence each bucket keeps its owner
+	m.cutOff("c") // both sides go on; the fence keeps each bucket with its owner
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return m.sees("a") == 2 && m.sees("c") == 1, nil }); err != nil {
 		t.Fatal(err)
 	}

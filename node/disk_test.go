@@ -105,7 +105,7 @@ func TestDiskFull(t *testing.T) {
 	n, client := start(t, c)
 	defer stop(t, n) // before the disk is unmounted
 	d := &onDisk{t: t, client: client, ledger: nodetest.NewLedger()}
-	late, a := d.schedule(time.Hour, 1) // it is cancelled before, on however busy a machine
+	late, a := d.schedule(time.Hour, 1) // it is cancelled before it is due, however busy the machine
 	if a.Code != http.StatusCreated {
 		t.Fatal(a)
 	}
@@ -126,7 +126,7 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("%d pending messages are not delivered on a disk that is almost full: %v", d.ledger.Open(), err)
 	}
 
-	// Not a byte is free while messages fall due and more are sent; then there is room.
+	// No byte is free while messages fall due and more are sent; then there is room.
 	empty := func() {
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)

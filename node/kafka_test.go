@@ -62,7 +62,7 @@ func kafkaCrash(t *testing.T, fenced bool) {
 	if a, err := client.Schedule(lost); err != nil || a.Code != 201 {
 		t.Fatal(a, err)
 	}
-	<-time.After(time.Until(began.Add(ahead + over/2))) // the middle of what is due
+	<-time.After(time.Until(began.Add(ahead + over/2))) // half of the messages are due
 	broker.Kill()
 	broker.Restart()
 	if err := client.AwaitNonePending(patient(t)); err != nil {

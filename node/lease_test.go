@@ -81,7 +81,7 @@ func TestNodesWithDifferentLeases(t *testing.T) {
 		return len(tokensOf(t, mem, "long")) == share && len(tokensOf(t, mem, "short")) == buckets-share
 	})
 	before := tokensOf(t, mem, "long")
-	// Between two renewals of the one, which are 2 s apart, the other looks ten times.
+	// Between two renewals of one node, 2 s apart, the other looks ten times.
 	looks, renewals := stores["short"].looks.Load(), stores["long"].renewals.Load()
 	await("they renew and look", func() bool {
 		return stores["short"].looks.Load() >= looks+20 && stores["long"].renewals.Load() >= renewals+2
@@ -89,7 +89,7 @@ func TestNodesWithDifferentLeases(t *testing.T) {
 	if after := tokensOf(t, mem, "long"); !maps.Equal(after, before) {
 		t.Errorf("buckets of the node with the long lease were taken while it was alive: their tokens were %v and are %v", before, after)
 	}
-	// A long lease is renewed seldom. Looks are as frequent as ever, to hear of what is free.
+	// A long lease is renewed rarely. Looks stay as frequent as ever, to find free buckets.
 	looks, renewals = stores["long"].looks.Load(), stores["long"].renewals.Load()
 	await("it looks more often than it renews", func() bool {
 		return stores["long"].looks.Load()-looks >= 2*(stores["long"].renewals.Load()-renewals)+4

@@ -23,7 +23,7 @@ func application(ch *amqp.Channel, exchange string) (sent time.Time, err error) 
 	}
 	for _, order := range []struct {
 		id    string
-		delay int32 // milliseconds; 0: at once, without the header
+		delay int32 // milliseconds; 0: none, without the header
 	}{{"1", delayedOrder}, {"2", 0}} {
 		p := amqp.Publishing{
 			DeliveryMode: amqp.Persistent, ContentType: "application/json", CorrelationId: "order-" + order.id, Type: "reminder",
@@ -53,7 +53,7 @@ func TestMigration(t *testing.T) {
 	client.Declare(work, nil)
 	client.Declare(in, map[string]any{"x-queue-type": "quorum"})
 	client.Declare(in+".postdate-rejected", nil)
-	client.Bind(orders, "topic", "orders.#", work) // as it was, but for the exchange's type
+	client.Bind(orders, "topic", "orders.#", work) // as before, except for the exchange's type
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ const (
 type racing struct {
 	id       string
 	due, aim time.Time
-	luck     time.Duration // of up to a second, for what the change is
+	luck     time.Duration // up to a second; decides the change
 }
 
 // scheduleRace schedules the messages in batches, due in order.
@@ -164,7 +164,7 @@ func TestPatchRacesDelivery(t *testing.T) {
 	ledger := nodetest.NewLedger()
 	all := scheduleRace(t, client, "inbox:race", func(r racing) { ledger.Sent(r.id, r.due) })
 	var mu sync.Mutex
-	changed := map[string]time.Time{} // to when
+	changed := map[string]time.Time{} // the new time
 	tooLate := 0
 	arrived := map[string][]nodetest.Arrival{}
 	end := follow(t, client, "race", func(a nodetest.Arrival) { arrived[a.ScheduleID] = append(arrived[a.ScheduleID], a) })

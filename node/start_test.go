@@ -91,7 +91,7 @@ func TestShortestLease(t *testing.T) {
 			close(came)
 			return
 		}
-		if !a.PossibleDuplicate { // a machine that stalls outlives this lease, and then there may be marked ones
+		if !a.PossibleDuplicate { // a stall of the machine may outlast this lease, and then some may be marked
 			t.Errorf("%s: %s came %d times", testrun.Broken, a.ScheduleID, times)
 		}
 	})()

@@ -28,7 +28,7 @@ func (s *lingering) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	defer s.under.Add(-1)
 	s.first.Do(func() { close(s.begun) })
 	<-ctx.Done()
-	<-time.After(100 * time.Millisecond) // a store that is closed too early is closed within it
+	<-time.After(100 * time.Millisecond) // a store closed too early is closed within this time
 	return s.Mem.Expire(ctx, e)
 }
 

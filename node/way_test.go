@@ -103,7 +103,7 @@ func readPart(t *testing.T, folder string) (every, some functions) {
 		t.Fatalf("%s has %d rounds (%v)", folder, len(rounds), err)
 	}
 	times := map[function]int{}
-	for _, round := range rounds[1:] { // the first makes connections, and queues that are not known yet
+	for _, round := range rounds[1:] { // the first opens connections, and looks up queues
 		profile := filepath.Join(t.TempDir(), "profile")
 		run(t, "go", "tool", "covdata", "textfmt", "-i="+round, "-o="+profile)
 		for f := range entered(t, profile) {

@@ -80,7 +80,7 @@ func TestWebhookToAPrivateAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Code == http.StatusBadRequest {
-		t.Log(a) // refused at once, for the address stands in the URL
+		t.Log(a) // refused immediately, because the address is in the URL
 		return
 	}
 	err = nodetest.Poll(patient(t), func() (bool, error) {

@@ -37,7 +37,7 @@ var planted = []struct {
 	{bugEarly, profileStorm, []int{2}},
 	{bugSkewIgnored, profileStorm, []int{1, 2}},
 	{bugNoMark, profileStorm, []int{4}},
-	{bugNoLease, profileStorm, []int{1, 2, 5}}, // what is parked comes back by a clock that is not judged yet
+	{bugNoLease, profileStorm, []int{1, 2, 5}}, // parked messages come back by a clock that no renewal has checked yet
 	{bugFirstSight, profileStorm, []int{5}},
 	{bugGossipIsTruth, profileStorm, []int{5}},
 	{bugRetryForgets, profileStorm, []int{1, 4}},
@@ -90,7 +90,7 @@ func TestBite(t *testing.T) {
 
 // lengthOf returns the length of the worlds in which to look for a bug.
 func lengthOf(b bug) time.Duration {
-	if b == bugLateClaims { // it takes a late message beside a claim that strays
+	if b == bugLateClaims { // it needs a late message together with a claim that strays
 		return 8 * time.Minute
 	}
 	return 2 * time.Minute

@@ -96,7 +96,7 @@ func TestExhaustive(t *testing.T) {
 					if r.Violation != nil {
 						t.Errorf("call %d fails %s: %s", k, mode, r.Violation)
 					}
-					if k >= r.callsBefore { // from there on nothing is left to go wrong
+					if k >= r.callsBefore { // from here on everything works
 						break
 					}
 				}

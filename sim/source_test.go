@@ -18,8 +18,8 @@ import (
 // simulator is built again for each (go build -overlay).
 var inSource = []struct {
 	bug, file, from, to string
-	promises            []int  // whose watchers may see it first
-	first               uint64 // the seed to begin with: one that was seen to find it, where few do
+	promises            []int  // the promises whose watchers may see it first
+	first               uint64 // the seed to begin with: one known to find it, if few do
 }{
 	{
 		"a bucket is given back without being drained", "node/machine/broker.go",

@@ -16,7 +16,7 @@ import (
 func TestCommandLine(t *testing.T) {
 	for _, test := range []struct {
 		args string
-		want string // in the error; "": none
+		want string // part of the error; "": none
 	}{
 		{"-scenario kill9 -duration 20s -seed 7 -rate 200 -race -v", ""},
 		{"-scenario floppy", `no scenario "floppy"`},

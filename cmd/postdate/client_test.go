@@ -52,7 +52,7 @@ func TestSendBodies(t *testing.T) {
 			t.Errorf("%s: %+v", test.name, r)
 			continue
 		}
-		// The encoder writes < and > as escapes in what is not the payload.
+		// The encoder escapes < and > outside the payload.
 		got := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(s.bodies[0])
 		if got != test.want {
 			t.Errorf("%s: sent\n%s\nwant\n%s", test.name, got, test.want)

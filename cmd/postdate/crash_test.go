@@ -56,7 +56,7 @@ func TestCrash(t *testing.T) {
 	l.workers.Wait()
 	t.Logf("%.0f schedules/s while the node was up", float64(l.sent.Load())/up.Seconds())
 
-	// The last kill: what falls due while nothing runs, and nothing new comes after.
+	// The last kill: messages fall due while the node is down, and none come after.
 	due := l.scheduleSome(2 * time.Second)
 	l.kill(node)
 	<-time.After(time.Until(due))
@@ -174,7 +174,7 @@ func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 		}
 		if !l.schedule(ms) {
 			l.awaitNode()
-			if n%2 == 0 { // as a client would that wants to know; of the others nothing is known
+			if n%2 == 0 { // like a client that checks; the outcome of the others stays unknown
 				l.schedule(ms)
 			}
 		}

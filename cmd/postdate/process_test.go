@@ -111,7 +111,7 @@ func TestServeEndsAtASecondSignal(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n", s.ready.HTTP)
-	if _, err := bufio.NewReader(conn).ReadBytes('\n'); err != nil { // the body is asked for
+	if _, err := bufio.NewReader(conn).ReadBytes('\n'); err != nil { // the server asks for the body
 		t.Fatal(err)
 	}
 	s.Process.Signal(syscall.SIGTERM)

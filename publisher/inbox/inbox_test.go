@@ -23,8 +23,8 @@ type box struct {
 	mu       sync.Mutex
 	messages []store.InboxMessage // of all inboxes; a cursor is an index
 	fail     error                // answers every append
-	hang     chan struct{}        // an append waits until it is closed; nil: it does not
-	reads    chan struct{}        // gets a value after each read; nil: nobody looks
+	hang     chan struct{}        // an append waits until it is closed; nil: does not wait
+	reads    chan struct{}        // gets a value after each read; may be nil
 }
 
 const bad = "bad" // a content type that the box refuses
@@ -190,7 +190,7 @@ func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
 	p := inbox.New(b, now)
 	got := read(context.Background(), p, "", time.Minute)
-	<-b.reads // it has looked in vain
+	<-b.reads // it has found nothing
 	p.Publish(context.Background(), "inbox:other", []postdate.Delivery{delivery("no")})
 	p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")})
 	if pg := <-got; pg.err != nil || fmt.Sprint(pg.ids) != "[a b]" || pg.next != "3" {
@@ -261,7 +261,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		}
 		after = pg.next
 	}
-	// One lost wake-up in a hundred would cost 20 polls.
+	// One lost wake-up in a hundred would take 20 polls.
 	if took := time.Since(start); took > 20*inbox.PollInterval {
 		t.Errorf("%d messages took %s", n, took)
 	}

@@ -201,7 +201,7 @@ func TestUnknownIsNotSentLater(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { results = p.Publish(ctx, "kafka:t", batchOf("m", 3)) })
 	<-held
-	wg.Go(func() { beside = f.publish(p, "beside", 3) }) // waits behind it
+	wg.Go(func() { beside = f.publish(p, "beside", 3) }) // waits behind the first
 	cancel()
 	for _, r := range p.Publish(ctx, "kafka:t", batchOf("late", 1)) {
 		if r.Outcome != publisher.Down {
@@ -209,7 +209,7 @@ func TestUnknownIsNotSentLater(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return p.State().Phase == kafka.Connected })
-	time.AfterFunc(50*time.Millisecond, func() { close(release) }) // whatever the order, the outcomes hold
+	time.AfterFunc(50*time.Millisecond, func() { close(release) }) // the outcomes hold in any order
 	wg.Wait()
 	for _, r := range results {
 		if r.Outcome != publisher.Unknown {

@@ -54,7 +54,7 @@ func TestFencedConformance(t *testing.T) {
 type wire struct {
 	mu      sync.Mutex
 	key     kmsg.Key
-	stopped chan struct{} // closed when it stands still; nil: it is not to
+	stopped chan struct{} // closed when it stands still; nil: it never does
 	onward  chan struct{}
 }
 

@@ -30,7 +30,7 @@ func TestBadMessagesFailAlone(t *testing.T) {
 	for i := range postdate.HeadersMax {
 		batch[5].Message.Headers = append(batch[5].Message.Headers, postdate.Header{Name: fmt.Sprint("h", i), Value: strings.Repeat("v", postdate.HeaderValueBytesMax)})
 	}
-	for i := range 28 { // as much as fits
+	for i := range 28 { // as many as fit
 		batch[6].Message.Headers = append(batch[6].Message.Headers, postdate.Header{Name: fmt.Sprint("h", i), Value: strings.Repeat("v", postdate.HeaderValueBytesMax)})
 	}
 	for i, r := range p.Publish(context.Background(), postdate.Channel("rabbitmq:"+queue), batch) {

@@ -1,6 +1,6 @@
-// Command way runs a node and sends messages through it, one at a time, and writes for
-// each part of their way which code was entered. It has to be built with -cover. TestTheWay
-// builds and runs it.
+// Command way runs a node, sends messages through it, one at a time, and writes for each part
+// of their way which code was entered. It must be built with -cover. TestTheWay builds and runs
+// it.
 package main
 
 import (
@@ -90,7 +90,7 @@ func (w *walk) walk() error {
 		}),
 		w.schedule(cancelled, "1h"),
 		w.part("cancel", func() error { _, err := w.call("DELETE", "/"+cancelled, ""); return err }),
-		w.part("idle", func() error { // as long as a delivery takes, and with the same questions
+		w.part("idle", func() error { // as long as a delivery takes, and with the same requests
 			over := time.After(200 * time.Millisecond)
 			for {
 				select {
@@ -106,7 +106,7 @@ func (w *walk) walk() error {
 	)
 }
 
-// part runs one part of the way, and writes what was entered meanwhile.
+// part runs one part of the way, and writes what was entered during it.
 func (w *walk) part(name string, f func() error) error {
 	if err := coverage.ClearCounters(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (w *walk) schedule(id, delay string) error {
 	return err
 }
 
-// await asks until the message has the status.
+// await polls until the message has the status.
 func (w *walk) await(id, status string) error {
 	for {
 		answer, err := w.call("GET", "/"+id, "")
