@@ -25,8 +25,12 @@ const (
 // lone call does not wait. What a call means stays the same; where its context
 // ends while it waits it is not done, and once it is on its way its outcome is
 // unknown.
+//
+// A call goes on when its caller has left. Close ends what is under way, and then closes s.
 func Coalesce(s Store) Store {
 	c := &coalesced{Store: s}
+	life, end := context.WithCancel(context.Background())
+	c.end, c.inserts.life, c.cancels.life = end, life, life
 	c.inserts.run = s.Insert
 	c.cancels.run = func(ctx context.Context, ws []withdrawal) []Cancelled {
 		keys := make([]postdate.Key, len(ws))
@@ -44,6 +48,15 @@ type coalesced struct {
 	Store
 	inserts gathering[postdate.Message, Inserted]
 	cancels gathering[withdrawal, Cancelled]
+	end     func() // ends the life of both
+}
+
+// Close implements Store.
+func (c *coalesced) Close() error {
+	c.end()
+	c.inserts.drains.Wait()
+	c.cancels.drains.Wait()
+	return c.Store.Close()
 }
 
 type withdrawal struct {
@@ -79,7 +92,9 @@ func (c *coalesced) Cancel(ctx context.Context, keys []postdate.Key, at postdate
 
 // gathering collects the items of calls until run can take them.
 type gathering[T, R any] struct {
-	run func(ctx context.Context, items []T) []R
+	run    func(ctx context.Context, items []T) []R
+	life   context.Context // of what run does
+	drains sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting []*gathered[T, R]
@@ -108,7 +123,7 @@ func (g *gathering[T, R]) do(ctx context.Context, items []T) ([]R, error) {
 	g.waiting = append(g.waiting, call)
 	if g.running < coalescedCalls {
 		g.running++
-		go g.drain()
+		g.drains.Go(g.drain)
 	}
 	g.mu.Unlock()
 	select {
@@ -144,7 +159,7 @@ func (g *gathering[T, R]) drain() {
 				items = append(items, c.items...)
 			}
 		}
-		results := g.run(context.Background(), items)
+		results := g.run(g.life, items)
 		for _, c := range calls {
 			c.results, results = results[:len(c.items):len(c.items)], results[len(c.items):]
 			close(c.done)
