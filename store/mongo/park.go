@@ -99,13 +99,13 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 		left := buckets
 		for len(left) > 0 {
 			first, err := s.firstParked(ctx, doc("bucket", anyOf(left), "parked", true), "bucket")
-			if err != nil || len(first) == 0 {
+			if err != nil || first == nil {
 				return err
 			}
-			crowded = append(crowded, first[0].Bucket)
+			crowded = append(crowded, first.Bucket)
 			var above []int
 			for _, b := range left {
-				if b > first[0].Bucket {
+				if b > first.Bucket {
 					above = append(above, b)
 				}
 			}
@@ -119,21 +119,32 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 // parkedAfter is the first channel behind another for which something is parked.
 func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
 	first, err := s.firstParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel")
-	if err != nil || len(first) == 0 {
+	if err != nil || first == nil {
 		return "", false, err
 	}
-	return first[0].Channel, true, nil
+	return first.Channel, true, nil
 }
 
-// firstParked is the first parked message by a field, or none.
-func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first []document, err error) {
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, filter,
-			options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
-		if err != nil {
+// firstParked is the first parked message by a field that is not damaged, or nil.
+func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first *document, err error) {
+	for first == nil || first.damaged != nil {
+		var found []*document
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			cursor, err := s.messages.Find(ctx, filter,
+				options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
+			if err != nil {
+				return err
+			}
+			found, err = readAll(ctx, cursor)
 			return err
+		})
+		if err != nil || len(found) == 0 {
+			return nil, err
 		}
-		return cursor.All(ctx, &first)
-	})
-	return first, err
+		if first = found[0]; first.damaged != nil {
+			s.report(first)
+			filter = append(filter, bson.E{Key: "_id", Value: doc("$ne", first.ID)})
+		}
+	}
+	return first, nil
 }
