@@ -17,8 +17,8 @@ func TimeOf(t time.Time) Time {
 	return Time(t.Add(time.Millisecond - 1).UnixMilli())
 }
 
-// WallOf rounds t down to the millisecond. It is for readings of the clock: a time
-// is reached when its whole millisecond is.
+// WallOf rounds t down to the millisecond. It is for readings of the clock, which must
+// never run ahead.
 func WallOf(t time.Time) Time { return Time(t.UnixMilli()) }
 
 // Std returns t as a time.Time in UTC.

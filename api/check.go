@@ -327,7 +327,7 @@ func checkContentType(s string) error {
 	return nil
 }
 
-// isJSON says whether a media type, which is known to be well-formed, is one of JSON.
+// isJSON says whether a well-formed media type is a JSON type.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))

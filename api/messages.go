@@ -59,7 +59,7 @@ func (c *checker) named(body *messageBody, tenant string, buckets int, m *postda
 }
 
 // replayed looks up the answer to an earlier, identical request. It is for a request
-// whose delay ends after expiresAt by now, which is valid only as a repetition.
+// that would expire before its execution time, which is valid only as a repetition.
 func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, bool) {
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	if err != nil || r.Digest != m.Digest {

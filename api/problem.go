@@ -91,7 +91,7 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Detail }
 
-// shift makes p.Offset count from the body's start, if it counts from offset.
+// shift makes p.Offset, which counts from offset, count from the body's start.
 func (p *Problem) shift(offset int) {
 	if p.Offset >= 0 {
 		p.Offset += int64(offset)

@@ -45,7 +45,7 @@ type Membership struct {
 
 	mu       sync.Mutex
 	roster   roster
-	leaving  map[string]bool // nodes that announced to leave and are still members
+	leaving  map[string]bool // nodes that announced that they leave, and are still members
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
 

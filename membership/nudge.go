@@ -210,8 +210,8 @@ func (m *Membership) receive(b []byte) {
 	}
 }
 
-// leaves records that a node announced to leave. The library's own announcement may have
-// come first, by way of another node, and looked like a loss.
+// leaves records a node's announcement that it leaves. The library's own may have come
+// first, by way of another node, and looked like a loss.
 func (m *Membership) leaves(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

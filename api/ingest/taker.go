@@ -273,7 +273,7 @@ func (t *Taker) insert(ctx context.Context, source string, commands []*Command) 
 }
 
 // recognised checks whether the stored message with the command's id came from the same
-// record, and if so finishes the command. It returns false if the id is another's.
+// record, and if so finishes the command. It returns false if the command needs another id.
 func (t *Taker) recognised(ctx context.Context, source string, c *Command) bool {
 	if !c.Records {
 		return false

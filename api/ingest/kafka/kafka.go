@@ -204,7 +204,7 @@ func (s *Source) poll() {
 	defer s.working.Unlock()
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		if f.Topic != s.config.Topic {
-			return // no partition: it reports the end of ctx
+			return // not a partition: it reports the end of ctx
 		}
 		if f.Err != nil {
 			s.because("fetching", f.Err.Error())

@@ -191,7 +191,7 @@ func committed(t *testing.T, address, topic string) (sum int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	resp, err := req.RequestWith(ctx, cl)
-	if err != nil { // a young broker's coordinator is not there at once
+	if err != nil { // a new broker's coordinator is not available immediately
 		return 0
 	}
 	for _, g := range resp.Groups {
