@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// encode is m as the body of a request.
+// encode returns m as the body of a request.
 func (m *Message) encode() ([]byte, error) {
 	payload, encoding, err := formOf(m.Payload, m.ContentType)
 	if err != nil {
@@ -25,9 +25,9 @@ func (m *Message) encode() ([]byte, error) {
 	return withPayload(rest, payload), err
 }
 
-// encode is c as the body of a request. Where it names no content type, the message has
-// one that is not known here. Base64 stands for the same bytes whatever that is, and so
-// does JSON that is no string.
+// encode returns c as the body of a request. If c has no content type, the message keeps
+// one that is not known here. Base64 means the same bytes under any content type, and so
+// does JSON other than a string.
 func (c *Change) encode() ([]byte, error) {
 	var payload []byte
 	var encoding string
@@ -51,7 +51,7 @@ func (c *Change) encode() ([]byte, error) {
 	return withPayload(rest, payload), err
 }
 
-// withPayload adds the payload to an object, byte for byte: an encoder would squeeze and
+// withPayload adds the payload to an object, byte for byte: an encoder would compact and
 // escape it.
 func withPayload(object, payload []byte) []byte {
 	if payload == nil {
@@ -65,7 +65,7 @@ func withPayload(object, payload []byte) []byte {
 	return append(append(b, payload...), '}')
 }
 
-// formOf is the JSON by which a request stands for a payload, and its payloadEncoding.
+// formOf returns the JSON that represents a payload in a request, and its payloadEncoding.
 func formOf(payload []byte, contentType string) (form []byte, encoding string, err error) {
 	switch {
 	case contentType == "" || isJSON(contentType):
@@ -86,7 +86,7 @@ func base64Form(payload []byte) (form []byte, encoding string) {
 	return append(form, '"'), "base64"
 }
 
-// readPayload reads the bytes that the payload of an answer's message stands for.
+// readPayload decodes the payload of a message in an answer into its bytes.
 func readPayload(message []byte, contentType string, to *[]byte) error {
 	var wire struct {
 		Payload         json.RawMessage `json:"payload"`
@@ -108,7 +108,7 @@ func readPayload(message []byte, contentType string, to *[]byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a message as the API shows it.
+// UnmarshalJSON decodes a message from the API's form.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	type fields Record // without this method
 	if err := json.Unmarshal(b, (*fields)(r)); err != nil {
@@ -117,7 +117,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	return readPayload(b, r.ContentType, &r.Payload)
 }
 
-// UnmarshalJSON reads a message as an inbox shows it.
+// UnmarshalJSON decodes a message from an inbox's form.
 func (m *InboxMessage) UnmarshalJSON(b []byte) error {
 	type fields InboxMessage // without this method
 	if err := json.Unmarshal(b, (*fields)(m)); err != nil {
@@ -126,16 +126,16 @@ func (m *InboxMessage) UnmarshalJSON(b []byte) error {
 	return readPayload(b, m.ContentType, &m.Payload)
 }
 
-// Retry is how often and how soon a refused message is tried again. Zero fields are the
+// Retry says how often and how soon a refused message is tried again. Zero fields mean the
 // node's defaults.
 type Retry struct {
-	MaxAttempts int           // counts the first one
+	MaxAttempts int           // includes the first one
 	MinBackoff  time.Duration // before the second attempt; it doubles from there
 	MaxBackoff  time.Duration
 	MaxParked   time.Duration // how long the message may wait for a channel that is down
 }
 
-// retryWire is a Retry as the API has it.
+// retryWire is a Retry in the API's form.
 type retryWire struct {
 	MaxAttempts int    `json:"maxAttempts,omitempty"`
 	MinBackoff  string `json:"minBackoff,omitempty"`
@@ -143,12 +143,12 @@ type retryWire struct {
 	MaxParked   string `json:"maxParked,omitempty"`
 }
 
-// MarshalJSON writes it as the API has it.
+// MarshalJSON encodes r in the API's form.
 func (r Retry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(retryWire{r.MaxAttempts, durationText(r.MinBackoff), durationText(r.MaxBackoff), durationText(r.MaxParked)})
 }
 
-// UnmarshalJSON reads what the API shows.
+// UnmarshalJSON decodes r from the API's form.
 func (r *Retry) UnmarshalJSON(b []byte) error {
 	var wire retryWire
 	if err := json.Unmarshal(b, &wire); err != nil {
@@ -165,7 +165,7 @@ func (r *Retry) UnmarshalJSON(b []byte) error {
 	return errors.Join(failed[:]...)
 }
 
-// durationText is d as the API reads it, and "" for none.
+// durationText returns d in the API's form, and "" for zero.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -175,7 +175,7 @@ func durationText(d time.Duration) string {
 
 func isString(form []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(form), []byte{'"'}) }
 
-// isJSON says whether a media type stands for JSON, as the server judges it.
+// isJSON says whether a media type means JSON, by the same rule as the server's.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
