@@ -128,7 +128,7 @@ func checkParcel(p *Parcel, payloadBytesMax int) error {
 // encodingOf is the form in which the payload will be shown.
 func encodingOf(p *Parcel) postdate.Encoding {
 	switch {
-	case isJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
+	case postdate.IsJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
 		return postdate.EncodingJSON
 	case utf8.Valid(p.Payload):
 		return postdate.EncodingText

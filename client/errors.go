@@ -97,9 +97,11 @@ type NoAnswer struct {
 	Server    string // the one that was asked last; "": the call was not sent
 	MayBeDone bool   // false: surely nothing was done
 	Err       error  // why; the context's error where that has ended
-
-	garbled bool // an answer came, and a repeated call will not help
 }
+
+// ErrGarbled is in the chain of a NoAnswer where an answer came and makes no sense. Another try
+// does not help.
+var ErrGarbled = errors.New("the answer is not what a Postdate server says")
 
 func (e *NoAnswer) Error() string {
 	switch {
