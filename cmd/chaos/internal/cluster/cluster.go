@@ -210,7 +210,7 @@ func (cl *Cluster) Close() {
 		if n.Running() {
 			_ = n.Kill()
 		}
-		n.client.CloseIdleConnections()
+		n.api.Close()
 		for _, g := range []*Gate{n.Store, n.Broker} {
 			if g != nil {
 				g.close()
