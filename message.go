@@ -200,3 +200,10 @@ func nameByte(c byte) bool {
 	}
 	return strings.IndexByte("-_.:~@+=,", c) >= 0
 }
+
+// IsJSON says whether a media type, such as that of a message, stands for JSON.
+func IsJSON(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	return mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
+}

@@ -147,7 +147,7 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 		m.ContentType = orElse(m.ContentType, contentTypeBinary)
 	case b.PayloadEncoding != "":
 		return fieldProblem("/payloadEncoding", invalid(`payloadEncoding %q is not known: it is "base64" or absent`, clip(b.PayloadEncoding)))
-	case isText && m.ContentType != "" && !isJSON(m.ContentType):
+	case isText && m.ContentType != "" && !postdate.IsJSON(m.ContentType):
 		text, err := jsontext.AppendUnquote(nil, b.Payload)
 		if err != nil {
 			return fieldProblem("/payload", invalid("payload is not a string of UTF-8: %w", err))
@@ -325,13 +325,6 @@ func checkContentType(s string) error {
 		return invalid("contentType %q is not a media type: write it like application/json or text/plain; charset=utf-8", s)
 	}
 	return nil
-}
-
-// isJSON says whether a well-formed media type is a JSON type.
-func isJSON(contentType string) bool {
-	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	return mediaType == contentTypeJSON || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
 }
 
 // checkTraceparent returns a W3C traceparent of version 00 unchanged, and "" for

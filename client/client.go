@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/postdate/postdate"
 )
 
 // Config configures a client. Only Servers has no default.
@@ -82,15 +80,14 @@ func New(config Config) (*Client, error) {
 	if c.config.RetryFor == 0 {
 		c.config.RetryFor = time.Minute
 	}
-	requests := config.Requests
-	if requests <= 0 {
-		requests = 2
+	if c.config.Requests <= 0 {
+		c.config.Requests = 2
 	}
-	c.schedules = gatherer{together: scheduleMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+	c.schedules = gatherer{together: scheduleMany, client: c,
 		alone: func(ctx context.Context, i *item) (Scheduled, error) {
 			return c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: i.body})
 		}}
-	c.cancels = gatherer{together: cancelMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+	c.cancels = gatherer{together: cancelMany, client: c,
 		alone: func(ctx context.Context, i *item) (Scheduled, error) {
 			return c.scheduleOnce(ctx, Call{Method: http.MethodDelete, Path: messagePath(i.id)})
 		}}
@@ -163,7 +160,7 @@ func (c *Client) try(ctx context.Context, call Call, to any) (Answer, error) {
 
 // garbled returns the error for an answer that makes no sense.
 func garbled(server string, mayBeDone bool, err error) error {
-	return &NoAnswer{Server: server, MayBeDone: mayBeDone, garbled: true, Err: fmt.Errorf("the answer is not what a Postdate server says: %w", err)}
+	return &NoAnswer{Server: server, MayBeDone: mayBeDone, Err: fmt.Errorf("%w: %w", ErrGarbled, err)}
 }
 
 // answerBytesMax is well above the largest page.
@@ -177,7 +174,7 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, call.Method, server+call.Path, bytes.NewReader(call.Body))
 	if err != nil {
-		return Answer{}, &NoAnswer{Err: err, garbled: true}
+		return Answer{}, err
 	}
 	if call.Body != nil {
 		req.Header.Set("Content-Type", "application/json")

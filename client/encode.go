@@ -5,9 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/postdate/postdate"
 )
 
 // encode returns m as the body of a request.
@@ -68,7 +69,7 @@ func withPayload(object, payload []byte) []byte {
 // formOf returns the JSON that represents a payload in a request, and its payloadEncoding.
 func formOf(payload []byte, contentType string) (form []byte, encoding string, err error) {
 	switch {
-	case contentType == "" || isJSON(contentType):
+	case contentType == "" || postdate.IsJSON(contentType):
 		if !json.Valid(payload) {
 			return nil, "", errors.New("the payload is not JSON, which its content type says: name another ContentType, such as text/plain")
 		}
@@ -98,7 +99,7 @@ func readPayload(message []byte, contentType string, to *[]byte) error {
 	switch {
 	case wire.PayloadEncoding == "base64":
 		return json.Unmarshal(wire.Payload, to)
-	case isString(wire.Payload) && !isJSON(contentType):
+	case isString(wire.Payload) && !postdate.IsJSON(contentType):
 		var text string
 		err := json.Unmarshal(wire.Payload, &text)
 		*to = []byte(text)
@@ -174,10 +175,3 @@ func durationText(d time.Duration) string {
 }
 
 func isString(form []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(form), []byte{'"'}) }
-
-// isJSON says whether a media type means JSON, by the same rule as the server's.
-func isJSON(contentType string) bool {
-	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	return mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
-}

@@ -97,9 +97,11 @@ type NoAnswer struct {
 	Server    string // the one that was asked last; "": the call was not sent
 	MayBeDone bool   // false: certainly nothing was done
 	Err       error  // why; the context's error if the context ended
-
-	garbled bool // an unreadable answer came, and a retry will not help
 }
+
+// ErrGarbled is in the chain of a NoAnswer if an answer came that makes no sense. A retry
+// does not help.
+var ErrGarbled = errors.New("the answer is not what a Postdate server says")
 
 func (e *NoAnswer) Error() string {
 	switch {

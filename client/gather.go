@@ -5,16 +5,16 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+
+	"github.com/postdate/postdate"
 )
 
-// gatherer lets concurrent calls share requests. At most requestsMax goroutines send: each
+// gatherer lets concurrent calls share requests. At most Config.Requests goroutines send: each
 // takes all waiting items, sends them as one request, and looks again. There is no timer.
 type gatherer struct {
-	client      *Client
-	together    many                                            // for two items or more
-	alone       func(context.Context, *item) (Scheduled, error) // for one item
-	requestsMax int
-	bytesMax    int
+	client   *Client
+	together many                                            // for two items or more
+	alone    func(context.Context, *item) (Scheduled, error) // for one item
 
 	mu      sync.Mutex
 	waiting []*item // some of them may be withdrawn
@@ -52,7 +52,7 @@ func (g *gatherer) call(ctx context.Context, id string, body []byte) (Scheduled,
 	i := &item{id: id, body: body, answer: make(chan outcome, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, i)
-	if g.sending < g.requestsMax {
+	if g.sending < g.client.config.Requests {
 		g.sending++
 		go g.send()
 	}
@@ -106,7 +106,7 @@ func (g *gatherer) take(to *group) (items []*item) {
 	defer g.mu.Unlock()
 	bytes, taken := len(g.together.open)+len(g.together.end), 0
 	for _, i := range g.waiting {
-		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax || len(items) > 0 && bytes > g.bytesMax {
+		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax || len(items) > 0 && bytes > postdate.BatchBytesMax {
 			break
 		}
 		taken++

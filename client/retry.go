@@ -67,7 +67,7 @@ func conclusive(err error) bool {
 func passing(err error) bool {
 	var lost *NoAnswer
 	if errors.As(err, &lost) {
-		return !lost.garbled
+		return !errors.Is(err, ErrGarbled)
 	}
 	var p *Problem
 	if !errors.As(err, &p) {

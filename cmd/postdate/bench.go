@@ -96,16 +96,11 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 
 // environ is the variables that bench reads: not the store of a node that may
 // well be in use, and no server where one of its own was asked for.
-func (b *benchCommand) environ(cmd *cobra.Command) (read []string) {
-	env := environment(b.process.environ)
-	names := []string{"rabbitmq", "server"}
+func (b *benchCommand) environ(cmd *cobra.Command) []string {
 	if cmd.Flags().Changed("store") {
-		names = names[:1]
+		return b.process.only("rabbitmq")
 	}
-	for _, name := range names {
-		read = append(read, envName(name)+"="+env[envName(name)])
-	}
-	return read
+	return b.process.only("rabbitmq", "server")
 }
 
 // measure runs the benchmark, on a node of its own where no server is named. The
