@@ -9,8 +9,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// span is a part of a bucket's order of attempts: what lies beyond after, up to and including
-// to.
+// span is a part of a bucket's order of attempts: what lies beyond after, up to to inclusive.
 type span struct {
 	bucket    int
 	after, to bucket.Position

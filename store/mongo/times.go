@@ -10,8 +10,7 @@ import (
 )
 
 // Times are stored as MongoDB's dates, which people and their tools can read. Like
-// postdate.Time they are milliseconds since the Unix epoch, in eight bytes and in the same
-// order.
+// postdate.Time they are milliseconds since the Unix epoch, in eight bytes, in the same order.
 
 var timeType = reflect.TypeFor[postdate.Time]()
 
