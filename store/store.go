@@ -117,7 +117,7 @@ type Due interface {
 	// Claim finds where each scan ends and claims only up to there: the end of the scan
 	// replaces Claim.To. It writes the claim ([bucket.Partition.Claim]) durably, and then reads
 	// what the scan selects, up to that end. What comes in meanwhile may be claimed and left
-	// for the next scan. There is one result per claim, in order; many buckets travel together.
+	// for the next scan. One call serves many buckets, with one result per claim, in order.
 	Claim(ctx context.Context, claims []Claim) []ClaimResult
 
 	// Settle writes the outcomes of attempts durably. After an error any of them may or may not
@@ -355,9 +355,9 @@ type Housekeeping interface {
 	// this process is certainly gone.
 	Exclusive() bool
 
-	// Expire deletes what e selects and returns how much it was. The id of an expired message
-	// is free again; its next message has other versions. If much lies in other buckets, a call
-	// may delete less than there is.
+	// Expire deletes what e selects and returns how many messages that was. The id of an
+	// expired message is free again; its next message has other versions. If much lies in other
+	// buckets, a call may delete less than there is.
 	//
 	// The buckets divide the work, so that nodes do not get in each other's way. They protect
 	// nothing: whoever calls, only what ended before e's times is deleted. A caller that has

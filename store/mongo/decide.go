@@ -68,8 +68,8 @@ func meet(m *mark, token uint64) meeting {
 	return meetOvertake
 }
 
-// stillDue says whether a message, found in the state was with a mark that was gone when it was
-// to be removed, is still what the owner's claim covers.
+// stillDue says whether a message whose mark was already gone is still what the owner's claim
+// covers. was is its state when it was found, with the mark.
 func stillDue(was, now postdate.State) bool {
 	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked && now.AttemptTime == was.AttemptTime
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// span is a part of a bucket's order of attempts: what lies beyond after, up to to inclusive.
+// span is the part (after, to] of a bucket's order of attempts.
 type span struct {
 	bucket    int
 	after, to bucket.Position

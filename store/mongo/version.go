@@ -7,7 +7,7 @@ import "math/rand/v2"
 // their versions together, not each message by its own. Therefore it holds only versions with
 // the same number of reschedules, and the random part is as large as an int64 allows. A
 // settlement that comes after its message expired could still find a new message with the id,
-// at a version that is another message's in the same call: the chance is 1 in 2^48 for each
+// whose version is that of another message in the same call: the chance is 1 in 2^48 for each
 // message of the call.
 const (
 	rescheduleBits = 14

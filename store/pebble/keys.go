@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// The key spaces. Numbers in keys are big-endian, so that bytes and numbers have the same order;
-// a zero byte ends a name, and none contains one.
+// The key spaces. Numbers in keys are big-endian, so that bytes and numbers have the same
+// order. A zero byte ends a name, and no name contains one.
 //
 //	m bucket executionTime tenant 0 id   the message, written once
 //	s bucket tenant 0 id                 its state

@@ -37,7 +37,7 @@ const (
 	// first to intakeFirst memtables a second. Each further two sublevels halve that.
 	intakeSublevels = 10
 	intakeFirst     = 2
-	// intakeWaitMax bounds how long an insert waits. One that would wait longer is refused.
+	// intakeWaitMax bounds how long an insert waits. One that would wait longer is refused straight away.
 	intakeWaitMax = 10 * time.Second
 	// stopSublevels is the depth of the first level at which Pebble stops every write.
 	stopSublevels = 40

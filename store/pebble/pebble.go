@@ -5,8 +5,8 @@
 // acknowledged; writers that arrive together share one sync. A store directory belongs to one
 // process: a second one is refused.
 //
-// A message is written once, under bucket, execution time and id. Its small state is kept apart
-// by id, and again by attempt time while it is PENDING, so that a scan of what is due reads
+// A message is written once, under bucket, execution time and id. Its small state is kept
+// separately by id, and again by attempt time while it is PENDING, so that a scan of what is due reads
 // neighbours, and settling rewrites no payload.
 package pebble
 

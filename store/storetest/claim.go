@@ -105,7 +105,7 @@ func numbered(b int, token, number uint64, checkpoint, claimed postdate.Time) st
 	return c
 }
 
-// wantClaimed claims, and expects the bucket's record to say this afterwards.
+// wantClaimed claims, and expects these values in the bucket's record afterwards.
 func (x *trial) wantClaimed(c store.Claim, checkpoint postdate.Time, claimed bucket.Position) store.ClaimResult {
 	x.Helper()
 	r := x.claim(c)

@@ -14,9 +14,9 @@ import (
 
 // concurrency lets clients and owners work on a few buckets at the same time. Clients insert,
 // cancel and replace messages around the time that is being claimed. Owners claim, publish and
-// settle, and take the buckets from each other; some channels they claim less of, and each of
-// these by itself. A ledger notes who was promised what, and at the end every message is
-// accounted for.
+// settle, and take the buckets from each other; they claim less of some channels, and claim
+// each of those by itself. A ledger notes who was promised what, and at the end every message
+// is accounted for.
 func concurrency() []check {
 	var checks []check
 	for seed := range uint64(4) {
