@@ -122,7 +122,7 @@ func again(err error) bool {
 	return false
 }
 
-// repeat runs f until it succeeds, or fails in a way that may not pass soon, or ctx ends. f is
+// repeat runs f until it succeeds, or fails for a reason that is not temporary, or ctx ends. f is
 // idempotent: a read, or a write that its own filter makes so; of such writes the driver itself
 // repeats only those of one document. Each attempt has a time limit of its own: a frozen server
 // keeps its connections, and a caller would wait for it to the end while its successor has long

@@ -196,9 +196,9 @@ func (r logReader) behind(at int) int {
 	return min(border, at+r.header+r.length(at))
 }
 
-// behindFirst is behind, even if only the length is broken: the checksum covers all the rest,
-// and so reveals it. But in a client's chunk whose end was torn, a shorter part could match: so
-// in a log a match counts only if nothing that the header covers can be lost.
+// behindFirst is behind, even if only the length is broken: the checksum covers the rest, and
+// so reveals it. But a client can forge a match for a part of its chunk, in case the end is
+// torn: so in a log a match counts only if nothing that the header covers can be lost.
 func (r logReader) behindFirst(at int) int {
 	said, end := r.behind(at), blockEnd(r.b, at)
 	if at+r.header > end || !r.mine(at) {

@@ -6,8 +6,8 @@
 // process: a second one is refused.
 //
 // A message is written once, under bucket, execution time and id. Its small state is kept
-// separately by id, and again by attempt time while it is PENDING, so that a scan of what is due reads
-// neighbours, and settling rewrites no payload.
+// separately by id, and again by attempt time while it is PENDING, so that a scan of what is
+// due reads neighbours, and settling rewrites no payload.
 package pebble
 
 import (

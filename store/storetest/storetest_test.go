@@ -51,8 +51,8 @@ func observe(c check, s store.Store, reopen func(store.Store) store.Store) (fail
 	return r.first
 }
 
-// plantedBugs are stores with a bug each, and the area in which it is caught; many are
-// caught in others too.
+// plantedBugs are stores with one bug each, and the area in which it is caught; many are caught
+// in others too.
 var plantedBugs = []struct {
 	area  string
 	plant func(m *Mem) store.Store
@@ -206,7 +206,7 @@ func dropOne(m *Mem) {
 	}
 }
 
-// forgetStates makes messages again what they were at first.
+// forgetStates returns messages to the states that they had at first.
 func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 	return func(m *Mem) {
 		for _, r := range m.Rows {
