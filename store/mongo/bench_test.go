@@ -24,8 +24,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// The benchmarks stand beside the bare driver, written by hand as well as it goes,
-// against the same servers in the same run:
+// The benchmarks compare the store with the bare driver, in code written by hand as well as
+// possible, against the same servers in the same run:
 //
 //	go test ./store/mongo -run '^$' -bench . -benchtime 3s
 //

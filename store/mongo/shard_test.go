@@ -228,7 +228,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if err := session.AbortTransaction(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// That one is not tried again at once; those with its mark that had no try have theirs.
+	// That one is not tried again immediately; those with its mark that had no try have theirs.
 	if got, left := claim(2); len(got) != len(all)-1 || slices.Contains(got, all[0].ScheduleID) || left == (bucket.Position{}) {
 		t.Errorf("right after that %q are due, and left out is %v", got, left)
 	}

@@ -16,8 +16,7 @@ import (
 func TestMem(t *testing.T) {
 	open := func(*testing.T) store.Store { return NewMem(8) }
 	Run(t, open)
-	// Memory is as durable as the process: what is to be seen here is that the
-	// checks hold where nothing is lost.
+	// Memory is as durable as the process: this shows that the checks hold if nothing is lost.
 	RunDurable(t, open, func(_ *testing.T, s store.Store) store.Store { return s })
 }
 
@@ -128,7 +127,7 @@ var plantedBugs = []struct {
 	{"reuse", func(m *Mem) store.Store { return versionsBeginAnew{m} }},
 	{"reuse", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
 	{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
-	// What shows only, or just as well, when all work at once.
+	// Bugs that also show, or show only, when all work at the same time.
 	{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
 	{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
 	{"all at once", func(m *Mem) store.Store { return claimsUnfenced{m} }},
