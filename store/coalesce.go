@@ -11,20 +11,19 @@ import (
 const (
 	// coalescedMax bounds how many messages of different callers share a call.
 	coalescedMax = 1_000
-	// aloneMin is from how many messages on a call travels alone: it has nothing
-	// to gain from company, and may run beside the others.
+	// aloneMin is the number of messages from which a call is not coalesced: it would gain
+	// nothing from company, and may run at the same time as the others.
 	aloneMin = 100
-	// coalescedCalls is how many such calls are under way at a time. With one,
-	// what waits meanwhile shares the next sync; a second one was measured to cost
-	// a tenth more processor time on the embedded store, and to gain nothing.
+	// coalescedCalls is how many such calls are under way at a time. With one, what waits
+	// meanwhile shares the next sync. A second one was measured to take a tenth more processor
+	// time on the embedded store, and to gain nothing.
 	coalescedCalls = 1
 )
 
-// Coalesce makes calls of Insert and Cancel that arrive together travel together:
-// while calls are under way, those that come gather and become the next one. A
-// lone call does not wait. What a call means stays the same; where its context
-// ends while it waits it is not done, and once it is on its way its outcome is
-// unknown.
+// Coalesce combines calls of Insert and Cancel that arrive together: those that come while a
+// call is under way gather and become the next one. A lone call does not wait. What a call
+// means stays the same. If its context ends while it waits, it is not done; if its context ends
+// later, its outcome is unknown.
 //
 // A call goes on when its caller has left. Close ends what is under way, and then closes s.
 func Coalesce(s Store) Store {
@@ -43,7 +42,7 @@ func Coalesce(s Store) Store {
 	return c
 }
 
-// coalesced is a Store in front of which calls gather.
+// coalesced gathers calls in front of a Store.
 type coalesced struct {
 	Store
 	inserts gathering[postdate.Message, Inserted]
@@ -167,8 +166,8 @@ func (g *gathering[T, R]) drain() {
 	}
 }
 
-// next takes what waits, up to coalescedMax items but at least one call, and nil
-// where nothing does: then one drain less is running.
+// next takes what waits: up to coalescedMax items, but at least one call. If nothing waits it
+// returns nil, and this drain counts as ended.
 func (g *gathering[T, R]) next() []*gathered[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,8 +34,8 @@ func message(i int) []postdate.Message {
 	return []postdate.Message{{Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: 1}}
 }
 
-// What comes while a call is under way becomes one call; who gives up before it
-// begins is not done, and who gives up after does not know.
+// Calls that come while one is under way become one call. A caller that gives up before its
+// call begins gets "not done"; one that gives up later gets "unknown".
 func TestCallsGather(t *testing.T) {
 	inner := &held{Store: storetest.NewMem(8), entered: make(chan int, 9), letGo: make(chan struct{})}
 	s := store.Coalesce(inner)

@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// TestADamagedMessage has one that cannot be decoded: it is passed over, and stops no other.
+// TestADamagedMessage: a message that cannot be decoded is skipped, and stops no other.
 func TestADamagedMessage(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	s := open(t, config(uri))

@@ -11,9 +11,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Unpark implements store.Due. The owner is looked at before anything moves; one
-// that loses the bucket right then makes a message due that its successor had left
-// parked, which delays nothing and sends nothing twice: DESIGN.md.
+// Unpark implements store.Due. It checks the owner before anything moves. An owner that loses
+// the bucket right then may make a message due that its successor had left parked, which delays
+// nothing and sends nothing twice: see DESIGN.md.
 func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -61,11 +61,11 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		_, err := s.change(ctx, unpark)
 		return err
 	})
-	return len(found), writeError("unparking", err) // also those that somebody changed meanwhile: fewer would say that no more are parked
+	return len(found), writeError("unparking", err) // including those that somebody changed meanwhile: fewer would say that no more are parked
 }
 
-// Parked implements store.Due. It asks whether anything is parked at all, and only
-// then walks from channel to channel.
+// Parked implements store.Due. It first asks whether anything is parked at all, and only then
+// walks from channel to channel.
 func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChannel, error) {
 	if len(buckets) == 0 {
 		return nil, nil
@@ -92,8 +92,8 @@ func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChanne
 	return found, readError("reading what is parked", err)
 }
 
-// parkedBuckets lists those of the buckets in which something is parked, by steps
-// from bucket to bucket: one for all where nothing is.
+// parkedBuckets returns those of the buckets in which something is parked. It steps from bucket
+// to bucket: a single step if nothing is parked.
 func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int, err error) {
 	err = s.within(ctx, func(ctx context.Context) error {
 		left := buckets
@@ -116,7 +116,7 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	return crowded, err
 }
 
-// parkedAfter is the first channel behind another for which something is parked.
+// parkedAfter returns the next channel after the given one for which something is parked.
 func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
 	first, err := s.firstParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel")
 	if err != nil || first == nil {
@@ -125,7 +125,8 @@ func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (ne
 	return first.Channel, true, nil
 }
 
-// firstParked is the first parked message by a field that is not damaged, or nil.
+// firstParked returns the first parked message in the order of a field, or nil. It passes
+// over damaged ones.
 func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first *document, err error) {
 	for first == nil || first.damaged != nil {
 		var found []*document
