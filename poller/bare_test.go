@@ -105,8 +105,7 @@ func (s *shop) ask(number int) Claim {
 	return s.take()
 }
 
-// bring reads n messages of a channel into the hand from bucket 0, by as many claims as it
-// takes.
+// bring reads n messages of a channel from bucket 0, by as many claims as it takes.
 func (s *shop) bring(channel postdate.Channel, n int) {
 	s.t.Helper()
 	for n > 0 {

@@ -212,7 +212,7 @@ func TestTheSameDivision(t *testing.T) {
 	}
 }
 
-// If more buckets fail than there may be lanes, the rest share one, tried no more often.
+// If more buckets fail than there may be lanes, the rest stay together, tried no more often.
 func TestLanesAreBounded(t *testing.T) {
 	s := newSlowShop(t, lanesMax+100, func(c *Config) {
 		c.PayloadBytesMax, c.HandBytesMax, c.DoubtMax = 1<<10, 2*splitMax<<10, 1<<20
