@@ -21,7 +21,7 @@ type (
 	// Hint says that leases, or the records of these owned buckets, may have changed. It may
 	// bring a look forward; it never shortens a watch.
 	Hint struct{ Buckets []int }
-	// Freed is a hint that buckets were given back that this node should own.
+	// Freed is a hint that some buckets that this node should own were given back.
 	Freed struct{}
 	// Saw is the result of a look that began at Began: every lease, and the records that the
 	// look named, or the error.

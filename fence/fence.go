@@ -52,8 +52,8 @@ func DefaultConfig(node, lease string) Config {
 	}
 }
 
-// Validate returns an error if c is wrong. Looks may be further apart than the leases of other
-// nodes last: what those leave behind is then taken later, never sooner.
+// Validate returns an error if c is wrong. Looks may be further apart than other nodes' leases
+// last: what those nodes leave behind is then taken later, never sooner.
 func (c Config) Validate() error {
 	switch {
 	case c.Node == "" || c.Lease == "":
@@ -295,7 +295,7 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	return out
 }
 
-// skew is how far the wall clock is at least ahead of the store's (negative: behind).
+// skew is the least that the wall clock can be ahead of the store's (negative: behind).
 func skew(ev Renewed) time.Duration {
 	switch {
 	case ev.Began.Wall > ev.Store:

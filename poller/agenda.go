@@ -87,8 +87,8 @@ func (b *owned) wanting() bool {
 	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard, func(u unheard) bool { return u.only != nil })
 }
 
-// take removes and returns up to most of the buckets that are due by a wall-clock time or to be
-// swept by a monotonic one, and all busy ones. The caller touches them, which puts them back.
+// take removes and returns the buckets that are due by a wall-clock time or to be swept by a
+// monotonic one, limited by most, and all busy ones. Touching them puts them back.
 func (a *agenda) take(most int, due postdate.Time, sweep time.Duration) (all []*owned) {
 	add := func(b *owned) {
 		a.byDue.put(b, false)

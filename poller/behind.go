@@ -8,9 +8,9 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// A channel that has no room falls behind: claims of any channel leave it out, and its due
-// messages stay unclaimed in the store. The bucket's record says up to where it is claimed.
-// When it has room again, it catches up through claims of this channel alone.
+// Claims of any channel leave a channel without room behind: its due messages stay unclaimed in
+// the store, and the bucket's record says up to where it is claimed. When it has room again, it
+// catches up through claims of this channel alone.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind, and
 // how many bytes their names take. Messages of further channels are read and parked, and claims
@@ -71,8 +71,8 @@ func (m *Machine) noteBehind(b *owned) {
 	}
 }
 
-// catchingUp picks up to most buckets of the common lane in which a channel is behind that has
-// room now. The buckets of each channel take turns.
+// catchingUp picks buckets of the common lane in which a channel is behind and has room now, at
+// most as many as most says. The buckets of each channel take turns.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	m.behind = slices.DeleteFunc(m.behind, func(c *channel) bool {
 		if len(all) >= most || !m.hasRoom(now, c) {

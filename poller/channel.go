@@ -42,8 +42,8 @@ type channel struct {
 // than that.
 const windowMin = 64
 
-// noAnswer is how long a batch with only unknown outcomes must have taken to show that its
-// channel does not answer. Then messages are tried one at a time.
+// noAnswer is how long a batch with only unknown outcomes must take to show that its channel
+// does not answer. Then messages are tried one at a time.
 const noAnswer = 5 * time.Second
 
 // site is what fails as one: a broker's channel, or all URLs of one host. A site that takes

@@ -14,8 +14,8 @@ import (
 const (
 	// callsMax is how many claim calls, and how many settle calls, a lane may have under way.
 	callsMax = 4
-	// callSlow is how long an unanswered call holds back the next one. What comes meanwhile
-	// waits for that one.
+	// callSlow is how long an unanswered call holds back the next one, in which what comes
+	// meanwhile gathers.
 	callSlow = 100 * time.Millisecond
 	// splitMax is the most lanes among which the buckets of a failed call are divided.
 	splitMax = 64

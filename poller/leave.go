@@ -22,8 +22,8 @@ type leaving struct {
 
 func (l *leaving) resting() bool { return l.leaveBy != 0 && l.blocked == nil }
 
-// worksFor reports whether new messages of a channel are begun. While the bucket rests none
-// are, and what it parked of a channel that it waits for stays parked.
+// worksFor reports whether the bucket begins new messages of a channel: not while it rests, nor
+// of a channel that it waits for, so what it parked of that channel stays parked.
 func (l *leaving) worksFor(c *channel) bool {
 	_, blocked := l.blocked[c]
 	return !l.resting() && !blocked

@@ -50,7 +50,7 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 
 func (c *channel) paused() bool { return c.limit != nil && c.limit.set.Paused }
 
-// why returns the reason why the channel's messages are parked.
+// why is the reason for parking the channel's messages.
 func (c *channel) why() string {
 	if c.paused() {
 		return "the channel is paused"

@@ -56,9 +56,9 @@ type Config struct {
 	// RetryAfter is how long to wait after a store call failed.
 	RetryAfter time.Duration
 	// DrainMax is how long a hand-over waits for publishers that have not answered, and
-	// DrainStep is how long its bucket may rest before it works on meanwhile.
+	// DrainStep is how long its bucket may rest meanwhile.
 	DrainMax, DrainStep time.Duration
-	// LeaseMargin is how long before the end of the lease publishing stops.
+	// LeaseMargin: publishing stops this long before the end of the lease.
 	LeaseMargin time.Duration
 	// JumpMax is how far the wall clock may be set, against the monotonic one, between two
 	// renewals of the lease. After a larger jump the lease counts as ended.
@@ -67,8 +67,7 @@ type Config struct {
 	HandMax int // messages in memory
 	// DoubtMax is how many messages of one channel may be claimed and not settled, or as many
 	// as it confirmed in its best two seconds of the last ten if that is more. A crash leaves
-	// these in doubt. Half of DoubtMax is reserved for claims of any channel, so it is at least
-	// 2.
+	// these in doubt. Half of it is reserved for claims of any channel, so it is at least 2.
 	DoubtMax     int
 	HandBytesMax int // payload bytes in memory
 	// PayloadBytesMax is the largest payload. Each bucket read may bring one of that size.
@@ -166,7 +165,7 @@ type (
 	}
 )
 
-// Nudge says that a bucket has a message due at a given time. It follows the message's write.
+// Nudge says that a durable message of a bucket is due at a given time.
 type Nudge struct {
 	Bucket int
 	At     postdate.Time

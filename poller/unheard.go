@@ -79,8 +79,8 @@ func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
 	b.record.Behind = behind
 }
 
-// unheardOf is how many messages of channel c, or of any channel if c is nil, claims without an
-// answer may have claimed.
+// unheardOf is how many messages unanswered claims may have claimed: of channel c, or of any
+// channel if c is nil.
 func (b *owned) unheardOf(c *channel) (n int) {
 	for _, u := range b.unheard {
 		if u.only == c {

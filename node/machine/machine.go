@@ -38,7 +38,7 @@ type Config struct {
 }
 
 // WithLease returns c with leases of the given duration. It adapts the intervals of renewals
-// and looks, and how long before the end of the lease publishing stops.
+// and looks, and the margin before a lease's end in which nothing is published.
 func (c Config) WithLease(lease time.Duration) Config {
 	c.Fence.LeaseTime, c.Fence.RenewEvery = lease, lease/5
 	c.Fence.LookEvery = min(c.Fence.LookEvery, lease/5) // a long lease is no reason to hear late of what is free

@@ -23,8 +23,8 @@ type Leave struct{}
 func (Members) Event() {}
 func (Leave) Event()   {}
 
-// share is the set of buckets that this node is to own. If it is wrong, that may lose time but
-// never a message: the fence decides.
+// share is the set of buckets that this node is to own. If it is wrong, that may delay messages
+// but loses none: the fence decides.
 type share struct {
 	c       Config
 	members []Member
