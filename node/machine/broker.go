@@ -11,29 +11,27 @@ import (
 )
 
 const (
-	// brokerFirst is how long a bucket that was gained waits until its former owners
-	// are kept out at the broker, before its other channels' messages go out all the
-	// same.
+	// brokerFirst is how long a gained bucket waits for its former owners to be kept out at the
+	// broker. After that the messages of its other channels go out all the same.
 	brokerFirst = 2 * time.Second
 	// brokerAgain is the pause before another try.
 	brokerAgain = time.Second
 )
 
 type (
-	// KeepOut asks the broker to refuse what former owners of these buckets publish
-	// there. KeptOut answers it.
+	// KeepOut asks the broker to refuse what former owners of these buckets publish. KeptOut
+	// answers it.
 	KeepOut struct{ Holds []store.Hold }
 	// KeptOut says how a KeepOut ended.
 	KeptOut struct {
 		Holds []store.Hold
 		Err   error
 	}
-	// GiveUp tells the broker that this node publishes nothing from these buckets any
-	// more.
+	// GiveUp tells the broker that this node no longer publishes from these buckets.
 	GiveUp struct{ Buckets []int }
-	// TakenAtBroker is what the broker says when another node has taken a bucket there.
+	// TakenAtBroker says that another node has taken a bucket at the broker.
 	TakenAtBroker struct{ Bucket int }
-	// Released tells these nodes, by name, that buckets are free which they are to own.
+	// Released tells the named nodes that buckets they are to own are free.
 	Released struct{ To []string }
 )
 
@@ -43,8 +41,7 @@ func (Released) Effect()     {}
 func (KeptOut) Event()       {}
 func (TakenAtBroker) Event() {}
 
-// broker is the book of the buckets that are held, where a broker keeps former owners
-// out.
+// broker keeps track of the buckets that are held, if a broker keeps former owners out.
 type broker struct {
 	kept map[int]*keeping
 	next time.Duration // when something may be to be done
@@ -69,8 +66,8 @@ func (b *broker) find(hold store.Hold) *keeping {
 	return nil
 }
 
-// due takes what is to be done by now: which former owners are to be kept out, and
-// which buckets have waited for that long enough.
+// due returns what is to be done by now: the buckets whose former owners are to be kept out,
+// and those that have waited long enough for that.
 func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partition) {
 	if now < b.next {
 		return nil, nil
@@ -94,9 +91,9 @@ func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partiti
 	return ask, work
 }
 
-// gained hands buckets to the poller; where a broker keeps former owners out, after
-// that. A broker that does not answer holds up nobody else's messages: they go out, and
-// its own wait at the publisher.
+// gained hands buckets to the poller. If a broker keeps former owners out, that comes first. A
+// broker that does not answer delays no other channels for longer than brokerFirst; its own
+// messages wait at the publisher.
 func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	if !m.c.Broker {
 		m.stepPoller(now, g)
@@ -108,7 +105,7 @@ func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	m.broker.next = now.Mono
 }
 
-// drain lets the poller finish what it has of buckets. One that it has not got yet goes
+// drain lets the poller finish its work on buckets. A bucket that it does not have yet goes
 // back as it is.
 func (m *Machine) drain(now postdate.Now, d fence.Drain) {
 	var idle, working []store.Hold
@@ -137,9 +134,9 @@ func (m *Machine) askBroker(now postdate.Now) {
 	m.work(now, work)
 }
 
-// keptOut hands the poller the buckets that are still held. What failed is tried again
-// until it is done or they are lost, and what was taken by another node while it was
-// under way is asked for once more: the answer may be older than that.
+// keptOut hands the poller the buckets that are still held. A failed request is made again
+// until it succeeds or the bucket is lost. If another node took a bucket while the request was
+// under way, it is asked for once more: the answer may be older than that.
 func (m *Machine) keptOut(now postdate.Now, ev KeptOut) {
 	var work []bucket.Partition
 	for _, hold := range ev.Holds {
@@ -168,8 +165,8 @@ func (m *Machine) work(now postdate.Now, ps []bucket.Partition) {
 	}
 }
 
-// takenAtBroker looks at the record at once. Where this node still owns the bucket by
-// it, it was a former owner that woke up late, and is kept out again.
+// takenAtBroker has the record read immediately. If this node still owns the bucket, the other
+// one is a former owner that woke up late, and is kept out again.
 func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	m.stepFence(now, fence.Hint{Buckets: []int{bucket}})
 	if k := m.broker.kept[bucket]; k != nil {
@@ -178,7 +175,7 @@ func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	}
 }
 
-// forgetAtBroker notes that buckets are not held any more.
+// forgetAtBroker notes that buckets are no longer held.
 func (m *Machine) forgetAtBroker(holds ...store.Hold) {
 	var buckets []int
 	for _, hold := range holds {

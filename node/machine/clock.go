@@ -13,14 +13,14 @@ type reading struct {
 	mono  time.Duration
 }
 
-// storeClock is what is known of the store's clock, at its earliest. Where the store has
-// none, nothing is.
+// storeClock is the earliest that the store's clock can be. It is unknown if the store has
+// none.
 type storeClock struct {
 	skewMax time.Duration
 	latest  atomic.Pointer[reading]
 }
 
-// at is the store's clock by now, at its earliest.
+// at is the earliest that the store's clock can be now.
 func (c *storeClock) at(now postdate.Now) (t postdate.Time, known bool) {
 	r := c.latest.Load()
 	if r == nil {
@@ -29,8 +29,8 @@ func (c *storeClock) at(now postdate.Now) (t postdate.Time, known bool) {
 	return r.store.Add(now.Mono - r.mono), true
 }
 
-// wall is the wall clock, or the store's where the wall clock is too far behind it: by the
-// time at which a message ended it is deleted, on every node.
+// wall is the wall clock, or the store's clock if the wall clock is too far behind it: every
+// node deletes messages by the time at which they ended.
 func (c *storeClock) wall(now postdate.Now) postdate.Time {
 	if t, known := c.at(now); known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {
 		return t

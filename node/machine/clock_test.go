@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// What ends while a node's clock is far behind the store's is dated by the store's: else
-// every other node would delete it at once, an inbox message that nobody has read too.
+// What ends while a node's clock is far behind the store's is dated by the store's clock:
+// otherwise every other node would delete it immediately, even an unread inbox message.
 func TestDatesByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -37,7 +37,7 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	}
 }
 
-// Where no bound is set, nothing is corrected.
+// Without a bound, nothing is corrected.
 func TestDatesWithoutABound(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.SkewMax = 0 })
 	r.step(fence.Tick{})
@@ -49,7 +49,7 @@ func TestDatesWithoutABound(t *testing.T) {
 	}
 }
 
-// A store without a clock cannot correct anybody's.
+// A store without a clock cannot correct any other clock.
 func TestDatesByTheOnlyClock(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock = true

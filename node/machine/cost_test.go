@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// large is the rig of a node that has many buckets, and others beside it.
+// large is the rig of a node that has many buckets, and many other nodes.
 func large(buckets, others int) *rig {
 	r := newRig(nil, func(c *Config) { c.Buckets = buckets })
 	var members []Member
@@ -28,8 +28,8 @@ func large(buckets, others int) *rig {
 	return r
 }
 
-// BenchmarkEvent is what an event costs that changes nothing, with the question that
-// follows it when to wake up: it is to be flat.
+// BenchmarkEvent measures an event that changes nothing, and the question when to wake up that
+// follows it: it must be flat.
 func BenchmarkEvent(b *testing.B) {
 	for _, size := range []struct{ buckets, others int }{{64, 0}, {postdate.BucketsMax, 0}, {64, 3}, {64, 49}} {
 		b.Run(fmt.Sprintf("buckets=%d/others=%d", size.buckets, size.others), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// What an event costs does not grow with the cluster.
+// The cost of an event does not grow with the cluster.
 func TestAnEventIsNoReasonToDivide(t *testing.T) {
 	allocations := func(others int) float64 {
 		r := large(64, others)
@@ -65,7 +65,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Nudges come in the order of their buckets, so that the same ones always give the same
+// Nudges come in the order of their buckets, so that the same nudges always give the same
 // effects.
 func TestNudgesComeInOrder(t *testing.T) {
 	b := newBoard(Config{Buckets: 40})

@@ -13,9 +13,9 @@ const (
 	expireEvery = 5 * time.Second
 	// expirePage is how much is deleted at a time.
 	expirePage = 1_000
-	// believeAfter is how long a wall clock that no other one judges must have gone on
-	// without being set before anything is deleted by it; for a shorter retention, as long
-	// as that.
+	// believeAfter is how long a wall clock that is not compared with the store's must have run
+	// without being set before anything is deleted by it. If the retention is shorter, that
+	// long is enough.
 	believeAfter = 10 * time.Minute
 )
 
@@ -32,9 +32,9 @@ type (
 func (Expire) Effect() {}
 func (Expired) Event() {}
 
-// expiry decides what may be deleted: of the buckets that are owned, and by a clock
-// that can be believed. What was deleted too early nobody gets back, so where a store has
-// a clock, that one counts, at its earliest.
+// expiry decides what may be deleted: only in the buckets that are owned, and only by a clock
+// that can be trusted. A message deleted too early is gone for good, so if the store has a
+// clock, that one counts, at its earliest.
 type expiry struct {
 	c       Config
 	clock   *storeClock
@@ -44,7 +44,7 @@ type expiry struct {
 	watched bool          // from the first renewal on it is seen when that clock is set
 }
 
-// see takes in what says something of the clocks, and how a deletion ended.
+// see takes in what an event says about the clocks, and how a deletion ended.
 func (x *expiry) see(now postdate.Now, ev Event) {
 	switch ev := ev.(type) {
 	case fence.Renewed:
@@ -73,8 +73,8 @@ func (x *expiry) wake() time.Duration {
 	return x.next
 }
 
-// before is the time before which a thing must have ended that is kept for so long, or 0
-// where no clock can be believed.
+// before is the time before which something must have ended to be past its retention, or 0 if
+// no clock can be trusted.
 func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time {
 	if t, known := x.clock.at(now); known {
 		return t.Add(-retention)
@@ -85,8 +85,8 @@ func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time
 	return now.Wall.Add(-retention)
 }
 
-// expire asks for a page of what is past its retention, one at a time, where the node
-// has its lease.
+// expire asks for one page at a time of what is past its retention, while the node has its
+// lease.
 func (m *Machine) expire(now postdate.Now) {
 	x := &m.expiry
 	if x.under || now.Mono < x.next {

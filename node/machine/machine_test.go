@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// rig is a machine whose store answers at once.
+// rig is a machine whose store answers immediately.
 type rig struct {
 	t      *testing.T
 	m      *Machine
@@ -118,7 +118,7 @@ func (r *rig) run(d time.Duration) {
 	}
 }
 
-// took takes the effects of a sort out of what was seen.
+// took removes and returns the effects of a kind from those seen.
 func took[E Effect](r *rig) (found []E) {
 	var rest []Effect
 	for _, e := range r.seen {
@@ -132,8 +132,8 @@ func took[E Effect](r *rig) (found []E) {
 	return found
 }
 
-// A bucket that is to be handed over while the broker is still being told of it goes
-// back at once, and is never worked on: not when the broker answers, nor later.
+// A bucket that is to be handed over while the broker is still being told of it goes back
+// immediately, and is never worked on: not when the broker answers, nor later.
 func TestDrainWhileTheBrokerIsTold(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -161,8 +161,8 @@ func TestDrainWhileTheBrokerIsTold(t *testing.T) {
 	}
 }
 
-// A broker that does not answer, or refuses, holds up only its own messages, and is told
-// again until it has done it.
+// A broker that does not answer, or refuses, holds up only its own messages, and is told again
+// until it has done it.
 func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -196,7 +196,7 @@ func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The lease is renewed though a driver that is busy with confirms comes to no Tick.
+// The lease is renewed even if a driver that is busy with confirms sends no Tick.
 func TestRenewsWithoutATick(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -209,8 +209,8 @@ func TestRenewsWithoutATick(t *testing.T) {
 	}
 }
 
-// A look that shows several buckets to be lost ends the work on all of them: on hearing
-// of one, nothing of another is handed over.
+// A look that shows several buckets to be lost ends the work on all of them: the loss of one
+// does not cause another to be handed over.
 func TestBucketsThatAreLostTogether(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -253,7 +253,7 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 	}
 }
 
-// A node that has every bucket there can be gives all of them back when it leaves.
+// A node that owns every bucket gives all of them back when it leaves.
 func TestLeavesWithManyBuckets(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Buckets = postdate.BucketsMax })
 	r.step(fence.Tick{})
@@ -267,8 +267,8 @@ func TestLeavesWithManyBuckets(t *testing.T) {
 	}
 }
 
-// BenchmarkLeave is what a bucket costs when a node with so many leaves: it is to be flat,
-// for no lease is renewed within a step.
+// BenchmarkLeave measures the cost per bucket when a node with many buckets leaves: it must be
+// flat, because no lease is renewed within a step.
 func BenchmarkLeave(b *testing.B) {
 	for _, buckets := range []int{64, 1_024, postdate.BucketsMax} {
 		b.Run(fmt.Sprint(buckets), func(b *testing.B) {
@@ -285,8 +285,8 @@ func BenchmarkLeave(b *testing.B) {
 	}
 }
 
-// What a zombie takes at the broker while the broker is still being told of its bucket,
-// among others, is not forgotten when the answer comes: its channels would stay down.
+// If a zombie takes a bucket at the broker while the broker is still being told of it, among
+// others, that is not forgotten when the answer comes: its channels would stay down.
 func TestTakenWhileTheBrokerIsTold(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -312,8 +312,8 @@ func TestWantsNothingBeforeItLooked(t *testing.T) {
 	}
 }
 
-// The buckets are divided among those whom gossip knows and whose own leases move. A
-// member that names another node's lease gets none, for nobody would own them.
+// The buckets are divided among the nodes that gossip knows and whose own leases move. A member
+// that names another node's lease gets none, because nobody would own them.
 func TestRing(t *testing.T) {
 	alive := []string{"a/1", "b/7", "c/x/2", "me/1"}
 	for name, test := range map[string]struct {
@@ -334,8 +334,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// What is deleted goes by the store's clock, and by it only while the node has its
-// lease and its own clock is right.
+// Deletion goes by the store's clock, and happens only while the node has its lease and its own
+// clock is right.
 func TestExpiresByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.skew = 900 * time.Millisecond // not too much
@@ -387,8 +387,8 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 	}
 }
 
-// A store that has no clock but the node's: nothing is deleted before that one has gone
-// on without being set for a while, after a start and after each time it is set.
+// In a store that has no clock but the node's, nothing is deleted until that clock has run for
+// a while without being set, after a start and after each time it is set.
 func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires = true, true
@@ -419,8 +419,8 @@ func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	want("long after", true)
 }
 
-// A clock is believed for each retention by itself: that what is in inboxes is kept for a
-// second only is no reason to delete, by a clock that jumped, what is to be kept for long.
+// A clock is trusted for each retention separately: that inboxes are kept for only a second is
+// no reason to delete, by a clock that jumped, what must be kept for long.
 func TestAShortRetentionSharesNoBelief(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive, c.InboxRetention = true, time.Second })
 	r.noClock, r.expires = true, true
@@ -440,8 +440,8 @@ func TestAShortRetentionSharesNoBelief(t *testing.T) {
 	}
 }
 
-// Before the first renewal nobody sees that the clock is set: it is not believed for
-// having gone on until then.
+// Before the first renewal nobody notices that the clock is set: the time until then does not
+// make it trusted.
 func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires, r.silent = true, true, true
@@ -460,8 +460,8 @@ func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 	}
 }
 
-// While no renewal is answered, a clock that is set once more is seen as it was at first: it
-// is not believed for having gone on since then.
+// If a clock is set again while no renewal is answered, that is noticed as it was the first
+// time: the time since then does not make it trusted.
 func TestAClockThatIsSetAgain(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires = true, true
@@ -485,8 +485,8 @@ func TestAClockThatIsSetAgain(t *testing.T) {
 	}
 }
 
-// A clock that was set is not believed either where the end of a deletion, or a look, is the
-// first thing that is heard of after that.
+// A clock that was set is not trusted even if the end of a deletion, or a look, is the first
+// event after that.
 func TestAClockThatIsSetWhileItDeletes(t *testing.T) {
 	for _, first := range []Event{Expired{Count: expirePage}, fence.Saw{}} {
 		r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
@@ -512,8 +512,8 @@ func TestAClockThatIsSetWhileItDeletes(t *testing.T) {
 	}
 }
 
-// Only nudges that are earlier than what their bucket waits for wake the machine, each
-// bucket's earliest is kept, and none is forgotten while a scan is under way.
+// Only nudges that are earlier than what their bucket waits for wake the machine. Each bucket's
+// earliest is kept, and none is lost while a scan is under way.
 func TestBoard(t *testing.T) {
 	b := newBoard(Config{Buckets: 3})
 	if b.Nudge(poller.Nudge{Bucket: 0, At: 1}) {
@@ -543,8 +543,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// Records of no bucket, and those that a look did not find, are the store's trouble, not
-// the node's end.
+// Records of no bucket, and buckets that a look did not find, are the store's trouble and do
+// not end the node.
 func TestBoardNamesWithoutRecords(t *testing.T) {
 	r := newRig(t, nil)
 	r.leases = []bucket.Lease{{ID: LeaseID("you", "7"), Renewals: 1, Lasts: time.Hour}}
@@ -561,7 +561,7 @@ func TestBoardNamesWithoutRecords(t *testing.T) {
 	}
 }
 
-// Owners of other nodes are told of what is due soon.
+// Other nodes that own a bucket are told of what is due soon.
 func TestBoardNamesOwners(t *testing.T) {
 	b := newBoard(Config{Buckets: 2})
 	soon := poller.Nudge{Bucket: 1, At: 1_000}

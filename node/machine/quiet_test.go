@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// party is a cluster of machines that share a store, whose calls take no time. Nothing
-// is ever due in it.
+// party is a cluster of machines that share a store, whose calls take no time. No message is
+// ever due in it.
 type party struct {
 	t     *testing.T
 	store *storetest.Mem
@@ -24,7 +24,7 @@ type party struct {
 	read  int    // partition records and leases that looks have read
 }
 
-// guest is one of them.
+// guest is one machine of a party.
 type guest struct {
 	name  string
 	m     *Machine
@@ -47,7 +47,7 @@ func newParty(t *testing.T, nodes, buckets int) *party {
 	return p
 }
 
-// join adds a node, of which all hear at once.
+// join adds a node, of which all hear immediately.
 func (p *party) join() {
 	g := &guest{name: fmt.Sprint("n", len(p.nodes))}
 	g.m = New(Config{
@@ -59,7 +59,7 @@ func (p *party) join() {
 	p.gossip()
 }
 
-// gossip tells each node of all others. The newest one hears it first, for it asks.
+// gossip tells each node about all others. The newest one hears it first, because it asks.
 func (p *party) gossip() {
 	for _, g := range slices.Backward(p.nodes) {
 		var members []Member
@@ -73,7 +73,7 @@ func (p *party) gossip() {
 	}
 }
 
-// tell lets a machine take in an event, and the others what follows from it.
+// tell gives a machine an event, and the others what follows from it.
 func (p *party) tell(to *guest, ev Event) {
 	for p.told = append(p.told, word{to, ev}); len(p.told) > 0; {
 		next := p.told[0]
@@ -133,7 +133,7 @@ func (p *party) run(d time.Duration) {
 	}
 }
 
-// settled fails the test unless each bucket is owned by whom the ring names.
+// settled fails the test unless each bucket is owned by the node that the ring names.
 func (p *party) settled() {
 	p.t.Helper()
 	var names []string
@@ -149,8 +149,8 @@ func (p *party) settled() {
 	}
 }
 
-// In a quiet cluster a look reads a lease for each node, and next to no partition
-// record, though all of them are claimed again and again.
+// In a quiet cluster a look reads one lease per node, and next to no partition records, even if
+// all of them are claimed repeatedly.
 func TestAQuietClusterReadsLittle(t *testing.T) {
 	const nodes, buckets, seconds = 8, 256, 60
 	p := newParty(t, nodes, buckets)
@@ -162,8 +162,7 @@ func TestAQuietClusterReadsLittle(t *testing.T) {
 	}
 }
 
-// When a node joins, the others give buckets back to it, and do not look at the records
-// for that.
+// When a node joins, the others give buckets back to it without looking at the records.
 func TestAGiveBackConcernsOneNode(t *testing.T) {
 	const nodes, buckets = 8, 256
 	p := newParty(t, nodes, buckets)

@@ -8,23 +8,23 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Members says who else is there, as gossip has it: all others that are alive.
+// Members lists all other nodes that are alive, according to gossip.
 type Members struct{ Members []Member }
 
-// Member is a node as it tells of itself.
+// Member is a node as it describes itself.
 type Member struct {
 	Name  string
 	Lease string // of its present run
 }
 
-// Leave says that this node is to give everything back, and wants nothing any more.
+// Leave says that this node must give everything back and wants nothing any more.
 type Leave struct{}
 
 func (Members) Event() {}
 func (Leave) Event()   {}
 
-// share is which buckets this node is to own. What it believes can cost time, never a
-// message: the fence decides.
+// share is the set of buckets that this node is to own. If it is wrong, that may delay messages
+// but loses none: the fence decides.
 type share struct {
 	c       Config
 	members []Member
@@ -38,7 +38,7 @@ type share struct {
 	told   bool     // one was told
 }
 
-// divide says which buckets the node is to own, where that has changed. A node that shares
+// divide returns the buckets that the node is to own, if they have changed. A node that shares
 // its store wants none before it knows who else has a lease.
 func (s *share) divide() (buckets []int, changed bool) {
 	if !s.stale || !s.looked && !s.c.Fence.Exclusive && !s.leaving {
@@ -73,9 +73,9 @@ func (s *share) others(holds []store.Hold) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// ringOf names the nodes among whom the buckets are divided: those that gossip knows
-// and whose own leases move. Gossip alone could name nodes that are not there, or give
-// one node's lease for another's, and leases alone nodes that nobody can reach.
+// ringOf names the nodes among which the buckets are divided: those that gossip knows and whose
+// own leases move. Gossip alone could name nodes that are gone, or give one node the lease of
+// another; leases alone could name nodes that nobody can reach.
 func ringOf(me string, members []Member, alive []string) []string {
 	nodes := []string{me}
 	for _, m := range members {
@@ -90,7 +90,7 @@ func ringOf(me string, members []Member, alive []string) []string {
 // LeaseID is the id of the lease of one run of a node.
 func LeaseID(node, run string) string { return node + "/" + run }
 
-// LeaseOf says whether a lease is one of a node's.
+// LeaseOf reports whether a lease belongs to a node.
 func LeaseOf(node, lease string) bool {
 	i := strings.LastIndexByte(lease, '/')
 	return i >= 0 && lease[:i] == node
