@@ -4,23 +4,23 @@ import "strings"
 
 // Channel names where a message goes, for example "rabbitmq:orders",
 // "rabbitmq:exchange/routing.key", "kafka:topic", "https://example.com/hook"
-// or "inbox:name". It holds no address of a broker and no secret.
+// or "inbox:name". It contains no broker address and no secret.
 type Channel string
 
-// Broker is the part before the first colon: the name of a configured broker.
+// Broker returns the part before the first colon: the name of a configured broker.
 func (c Channel) Broker() string {
 	broker, _, _ := strings.Cut(string(c), ":")
 	return broker
 }
 
-// Target is the part after the first colon: a queue, a topic, a name.
+// Target returns the part after the first colon: a queue, a topic, a name.
 func (c Channel) Target() string {
 	_, target, _ := strings.Cut(string(c), ":")
 	return target
 }
 
-// ParseChannel checks the form of a channel. Whether its broker is configured
-// is for the node to say.
+// ParseChannel checks the form of a channel. It does not check that the broker is
+// configured: the node does.
 func ParseChannel(s string) (Channel, error) {
 	broker, target, ok := strings.Cut(s, ":")
 	switch {

@@ -43,7 +43,7 @@ func TestParseChannel(t *testing.T) {
 	}
 }
 
-// FuzzParseChannel: what is accepted is kept as it is, in two parts that are not
+// FuzzParseChannel: an accepted channel is unchanged, has two parts that are not
 // empty, can be stored in a key, and can be shown.
 func FuzzParseChannel(f *testing.F) {
 	for _, s := range []string{"rabbitmq:orders", "inbox:a", "https://example.com/hook", ":", "inbox:\x00", "a:\xff"} {

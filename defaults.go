@@ -2,12 +2,12 @@ package postdate
 
 import "time"
 
-// Every default that an operator can change, on one screen, in the order of the flags of
-// postdate serve. What is not here is empty by default. Sizes are in bytes.
+// All defaults that an operator can change, on one screen, in the order of the flags of
+// postdate serve. Any other flag is empty by default. Sizes are in bytes.
 const (
-	HTTPDefault           = "127.0.0.1:8080"        // --http: only this machine reaches it
-	StoreDefault          = "pebble:./data"         // --store: embedded, in the folder where the node was started
-	StoreCacheShare       = 20                      // --store-cache: one part in so many of the memory,
+	HTTPDefault           = "127.0.0.1:8080"        // --http: reachable from this machine only
+	StoreDefault          = "pebble:./data"         // --store: embedded, in the folder where the node is started
+	StoreCacheShare       = 20                      // --store-cache: the memory divided by this,
 	StoreCacheDefaultMin  = 64 << 20                // but at least this
 	StoreCacheDefaultMax  = 512 << 20               // and at most this
 	BucketsDefault        = 64                      // --buckets
@@ -19,8 +19,7 @@ const (
 	PayloadBytesMax       = 256 << 10               // --payload-max
 )
 
-// RetryDefault is the policy of a message that names none (--retry-max-attempts and what
-// follows it): five attempts over about a quarter of a minute, for what a broker refuses. A
-// channel that is down is not an attempt: its messages wait until it is back, for up to a
-// day.
+// RetryDefault is the policy of a message that has none (--retry-max-attempts and the flags
+// after it): five attempts within about 15 s if the broker refuses the message. A channel
+// that is down costs no attempt: its messages wait until it is up again, for up to a day.
 var RetryDefault = RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxParked: 24 * time.Hour}

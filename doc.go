@@ -6,7 +6,7 @@
 // Every other package imports this one. It imports only the standard library, starts no
 // goroutine and does no I/O.
 //
-// # The words
+// # Terms
 //
 // A [Message] is what a client schedules: a payload, headers, an execution time and a
 // [Channel]. Its schedule id is unique within a tenant and makes the request safe to
@@ -16,18 +16,18 @@
 // bucket). One node at a time owns a bucket, under a token that grows by one with every
 // change of owner. The token fences former owners: the store refuses their claims.
 //
-// # One message's way
+// # The path of a message
 //
 // Package api takes the message, package store makes it durable, and only then is it
 // acknowledged. The owner of its bucket (package fence) repeats a cycle (package poller):
 //
-//	claim    one conditional write on the bucket's partition record says "up to this
-//	         message I may publish". It is checkpoint, intent and fence at once
-//	read     what is PENDING and due up to the claim
-//	publish  at its time, never before, many in flight (package publisher)
+//	claim    one conditional write on the bucket's partition record says "I may publish
+//	         up to this message". It is checkpoint, intent and fence in one
+//	read     the messages that are PENDING and due up to the claim
+//	publish  each at its time, never before, many in flight (package publisher)
 //	settle   DELIVERED, or a later attempt, or DELIVERY_FAILED
 //
-// # Its states
+// # The states of a message
 //
 //	          schedule
 //	             |
@@ -36,23 +36,22 @@
 //	          |  |  ^----------------------+
 //	confirmed |  |  | cancel, before it is claimed
 //	          |  |  +------------------> CANCELLED
-//	          |  | attempts spent, or expired
+//	          |  | attempts exhausted, or expired
 //	          |  +---------------------> DELIVERY_FAILED
 //	          +------------------------> DELIVERED
 //
-// [Status] holds that table. The three final states never change. A message in one of them
-// leaves the store after its retention.
+// [Status.CanBecome] is that table. The three final states never change. A message in one
+// of them leaves the store after its retention.
 //
 // # Time
 //
-// A [Time] is a wall-clock time in whole milliseconds. What decides when to act gets a
+// A [Time] is a wall-clock time in whole milliseconds. Code that decides when to act gets a
 // [Now], a reading of both clocks: the wall clock for "is it due", the monotonic clock for
-// leases, deadlines and back-offs. No package that decides reads a clock itself, so a
-// simulator can run it.
+// leases, deadlines and back-offs. It never reads a clock itself, so a simulator can run it.
 //
 // # Three outcomes
 //
-// A write to a store or a broker has three outcomes: done, surely not done, and unknown.
-// Unknown is never taken for failed. An [Error] of KindUnknown says that the effect may be
-// there. A message that may have been published carries PossibleDuplicate from then on.
+// A write to a store or a broker has three outcomes: done, certainly not done, and unknown.
+// Unknown is never treated as failed. An [Error] of KindUnknown says that the write may have
+// taken effect. A message that may have been published carries PossibleDuplicate from then on.
 package postdate

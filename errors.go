@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Kind says what sort of error it is: what a caller can do about it.
+// Kind classifies errors by what a caller can do about them.
 type Kind uint8
 
-// The kinds. The list is closed: code may switch over it.
+// The kinds. The list is closed: code may switch on it.
 const (
-	KindInternal    Kind = iota // a bug or a damaged store; nobody's input is at fault
+	KindInternal    Kind = iota // a bug or a damaged store; no input is at fault
 	KindInvalid                 // the request can never succeed as it is
 	KindNotFound                // there is no such message
 	KindExists                  // the schedule id is taken by other content
-	KindConflict                // somebody changed it in between: read again and decide anew
+	KindConflict                // it was changed in between: read again and decide anew
 	KindTooLate                 // delivery has begun or is done
 	KindTooLarge                // over a size limit
-	KindFull                    // the store has no room: surely not done
-	KindUnavailable             // not now: surely not done, try again
-	KindUnknown                 // may be done or not: only asking again tells
-	KindFenced                  // the bucket belongs to somebody else by now
+	KindFull                    // the store has no room: certainly not done
+	KindUnavailable             // not now: certainly not done, try again
+	KindUnknown                 // it may or may not be done: only asking again tells
+	KindFenced                  // the bucket has another owner by now
 )
 
 var kindNames = [...]string{"internal", "invalid", "not found", "exists", "conflict", "too late", "too large", "full", "unavailable", "unknown outcome", "fenced"}
@@ -32,7 +32,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Error is every error that crosses a package's border here.
+// Error is the error type that packages return to each other.
 type Error struct {
 	Kind   Kind
 	Detail string // a sentence for the person who has to act on it
@@ -49,8 +49,8 @@ func (e *Error) Error() string { return e.Detail }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf is the kind of the first [Error] in err's chain, and KindInternal
-// where there is none.
+// KindOf returns the kind of the first [Error] in err's chain, or KindInternal if
+// there is none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

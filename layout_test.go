@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// This test holds the layout that ARCHITECTURE.md describes: who may import whom,
+// These tests enforce the layout that ARCHITECTURE.md describes: who may import whom,
 // what must be pure, how long things may be, and that everything says what it is
 // for. A rule is changed there and here, in one commit that says why.
 
@@ -26,9 +26,9 @@ const (
 	functionLinesMax = 70
 )
 
-// mayImport says which packages of this module a room may import, tests aside.
-// A room is a folder; "." is the root; "*" stands for every package but a
-// command. An entry for a folder counts for the folders below that have none.
+// mayImport says which packages of this module a room may import, except in tests.
+// A room is a folder, and "." is the root. "*" means every package but a command. A
+// folder without an entry has that of the folder above.
 var mayImport = map[string][]string{
 	".":                               {},
 	"bucket":                          {"."},
@@ -64,8 +64,8 @@ var mayImport = map[string][]string{
 	"cmd":                             {"*"},
 }
 
-// pure are the files that decide: a simulator runs them, so they start no
-// goroutine, do no I/O and read no clock. A folder stands for all of its files.
+// pure are the files that decide. A simulator runs them, so they start no goroutine,
+// do no I/O and read no clock. A folder means all of its files.
 var pure = []string{
 	".", "bucket", "ring", "fence",
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
@@ -75,7 +75,7 @@ var pure = []string{
 	"api/ingest/decide.go", "cmd/retest/results.go",
 }
 
-// pureImports are the packages outside of this module that a pure file may use.
+// pureImports are the packages outside this module that a pure file may use.
 var pureImports = []string{
 	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
 	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
@@ -84,7 +84,7 @@ var pureImports = []string{
 // clocks are the functions of package time that read a clock or wait for one.
 var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 
-// badNames say nothing about what is inside.
+// badNames are package names that say nothing about what is inside.
 var badNames = []string{"util", "utils", "common", "types", "model", "models", "helper", "helpers", "misc", "base"}
 
 // selfEvident methods need no comment: their interface says what they do.
@@ -102,7 +102,7 @@ type source struct {
 
 func (s *source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
 
-// files lists the checkout's files with this ending, hidden and test data aside.
+// files lists the checkout's files with this ending, except hidden ones and test data.
 func files(t *testing.T, ending string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
@@ -146,7 +146,7 @@ func (s *source) imports() (paths []string) {
 	return paths
 }
 
-// room is a package of this module as mayImport names it.
+// room returns the name that mayImport uses for a package of this module.
 func room(imported string) (name string, ours bool) {
 	if imported == module {
 		return ".", true
@@ -154,7 +154,7 @@ func room(imported string) (name string, ours bool) {
 	return strings.CutPrefix(imported, module+"/")
 }
 
-// allowed is the entry that counts for a folder.
+// allowed returns the entry that applies to a folder.
 func allowed(folder string) (rooms []string, ok bool) {
 	for f := folder; ; f = path.Dir(f) {
 		if rooms, ok = mayImport[f]; ok && (f != "." || folder == ".") {
@@ -166,9 +166,9 @@ func allowed(folder string) (rooms []string, ok bool) {
 	}
 }
 
-// knowsAll says whether a package is among those that know everybody. Others do not import
-// them, not even in their tests. Only client's tests start whole nodes: client is no room of
-// the node, but what its users import.
+// knowsAll says whether a package may import every other. No other package imports these,
+// not even in its tests. The exception is client, which is not part of the node but is
+// imported by its users: its tests start whole nodes.
 func knowsAll(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return slices.Contains(mayImport[top], "*")
@@ -281,8 +281,8 @@ func TestEverythingSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
-// checkDocs wants a comment for each exported name of a declaration; one above a
-// group of constants or variables counts for all of the group.
+// checkDocs requires a comment for each exported name of a declaration. One above a
+// group of constants or variables counts for the whole group.
 func (s *source) checkDocs(t *testing.T, d ast.Decl) {
 	missing := func(n *ast.Ident) {
 		t.Errorf("%s: %s is exported and has no comment", s.at(n), n.Name)
@@ -314,7 +314,7 @@ func (s *source) checkDocs(t *testing.T, d ast.Decl) {
 	}
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(d *ast.FuncDecl) *ast.Ident {
 	e := d.Recv.List[0].Type
 	for {
@@ -340,7 +340,7 @@ var (
 	docPlace = regexp.MustCompile("`(?:[A-Za-z]+\\.)?([A-Za-z]+)`\\s+in\\s+`([a-z][a-z0-9_/]*\\.go)`") // a name, and the file in which it stands
 )
 
-// declared are the names that a file declares, methods included.
+// declared returns the names that a file declares, including methods.
 func (s *source) declared() map[string]bool {
 	names := map[string]bool{}
 	for _, d := range s.tree.Decls {
@@ -363,9 +363,9 @@ func (s *source) declared() map[string]bool {
 	return names
 }
 
-// TestDocumentsNameWhatExists holds the documents to the code: the files that they
-// link or name are there, and so are the tests on which they rest a promise, and what
-// they say stands in a file.
+// TestDocumentsNameWhatExists checks the documents against the code: the files that they
+// link or name exist, so do the tests that they cite for a promise, and a name that they
+// place in a file is declared there.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	tests, declared := map[string]bool{}, map[string]map[string]bool{}
 	for _, s := range sources(t) {
@@ -400,8 +400,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
-// TestEveryDependencyHasAReason wants each direct requirement of go.mod in
-// ARCHITECTURE.md, which says why it is this one.
+// TestEveryDependencyHasAReason requires ARCHITECTURE.md to name each direct requirement
+// of go.mod, with the reason for its choice.
 func TestEveryDependencyHasAReason(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(name)
@@ -419,8 +419,8 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 	}
 }
 
-// TestEveryMetricIsDocumented wants each series of the product in the operator's
-// document.
+// TestEveryMetricIsDocumented requires the operator's document to name each of the
+// product's metrics.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/operations.md")
 	if err != nil {

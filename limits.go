@@ -2,8 +2,8 @@ package postdate
 
 import "time"
 
-// Every limit on one screen, but for the payload's, which the operator sets
-// ([PayloadBytesMax]). Sizes are in bytes, and each is the largest that is accepted.
+// All limits on one screen, except that of payloads, which the operator sets
+// ([PayloadBytesMax]). Sizes are in bytes. Each limit is the largest accepted value.
 const (
 	ScheduleIDBytesMax  = 128
 	TenantBytesMax      = 64
@@ -31,8 +31,8 @@ const (
 	BucketsMax = 16_384
 )
 
-// EarliestTime and LatestTime bound every time that a client may name. The
-// latest leaves room for a four-digit year in RFC 3339.
+// EarliestTime and LatestTime bound every time that a client may give. The
+// latest is the last with a four-digit year, as RFC 3339 requires.
 const (
 	EarliestTime Time = 1                   // just after 1970-01-01T00:00:00Z
 	LatestTime   Time = 253_402_300_799_999 // 9999-12-31T23:59:59.999Z

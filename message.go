@@ -11,14 +11,14 @@ import (
 // DefaultTenant is the tenant of a request that names none.
 const DefaultTenant = "default"
 
-// Encoding is the form in which a client handed its payload over, so that it
-// can be shown again in the same form. What is delivered is always the bytes.
+// Encoding is the form in which a client sent its payload, so that it can be
+// shown in the same form again. A delivery always consists of the bytes.
 type Encoding uint8
 
 // The encodings.
 const (
 	EncodingJSON   Encoding = iota // a JSON value; its bytes are delivered as they were sent
-	EncodingText                   // a string, delivered as it stands
+	EncodingText                   // a string, delivered as it is
 	EncodingBase64                 // base64 of any bytes
 )
 
@@ -30,11 +30,11 @@ type Key struct {
 }
 
 // RetryPolicy says how often and how soon a refused message is tried again, and how long
-// one may wait for a channel that is down. Zero fields stand for the node's defaults.
+// it may wait for a channel that is down. Zero fields mean the node's defaults.
 type RetryPolicy struct {
-	MaxAttempts int           // counts the first attempt
+	MaxAttempts int           // includes the first attempt
 	MinBackoff  time.Duration // before the second attempt; it doubles from there
-	MaxBackoff  time.Duration // it does not grow beyond
+	MaxBackoff  time.Duration // where the doubling ends
 	MaxParked   time.Duration // how long it may wait for a channel that is down
 }
 
@@ -55,9 +55,9 @@ func (p RetryPolicy) Or(d RetryPolicy) RetryPolicy {
 	return p
 }
 
-// Backoff is how long to wait after the given number of attempts: exponential
-// from MinBackoff up to MaxBackoff, then less by up to a half, as jitter in
-// [0, 1) says, so that messages that failed together do not come back together.
+// Backoff returns how long to wait after the given number of attempts. It doubles
+// from MinBackoff up to MaxBackoff. jitter, in [0, 1), shortens it by up to a half,
+// so that messages that failed together do not come back together.
 func (p RetryPolicy) Backoff(attempts int, jitter float64) time.Duration {
 	d := p.MinBackoff
 	for i := 1; i < attempts && d < p.MaxBackoff; i++ {
@@ -67,8 +67,8 @@ func (p RetryPolicy) Backoff(attempts int, jitter float64) time.Duration {
 	return d - time.Duration(jitter*float64(d)/2)
 }
 
-// Message is what a client schedules. It does not change, but a reschedule puts
-// a new version in its place.
+// Message is what a client schedules. It never changes: a reschedule replaces it by
+// a new version.
 type Message struct {
 	Key
 	Channel       Channel
@@ -82,9 +82,9 @@ type Message struct {
 	PartitionKey  string   // Kafka's record key; "": the schedule id
 	Traceparent   string   // W3C trace context of the request that scheduled it
 	Retry         RetryPolicy
-	Digest        Digest // of the request: tells a repeated request from another one
-	// MayRepeat: the message may have been scheduled twice, under two ids, so each
-	// delivery carries the mark of a possible duplicate.
+	Digest        Digest // of the request: tells a repeated request from a different one
+	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
+	// deliveries is marked as a possible duplicate.
 	MayRepeat bool
 }
 
@@ -94,17 +94,17 @@ type Header struct{ Name, Value string }
 // Digest identifies the content of a request.
 type Digest [16]byte
 
-// State is what becomes of a message.
+// State is the part of a message that changes.
 type State struct {
 	Status            Status
-	Version           uint64 // drawn when the message is created, for no other one of its id; one more with every reschedule
+	Version           uint64 // drawn at creation, different for each message of the same id; grows by one with every reschedule
 	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
 	AttemptTime       Time   // when the next publish is due; at first the execution time
-	Parked            bool   // waits for its channel to come back; at AttemptTime it is looked at if that is not back by then
-	DownSince         Time   // since when it waits for a channel that is down; 0: it does not
+	Parked            bool   // waits for its channel to be up again; checked at AttemptTime if the channel is still down then
+	DownSince         Time   // since when it waits for a channel that is down; 0: it does not wait
 	PossibleDuplicate bool   // an earlier publish has an unknown outcome
-	SettledAt         Time   // when it became final; for DELIVERED the time of the confirm
-	LastError         string // the broker's own words
+	SettledAt         Time   // when its status became final; for DELIVERED, the time of the confirm
+	LastError         string // in the broker's own words
 }
 
 // Record is a message with its state, as a store keeps it.
@@ -117,23 +117,23 @@ type Record struct {
 type Delivery struct {
 	Message           *Message
 	Attempt           int  // 1, 2, …
-	PossibleDuplicate bool // the consumer may have it already
+	PossibleDuplicate bool // the consumer may already have it
 }
 
-// NewState is the state of a message that has just been scheduled, at a version.
+// NewState returns the state of a newly scheduled message with the given version.
 func NewState(m *Message, version uint64) State {
 	return State{Status: Pending, Version: version, AttemptTime: m.ExecutionTime}
 }
 
-// Cancel is s after a cancel at a time.
+// Cancel returns s after a cancel at the given time.
 func (s State) Cancel(at Time) State {
 	s.Status, s.SettledAt, s.Parked, s.DownSince = Cancelled, at, false, 0
 	return s
 }
 
-// DigestOf is the digest of m's content. when is the execution time or the
-// delay in the client's own words: a request that is repeated with the same
-// delay is the same request, though it resolves to a later time.
+// DigestOf returns the digest of m's content. when is the execution time or the
+// delay in the client's own words: a repeated request with the same delay is the
+// same request, although its delay ends later.
 func DigestOf(m *Message, when string) Digest {
 	var b []byte
 	text := func(s string) {
@@ -150,8 +150,8 @@ func DigestOf(m *Message, when string) Digest {
 	number(int64(m.Retry.MaxAttempts))
 	number(int64(m.Retry.MinBackoff))
 	number(int64(m.Retry.MaxBackoff))
-	if m.Retry.MaxParked != 0 { // requests without it have the digest that they always had
-		number(-1) // no number of headers
+	if m.Retry.MaxParked != 0 { // keeps the digests of requests from before this field
+		number(-1) // cannot be mistaken for a number of headers
 		number(int64(m.Retry.MaxParked))
 	}
 	number(int64(len(m.Headers)))
@@ -164,15 +164,15 @@ func DigestOf(m *Message, when string) Digest {
 	return Digest(sum[:16])
 }
 
-// SortHeaders puts headers into the order that a Message wants.
+// SortHeaders sorts headers into the order that a Message requires.
 func SortHeaders(hs []Header) {
 	slices.SortFunc(hs, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// CheckScheduleID says whether id can name a message.
+// CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error { return checkName("scheduleId", id, ScheduleIDBytesMax) }
 
-// CheckTenant says whether name can name a tenant.
+// CheckTenant returns an error if name is not a valid name of a tenant.
 func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }
 
 func checkName(what, s string, bytesMax int) error {
@@ -199,4 +199,11 @@ func nameByte(c byte) bool {
 		return true
 	}
 	return strings.IndexByte("-_.:~@+=,", c) >= 0
+}
+
+// IsJSON says whether a media type, such as that of a message, stands for JSON.
+func IsJSON(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	return mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
 }

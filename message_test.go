@@ -8,7 +8,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Only PENDING can become something else, and every final status stays.
+// Only PENDING can become another status. A final status never changes.
 func TestStatusTable(t *testing.T) {
 	names := []string{"PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"}
 	for i, s := range postdate.Statuses() {
@@ -37,8 +37,8 @@ func TestStatusTable(t *testing.T) {
 	}
 }
 
-// Back-off doubles from the first to the largest, and jitter takes away up to a
-// half, never more.
+// Backoff doubles from the smallest to the largest, and jitter shortens it by up to
+// a half, never by more.
 func TestBackoff(t *testing.T) {
 	p := postdate.RetryPolicy{MaxAttempts: 9, MinBackoff: time.Second, MaxBackoff: 10 * time.Second}
 	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
@@ -70,8 +70,8 @@ func TestRetryPolicyOr(t *testing.T) {
 	}
 }
 
-// The digest is the same for the same request, and another one wherever the
-// request's content is another.
+// The same request has the same digest, and a request with different content has a
+// different one.
 func TestDigest(t *testing.T) {
 	base := func() *postdate.Message {
 		return &postdate.Message{

@@ -2,14 +2,14 @@ package postdate
 
 import "fmt"
 
-// Status is where a message stands. The zero value is not a status.
+// Status is the status of a message. The zero value is not a status.
 type Status uint8
 
 // The statuses. Their names on the wire are those of [Status.String].
 const (
 	Pending        Status = iota + 1 // waits for its execution time or its next attempt
 	Delivered                        // the broker confirmed it
-	DeliveryFailed                   // its retry policy is spent, or it expired
+	DeliveryFailed                   // its retry policy is exhausted, or it expired
 	Cancelled                        // cancelled before delivery could have begun
 )
 
@@ -25,7 +25,7 @@ func (s Status) String() string {
 	return statusNames[s]
 }
 
-// ParseStatus reads a status as it stands on the wire.
+// ParseStatus parses a status by its name on the wire.
 func ParseStatus(name string) (Status, error) {
 	for _, s := range Statuses() {
 		if statusNames[s] == name {
@@ -35,11 +35,11 @@ func ParseStatus(name string) (Status, error) {
 	return 0, E(KindInvalid, "status %q is not one of PENDING, DELIVERED, DELIVERY_FAILED, CANCELLED", name)
 }
 
-// Final says whether nothing can follow s.
+// Final says whether s can never change again.
 func (s Status) Final() bool { return s == Delivered || s == DeliveryFailed || s == Cancelled }
 
-// CanBecome is the transition table. A PENDING message may stay PENDING: a
-// retry and a reschedule change its time, not its status.
+// CanBecome is the transition table. A PENDING message may stay PENDING: a retry or
+// a reschedule changes its time, not its status.
 func (s Status) CanBecome(next Status) bool {
 	return s == Pending && next >= Pending && next <= Cancelled
 }

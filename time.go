@@ -6,26 +6,25 @@ import (
 )
 
 // Time is a wall-clock time in milliseconds since the Unix epoch. The zero
-// value means "none". The order of Times is the order of the numbers.
+// value means "none". Times compare as numbers.
 type Time int64
 
 // Far is later than every time that a message can have.
 const Far Time = 1<<62 - 1
 
-// TimeOf rounds t up to the millisecond: a message is never early, so half a
-// millisecond counts as a whole one.
+// TimeOf rounds t up to the millisecond, because a message is never early.
 func TimeOf(t time.Time) Time {
 	return Time(t.Add(time.Millisecond - 1).UnixMilli())
 }
 
-// WallOf rounds t down to the millisecond, for readings of the clock: a time is
-// reached when the whole millisecond has come.
+// WallOf rounds t down to the millisecond. It is for readings of the clock, which must
+// never run ahead.
 func WallOf(t time.Time) Time { return Time(t.UnixMilli()) }
 
-// Std is t as a time.Time in UTC.
+// Std returns t as a time.Time in UTC.
 func (t Time) Std() time.Time { return time.UnixMilli(int64(t)).UTC() }
 
-// Add is t later by d, rounded up to the millisecond where d is positive.
+// Add returns t + d. A positive d is rounded up to the millisecond.
 func (t Time) Add(d time.Duration) Time {
 	if d > 0 {
 		d += time.Millisecond - 1
@@ -33,20 +32,20 @@ func (t Time) Add(d time.Duration) Time {
 	return t + Time(d/time.Millisecond)
 }
 
-// Sub is the time from u to t.
+// Sub returns the time from u to t.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Millisecond }
 
 // timeLayout is RFC 3339 in UTC with exactly three decimals.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// String is t as the wire has it: RFC 3339, UTC, milliseconds.
+// String returns t in its form on the wire: RFC 3339, UTC, milliseconds.
 func (t Time) String() string { return string(t.AppendText(nil)) }
 
-// AppendText appends t as the wire has it.
+// AppendText appends t in its form on the wire.
 func (t Time) AppendText(b []byte) []byte { return t.Std().AppendFormat(b, timeLayout) }
 
-// ParseTime reads an RFC 3339 time, which names its offset from UTC. Errors are
-// of KindInvalid and say what is wrong.
+// ParseTime parses an RFC 3339 time, which must include its offset from UTC. Errors
+// are of KindInvalid and say what is wrong.
 func ParseTime(s string) (Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -68,10 +67,10 @@ func ParseTime(s string) (Time, error) {
 // Now is one reading of a node's two clocks.
 type Now struct {
 	Wall Time          // the wall clock, rounded down: decides what is due
-	Mono time.Duration // since some fixed moment, never set back: decides leases, deadlines and back-offs
+	Mono time.Duration // since a fixed moment, never set back: decides leases, deadlines and back-offs
 }
 
-// Later is n after d has passed on both clocks.
+// Later returns n after d has passed on both clocks.
 func (n Now) Later(d time.Duration) Now {
 	return Now{Wall: n.Wall.Add(d), Mono: n.Mono + d}
 }

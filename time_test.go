@@ -43,8 +43,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// A message's time is rounded up and a clock's reading down, so that what is due
-// by these is due by the clock.
+// A message's time is rounded up and a clock's reading down, so that a message that
+// is due by the rounded times is due by the exact ones.
 func TestRounding(t *testing.T) {
 	half := time.UnixMilli(1000).Add(time.Nanosecond)
 	if got := postdate.TimeOf(half); got != 1001 {
@@ -73,8 +73,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// FuzzParseTime: what is accepted lies in the range, is not before what the
-// client named, and reads back as itself.
+// FuzzParseTime: an accepted time is in range, is not before the time that the
+// client gave, and parses back to itself.
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{"2027-01-31T09:30:00.25+02:00", "9999-12-31T23:59:59.999Z", "2027-01-31T09:30:00,5Z", "0000-01-01T00:00:00Z", "2027-01-31T24:00:00Z", ""} {
 		f.Add(s)

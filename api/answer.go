@@ -10,10 +10,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// begin takes the response's own buffer, to append an answer to.
+// begin returns the response's own buffer, empty, for an answer to be appended to.
 func begin(ctx *fasthttp.RequestCtx) []byte { return ctx.Response.SwapBody(nil)[:0] }
 
-// finish makes b, which began with begin, the response.
+// finish makes b the response. b comes from begin.
 func finish(ctx *fasthttp.RequestCtx, status int, b []byte) *Problem {
 	ctx.SetStatusCode(status)
 	ctx.SetContentType(contentTypeJSON)
@@ -21,7 +21,7 @@ func finish(ctx *fasthttp.RequestCtx, status int, b []byte) *Problem {
 	return nil
 }
 
-// scheduled is the answer to whoever schedules or changes a message.
+// scheduled is the answer to a request that schedules or changes a message.
 type scheduled struct {
 	key           postdate.Key
 	executionTime postdate.Time
@@ -32,7 +32,7 @@ func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
 	return finish(ctx, status, append(a.append(begin(ctx)), '}'))
 }
 
-// append begins an object with the members of a.
+// append appends an object with the members of a, and leaves it open.
 func (a scheduled) append(b []byte) []byte {
 	b = append(b, `{"scheduleId":`...)
 	b = appendText(b, a.key.ScheduleID)
@@ -42,8 +42,7 @@ func (a scheduled) append(b []byte) []byte {
 	return appendMember(b, "status", a.status.String())
 }
 
-// appendResult appends the result of one item among many: its status, or why it
-// failed.
+// appendResult appends the result of one item of many: its status, or why it failed.
 func appendResult(b []byte, id string, status postdate.Status, p *Problem) []byte {
 	b = append(b, '{')
 	if id != "" {
@@ -82,7 +81,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	return append(appendState(b, &r.State), '}')
 }
 
-// appendState appends the members that say what became of a message.
+// appendState appends the members that tell a message's state.
 func appendState(b []byte, s *postdate.State) []byte {
 	b = appendMember(b, "status", s.Status.String())
 	b = append(b, `,"attempts":`...)
@@ -153,7 +152,7 @@ func appendHeaders(b []byte, headers []postdate.Header) []byte {
 	return append(b, '}')
 }
 
-// appendRetry appends what of a policy was given.
+// appendRetry appends the fields of the policy that are set.
 func appendRetry(b []byte, p postdate.RetryPolicy) []byte {
 	if p == (postdate.RetryPolicy{}) {
 		return b

@@ -14,7 +14,7 @@ import (
 
 const contentTypeLines = "application/x-ndjson"
 
-// batch collects what became of each item, in order.
+// batch collects the outcome of each item, in order.
 type batch struct {
 	checker
 	tenant      string
@@ -23,17 +23,17 @@ type batch struct {
 	replayed    func(*postdate.Message) (scheduled, bool)
 
 	items    []batchItem
-	messages []postdate.Message // of the items that are to be inserted
+	messages []postdate.Message // those to insert
 }
 
-// batchItem is an item that is settled, with its problem or answer, or one that
-// waits for its message to be inserted.
+// batchItem is one item. It is decided, with its problem or answer, or it waits for
+// its message to be inserted.
 type batchItem struct {
 	id      string
 	problem *Problem
 	answer  scheduled
 	created bool
-	message int // index in messages; -1: it is settled
+	message int // index in messages; -1: it is decided
 }
 
 func (i *batchItem) append(b []byte) []byte {
@@ -44,7 +44,7 @@ func (i *batchItem) append(b []byte) []byte {
 	return append(strconv.AppendBool(b, i.created), '}')
 }
 
-// postBatch schedules many. Each stands or falls alone.
+// postBatch schedules many messages. Each succeeds or fails alone.
 func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
@@ -78,7 +78,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
 }
 
-// add checks one item, which p says could not be read.
+// add checks one item. A p that is not nil says why the item could not be read.
 func (t *batch) add(body *messageBody, p *Problem) *Problem {
 	if len(t.items) == postdate.BatchItemsMax {
 		return &Problem{Type: TooLarge, Detail: "the batch has more than " + countOf(postdate.BatchItemsMax, "item") + ": split it; nothing of it was done"}
@@ -105,7 +105,7 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 	return nil
 }
 
-// insertBatch inserts what is to be inserted, in one call, and settles the items.
+// insertBatch inserts the batch's messages in one call, and decides the items.
 func (s *Server) insertBatch(ctx context.Context, t *batch) {
 	if len(t.messages) == 0 {
 		return
@@ -126,7 +126,7 @@ func (s *Server) insertBatch(ctx context.Context, t *batch) {
 	}
 }
 
-// failedItem is an item's Problem. One line in the log stands for the batch.
+// failedItem returns an item's Problem. It logs the first serious error of a batch only.
 func (s *Server) failedItem(result store.Inserted, id string, logged *bool) *Problem {
 	if *logged {
 		p, _ := storeProblem(result.Err, id)
@@ -140,9 +140,9 @@ func (s *Server) failedItem(result store.Inserted, id string, logged *bool) *Pro
 	return p
 }
 
-// eachOfArray reads a JSON array item by item. One that is well-formed but not
-// a message fails alone, as add's Problem; where the array itself is broken, no
-// item can be told from the next, and the whole fails.
+// eachOfArray reads a JSON array item by item. An item that is well-formed but not a
+// message fails alone, with the Problem that add gets. If the array itself is broken,
+// the whole batch fails, because no item can be told from the next.
 func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Problem {
 	at := skipSpace(body, 0)
 	if at == len(body) {
@@ -186,8 +186,8 @@ func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Proble
 	}
 }
 
-// lengthOfValue finds where the JSON value ends with which b begins, though it
-// has a name twice or bytes that are not UTF-8.
+// lengthOfValue returns the length of the JSON value at the beginning of b. The value
+// may have duplicate names and invalid UTF-8.
 func lengthOfValue(b []byte) (int, *Problem) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := dec.SkipValue()
@@ -209,8 +209,7 @@ func brokenArray(body []byte, at int) *Problem {
 	return p
 }
 
-// eachLine reads a JSON value a line. A bad line fails alone; empty lines are
-// passed over.
+// eachLine reads one JSON value per line. A bad line fails alone. Empty lines are skipped.
 func eachLine(body []byte, add func(*messageBody, *Problem) *Problem) *Problem {
 	for at := 0; at < len(body); {
 		line := body[at:]
@@ -233,7 +232,7 @@ func eachLine(body []byte, add func(*messageBody, *Problem) *Problem) *Problem {
 	return nil
 }
 
-// skipSpace is the place of the first byte from at on that is not JSON's space.
+// skipSpace returns the index of the first byte, from at on, that is not JSON whitespace.
 func skipSpace(b []byte, at int) int {
 	for at < len(b) && (b[at] == ' ' || b[at] == '\n' || b[at] == '\r' || b[at] == '\t') {
 		at++
@@ -241,8 +240,8 @@ func skipSpace(b []byte, at int) int {
 	return at
 }
 
-// shownID is a client's schedule id as an answer shows it: whole where it may be
-// one.
+// shownID returns a client's schedule id as an answer shows it: whole if it is short
+// enough to be valid, else clipped.
 func shownID(id string) string {
 	if len(id) <= postdate.ScheduleIDBytesMax {
 		return id

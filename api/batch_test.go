@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// batchResults are the results of a batch, in short: an id with its status, or
-// with the type of its error.
+// batchResults returns the results of a batch in a short form: each id with its
+// status or the type of its error.
 func batchResults(t *testing.T, a *answer) []string {
 	t.Helper()
 	var got struct {
@@ -48,7 +48,7 @@ func wantResults(t *testing.T, a *answer, want ...string) {
 	}
 }
 
-// badItems are items that are JSON but no message, and what becomes of each.
+// badItems are items that are JSON but not messages, with their results.
 var badItems = []struct{ body, result string }{
 	{`7`, " invalid-field"},
 	{`"text"`, " invalid-field"},
@@ -61,8 +61,8 @@ var badItems = []struct{ body, result string }{
 	{`{"scheduleId":"x","retry":{"maxAttempts":"\"}"}}`, "x invalid-field/retry/maxAttempts"},
 }
 
-// TestOneBadItemFailsAlone puts every kind of bad item between good ones, as an
-// array and as lines.
+// TestOneBadItemFailsAlone puts every kind of bad item between good ones, in an
+// array and in lines.
 func TestOneBadItemFailsAlone(t *testing.T) {
 	for _, bad := range badItems {
 		for _, format := range []struct{ open, between, end, mediaType string }{

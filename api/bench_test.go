@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// sink is a store that takes everything and keeps nothing, so that the
+// sink is a store that accepts everything and keeps nothing, so that the
 // benchmarks measure the API alone.
 type sink struct{ store.Messages }
 
@@ -25,13 +25,13 @@ func (sink) Insert(_ context.Context, messages []postdate.Message) []store.Inser
 	return results
 }
 
-// load is a request body and how many messages it stands for.
+// load is a request body and the number of its messages.
 type load struct {
 	body     []byte
 	messages int
 }
 
-// benchmark calls the handlers as the server would, without a socket.
+// benchmark calls the handlers like the server, but without a socket.
 func benchmark(b *testing.B, inbox Inbox, method, path string, load load) {
 	body, perCall := load.body, load.messages
 	server, err := New(Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox})

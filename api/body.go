@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// messageBody is the body that schedules or changes a message, as it stands on
-// the wire. A pointer tells "" from absent where that matters.
+// messageBody is the body that schedules or changes a message, as on the wire. A
+// pointer tells "" from absent where that matters.
 type messageBody struct {
 	ScheduleID      *string        `json:"scheduleId"`
 	Channel         string         `json:"channel"`
@@ -51,7 +51,7 @@ var (
 	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
 )
 
-// knownFields are the names that are known under a pointer into a body.
+// knownFields returns the names of the fields that a body may have under a pointer.
 func knownFields(body any, under jsontext.Pointer) []string {
 	switch body.(type) {
 	case *cancelBody:
@@ -73,11 +73,11 @@ func fieldsOf(t reflect.Type) []string {
 	return names
 }
 
-// headerList takes an object of strings without a map in between.
+// headerList is decoded from an object of strings, without a map in between.
 type headerList []postdate.Header
 
-// UnmarshalJSONFrom reads the object member by member. That no name stands
-// twice is the decoder's doing.
+// UnmarshalJSONFrom reads the object member by member. The decoder refuses duplicate
+// names.
 func (h *headerList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if dec.PeekKind() == 'n' {
 		*h = nil
@@ -113,7 +113,7 @@ func (h *headerList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// decodeBody reads one JSON value, and nothing after it, into to.
+// decodeBody reads one JSON value into to, and refuses anything after it.
 func decodeBody(body []byte, to any) *Problem {
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON object"}
@@ -126,8 +126,8 @@ func decodeNext(dec *jsontext.Decoder, to any) *Problem {
 	return jsonProblem(json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true)), to)
 }
 
-// jsonProblem turns an error of the JSON library, from reading into to, into what
-// a client is told.
+// jsonProblem turns an error that the JSON library returned when it read into to into
+// the Problem that the client sees.
 func jsonProblem(err error, to any) *Problem {
 	if err == nil {
 		return nil
@@ -188,7 +188,7 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
 }
 
-// formOf says how a time or a duration is written, for those who sent a number.
+// formOf says how to write the time or duration at pointer, for a client that sent a number.
 func formOf(pointer string) string {
 	switch pointer {
 	case "/executionTime", "/expiresAt":
@@ -199,7 +199,7 @@ func formOf(pointer string) string {
 	return ""
 }
 
-// kindError says that a value of one kind stands where another was wanted.
+// kindError says that a value is of another kind than the one wanted.
 type kindError struct {
 	want string
 	got  jsontext.Kind
@@ -248,7 +248,7 @@ func kindName(k jsontext.Kind) string {
 	return "that"
 }
 
-// Nearest is the known name that is most like name, or "" where none is near.
+// Nearest returns the known name closest to name, or "" if none is close.
 func Nearest(name string, known []string) string {
 	if len(name) > 64 {
 		return ""
@@ -263,7 +263,7 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// clip bounds what of a client's own words is shown back.
+// clip shortens a client's own text before it is shown back.
 func clip(s string) string {
 	const bytesMax = 100
 	if len(s) <= bytesMax {

@@ -25,7 +25,7 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, appendResult(begin(ctx), key.ScheduleID, postdate.Cancelled, nil))
 }
 
-// cancelled judges one result and counts it.
+// cancelled turns the result of one cancel into its Problem, if any, and counts it.
 func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	switch {
 	case result.Err == nil:
@@ -40,7 +40,7 @@ func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	return s.failed("cancel", result.Err, key.ScheduleID)
 }
 
-// postCancel cancels many. Each stands or falls alone.
+// postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p

@@ -12,32 +12,32 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Channels is what operators see of channels, and set of them.
+// Channels lets operators list channels and change their settings.
 type Channels interface {
-	// List shows the channels of which this node knows something, by name.
+	// List returns the channels that this node knows something about, sorted by name.
 	List(ctx context.Context) ([]Channel, error)
-	// Change applies f to what is set of a channel, for all nodes, and answers
-	// what is set then.
+	// Change applies f to a channel's settings, for all nodes, and returns the new
+	// settings.
 	Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error)
 }
 
 // Channel is one channel, as the answering node sees it.
 type Channel struct {
 	store.ChannelSettings
-	Down      bool // it takes nothing at present, and is probed
+	Down      bool // it takes no messages at present, and is probed
 	InHand    int  // messages in this node's memory
 	InFlight  int  // of these, at the broker
-	Parked    bool // messages of it wait in the store for it to come back
+	Parked    bool // some of its messages wait in the store until it is up again
 	LastError string
 }
 
-// The bounds of what can be set.
+// The upper bounds of the settings.
 const (
 	rateMax     = 1e6
 	inFlightMax = 1_000_000
 )
 
-// channelBody is the body that changes what is set of a channel.
+// channelBody is the body that changes a channel's settings.
 type channelBody struct {
 	Channel      string   `json:"channel"`
 	Paused       *bool    `json:"paused"`
@@ -92,7 +92,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
 }
 
-// check says what is wrong with the body.
+// check validates the body and returns its channel.
 func (b *channelBody) check(checkChannel func(postdate.Channel) error) (postdate.Channel, *Problem) {
 	channel, err := postdate.ParseChannel(b.Channel)
 	if err == nil {
@@ -156,7 +156,7 @@ func appendSettings(b []byte, s *store.ChannelSettings) []byte {
 	return strconv.AppendInt(b, int64(s.MaxInFlight), 10)
 }
 
-// noChannels stands for a node that was given none.
+// noChannels is the default: no channel is known and none can be changed.
 type noChannels struct{}
 
 func (noChannels) List(context.Context) ([]Channel, error) { return nil, nil }

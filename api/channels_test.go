@@ -11,7 +11,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// fakeChannels keeps what is set, and shows it with made-up numbers.
+// fakeChannels keeps the settings, and lists them with made-up numbers.
 type fakeChannels struct {
 	mu  sync.Mutex
 	set map[postdate.Channel]store.ChannelSettings
@@ -39,7 +39,7 @@ func (f *fakeChannels) Change(_ context.Context, channel postdate.Channel, chang
 	return s, f.err
 }
 
-// A change leaves what it does not name, and says what is set then.
+// A change keeps the settings that it does not name, and answers with all settings.
 func TestChangeOfAChannel(t *testing.T) {
 	r := newRig(t)
 	for _, step := range []struct{ body, want string }{

@@ -13,14 +13,14 @@ import (
 	"github.com/postdate/postdate/internal/amqp"
 )
 
-// The content types of payloads that name none.
+// The content types of payloads sent without one.
 const (
 	contentTypeJSON   = "application/json"
 	contentTypeBinary = "application/octet-stream"
 )
 
-// checker turns bodies into messages. It is pure: now is the one reading of the
-// clock that a request is judged by.
+// checker turns bodies into messages. It is pure: it reads no clock, and now holds for
+// the whole request.
 type checker struct {
 	now             postdate.Time
 	payloadBytesMax int
@@ -32,10 +32,10 @@ func invalid(format string, args ...any) error {
 	return postdate.E(postdate.KindInvalid, format, args...)
 }
 
-// message checks everything that stands in b and fills m but for its key. The
-// schedule id is the caller's to see to. Where expiresAt does not lie after the
-// execution time, m is whole nevertheless, with its digest, and expiring is true:
-// a repetition of a request with a delay may come that late.
+// message checks everything in b but the schedule id, which is the caller's job, and
+// fills everything in m but the key. If expiresAt is not after the execution time, m is
+// complete all the same, with its digest, and expiring is true: a repeated request with
+// a delay may come that late.
 func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expiring bool) {
 	if p := unsupported(b); p != nil {
 		return p, false
@@ -76,7 +76,7 @@ func checkExpiry(m *postdate.Message) *Problem {
 	return nil
 }
 
-// unsupported refuses what later versions bring.
+// unsupported refuses fields that are reserved for later versions.
 func unsupported(b *messageBody) *Problem {
 	for _, field := range []struct {
 		name  string
@@ -91,8 +91,8 @@ func unsupported(b *messageBody) *Problem {
 
 func present(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
 
-// when sets m's execution time from executionTime or delay, and returns what
-// stands for it in the digest: "" where neither is given.
+// when sets m's execution time from executionTime or delay, and returns the text that
+// represents it in the digest: "" if neither is given.
 func (c *checker) when(b *messageBody, m *postdate.Message) (string, *Problem) {
 	switch {
 	case b.ExecutionTime != nil && b.Delay != nil:
@@ -121,8 +121,8 @@ func (c *checker) when(b *messageBody, m *postdate.Message) (string, *Problem) {
 	return "", nil
 }
 
-// payload sets m's payload, content type and encoding. A content type that is
-// set already stands where the body names none.
+// payload sets m's payload, content type and encoding. If the body names no content
+// type, one that m already has stays.
 func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 	if len(b.Payload) == 0 {
 		return fieldProblem("/payload", invalid("payload is missing: give any JSON value; null is one"))
@@ -147,7 +147,7 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 		m.ContentType = orElse(m.ContentType, contentTypeBinary)
 	case b.PayloadEncoding != "":
 		return fieldProblem("/payloadEncoding", invalid(`payloadEncoding %q is not known: it is "base64" or absent`, clip(b.PayloadEncoding)))
-	case isText && m.ContentType != "" && !isJSON(m.ContentType):
+	case isText && m.ContentType != "" && !postdate.IsJSON(m.ContentType):
 		text, err := jsontext.AppendUnquote(nil, b.Payload)
 		if err != nil {
 			return fieldProblem("/payload", invalid("payload is not a string of UTF-8: %w", err))
@@ -180,8 +180,8 @@ func decodeBase64(quoted jsontext.Value) ([]byte, error) {
 		}
 		text = unquoted
 	}
-	// The decoder passes over line breaks; the payload would not be shown again
-	// in the form in which it came.
+	// The decoder skips line breaks, so an answer could not show the payload in the
+	// form in which it came.
 	if bytes.ContainsAny(text, "\r\n") {
 		return nil, invalid("payload has line breaks: write its base64 in one line")
 	}
@@ -192,7 +192,7 @@ func decodeBase64(quoted jsontext.Value) ([]byte, error) {
 	return raw, nil
 }
 
-// rest sets what is neither place, time nor payload.
+// rest sets everything but the channel, the times that when sets, and the payload.
 func rest(b *messageBody, m *postdate.Message) *Problem {
 	if len(b.Key) > postdate.KeyBytesMax {
 		return fieldProblem("/key", invalid("key is %d bytes long: at most %d are allowed", len(b.Key), postdate.KeyBytesMax))
@@ -221,7 +221,7 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 	return nil
 }
 
-// retryPolicy sets what of a policy is given; zero stands for the default.
+// retryPolicy sets the fields of the policy that are given. Zero means the default.
 func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
 	if b.MaxAttempts != nil {
 		if n := *b.MaxAttempts; n < 1 || n > postdate.RetryAttemptMax {
@@ -327,15 +327,8 @@ func checkContentType(s string) error {
 	return nil
 }
 
-// isJSON says whether a checked media type stands for JSON.
-func isJSON(contentType string) bool {
-	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	return mediaType == contentTypeJSON || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
-}
-
-// checkTraceparent returns a W3C traceparent of version 00 as it is, and "" for
-// anything else: the standard has a receiver ignore what it cannot read.
+// checkTraceparent returns a W3C traceparent of version 00 unchanged, and "" for
+// anything else: the standard tells receivers to ignore what they cannot parse.
 func checkTraceparent(s []byte) string {
 	if len(s) != 55 || s[0] != '0' || s[1] != '0' || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return ""

@@ -10,7 +10,7 @@ const okay = `"channel":"inbox:test","delay":"1h","payload":1`
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-// badMessages is what is refused: its problem, and what the client is told.
+// badMessages are bodies that are refused, each with its problem and the detail.
 var badMessages = []struct {
 	name, body string
 	status     int
@@ -119,7 +119,7 @@ func TestManyHeaders(t *testing.T) {
 	r.send("POST", "/v1/messages", headers(65)).problem(400, InvalidField, "at most 64")
 }
 
-// TestAccepted lists what must not be refused.
+// TestAccepted lists bodies that must not be refused.
 func TestAccepted(t *testing.T) {
 	r := newRig(t)
 	for _, body := range []string{

@@ -13,38 +13,37 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Inbox reads messages that were delivered to an inbox. Read waits as
-// long as r says for the first one after the cursor, and may return none. The end of ctx ends
-// the wait.
+// Inbox reads messages that were delivered to an inbox. Read waits for the first one
+// after the cursor for as long as r says, or until ctx ends, and may return none.
 type Inbox interface {
 	Read(ctx context.Context, r store.InboxRead) (messages []store.InboxMessage, next string, err error)
 }
 
-// Config is all that a [Server] needs. Fields without a default are required.
+// Config is everything a [Server] needs. Fields without a default are required.
 type Config struct {
-	// Buckets is N: how many buckets the store was born with.
+	// Buckets is N, the number of buckets that the store was created with.
 	Buckets int
 	// Messages is where messages are kept.
 	Messages store.Messages
-	// Inbox is where delivered ones are read.
+	// Inbox is where messages delivered to an inbox are read.
 	Inbox Inbox
 	// Now reads the wall clock. Default: the system's.
 	Now func() postdate.Time
-	// Log takes what only an operator can act on. Default: slog.Default().
+	// Log gets only what an operator can act on. Default: slog.Default().
 	Log *slog.Logger
-	// Registry takes the metrics, and /metrics shows it. Default: a new one.
+	// Registry holds the metrics that /metrics shows. Default: a new one.
 	Registry *prometheus.Registry
 
-	// Scheduled is told, after each durable insert and replace, that the bucket
-	// has a message due at that time. It must be cheap. Default: nobody is told.
+	// Scheduled is called after each durable insert or replace with the bucket and the
+	// time at which its message is due. It must be cheap. Default: no call.
 	Scheduled func(bucket int, at postdate.Time)
-	// CheckChannel says whether a well-formed channel can be served here: its
-	// broker is configured and its form is right. Its error is shown to the
-	// client. Default: every channel can.
+	// CheckChannel returns an error, which the client sees, if this node cannot serve a
+	// well-formed channel: its broker is not configured, or its form is not the broker's.
+	// Default: every channel can be served.
 	CheckChannel func(postdate.Channel) error
 	// Cluster is the view that GET /v1/cluster shows. Default: an empty one.
 	Cluster func() Cluster
-	// Channels is what operators see and set of channels. Default: nothing.
+	// Channels lists channels and changes their settings. Default: there are none.
 	Channels Channels
 	// Ready says why the node is not ready, or nil. Default: always ready.
 	Ready func() error
@@ -56,19 +55,19 @@ type Config struct {
 	StoreTimeout time.Duration
 	// ReadTimeout bounds the arrival of one whole request. Default: 30 s.
 	ReadTimeout time.Duration
-	// WriteTimeout bounds the departure of one whole response, from the end of
+	// WriteTimeout bounds the sending of one whole response, counted from the end of
 	// its handler. Default: 30 s.
 	WriteTimeout time.Duration
-	// IdleTimeout bounds the wait for a connection's next request. Default: 2 min.
+	// IdleTimeout bounds the wait for the next request on a connection. Default: 2 min.
 	IdleTimeout time.Duration
 	// HeaderBytesMax bounds a request's line and headers. Default: 16 KiB.
 	HeaderBytesMax int
-	// ConnectionsMax bounds the connections that are served at a time; one more
-	// is answered with 503. Default: 16,384.
+	// ConnectionsMax bounds the connections open at the same time. Any further one is
+	// answered with 503. Default: 16,384.
 	ConnectionsMax int
 }
 
-// withDefaults fills what was left out.
+// withDefaults fills in the fields that were left out.
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = func() postdate.Time { return postdate.WallOf(time.Now()) }
@@ -114,7 +113,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says what is wrong with c, all of it.
+// Validate returns everything that is wrong with c, joined into one error.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -131,7 +130,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Cluster is what one node knows of the cluster.
+// Cluster is what one node knows about the cluster.
 type Cluster struct {
 	Node    string
 	Members []Member
@@ -148,5 +147,5 @@ type Bucket struct {
 	Token      uint64
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
-	Lag        time.Duration // since the earliest unsettled message became due; of another node's bucket: from the checkpoint to now
+	Lag        time.Duration // since the earliest unsettled message became due; for another node's bucket: since its checkpoint
 }

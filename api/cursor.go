@@ -10,16 +10,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A cursor is base64url of: its version, a tag, and the position after which
-// the list goes on. The tag covers the query too, so that a cursor of another
-// query, which would leave messages out unseen, is told apart.
+// A cursor is base64url of its version, a tag, and the position after which the list
+// goes on. The tag also covers the query, so that a cursor from another query is
+// refused: it could silently leave messages out.
 const (
 	cursorVersion  = 1
 	cursorTagBytes = 8
 	cursorBytesMax = 512
 )
 
-// cursorOf is the cursor of a position in the list that q selects.
+// cursorOf makes the cursor of a position in the list that q selects.
 func cursorOf(q *store.ListQuery, at *store.ListPosition) string {
 	position := binary.AppendUvarint(nil, uint64(at.ExecutionTime))
 	position = binary.AppendUvarint(position, uint64(at.Bucket))

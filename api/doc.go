@@ -1,25 +1,22 @@
-// Package api is Postdate's HTTP API, version 1: it takes schedules, answers for
-// them, and shows what became of them. The OpenAPI document that it serves at
-// /openapi.json describes every call; a test holds the two together.
+// Package api is Postdate's HTTP API, version 1: clients schedule, change and cancel
+// messages and look up their state. The OpenAPI document that it serves at
+// /openapi.json describes every call; a test checks it against the handlers.
 //
-// It stands on fasthttp, because scheduling is a request per message and
-// fasthttp serves about twice as many of these per second as net/http on the
-// same cores.
+// It uses fasthttp, because scheduling takes a request per message and fasthttp
+// serves about twice as many of these per second as net/http on the same cores.
 //
 // # A request's way
 //
-// A handler is three steps. The body or the query is parsed and checked by pure
-// functions (body.go, check.go, query.go), the store is called once, and the
-// answer is appended to the response's buffer (answer.go). Whatever goes wrong
-// on the way is a [Problem] and leaves as application/problem+json (RFC 9457),
-// with a detail that says what to do.
+// A handler has three steps. Pure functions parse and check the body or the query
+// (body.go, check.go, query.go), the store is called, and the answer is appended to the
+// response's buffer (answer.go). Any error on the way is a [Problem] and is sent as
+// application/problem+json (RFC 9457), with a detail that says what to do.
 //
 // # What an answer promises
 //
-// A 2xx stands on a durable write. A 4xx, a 503 and a 507 mean that surely
-// nothing was done. A 504 means that it may have been done or not: the same
-// request with the same schedule id may be repeated without harm, and its
-// answer tells.
+// A 2xx means that the write is durable. A 4xx, a 503 or a 507 means that nothing was
+// done. A 504 means that the request may or may not have been done: it is safe to
+// repeat it with the same schedule id, and the new answer tells.
 //
 // The package knows only the small interfaces in [Config]; the node wires them.
 package api

@@ -13,13 +13,13 @@ import (
 // durationBytesMax bounds the text of a duration.
 const durationBytesMax = 64
 
-// isoShape is what of ISO 8601's durations has a fixed length. The parser
-// behind it is lax: it takes "P", "PT" and a unit that comes twice.
+// isoShape matches the durations of ISO 8601 whose length is fixed. It comes before a
+// lax parser, which accepts "P", "PT" and a repeated unit.
 var isoShape = regexp.MustCompile(`^-?P(?:\d+(?:\.\d+)?W)?(?:\d+(?:\.\d+)?D)?(?:T(?:\d+(?:\.\d+)?H)?(?:\d+(?:\.\d+)?M)?(?:\d+(?:\.\d+)?S)?)?$`)
 
-// ParseDuration reads a duration of ISO 8601 (PT15M) or of Go (15m). Years and
-// months, whose length varies, are refused. Errors are of KindInvalid; a
-// negative duration is no error here.
+// ParseDuration parses an ISO 8601 (PT15M) or Go (15m) duration. It refuses years and
+// months, whose length varies. Errors are of KindInvalid. A negative duration is no
+// error here.
 func ParseDuration(s string) (time.Duration, error) {
 	if len(s) > durationBytesMax {
 		return 0, postdate.E(postdate.KindInvalid, "a duration of %d bytes is too long: at most %d are allowed", len(s), durationBytesMax)

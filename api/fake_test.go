@@ -13,9 +13,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// fakeStore is a store.Messages in memory, for what this package does around a
-// store. That the real stores keep their contract is tested in storetest, and
-// that the two fit together in package node.
+// fakeStore is a store.Messages in memory, to test what this package does around
+// a store. Package storetest tests that the real stores keep their contract, and
+// package node that both fit together.
 type fakeStore struct {
 	mu      sync.Mutex
 	records map[postdate.Key]postdate.Record
@@ -28,7 +28,7 @@ type fakeStore struct {
 
 func newFakeStore() *fakeStore { return &fakeStore{records: map[postdate.Key]postdate.Record{}} }
 
-// enter locks, after what is to happen in between has happened.
+// enter takes the lock. Before a write, it first runs between, if that is set.
 func (f *fakeStore) enter(ctx context.Context, method string) error {
 	f.mu.Lock()
 	if f.seen != nil {
@@ -173,7 +173,7 @@ func after(at *store.ListPosition, r *postdate.Record) bool {
 	return comparePlaces(place, *r) < 0
 }
 
-// set changes what lies in the store, behind the API's back.
+// set changes a stored message without the API.
 func (f *fakeStore) set(key postdate.Key, change func(*postdate.Record)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

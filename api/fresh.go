@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A client may hold a spare connection on which it has asked for nothing: Go's own does
-// so, when a call finds another connection free while it still dials. A stop must not
-// wait for it. The HTTP server cannot tell: a connection is active to it from the
-// moment in which it begins to read.
+// A client may hold a spare connection on which it has sent nothing. Go's own client
+// does so when another connection becomes free while it still dials. Shutdown must not
+// wait for such a connection, and fasthttp cannot tell it from a busy one: it counts a
+// connection as active from the moment it begins to read.
 
-// freshListener hands out connections that stand in fresh until something comes on them.
+// freshListener accepts connections and keeps each in fresh until data arrives on it.
 type freshListener struct {
 	net.Listener
 	fresh *sync.Map
@@ -32,7 +32,7 @@ func (l *freshListener) Accept() (net.Conn, error) {
 type freshConn struct {
 	net.Conn
 	fresh *sync.Map
-	asked bool // only the reader looks at it
+	asked bool // used by the reader alone
 }
 
 // Read is part of net.Conn.
@@ -45,8 +45,8 @@ func (c *freshConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// closeFresh closes the connections on which nothing has come, until ended: some are
-// accepted in the moment in which the stop begins.
+// closeFresh closes the connections on which nothing has arrived. It repeats until
+// ended is closed, because some are accepted while the shutdown begins.
 func (s *Server) closeFresh(ended <-chan struct{}) {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

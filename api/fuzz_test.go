@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// checkedProblem holds what every problem promises.
+// checkedProblem checks what every problem promises.
 func checkedProblem(t *testing.T, p *Problem) {
 	t.Helper()
 	if problemKinds[p.Type].status == 0 || p.Detail == "" || !jsontext.Value(p.appendJSON(nil)).IsValid() {
@@ -68,8 +68,8 @@ func FuzzMessageBody(f *testing.F) {
 	})
 }
 
-// FuzzBatch checks that an array and lines of the same items are judged alike,
-// and that no item is lost or counted twice.
+// FuzzBatch checks that the same items get the same results in an array and in
+// lines, and that no item is lost or counted twice.
 func FuzzBatch(f *testing.F) {
 	for _, bad := range badItems {
 		f.Add([]byte(bad.body), []byte(order("a")))
@@ -166,8 +166,8 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzPath sends any path and query to a real server: it must answer, and never
-// with 500.
+// FuzzPath sends arbitrary paths and queries to a real server. It must answer,
+// and never with 500.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/v1/messages/a%2fb", "/v1/messages?cursor=%ff", "/v1/inbox/%zz?wait=1s&&=", "/..//v1/messages/..", "/v1/messages/a?a=b;c"} {
 		f.Add([]byte(seed))

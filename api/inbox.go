@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// getInbox answers with what lies in an inbox after a cursor, and waits for it
-// where the client asks for that.
+// getInbox answers with an inbox's messages after a cursor. If the client asks for it,
+// it waits for the first one.
 func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 	args, p := query(ctx, "after", "limit", "wait")
 	if p != nil {
@@ -40,7 +40,7 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		Tenant: s.tenantOf(ctx), Inbox: name, After: after, Limit: limit, Wait: wait,
 	})
 	if s.polls.Err() != nil && err != nil {
-		messages, next, err = nil, after, nil // shutting down: the reader goes on elsewhere
+		messages, next, err = nil, after, nil // shutting down: the reader continues on another node
 	}
 	if postdate.KindOf(err) == postdate.KindInvalid {
 		return parameterProblem("after", err)

@@ -10,9 +10,8 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// Intake makes messages of what arrives by other ways than HTTP, by the rules by
-// which this API judges requests. It is pure. Its errors are sentences for whoever
-// sent it.
+// Intake turns input that arrives other than by HTTP into messages, by the same rules
+// as this API's requests. It is pure. Its errors are sentences for the sender.
 type Intake struct {
 	Buckets         int
 	Tenant          string
@@ -20,36 +19,36 @@ type Intake struct {
 	CheckChannel    func(postdate.Channel) error
 }
 
-// Offer is what stands where a body says nothing.
+// Offer holds the values for fields that a body leaves out.
 type Offer struct {
-	ScheduleID  string // one that is valid
+	ScheduleID  string // must be valid
 	Channel     string
 	Traceparent string
 	Now         postdate.Time // what a delay counts from
 }
 
-// Parcel is a message whose payload is any bytes, with what was said about it
-// beside them.
+// Parcel is a message whose payload is arbitrary bytes and whose other fields came
+// separately.
 type Parcel struct {
 	Offer
 	ExecutionTime postdate.Time
 	When          string // the time in the sender's own words, for the digest
 	Payload       []byte
-	ContentType   string // "": the sender names none, and neither will the delivery
+	ContentType   string // "": the sender gave none, and the delivery has none either
 	Headers       []postdate.Header
 	PartitionKey  string
 }
 
-// Reading is what FromJSON tells beside the message.
+// Reading is what FromJSON returns in addition to the message.
 type Reading struct {
-	// Named: the schedule id stands in the body.
+	// Named: the body has a schedule id.
 	Named bool
-	// Expired: the message is whole, but expires before its time. It is refused,
-	// unless the store has it already and this is a late repetition.
+	// Expired: the message is complete, but expires before its execution time. It is
+	// refused, unless the store already has it and this is a late repetition.
 	Expired bool
 }
 
-// FromJSON reads a body as POST /v1/messages takes it.
+// FromJSON reads a body in the form that POST /v1/messages takes.
 func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading, err error) {
 	var b messageBody
 	if p := decodeBody(body, &b); p != nil {
@@ -70,7 +69,7 @@ func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading,
 	return m, r, nil
 }
 
-// FromParcel makes the message of a parcel.
+// FromParcel turns a parcel into a message.
 func (in *Intake) FromParcel(p *Parcel) (m postdate.Message, err error) {
 	channel, err := postdate.ParseChannel(p.Channel)
 	if err == nil {
@@ -93,7 +92,7 @@ func (in *Intake) FromParcel(p *Parcel) (m postdate.Message, err error) {
 	return m, nil
 }
 
-// Key is the key of a schedule id.
+// Key returns the key of a schedule id.
 func (in *Intake) Key(scheduleID string) postdate.Key {
 	return bucket.KeyOf(in.Tenant, scheduleID, in.Buckets)
 }
@@ -125,10 +124,10 @@ func checkParcel(p *Parcel, payloadBytesMax int) error {
 	return nil
 }
 
-// encodingOf is the form in which the payload will be shown.
+// encodingOf returns the form in which answers will show the payload.
 func encodingOf(p *Parcel) postdate.Encoding {
 	switch {
-	case isJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
+	case postdate.IsJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
 		return postdate.EncodingJSON
 	case utf8.Valid(p.Payload):
 		return postdate.EncodingText

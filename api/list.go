@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// listBytesMax is where a page ends early: large payloads would otherwise make
-// it a thousand times the limit of one.
+// listBytesMax is the size at which a page ends early. Without it, a page could be a
+// thousand times as long as the longest payload.
 const listBytesMax = 16 << 20
 
 func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// page is what a reader of pages relies on.
+// page has the parts of a page that a reader relies on.
 type page struct {
 	Messages []struct {
 		ScheduleID string `json:"scheduleId"`
@@ -115,7 +115,7 @@ func TestListBoundsAPage(t *testing.T) {
 	}
 }
 
-// TestListGoesOnAfterAShortPage checks that only an absent cursor ends a list.
+// TestListGoesOnAfterAShortPage checks that a list ends only where a page has no cursor.
 func TestListGoesOnAfterAShortPage(t *testing.T) {
 	r := newRig(t)
 	r.store.list = func(q store.ListQuery) (store.ListPage, error) {

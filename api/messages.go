@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// replaceRoundsMax bounds how often a change is tried anew because others
+// replaceRoundsMax bounds how often a change is tried again because another request
 // changed the same message in between.
 const replaceRoundsMax = 8
 
@@ -43,7 +43,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.noteInsert(&m, result).write(ctx, statusOf(result))
 }
 
-// named checks a body that names its message, or leaves that to the node.
+// named checks a body that may have a schedule id, and makes an id if it has none.
 func (c *checker) named(body *messageBody, tenant string, buckets int, m *postdate.Message) (p *Problem, expiring bool) {
 	id := ""
 	if body.ScheduleID != nil {
@@ -58,8 +58,8 @@ func (c *checker) named(body *messageBody, tenant string, buckets int, m *postda
 	return c.message(body, m)
 }
 
-// replayed looks for the first answer to a request that can be no first one any
-// more: its delay now ends after expiresAt.
+// replayed looks up the answer to an earlier, identical request. It is for a request
+// that would expire before its execution time, which is valid only as a repetition.
 func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, bool) {
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	if err != nil || r.Digest != m.Digest {
@@ -68,8 +68,8 @@ func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, 
 	return scheduled{r.Key, r.ExecutionTime, r.Status}, true
 }
 
-// noteInsert tells the owner and the metrics, and gives the answer. A repetition is told too: the
-// first request may have been cut off between the store and here.
+// noteInsert tells the bucket's owner, counts the message and returns the answer. It tells
+// the owner of a repetition too: the first request may have failed between insert and here.
 func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) scheduled {
 	if result.Status == postdate.Pending {
 		s.config.Scheduled(m.Bucket, result.ExecutionTime)
@@ -141,8 +141,8 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.failed("put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
-// putOnce creates the message, or replaces the one that is there. An error that
-// raced is to be tried anew.
+// putOnce creates the message or replaces the existing one. The caller tries again if
+// raced says so of the error.
 func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, int, error) {
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	switch {
@@ -165,7 +165,7 @@ func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, in
 	return answer, fasthttp.StatusOK, err
 }
 
-// replace puts m in the place of old, and tells the owner.
+// replace replaces old by m, and tells the bucket's owner.
 func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.Record) (scheduled, error) {
 	r, err := s.config.Messages.Replace(ctx, m, old.Version)
 	if postdate.KindOf(err) == postdate.KindTooLate {
@@ -178,8 +178,8 @@ func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.R
 	return scheduled{r.Key, r.ExecutionTime, r.Status}, nil
 }
 
-// raced says that somebody else changed the message in between, so that nothing
-// was done and the next look may decide otherwise.
+// raced says whether err means that another request changed the message in between:
+// nothing was done, and the next try may end differently.
 func raced(err error) bool {
 	switch postdate.KindOf(err) {
 	case postdate.KindConflict, postdate.KindExists, postdate.KindNotFound:
@@ -223,7 +223,7 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.failed("patch", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
-// patchable refuses what PATCH does not change.
+// patchable refuses fields that PATCH cannot change.
 func patchable(b *messageBody) *Problem {
 	for _, field := range []struct {
 		name  string
@@ -253,7 +253,7 @@ func patchable(b *messageBody) *Problem {
 	return nil
 }
 
-// patched is old with what b changes. A content type stays where b has none.
+// patched returns old with b's changes. The content type stays if b has none.
 func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
 	m := old
 	when, p := c.when(b, &m)
@@ -288,8 +288,8 @@ func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes
 	return decodeBody(body, to)
 }
 
-// bodyOf checks a body's media type and size. A body without a media type is
-// taken for JSON.
+// bodyOf returns the body after a check of its media type and size. A body without a
+// media type counts as JSON.
 func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
 	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
 		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " + clip(string(encoding)) + " is not supported: send it uncompressed"}
@@ -315,7 +315,7 @@ func isOneOf(given []byte, types []string) bool {
 	return false
 }
 
-// pathKey is the key of the message that the path names.
+// pathKey returns the key of the message that the path names.
 func (s *Server) pathKey(ctx *fasthttp.RequestCtx) (postdate.Key, *Problem) {
 	id, p := pathName(ctx, "id", postdate.CheckScheduleID)
 	if p != nil {
@@ -324,8 +324,8 @@ func (s *Server) pathKey(ctx *fasthttp.RequestCtx) (postdate.Key, *Problem) {
 	return bucket.KeyOf(s.tenantOf(ctx), id, s.config.Buckets), nil
 }
 
-// pathName is a checked segment of the path, decoded. It is a copy: the router's
-// own lies in the request's buffer.
+// pathName returns a segment of the path, decoded and checked. It is a copy: the
+// router's own string lies in the request's buffer.
 func pathName(ctx *fasthttp.RequestCtx, parameter string, check func(string) error) (string, *Problem) {
 	raw, _ := ctx.UserValue(parameter).(string)
 	name, err := url.PathUnescape(strings.Clone(raw))

@@ -59,7 +59,7 @@ func TestGeneratedID(t *testing.T) {
 	r.send("GET", "/v1/messages/"+got.ScheduleID, "")
 }
 
-// TestPayloadComesBackAsItWas covers what is delivered and what is shown.
+// TestPayloadComesBackAsItWas checks payloads as delivered and as shown.
 func TestPayloadComesBackAsItWas(t *testing.T) {
 	r := newRig(t)
 	for i, test := range []struct{ fields, delivered, shown string }{
@@ -141,7 +141,7 @@ func TestPut(t *testing.T) {
 	}
 	r.send("PUT", "/v1/messages/a", `{"scheduleId":"b",`+body(1)[1:]).problem(400, InvalidField, `"pointer":"/scheduleId"`)
 
-	// Somebody else creates, replaces or removes it between look and write.
+	// Another request creates, replaces or removes it between read and write.
 	r.store.between = func() { r.send("PUT", "/v1/messages/a", body(3)) }
 	r.send("PUT", "/v1/messages/a", body(4)).want(200, answer)
 	r.store.between = func() { r.send("PUT", "/v1/messages/c", body(3)) }
@@ -227,8 +227,8 @@ func TestCancel(t *testing.T) {
 	r.send("POST", "/v1/messages/cancel", many).problem(413, TooLarge, "10001")
 }
 
-// TestStoreErrors checks that what surely was not done, what may have been done
-// and what failed are told apart, for every call that writes.
+// TestStoreErrors checks, for every call that writes, that its answer tells apart
+// what was certainly not done, what may have been done, and what failed.
 func TestStoreErrors(t *testing.T) {
 	r := newRig(t)
 	for _, test := range []struct {
@@ -267,7 +267,7 @@ func TestStoreErrors(t *testing.T) {
 }
 
 // TestStoreIsBounded checks that no call of the store can last for ever, and
-// that one cut off has an unknown outcome.
+// that a call that times out has an unknown outcome.
 func TestStoreIsBounded(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.StoreTimeout = 20 * time.Millisecond })
 	r.store.seen = func(ctx context.Context, _ string) {

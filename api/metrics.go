@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what this package measures of itself.
+// metrics are this package's metrics.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec
@@ -52,7 +52,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 func (m *metrics) observe(route, method string, code int, took time.Duration) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-	default: // a client must not be able to make new series
+	default: // a client must not be able to create new series
 		method = "other"
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()

@@ -20,8 +20,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// requestSchemas are closed in the document itself. All others are closed here,
-// so that an answer with a member that the document does not know is caught.
+// requestSchemas are closed in the document itself. The test closes all others, so
+// that it catches an answer with a member that the document does not have.
 var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange"}
 
 func loadDocument(t *testing.T) *openapi3.T {
@@ -42,7 +42,7 @@ func loadDocument(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// operations are the document's, as "METHOD path".
+// operations returns the document's operations by "METHOD path".
 func operations(doc *openapi3.T) map[string]*openapi3.Operation {
 	all := map[string]*openapi3.Operation{}
 	for path, item := range doc.Paths.Map() {
@@ -65,8 +65,8 @@ func TestRoutesAreTheDocuments(t *testing.T) {
 	}
 }
 
-// contract sends requests, holds them and their answers against the document,
-// and notes what was seen.
+// contract sends requests, checks them and their answers against the document,
+// and records which answers it saw.
 type contract struct {
 	*rig
 	doc    *openapi3.T
@@ -74,8 +74,8 @@ type contract struct {
 	seen   map[string]bool // "METHOD path status"
 }
 
-// call sends a request whose answer is to have the status. Where that is a
-// success, the request itself must be one that the document allows.
+// call sends a request and expects the status. If that is a success, the document
+// must allow the request itself.
 func (c *contract) call(status int, method, path, body string, headers ...string) {
 	c.t.Helper()
 	req, err := http.NewRequest(method, c.url+path, strings.NewReader(body))
@@ -123,7 +123,7 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 }
 
 // TestAnswersAreTheDocuments makes every call of the document answer with every
-// status that the document names, and holds each against it.
+// status that the document names, and checks each answer against the document.
 func TestAnswersAreTheDocuments(t *testing.T) {
 	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/merge-patch+json", openapi3filter.JSONBodyDecoder)

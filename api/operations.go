@@ -19,7 +19,7 @@ func (s *Server) getCluster(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, appendCluster(begin(ctx), &cluster))
 }
 
-// getHealth says that the process answers. Whether it can serve is for getReady.
+// getHealth says that the process is alive. getReady says whether it can serve.
 func (s *Server) getHealth(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, append(begin(ctx), `{"status":"ok"}`...))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// ProblemType names a kind of problem. The list is closed and part of the
-// product's contract; on the wire each is a URN that begins with [ProblemPrefix].
+// ProblemType names a kind of problem. The list is closed and part of the public
+// contract. On the wire each is a URN that begins with [ProblemPrefix].
 type ProblemType string
 
-// ProblemPrefix is what every problem's type begins with on the wire.
+// ProblemPrefix begins every problem's type on the wire.
 const ProblemPrefix = "urn:postdate:problem:"
 
 // The problem types.
@@ -38,10 +38,10 @@ const (
 	UnsupportedContent ProblemType = "unsupported-media-type" // 415
 	HeadersTooLarge    ProblemType = "headers-too-large"      // 431
 	Internal           ProblemType = "internal"               // 500
-	Unavailable        ProblemType = "unavailable"            // 503: surely not done
+	Unavailable        ProblemType = "unavailable"            // 503: certainly not done
 	NotReady           ProblemType = "not-ready"              // 503
 	UnknownOutcome     ProblemType = "unknown-outcome"        // 504: may have been done
-	StoreFull          ProblemType = "full"                   // 507: surely not done
+	StoreFull          ProblemType = "full"                   // 507: certainly not done
 )
 
 var problemKinds = map[ProblemType]struct {
@@ -78,11 +78,11 @@ type Problem struct {
 	Detail     string // a sentence that says what to do
 	Pointer    string // JSON Pointer (RFC 6901) to the field at fault
 	Parameter  string // the parameter of the URL at fault
-	Offset     int64  // of malformed JSON: the byte of the body at fault, from 0; -1: none in particular
+	Offset     int64  // of malformed JSON: the byte of the body at fault, from 0; -1: no single byte
 	Suggestion string // the nearest known name
 	ScheduleID string
 
-	// Of a message that it is too late for:
+	// Only with TooLate, about the message:
 	Status      postdate.Status
 	DeliveredAt postdate.Time
 
@@ -91,14 +91,14 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Detail }
 
-// shift moves the place of malformed JSON by where it lies in the body.
+// shift makes p.Offset, which counts from offset, count from the body's start.
 func (p *Problem) shift(offset int) {
 	if p.Offset >= 0 {
 		p.Offset += int64(offset)
 	}
 }
 
-// HTTPStatus is the status code that the problem is answered with.
+// HTTPStatus returns the status code of the answer.
 func (p *Problem) HTTPStatus() int { return problemKinds[p.Type].status }
 
 // appendJSON appends p as an object of application/problem+json.
@@ -165,8 +165,8 @@ func parameterProblem(name string, err error) *Problem {
 	return &Problem{Type: InvalidParameter, Detail: err.Error(), Parameter: name}
 }
 
-// storeProblem is what a client hears of a store's error. Where it returns
-// logged, the operator has to hear of it too.
+// storeProblem turns an error of the store into the Problem that the client sees. If
+// logged is true, the caller logs the error for the operator.
 func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	var known *Problem
 	if errors.As(err, &known) {
@@ -196,7 +196,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	case postdate.KindFull:
 		p.Type, p.retryAfter = StoreFull, 30
 		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, then repeat the request"
-		return p, false // the store has logged it, once and not for each request
+		return p, false // the store has logged it, once instead of for each request
 	case postdate.KindUnavailable, postdate.KindFenced:
 		p.Type, p.retryAfter = Unavailable, 1
 		p.Detail = "the store cannot do this at present; surely nothing was done: repeat the request in a moment"
@@ -213,7 +213,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	return p, false
 }
 
-// tooLate is the problem of a request that came too late for a message in the
+// tooLate returns the Problem of a request that came too late for a message in the
 // given state.
 func tooLate(scheduleID string, state postdate.State) *Problem {
 	p := &Problem{Type: TooLate, ScheduleID: scheduleID, Status: state.Status}
@@ -230,7 +230,7 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 	return p
 }
 
-// appendMember appends a member of text to an object that has one already.
+// appendMember appends a string member to an object that already has a member.
 func appendMember(b []byte, name, value string) []byte {
 	b = append(b, ',', '"')
 	b = append(b, name...)
@@ -244,7 +244,7 @@ func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
 	return b
 }
 
-// appendTime appends a member that is a time.
+// appendTime appends a time member to an object that already has a member.
 func appendTime(b []byte, name string, t postdate.Time) []byte {
 	b = append(b, ',', '"')
 	b = append(b, name...)

@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// limitDefault is how many messages a page has where the client does not say.
+// limitDefault is the number of messages on a page if the client gives no limit.
 const limitDefault = 100
 
 // query checks that the URL has only known parameters, each once.
@@ -69,7 +69,7 @@ func limitOf(args *fasthttp.Args, limitMax int) (int, *Problem) {
 	return n, nil
 }
 
-// timeOf reads a parameter that is a time; 0 where it is absent.
+// timeOf reads a parameter that is a time. It returns 0 if the parameter is absent.
 func timeOf(args *fasthttp.Args, name string) (postdate.Time, *Problem) {
 	if !args.Has(name) {
 		return 0, nil
@@ -85,7 +85,7 @@ func timeOf(args *fasthttp.Args, name string) (postdate.Time, *Problem) {
 	return at, nil
 }
 
-// countOf is n with its thousands marked, and what it counts.
+// countOf formats a count, such as "1,000 bytes". of is the unit in the singular.
 func countOf(n int, of string) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -21,16 +21,16 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// bodyRoomBytes is what a single message's body may hold beside its payload in
-// base64: 64 headers at their limits, and escapes.
+// bodyRoomBytes is the room in a single message's body besides its payload in base64:
+// enough for 64 headers at their limits, and escapes.
 const bodyRoomBytes = 384 << 10
 
-// bodySlackBytes is how far a body may go beyond its limit and still be read
-// whole, so that the answer reaches a client that writes before it reads.
+// bodySlackBytes is how far a body may exceed its limit and still be read whole, so
+// that the answer reaches a client that writes everything before it reads.
 const bodySlackBytes = 64 << 10
 
-// drainTime bounds how long the rest of a body that is far too large is read
-// and dropped, for the same reason.
+// drainTime bounds how long the server reads and drops the rest of a body that is far
+// too large, for the same reason.
 const drainTime = 500 * time.Millisecond
 
 // Server answers the HTTP API. It is safe for concurrent use.
@@ -40,15 +40,15 @@ type Server struct {
 	metrics *metrics
 	scrape  fasthttp.RequestHandler
 
-	// polls ends when the server shuts down, and with it every long poll.
+	// polls is cancelled at shutdown, which ends every long poll.
 	polls    context.Context
 	endPolls context.CancelFunc
 	draining atomic.Bool
-	fresh    sync.Map // of net.Conn: those on which nothing has come yet
+	fresh    sync.Map // the net.Conns on which nothing has arrived yet
 }
 
-// New makes a server. It fails where the Config is not valid or the metrics'
-// names are taken in the Registry.
+// New makes a server. It fails if the Config is not valid or a metric's name is
+// already taken in the Registry.
 func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -80,11 +80,11 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers on l until Shutdown, and then returns nil.
+// Serve answers requests on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(&freshListener{l, &s.fresh}) }
 
-// Shutdown takes no new connections, answers long polls with what there is, and
-// returns when every request in flight is answered, or with ctx's error.
+// Shutdown accepts no new connections and ends long polls early. It returns when every
+// request in flight is answered, or with ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.endPolls()
@@ -97,7 +97,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// handler answers one call: by writing the response, or by a Problem.
+// handler answers one call: it writes the response or returns a Problem.
 type handler func(*Server, *fasthttp.RequestCtx) *Problem
 
 // route is one call of the API.
@@ -106,7 +106,7 @@ type route struct {
 	handle       handler
 }
 
-// routes are all calls; GET serves HEAD too.
+// routes are all calls. GET also serves HEAD.
 var routes = []route{
 	{"POST", "/v1/messages", (*Server).postMessage},
 	{"GET", "/v1/messages", (*Server).listMessages},
@@ -145,8 +145,8 @@ func (s *Server) router() *router.Router {
 	return r
 }
 
-// measured wraps a handler: it writes its Problem, survives its panic, and
-// counts and times the call.
+// measured wraps a handler: it writes its Problem, recovers from its panic, and counts
+// and times the call.
 func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
@@ -169,7 +169,7 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) 
 	return handle(s, ctx)
 }
 
-// limits sets how large a body may be, by its path.
+// limits sets how large a body may be, according to the path.
 func (s *Server) limits(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	path, _, _ := strings.Cut(string(h.RequestURI()), "?")
 	if strings.HasSuffix(path, "/v1/messages/batch") || strings.HasSuffix(path, "/v1/messages/cancel") {
@@ -183,7 +183,7 @@ func (s *Server) singleBytesMax() int {
 	return s.config.PayloadBytesMax/3*4 + bodyRoomBytes
 }
 
-// brokenRequest answers what could not be read as a request.
+// brokenRequest answers input that could not be read as a request.
 func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	var p *Problem
 	var tooSmall *fasthttp.ErrSmallBuffer
@@ -206,17 +206,17 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	s.metrics.observe("none", "none", p.HTTPStatus(), 0)
 }
 
-// tenantOf says whose request it is. It is the one place that knows.
+// tenantOf returns the tenant of a request. No other code decides that.
 func (s *Server) tenantOf(*fasthttp.RequestCtx) string { return postdate.DefaultTenant }
 
 // storeContext bounds one call of the store. It does not end with the client's
-// connection: a write that has begun is brought to its end.
+// connection: a write that has begun is completed.
 func (s *Server) storeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.config.StoreTimeout)
 }
 
-// failed turns a store's error into a Problem, and logs it where an operator has
-// to hear of it.
+// failed turns an error of the store into a Problem, and logs it if an operator has to
+// know of it.
 func (s *Server) failed(doing string, err error, scheduleID string) *Problem {
 	p, logged := storeProblem(err, scheduleID)
 	if logged {

@@ -22,7 +22,7 @@ import (
 
 const testBuckets = 64
 
-// testNow is the time by the tests' clock.
+// testNow is the start time of the tests' clock.
 var testNow = must(postdate.ParseTime("2027-01-30T12:00:00Z"))
 
 func must[T any](v T, err error) T {
@@ -107,7 +107,7 @@ func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	return r
 }
 
-// answer is a response with its body read.
+// answer is a response whose body has been read.
 type answer struct {
 	t      *testing.T
 	status int
@@ -115,8 +115,8 @@ type answer struct {
 	body   string
 }
 
-// send makes a request; a body beginning with { or [ is JSON unless a header
-// says otherwise. Headers are "Name: value".
+// send makes a request. A body that begins with { or [ is JSON unless a header
+// says otherwise. Headers have the form "Name: value".
 func (r *rig) send(method, path, body string, headers ...string) *answer {
 	r.t.Helper()
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
@@ -142,7 +142,7 @@ func (r *rig) send(method, path, body string, headers ...string) *answer {
 	return &answer{r.t, res.StatusCode, res.Header, string(text)}
 }
 
-// want checks status and body.
+// want checks the status and the body.
 func (a *answer) want(status int, body string) *answer {
 	a.t.Helper()
 	if a.status != status || a.body != body {
@@ -180,7 +180,7 @@ func keyOf(id string) postdate.Key {
 	return bucket.KeyOf(postdate.DefaultTenant, id, testBuckets)
 }
 
-// order is a message that is due in a day.
+// order returns the body of a message that is due in a day.
 func order(id string) string {
 	return `{"scheduleId":"` + id + `","channel":"inbox:test","executionTime":"2027-01-31T12:00:00Z","payload":{"order":1}}`
 }
@@ -191,7 +191,7 @@ func (r *rig) settle(id string, status postdate.Status) {
 	})
 }
 
-// pass lets time pass by the rig's clock.
+// pass moves the rig's clock forward.
 func (r *rig) pass(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,8 +298,8 @@ func TestShutdownEndsLongPolls(t *testing.T) {
 	}
 }
 
-// lateListener hands out one more connection when it is closed: it was accepted in the
-// moment in which the stop began.
+// lateListener returns one more connection after it is closed, as if that one had been
+// accepted while the shutdown began.
 type lateListener struct {
 	net.Listener
 	once sync.Once
@@ -324,8 +324,8 @@ func (l *lateListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A client's spare connection, on which nothing is asked, holds no stop up, whenever it
-// was made.
+// A client's spare connection, on which no request was sent, does not delay a shutdown,
+// whenever it was made.
 func TestShutdownWaitsForNoSpareConnection(t *testing.T) {
 	r := newRig(t)
 	early, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

@@ -1,11 +1,9 @@
-// Package bucket maps schedule ids to buckets, and holds the pure transitions of
-// a bucket's partition record: who owns it, and up to where it is claimed and
-// settled.
+// Package bucket maps schedule ids to buckets, and holds the pure transitions of a bucket's
+// partition record: who owns it, and up to where it is claimed and settled.
 //
-// It promises that the same tenant, schedule id and N give the same bucket on
-// every machine and for ever, and that every store that applies these
-// transitions atomically keeps the fence: a token that was passed on can never
-// claim again. It does no I/O.
+// It promises that the same tenant, schedule id and N give the same bucket on every machine and
+// for ever, and that every store that applies these transitions atomically keeps the fence: a
+// token that was passed on can never claim again. It does no I/O.
 package bucket
 
 import (
@@ -14,11 +12,10 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Of is the bucket of a schedule id among n buckets: the first half of the
-// 128-bit MurmurHash3 (Austin Appleby, x64 variant, seed 0) of tenant, a zero
-// byte, and the id, modulo n. The 32-bit variant is not used: the library's
-// one-shot form of it holds a bare pointer number across its loop, which is wrong
-// where the bytes lie on a goroutine's stack.
+// Of is the bucket of a schedule id among n buckets: the first half of the 128-bit MurmurHash3
+// (Austin Appleby, x64 variant, seed 0) of tenant, a zero byte, and the id, modulo n. The
+// 32-bit variant is not used: the library's one-shot form of it keeps a pointer as a plain
+// number across its loop, which is wrong if the bytes lie on a goroutine's stack.
 func Of(tenant, scheduleID string, n int) int {
 	var space [postdate.TenantBytesMax + 1 + postdate.ScheduleIDBytesMax]byte
 	b := append(space[:0], tenant...)

@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// The bucket of an id must never change: the messages that are stored lie there.
-// These numbers are the hash's own, so no change of this table can be right.
+// The bucket of an id must never change, because stored messages lie there. These numbers are
+// the hash's own, so no change of this table can be right.
 func TestOfIsForEver(t *testing.T) {
 	for _, v := range []struct {
 		tenant, id string
@@ -47,8 +47,7 @@ func TestOfBalances(t *testing.T) {
 	}
 }
 
-// The tenant is part of the name, and no other split of the same bytes is taken
-// for it.
+// The tenant is part of the name, and no other split of the same bytes gives the same name.
 func TestOfTellsTenants(t *testing.T) {
 	const n = postdate.BucketsMax
 	same := 0

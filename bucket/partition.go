@@ -19,25 +19,25 @@ type Partition struct {
 	Checkpoint postdate.Time
 	Claimed    Position // everything up to it is claimed, but for what Behind says
 
-	// Behind has the channels of which less is claimed, and up to where. It is never
-	// modified: a claim puts another one in its place.
+	// Behind holds the channels that are claimed less far, and up to where. The map is never
+	// modified: a claim replaces it.
 	Behind map[postdate.Channel]Position
 }
 
-// Lease is a node's sign of life: the node changes it again and again, and who
-// watches it stand still for as long as it lasts may take over what hangs on it. One
-// lease serves all buckets of a node.
+// Lease is a node's sign of life. The node keeps changing it, and whoever has watched it stand
+// still for as long as it lasts may take over what hangs on it. One lease serves all buckets of
+// a node.
 type Lease struct {
 	ID       string // unique to one run of one node
 	Renewals uint64
 
-	// Lasts is how long its holder counts on it from the beginning of a renewal: nodes
-	// may be set differently. 0: not known, as in the record of an older version.
+	// Lasts is how long its holder relies on it, from the beginning of a renewal. Nodes may be
+	// set differently. 0: unknown, as in a record of an older version.
 	Lasts time.Duration
 }
 
-// Acquire gives the bucket to owner, provided that p is still at the token that
-// the contender saw. ok is false where somebody was quicker.
+// Acquire gives the bucket to owner if p still has the token that the contender saw. ok is
+// false if somebody was quicker.
 func (p Partition) Acquire(seenToken uint64, owner, lease string) (next Partition, ok bool) {
 	if p.Token != seenToken {
 		return p, false
@@ -57,31 +57,31 @@ func (p Partition) Release(token uint64) (next Partition, ok bool) {
 	return p, true
 }
 
-// Claim is what an owner writes into its bucket's record before it hands messages out:
-// what it claims, and of which channels it claims less.
+// Claim is what an owner writes into its bucket's record before it hands messages out: what it
+// claims, and which channels it claims less far.
 type Claim struct {
 	Token      uint64
 	Number     uint64 // above that of every claim before
 	Checkpoint postdate.Time
 	To         Position // up to where it claims
 
-	// Only: "" claims of every channel, of those in Behind up to where they say. Else nothing
-	// is claimed but of this channel, which is one of those in Behind.
+	// Only is the channel, one of those in Behind, whose messages alone are claimed. "" claims
+	// every channel, but those in Behind only as far as it says.
 	Only postdate.Channel
-	// Behind has the channels of which less is claimed than of the others, and up to
-	// where: of these nothing beyond was ever handed out. It is never modified.
+	// Behind holds the channels that are claimed less far than the others, and up to where:
+	// nothing of them beyond that was ever handed out. The map is never modified.
 	Behind map[postdate.Channel]Position
 }
 
-// Claim is the fence: it moves claimed forward and sets the checkpoint, and only the
-// holder of the present token can do it: KindFenced for everybody else. Claimed never moves
-// back. The checkpoint may: when a message turns up behind it, the owner lowers it before
-// it publishes that message, so that everything that is published and not settled lies
-// between checkpoint and claimed.
+// Claim is the fence: it moves claimed forward and sets the checkpoint. Only the holder of the
+// present token can do that; everybody else gets KindFenced. Claimed never moves back. The
+// checkpoint may: when a message turns up behind it, the owner lowers it before it publishes
+// that message, so that everything published and not settled lies between checkpoint and
+// claimed.
 //
-// The owner numbers its claims, from p.Claims as it was when the owner took the bucket.
-// One that was given up and arrives after its successor changes nothing: KindConflict. The
-// one that was written last changes nothing either when it is repeated.
+// The owner numbers its claims, continuing from p.Claims as it was when the owner took the
+// bucket. A claim that was given up and arrives after its successor changes nothing and gets
+// KindConflict. Repeating the last claim that was written changes nothing either.
 func (p Partition) Claim(c Claim) (next Partition, err error) {
 	switch {
 	case p.Token != c.Token || p.Owner == "":
@@ -111,8 +111,8 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 	return p, nil
 }
 
-// check panics where the checkpoint lies beyond what is claimed. It may lie beyond what is
-// claimed of a channel that is behind: then nothing of that one is in doubt.
+// check panics if the checkpoint lies beyond what is claimed. It may lie beyond what is claimed
+// of a channel that is behind: then nothing of that channel is in doubt.
 func (p Partition) check() {
 	if p.Checkpoint > 0 && p.Checkpoint >= p.Claimed.Time {
 		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %v", p.Bucket, p.Checkpoint, p.Claimed))
@@ -127,16 +127,15 @@ func (p Partition) ClaimedFor(channel postdate.Channel) Position {
 	return p.Claimed
 }
 
-// InDoubt says whether a PENDING message that waits at a position may have been handed
-// out by the owner that wrote this record, or by one before it.
+// InDoubt reports whether a PENDING message that waits at a position may have been handed out
+// by the owner that wrote this record, or by one before it.
 func (p Partition) InDoubt(channel postdate.Channel, at Position) bool {
 	return p.Checkpoint < at.Time && !p.ClaimedFor(channel).Before(at)
 }
 
-// Withdrawable says whether a PENDING message with state s can still be taken
-// back for certain (cancelled, or put at another time): no claim covers it yet, so
-// the owner's read that could find it comes after, and no earlier publish is in
-// doubt.
+// Withdrawable reports whether a PENDING message with state s can certainly still be cancelled
+// or given another time: it is parked, or no claim covers it yet, so that the owner's read that
+// could find it is still to come; and no earlier publish is in doubt.
 func (p Partition) Withdrawable(key postdate.Key, channel postdate.Channel, s postdate.State) bool {
 	if s.Status != postdate.Pending || s.PossibleDuplicate {
 		return false
@@ -144,7 +143,7 @@ func (p Partition) Withdrawable(key postdate.Key, channel postdate.Channel, s po
 	return s.Parked || p.ClaimedFor(channel).Before(PositionOf(key, s.AttemptTime))
 }
 
-// Equal says whether two records say the same.
+// Equal reports whether two records are the same.
 func (p Partition) Equal(q Partition) bool {
 	return p.Bucket == q.Bucket && p.Owner == q.Owner && p.Token == q.Token && p.Lease == q.Lease &&
 		p.Claims == q.Claims && p.Checkpoint == q.Checkpoint && p.Claimed == q.Claimed && maps.Equal(p.Behind, q.Behind)

@@ -75,7 +75,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	}
 }
 
-// owned is what the claims of these tests meet.
+// owned is the record that the claims of these tests meet.
 var owned = bucket.Partition{
 	Owner: "a", Lease: "a/1", Token: 5, Claims: 9, Checkpoint: 50, Claimed: at(120, "m"),
 	Behind: places{"a:slow": at(80, "m"), "a:down": at(60, "")},
@@ -165,8 +165,8 @@ func TestClaimIsRefused(t *testing.T) {
 	}
 }
 
-// A checkpoint beyond what is claimed would hide messages that may have been handed out.
-// It may lie beyond what is claimed of a channel that is behind: what is handed over settled.
+// A checkpoint beyond what is claimed would hide messages handed out. It may lie beyond what is
+// claimed of a channel that is behind, as when a settled bucket is handed over.
 func TestCheckpointBeyondClaimed(t *testing.T) {
 	claimed := func(checkpoint postdate.Time, behind places) (text string) {
 		defer func() {
@@ -290,8 +290,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// TestClaimsAtRandom holds random claims against a naive record that knows of each
-// single place whether it is claimed.
+// TestClaimsAtRandom compares random claims with a naive record that knows of each single place
+// whether it is claimed.
 func TestClaimsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 1))
 	channels := []postdate.Channel{"a:a", "a:b", "a:c"}

@@ -7,15 +7,15 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Position is a place in a bucket's order of attempts: by attempt time, then tenant, then
-// id. One that has only a time lies before every message of that time.
+// Position is a place in a bucket's order of attempts: by attempt time, then tenant, then id. A
+// position with only a time lies before every message of that time.
 type Position struct {
 	Time       postdate.Time
 	Tenant     string
 	ScheduleID string
 }
 
-// PositionOf is where a message waits whose next attempt is at a time.
+// PositionOf is the position of a message whose next attempt is at the given time.
 func PositionOf(key postdate.Key, attempt postdate.Time) Position {
 	return Position{Time: attempt, Tenant: key.Tenant, ScheduleID: key.ScheduleID}
 }
@@ -28,7 +28,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Time, q.Time), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ScheduleID, q.ScheduleID))
 }
 
-// Before says whether p lies before q.
+// Before reports whether p lies before q.
 func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
 
 // Latest is the later of p and q.

@@ -10,13 +10,13 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Result is what became of one item among many.
+// Result is the outcome of one item of many.
 type Result struct {
 	Scheduled
-	Problem *Problem `json:"error"` // nil: it is done
+	Problem *Problem `json:"error"` // nil: success
 }
 
-// Err is the problem as an error.
+// Err returns the problem as an error, or nil if there is none.
 func (r *Result) Err() error {
 	if r.Problem != nil {
 		return r.Problem
@@ -24,11 +24,11 @@ func (r *Result) Err() error {
 	return nil
 }
 
-// many is a call for many items.
+// many is a call that takes many items.
 type many struct {
-	path, open, end string // the items' JSON stands between open and end
+	path, open, end string // the items' JSON goes between open and end
 	itemsMax        int
-	status          Status // of each item that is done; "": any
+	status          Status // of each item that succeeds; "": any
 }
 
 var (
@@ -57,8 +57,8 @@ func (k *many) try(ctx context.Context, c *Client, items [][]byte) ([]Result, er
 	return answer.Results, nil
 }
 
-// ScheduleAll schedules up to 10,000 messages in one request. Each stands or falls alone:
-// there is a result for each, in order. An error concerns all of them.
+// ScheduleAll schedules up to 10,000 messages in one request. Each succeeds or fails alone
+// and has its own result, in order. An error concerns all of them.
 func (c *Client) ScheduleAll(ctx context.Context, messages []Message) (results []Result, err error) {
 	items := make([][]byte, len(messages))
 	for n, m := range messages {
@@ -69,8 +69,8 @@ func (c *Client) ScheduleAll(ctx context.Context, messages []Message) (results [
 	return c.all(ctx, scheduleMany, items)
 }
 
-// CancelAll cancels up to 10,000 messages in one request. A result without a problem is
-// the same guarantee as with Cancel. An error concerns all of them.
+// CancelAll cancels up to 10,000 messages in one request. A result without a problem gives
+// the same guarantee as Cancel. An error concerns all of them.
 func (c *Client) CancelAll(ctx context.Context, scheduleIDs []string) ([]Result, error) {
 	items := make([][]byte, len(scheduleIDs))
 	for n, id := range scheduleIDs {

@@ -13,43 +13,41 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/postdate/postdate"
 )
 
-// Config is what a client is made of. Only Servers has no default.
+// Config configures a client. Only Servers has no default.
 type Config struct {
 	// Servers are the addresses of one node or of several nodes of one cluster, such as
 	// "http://10.0.0.1:8080" or "10.0.0.1:8080".
 	Servers []string
-	// HTTP makes the requests: TLS, proxies and credentials are its business. Redirects are
-	// not followed, unless its CheckRedirect says so. Default: a client of its own.
+	// HTTP makes the requests and handles TLS, proxies and credentials. Redirects are not
+	// followed unless its CheckRedirect says so. Default: a new http.Client.
 	HTTP *http.Client
-	// Header goes with every request.
+	// Header is sent with every request.
 	Header http.Header
-	// AnswerTimeout bounds one try; a long poll's wait comes on top. Default: 40 s, which is
+	// AnswerTimeout bounds one try, not counting a long poll's wait. Default: 40 s, which is
 	// longer than a node takes to give up.
 	AnswerTimeout time.Duration
-	// RetryFor is how long after its first try a call may be tried again. Default: 1 min;
-	// negative: there is only one try. The call's context may end it sooner.
+	// RetryFor is how long after its first try a call may be tried again. Default: 1 min.
+	// Negative: no retries. The call's context may end it sooner.
 	RetryFor time.Duration
-	// Requests is how many requests with gathered schedules are under way at most, and as
-	// many with gathered cancels. The more there are, the less is gathered. Default: 2, which
+	// Requests bounds the concurrent requests for gathered schedules, and likewise those for
+	// gathered cancels. The more there are, the fewer calls share one. Default: 2, which
 	// BenchmarkRequests shows to be good.
 	Requests int
 }
 
-// Client speaks to one server at a time. It is safe for concurrent use.
+// Client uses one server until it fails, then the next. It is safe for concurrent use.
 type Client struct {
 	config    Config
 	servers   []string // without a slash at the end
 	http      *http.Client
-	current   atomic.Uint64 // its remainder is the server in use; grows when that fails
+	current   atomic.Uint64 // modulo len(servers): the server in use; grows when that fails
 	schedules gatherer
 	cancels   gatherer
 }
 
-// New makes a client. It makes no connection yet.
+// New makes a client. It does not connect yet.
 func New(config Config) (*Client, error) {
 	c := &Client{config: config}
 	if len(config.Servers) == 0 {
@@ -82,49 +80,48 @@ func New(config Config) (*Client, error) {
 	if c.config.RetryFor == 0 {
 		c.config.RetryFor = time.Minute
 	}
-	requests := config.Requests
-	if requests <= 0 {
-		requests = 2
+	if c.config.Requests <= 0 {
+		c.config.Requests = 2
 	}
-	c.schedules = gatherer{together: scheduleMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+	c.schedules = gatherer{together: scheduleMany, client: c,
 		alone: func(ctx context.Context, i *item) (Scheduled, error) {
 			return c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: i.body})
 		}}
-	c.cancels = gatherer{together: cancelMany, client: c, requestsMax: requests, bytesMax: postdate.BatchBytesMax,
+	c.cancels = gatherer{together: cancelMany, client: c,
 		alone: func(ctx context.Context, i *item) (Scheduled, error) {
 			return c.scheduleOnce(ctx, Call{Method: http.MethodDelete, Path: messagePath(i.id)})
 		}}
 	return c, nil
 }
 
-// Close closes connections that are not in use. No call has to be over.
+// Close closes idle connections. Calls in progress may continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Server is the address of the server that the next call asks first.
+// Server returns the address of the server that the next call tries first.
 func (c *Client) Server() string { return c.servers[c.current.Load()%uint64(len(c.servers))] }
 
-// Call is one call of the API as HTTP has it.
+// Call is one call of the API at the level of HTTP.
 type Call struct {
 	Method string
 	Path   string      // with its query, such as /v1/messages?limit=10
 	Body   []byte      // JSON, unless Header has another Content-Type; nil: none
-	Header http.Header // beside the Config's
-	// Repeatable says that the call is safe twice, so that it is tried again also when
-	// nobody knows whether it was done. A GET always is.
+	Header http.Header // in addition to the Config's
+	// Repeatable says that it is safe to do the call twice. It is then also tried again if
+	// it may have been done. A GET is always repeatable.
 	Repeatable bool
 	// Wait is how long the server may wait before it answers.
 	Wait time.Duration
 }
 
-// Answer is what a server said.
+// Answer is a server's response.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Do makes a call that has no method of its own, or whose answer is wanted as it is. The
-// answer is there beside a *Problem, too.
+// Do makes a call for which there is no method, or whose raw answer is wanted. It also
+// returns the answer if the error is a *Problem.
 func (c *Client) Do(ctx context.Context, call Call) (Answer, error) { return c.do(ctx, call, nil) }
 
 // do makes a call and reads the answer's JSON into to, unless that is nil.
@@ -136,13 +133,13 @@ func (c *Client) do(ctx context.Context, call Call, to any) (a Answer, err error
 	return a, err
 }
 
-// get reads what a GET answers.
+// get makes a GET call and decodes its answer.
 func get[T any](ctx context.Context, c *Client, path string) (to T, err error) {
 	_, err = c.do(ctx, Call{Method: http.MethodGet, Path: path}, &to)
 	return to, err
 }
 
-// try makes one request. Where another one may help, the next one goes to another server.
+// try makes one request. If it fails and another server may do better, the next goes there.
 func (c *Client) try(ctx context.Context, call Call, to any) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &NoAnswer{Err: err}
@@ -161,23 +158,23 @@ func (c *Client) try(ctx context.Context, call Call, to any) (Answer, error) {
 	return a, err
 }
 
-// garbled is the error of an answer that makes no sense.
+// garbled returns the error for an answer that makes no sense.
 func garbled(server string, mayBeDone bool, err error) error {
-	return &NoAnswer{Server: server, MayBeDone: mayBeDone, garbled: true, Err: fmt.Errorf("the answer is not what a Postdate server says: %w", err)}
+	return &NoAnswer{Server: server, MayBeDone: mayBeDone, Err: fmt.Errorf("%w: %w", ErrGarbled, err)}
 }
 
 // answerBytesMax is well above the largest page.
 const answerBytesMax = 256 << 20
 
-// request sends call to server. An answer that is no success is a *Problem, and any other
-// error a *NoAnswer.
+// request sends call to server. An error response becomes a *Problem, any other failure a
+// *NoAnswer.
 func (c *Client) request(ctx context.Context, server string, call Call) (Answer, error) {
 	timeout := c.config.AnswerTimeout + call.Wait
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, call.Method, server+call.Path, bytes.NewReader(call.Body))
 	if err != nil {
-		return Answer{}, &NoAnswer{Err: err, garbled: true}
+		return Answer{}, err
 	}
 	if call.Body != nil {
 		req.Header.Set("Content-Type", "application/json")

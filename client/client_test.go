@@ -19,7 +19,7 @@ import (
 	"github.com/postdate/postdate/internal/proctest"
 )
 
-// patience bounds every wait for what has to come.
+// patience bounds every wait.
 const patience = 90 * time.Second
 
 func patient(t testing.TB) context.Context {
@@ -28,14 +28,14 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-// server is the address of a node, which is stopped when the test ends.
+// server starts a node, which stops when the test ends, and returns its address.
 func server(t testing.TB) string {
 	address, stop := startNode()
 	t.Cleanup(stop)
 	return address
 }
 
-// open makes a client, which is closed when the test ends.
+// open makes a client and closes it when the test ends.
 func open(t testing.TB, config client.Config) *client.Client {
 	t.Helper()
 	c, err := client.New(config)
@@ -46,7 +46,7 @@ func open(t testing.TB, config client.Config) *client.Client {
 	return c
 }
 
-// TestAWholeMessage sends everything that a message can have, and reads it back.
+// TestAWholeMessage sends a message with all fields set, and reads it back.
 func TestAWholeMessage(t *testing.T) {
 	c, ctx := open(t, client.Config{Servers: []string{server(t)}}), patient(t)
 	at := time.Date(2037, 1, 31, 9, 30, 0, 250e6, time.FixedZone("", 3600))
@@ -77,7 +77,7 @@ func TestAWholeMessage(t *testing.T) {
 	}
 }
 
-// TestPayloads: the consumer gets the bytes that were given, whatever they are.
+// TestPayloads: the consumer gets the bytes that were scheduled, whatever they are.
 func TestPayloads(t *testing.T) {
 	c, ctx := open(t, client.Config{Servers: []string{server(t)}}), patient(t)
 	want := map[string]string{}
@@ -131,7 +131,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestProblems: an error has all that the server says.
+// TestProblems: an error has everything that the server says.
 func TestProblems(t *testing.T) {
 	c, ctx := open(t, client.Config{Servers: []string{server(t)}}), patient(t)
 	_, err := c.Schedule(ctx, client.Message{ScheduleID: "p", Channel: "nowhere:x", Delay: time.Hour, Payload: []byte("1")})
@@ -183,13 +183,13 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// faulty stands in front of a node. It loses every third answer, and refuses every fifth
-// request, in ways that a network and a proxy have.
+// faulty is a proxy in front of a node. It loses every third answer and refuses every
+// fifth request, as networks and proxies do.
 type faulty struct {
 	server      string
 	mu          sync.Mutex
 	count, lost int
-	together    int // requests for many
+	together    int // batch requests
 }
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +216,7 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.lost++
 		f.mu.Unlock()
-		if n%2 == 0 { // in its middle
+		if n%2 == 0 { // in the middle of it
 			w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
 			w.Write(answer[:len(answer)/2])
 		}
@@ -226,9 +226,9 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(answer)
 }
 
-// TestLostAnswers schedules and cancels from many goroutines at once through a network that
-// loses answers. Every call has its answer in the end, no message is there twice, and what
-// was cancelled does not arrive.
+// TestLostAnswers schedules and cancels from many concurrent goroutines through a network
+// that loses answers. In the end, every call has its answer, no message is delivered twice,
+// and no cancelled message arrives.
 func TestLostAnswers(t *testing.T) {
 	const callers, each = 20, 10
 	f := &faulty{server: server(t)}
@@ -298,8 +298,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestNoServer: a refused connection is surely not done, and a client that does not retry
-// says so at once.
+// TestNoServer: after a refused connection nothing is done, and a client that does not
+// retry says so immediately.
 func TestNoServer(t *testing.T) {
 	closed := proctest.Closed(t)
 	c := open(t, client.Config{Servers: []string{closed}, RetryFor: -1})
@@ -315,7 +315,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestProblemTypes: the client knows all of the document's.
+// TestProblemTypes: the client has all problem types of the document.
 func TestProblemTypes(t *testing.T) {
 	for _, known := range []client.ProblemType{
 		client.MalformedJSON, client.UnknownField, client.DuplicateField, client.InvalidField, client.InvalidParameter, client.NotSupported,

@@ -1,5 +1,5 @@
-// Package client is the Go client of Postdate's HTTP API. It has a method for every
-// call of the API, and depends on little: a user's program gets nothing of the node with it.
+// Package client is the Go client of Postdate's HTTP API. It has a method for every call
+// of the API and few dependencies: none of the node's code comes with it.
 //
 //	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8080"}})
 //	…
@@ -11,32 +11,32 @@
 //
 // # Errors
 //
-// A [Problem] is an answer of the server that is no success, with all that it says.
-// A [NoAnswer] says that no answer came. [TypeOf] tells problems apart, and
-// [MayBeDone] tells for any error whether the call may have had its effect all the same.
+// A [Problem] is a server's error response, with everything in it. A [NoAnswer] means that
+// no response came. [TypeOf] tells problems apart, and [MayBeDone] says for any error
+// whether the call may have taken effect all the same.
 //
 // # Retries
 //
-// A call is tried again, at the next server and then after a pause, until it is answered,
-// its context ends, or [Config].RetryFor is over. Of several servers the client stays with
-// the one that answers. A Retry-After is waited for. What the failed try means decides:
+// A call is tried again, at the next server and, once all were tried, after a pause, until
+// it is answered, its context ends, or [Config].RetryFor is over. The client stays with a
+// server that answers, and respects Retry-After. The outcome of a try decides:
 //
 //	no connection; 408, 429, 503, 507    nothing was done: every call is tried again
-//	no answer, 502, 504                  nobody knows: only what is safe twice is tried again
-//	any other status                     the answer: nothing is tried again
+//	no answer, 502, 504                  unknown: only a repeatable call is tried again
+//	any other status                     the answer: no call is tried again
 //
-// A 5xx without a problem's type comes from a proxy, and then nobody knows either.
+// A 5xx without a problem's type comes from a proxy, and its outcome is unknown too.
 //
-// Reads, schedules and cancels are safe twice. A message without a ScheduleID gets one
+// Reads, schedules and cancels are repeatable. A message without a ScheduleID gets one
 // before the first try, and a server that sees the same id with the same content again
-// schedules nothing. Put, Patch and ChangeChannel are not safe twice: somebody else may
-// change the same thing between the two tries.
+// schedules nothing. Put, Patch and ChangeChannel are not repeatable: somebody else may
+// change the same thing between two tries.
 //
 // # Gathering
 //
-// Concurrent calls of Schedule travel together, and so do those of Cancel. A call waits
-// for nothing: while fewer than [Config].Requests requests are under way, it leaves at
-// once. What comes while they are all under way leaves together with the next one. Each
-// call keeps its own context: one that ends before the call has left withdraws it, and
-// then surely nothing is done; later, the error says that it may be done.
+// Concurrent calls of Schedule share requests, and so do those of Cancel. No call waits for
+// others to join it: while fewer than [Config].Requests requests are in progress, it is
+// sent immediately. Calls that come while all are in progress share the next one. Each call
+// keeps its own context. If that ends before the call is sent, nothing is done; if it ends
+// later, the error says that the call may be done.
 package client

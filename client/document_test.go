@@ -16,8 +16,7 @@ import (
 	"github.com/postdate/postdate/client"
 )
 
-// examples serves the API's document: each call is answered with the document's own example
-// of a success.
+// examples is a server that answers each call with the document's own example of a success.
 type examples struct {
 	http.ServeMux
 	made map[string]bool // by operationId: whether it was called
@@ -68,8 +67,8 @@ func (e *examples) add(t *testing.T, pattern string, raw []byte) {
 	})
 }
 
-// TestEveryCallOfTheDocument: the client has a method for each call, and reads what the
-// document shows as its answer.
+// TestEveryCallOfTheDocument: the client has a method for each call, and decodes the
+// document's example of its answer.
 func TestEveryCallOfTheDocument(t *testing.T) {
 	e := newExamples(t)
 	front := httptest.NewServer(e)

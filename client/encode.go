@@ -5,12 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/postdate/postdate"
 )
 
-// encode is m as the body of a request.
+// encode returns m as the body of a request.
 func (m *Message) encode() ([]byte, error) {
 	payload, encoding, err := formOf(m.Payload, m.ContentType)
 	if err != nil {
@@ -25,9 +26,9 @@ func (m *Message) encode() ([]byte, error) {
 	return withPayload(rest, payload), err
 }
 
-// encode is c as the body of a request. Where it names no content type, the message has
-// one that is not known here. Base64 stands for the same bytes whatever that is, and so
-// does JSON that is no string.
+// encode returns c as the body of a request. If c has no content type, the message keeps
+// one that is not known here. Base64 means the same bytes under any content type, and so
+// does JSON other than a string.
 func (c *Change) encode() ([]byte, error) {
 	var payload []byte
 	var encoding string
@@ -51,7 +52,7 @@ func (c *Change) encode() ([]byte, error) {
 	return withPayload(rest, payload), err
 }
 
-// withPayload adds the payload to an object, byte for byte: an encoder would squeeze and
+// withPayload adds the payload to an object, byte for byte: an encoder would compact and
 // escape it.
 func withPayload(object, payload []byte) []byte {
 	if payload == nil {
@@ -65,10 +66,10 @@ func withPayload(object, payload []byte) []byte {
 	return append(append(b, payload...), '}')
 }
 
-// formOf is the JSON by which a request stands for a payload, and its payloadEncoding.
+// formOf returns the JSON that represents a payload in a request, and its payloadEncoding.
 func formOf(payload []byte, contentType string) (form []byte, encoding string, err error) {
 	switch {
-	case contentType == "" || isJSON(contentType):
+	case contentType == "" || postdate.IsJSON(contentType):
 		if !json.Valid(payload) {
 			return nil, "", errors.New("the payload is not JSON, which its content type says: name another ContentType, such as text/plain")
 		}
@@ -86,7 +87,7 @@ func base64Form(payload []byte) (form []byte, encoding string) {
 	return append(form, '"'), "base64"
 }
 
-// readPayload reads the bytes that the payload of an answer's message stands for.
+// readPayload decodes the payload of a message in an answer into its bytes.
 func readPayload(message []byte, contentType string, to *[]byte) error {
 	var wire struct {
 		Payload         json.RawMessage `json:"payload"`
@@ -98,7 +99,7 @@ func readPayload(message []byte, contentType string, to *[]byte) error {
 	switch {
 	case wire.PayloadEncoding == "base64":
 		return json.Unmarshal(wire.Payload, to)
-	case isString(wire.Payload) && !isJSON(contentType):
+	case isString(wire.Payload) && !postdate.IsJSON(contentType):
 		var text string
 		err := json.Unmarshal(wire.Payload, &text)
 		*to = []byte(text)
@@ -108,7 +109,7 @@ func readPayload(message []byte, contentType string, to *[]byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a message as the API shows it.
+// UnmarshalJSON decodes a message from the API's form.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	type fields Record // without this method
 	if err := json.Unmarshal(b, (*fields)(r)); err != nil {
@@ -117,7 +118,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	return readPayload(b, r.ContentType, &r.Payload)
 }
 
-// UnmarshalJSON reads a message as an inbox shows it.
+// UnmarshalJSON decodes a message from an inbox's form.
 func (m *InboxMessage) UnmarshalJSON(b []byte) error {
 	type fields InboxMessage // without this method
 	if err := json.Unmarshal(b, (*fields)(m)); err != nil {
@@ -126,16 +127,16 @@ func (m *InboxMessage) UnmarshalJSON(b []byte) error {
 	return readPayload(b, m.ContentType, &m.Payload)
 }
 
-// Retry is how often and how soon a refused message is tried again. Zero fields are the
+// Retry says how often and how soon a refused message is tried again. Zero fields mean the
 // node's defaults.
 type Retry struct {
-	MaxAttempts int           // counts the first one
+	MaxAttempts int           // includes the first one
 	MinBackoff  time.Duration // before the second attempt; it doubles from there
 	MaxBackoff  time.Duration
 	MaxParked   time.Duration // how long the message may wait for a channel that is down
 }
 
-// retryWire is a Retry as the API has it.
+// retryWire is a Retry in the API's form.
 type retryWire struct {
 	MaxAttempts int    `json:"maxAttempts,omitempty"`
 	MinBackoff  string `json:"minBackoff,omitempty"`
@@ -143,12 +144,12 @@ type retryWire struct {
 	MaxParked   string `json:"maxParked,omitempty"`
 }
 
-// MarshalJSON writes it as the API has it.
+// MarshalJSON encodes r in the API's form.
 func (r Retry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(retryWire{r.MaxAttempts, durationText(r.MinBackoff), durationText(r.MaxBackoff), durationText(r.MaxParked)})
 }
 
-// UnmarshalJSON reads what the API shows.
+// UnmarshalJSON decodes r from the API's form.
 func (r *Retry) UnmarshalJSON(b []byte) error {
 	var wire retryWire
 	if err := json.Unmarshal(b, &wire); err != nil {
@@ -165,7 +166,7 @@ func (r *Retry) UnmarshalJSON(b []byte) error {
 	return errors.Join(failed[:]...)
 }
 
-// durationText is d as the API reads it, and "" for none.
+// durationText returns d in the API's form, and "" for zero.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -174,10 +175,3 @@ func durationText(d time.Duration) string {
 }
 
 func isString(form []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(form), []byte{'"'}) }
-
-// isJSON says whether a media type stands for JSON, as the server judges it.
-func isJSON(contentType string) bool {
-	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	return mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
-}

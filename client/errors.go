@@ -32,14 +32,14 @@ const (
 	UnsupportedContent ProblemType = "urn:postdate:problem:unsupported-media-type"
 	HeadersTooLarge    ProblemType = "urn:postdate:problem:headers-too-large"
 	Internal           ProblemType = "urn:postdate:problem:internal"
-	Unavailable        ProblemType = "urn:postdate:problem:unavailable" // surely not done
+	Unavailable        ProblemType = "urn:postdate:problem:unavailable" // certainly not done
 	NotReady           ProblemType = "urn:postdate:problem:not-ready"
 	UnknownOutcome     ProblemType = "urn:postdate:problem:unknown-outcome" // may have been done
-	StoreFull          ProblemType = "urn:postdate:problem:full"            // surely not done
+	StoreFull          ProblemType = "urn:postdate:problem:full"            // certainly not done
 )
 
-// Problem is an answer that is no success (RFC 9457). What does not come from Postdate
-// itself, as from a proxy, may have no Type and no Detail.
+// Problem is an error response (RFC 9457). One that does not come from Postdate itself but
+// from a proxy, say, may have no Type and no Detail.
 type Problem struct {
 	Type       ProblemType `json:"type"`
 	Title      string      `json:"title"`
@@ -51,11 +51,11 @@ type Problem struct {
 	Suggestion string      `json:"suggestion"`
 	ScheduleID string      `json:"scheduleId"`
 
-	// Of a message that it is too late for:
+	// Only with TooLate, about the message:
 	MessageStatus Status    `json:"messageStatus"`
 	DeliveredAt   time.Time `json:"deliveredAt"`
 
-	RetryAfter time.Duration `json:"-"` // 0: the server does not say
+	RetryAfter time.Duration `json:"-"` // 0: the server sent none
 }
 
 func (p *Problem) Error() string {
@@ -68,19 +68,19 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("the server answered %d %s", p.Status, http.StatusText(p.Status))
 }
 
-// mayBeDone says whether a call that changes something may have done so.
+// mayBeDone says whether a call that changes something may have taken effect.
 func (p *Problem) mayBeDone() bool {
 	return p.Status >= 500 && p.Type != Unavailable && p.Type != NotReady && p.Type != StoreFull
 }
 
-// problemOf is nil where the answer is a success.
+// problemOf returns the answer's problem, or nil if the answer is a success.
 func problemOf(a Answer) error {
 	if a.Status >= 200 && a.Status < 300 {
 		return nil
 	}
 	p := &Problem{}
 	if json.Unmarshal(a.Body, p) != nil {
-		p = &Problem{} // a proxy's page: its status has to do
+		p = &Problem{} // a proxy's page: only its status is known
 	}
 	p.Status = a.Status
 	after := a.Header.Get("Retry-After")
@@ -92,14 +92,16 @@ func problemOf(a Answer) error {
 	return p
 }
 
-// NoAnswer says that no answer came, or none that can be read.
+// NoAnswer is the error of a call that got no answer, or none that can be read.
 type NoAnswer struct {
 	Server    string // the one that was asked last; "": the call was not sent
-	MayBeDone bool   // false: surely nothing was done
-	Err       error  // why; the context's error where that has ended
-
-	garbled bool // an answer came, and a repeated call will not help
+	MayBeDone bool   // false: certainly nothing was done
+	Err       error  // why; the context's error if the context ended
 }
+
+// ErrGarbled is in the chain of a NoAnswer if an answer came that makes no sense. A retry
+// does not help.
+var ErrGarbled = errors.New("the answer is not what a Postdate server says")
 
 func (e *NoAnswer) Error() string {
 	switch {
@@ -111,10 +113,10 @@ func (e *NoAnswer) Error() string {
 	return fmt.Sprintf("no answer from %s (%v): nothing was done; see that a Postdate node serves there, and repeat the call", e.Server, e.Err)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *NoAnswer) Unwrap() error { return e.Err }
 
-// MayBeDone says of a call's error whether the call may have had its effect all the same.
+// MayBeDone says whether a call that returned err may have taken effect all the same.
 func MayBeDone(err error) bool {
 	var lost *NoAnswer
 	if errors.As(err, &lost) {
@@ -124,7 +126,7 @@ func MayBeDone(err error) bool {
 	return errors.As(err, &p) && p.mayBeDone()
 }
 
-// TypeOf is the type of the problem that err is, and "" where it is none.
+// TypeOf returns the type of the [Problem] in err's chain, or "" if there is none.
 func TypeOf(err error) ProblemType {
 	var p *Problem
 	if errors.As(err, &p) {

@@ -65,7 +65,7 @@ func Example() {
 	// <nil>
 }
 
-// An id of one's own makes it safe to schedule again, also after a crash of this program.
+// With an id of your own, it is safe to schedule again, even after a crash of this program.
 func ExampleClient_Schedule() {
 	address, stop := startNode()
 	defer stop()
@@ -91,7 +91,7 @@ func ExampleClient_Schedule() {
 	// true
 }
 
-// Put replaces a message, and Patch moves it.
+// Put replaces a message, and Patch changes its time.
 func ExampleClient_Patch() {
 	address, stop := startNode()
 	defer stop()
@@ -110,7 +110,7 @@ func ExampleClient_Patch() {
 	// 2037-02-01 09:30:00 +0000 UTC <nil>
 }
 
-// A cancel says whether it won.
+// Cancel says whether it came in time.
 func ExampleClient_Cancel() {
 	address, stop := startNode()
 	defer stop()
@@ -183,7 +183,7 @@ func ExampleClient_List() {
 	// 2037-01-03 00:00:00 +0000 UTC 2
 }
 
-// A reader keeps the cursor when it is done with a page, and goes on from there.
+// A reader stores the cursor when it is done with a page, and continues from there.
 func ExampleClient_Follow() {
 	address, stop := startNode()
 	defer stop()

@@ -5,46 +5,46 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+
+	"github.com/postdate/postdate"
 )
 
-// gatherer lets concurrent calls travel together. At most requestsMax goroutines send:
-// each takes all that waits, sends it as one request, and looks again. There is no timer.
+// gatherer lets concurrent calls share requests. At most Config.Requests goroutines send: each
+// takes all waiting items, sends them as one request, and looks again. There is no timer.
 type gatherer struct {
-	client      *Client
-	together    many                                            // for two calls or more
-	alone       func(context.Context, *item) (Scheduled, error) // for one
-	requestsMax int
-	bytesMax    int
+	client   *Client
+	together many                                            // for two items or more
+	alone    func(context.Context, *item) (Scheduled, error) // for one item
 
 	mu      sync.Mutex
-	waiting []*item // some of them withdrawn
+	waiting []*item // some of them may be withdrawn
 	sending int     // goroutines
 }
 
 // item is one call.
 type item struct {
 	id     string
-	body   []byte       // in a request with others
+	body   []byte       // its JSON in a shared request
 	answer chan outcome // has room for the one outcome
 
 	// Under the gatherer's lock:
 	withdrawn bool
-	group     *group // nil: it waits
+	group     *group // nil: it is waiting
 }
 
-// outcome is what became of an item.
+// outcome is the result of an item.
 type outcome struct {
 	result Scheduled
 	err    error
 }
 
-// group is the items of one request.
+// group stands for the items of one request.
 type group struct {
-	callers int    // who still wait for the answer
+	callers int    // that still wait for the answer
 	cancel  func() // ends the request
 }
 
-// call sends an item, alone or with others, and returns what became of it.
+// call sends an item, alone or with others, and returns its result.
 func (g *gatherer) call(ctx context.Context, id string, body []byte) (Scheduled, error) {
 	if err := ctx.Err(); err != nil {
 		return Scheduled{}, &NoAnswer{Err: err}
@@ -52,7 +52,7 @@ func (g *gatherer) call(ctx context.Context, id string, body []byte) (Scheduled,
 	i := &item{id: id, body: body, answer: make(chan outcome, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, i)
-	if g.sending < g.requestsMax {
+	if g.sending < g.client.config.Requests {
 		g.sending++
 		go g.send()
 	}
@@ -65,7 +65,7 @@ func (g *gatherer) call(ctx context.Context, id string, body []byte) (Scheduled,
 	}
 }
 
-// leave takes an item back whose caller waits no longer.
+// leave withdraws an item whose caller's context ended.
 func (g *gatherer) leave(ctx context.Context, i *item) (Scheduled, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,14 +77,14 @@ func (g *gatherer) leave(ctx context.Context, i *item) (Scheduled, error) {
 		i.group.cancel()
 	}
 	select {
-	case o := <-i.answer: // at the last moment
+	case o := <-i.answer: // it came in the meantime
 		return o.result, o.err
 	default:
 		return Scheduled{}, &NoAnswer{Server: g.client.Server(), MayBeDone: true, Err: ctx.Err()}
 	}
 }
 
-// send sends what waits until nothing does.
+// send sends the waiting items until none is left.
 func (g *gatherer) send() {
 	for {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -99,14 +99,14 @@ func (g *gatherer) send() {
 	}
 }
 
-// take takes as much of what waits as goes into one request. Where nothing waits, the
-// goroutine that asks is to end.
+// take takes as many waiting items as fit into one request. If it returns none, the calling
+// goroutine must end.
 func (g *gatherer) take(to *group) (items []*item) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	bytes, taken := len(g.together.open)+len(g.together.end), 0
 	for _, i := range g.waiting {
-		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax || len(items) > 0 && bytes > g.bytesMax {
+		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax || len(items) > 0 && bytes > postdate.BatchBytesMax {
 			break
 		}
 		taken++
@@ -116,7 +116,7 @@ func (g *gatherer) take(to *group) (items []*item) {
 		}
 	}
 	if g.waiting = g.waiting[taken:]; len(g.waiting) == 0 {
-		g.waiting = nil // the array holds what was taken
+		g.waiting = nil // frees the array, which still holds the items taken
 	}
 	if to.callers = len(items); items == nil {
 		g.sending--
@@ -124,7 +124,7 @@ func (g *gatherer) take(to *group) (items []*item) {
 	return items
 }
 
-// deliver makes one request, and hands out what was answered.
+// deliver makes one request and gives each caller its answer.
 func (g *gatherer) deliver(ctx context.Context, items []*item) {
 	if len(items) == 1 {
 		result, err := g.alone(ctx, items[0])
@@ -136,7 +136,7 @@ func (g *gatherer) deliver(ctx context.Context, items []*item) {
 		bodies[n] = i.body
 	}
 	results, err := g.together.try(ctx, g.client, bodies)
-	if refused(err) { // for one of them, or for their number: by halves nobody pays for another
+	if refused(err) { // because of one item, or of their number: halving keeps it from the others
 		half := len(items) / 2
 		g.deliver(ctx, items[:half])
 		g.deliver(ctx, items[half:])
@@ -151,7 +151,7 @@ func (g *gatherer) deliver(ctx context.Context, items []*item) {
 	}
 }
 
-// refused says that nothing of a request was done, for what it is.
+// refused says whether the server rejected a request for its content and did none of it.
 func refused(err error) bool {
 	var p *Problem
 	return errors.As(err, &p) && (p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge)

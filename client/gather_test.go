@@ -22,10 +22,10 @@ import (
 	"github.com/postdate/postdate/client"
 )
 
-// These tests hold the client alone, with a stand-in for the network, in a bubble of
-// synctest: there Wait says that every call stands still, and time is exact.
+// These tests test the client alone, with a stand-in for the network, in a bubble of
+// synctest: there Wait returns when every call is blocked, and time is exact.
 
-// request is what a stand-in was asked, and waits for its answer.
+// request is a request to a stand-in that waits for its answer.
 type request struct {
 	*http.Request
 	body   string
@@ -34,7 +34,7 @@ type request struct {
 
 func (r *request) String() string { return r.Method + " " + r.URL.String() + " " + r.body }
 
-// network is a stand-in for servers: a test takes each request and answers it.
+// network stands in for servers: a test takes each request and answers it.
 type network struct {
 	mu       sync.Mutex
 	requests []*request
@@ -63,7 +63,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// next waits until every call stands still, and takes the requests that came since.
+// next waits until every call is blocked, and takes the requests that came meanwhile.
 func (n *network) next(t *testing.T, want int) []*request {
 	t.Helper()
 	synctest.Wait()
@@ -79,7 +79,7 @@ func (n *network) next(t *testing.T, want int) []*request {
 
 func (r *request) say(status int, body string) { r.answer <- fmt.Sprintf("%d\n\n%s", status, body) }
 
-// done answers as a node does where all is well.
+// done answers like a node that succeeds.
 func (r *request) done(t *testing.T) (ids []string) {
 	result := func(id string, status client.Status) string {
 		ids = append(ids, id)
@@ -121,7 +121,7 @@ func (r *request) done(t *testing.T) (ids []string) {
 	return ids
 }
 
-// calls are calls under way, and what became of them.
+// calls are concurrent calls and their results.
 type calls struct {
 	mu     sync.Mutex
 	errs   map[string]error // by schedule id
@@ -161,7 +161,7 @@ func (c *calls) cancel(ctx context.Context, id string) {
 	go func() { c.note(id, c.client.Cancel(ctx, id)) }()
 }
 
-// ended takes the calls that are over, by id, and fails the test where they are others.
+// ended takes the finished calls by id, and fails the test if their ids are not these.
 func (c *calls) ended(t *testing.T, ids ...string) map[string]error {
 	t.Helper()
 	synctest.Wait()
@@ -189,7 +189,7 @@ func (c *calls) succeeded(t *testing.T, ids ...string) {
 	}
 }
 
-// A call leaves at once while there is room, and what comes meanwhile leaves together.
+// A call is sent immediately while there is room, and later calls share the next request.
 func TestGathering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 2})
@@ -236,7 +236,7 @@ func TestGathering(t *testing.T) {
 	})
 }
 
-// No request is longer than the API's limits.
+// No request exceeds the API's limits.
 func TestGatheringKeepsTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 1})
@@ -273,7 +273,7 @@ func TestGatheringKeepsTheLimits(t *testing.T) {
 	})
 }
 
-// ids are those of the calls that are over.
+// ids returns the ids of the finished calls.
 func (c *calls) ids() (ids []string) {
 	synctest.Wait()
 	c.mu.Lock()
@@ -284,7 +284,7 @@ func (c *calls) ids() (ids []string) {
 	return ids
 }
 
-// A call whose context ends while it waits is withdrawn; later, nobody knows.
+// A call whose context ends while it waits is withdrawn. Once sent, its outcome is unknown.
 func TestContextsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 1})
@@ -317,7 +317,7 @@ func TestContextsEnd(t *testing.T) {
 		together.done(t)
 		c.succeeded(t, "stays")
 
-		// A request is given up with the last of its callers, and makes room.
+		// A request is cancelled when the last of its callers gives up, and makes room.
 		alone, cancelAlone := context.WithCancel(t.Context())
 		c.cancel(alone, "alone")
 		n.next(t, 1)
@@ -338,7 +338,7 @@ func TestContextsEnd(t *testing.T) {
 	})
 }
 
-// What is wrong with one call, or with the size of a request, costs the others nothing.
+// A bad call, or a request that is too large, does not make other calls fail.
 func TestOneBadCallFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 1})
@@ -407,14 +407,14 @@ var retried = []struct {
 	}},
 }
 
-// TestRetries says for each failure which calls are tried again, when and where.
+// TestRetries checks for each failure which calls are tried again, when and where.
 func TestRetries(t *testing.T) {
 	const unavailable = `{"type":"urn:postdate:problem:unavailable","status":503,"detail":"in a moment"}`
 	const unknown = `{"type":"urn:postdate:problem:unknown-outcome","status":504,"detail":"nobody knows"}`
 	for _, test := range []struct {
 		name        string
 		answer      any  // "STATUS\nHEADER: VALUE\nBODY" or an error
-		safe, other bool // whether calls that are safe twice, and others, are tried again
+		safe, other bool // whether repeatable calls, and others, are tried again
 		mayBeDone   bool
 	}{
 		{"refused", refused, true, true, false},
@@ -471,7 +471,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A call that had a lost try is unknown, whatever is said of later tries but the truth.
+// If one try of a call was lost, the outcome is unknown unless a later answer decides it.
 func TestALostTryIsNotForgotten(t *testing.T) {
 	for answer, mayBeDone := range map[string]bool{
 		"503\n\n" + `{"type":"urn:postdate:problem:unavailable","status":503}`:   true,
@@ -484,7 +484,7 @@ func TestALostTryIsNotForgotten(t *testing.T) {
 			defer cancel()
 			c.cancel(ctx, "a")
 			n.next(t, 1)[0].answer <- io.ErrUnexpectedEOF
-			second := n.next(t, 1)[0] // at once, at the other server
+			second := n.next(t, 1)[0] // without a pause, at the other server
 			if second.URL.Host != "two" {
 				t.Errorf("it is %v", second)
 			}
@@ -496,7 +496,7 @@ func TestALostTryIsNotForgotten(t *testing.T) {
 	}
 }
 
-// Retries end with RetryFor, and a server that says nothing is given up.
+// Retries end after RetryFor, and a server that does not answer is given up.
 func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Servers: []string{"http://one", "http://two/"}, AnswerTimeout: 10 * time.Second, RetryFor: 15 * time.Second})
@@ -526,7 +526,7 @@ func TestRetriesEnd(t *testing.T) {
 	})
 }
 
-// Each answer of a batch is its item's own, also where only some are to be tried again.
+// Each item of a batch gets its own result, even if only some items are tried again.
 func TestSomeOfABatchFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 1})
@@ -572,7 +572,7 @@ func TestALongPollIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A trace goes with the call's own request.
+// A call with a trace context has a request of its own.
 func TestATracedCallGoesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newCalls(t, client.Config{Requests: 1})
@@ -592,8 +592,8 @@ func TestATracedCallGoesAlone(t *testing.T) {
 	})
 }
 
-// BenchmarkRequests measures schedules by so many callers with so many requests under way.
-// It says which default is good.
+// BenchmarkRequests measures schedules for several numbers of callers and of concurrent
+// requests. Config.Requests has its default from it.
 func BenchmarkRequests(b *testing.B) {
 	for _, callers := range []int{1, 16, 256} {
 		for _, requests := range []int{1, 2, 4, 8} {

@@ -17,27 +17,27 @@ type InboxMessage struct {
 	ExecutionTime     time.Time         `json:"executionTime"`
 	DeliveredAt       time.Time         `json:"deliveredAt"`
 	Attempt           int               `json:"attempt"`
-	PossibleDuplicate bool              `json:"possibleDuplicate"` // the same message may lie in the inbox already
+	PossibleDuplicate bool              `json:"possibleDuplicate"` // the inbox may already have the message
 	ContentType       string            `json:"contentType"`
 	Payload           []byte            `json:"-"`
 	Headers           map[string]string `json:"headers"`
 }
 
-// InboxRead says what to read of an inbox.
+// InboxRead says what to read from an inbox.
 type InboxRead struct {
 	After string        // the NextCursor of an earlier page; "": from the oldest message that is kept
-	Limit int           // at most so many; 0: 1,000, which is also the most
-	Wait  time.Duration // how long to wait for a message where there is none; at most 30 s
+	Limit int           // how many messages at most; 0: 1,000, which is also the maximum
+	Wait  time.Duration // how long to wait for a message if there is none; at most 30 s
 }
 
-// InboxPage is what was read.
+// InboxPage is the result of one read.
 type InboxPage struct {
 	Messages   []InboxMessage `json:"messages"`
-	NextCursor string         `json:"nextCursor"` // goes on behind them
+	NextCursor string         `json:"nextCursor"` // continues after them
 }
 
-// ReadInbox reads what lies in inbox:name. It takes nothing away: a reader acknowledges
-// messages by keeping the page's NextCursor, and goes on from there.
+// ReadInbox reads messages from inbox:name. It removes none: a reader acknowledges messages
+// by keeping the page's NextCursor, and continues from there.
 func (c *Client) ReadInbox(ctx context.Context, name string, read InboxRead) (page InboxPage, err error) {
 	limit := read.Limit
 	if limit == 0 {
@@ -52,8 +52,8 @@ func (c *Client) ReadInbox(ctx context.Context, name string, read InboxRead) (pa
 	return page, err
 }
 
-// Follow reads inbox:name page by page, from behind the cursor after, and waits for what
-// comes. No page is empty. It ends with the first error, so at the latest with ctx.
+// Follow reads inbox:name page by page, beginning after the given cursor, and waits for new
+// messages. No page is empty. It ends with the first error, at the latest when ctx ends.
 func (c *Client) Follow(ctx context.Context, name, after string) iter.Seq2[InboxPage, error] {
 	return func(yield func(InboxPage, error) bool) {
 		for cursor := after; ; {

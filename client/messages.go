@@ -17,7 +17,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Status is where a message stands.
+// Status is the status of a message.
 type Status string
 
 // The statuses. Only PENDING ever changes.
@@ -28,7 +28,7 @@ const (
 	Cancelled      Status = "CANCELLED"
 )
 
-// Message is what is scheduled. Zero fields are left out.
+// Message is a message to schedule. Zero fields are left out of the request.
 type Message struct {
 	ScheduleID    string            `json:"scheduleId,omitempty"` // its name and idempotency key; "": the client makes one
 	Channel       string            `json:"channel,omitempty"`    // such as rabbitmq:orders or inbox:test
@@ -42,22 +42,22 @@ type Message struct {
 	Retry         *Retry            `json:"retry,omitempty"`
 
 	// Traceparent is the W3C trace context that goes with the message. A call that has one
-	// is not gathered with others. Reads leave it empty.
+	// shares no request with others. Reads leave it empty.
 	Traceparent string `json:"-"`
 }
 
-// Scheduled is the answer to whoever schedules or changes a message.
+// Scheduled is the answer to a call that schedules or changes a message.
 type Scheduled struct {
 	ScheduleID    string    `json:"scheduleId"`
 	Bucket        int       `json:"bucket"`
 	ExecutionTime time.Time `json:"executionTime"` // as the first request resolved it
 	Status        Status    `json:"status"`
-	// Created is false where the message was there already. An earlier try of the same call
-	// may have created it.
+	// Created is false if the message already existed. An earlier try of the same call may
+	// have created it.
 	Created bool `json:"created"`
 }
 
-// Record is a message with what became of it.
+// Record is a message with its state.
 type Record struct {
 	Message
 	Bucket            int       `json:"bucket"`
@@ -65,7 +65,7 @@ type Record struct {
 	Status            Status    `json:"status"`
 	Attempts          int       `json:"attempts"`
 	NextAttemptAt     time.Time `json:"nextAttemptAt"` // while PENDING and not parked
-	Parked            string    `json:"parked"`        // "": it does not wait for its channel to come back
+	Parked            string    `json:"parked"`        // "": it does not wait for its channel to be up again
 	DeliveredAt       time.Time `json:"deliveredAt"`
 	FailedAt          time.Time `json:"failedAt"`
 	CancelledAt       time.Time `json:"cancelledAt"`
@@ -73,15 +73,15 @@ type Record struct {
 	PossibleDuplicate bool      `json:"possibleDuplicate"` // the consumer may have it already
 }
 
-// Change is what Patch changes. Zero fields stay as they are.
+// Change is what Patch changes. Zero fields leave the message's as they are.
 type Change struct {
 	ExecutionTime time.Time
 	Delay         time.Duration // instead of ExecutionTime: from the request's arrival
 	Payload       []byte
-	ContentType   string // goes with a payload
+	ContentType   string // only together with a payload
 }
 
-// named is m with an id.
+// named returns m with an id, which it makes if m has none.
 func (m Message) named() *Message {
 	if m.ScheduleID == "" {
 		m.ScheduleID = uuid.Must(uuid.NewV7()).String()
@@ -89,10 +89,10 @@ func (m Message) named() *Message {
 	return &m
 }
 
-// messagePath is the address of one message.
+// messagePath returns the path of one message.
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
 
-// checkID refuses an id that would make a path of another call.
+// checkID refuses an id that would turn the path into that of another call.
 func checkID(id string) error {
 	if err := postdate.CheckScheduleID(id); err != nil {
 		return &Problem{Type: InvalidField, Title: "The schedule id is invalid", Status: http.StatusBadRequest, Detail: err.Error(), ScheduleID: id}
@@ -100,9 +100,9 @@ func checkID(id string) error {
 	return nil
 }
 
-// Schedule schedules a message. The same ScheduleID with the same content again is answered
-// like the first time; with other content it is a problem of type Exists. Beside an error,
-// ScheduleID is that of the message all the same.
+// Schedule schedules a message. A repeated ScheduleID with the same content gets the same
+// answer as the first time; with other content, the error is a problem of type Exists.
+// s.ScheduleID is also set if there is an error.
 func (c *Client) Schedule(ctx context.Context, m Message) (s Scheduled, err error) {
 	named := m.named()
 	body, err := named.encode()
@@ -139,7 +139,7 @@ func (m *Message) trace() http.Header {
 	return http.Header{"Traceparent": {m.Traceparent}}
 }
 
-// change makes a call that is not safe twice.
+// change makes a call that is not repeatable.
 func (c *Client) change(ctx context.Context, id string, call Call) (s Scheduled, err error) {
 	if err := checkID(id); err != nil {
 		return s, err
@@ -171,8 +171,8 @@ func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (S
 	return c.change(ctx, scheduleID, Call{Method: http.MethodPatch, Body: body})
 }
 
-// Cancel cancels a message. Nil is a guarantee: the message is never delivered. Where
-// delivery may have begun, the error is a problem of type TooLate.
+// Cancel cancels a message. Nil is a guarantee: the message is never delivered. If delivery
+// may have begun, the error is a problem of type TooLate.
 func (c *Client) Cancel(ctx context.Context, scheduleID string) error {
 	if err := checkID(scheduleID); err != nil {
 		return err
@@ -195,16 +195,16 @@ func (c *Client) Get(ctx context.Context, scheduleID string) (Record, error) {
 	return get[Record](ctx, c, messagePath(scheduleID))
 }
 
-// Filter selects messages. Zero fields do not select.
+// Filter selects messages. A zero field matches every message.
 type Filter struct {
 	Status   Status
 	Channel  string
 	From     time.Time // execution time at least this
 	To       time.Time // execution time below this
-	PageSize int       // messages in one answer; 0: 1,000, which is also the most
+	PageSize int       // messages in one answer; 0: 1,000, which is also the maximum
 }
 
-// List reads messages in the order of their execution times, page by page. It ends with the
+// List reads messages page by page, in the order of their execution times. It ends with the
 // first error.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	query := url.Values{"limit": {strconv.Itoa(postdate.ListLimitMax)}}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ChannelSettings is what is set of a channel, for all nodes.
+// ChannelSettings are the settings of a channel, which hold for all nodes.
 type ChannelSettings struct {
 	Channel      string  `json:"channel"`
 	Paused       bool    `json:"paused"`
 	MaxPerSecond float64 `json:"maxPerSecond"` // messages per second and node; 0: no limit
-	MaxInFlight  int     `json:"maxInFlight"`  // messages at the broker at a time, per node; 0: no limit of its own
+	MaxInFlight  int     `json:"maxInFlight"`  // messages at the broker at the same time, per node; 0: no limit of its own
 }
 
 // Channel is a channel as the answering node sees it.
@@ -21,11 +21,11 @@ type Channel struct {
 	State     string `json:"state"`     // up, down or paused
 	InHand    int    `json:"inHand"`    // messages in the node's memory
 	InFlight  int    `json:"inFlight"`  // of these, at the broker
-	Parked    bool   `json:"parked"`    // messages wait in the store for it to come back
-	LastError string `json:"lastError"` // the broker's last words that were no confirm
+	Parked    bool   `json:"parked"`    // some of its messages wait in the store until it is up again
+	LastError string `json:"lastError"` // the broker's last error
 }
 
-// ChannelChange is what ChangeChannel changes. What is nil stays as it is.
+// ChannelChange is what ChangeChannel changes. Nil fields leave a setting as it is.
 type ChannelChange struct {
 	Channel      string   `json:"channel"`
 	Paused       *bool    `json:"paused,omitempty"`
@@ -33,7 +33,7 @@ type ChannelChange struct {
 	MaxInFlight  *int     `json:"maxInFlight,omitempty"`
 }
 
-// Channels shows the channels of which a node knows something, by name.
+// Channels lists the channels that a node knows something about, by name.
 func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
 	type list struct {
 		Channels []Channel `json:"channels"`
@@ -42,8 +42,8 @@ func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
 	return l.Channels, err
 }
 
-// ChangeChannel pauses, resumes or limits a channel, for all nodes, and answers what is
-// set then.
+// ChangeChannel pauses, resumes or limits a channel on all nodes, and returns the new
+// settings.
 func (c *Client) ChangeChannel(ctx context.Context, change ChannelChange) (set ChannelSettings, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -53,12 +53,12 @@ func (c *Client) ChangeChannel(ctx context.Context, change ChannelChange) (set C
 	return set, err
 }
 
-// Pause lets the messages of a channel wait, on all nodes.
+// Pause stops publishing to a channel, on all nodes. Its messages wait.
 func (c *Client) Pause(ctx context.Context, channel string) error {
 	return c.setPaused(ctx, channel, true)
 }
 
-// Resume lets the messages of a paused channel go out.
+// Resume resumes publishing to a paused channel.
 func (c *Client) Resume(ctx context.Context, channel string) error {
 	return c.setPaused(ctx, channel, false)
 }
@@ -82,22 +82,22 @@ type Member struct {
 	State   string `json:"state"`
 }
 
-// Bucket is who owns a bucket, and how far its messages are settled.
+// Bucket says who owns a bucket and how far its messages are settled.
 type Bucket struct {
 	Bucket     int       `json:"bucket"`
 	Owner      string    `json:"owner"`      // "": nobody
 	Token      uint64    `json:"token"`      // grows by one at every change of owner
 	Checkpoint time.Time `json:"checkpoint"` // everything due up to here is settled
-	Claimed    time.Time `json:"claimed"`    // up to here the owner may publish
-	LagMs      int64     `json:"lag"`        // by which the checkpoint lies behind now
+	Claimed    time.Time `json:"claimed"`    // the owner may publish up to here
+	LagMs      int64     `json:"lag"`        // since its earliest unsettled message became due; for another node's bucket: since Checkpoint
 }
 
-// Cluster shows the cluster.
+// Cluster returns the cluster as one node sees it.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	return get[Cluster](ctx, c, "/v1/cluster")
 }
 
-// Health asks once whether the process answers.
+// Health asks once whether the process is alive.
 func (c *Client) Health(ctx context.Context) error { return c.once(ctx, "/healthz") }
 
 // Ready asks once whether the node can serve. If not, the error is a problem of type NotReady.

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// The pause before all servers are tried again doubles from one to the other. A random part
-// of it, at most a half, is left out, so that callers do not come back all at once.
+// The pause before all servers are tried again doubles from pauseMin to pauseMax. It is
+// shortened by up to a half at random, so that callers do not come back at the same time.
 const (
 	pauseMin = 100 * time.Millisecond
 	pauseMax = 2 * time.Second
 )
 
-// retry repeats try as long as that may help, and as it is safe.
+// retry repeats try as long as that may help and is safe.
 func (c *Client) retry(ctx context.Context, repeatable bool, try func() error) error {
 	begun, lost, longest := time.Now(), false, pauseMin
 	for n := 1; ; n++ {
@@ -45,8 +45,8 @@ func (c *Client) retry(ctx context.Context, repeatable bool, try func() error) e
 	}
 }
 
-// since is the error of a call whose last try failed with err. Where an earlier try was lost
-// on its way, nobody knows what became of the call, whatever err says of the last one.
+// since returns the error of a call whose last try failed with err. If an earlier try was
+// lost, the call's outcome is unknown, whatever err says about the last one.
 func (c *Client) since(lost bool, err error) error {
 	if err == nil || !lost || MayBeDone(err) {
 		return err
@@ -54,7 +54,7 @@ func (c *Client) since(lost bool, err error) error {
 	return &NoAnswer{Server: c.Server(), MayBeDone: true, Err: fmt.Errorf("an earlier try was lost; the last one: %w", err)}
 }
 
-// conclusive says whether err tells what became of a call that was lost on its way before.
+// conclusive says whether err decides the outcome of a call even if an earlier try was lost.
 func conclusive(err error) bool {
 	switch TypeOf(err) {
 	case NotFound, Exists, TooLate:
@@ -63,11 +63,11 @@ func conclusive(err error) bool {
 	return false
 }
 
-// passing says whether the same call may have a better answer later, or from another server.
+// passing says whether the same call may succeed later or at another server.
 func passing(err error) bool {
 	var lost *NoAnswer
 	if errors.As(err, &lost) {
-		return !lost.garbled
+		return !errors.Is(err, ErrGarbled)
 	}
 	var p *Problem
 	if !errors.As(err, &p) {

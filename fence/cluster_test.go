@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A look is judged by when it began: an answer that comes late says nothing about
-// the time that it took to come.
+// A look is judged by when it began: a late answer says nothing about the time that it took to
+// come.
 func TestALateAnswerIsNoWatching(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -31,7 +31,7 @@ func TestALateAnswerIsNoWatching(t *testing.T) {
 	}
 }
 
-// Whoever slept saw nothing stand still meanwhile.
+// A node that slept saw nothing stand still meanwhile.
 func TestSleepIsNoWatching(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -45,8 +45,8 @@ func TestSleepIsNoWatching(t *testing.T) {
 	}
 }
 
-// A hint brings the next look forward, also one that comes while a look is under
-// way, and shortens no watch.
+// A hint brings the next look forward, even if it comes while a look is under way, and shortens
+// no watch.
 func TestHints(t *testing.T) {
 	r := newRig(t)
 	r.lease(4) // a look is under way
@@ -69,7 +69,7 @@ func TestHints(t *testing.T) {
 	only[fence.Look](t, r.step(fence.Hint{}))
 }
 
-// Leases count as alive until they were seen to stand still.
+// Leases count as alive until they have been seen to stand still.
 func TestAlive(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -94,8 +94,8 @@ func TestAlive(t *testing.T) {
 	alive(3, "me/1", "you/1")
 }
 
-// A node whose wall clock is off gives up everything at once, takes nothing, and
-// comes back when the clocks agree.
+// A node whose wall clock is off gives up everything immediately, takes nothing, and comes back
+// when the clocks agree.
 func TestSkewedClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		store, began, ended postdate.Time
@@ -140,7 +140,7 @@ func TestSkewedClock(t *testing.T) {
 	}
 }
 
-// A node that has nothing loses nothing when its clock is off.
+// A node without buckets loses nothing when its clock is off.
 func TestASkewedClockWithoutBuckets(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
@@ -150,8 +150,8 @@ func TestASkewedClockWithoutBuckets(t *testing.T) {
 	}
 }
 
-// What was given back is not taken for an own acquisition by a look that is older
-// than that; and a bucket that is wanted again is taken again.
+// A look older than a release does not mistake the released bucket for an acquisition of this
+// node; and a bucket that is wanted again is taken again.
 func TestAStaleLookAdoptsNothing(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -172,7 +172,7 @@ func TestAStaleLookAdoptsNothing(t *testing.T) {
 	}
 }
 
-// A bucket that came after the share had changed is handed on, not kept.
+// A bucket that is acquired after the share has changed is handed on, not kept.
 func TestATakeThatCameTooLateIsHandedOn(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
@@ -183,8 +183,8 @@ func TestATakeThatCameTooLateIsHandedOn(t *testing.T) {
 	only[fence.Drain](t, effects)
 }
 
-// A bucket that came after the clock had turned out to be off is not worked on: by
-// that clock, what is not due yet would go out.
+// A bucket that is acquired after the clock turned out to be off is not worked on: by that
+// clock, messages would go out before they are due.
 func TestATakeThatCameToASkewedNodeIsGivenBack(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
@@ -199,7 +199,7 @@ func TestATakeThatCameToASkewedNodeIsGivenBack(t *testing.T) {
 	}
 }
 
-// A claim that is refused right after buckets were given up says nothing new.
+// A refused claim right after buckets were given up says nothing new.
 func TestLostIsSaidOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -213,8 +213,7 @@ func TestLostIsSaidOnce(t *testing.T) {
 	}
 }
 
-// While a renewal hangs there is nothing to do, and no wake-up is asked for again
-// and again.
+// While a renewal hangs there is nothing to do, and no wake-up is asked for repeatedly.
 func TestAHangingRenewalAsksForNoWakeUp(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -229,8 +228,8 @@ func TestAHangingRenewalAsksForNoWakeUp(t *testing.T) {
 	}
 }
 
-// An acquisition whose outcome was unknown and that went through is given back where
-// the bucket is not wanted any more: it would hang on this node's lease for ever.
+// An acquisition with an unknown outcome that went through is given back if the bucket is no
+// longer wanted: it would hang on this node's lease for ever.
 func TestTakenAndNotWantedAnyMore(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)

@@ -8,31 +8,31 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// An Event is something that a machine learns: this one, the poller's, or the node's,
-// which is made of both.
+// An Event is something that a machine learns: this one, the poller's, or the node's, which
+// combines both.
 type Event interface{ Event() }
 
 // The events.
 type (
 	// Tick says only that time has passed.
 	Tick struct{}
-	// Want names the buckets that this node should own, all of them.
+	// Want names all buckets that this node should own.
 	Want struct{ Buckets []int }
-	// Hint says that leases may have changed, or the records of these buckets, which
-	// are owned. It may bring a look forward; it never shortens a watch.
+	// Hint says that leases, or the records of these owned buckets, may have changed. It may
+	// bring a look forward; it never shortens a watch.
 	Hint struct{ Buckets []int }
-	// Freed is a hint that buckets were given back which this node should own.
+	// Freed is a hint that some buckets that this node should own were given back.
 	Freed struct{}
-	// Saw is what a look that began at Began read, or why it could not: every lease, and
-	// the records that the look named.
+	// Saw is the result of a look that began at Began: every lease, and the records that the
+	// look named, or the error.
 	Saw struct {
 		Began      time.Duration
 		Partitions []bucket.Partition
 		Leases     []bucket.Lease
 		Err        error
 	}
-	// Renewed says how a renewal ended. Store is the store's clock, read between Began
-	// and WallEnded of the node's; 0 where it has none.
+	// Renewed says how a renewal ended. Store is the store's clock, read when the node's clock
+	// was between Began and WallEnded; 0 if the store has none.
 	Renewed struct {
 		Began            postdate.Now
 		WallEnded, Store postdate.Time
@@ -50,10 +50,10 @@ type (
 	}
 	// Fenced says that claims under these tokens were refused.
 	Fenced struct{ Holds []store.Hold }
-	// Drained says that nothing of these buckets is claimed and unsettled.
+	// Drained says that these buckets have nothing that is claimed and not settled.
 	Drained struct{ Holds []store.Hold }
-	// ClockSet says that the wall clock was set, or ran on while the machine slept and
-	// its monotonic clock with it: By, where positive, is how much time that clock may
+	// ClockSet says that the wall clock was set, or that it ran on while the machine slept and
+	// the monotonic clock stood still. A positive By is how much time the monotonic clock may
 	// have missed.
 	ClockSet struct{ By time.Duration }
 )
@@ -70,7 +70,7 @@ func (Fenced) Event()   {}
 func (Drained) Event()  {}
 func (ClockSet) Event() {}
 
-// The poller says these.
+// The poller emits these.
 func (Fenced) Effect()   {}
 func (Drained) Effect()  {}
 func (ClockSet) Effect() {}
@@ -78,11 +78,11 @@ func (ClockSet) Effect() {}
 // An Effect is something that a machine wants done or known.
 type Effect interface{ Effect() }
 
-// The effects. Look, Renew, Take and GiveBack are answered by an event each.
+// The effects. Look, Renew, Take and GiveBack are each answered by one event.
 type (
 	// Look asks for every lease, and for the partition records of these buckets.
 	Look struct{ Buckets []int }
-	// Renew asks for the own lease to be written.
+	// Renew asks for this node's lease to be written.
 	Renew struct{ Lease bucket.Lease }
 	// Take asks for buckets.
 	Take struct{ Wants []store.Acquisition }
@@ -90,15 +90,15 @@ type (
 	GiveBack struct{ Holds []store.Hold }
 	// Gained says that these buckets are owned from now on.
 	Gained struct{ Partitions []bucket.Partition }
-	// Lost says that these buckets are not owned any more. What is lost at a time is
-	// said at once: nothing of one is begun when another one is heard to be lost.
+	// Lost says that these buckets are no longer owned. All buckets lost together come in one
+	// Lost, so that the step that handles it begins nothing for any of them.
 	Lost struct{ Holds []store.Hold }
 	// Drain asks for what is in flight to be finished, so that these buckets can
 	// be given back.
 	Drain struct{ Holds []store.Hold }
-	// LeaseUntil says up to when, on the monotonic clock, nobody else can have taken a
-	// bucket of this node. Read is what both clocks said when the renewal began: the
-	// buckets that the node still has are its own by them.
+	// LeaseUntil says up to when, on the monotonic clock, nobody else can have taken a bucket
+	// of this node. Read is the reading of both clocks when the renewal began. The node may go
+	// by it for the buckets that it still has.
 	LeaseUntil struct {
 		Mono time.Duration
 		Read postdate.Now

@@ -1,19 +1,17 @@
-// Package fence keeps the locks of buckets: it takes the buckets that this node
-// should own, shows that the node is alive, notices when a bucket was taken
-// away, and gives buckets back.
+// Package fence keeps the locks of buckets: it takes the buckets that this node should own,
+// shows that the node is alive, notices when a bucket was taken away, and gives buckets back.
 //
-// It promises that a bucket is taken from another owner only after that owner's
-// lease was seen to stand still for the whole time for which the owner counts on it,
-// on this node's own monotonic clock (no wall clock is ever compared), and that the
-// token grows with every change of owner. What it does not promise is that only one
-// node believes that it owns a bucket: that is settled where it matters, by the token
-// in every claim.
+// It promises that a bucket is taken from another owner only after that owner's lease was seen
+// to stand still for as long as the owner relies on it, measured on this node's own monotonic
+// clock (wall clocks play no part), and that the token grows with every change of owner. It
+// does not promise that only one node believes that it owns a bucket: the token in every claim
+// settles that where it matters.
 //
-// A node whose wall clock is further from the store's than [Config.SkewMax] owns
-// nothing: it gives up its buckets at once, and takes none until the clocks agree.
+// A node whose wall clock is further from the store's than [Config.SkewMax] owns nothing: it
+// gives up its buckets immediately, and takes none until the clocks agree.
 //
-// [Machine] is a pure step; node/machine joins it with the poller's. events.go is what
-// it learns and wants, look.go what it reads, watch.go how others are judged.
+// [Machine] is a pure step; node/machine combines it with the poller's. events.go has what it
+// learns and wants, look.go what it reads, and watch.go how it judges other nodes.
 package fence
 
 import (
@@ -25,11 +23,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// LeaseMax is the longest lease time. What is not known to last shorter is watched
-// for so long.
+// LeaseMax is the longest lease time. A lease of unknown duration is watched for this long.
 const LeaseMax = 5 * time.Minute
 
-// Config are the knobs of the locks.
+// Config holds the knobs of the locks.
 type Config struct {
 	Node  string // this node's name, for people
 	Lease string // names this run of this node: no two runs share it
@@ -40,12 +37,12 @@ type Config struct {
 	RetryAfter time.Duration // how long to wait after a store call failed
 	SkewMax    time.Duration // how far the wall clock may be from the store's; 0: not compared
 
-	// Exclusive: no other process can have the store open, so every owner
-	// that is not this run is gone, and its lease need not be watched.
+	// Exclusive means that no other process can have the store open. Every owner other than
+	// this run is gone, and its lease need not be watched.
 	Exclusive bool
 }
 
-// DefaultConfig is a Config for a node and a run of it.
+// DefaultConfig returns the defaults for a run of a node.
 func DefaultConfig(node, lease string) Config {
 	return Config{
 		Node: node, Lease: lease,
@@ -55,8 +52,8 @@ func DefaultConfig(node, lease string) Config {
 	}
 }
 
-// Validate says what is wrong with c. Looks may be further apart than the leases of
-// others last: what those leave behind is then taken later, and no sooner.
+// Validate returns an error if c is wrong. Looks may be further apart than other nodes' leases
+// last: what those nodes leave behind is then taken later, never sooner.
 func (c Config) Validate() error {
 	switch {
 	case c.Node == "" || c.Lease == "":
@@ -116,7 +113,7 @@ func NewMachine(c Config) *Machine {
 	}
 }
 
-// Step takes in one event at a time on the monotonic clock, and says what to do.
+// Step takes in one event at a time on the monotonic clock, and returns what to do.
 func (m *Machine) Step(now time.Duration, ev Event) []Effect {
 	var out []Effect
 	switch ev := ev.(type) {
@@ -168,8 +165,8 @@ func (m *Machine) Wake() time.Duration {
 	return wake
 }
 
-// Overdue says whether the lease is to be renewed or the records are to be read by now,
-// and no step has seen to it. It costs the same however many buckets are held.
+// Overdue reports whether a renewal or a look is due that no step has started. Its cost does
+// not depend on how many buckets are held.
 func (m *Machine) Overdue(now time.Duration) bool {
 	return !m.renewing && now >= m.nextRenew || now >= m.nextLook
 }
@@ -185,14 +182,14 @@ func (m *Machine) Buckets() (buckets []int) {
 	return buckets
 }
 
-// Ahead is how far the wall clock is ahead of the store's (negative: behind), where that
-// is too much, and 0 where it is not.
+// Ahead is how far the wall clock is ahead of the store's (negative: behind) if that is too
+// much, else 0.
 func (m *Machine) Ahead() time.Duration { return m.ahead }
 
-// Until is the end of the own lease, on the monotonic clock.
+// Until is the end of this node's lease, on the monotonic clock.
 func (m *Machine) Until() time.Duration { return m.until }
 
-// due starts the store calls whose time has come, one of each sort at a time.
+// due starts the store calls whose time has come, one of each kind at a time.
 func (m *Machine) due(now time.Duration) (out []Effect) {
 	if !m.renewing && now >= m.nextRenew {
 		m.renewing, m.nextRenew = true, now+m.c.RenewEvery
@@ -217,7 +214,7 @@ func (m *Machine) due(now time.Duration) (out []Effect) {
 	return out
 }
 
-// wanted takes the new share. What is not wanted any more is drained first.
+// wanted takes the new share. Buckets that are no longer wanted are drained first.
 func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 	m.want = make(map[int]bool, len(buckets))
 	for _, b := range buckets {
@@ -237,8 +234,8 @@ func (m *Machine) wanted(now time.Duration, buckets []int) (out []Effect) {
 	return out
 }
 
-// renewed extends the own lease from the moment at which the renewal began: a
-// watcher can have seen it no earlier.
+// renewed extends this node's lease, counting from when the renewal began: no watcher can have
+// seen it earlier.
 func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 	m.renewing = false
 	if ev.Err != nil {
@@ -260,10 +257,10 @@ func (m *Machine) renewed(now time.Duration, ev Renewed) []Effect {
 	return append(out, LeaseUntil{m.until, ev.Began})
 }
 
-// lapse gives up everything because the lease ran out, or almost, before it was
-// renewed, or may have while the machine slept: somebody may have seen it stand still
-// for long enough, and a request for the buckets may be on its way. It names the
-// present tokens, so what is taken anew, under new ones, is safe from it.
+// lapse gives up everything because the lease ran out, or nearly did, before it was renewed, or
+// may have done so while the machine slept. Somebody may have seen it stand still for long
+// enough, and a request for the buckets may be on its way. That request names the present
+// tokens, so buckets that are taken anew, under new tokens, are safe from it.
 func (m *Machine) lapse(now time.Duration) []Effect {
 	m.lapses++
 	m.slept = 0
@@ -271,8 +268,8 @@ func (m *Machine) lapse(now time.Duration) []Effect {
 	return m.lose(m.holds(func(h *held) bool { return !h.lost }))
 }
 
-// compareClocks gives everything up where the wall clock is too far off: by it the
-// node would publish too early. What it leaves behind is in doubt for the others.
+// compareClocks gives up everything if the wall clock is too far off, because by it the node
+// may publish too early. What it leaves behind is in doubt for the next owners.
 func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	if ev.Store == 0 {
 		return nil // the store has no clock but the node's
@@ -298,7 +295,7 @@ func (m *Machine) compareClocks(ev Renewed) (out []Effect) {
 	return out
 }
 
-// skew is how far the wall clock is ahead of the store's (negative: behind), at the least.
+// skew is the least that the wall clock can be ahead of the store's (negative: behind).
 func skew(ev Renewed) time.Duration {
 	switch {
 	case ev.Began.Wall > ev.Store:
@@ -333,8 +330,8 @@ func (m *Machine) saw(now time.Duration, ev Saw) (out []Effect) {
 			lost = append(lost, store.Hold{Bucket: p.Bucket, Token: h.token})
 		case h != nil || m.taking:
 		case p.Lease == m.c.Lease && p.Owner != "" && p.Token > m.gave[p.Bucket]:
-			// An acquisition whose outcome was unknown went through, or the lease
-			// lapsed. It is taken anew, under a new token, or goes back.
+			// An acquisition with an unknown outcome went through, or the lease lapsed. The
+			// bucket is taken anew, under a new token, or goes back.
 			if m.want[p.Bucket] && m.ahead == 0 {
 				wants = append(wants, m.acquisition(p))
 			} else {
@@ -416,7 +413,7 @@ func (m *Machine) gaveBack(now time.Duration, ev GaveBack) {
 	}
 }
 
-// lose forgets buckets that somebody else has, or that may hang on the own lease still.
+// lose forgets buckets that another node has, or that may still hang on this node's lease.
 func (m *Machine) lose(holds []store.Hold) []Effect {
 	var lost []store.Hold
 	for _, hold := range holds {
@@ -436,7 +433,7 @@ func (m *Machine) lose(holds []store.Hold) []Effect {
 	return []Effect{Lost{lost}}
 }
 
-// holds lists the buckets that are held and of which yes holds, by number.
+// holds lists the held buckets for which yes is true, by number.
 func (m *Machine) holds(yes func(h *held) bool) (holds []store.Hold) {
 	for b, h := range m.held {
 		if yes(h) {

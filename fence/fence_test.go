@@ -47,7 +47,7 @@ func (r *rig) step(ev fence.Event) []fence.Effect {
 	return effects
 }
 
-// only is the one effect of a kind among those of a step, or fails the test.
+// only returns the one effect of a kind among those of a step, or fails the test.
 func only[E fence.Effect](t *testing.T, effects []fence.Effect) (found E) {
 	t.Helper()
 	if n := count[E](effects); n != 1 {
@@ -84,7 +84,7 @@ func (r *rig) lease(buckets ...int) {
 	only[fence.Look](r.t, effects)
 }
 
-// renewed keeps the own lease alive, and answers a renewal if one is asked for.
+// renewed keeps this node's lease alive, and answers a renewal if one is asked for.
 func (r *rig) renewed(effects []fence.Effect) []fence.Effect {
 	if count[fence.Renew](effects) > 0 {
 		effects = append(effects, r.step(fence.Renewed{Began: postdate.Now{Mono: r.now}})...)
@@ -92,7 +92,7 @@ func (r *rig) renewed(effects []fence.Effect) []fence.Effect {
 	return effects
 }
 
-// look advances to the next look, whose answer is what it names of saw.
+// look advances to the next look, and answers it with the part of saw that it names.
 func (r *rig) look(saw fence.Saw) []fence.Effect {
 	r.t.Helper()
 	for range 10 {
@@ -105,7 +105,7 @@ func (r *rig) look(saw fence.Saw) []fence.Effect {
 	return nil
 }
 
-// answer answers a look that began now with what it names of saw.
+// answer answers a look that began now with the part of saw that it names.
 func (r *rig) answer(look fence.Look, saw fence.Saw) []fence.Effect {
 	saw.Began = r.now
 	saw.Partitions = slices.DeleteFunc(slices.Clone(saw.Partitions), func(p bucket.Partition) bool { return !slices.Contains(look.Buckets, p.Bucket) })
@@ -137,8 +137,8 @@ func theirs(renewals uint64) fence.Saw {
 	}
 }
 
-// Nothing is taken from another run before its lease was seen to stand still for
-// the whole lease time, and then it is.
+// Nothing is taken from another run before its lease was seen to stand still for the whole
+// lease time; then it is taken.
 func TestTakesAfterTheLeaseStoodStill(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -174,8 +174,7 @@ func TestRenewalResetsTheWatch(t *testing.T) {
 	}
 }
 
-// A lease that vanished from the store counts as one that stands still, not as
-// one that is gone.
+// A lease that vanished from the store counts as standing still, not as gone.
 func TestMissingLeaseIsWatchedToo(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -193,7 +192,7 @@ func TestExclusiveTakesAtOnce(t *testing.T) {
 	only[fence.Take](t, r.step(theirs(5)))
 }
 
-// A free bucket is taken at once, one that is not wanted never.
+// A free bucket is taken immediately, one that is not wanted never.
 func TestTakesWhatIsFreeAndWanted(t *testing.T) {
 	r := newRig(t)
 	r.lease(1, 3)
@@ -206,8 +205,8 @@ func TestTakesWhatIsFreeAndWanted(t *testing.T) {
 	}
 }
 
-// A bucket is lost when the record shows a later token, and when a claim was
-// refused; a stale refusal changes nothing.
+// A bucket is lost when its record shows a later token, or when a claim is refused; a stale
+// refusal changes nothing.
 func TestLosesByToken(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -226,7 +225,7 @@ func TestLosesByToken(t *testing.T) {
 	}
 }
 
-// A refusal that is stale for one bucket counts for the next.
+// A refusal that is stale for one bucket still counts for the next.
 func TestLosesWhatItHas(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -236,9 +235,9 @@ func TestLosesWhatItHas(t *testing.T) {
 	}
 }
 
-// An acquisition whose outcome is unknown is not repeated blindly: the records
-// tell whether it went through. Then the bucket is taken anew, for under the old
-// token somebody else may be about to take it.
+// An acquisition with an unknown outcome is not repeated blindly: the records tell whether it
+// went through. The bucket is then taken anew, because under the old token somebody else may be
+// about to take it.
 func TestUnknownAcquisitionIsTakenAnew(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
@@ -258,9 +257,9 @@ func TestUnknownAcquisitionIsTakenAnew(t *testing.T) {
 	}
 }
 
-// Where the lease ran out before it was renewed, every bucket is given up and taken
-// anew under a new token: a request of somebody who saw the lease stand still may
-// still be on its way. So is what was taken meanwhile.
+// If the lease ran out before it was renewed, every bucket is given up and taken anew under a
+// new token, including what was taken meanwhile: a request of somebody who saw the lease stand
+// still may still be on its way.
 func TestALapsedLeaseTakesAnew(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -284,8 +283,8 @@ func TestALapsedLeaseTakesAnew(t *testing.T) {
 	}
 }
 
-// Where the wall clock was set, or ran on while the machine slept, the lease is renewed
-// at once, and where the lease may have run out meanwhile everything is taken anew.
+// If the wall clock was set, or ran on while the machine slept, the lease is renewed
+// immediately; if it may have run out meanwhile, everything is taken anew.
 func TestAClockThatIsSetTakesAnew(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -315,8 +314,8 @@ func TestAClockThatIsSetTakesAnew(t *testing.T) {
 	}
 }
 
-// A bucket that is not wanted any more is drained before it is given back, and
-// stays held until that went through.
+// A bucket that is no longer wanted is drained before it is given back, and stays held until
+// the release went through.
 func TestDrainsBeforeItGivesBack(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -341,8 +340,8 @@ func TestDrainsBeforeItGivesBack(t *testing.T) {
 	}
 }
 
-// A store that fails is asked again after a pause, not in a spin: the pause
-// bounds the calls, and the wake-up never lies in the past.
+// A failing store is asked again after a pause, not in a spin: the pause bounds the calls, and
+// the wake-up never lies in the past.
 func TestFailingStoreDoesNotSpin(t *testing.T) {
 	down := errors.New("the store is down")
 	r := newRig(t)
@@ -385,7 +384,7 @@ func TestFailingStoreDoesNotSpin(t *testing.T) {
 	}
 }
 
-// Nothing is taken once the own lease ran out: its holder may not act on it.
+// Nothing is taken once this node's lease has run out: its holder may not act on it.
 func TestTakesNothingWithoutALease(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)

@@ -7,35 +7,32 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// A look reads every lease, and of the partition records only those from which
-// something can follow for this node:
+// A look reads every lease, but only the partition records that can matter to this node:
 //
-//   - of the buckets that it wants and does not own: one may be free, or its owner
-//     dead;
-//   - of the buckets of which it does not know whether they hang on its own lease, as
-//     after an acquisition without an answer: while the lease moves nobody else can
-//     take them;
-//   - of the buckets that a hint names, or of which a release failed;
-//   - and every checkEvery of those that it owns.
+//   - those of the buckets that it wants and does not own: one may be free, or its owner dead;
+//   - those of the buckets that may hang on its own lease, as after an acquisition without an
+//     answer: while the lease moves, nobody else can take them;
+//   - those of the buckets that a hint names, or whose release failed;
+//   - and every checkEvery, those of the buckets that it owns.
 //
-// In a quiet cluster each node owns what it wants, so a look reads a lease for each node
-// and nothing else, however often the records are claimed. Nothing has to tell what changed
-// since the last look, so no change can be missed: a bucket that is free, or whose owner is
-// dead, belongs to somebody's share of the ring, and that node reads its record in each
-// look until it owns it. Of a bucket that it owns, its claims say whether it is lost. The
-// rare look at those is for claims that write nothing, or do not get through.
+// In a quiet cluster each node owns what it wants, so a look reads one lease per node and
+// nothing else, however often the records are claimed. A look does not rely on news of what
+// changed since the last one, so it cannot miss a change: a bucket that is free, or whose owner
+// is dead, belongs to some node's share of the ring, and that node reads its record in each
+// look until it owns it. A node's claims tell it whether it has lost a bucket. The rare look at
+// owned buckets is for claims that write nothing, or do not get through.
 
-// checkEvery is how often a look reads what is owned.
+// checkEvery is how often a look also reads the records of owned buckets.
 const checkEvery = 10 * time.Second
 
-// lookNow brings the next look forward. One that is under way may be older than the
-// reason, or not read what it is about: another one follows it.
+// lookNow brings the next look forward. A look under way may have begun too early, or may not
+// read the records concerned, so another one follows it.
 func (m *Machine) lookNow(now time.Duration) {
 	m.nextLook = min(m.nextLook, now)
 	m.hinted = m.looking
 }
 
-// misses says whether a bucket is wanted and not owned.
+// misses reports whether a bucket is wanted and not owned.
 func (m *Machine) misses() bool {
 	for b := range m.want {
 		if m.held[b] == nil {
@@ -68,17 +65,16 @@ func (m *Machine) records(now time.Duration) (buckets []int) {
 	return slices.Compact(buckets)
 }
 
-// resolve forgets a bucket that was loose, once its record shows that it does not hang
-// on the own lease and never will: what may still be on its way there names a token
-// that has passed.
+// resolve forgets a loose bucket once its record shows that it does not hang on this node's
+// lease and never will: any request that is still on its way names a token that has passed.
 func (m *Machine) resolve(p bucket.Partition) {
 	if token, loose := m.loose[p.Bucket]; loose && p.Token > token && p.Lease != m.c.Lease {
 		delete(m.loose, p.Bucket)
 	}
 }
 
-// hold notes that a bucket is owned. It stays loose where an acquisition may still be on its
-// way that saw the present token.
+// hold notes that a bucket is owned. The bucket stays loose if an acquisition that saw the
+// present token may still be on its way.
 func (m *Machine) hold(b int, h *held) {
 	m.held[b] = h
 	if h.token > m.loose[b] {
@@ -86,13 +82,13 @@ func (m *Machine) hold(b int, h *held) {
 	}
 }
 
-// handBack notes that a bucket is owned and to be given back, and nobody here is told.
+// handBack notes that a bucket is owned and to be given back, without a Gained or Lost.
 func (m *Machine) handBack(p bucket.Partition) {
 	m.hold(p.Bucket, &held{token: p.Token, draining: true, lost: true})
 	m.drained[p.Bucket] = true
 }
 
-// drop notes that a bucket is not owned any more.
+// drop notes that a bucket is no longer owned.
 func (m *Machine) drop(b int) {
 	delete(m.held, b)
 	delete(m.drained, b)

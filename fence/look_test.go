@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// next is the look that is under way, or advances to the next one.
+// next returns the look that is under way, or advances to the next one.
 func (r *rig) next() fence.Look {
 	r.t.Helper()
 	for range 10 {
@@ -34,7 +34,7 @@ func (r *rig) reads(when string, buckets ...int) {
 	}
 }
 
-// What is wanted and not owned is read in each look, what is owned every ten seconds.
+// Each look reads what is wanted and not owned; what is owned is read every ten seconds.
 func TestWhatALookReads(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -62,8 +62,8 @@ func TestWhatALookReads(t *testing.T) {
 	}
 }
 
-// A bucket that may hang on the own lease is read until it is known not to: nobody else
-// can take it while the lease moves.
+// A bucket that may hang on this node's lease is read until it is known not to: nobody else can
+// take it while the lease moves.
 func TestWhatMayHangOnTheOwnLease(t *testing.T) {
 	const bucketMine = 4
 	mine := bucket.Partition{Bucket: bucketMine, Token: 8, Owner: "me", Lease: "me/1"}
@@ -132,8 +132,8 @@ func TestWhatMayHangOnTheOwnLease(t *testing.T) {
 	})
 }
 
-// An acquisition without an answer that comes after its bucket was given back, under the
-// token that it saw, is found.
+// An unanswered acquisition that takes effect after its bucket was given back, under the token
+// that it saw, is found.
 func TestAnAcquisitionThatComesAfterARelease(t *testing.T) {
 	const bucketMine = 4
 	mine := bucket.Partition{Bucket: bucketMine, Token: 8, Owner: "me", Lease: "me/1"}
@@ -152,7 +152,7 @@ func TestAnAcquisitionThatComesAfterARelease(t *testing.T) {
 	}
 }
 
-// Also where the bucket, as it goes back, turns out to be another node's by then.
+// It is found even if the bucket turns out to be another node's as it goes back.
 func TestAnAcquisitionThatComesAfterALoss(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -170,8 +170,8 @@ func TestAnAcquisitionThatComesAfterALoss(t *testing.T) {
 	}
 }
 
-// That buckets are free brings a look forward only where one is missing, also where a
-// look is under way that may be older.
+// News of free buckets brings a look forward only if a bucket is missing, even if a look is
+// under way, which may be older.
 func TestFreed(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -193,7 +193,7 @@ func TestFreed(t *testing.T) {
 	only[fence.Take](t, r.answer(look, fence.Saw{Partitions: []bucket.Partition{{Bucket: 2, Token: 5}}}))
 }
 
-// A bucket that becomes wanted while a look is under way is read at once after it.
+// A bucket that becomes wanted during a look is read immediately after it.
 func TestWantedWhileItLooks(t *testing.T) {
 	r := newRig(t)
 	r.lease() // a look is under way
@@ -204,8 +204,8 @@ func TestWantedWhileItLooks(t *testing.T) {
 	}
 }
 
-// What a hint names is read once, where it is owned, and again where that look failed or
-// had begun before.
+// What a hint names is read once, if it is owned, and again if that look failed or had begun
+// earlier.
 func TestWhatAHintNames(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -229,7 +229,7 @@ func TestWhatAHintNames(t *testing.T) {
 	named(r.step(fence.Hint{}))
 }
 
-// Of a release that failed the record is read: another node may have the bucket.
+// The record of a bucket whose release failed is read: another node may have the bucket.
 func TestReadsWhatItCouldNotGiveBack(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// party is one of several machines that meet in one store, whose calls take no time.
+// party is one of several machines that share a store, whose calls take no time.
 type party struct {
 	t     *testing.T
 	c     fence.Config
@@ -30,7 +30,7 @@ func newParty(t *testing.T, s *storetest.Mem, name string, lease, look time.Dura
 	return &party{t: t, c: c, m: fence.NewMachine(c), store: s}
 }
 
-// step takes in an event, and carries out what follows from it.
+// step takes in an event, and carries out what follows.
 func (p *party) step(now time.Duration, ev fence.Event) {
 	p.now = now
 	for _, e := range p.m.Step(now, ev) {
@@ -55,9 +55,9 @@ func (p *party) step(now time.Duration, ev fence.Event) {
 	}
 }
 
-// Each lease is judged by the time for which its own holder counts on it, whatever the
-// watcher's is: nothing is taken while the owner counts on its lease, and what a dead
-// owner leaves behind is taken soon after.
+// Each lease is judged by how long its own holder relies on it, whatever the watcher's lease
+// time: nothing is taken while the owner relies on its lease, and what a dead owner leaves
+// behind is taken soon after.
 func TestLeasesOfDifferentLength(t *testing.T) {
 	const second = time.Second
 	for _, c := range []struct{ owner, watcher, look time.Duration }{
@@ -96,8 +96,8 @@ func TestLeasesOfDifferentLength(t *testing.T) {
 	}
 }
 
-// Where the record of a lease does not say how long it lasts, or is not there, it is
-// watched for the longest time that a lease can have.
+// A lease that is missing, or whose record does not say how long it lasts, is watched for the
+// longest time that a lease can have.
 func TestALeaseOfUnknownLength(t *testing.T) {
 	for name, leases := range map[string][]bucket.Lease{
 		"a record of an older version": {{ID: "you/1", Renewals: 5}},
@@ -119,8 +119,8 @@ func TestALeaseOfUnknownLength(t *testing.T) {
 	}
 }
 
-// While a lease says different things of how long it lasts, the longest counts: its
-// holder may still go by an earlier renewal.
+// If a lease states different durations, the longest counts: its holder may still go by an
+// earlier renewal.
 func TestTheLongestLengthCounts(t *testing.T) {
 	r := newRig(t)
 	r.lease(4)
@@ -138,8 +138,8 @@ func TestTheLongestLengthCounts(t *testing.T) {
 	}
 }
 
-// Each lease has its own measure of a look that comes too late to have watched: a gap
-// that is longer than it lasts begins its watch anew, and a shorter one does not.
+// Each lease has its own measure of a look that comes too late: a gap longer than the lease
+// lasts begins its watch anew, and a shorter one does not.
 func TestSleepIsNoWatchingOfALongLease(t *testing.T) {
 	for _, c := range []struct {
 		gap   time.Duration
@@ -163,7 +163,7 @@ func TestSleepIsNoWatchingOfALongLease(t *testing.T) {
 	}
 }
 
-// An owner without a lease is watched too, from when it was seen first.
+// An owner without a lease is watched too, from when it was first seen.
 func TestAnOwnerWithoutALease(t *testing.T) {
 	r := newRig(t)
 	r.now = time.Hour // the process has run for long
@@ -173,7 +173,7 @@ func TestAnOwnerWithoutALease(t *testing.T) {
 	}
 }
 
-// A lease that was seen to stand still for just as long as it lasts has ended.
+// A lease that was seen to stand still for exactly as long as it lasts has ended.
 func TestTheEndOfAWatch(t *testing.T) {
 	const lasts = 30 * time.Second
 	for after, want := range map[time.Duration]bool{lasts - 1: false, lasts: true} {

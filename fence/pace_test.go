@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Whoever steps the machine when it asks to be woken makes each call as often as it is
-// set, whichever of the intervals is the shorter one.
+// If the machine is stepped whenever it asks to be woken, it makes each call as often as
+// configured, whichever interval is shorter.
 func TestEachCallComesInItsTime(t *testing.T) {
 	for _, c := range []struct{ renew, look time.Duration }{
 		{200 * time.Millisecond, 500 * time.Millisecond}, {500 * time.Millisecond, 200 * time.Millisecond},
@@ -51,7 +51,7 @@ func TestEachCallComesInItsTime(t *testing.T) {
 	}
 }
 
-// A call that failed is made again after the pause that is set, not at its usual time.
+// A failed call is made again after the configured pause, not at its usual time.
 func TestWhatFailedIsTriedSoon(t *testing.T) {
 	down := errors.New("down")
 	hold := store.Hold{Bucket: 1, Token: 1}
@@ -105,7 +105,7 @@ func TestWhatFailedIsTriedSoon(t *testing.T) {
 	again("renewal", fence.Renewed{Began: postdate.Now{Mono: r.now}, Err: down}, count[fence.Renew])
 }
 
-// One release is under way at a time, and what was drained meanwhile follows it.
+// One release is under way at a time; what is drained meanwhile follows it.
 func TestOneReleaseAtATime(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -125,8 +125,8 @@ func TestOneReleaseAtATime(t *testing.T) {
 	}
 }
 
-// A bucket is asked for once to be drained, however often the share changes, and stays
-// among those that are worked on until it is given back.
+// A bucket is asked to drain once, however often the share changes, and stays among the working
+// ones until it is given back.
 func TestDrainIsAskedOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1, 2)
@@ -146,7 +146,7 @@ func TestDrainIsAskedOnce(t *testing.T) {
 	}
 }
 
-// A new share is looked for at once, and so is what there is after the lease lapsed.
+// A new share causes a look immediately, and so does a lapse of the lease.
 func TestLooksAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -170,8 +170,7 @@ func TestLooksAtOnce(t *testing.T) {
 	}
 }
 
-// At the very end of the lease nothing is looked at any more: what it saw it could not
-// take.
+// At the very end of the lease no look is made: the node could not take what it saw.
 func TestNoLookAtTheEndOfTheLease(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)
@@ -182,8 +181,8 @@ func TestNoLookAtTheEndOfTheLease(t *testing.T) {
 	}
 }
 
-// A renewal and a look are overdue from the moment in which they are due until a step
-// begins them; while one is under way, the other counts.
+// A renewal and a look are overdue from the moment they are due until a step begins them; while
+// one is under way, the other counts.
 func TestOverdue(t *testing.T) {
 	const sooner, later = 200 * time.Millisecond, 500 * time.Millisecond
 	for _, c := range []struct{ renew, look time.Duration }{{sooner, later}, {later, sooner}} {
@@ -205,8 +204,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// A renewal that ends in the last fifth of the lease comes too late, and one before that
-// does not. Where no other process can have the store open, none does.
+// A renewal that ends in the last fifth of the lease comes too late, and an earlier one does
+// not. If no other process can have the store open, none does.
 func TestWhenALeaseHasLapsed(t *testing.T) {
 	for _, c := range []struct {
 		before    time.Duration // the end of the lease
@@ -223,8 +222,7 @@ func TestWhenALeaseHasLapsed(t *testing.T) {
 	}
 }
 
-// What the clock may have missed counts until a renewal that began later, and never
-// twice.
+// Time that the clock may have missed counts until a renewal that began later, and never twice.
 func TestWhatAClockMissedCountsOnce(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -261,8 +259,8 @@ func TestWhatAClockMissedCountsOnce(t *testing.T) {
 	}
 }
 
-// How far the clock is off is shown while it is too much, and only then. Where no bound
-// is set, nothing is compared.
+// How far the clock is off is shown only while it is too much. Without a bound, nothing is
+// compared.
 func TestAhead(t *testing.T) {
 	r := newRig(t)
 	r.own(1)
@@ -283,8 +281,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// What was decided lists buckets by their numbers, so that the same events always give
-// the same effects.
+// Decisions list buckets by number, so that the same events always give the same effects.
 func TestBucketsComeInOrder(t *testing.T) {
 	var all []int
 	for b := range 40 {
@@ -308,8 +305,8 @@ func TestBucketsComeInOrder(t *testing.T) {
 	}
 }
 
-// After an acquisition the records are read again soon: somebody may have been quicker,
-// or the outcome is unknown. What came too late for the lease is taken anew at once.
+// After an acquisition the records are read again soon: somebody may have been quicker, or the
+// outcome is unknown. What came too late for the lease is taken anew immediately.
 func TestLooksAfterAnAcquisition(t *testing.T) {
 	take := func() (*rig, fence.Took) {
 		r := newRig(t)
@@ -336,8 +333,8 @@ func TestLooksAfterAnAcquisition(t *testing.T) {
 	}
 }
 
-// A bucket that came too late for the share is handed on once, and one that came too
-// late for the clock or is not wanted goes back without anybody being told.
+// A bucket that came too late for the share is handed on once. One that came too late for the
+// clock, or is not wanted, goes back without a Gained or Lost.
 func TestWhatCameTooLateIsHandedOnOnce(t *testing.T) {
 	r := newRig(t)
 	r.lease(1)

@@ -7,11 +7,10 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// watch judges other runs by their leases, on this node's own monotonic clock
-// alone. A lease stands still for certain from the end of the look that saw its
-// present state first, up to the beginning of the last look that saw it: its holder
-// counts the same time from before it wrote that state. How long it counts, the lease
-// itself says.
+// watch judges other runs by their leases, on this node's own monotonic clock alone. A lease
+// has certainly stood still from the end of the look that first saw its present state to the
+// beginning of the last look that saw it. Its holder counts the lease's duration from before it
+// wrote that state, and the lease itself says how long that is.
 type watch struct {
 	own    time.Duration // the own lease time
 	looked time.Duration // when the last look began
@@ -25,10 +24,9 @@ type sighting struct {
 	since    time.Duration
 }
 
-// wait is how long the lease must be seen to stand still: an earlier renewal may
-// still hold by a longer time than the last one's, so the longest counts. Where
-// nobody said one, because an older version wrote the record or it is not there, it
-// is the longest that a node can be set to.
+// wait is how long the lease must be seen to stand still. An earlier renewal may have promised
+// a longer time than the last one, so the longest counts. If none is known, because an older
+// version wrote the lease or it is missing, it is the longest that a node can be set to.
 func (s sighting) wait() time.Duration {
 	if s.lasts <= 0 {
 		return LeaseMax
@@ -59,25 +57,24 @@ func (w *watch) look(now time.Duration, ev Saw) {
 	w.looked, w.seen = ev.Began, seen
 }
 
-// blind says whether a look came so late that the watch of a lease begins anew: this
-// node slept or could not reach the store, and whoever did so with it gets the time
-// to renew. No promise needs it, for the lease has ended by then; it spares its
-// holder's buckets a move. Late is what exceeds the lease's own wait, so that a gap
-// cannot be all that was watched of it. A gap within the node's own lease time is
-// usual, though, however short the other's lease is: else nobody whose looks are
-// that far apart would ever see it stand still.
+// blind reports whether a look came so late that the watch of a lease begins anew: this node
+// slept or could not reach the store, and a holder that did the same gets time to renew. No
+// promise needs this, since the lease has ended by then; it spares the holder's buckets a move.
+// A gap is too long if it exceeds the lease's own wait, so that one gap cannot be a whole
+// watch. But a gap within this node's lease time is normal, however short the other lease is:
+// otherwise a node whose looks are that far apart would never see it stand still.
 func (w *watch) blind(began time.Duration, s sighting) bool {
 	return began-w.looked > max(s.wait(), w.own)
 }
 
-// stoodStill says whether a lease was seen to stand still for as long as it lasts, by
-// a look that began at a time.
+// stoodStill reports whether a look that began at the given time had seen a lease stand still
+// for as long as it lasts.
 func (w *watch) stoodStill(began time.Duration, lease string) bool {
 	s := w.seen[lease]
 	return began-s.since >= s.wait()
 }
 
-// alive lists the leases that did not stand still for so long, in order.
+// alive lists the leases that did not stand still for that long, in order.
 func (w *watch) alive(ev Saw) (ids []string) {
 	for _, l := range ev.Leases {
 		if !w.stoodStill(ev.Began, l.ID) {

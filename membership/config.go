@@ -16,56 +16,56 @@ import (
 )
 
 const (
-	// nameBytesMax bounds a node's name, which travels in every packet about it.
+	// nameBytesMax bounds a node's name, which is in every packet about it.
 	nameBytesMax = 128
 
-	// DefaultRejoinEvery is how often seeds and lost nodes are tried.
+	// DefaultRejoinEvery is how often the seeds and lost nodes are tried again.
 	DefaultRejoinEvery = 5 * time.Second
 
-	// DefaultForgetAfter is when a lost node's address is no longer tried.
+	// DefaultForgetAfter is how long a lost node's address is tried.
 	DefaultForgetAfter = time.Hour
 )
 
-// Config is what a member needs. Only Name and Bind must be set.
+// Config configures a member. Only Name and Bind are required.
 type Config struct {
-	// Name is this node's name, which no other node of the cluster has.
+	// Name is this node's name. It must be unique within the cluster.
 	Name string
 	// Bind is the address to listen on, host:port, for TCP and UDP. Port 0 picks one.
 	Bind string
-	// Advertise is the address under which others reach this node; Bind's by
-	// default. A host name is looked up once, at the start.
+	// Advertise is the address at which others reach this node. Default: Bind. A host
+	// name is looked up once, at the start.
 	Advertise string
-	// Seeds are addresses host:port of some members. A host name may stand for
-	// many addresses, all of which are tried; this node's own among them do no harm.
+	// Seeds are addresses host:port of some members. If a host name has several
+	// addresses, all are tried. This node's own address may be among them.
 	Seeds []string
 	// Key encrypts and authenticates all gossip: 16, 24 or 32 bytes, or their
-	// base64. Empty: whoever reaches the port can join.
+	// base64. If it is empty, anyone who reaches the port can join.
 	Key []byte
-	// Label names the cluster. Nodes with different labels do not hear each other.
+	// Label names the cluster. Nodes with different labels ignore each other.
 	Label string
-	// Meta is what the others are to know of this node.
+	// Meta is what this node tells the others about itself.
 	Meta Meta
 
-	// RejoinEvery and ForgetAfter are DefaultRejoinEvery and DefaultForgetAfter where zero.
+	// RejoinEvery and ForgetAfter default to DefaultRejoinEvery and DefaultForgetAfter.
 	RejoinEvery, ForgetAfter time.Duration
 
-	// OnNudges, OnBroadcast and OnConflict are told what arrives, one call at a
-	// time each. The first two must not block, and may keep what they get.
+	// OnNudges, OnBroadcast and OnConflict are called with what arrives. No two calls
+	// of one of them overlap. The first two must not block, and may keep their argument.
 	OnNudges    func(nudges []Nudge)
 	OnBroadcast func(payload []byte)
 	OnConflict  func(c Conflict)
 
-	// Log gets who comes and goes, and what is wrong; slog.Default() by default.
+	// Log gets the nodes that come and go, and problems. Default: slog.Default().
 	Log *slog.Logger
-	// Metrics, where set, gets this package's metrics.
+	// Metrics gets this package's metrics. Default: none.
 	Metrics prometheus.Registerer
 }
 
-// Conflict is another node that calls itself as this one does, and still answered
-// a while after it was first heard.
+// Conflict is another node with this one's name that still answered a while after it
+// was first heard.
 type Conflict struct {
 	Name, Mine, Other string // the name; the two addresses
-	// Yield is true at exactly one of the two: the one that should give up the name.
+	// Yield is true on exactly one of the two: the one that should give up the name.
 	Yield bool
 }
 
@@ -122,7 +122,7 @@ func invalid(format string, args ...any) error {
 	return postdate.E(postdate.KindInvalid, format, args...)
 }
 
-// split takes host:port apart.
+// split splits host:port.
 func split(flag, address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -135,8 +135,8 @@ func split(flag, address string) (host string, port int, err error) {
 	return host, int(n), nil
 }
 
-// keyOf is the key that these bytes stand for: a key itself, or base64 of one. What
-// could be either is taken as it stands, unless it is padded as base64 is.
+// keyOf returns the key in text, which is the key itself or its base64. Text that could
+// be either counts as the key itself, unless it ends with base64's padding.
 func keyOf(text []byte) ([]byte, error) {
 	fits := func(n int) bool { return n == 16 || n == 24 || n == 32 }
 	if len(text) == 0 {
@@ -152,7 +152,7 @@ func keyOf(text []byte) ([]byte, error) {
 	return key, nil
 }
 
-// lookup finds the addresses of a host, itself where it is one already.
+// lookup returns the addresses of a host. If host is an address, it is the only one.
 func lookup(ctx context.Context, resolver *net.Resolver, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}, nil
@@ -164,8 +164,8 @@ func lookup(ctx context.Context, resolver *net.Resolver, host string) ([]netip.A
 	return ips, err
 }
 
-// pick is the address to listen on or to advertise among those of a host: IPv4
-// where there is one, for that is what most networks speak.
+// pick chooses the address of a host to listen on or to advertise. It prefers IPv4,
+// because most networks use it.
 func pick(ctx context.Context, flag, host string) (string, error) {
 	ips, err := lookup(ctx, nil, host)
 	if err != nil || len(ips) == 0 {
@@ -179,13 +179,13 @@ func pick(ctx context.Context, flag, host string) (string, error) {
 	return ips[0].String(), nil
 }
 
-// tuned is the library's configuration. With a probe every half second and four
-// probe intervals of suspicion, a node that crashed is suspected within a second or
-// so and called gone two seconds later: 3.0 to 3.7 s in all, measured in clusters of
-// three to five. Five nodes on two processors that had sixteen other things to do
-// raised one false alarm in a minute, which the accused refuted; much shorter times
-// would raise many. What a false alarm costs is small: nobody takes the buckets of a
-// node whose lease moves.
+// tuned returns the library's configuration. With a probe every half second and a
+// suspicion of four probe intervals, a crashed node is suspected after about one second
+// and declared lost two seconds later: after 3.0 to 3.7 s in all, measured in clusters
+// of three to five. Five nodes on two processors, which sixteen other tasks kept busy,
+// raised one false alarm in a minute, which the suspect refuted. Much shorter times would
+// raise many. A false alarm does little harm: nobody takes the buckets of a node that
+// renews its lease.
 func (c Config) tuned(key []byte) *memberlist.Config {
 	m := memberlist.DefaultLANConfig()
 	m.Name, m.Label, m.SecretKey = c.Name, c.Label, key
@@ -194,11 +194,11 @@ func (c Config) tuned(key []byte) *memberlist.Config {
 	m.GossipInterval = 100 * time.Millisecond
 	m.PushPullInterval = 10 * time.Second
 	m.TCPTimeout = 3 * time.Second
-	m.HandoffQueueDepth = 4096  // nudges pass through it too
+	m.HandoffQueueDepth = 4096  // nudges also go through this queue
 	m.EnableCompression = false // packets are small, and nudges many
-	// A name may move to another address once its old one is gone: a container
-	// that restarts has another address. The wait is only what turns this on: a
-	// longer one misses the answer to the news that the old one is gone.
+	// A name may move to another address once its old one is gone, because a container
+	// that restarts gets a new address. Any time above zero turns this on. A longer one
+	// would reject the node's answer to the news that its old address is gone.
 	m.DeadNodeReclaimTime = time.Millisecond
 	return m
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// events is what the library calls, often under its own locks: nothing here may
-// call it back.
+// events gets the library's callbacks. The library often holds locks of its own when it
+// calls, so that no method may call it back.
 type events struct{ *Membership }
 
 func (e events) NotifyJoin(n *memberlist.Node)   { e.heard(n, StateAlive) }
 func (e events) NotifyUpdate(n *memberlist.Node) { e.heard(n, StateAlive) }
 
 func (e events) NotifyLeave(n *memberlist.Node) {
-	// Whether it left or was lost the library does not say here; who leaves has
-	// said so before, in a broadcast of ours.
+	// The library does not say whether the node left or was lost. A node that leaves
+	// has announced it before, with a packet of this package.
 	e.heard(n, StateLost)
 }
 
-// news is what the log says of a node.
+// news has the log's words for a node's new state.
 var news = map[State]string{StateAlive: "is here", StateLeft: "has left", StateLost: "does not answer any more"}
 
 func (m *Membership) heard(n *memberlist.Node, state State) {
@@ -30,7 +30,7 @@ func (m *Membership) heard(n *memberlist.Node, state State) {
 	delete(m.leaving, n.Name)
 	m.roster.note(n, state, time.Now())
 	members := len(m.roster.list(StateAlive))
-	m.metrics.members.Set(float64(members)) // under the lock, or an older number could come last
+	m.metrics.members.Set(float64(members)) // under the lock, so that the latest number is set last
 	if members > 1 {
 		delete(m.problems, problemAlone)
 	}
@@ -41,7 +41,7 @@ func (m *Membership) heard(n *memberlist.Node, state State) {
 	signal(m.changed)
 }
 
-// NotifyConflict comes with both nodes that use a name.
+// NotifyConflict is called with the two nodes that use the same name.
 func (e events) NotifyConflict(existing, other *memberlist.Node) {
 	e.clash(clash{name: other.Name, other: other.Address(), mine: existing.Address()})
 }
@@ -49,27 +49,26 @@ func (e events) NotifyConflict(existing, other *memberlist.Node) {
 func (e events) clash(c clash) {
 	select {
 	case e.clashes <- c:
-	default: // those that wait say the same
+	default: // the clashes that wait say the same
 	}
 }
 
-// NodeMeta is what the others learn of this node.
+// NodeMeta returns what the others learn about this node.
 func (e events) NodeMeta(int) []byte { return e.meta }
 
-// NotifyMsg is told of each packet of ours that arrives.
+// NotifyMsg is called with each packet of this package that arrives.
 func (e events) NotifyMsg(b []byte) { e.receive(b) }
 
-// GetBroadcasts, LocalState and MergeRemoteState carry nothing: our packets go to
-// their receivers directly.
+// GetBroadcasts returns nothing: this package sends packets directly to their receivers.
 func (e events) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState carries nothing.
+// LocalState returns nothing.
 func (e events) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState finds nothing.
+// MergeRemoteState does nothing.
 func (e events) MergeRemoteState([]byte, bool) {}
 
-// signal makes a channel of capacity one ready.
+// signal makes a channel of capacity one ready to receive from.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

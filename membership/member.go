@@ -12,32 +12,32 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// State says how a node was last known.
+// State is the last known state of a node.
 type State string
 
 // The states. Only alive nodes are members.
 const (
 	StateAlive State = "alive"
-	StateLeft  State = "left" // said goodbye
-	StateLost  State = "lost" // stopped to answer
+	StateLeft  State = "left" // announced that it leaves
+	StateLost  State = "lost" // stopped answering
 )
 
 // Member is a node as the others know it.
 type Member struct {
 	Name    string
-	Address string // of its gossip, host:port
-	HTTP    string // where it answers clients
-	Lease   string // of its present run
+	Address string // for gossip, host:port
+	HTTP    string // where it serves clients
+	Lease   string // the id of its current run's lease
 	State   State
 }
 
-// Meta is what a node tells of itself.
+// Meta is what a node tells about itself.
 type Meta struct {
 	Lease string // the id of this run's lease
-	HTTP  string // where it answers clients, host:port
+	HTTP  string // where it serves clients, host:port
 }
 
-// metaVersion begins what is encoded, so that it may change.
+// metaVersion is the first byte of an encoded Meta, so that the format can change.
 const metaVersion = 1
 
 func (m Meta) encode() ([]byte, error) {
@@ -49,7 +49,7 @@ func (m Meta) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeMeta is lenient: a node whose meta is not understood is alive all the same.
+// decodeMeta returns no error: a node whose meta cannot be decoded is alive all the same.
 func decodeMeta(b []byte) Meta {
 	if len(b) == 0 || b[0] != metaVersion {
 		return Meta{}
@@ -58,9 +58,9 @@ func decodeMeta(b []byte) Meta {
 	return Meta{Lease: string(lease), HTTP: string(http)}
 }
 
-// known is a node that was heard of, as the library last told.
+// known is a node as the library last reported it.
 type known struct {
-	node  memberlist.Node // a copy, for the library goes on changing its own
+	node  memberlist.Node // a copy: the library keeps changing its own
 	state State
 	since time.Time
 }
@@ -70,17 +70,17 @@ func (k known) member() Member {
 	return Member{Name: k.node.Name, Address: k.node.Address(), HTTP: meta.HTTP, Lease: meta.Lease, State: k.state}
 }
 
-// roster is everybody who was heard of, by name. It decides whom to try again.
+// roster has all known nodes, by name. It decides which addresses to try again.
 type roster map[string]known
 
-// note takes up what the library tells of a node.
+// note records what the library reports about a node.
 func (r roster) note(n *memberlist.Node, state State, now time.Time) {
 	copied := *n
 	copied.Addr, copied.Meta = slices.Clone(n.Addr), slices.Clone(n.Meta)
 	r[n.Name] = known{node: copied, state: state, since: now}
 }
 
-// list are the members in these states, by name.
+// list returns the nodes in the given states, sorted by name.
 func (r roster) list(states ...State) (members []Member) {
 	for _, k := range r {
 		if slices.Contains(states, k.state) {
@@ -91,13 +91,13 @@ func (r roster) list(states ...State) (members []Member) {
 	return members
 }
 
-// forget drops who has been gone for long.
+// forget removes nodes that have been gone for longer than after.
 func (r roster) forget(now time.Time, after time.Duration) {
 	maps.DeleteFunc(r, func(_ string, k known) bool { return k.state != StateAlive && now.Sub(k.since) > after })
 }
 
-// missing are the addresses to try: seeds and lost nodes, less those of members.
-// Who left is not called back: it comes by itself.
+// missing returns the addresses to try: seeds and lost nodes, without those of members.
+// A node that left is not tried: it comes back by itself.
 func (r roster) missing(seeds []string) []string {
 	want := map[string]bool{}
 	for _, s := range seeds {
@@ -116,26 +116,26 @@ func (r roster) missing(seeds []string) []string {
 	return slices.Sorted(maps.Keys(want))
 }
 
-// Members lists the nodes that are believed alive, this one included until it
-// leaves, by name.
+// Members lists the nodes that are believed alive, sorted by name, including this one
+// until it leaves.
 func (m *Membership) Members() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.roster.list(StateAlive)
 }
 
-// Gone lists the nodes that left or were lost, until they are forgotten.
+// Gone lists the nodes that left or are lost, until they are forgotten.
 func (m *Membership) Gone() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.roster.list(StateLeft, StateLost)
 }
 
-// Changed is ready after each change of the members; several changes may come as
-// one. It is for one reader.
+// Changed returns a channel that is ready after the members change. Several changes may
+// give one signal. The channel is for one reader.
 func (m *Membership) Changed() <-chan struct{} { return m.changed }
 
-// nodeNamed is a member other than this one.
+// nodeNamed returns the other member with this name.
 func (m *Membership) nodeNamed(name string) (*memberlist.Node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// joinTimeout bounds one round of looking up and trying addresses.
+	// joinTimeout bounds one round of looking up addresses and trying them.
 	joinTimeout = 10 * time.Second
 
-	// lookupTimeout bounds the looking up alone.
+	// lookupTimeout bounds the lookups of a round.
 	lookupTimeout = 5 * time.Second
 
-	// leaveTimeout bounds a goodbye: an orderly stop has more to do than that.
+	// leaveTimeout bounds a Leave: an orderly stop has other work to do as well.
 	leaveTimeout = 3 * time.Second
 )
 
@@ -35,7 +35,7 @@ type Membership struct {
 	meta      []byte
 	transport *transport
 	list      *memberlist.Memberlist
-	address   string // that others know
+	address   string // at which others reach it
 
 	changed chan struct{}
 	clashes chan clash
@@ -45,7 +45,7 @@ type Membership struct {
 
 	mu       sync.Mutex
 	roster   roster
-	leaving  map[string]bool // said that they leave, and are still members
+	leaving  map[string]bool // nodes that announced that they leave, and are still members
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
 
@@ -54,15 +54,15 @@ type Membership struct {
 	stopped bool
 }
 
-// Start listens, tries the seeds once, and goes on trying them. That no seed
-// answers is no error: somebody has to be first. An error is a bad config, a port
-// that is taken, or KindConflict: another node of the same name answers.
+// Start listens, tries the seeds once, and keeps trying them in the background. It is no
+// error if no seed answers: some node has to be the first. It fails if the config is bad,
+// the port is taken, or another node of the same name answers (KindConflict).
 func Start(ctx context.Context, c Config) (*Membership, error) { return startWith(ctx, c, parts{}) }
 
-// parts are what a test puts in the place of what a member has. Both may be nil.
+// parts are what tests replace in a member. Both may be nil.
 type parts struct {
 	tune     func(*memberlist.Config) // changes the library's settings
-	resolver *net.Resolver            // of seeds' names
+	resolver *net.Resolver            // for the names of seeds
 }
 
 func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
@@ -95,7 +95,7 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 	return m, nil
 }
 
-// open listens and starts the library, which knows nobody yet.
+// open listens and starts the library, which knows no other node yet.
 func (m *Membership) open(ctx context.Context) error {
 	key, err := keyOf(m.config.Key)
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *Membership) open(ctx context.Context) error {
 	return nil
 }
 
-// advertise finds the address under which others reach this node.
+// advertise finds the address at which others reach this node.
 func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) error {
 	if m.config.Advertise != "" {
 		host, port, err := split("--gossip-advertise", m.config.Advertise)
@@ -149,12 +149,12 @@ func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) er
 	return nil
 }
 
-// Address is the one under which others reach this node's gossip, host:port.
+// Address returns the address at which others reach this node's gossip, host:port.
 func (m *Membership) Address() string { return m.address }
 
-// Leave says goodbye, so that the others need not miss this node first: they count
-// it as gone at once. It gives up after a few seconds, or at ctx's deadline. Until Shutdown this node still
-// hears of the others, and can tell them what it hands over.
+// Leave announces that this node leaves, so that the others know immediately instead of
+// having to detect it. It gives up after a few seconds, or at ctx's deadline. Until
+// Shutdown this node still hears from the others, and can tell them what it hands over.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.ending.Lock()
 	defer m.ending.Unlock()
@@ -175,8 +175,8 @@ func (m *Membership) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown ends everything at once, as a crash would look to the others. It may be
-// called twice.
+// Shutdown stops immediately. Without a Leave before, it looks like a crash to the
+// others. It may be called twice.
 func (m *Membership) Shutdown() {
 	m.ending.Lock()
 	defer m.ending.Unlock()

@@ -21,10 +21,10 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 )
 
-// patience only bounds a hang.
+// patience bounds every wait.
 const patience = 60 * time.Second
 
-// quick is a config on loopback that tries again often.
+// quick returns a config on loopback that retries often.
 func quick(t *testing.T, name string, seeds ...*Membership) Config {
 	t.Helper()
 	c := Config{
@@ -53,11 +53,11 @@ func startParts(t *testing.T, c Config, p parts) *Membership {
 	return m
 }
 
-// eventually waits until it is so, and looks again at each change.
+// eventually waits until isSo is true, and checks it again at each change.
 func (m *Membership) eventually(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
-	again := time.NewTicker(20 * time.Millisecond) // for what is no change of the members
+	again := time.NewTicker(20 * time.Millisecond) // for conditions other than the members
 	defer again.Stop()
 	for !isSo() {
 		select {
@@ -76,7 +76,7 @@ func (m *Membership) names() (names []string) {
 	return names
 }
 
-// see waits until m's members are these.
+// see waits until m's members have these names.
 func (m *Membership) see(t *testing.T, names ...string) {
 	t.Helper()
 	m.eventually(t, fmt.Sprint("members ", names), func() bool { return slices.Equal(m.names(), names) })
@@ -106,8 +106,8 @@ func TestJoinBySeeds(t *testing.T) {
 	}
 }
 
-// A seed's name stands for all of its addresses, this node's own among them. A name
-// server that does not answer for one of them holds up no other.
+// All addresses of a seed's name are tried; this node's own may be among them. A name
+// server that does not answer for one seed does not delay the others.
 func TestSeedByName(t *testing.T) {
 	a := start(t, quick(t, "a"))
 	_, port, _ := net.SplitHostPort(a.Address())
@@ -121,7 +121,7 @@ func TestSeedByName(t *testing.T) {
 	b.see(t, "a", "b")
 }
 
-// A seed that is not there yet is found when it comes.
+// A seed that starts later is found once it is there.
 func TestLateSeed(t *testing.T) {
 	t.Parallel()
 	ports, err := proctest.Ports(1)
@@ -141,11 +141,11 @@ func TestLateSeed(t *testing.T) {
 	b.eventually(t, "without a problem", func() bool { return b.Problem() == nil })
 }
 
-// A node that listens on loopback and is to join another machine says so.
+// A node that listens on loopback but shall join another machine reports the problem.
 func TestLoopbackCannotLeave(t *testing.T) {
 	t.Parallel()
 	c := quick(t, "a")
-	c.Seeds = []string{"192.0.2.1:7946"} // an address for documentation, which nobody has
+	c.Seeds = []string{"192.0.2.1:7946"} // reserved for documentation: no machine has it
 	a := startParts(t, c, parts{tune: func(m *memberlist.Config) { m.TCPTimeout = 50 * time.Millisecond }})
 	a.eventually(t, "saying why", func() bool { return a.Problem() != nil && strings.Contains(a.Problem().Error(), "this machine only") })
 }
@@ -165,8 +165,8 @@ func part(left, right []*Membership) {
 	cut(right, left)
 }
 
-// After a partition the sides find each other, also where the library has
-// forgotten the other side meanwhile, and also where no seed is left on one side.
+// After a partition the sides find each other, even if the library has meanwhile
+// forgotten the other side, and even if one side has no seed left.
 func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]time.Duration{"at once": 30 * time.Second, "forgotten": 100 * time.Millisecond} {
@@ -209,15 +209,15 @@ func TestPartitionHeals(t *testing.T) {
 	}
 }
 
-// probed counts the probes that were answered. Every so many of them the library
-// walks through its nodes once, and forgets the dead.
+// probed counts the answered probes. After each round of probes, the library walks
+// through its nodes once and forgets the dead.
 type probed struct{ n atomic.Int64 }
 
 func (*probed) AckPayload() []byte { return nil }
 
 func (p *probed) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) { p.n.Add(1) }
 
-// Who leaves is gone at once, and known to have left.
+// A node that leaves is gone immediately, and known to have left.
 func TestLeave(t *testing.T) {
 	var in inbox
 	config := quick(t, "a")
@@ -255,7 +255,7 @@ func TestLeave(t *testing.T) {
 	c.Shutdown()
 }
 
-// A node's word that it leaves may come behind the library's, which looks like a loss.
+// A node's announcement may arrive after the library's own, which looks like a loss.
 func TestLeaveHeardLate(t *testing.T) {
 	t.Parallel()
 	a := start(t, quick(t, "a"))
@@ -273,7 +273,7 @@ func TestLeaveHeardLate(t *testing.T) {
 	a.receive(append([]byte{packetLeaving}, "nobody"...))
 }
 
-// Who crashes is missed after a while, and called back: it may be a partition.
+// A crashed node is declared lost after a while, and is tried again: it may be a partition.
 func TestCrash(t *testing.T) {
 	a := start(t, quick(t, "a"))
 	b, c := start(t, quick(t, "b", a)), start(t, quick(t, "c", a))
@@ -291,8 +291,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A node that comes back under another address, before the others miss the old
-// one, gets its name back.
+// A node that returns at another address, before the others notice that the old one
+// is gone, gets its name back.
 func TestNameMovesAfterCrash(t *testing.T) {
 	t.Parallel()
 	a := start(t, quick(t, "a"))
@@ -312,7 +312,7 @@ func TestNameMovesAfterCrash(t *testing.T) {
 	}
 }
 
-// A second node of a name does not start, and does the first no harm.
+// A second node of a name does not start, and does not disturb the first.
 func TestTwinIsRefused(t *testing.T) {
 	t.Parallel()
 	a := start(t, quick(t, "a"))
@@ -335,8 +335,8 @@ func TestTwinIsRefused(t *testing.T) {
 	}
 }
 
-// Two nodes of a name that started apart are told when they meet, and agree which
-// one yields.
+// Two nodes of a name that started apart learn of each other when they meet, and agree
+// which one yields.
 func TestTwinsThatMeet(t *testing.T) {
 	t.Parallel()
 	told := make(chan Conflict, 100)
@@ -362,7 +362,7 @@ func TestTwinsThatMeet(t *testing.T) {
 	}
 }
 
-// counted is the value of a metric: the sum over its labels.
+// counted returns the value of a metric, summed over its labels.
 func (m *Membership) counted(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	families, err := m.config.Metrics.(*prometheus.Registry).Gather()
@@ -379,8 +379,8 @@ func (m *Membership) counted(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// neverMerge holds that two nodes that try each other again and again do not become
-// members, and that each can say why.
+// neverMerge checks that two nodes that keep trying each other do not become members of
+// one cluster, and that each can say why.
 func neverMerge(t *testing.T, one, two Config, word string) {
 	t.Helper()
 	a := start(t, one)
@@ -422,7 +422,7 @@ func TestWrongKeyNeverMerges(t *testing.T) {
 	}
 }
 
-// With the same key, written one way or the other, nodes find each other.
+// Nodes with the same key find each other, whether it is given raw or in base64.
 func TestSameKey(t *testing.T) {
 	t.Parallel()
 	one := quick(t, "a")
@@ -435,7 +435,7 @@ func TestSameKey(t *testing.T) {
 	b.see(t, "a", "b")
 }
 
-// inbox gathers what arrives.
+// inbox collects what arrives.
 type inbox struct {
 	mu     sync.Mutex
 	nudges map[int]postdate.Time
@@ -538,7 +538,7 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// A word to one node comes to no other one.
+// A Tell to one node reaches no other.
 func TestTell(t *testing.T) {
 	var in, out inbox
 	one := quick(t, "a")
@@ -570,7 +570,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// A cut works in one direction too: what comes from there is not heard.
+// A cut on one side also drops the packets that arrive from the other.
 func TestCutDropsWhatArrives(t *testing.T) {
 	var in inbox
 	one := quick(t, "a")
@@ -590,8 +590,8 @@ func TestCutDropsWhatArrives(t *testing.T) {
 	}
 }
 
-// Where a third of the packets and of the connections are lost, nodes still find each
-// other, and nudges get through in the end.
+// If a third of the packets and connections are lost, nodes still find each other, and
+// nudges get through in the end.
 func TestLossyNetwork(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -616,7 +616,7 @@ func TestLossyNetwork(t *testing.T) {
 	}
 	for bucket := range 50 {
 		b.eventually(t, "heard", func() bool {
-			_ = b.Nudge("a", Nudge{bucket, 1000}) // it may be out of sight for a while
+			_ = b.Nudge("a", Nudge{bucket, 1000}) // a may not be a member for a while
 			in.mu.Lock()
 			defer in.mu.Unlock()
 			return in.nudges[bucket] != 0

@@ -6,7 +6,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// metrics are what an operator watches.
+// metrics are this package's metrics.
 type metrics struct {
 	members                          prometheus.Gauge
 	rejoins                          *prometheus.CounterVec

@@ -6,25 +6,25 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Nudge says that something in a bucket is due at a time.
+// Nudge says that a bucket has a message due at a time.
 type Nudge struct {
 	Bucket int
 	At     postdate.Time
 }
 
-// The first byte of a packet says what it is.
+// The first byte of a packet is its kind.
 const (
 	packetNudges    = 1
 	packetBroadcast = 2
 	packetLeaving   = 3 // the sender's name follows
 
-	// packetBytesMax fits into one datagram with the library's own bytes, a
-	// label and the encryption's.
+	// packetBytesMax leaves room in a datagram for the library's own bytes, a label
+	// and encryption.
 	packetBytesMax = 1024
 )
 
-// encodeNudges makes as many packets as it takes. A nudge is two varints: the
-// bucket, and the time less the one before it.
+// encodeNudges makes as many packets as needed. A nudge is two varints: the bucket,
+// and the difference between its time and that of the nudge before it.
 func encodeNudges(nudges []Nudge) (packets [][]byte) {
 	var b []byte
 	var last postdate.Time
@@ -45,8 +45,8 @@ func encodeNudges(nudges []Nudge) (packets [][]byte) {
 	return packets
 }
 
-// decodeNudges is the way back, without the first byte. ok is false where anything
-// is amiss: then nothing of the packet counts.
+// decodeNudges decodes a packet without its first byte. If anything in it is wrong, ok
+// is false and the whole packet is dropped.
 func decodeNudges(b []byte) (nudges []Nudge, ok bool) {
 	var last postdate.Time
 	for len(b) > 0 {
@@ -69,10 +69,10 @@ func decodeNudges(b []byte) (nudges []Nudge, ok bool) {
 	return nudges, true
 }
 
-// Nudge tells a member that something is due, if the network feels like it. It
-// never blocks: nudges that come faster than they leave are gathered, and of each
-// bucket the earliest time stays. An unknown member is an error of KindNotFound;
-// a nudge out of range is dropped.
+// Nudge tells a member that messages are due, without a guarantee that it arrives. It
+// never blocks: nudges that come faster than they can be sent are gathered, and only
+// each bucket's earliest time is kept. An unknown member is an error of KindNotFound. A
+// nudge out of range is dropped.
 func (m *Membership) Nudge(to string, nudges ...Nudge) error {
 	m.mu.Lock()
 	if m.roster[to].state != StateAlive || to == m.config.Name {
@@ -99,7 +99,7 @@ func (m *Membership) Nudge(to string, nudges ...Nudge) error {
 	return nil
 }
 
-// sendNudges sends what waits, over and over. While it sends, more is gathered.
+// sendNudges sends the waiting nudges in a loop. While it sends, more are gathered.
 func (m *Membership) sendNudges() {
 	for {
 		select {
@@ -136,8 +136,8 @@ func (m *Membership) sendTo(name string, nudges []Nudge) {
 	m.metrics.sent.Add(float64(len(nudges)))
 }
 
-// Broadcast sends a small payload to every other member, if the network feels like
-// it. An error means that it is too large and was sent to nobody.
+// Broadcast sends a small payload to every other member, without a guarantee that it
+// arrives. An error means that the payload is too large and was not sent.
 func (m *Membership) Broadcast(payload []byte) error {
 	packet, err := wordPacket(payload)
 	if err == nil {
@@ -146,8 +146,8 @@ func (m *Membership) Broadcast(payload []byte) error {
 	return err
 }
 
-// Tell sends to one other member what a Broadcast sends to all. An error means that it
-// was surely not sent: KindNotFound for an unknown member.
+// Tell is a Broadcast to one other member. An error means that the payload was certainly
+// not sent: KindNotFound for an unknown member.
 func (m *Membership) Tell(to string, payload []byte) error {
 	packet, err := wordPacket(payload)
 	if err != nil {
@@ -174,7 +174,7 @@ func (m *Membership) toAll(packet []byte) {
 	for _, member := range m.Members() {
 		node, err := m.nodeNamed(member.Name)
 		if err != nil {
-			continue // this node itself, or gone just now
+			continue // this node itself, or one that is gone by now
 		}
 		if err := m.list.SendBestEffort(node, packet); err != nil {
 			m.log.Debug("gossip: a packet is lost", "to", member.Name, "error", err)
@@ -182,7 +182,7 @@ func (m *Membership) toAll(packet []byte) {
 	}
 }
 
-// receive takes a packet, whose bytes are the library's to use again.
+// receive handles a packet. The library reuses its bytes afterwards.
 func (m *Membership) receive(b []byte) {
 	if len(b) == 0 {
 		m.metrics.garbage.Inc()
@@ -206,12 +206,12 @@ func (m *Membership) receive(b []byte) {
 	case packetLeaving:
 		m.leaves(string(rest))
 	default:
-		m.metrics.garbage.Inc() // of a later version, perhaps
+		m.metrics.garbage.Inc() // perhaps from a later version
 	}
 }
 
-// leaves notes a node's word that it leaves. The library's own may have come before it,
-// by way of another node, and looked like a loss.
+// leaves records a node's announcement that it leaves. The library's own may have come
+// first, by way of another node, and looked like a loss.
 func (m *Membership) leaves(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

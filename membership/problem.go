@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// The reasons why nodes do not find each other.
+// The possible reasons why nodes do not find each other.
 const (
 	problemKey     = "key"
 	problemCluster = "cluster"
@@ -20,18 +20,17 @@ const (
 	problemAlone   = "alone"
 )
 
-// sayAgainAfter keeps a problem that lasts from filling the log.
+// sayAgainAfter is the time between two log lines about a lasting problem.
 const sayAgainAfter = 10 * time.Minute
 
-// problem is a sentence for who has to act on it.
+// problem is a sentence for the person who has to act on it.
 type problem struct {
 	err        *postdate.Error
 	seen, said time.Time
 }
 
-// Problem says why this node may not find the others, as a sentence that says what
-// to do; nil while nothing of that kind was seen lately. It is the last thing that
-// was seen.
+// Problem returns the latest reason why this node may not find the others, as a sentence
+// that says what to do. It returns nil if there was none recently.
 func (m *Membership) Problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +41,7 @@ func (m *Membership) Problem() error {
 		}
 	}
 	if last.err == nil {
-		last = m.problems[problemAlone] // which is a consequence of the others, if anything
+		last = m.problems[problemAlone] // any of the others may be its cause
 	}
 	if last.err == nil {
 		return nil
@@ -50,7 +49,7 @@ func (m *Membership) Problem() error {
 	return last.err
 }
 
-// report keeps a problem, and logs it where it is new.
+// report records a problem, and logs it if it is new.
 func (m *Membership) report(reason string, err *postdate.Error) {
 	if reason != problemAlone {
 		m.metrics.refused.WithLabelValues(reason).Inc()
@@ -70,16 +69,16 @@ func (m *Membership) report(reason string, err *postdate.Error) {
 	}
 }
 
-// from finds the other side's address in a line of the library's log.
+// from matches the other side's address in a line of the library's log.
 var from = regexp.MustCompile(`from=(\S+)`)
 
-// explain tells what is wrong from a line of the library's log, or from the error
-// of a join: it has no other way to tell. TestWrongKeyNeverMerges and
-// TestForeignClusterNeverMerges notice when its words change.
+// explain derives the problem from a line of the library's log or the error of a join:
+// the library reports it in no other way. TestWrongKeyNeverMerges and
+// TestForeignClusterNeverMerges notice if the library's words change.
 func explain(text, address string) (reason string, err *postdate.Error) {
 	if at := from.FindStringSubmatch(text); at != nil {
 		if host, _, err := net.SplitHostPort(at[1]); err == nil {
-			address = host // its port is one that was picked for the connection
+			address = host // the port is an ephemeral one
 		}
 	}
 	lower := strings.ToLower(text)
@@ -92,8 +91,8 @@ func explain(text, address string) (reason string, err *postdate.Error) {
 	return "", nil
 }
 
-// logged writes the library's log into ours, for those who look closely, and
-// picks out what an operator has to know.
+// logged writes the library's log to the node's, at level debug, and reports the problems
+// in it that an operator has to know.
 type logged struct{ *Membership }
 
 var _ io.Writer = logged{}

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// joinsAtOnce bounds how many addresses are tried beside each other.
+	// joinsAtOnce bounds how many addresses are tried at the same time.
 	joinsAtOnce = 8
 
-	// twinGrace is how long a second node of a name has to go away again: one
-	// that starts refuses itself when it finds the first.
+	// twinGrace is how long a second node of a name has to stop: a starting node does
+	// so by itself when it finds the first one.
 	twinGrace = 2 * time.Second
 
-	// tellFor is how long a node that came back under another address tells all
-	// others of it: until they must have missed the old one.
+	// tellFor is how long a node that returned at another address tells all others
+	// about itself. By its end they must have declared the old address lost.
 	tellFor = 30 * time.Second
 
-	// pings is how often a twin is asked before it is taken for gone.
+	// pings is how often a twin is asked before it counts as gone.
 	pings = 3
 )
 
-// rejoin tries again and again whoever should be a member and is not, for the
-// library itself never asks again for somebody who was gone for long.
+// rejoin periodically tries nodes that should be members and are not, because the library
+// itself never tries again a node that was gone for long.
 func (m *Membership) rejoin() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -43,12 +43,12 @@ func (m *Membership) rejoin() {
 		case <-ctx.Done():
 		}
 	}()
-	wait := func() time.Duration { // not all nodes at the same moment
+	wait := func() time.Duration { // at random, so that nodes do not try at the same moment
 		return m.config.RejoinEvery*3/4 + time.Duration(rand.Int64N(int64(m.config.RejoinEvery)/2+1))
 	}
 	timer := time.NewTimer(wait())
 	defer timer.Stop()
-	var tellUntil time.Time // to tell everybody of this node, for they may believe its old address
+	var tellUntil time.Time // until then it tries all members, which may believe its old address
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,8 +68,8 @@ func (m *Membership) rejoin() {
 	}
 }
 
-// join tries everybody who is missing, or everybody at all, so that they hear of
-// this node.
+// join tries the missing nodes. If everybody is true it also tries all members, so that
+// they hear from this node.
 func (m *Membership) join(ctx context.Context, everybody, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (m *Membership) join(ctx context.Context, everybody, first bool) {
 	}
 	_ = group.Wait()
 	if len(m.config.Seeds) == 0 || len(m.Members()) > 1 || ctx.Err() != nil || first {
-		return // the first node of a cluster is alone for a moment
+		return // the first node of a cluster is alone at first
 	}
 	if elsewhere := outside(seeds); m.transport.loopback() && elsewhere != "" {
 		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "This node is alone: --gossip %s is reached from this machine only, and --join names %s on another one. Write --gossip 0.0.0.0:7946, or an address of the network between them.", m.config.Bind, elsewhere))
@@ -107,7 +107,7 @@ func (m *Membership) join(ctx context.Context, everybody, first bool) {
 	}
 }
 
-// outside is the first of the addresses that is on another machine.
+// outside returns the first of the addresses that is not a loopback address.
 func outside(addresses []string) string {
 	for _, a := range addresses {
 		if at, err := netip.ParseAddrPort(a); err == nil && !at.Addr().IsLoopback() {
@@ -117,7 +117,7 @@ func outside(addresses []string) string {
 	return ""
 }
 
-// try exchanges what both sides know with the node at an address.
+// try contacts the node at an address, and exchanges what both know about the members.
 func (m *Membership) try(address string) {
 	_, err := m.list.Join([]string{address})
 	if err == nil {
@@ -133,10 +133,8 @@ func (m *Membership) try(address string) {
 	}
 }
 
-// lookupSeeds finds the addresses that the seeds stand for now: behind a name there
-// may be others than a moment ago.
-//
-// A name whose servers do not answer takes no more than a half of the round.
+// lookupSeeds returns the current addresses of the seeds, because those of a name may
+// change. A name whose servers do not answer takes no more than half of the round.
 func (m *Membership) lookupSeeds(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -155,7 +153,7 @@ func (m *Membership) lookupSeeds(ctx context.Context) []string {
 func (m *Membership) lookupSeed(ctx context.Context, seed string) (addresses []string) {
 	host, port, err := split("--join", seed)
 	if err != nil {
-		return nil // it was looked at at the start
+		return nil // Validate has checked it
 	}
 	ips, err := lookup(ctx, m.parts.resolver, host)
 	if err != nil {
@@ -167,12 +165,11 @@ func (m *Membership) lookupSeed(ctx context.Context, seed string) (addresses []s
 	return addresses
 }
 
-// clash is that two addresses were heard of under one name.
+// clash says that two addresses use one name.
 type clash struct{ name, mine, other string }
 
-// refuseTwin gives up the start where another node of this name is alive. What was
-// heard may be this node's own past, under the address that it had before: so that
-// address is asked.
+// refuseTwin returns an error if another node of this name is alive. The clash may be with
+// this node's own earlier address, so refuseTwin asks that address for an answer.
 func (m *Membership) refuseTwin(ctx context.Context) error {
 	for {
 		select {
@@ -181,7 +178,7 @@ func (m *Membership) refuseTwin(ctx context.Context) error {
 				m.metrics.refused.WithLabelValues(problemName).Inc()
 				return postdate.E(postdate.KindConflict, "another node of this cluster is called %q already, and answers at %s: give each node its own --node-id", c.name, c.other)
 			} else if c.name == m.config.Name {
-				events{m}.clash(c) // the loop will see to it
+				events{m}.clash(c) // for rejoin
 				return nil
 			}
 		default:
@@ -207,8 +204,8 @@ func (m *Membership) answers(ctx context.Context, c clash) bool {
 	return false
 }
 
-// settle looks into a clash of names. It returns true where everybody is to hear of
-// this node again, for they still believe its old address.
+// settle resolves a clash of names. It returns true if all members must hear from this
+// node again, because they still believe its old address.
 func (m *Membership) settle(ctx context.Context, c clash) (everybody bool) {
 	if c.name != m.config.Name {
 		m.report(problemName, postdate.E(postdate.KindConflict, "Two nodes are called %q, at %s and at %s: give each its own --node-id. Until then only the first is heard.", c.name, c.mine, c.other))
@@ -221,7 +218,7 @@ func (m *Membership) settle(ctx context.Context, c clash) (everybody bool) {
 		return true
 	}
 	if !m.pause(ctx, twinGrace/2) || !m.answers(ctx, c) {
-		return false // it refused itself
+		return false // the other node gave up its start
 	}
 	m.report(problemName, postdate.E(postdate.KindConflict, "Another node is called %q too, at %s: give each its own --node-id.", c.name, c.other))
 	if m.config.OnConflict != nil {
@@ -230,7 +227,7 @@ func (m *Membership) settle(ctx context.Context, c clash) (everybody bool) {
 	return false
 }
 
-// pause waits, and takes up what else comes of clashes: they say the same.
+// pause waits, and drops further clashes: they say the same. It returns false if ctx ends.
 func (m *Membership) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

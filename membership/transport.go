@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// transport is the library's own, in which tests can cut connections.
+// transport is the library's own transport, with connections that tests can cut.
 type transport struct {
 	*memberlist.NetTransport
 	cut     atomic.Pointer[func(address string) bool]
@@ -21,8 +21,8 @@ type transport struct {
 	done    chan struct{}
 }
 
-// listen opens the port for TCP and UDP. A picked port may be taken for one of the
-// two, so another one is tried.
+// listen opens the port for TCP and UDP. If port is 0, the port picked for one may be
+// taken for the other, so listen tries again.
 func listen(ctx context.Context, bind string, logger *log.Logger) (*transport, error) {
 	host, port, err := split("--gossip", bind)
 	if err != nil {
@@ -48,7 +48,7 @@ func listen(ctx context.Context, bind string, logger *log.Logger) (*transport, e
 	}
 }
 
-// pump hands on the packets that arrive from where nothing is cut.
+// pump forwards arriving packets, except those from an address that is cut.
 func (t *transport) pump() {
 	for {
 		select {
@@ -72,15 +72,15 @@ func (t *transport) isCut(address string) bool {
 	return f != nil && (*f)(address)
 }
 
-// PacketCh is the library's.
+// PacketCh is part of memberlist.Transport.
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 
-// WriteTo is the library's.
+// WriteTo is part of memberlist.Transport.
 func (t *transport) WriteTo(b []byte, address string) (time.Time, error) {
 	return t.WriteToAddress(b, memberlist.Address{Addr: address})
 }
 
-// WriteToAddress loses what goes where it is cut, as networks do: without a word.
+// WriteToAddress silently drops a packet to an address that is cut, as a network does.
 func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
 	if t.isCut(to.Addr) {
 		return time.Now(), nil
@@ -88,12 +88,12 @@ func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, 
 	return t.NetTransport.WriteToAddress(b, to)
 }
 
-// DialTimeout is the library's.
+// DialTimeout is part of memberlist.Transport.
 func (t *transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
 	return t.DialAddressTimeout(memberlist.Address{Addr: address}, timeout)
 }
 
-// DialAddressTimeout fails where it is cut.
+// DialAddressTimeout fails if the address is cut.
 func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	if t.isCut(to.Addr) {
 		return nil, postdate.E(postdate.KindUnavailable, "the connection to %s is cut", to.Addr)
@@ -109,7 +109,7 @@ func (t *transport) Shutdown() error {
 	default:
 	}
 	close(t.done)
-	// The listeners end only when somebody takes what they hold.
+	// The listeners end only if someone receives what they still hold.
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -126,9 +126,9 @@ func (t *transport) Shutdown() error {
 	return t.NetTransport.Shutdown()
 }
 
-// Cut is for tests: packets and new connections to each address for which f is
-// true are lost, and packets from it. A connection's other end cannot be told, so a
-// whole partition takes a Cut on both sides. nil heals.
+// Cut is for tests. It drops packets to and from each address for which f is true, and
+// makes new connections to it fail. Incoming connections are not cut, because their
+// address is unknown: a full partition takes a Cut on both sides. A nil f heals.
 func (m *Membership) Cut(f func(address string) bool) {
 	if f == nil {
 		m.transport.cut.Store(nil)
@@ -137,7 +137,7 @@ func (m *Membership) Cut(f func(address string) bool) {
 	m.transport.cut.Store(&f)
 }
 
-// loopback says whether only this machine reaches the port.
+// loopback says whether only this machine can reach the port.
 func (t *transport) loopback() bool {
 	ip, _, err := t.FinalAdvertiseAddr("", 0)
 	return err == nil && ip.IsLoopback()

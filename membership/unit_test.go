@@ -70,8 +70,8 @@ func heardOf(name string, port int) *memberlist.Node {
 	return &memberlist.Node{Name: name, Addr: net.IPv4(10, 0, 0, 1), Port: uint16(port)}
 }
 
-// Seeds and lost nodes are tried; members and who left are not; and who has been
-// gone for long is forgotten.
+// Seeds and lost nodes are tried, members and nodes that left are not, and nodes that
+// have been gone for long are forgotten.
 func TestWhoIsTried(t *testing.T) {
 	r, now := roster{}, time.Now()
 	r.note(heardOf("alive", 1), StateAlive, now)
@@ -83,7 +83,7 @@ func TestWhoIsTried(t *testing.T) {
 	if want := []string{"10.0.0.1:2", "10.0.0.1:9"}; !slices.Equal(got, want) {
 		t.Errorf("tries %v, want %v", got, want)
 	}
-	// A node that came back under another address is not looked for at the old one.
+	// A node that returned at another address is not tried at the old one.
 	r.note(heardOf("lost", 5), StateAlive, now)
 	if got := r.missing(nil); len(got) != 0 {
 		t.Errorf("tries %v", got)

@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// agenda orders the buckets of the common lane by when they want something, so that a
-// step costs what is due and not how many buckets there are. A bucket with a claim
+// agenda orders the buckets of the common lane by when they need something, so that the cost of
+// a step depends on what is due and not on how many buckets there are. A bucket with a claim
 // under way is in none of its lists.
 type agenda struct {
 	byDue   bucketHeap // by the earliest attempt time that is not read
@@ -59,7 +59,7 @@ func (h *bucketHeap) Pop() any {
 	return last
 }
 
-// put sees to it that b is in the heap, at the right place, or is not.
+// put puts b at its place in the heap, or takes it out if in is false.
 func (h *bucketHeap) put(b *owned, in bool) {
 	switch at := *h.place(b); {
 	case in && at == 0:
@@ -71,7 +71,7 @@ func (h *bucketHeap) put(b *owned, in bool) {
 	}
 }
 
-// put files b where it belongs now.
+// put files b where it belongs, or takes it out of both heaps if in is false.
 func (a *agenda) put(b *owned, in bool) {
 	a.byDue.put(b, in)
 	a.bySweep.put(b, in && !b.sweeping && !b.resting())
@@ -81,14 +81,14 @@ func (a *agenda) put(b *owned, in bool) {
 	}
 }
 
-// wanting says whether b may have something to do that waits for no time. A claim of one
-// channel that was not answered is to be made again: it takes that channel's room.
+// wanting reports whether b may have something to do right away. An unanswered claim of one
+// channel must be made again, because it takes up that channel's room.
 func (b *owned) wanting() bool {
 	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard, func(u unheard) bool { return u.only != nil })
 }
 
-// take gives up to most of the buckets that are due by a wall-clock time, or to be swept
-// by a monotonic one, and the busy ones. They are to be put back.
+// take removes and returns the buckets that are due by a wall-clock time or to be swept by a
+// monotonic one, limited by most, and all busy ones. Touching them puts them back.
 func (a *agenda) take(most int, due postdate.Time, sweep time.Duration) (all []*owned) {
 	add := func(b *owned) {
 		a.byDue.put(b, false)
@@ -111,8 +111,8 @@ func (a *agenda) take(most int, due postdate.Time, sweep time.Duration) (all []*
 	return all
 }
 
-// touch notes that something of a bucket has changed: where it is on the agenda, and
-// up to when nudges matter, is found anew before the step ends.
+// touch notes that a bucket has changed. Its place on the agenda, and the time up to which
+// nudges matter, are determined again before the step ends.
 func (m *Machine) touch(b *owned) {
 	if !b.touched {
 		b.touched = true
@@ -120,8 +120,8 @@ func (m *Machine) touch(b *owned) {
 	}
 }
 
-// fileTouched files what was touched, and says up to when nudges matter from now on.
-// While a scan is under way every nudge does: it may have passed its place already.
+// fileTouched files the touched buckets, and says up to when nudges matter from now on. While a
+// scan is under way every nudge matters: the scan may have passed its place already.
 func (m *Machine) fileTouched() {
 	for _, b := range m.touched {
 		b.touched = false

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// filed is an agenda beside what is known of each of its buckets.
+// filed is an agenda and a record of what each of its buckets should want.
 type filed struct {
 	t              *testing.T
 	a              agenda
@@ -28,7 +28,7 @@ func newFiled(t *testing.T, n int) *filed {
 	return f
 }
 
-// put changes a bucket in some way, and files it.
+// put changes a bucket at random and files it.
 func (f *filed) put(r *rand.Rand) {
 	b := f.all[r.IntN(len(f.all))]
 	b.due, b.sweepAt, b.sweeping = postdate.Time(r.IntN(10)), time.Duration(r.IntN(10)), r.IntN(3) == 0
@@ -49,8 +49,8 @@ func (f *filed) put(r *rand.Rand) {
 	}
 }
 
-// take takes some and expects, in this order, those that are due, those to be swept, and
-// those that want something at once.
+// take takes buckets and expects, in this order, those that are due, those to be swept, and
+// those that want something right away.
 func (f *filed) take(most int, due postdate.Time, sweep time.Duration) {
 	f.t.Helper()
 	got := f.a.take(most, due, sweep)
@@ -72,8 +72,8 @@ func (f *filed) take(most int, due postdate.Time, sweep time.Duration) {
 	clear(f.now)
 }
 
-// first expects that got begins with most of those among whose time has come, or with all,
-// by their times. left is how far off that is.
+// first expects got to begin with up to most of those among whose time has come, ordered by
+// their times. left is how far off a bucket's time is.
 func (f *filed) first(got []*owned, most int, among map[*owned]bool, left func(*owned) int) (rest []*owned, n int) {
 	f.t.Helper()
 	var want []int
@@ -96,9 +96,9 @@ func (f *filed) first(got []*owned, most int, among map[*owned]bool, left func(*
 	return got[len(want):], len(want)
 }
 
-// The agenda gives what is due, by the time, and no more than is asked for; what wants
-// something at once it gives in any case. What was given it gives no more until it is put
-// back.
+// The agenda gives what is due, ordered by time, and no more than is asked for; buckets that
+// want something right away it always gives. A bucket that was given does not come again until
+// it is put back.
 func TestAgenda(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	f := newFiled(t, 20)
@@ -110,9 +110,9 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// Whoever nudges is told what matters: nothing of a bucket that is not here, all while a
-// claim is under way, which is said before it begins, and otherwise what is earlier than all that
-// is known. Nothing is said twice.
+// Horizons say which nudges matter: none for a bucket that is not owned here, all while a claim
+// is under way (said before it begins), and otherwise those earlier than all that is known. No
+// horizon is repeated.
 func TestHorizons(t *testing.T) {
 	b := newBench(t)
 	at := func(ms postdate.Time) postdate.Time { return 1_000_000 + ms }
@@ -158,7 +158,7 @@ func TestHorizons(t *testing.T) {
 	said(b.step(Nudged{[]Nudge{{0, at(900)}}}), "lost already")
 }
 
-// A bucket whose claim failed is claimed again after the pause, whatever falls due in it
+// A bucket whose claim failed is claimed again only after the pause, whatever falls due in it
 // meanwhile.
 func TestAClaimThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	b := newBench(t)
@@ -175,7 +175,7 @@ func TestAClaimThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// A bucket that is lost wakes nobody any more.
+// A lost bucket causes no wake-ups.
 func TestALostBucketWakesNobody(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Settlements that fail are tried ever more rarely and by themselves, also while the claims
-// of their bucket go through.
+// Failing settlements are tried less and less often and separately, even if the claims of their
+// bucket go through.
 func TestSettlementsThatFailBesideClaims(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.log = nil
@@ -37,8 +37,8 @@ func TestSettlementsThatFailBesideClaims(t *testing.T) {
 	}
 }
 
-// Buckets that were apart are back among the others soon after all is well, also where so much
-// is due that each of their calls finds another one under way.
+// Buckets that were apart rejoin the others soon after all is well, even if so much is due that
+// each of their calls finds another one under way.
 func TestLanesJoinUnderLoad(t *testing.T) {
 	const buckets = 8
 	for _, takes := range []struct{ claim, settle time.Duration }{{5 * ms, 10 * ms}, {2 * ms, 40 * ms}, {5 * ms, 150 * ms}, {20 * ms, 40 * ms}} {
@@ -100,7 +100,7 @@ func TestSettlementsThatFailLeaveRoom(t *testing.T) {
 	s.wantTogether()
 }
 
-// Lanes whose buckets are lost, and of which nothing is left to settle, end.
+// Lanes end if their buckets are lost and they have nothing left to settle.
 func TestLanesOfLostBucketsEnd(t *testing.T) {
 	s := newSlowShop(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
 	s.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "x:late") }
@@ -137,7 +137,7 @@ func TestLanesOfLostBucketsEnd(t *testing.T) {
 	}
 }
 
-// A delivery that could not be written when its bucket was lost is written all the same.
+// A delivery that could not be written before its bucket was lost is still written.
 func TestLostWhileItsSettlementFails(t *testing.T) {
 	s := newSlowShop(t, 2, nil)
 	s.add(0, "x:a", 1, -ms)
@@ -156,7 +156,7 @@ func TestLostWhileItsSettlementFails(t *testing.T) {
 	}
 }
 
-// wantOthersClear expects that nothing waits in the buckets that are not broken, and, a while
+// wantOthersClear expects that nothing waits in the buckets that are not broken and, some time
 // after all is well again, in none.
 func (s *shop) wantOthersClear() {
 	s.t.Helper()
@@ -174,7 +174,7 @@ func (s *shop) wantOthersClear() {
 	}
 }
 
-// parkedBefore schedules a message that an owner before has parked, and says where it is found.
+// parkedBefore schedules a message parked by an earlier owner, and returns where it is found.
 func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
 	row := s.row(s.put(b, c, 1, time.Hour)[0].Key)
 	row.Parked, row.ExecutionTime = true, s.now.Wall-1
@@ -183,7 +183,7 @@ func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
 
 func third(b int) bool { return b%3 == 0 }
 
-// What is parked in buckets that are out of reach keeps nothing parked in the others.
+// Messages parked in unreachable buckets do not keep those in other buckets parked.
 func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
 	const buckets = 64
 	s := newSlowShop(t, buckets, func(c *Config) { c.SweepEvery = 2 * time.Second })
@@ -199,8 +199,8 @@ func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
 	s.wantOthersClear()
 }
 
-// Where only buckets that are apart have something parked for a channel, it is tried there in
-// half of the places.
+// If a channel has messages parked only in buckets that are apart, it is tried there, in half
+// of the places.
 func TestUnparksOfBucketsThatAreApart(t *testing.T) {
 	const apart = 10
 	s := newBareShop(t, func(c *Config) { c.UnparksMax = 4 })
@@ -229,8 +229,8 @@ func TestUnparksOfBucketsThatAreApart(t *testing.T) {
 	}
 }
 
-// What an owner before has parked is found and comes, though a part of the store is out of
-// reach when the buckets are taken.
+// Messages that an earlier owner parked are found and come back even if a part of the store is
+// out of reach when the buckets are taken.
 func TestParkedIsFoundBesideWhatFails(t *testing.T) {
 	const buckets = 16
 	s := newSlowShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
@@ -252,7 +252,7 @@ func TestParkedIsFoundBesideWhatFails(t *testing.T) {
 	s.wantOthersClear()
 }
 
-// It is also found where nothing but this fails in some buckets, so that none is apart.
+// They are also found if nothing but the search fails in some buckets, so that none is apart.
 func TestParkedIsFoundWhereOnlyThatFails(t *testing.T) {
 	const buckets = 64
 	s := newSlowShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
@@ -296,8 +296,8 @@ func TestParkedIsFoundWhereOnlyThatFails(t *testing.T) {
 	}
 }
 
-// A message whose parking was written twice, and that was made due between the two, is
-// published only when it is claimed anew: a cancel may succeed until then.
+// A message whose parking was written twice, and which became due between the two writes, is
+// published only after it is claimed anew: until then a cancel may succeed.
 func TestParkedAgainBesideAScan(t *testing.T) {
 	s := newSlowShop(t, 2, nil)
 	s.mute = every

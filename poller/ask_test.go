@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/fence"
 )
 
-// asked sums up what claims under way ask for.
+// asked sums up what the claims under way ask for.
 type asked struct {
 	claims, any int                      // messages of any channel
 	only        map[postdate.Channel]int // messages of one channel
@@ -39,7 +39,8 @@ func (s *shop) asked() asked {
 	return a
 }
 
-// old gives the machine buckets from first on, in which x:old is behind with so many messages each.
+// old gives the machine buckets from first on; in each, x:old is behind with `messages`
+// messages.
 func (s *shop) old(first, buckets, messages int) {
 	var ps []bucket.Partition
 	for b := first; b < first+buckets; b++ {
@@ -53,8 +54,8 @@ func (s *shop) old(first, buckets, messages int) {
 	s.gain(ps...)
 }
 
-// What claims that hang may bring never exceeds what there is room for, and each may bring
-// one payload of any size. What has no room in the first call comes with one of the next.
+// What hanging claims may bring never exceeds the room, and each may bring one payload of any
+// size. What has no room in the first call comes with one of the next.
 func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 	const buckets = 40
 	for name, change := range map[string]func(*Config){
@@ -98,7 +99,7 @@ func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 	}
 }
 
-// One call brings no more than half of the room that there is.
+// One call brings at most half of what there is room for.
 func TestACallLeavesRoomForOthers(t *testing.T) {
 	s := newSlowShop(t, 40, func(c *Config) { c.PayloadBytesMax, c.DoubtMax, c.HandMax, c.HandBytesMax = 1000, 1<<20, 300, 50_000 })
 	for b := range 40 {
@@ -110,8 +111,8 @@ func TestACallLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Claims of a channel that is behind bring no more of it than there is room for, however many
-// buckets it is behind in, and though other messages are due there.
+// Claims of a channel that is behind bring no more of it than there is room for, in however
+// many buckets it is behind, and even if other messages are due there.
 func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 	const buckets = 60
 	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
@@ -146,8 +147,8 @@ func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 	}
 }
 
-// Where there is room for few buckets, what is due and what is behind both come, also where
-// each claim is followed by one settlement.
+// If there is room for few buckets, both what is due and what is behind come, even if a
+// settlement follows each claim.
 func TestDueAndBehindTakeTurns(t *testing.T) {
 	const due = 10
 	for _, offset := range []bool{false, true} {
@@ -191,7 +192,7 @@ func TestDueAndBehindTakeTurns(t *testing.T) {
 	}
 }
 
-// Once claims that failed go through again, they may bring as much as before.
+// Once failed claims go through again, they may bring as much as before.
 func TestRoomAfterClaimsThatFailed(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	limit := func() int {
@@ -219,7 +220,7 @@ func TestRoomAfterClaimsThatFailed(t *testing.T) {
 	}
 }
 
-// A claim that says nothing new is written only where something is due.
+// A claim that says nothing new is written only if something is due.
 func TestClaimsThatSayNothingNew(t *testing.T) {
 	s := newSlowShop(t, 1, func(c *Config) { c.SweepEvery = 2 * time.Second })
 	s.work(10 * time.Second)
@@ -242,8 +243,8 @@ func TestClaimsThatSayNothingNew(t *testing.T) {
 	}
 }
 
-// What is due soon waits for company, which travels with it; sweeps that fall due soon after
-// each other travel together as well, and none comes late.
+// What is due soon waits for other buckets to share its call. Sweeps that fall due soon after
+// each other share a call as well, and none comes late.
 func TestClaimsWaitForCompany(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.add(1, "x:a", 1, 100*ms)
@@ -276,8 +277,8 @@ func TestClaimsWaitForCompany(t *testing.T) {
 	}
 }
 
-// A claim of a lease that ended may have been written. What it left behind is not claimed by
-// one that does not know of it, though there is room for it by then.
+// A claim made under a lease that has ended may have been written. A channel that it left
+// behind is not claimed by a claim that does not know of it, even once it has room.
 func TestBehindAfterALapsedLease(t *testing.T) {
 	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
 	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }

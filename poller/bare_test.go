@@ -11,9 +11,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// newBareShop is a shop that owns nothing yet, whose channels are mute. It answers settlements,
-// and no claims: a test takes them one at a time, and says what each finds. No sweep comes by
-// itself.
+// newBareShop is a shop that owns nothing yet and whose channels are mute. It answers
+// settlements but no claims: a test takes those one at a time, and says what each finds. No
+// sweep comes by itself.
 func newBareShop(t *testing.T, change func(*Config)) *shop {
 	s := openShop(t, func(c *Config) {
 		c.SweepEvery, c.SettleGather = time.Hour, 0
@@ -29,8 +29,8 @@ func newBareShop(t *testing.T, change func(*Config)) *shop {
 	return s
 }
 
-// gainSwept gives the machine buckets with these records, of the numbers that follow, and lets
-// the sweep of each find nothing.
+// gainSwept gives the machine buckets with these records, numbered in order, and lets the sweep
+// of each find nothing.
 func (s *shop) gainSwept(records ...bucket.Partition) {
 	s.t.Helper()
 	left, first := len(records), len(s.m.buckets)
@@ -44,14 +44,14 @@ func (s *shop) gainSwept(records ...bucket.Partition) {
 	}
 }
 
-// gainEmpty is the same for so many buckets of which nothing was ever claimed.
+// gainEmpty does the same for n buckets of which nothing was ever claimed.
 func (s *shop) gainEmpty(n int) {
 	s.t.Helper()
 	s.gainSwept(make([]bucket.Partition, n)...)
 }
 
-// behind is the record of a bucket in which channels are behind: nothing is claimed of them
-// that was due in the last half a second.
+// behind is the record of a bucket in which channels are behind: none of their messages of the
+// last half second is claimed.
 func (s *shop) behind(channels ...postdate.Channel) bucket.Partition {
 	p := bucket.Partition{
 		Checkpoint: s.now.Wall - 1_000, Claimed: bucket.UpTo(s.now.Wall - 10), Behind: map[postdate.Channel]bucket.Position{},
@@ -62,7 +62,7 @@ func (s *shop) behind(channels ...postdate.Channel) bucket.Partition {
 	return p
 }
 
-// take takes the only claim that is not answered.
+// take takes the only unanswered claim.
 func (s *shop) take() Claim {
 	s.t.Helper()
 	var all []call
@@ -97,7 +97,7 @@ func (s *shop) find(call Claim, due ...postdate.Record) {
 	s.step(ev)
 }
 
-// ask has a bucket claimed a moment later, and gives the claim.
+// ask makes a bucket's claim due a moment later, and returns the claim.
 func (s *shop) ask(number int) Claim {
 	s.t.Helper()
 	s.after(callSlow) // also while another call is under way
@@ -105,7 +105,7 @@ func (s *shop) ask(number int) Claim {
 	return s.take()
 }
 
-// bring has so many messages of a channel read in bucket 0, by as many claims as it takes.
+// bring reads n messages of a channel from bucket 0, by as many claims as it takes.
 func (s *shop) bring(channel postdate.Channel, n int) {
 	s.t.Helper()
 	for n > 0 {
@@ -116,7 +116,7 @@ func (s *shop) bring(channel postdate.Channel, n int) {
 	}
 }
 
-// prove has a channel take its first message.
+// prove makes each channel confirm its first message.
 func (s *shop) prove(channels ...postdate.Channel) {
 	s.t.Helper()
 	for _, c := range channels {
@@ -125,7 +125,7 @@ func (s *shop) prove(channels ...postdate.Channel) {
 	}
 }
 
-// wantShare expects that so many messages of a channel are with its broker, and so many
+// wantShare expects that this many messages of a channel are with its broker, and this many
 // were parked.
 func (s *shop) wantShare(channel postdate.Channel, flying, parked int) {
 	s.t.Helper()
@@ -143,7 +143,7 @@ func (s *shop) hold(channels ...postdate.Channel) {
 	s.limits(all...)
 }
 
-// wantForgotten expects that the machine remembers no channel.
+// wantForgotten expects that the machine remembers no channels.
 func (s *shop) wantForgotten() {
 	s.t.Helper()
 	s.m.lookForFull(s.now) // the next claim does

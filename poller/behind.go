@@ -8,21 +8,21 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// A channel that has no room is behind: claims of any channel leave it behind, and what is
-// due of it stays unclaimed in the store. The bucket's record says up to where it is claimed.
-// When it has room again, it catches up by claims of it alone.
+// Claims of any channel leave a channel without room behind: its due messages stay unclaimed in
+// the store, and the bucket's record says up to where it is claimed. When it has room again, it
+// catches up through claims of this channel alone.
 
-// behindMax and behindBytesMax bound how many channels a bucket's record names as behind,
-// and how many bytes their names take. Messages of further ones are read and parked, and claims
-// wait for that, for a second at most.
+// behindMax and behindBytesMax bound how many channels a bucket's record names as behind, and
+// how many bytes their names take. Messages of further channels are read and parked, and claims
+// wait for that, for at most a second.
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
 )
 
-// leaveBehind has a claim of any channel leave behind what is behind already, and what has no
-// room. It says whether the claim may begin: not where it would claim more of a channel that
-// the record cannot name as well, and that is overfull.
+// leaveBehind makes a claim of any channel leave behind the channels that are behind already,
+// and those without room. It reports whether the claim may begin: it may not if it would claim
+// more of an overfull channel for which the record has no place left.
 func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	if !m.looked {
 		m.lookForFull(now)
@@ -53,7 +53,7 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	return true
 }
 
-// noteBehind notes which channels a bucket's record says to be behind.
+// noteBehind notes which channels a bucket's record names as behind.
 func (m *Machine) noteBehind(b *owned) {
 	if len(b.record.Behind) == 0 {
 		return
@@ -71,8 +71,8 @@ func (m *Machine) noteBehind(b *owned) {
 	}
 }
 
-// catchingUp takes up to most buckets of the common lane in which channels are behind that
-// have room now, each channel's in turn.
+// catchingUp picks buckets of the common lane in which a channel is behind and has room now, at
+// most as many as most says. The buckets of each channel take turns.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	m.behind = slices.DeleteFunc(m.behind, func(c *channel) bool {
 		if len(all) >= most || !m.hasRoom(now, c) {
@@ -100,17 +100,17 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// catchUp makes p a scan of a channel that is behind in b and has room, if there is one;
-// of several each gets its turn. Where messages of it are parked as well, chance says which
-// come first.
+// catchUp makes p a scan of a channel that is behind in b and has room, if there is one.
+// Several such channels take turns. If the channel also has parked messages, chance decides
+// which come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	to := p.claim.To.Earliest(b.record.Claimed)
 	names := slices.Sorted(maps.Keys(b.record.Behind))
 	for i := range names {
 		c := m.channels[names[(b.turn/scanTurns+i)%len(names)]]
 		at := b.record.Behind[c.name]
-		// Where the wall clock was set back, claimed lies ahead of the clock, and there is a
-		// little more to claim with each millisecond: wait until a whole Gather has come together.
+		// If the wall clock was set back, claimed lies ahead of it, and each millisecond adds a
+		// little more to claim: wait until a whole Gather has come together.
 		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
 		switch {
 		case !at.Before(to), near, !m.hasRoom(now, c):
@@ -123,7 +123,7 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	return false
 }
 
-// forgetBehind takes a bucket that was lost out of those in which channels are behind.
+// forgetBehind removes a lost bucket from the buckets in which channels are behind.
 func (m *Machine) forgetBehind(b *owned) {
 	for name := range b.behind {
 		c := m.channels[name]

@@ -14,8 +14,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A claim leaves channels without room behind, of which one bucket's record names no more
-// than it may, nor more bytes of names: those first that are behind already.
+// A claim leaves behind channels without room. A bucket's record names no more channels, and no
+// more bytes of names, than it may; those that are behind already come first.
 func TestWhatIsLeftBehind(t *testing.T) {
 	var many []postdate.Channel
 	for i := range behindMax + 4 {
@@ -60,7 +60,7 @@ func TestWhatIsLeftBehind(t *testing.T) {
 	}
 }
 
-// A channel that has just its fill is not left behind: most have no more than that.
+// A channel that has exactly its fill is not left behind: most never have more than that.
 func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		s := newBareShop(t, nil)
@@ -74,8 +74,8 @@ func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 	}
 }
 
-// Nothing is remembered of a channel once nothing of it is in hand, parked or behind, also
-// where it was crowded, or a bucket was lost while it caught up.
+// A channel is forgotten once nothing of it is in hand, parked or behind, even if it was
+// crowded, or if a bucket was lost while it caught up.
 func TestChannelsAreForgotten(t *testing.T) {
 	t.Run("it was crowded", func(t *testing.T) {
 		s := newBareShop(t, func(c *Config) { c.DoubtMax = 8 })
@@ -121,8 +121,7 @@ func TestChannelsAreForgotten(t *testing.T) {
 	})
 }
 
-// A bucket that is lost takes none of the others with it: what is behind there catches up
-// as soon as there is room.
+// A lost bucket affects no others: what is behind there catches up as soon as there is room.
 func TestALostBucketLeavesOthersBehind(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.hold("x:a", "x:b", "x:c")
@@ -134,7 +133,7 @@ func TestALostBucketLeavesOthersBehind(t *testing.T) {
 	}
 }
 
-// only lists the buckets of a call in which a channel catches up, by channels.
+// only lists, by channel, the buckets of a call in which the channel catches up.
 func only(call Claim) map[postdate.Channel][]int {
 	in := map[postdate.Channel][]int{}
 	for _, c := range call.Claims {
@@ -145,7 +144,7 @@ func only(call Claim) map[postdate.Channel][]int {
 	return in
 }
 
-// A channel that is left behind where another one is already catches up by itself.
+// A channel that is left behind in a bucket where another already is catches up by itself.
 func TestALaterOneCatchesUp(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.m.random = func() float64 { return 0.9 } // its backlog comes before what is parked of it
@@ -159,7 +158,7 @@ func TestALaterOneCatchesUp(t *testing.T) {
 	}
 }
 
-// Where one bucket has caught up, the others go on at once.
+// When one bucket has caught up, the others go on immediately.
 func TestOthersGoOnCatchingUp(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.gainSwept(s.behind("x:a"), s.behind("x:a"), s.behind("x:a"))
@@ -191,9 +190,9 @@ func TestABucketThatFailsCatchesUpApart(t *testing.T) {
 	}
 }
 
-// Where the answer is lost while a channel catches up, the same is asked again as soon as a
-// call may be, also where a settlement shows first that the store answers: what the lost
-// claim may have brought keeps no room from it.
+// If an answer is lost while a channel catches up, the same is asked again as soon as a call is
+// allowed, even if a settlement shows first that the store answers: what the lost claim may
+// have brought takes no room from it.
 func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 	for _, settles := range []bool{false, true} {
 		s := newBareShop(t, nil)
@@ -214,8 +213,8 @@ func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// What a claim without an answer may have claimed counts, but for one message, until a
-// later claim of its bucket is answered.
+// What a claim without an answer may have claimed counts, except for one message, until a later
+// claim of its bucket is answered.
 func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
 	s := newBareShop(t, nil)
 	narrow := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
@@ -244,8 +243,8 @@ func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
 	}
 }
 
-// What claims of one channel may bring takes its room, until they are answered: also
-// those of other calls.
+// What claims of one channel may bring takes up its room until they are answered; this includes
+// claims of other calls.
 func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 4}) // room for 8
@@ -269,8 +268,8 @@ func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
 	}
 }
 
-// A channel catches up when half of what may wait for its broker has gone out, and not
-// before that: each call costs as much. Nor does it spoil the wait for company before.
+// A channel catches up when half of what may wait for its broker has gone out, not earlier: a
+// small call costs as much. It does not cut short the wait for others to share a call.
 func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 	for _, nudged := range []bool{false, true} {
 		s := newBareShop(t, func(c *Config) { c.BatchMax = 1 })
@@ -305,8 +304,8 @@ func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 	}
 }
 
-// Where there is room for few buckets, those in which a channel is behind and those in
-// which something is due take turns to come first, and the former take half of it at most.
+// If there is room for few buckets, those in which a channel is behind and those in which
+// something is due take turns to come first. The former take at most half of the room.
 func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 	const n, most = 60, 16
 	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
@@ -339,7 +338,7 @@ func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 	}
 }
 
-// A call that is full of one channel's buckets takes no turn from those of the next one.
+// A call that is filled by one channel's buckets takes no turn from those of the next channel.
 func TestBucketsCatchUpInTurn(t *testing.T) {
 	const most = 16
 	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
@@ -361,7 +360,7 @@ func TestBucketsCatchUpInTurn(t *testing.T) {
 	}
 }
 
-// Where a channel has no room, another one that is behind in the same bucket catches up.
+// If a channel has no room, another one that is behind in the same bucket catches up.
 func TestAnotherOneCatchesUp(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.hold("x:a", "x:b", "x:c")
@@ -372,8 +371,8 @@ func TestAnotherOneCatchesUp(t *testing.T) {
 	}
 }
 
-// After the wall clock was set back, what is claimed lies far ahead, and a channel that is
-// behind is claimed up to what is due soon: each time for a whole Gather at least.
+// After the wall clock was set back, what is claimed lies far ahead. A channel that is behind
+// is then claimed up to what is due soon, at least a whole Gather at a time.
 func TestCatchingUpAfterTheClockWasSetBack(t *testing.T) {
 	gather := postdate.Time(DefaultConfig().Gather.Milliseconds())
 	soon := func(s *shop) bucket.Position { return bucket.UpTo(s.now.Wall.Add(s.m.c.Ahead)) }
@@ -395,8 +394,8 @@ func TestCatchingUpAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// Where messages of a channel are parked as well, chance says whether its backlog or what
-// is parked comes first. Under a pause nothing parked can come, and the backlog is parked.
+// If a channel also has parked messages, chance decides whether its backlog or the parked ones
+// come first. During a pause no parked message can come, and the backlog is parked.
 func TestABacklogBesideWhatIsParked(t *testing.T) {
 	for _, test := range []struct {
 		parked, paused bool
@@ -417,8 +416,8 @@ func TestABacklogBesideWhatIsParked(t *testing.T) {
 	}
 }
 
-// What is known of a bucket's record is changed in a copy of it: claims that are under way,
-// and what earlier owners left, name the same.
+// The known record of a bucket is changed only in a copy, because claims under way and what
+// earlier owners left share its map.
 func TestARecordIsNotChanged(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.hold("x:a", "x:b")
@@ -437,8 +436,8 @@ func TestARecordIsNotChanged(t *testing.T) {
 	}
 }
 
-// A channel that catches up after a claim of which nothing is known stays behind, for that
-// one may have gone further: from where it has come to, and the others from where they were.
+// A channel that catches up after a claim with an unknown outcome stays behind where it has
+// come to, and others stay where they were, because that claim may have gone further.
 func TestStillBehindAfterALostAnswer(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.hold("x:a", "x:b")
@@ -461,8 +460,8 @@ func TestStillBehindAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// Whatever answers of claims are lost: what is with a broker stays claimed, so that a crash
-// leaves it in doubt, and what was left behind comes without a sweep.
+// Whichever answers to claims are lost, what is with a broker stays claimed, so that a crash
+// leaves it in doubt; and what was left behind comes without a sweep.
 func TestCatchingUpWithLostAnswers(t *testing.T) {
 	for every := 2; every <= 6; every++ {
 		s := newShop(t, 2, func(c *Config) { c.SweepEvery = time.Hour })

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// quiet is a machine whose store answers at once and holds nothing that is due.
+// quiet is a machine whose store answers immediately and has nothing due.
 type quiet struct {
 	m   *Machine
 	now postdate.Now
@@ -40,7 +40,7 @@ func newQuiet(buckets, parked int, sweepEvery time.Duration) *quiet {
 	return q
 }
 
-// step feeds an event and answers what follows with nothing, but for publishes.
+// step feeds an event and answers what follows, except publishes, with nothing.
 func (q *quiet) step(ev Event, due ...postdate.Record) {
 	for _, e := range q.m.Step(q.now, ev) {
 		switch e := e.(type) {
@@ -68,9 +68,9 @@ func (q *quiet) step(ev Event, due ...postdate.Record) {
 	}
 }
 
-// BenchmarkStep is what one message costs the machine, from the nudge to the settle,
-// beside so many buckets, and so many channels that take nothing: it is to be flat. Sweeps,
-// which come with time and not with messages, are measured alone.
+// BenchmarkStep measures what one message costs the machine, from the nudge to the settle, next
+// to many buckets and many channels that take nothing: it must be flat. Sweeps, which come with
+// time and not with messages, are measured separately.
 func BenchmarkStep(b *testing.B) {
 	for _, size := range []struct{ buckets, parked int }{{64, 1}, {1_024, 1}, {16_384, 1}, {64, 1_000}, {64, 40_000}, {16_384, 40_000}} {
 		b.Run(fmt.Sprintf("buckets=%d/parked=%d", size.buckets, size.parked), func(b *testing.B) {
@@ -95,8 +95,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkSweep is what it costs the machine to sweep one bucket in which nothing is due:
-// each bucket is swept every two seconds.
+// BenchmarkSweep measures what it costs the machine to sweep one bucket in which nothing is
+// due: each bucket is swept every two seconds.
 func BenchmarkSweep(b *testing.B) {
 	for _, buckets := range []int{64, 1_024, 16_384} {
 		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) {
@@ -112,8 +112,8 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// BenchmarkTick is what a step costs in which nothing is to be done, beside channels that have
-// their fill, and lanes that are apart.
+// BenchmarkTick measures a step in which nothing is to be done, next to channels that have
+// their fill and lanes that are apart.
 func BenchmarkTick(b *testing.B) {
 	for _, apart := range []int{0, 60} {
 		for _, full := range []int{0, 4_000} {

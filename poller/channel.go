@@ -37,19 +37,18 @@ type channel struct {
 	parkedIn rotation[*owned] // buckets that may have some of it parked
 }
 
-// windowMin is how many messages of a channel may be with its broker before the first
-// is confirmed, and after one was not answered: a broker that never answers holds no
-// more than that.
+// windowMin is how many messages of a channel may be with its broker before the first one is
+// confirmed, and again after a batch got no answer. A broker that never answers holds no more
+// than that.
 const windowMin = 64
 
-// noAnswer is after what time a batch of which nothing is known says that its channel
-// does not answer: then one message after the other is tried.
+// noAnswer is how long a batch with only unknown outcomes must take to show that its channel
+// does not answer. Then messages are tried one at a time.
 const noAnswer = 5 * time.Second
 
-// site is what fails as one: a broker's channel, or all URLs of one host. A site that
-// takes nothing is down: its messages are parked in the store, where they cost
-// nothing and can be cancelled, and one of them after the other is tried, ever more
-// rarely, until one goes through.
+// site is what fails as one: a broker's channel, or all URLs of one host. A site that takes
+// nothing is down: its messages are parked in the store, where they take no memory and can be
+// cancelled. One at a time is tried, less and less often, until one goes through.
 type site struct {
 	name     string
 	broker   string
@@ -68,7 +67,7 @@ type site struct {
 	parking                // its messages that are parked in the store
 }
 
-// siteOf names what fails together with a channel.
+// siteOf names the site of a channel.
 func siteOf(c postdate.Channel) string {
 	if broker := c.Broker(); broker == "http" || broker == "https" {
 		host := strings.ToLower(strings.TrimPrefix(c.Target(), "//"))
@@ -94,7 +93,7 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 	return c
 }
 
-// forget drops a channel of which nothing is known but its name.
+// forget drops a channel if nothing is known about it but its name.
 func (m *Machine) forget(c *channel) {
 	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded || m.channels[c.name] != c {
 		return
@@ -108,8 +107,8 @@ func (m *Machine) forget(c *channel) {
 // sitesKept is how many sites without channels are remembered because they have answered.
 const sitesKept = 4_096
 
-// keep remembers a site that has no channel any more where it has answered, and forgets the
-// one that is remembered for longest. One that went down meanwhile is forgotten at once.
+// keep remembers a site that has no channels left, if it has answered. When there are too many,
+// it forgets the one kept longest. A site that went down meanwhile is forgotten immediately.
 func (m *Machine) keep(s *site) {
 	if !s.proven || s.down {
 		delete(m.sites, s.name)
@@ -131,7 +130,7 @@ func (m *Machine) keep(s *site) {
 // unsent is how many of the channel's messages in hand wait to go to the broker.
 func (c *channel) unsent() int { return c.hand - c.settling - c.looks - c.inFlight }
 
-// count notes that so many more messages of a channel are in memory.
+// count adds n to the messages of a channel in memory.
 func (m *Machine) count(c *channel, n int) {
 	c.hand += n
 	m.hand += n
@@ -172,7 +171,7 @@ func (m *Machine) publish(now postdate.Now) {
 		}
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
 		for c.batches < m.c.BatchesMax {
-			// More may be in flight than is allowed by now: that gives no token of a rate back.
+			// More may be in flight than is still allowed: a negative n would add tokens.
 			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.handShare(now, c))-c.inFlight), 0))
 			if n == 0 {
 				break
@@ -201,7 +200,7 @@ func (m *Machine) prove(s *site, answers bool) {
 	s.proven = answers
 }
 
-// fly notes that so many more messages of a channel are with its broker.
+// fly adds n to the messages of a channel that are with its broker.
 func (m *Machine) fly(c *channel, n int) {
 	c.inFlight += n
 	c.site.inFlight += n
@@ -210,8 +209,8 @@ func (m *Machine) fly(c *channel, n int) {
 	}
 }
 
-// sift takes out what was dropped, and what is not due any more because the wall
-// clock was set back.
+// sift takes out what was dropped, and what is no longer due because the wall clock was set
+// back.
 func (m *Machine) sift(now postdate.Now, c *channel) {
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
 		if it.stage == stageReady && it.due > now.Wall {
@@ -222,7 +221,7 @@ func (m *Machine) sift(now postdate.Now, c *channel) {
 	})
 }
 
-// expireReady ends what may not be published any more.
+// expireReady ends the ready messages that have expired.
 func (m *Machine) expireReady(now postdate.Now, c *channel) {
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
 		expires := it.rec.ExpiresAt
@@ -241,8 +240,8 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 	})
 }
 
-// probeAndPark sends one message to a site that is down, if it is time, and parks the
-// others.
+// probeAndPark sends one message to a site that is down, if it is time for a probe, and parks
+// the others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
 		c.site.probing, c.site.onWayUntil = true, 0
@@ -272,7 +271,7 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	m.emit(Publish{c.name, batch})
 }
 
-// published takes in what became of a batch.
+// published handles the results of a batch.
 func (m *Machine) published(now postdate.Now, ev Published) {
 	c := ev.Batch[0].channel
 	c.batches--
@@ -314,7 +313,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 	m.lookSoon(c.site)
 }
 
-// ended decides what follows a publish. One that was abandoned is settled where it was
+// ended decides what follows a publish. An abandoned publish is still settled if it was
 // confirmed: a delivery is a fact.
 func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt}
@@ -336,7 +335,7 @@ func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
 	}
 }
 
-// up notes that a site answers: what is parked for it may come back.
+// up notes that a site answers, so what is parked for it may come back.
 func (m *Machine) up(now postdate.Now, s *site) {
 	if s.answered = now.Wall; !s.down {
 		return
@@ -346,8 +345,8 @@ func (m *Machine) up(now postdate.Now, s *site) {
 
 func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
 
-// goDown notes that a site takes nothing. The back-off grows with each probe that
-// failed, not with each message.
+// goDown notes that a site takes nothing. The back-off grows with each failed probe, not with
+// each message.
 func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	if s.down && s.tried && !probe {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// No more batches of a channel are with its broker than may be, and none is larger.
+// A channel has no more batches with its broker than it may, and none is too large.
 func TestBatches(t *testing.T) {
 	s := newMuteShop(t, 1, func(c *Config) { c.BatchMax, c.BatchesMax = 2, 3 })
 	s.add(0, "x:a", 20, -ms)
@@ -25,8 +25,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// How much of a channel may be with its broker grows with what that confirms, and is small
-// again after a batch without an answer.
+// How many messages of a channel may be with its broker grows with those it confirms, and is
+// small again after a batch without an answer.
 func TestTheWindow(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.m.random = rand.New(rand.NewPCG(1, 1)).Float64 // so that a backlog has its turn
@@ -55,8 +55,8 @@ func TestTheWindow(t *testing.T) {
 	}
 }
 
-// What a channel confirms in two seconds may be in hand, where that is more than what may be
-// in doubt otherwise.
+// As many messages as a channel confirms in two seconds may be in hand, if that is more than
+// what may otherwise be in doubt.
 func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
 	s := newMuteShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
 	s.add(0, "x:a", 2_000, -ms)
@@ -73,8 +73,8 @@ func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
 	}
 }
 
-// What waits behind a backlog of its channel can be cancelled, and comes as soon as the
-// broker has answered.
+// What waits behind its channel's backlog can be cancelled, and comes as soon as the broker has
+// answered.
 func TestABacklogIsParkedAndComesBack(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.add(0, "x:a", 300, -ms)
@@ -90,8 +90,8 @@ func TestABacklogIsParkedAndComesBack(t *testing.T) {
 	}
 }
 
-// What was parked comes back as fast as the store writes what became of what came before,
-// where no more than one may be in hand at first.
+// If no more than one message may be in hand at first, parked messages come back as fast as the
+// store writes what became of the ones before.
 func TestParkedMessagesFollowSettlements(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 1 })
 	s.takeOver(30)
@@ -100,8 +100,8 @@ func TestParkedMessagesFollowSettlements(t *testing.T) {
 	}
 }
 
-// Where the hand is almost full, all channels that have messages there may have as many: those
-// that had some before do not count.
+// If the hand is almost full, all channels that have messages there get equal shares; channels
+// that had some earlier do not count.
 func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
 	s := newMuteShop(t, 1, func(c *Config) { c.HandMax = 64 })
 	for i := range 4 {
@@ -118,8 +118,8 @@ func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
 	}
 }
 
-// A channel that waits is looked at once in each step, however much of it is ready, and not at
-// all when nothing is ready any more: then it asks for no wake-up, and holds no memory.
+// A waiting channel is looked at once in each step, however much of it is ready. Once nothing
+// of it is ready it is not looked at, asks for no wake-up, and holds no memory.
 func TestWhatAChannelCosts(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
@@ -139,7 +139,7 @@ func TestWhatAChannelCosts(t *testing.T) {
 	}
 }
 
-// A rate is kept also where an operator bounds what is in flight meanwhile, to less than is.
+// A rate is kept even if an operator meanwhile bounds what is in flight to less than is.
 func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
@@ -158,7 +158,7 @@ func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
 	}
 }
 
-// Nothing is published once less than LeaseMargin is left of the lease, until it is renewed.
+// Nothing is published once less than LeaseMargin of the lease is left, until it is renewed.
 func TestNothingIsPublishedWithoutALease(t *testing.T) {
 	for _, early := range []time.Duration{0, ms} {
 		b := &bench{t: t, m: newMachine(DefaultConfig()), now: postdate.Now{Wall: 1_000_000, Mono: time.Minute}}
@@ -179,7 +179,7 @@ func TestNothingIsPublishedWithoutALease(t *testing.T) {
 	}
 }
 
-// What waits for its channel when its bucket is lost is not published any more.
+// What waits for its channel when its bucket is lost is not published.
 func TestWhatIsReadyInALostBucket(t *testing.T) {
 	s := newMuteShop(t, 2, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
@@ -197,7 +197,7 @@ func TestWhatIsReadyInALostBucket(t *testing.T) {
 	}
 }
 
-// A wall clock that is set back by a little makes what is ready wait again, until its first
+// If a wall clock is set back a little, ready messages wait again, until their first
 // millisecond.
 func TestAClockSetBackALittle(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
@@ -282,8 +282,8 @@ func TestAReadyMessageExpires(t *testing.T) {
 	}
 }
 
-// A bucket that is to be handed over keeps nothing that waits for a channel, neither at once
-// nor while it works on for its other channels.
+// A bucket that is being handed over parks what waits for a channel, both at the start and
+// while it works on for its other channels.
 func TestALeavingBucketParksWhatWaits(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		s := newMuteShop(t, 1, nil)
@@ -309,7 +309,7 @@ func TestALeavingBucketParksWhatWaits(t *testing.T) {
 	})
 }
 
-// The last answer of a broker that was no confirm is shown with its channel.
+// A channel is shown with the last answer of its broker that was not a confirm.
 func TestTheLastError(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.add(0, "x:a", 3, -ms)
@@ -323,7 +323,7 @@ func TestTheLastError(t *testing.T) {
 	}
 }
 
-// A message whose outcome is unknown is in doubt from then on; one that was refused is not.
+// A message with an unknown outcome is in doubt from then on; one that was refused is not.
 func TestUnknownIsInDoubt(t *testing.T) {
 	for _, outcome := range []publisher.Result{unknown, refused} {
 		s := newMuteShop(t, 1, nil)
@@ -336,8 +336,8 @@ func TestUnknownIsInDoubt(t *testing.T) {
 	}
 }
 
-// A broker may answer after nobody waits any more: a delivery is settled all the same, with
-// the mark, and anything else is known already.
+// A broker may answer when nobody waits any more: a delivery is still settled, with the mark,
+// and any other answer changes nothing.
 func TestAnAnswerAfterAHandOver(t *testing.T) {
 	for _, outcome := range []publisher.Result{confirmed, refused, unknown, down} {
 		b := newBench(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Claims that fail hold no memory for ever: neither where all of the store is out of reach
-// for a while, nor where a part of it is.
+// Failing claims hold no memory for ever, whether all of the store or only a part of it is out
+// of reach for a while.
 func TestClaimsThatFailLeaveRoom(t *testing.T) {
 	for _, test := range []struct {
 		buckets, every int
@@ -38,8 +38,8 @@ func TestClaimsThatFailLeaveRoom(t *testing.T) {
 	}
 }
 
-// A channel that stays behind because of a lost answer stays so through a sweep, whose
-// pages do not move what is claimed.
+// A channel that stays behind because of a lost answer stays so through a sweep, whose pages do
+// not move what is claimed.
 func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 8 })
 	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
@@ -71,8 +71,8 @@ func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 	}
 }
 
-// After an orderly hand-over nothing is in doubt, though a backlog waits unclaimed: nor is
-// what is scheduled later for a time that was claimed before.
+// After an orderly hand-over nothing is in doubt, even if a backlog waits unclaimed: this
+// includes messages scheduled later for a time that was claimed before.
 func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 1})
@@ -102,8 +102,8 @@ func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	}
 }
 
-// What is due in a bucket in which nothing is behind does not wait until a channel that
-// is behind in very many others has caught up.
+// What is due in a bucket in which nothing is behind does not wait until a channel that is
+// behind in very many other buckets has caught up.
 func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	const buckets, behindIn = 400, 300
 	s := openShop(t, nil)
@@ -142,7 +142,7 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	}
 }
 
-// A machine that owns nothing any more knows of no channel, though an unpark was under way.
+// A machine that no longer owns anything forgets all channels, even if an unpark was under way.
 func TestNoChannelIsLeftByAnUnpark(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
@@ -157,8 +157,8 @@ func TestNoChannelIsLeftByAnUnpark(t *testing.T) {
 	}
 }
 
-// The same where a claim was under way of a channel that was behind. It is a small one: whether
-// a channel is crowded is looked at by the next claim.
+// The same holds if a claim was under way for a channel that was behind. The claim is small,
+// since only the next claim would look at a crowded channel.
 func TestNoChannelIsLeftByAClaim(t *testing.T) {
 	b := newBench(t)
 	b.m.c.HandMax = b.m.c.crowdMin()
@@ -179,8 +179,8 @@ func TestNoChannelIsLeftByAClaim(t *testing.T) {
 	}
 }
 
-// A claim whose answer was lost counts until it is known how far it went: not only until a
-// smaller one follows, which shows whether the store is back.
+// A claim whose answer was lost counts until it is known how far it went. A smaller claim after
+// it, which shows whether the store is back, is not enough.
 func TestDoubtAfterManyLostAnswers(t *testing.T) {
 	s := newShop(t, 6, func(c *Config) { c.DoubtMax = 64 })
 	s.mute = every
@@ -203,8 +203,8 @@ func TestDoubtAfterManyLostAnswers(t *testing.T) {
 	}
 }
 
-// Where most of a channel's room is taken by what cannot be settled or claimed in one bucket, or
-// by what its broker does not answer, the rest of it serves the other buckets.
+// If most of a channel's room is taken by messages that cannot be settled or claimed in one
+// bucket, or that its broker does not answer, the rest of it serves the other buckets.
 func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
 	fails := func(s *shop) { s.broken = func(b int) bool { return b == 0 } }
 	hangs := func(s *shop) {
@@ -251,8 +251,8 @@ func TestAChannelGoesOnBesideWhatCannotBeSettled(t *testing.T) {
 	}
 }
 
-// A channel that only a claim without an answer has left behind is remembered, also when nothing
-// of it is in hand any more, and catches up.
+// A channel that only a claim without an answer has left behind is remembered, even when
+// nothing of it is in hand any more, and catches up.
 func TestCatchingUpAfterAClaimWithoutAnAnswer(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.gainEmpty(2)
@@ -281,8 +281,8 @@ func TestCatchingUpAfterAClaimWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Where a claim hangs that may bring most of what there is room for of its channel, the channel
-// catches up with the rest of its room in other buckets.
+// If a claim hangs that may bring most of what its channel has room for, the channel catches up
+// in other buckets with the rest of its room.
 func TestAChannelGoesOnBesideAClaimThatHangs(t *testing.T) {
 	s := newBareShop(t, nil)
 	limit := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
@@ -304,7 +304,7 @@ func TestAChannelGoesOnBesideAClaimThatHangs(t *testing.T) {
 	}
 }
 
-// Where the store is well, slow settlements do not lead to many small claims: that only costs.
+// If the store is well, slow settlements do not lead to many small and wasteful claims.
 func TestHalfIsSettledBeforeMoreComes(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.SettleMax = 50 })
 	s.waits = has[Settle]

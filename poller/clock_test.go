@@ -18,8 +18,8 @@ func (s *shop) setClock(by time.Duration) {
 	s.sleep(3 * time.Second)
 }
 
-// A clock ran an hour ahead, and was set back. What is parked does not wait until it comes to
-// that hour once more: neither on the node whose clock it was, nor on one that starts later.
+// After a clock that ran an hour ahead is set back, parked messages do not wait until it shows
+// that hour again: neither on the node whose clock it was, nor on one that starts later.
 func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
 	const stays, restarts, fresh = "stays", "restarts", "restarts, and nothing was ever settled"
 	for _, node := range []string{stays, restarts, fresh} {
@@ -48,8 +48,8 @@ func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// After a crash what comes back from its parking is not in doubt: it was never sent. So it is
-// not marked, and when it is parked again it can be cancelled.
+// After a crash, messages that come back from parking are not in doubt, because they were never
+// sent. So they are not marked, and can be cancelled when they are parked again.
 func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})
@@ -84,8 +84,8 @@ func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 }
 
 // While a clock ran ahead, messages of the next hour seemed due and were parked. When it is set
-// back and their channel takes messages again, they wait for their time in the store: so they
-// leave room for those that are due, and are not taken for a probe.
+// back and their channel takes messages again, they wait for their time in the store: they
+// leave room for those that are due, and do not serve as probes.
 func TestParkedAheadOfTheirTime(t *testing.T) {
 	const due = 20
 	for _, early := range []int{0, 1, 2_000} {
@@ -121,7 +121,7 @@ func TestParkedAheadOfTheirTime(t *testing.T) {
 	}
 }
 
-// Such messages cost a probe each, and many of them leave the other sites that are down their turn.
+// Such messages use up a probe each, but other sites that are down get their turn.
 func TestProbesBesideWhatIsParkedAheadOfItsTime(t *testing.T) {
 	const sites = 4
 	s := newShop(t, sites, nil)

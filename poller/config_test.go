@@ -8,7 +8,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// bounds sets each setting to the least value that it may have, and to one less.
+// bounds sets each setting to its least allowed value, and to one less.
 var bounds = map[string]struct{ least, less func(*Config) }{
 	"Ahead":       {func(c *Config) { c.Ahead = c.Gather + 1 }, func(c *Config) { c.Ahead = c.Gather }},
 	"Gather":      {func(c *Config) { c.Gather = 0 }, func(c *Config) { c.Gather = -1 }},
@@ -52,7 +52,7 @@ var bounds = map[string]struct{ least, less func(*Config) }{
 	},
 }
 
-// Each setting has a least value that is accepted. Below it the error names the setting and
+// Each setting has a least value that is accepted. For less, the error names the setting and
 // its value.
 func TestValidate(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {

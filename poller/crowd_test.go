@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// What claims under way may bring crowds a channel, also while there is room for more: when there
-// is none any more, claims of any channel leave it behind.
+// What claims under way may bring crowds a channel even while it has room: when it has none
+// left, claims of any channel leave it behind.
 func TestWhatIsComingCrowds(t *testing.T) {
 	s := newBareShop(t, nil)
 	limit := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
@@ -29,7 +29,7 @@ func TestWhatIsComingCrowds(t *testing.T) {
 	}
 }
 
-// What several lapses have dropped crowds a channel, though each dropped little.
+// What several lapses drop crowds a channel, even if each dropped little.
 func TestWhatLapsesDropCrowds(t *testing.T) {
 	const room = 4
 	s := newShop(t, room+1, func(c *Config) { c.DoubtMax, c.SweepEvery = 2*room, time.Hour })
@@ -54,7 +54,7 @@ func TestWhatLapsesDropCrowds(t *testing.T) {
 	}
 }
 
-// A channel of which little is in hand again is not looked at before claims.
+// A channel with little in hand again is not looked at before claims.
 func TestFewDoNotCrowd(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.gainEmpty(1)
@@ -70,8 +70,8 @@ func TestFewDoNotCrowd(t *testing.T) {
 	}
 }
 
-// A channel whose messages all were settled while a claim was under way keeps its window for what
-// that brings: so a busy channel parks nothing.
+// A channel whose messages were all settled while a claim was under way keeps its window for
+// what that claim brings, so a busy channel parks nothing.
 func TestABusyChannelKeepsItsWindow(t *testing.T) {
 	s := newBareShop(t, nil)
 	s.gainEmpty(1)

@@ -9,11 +9,11 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// startFind asks which channels have parked messages: in buckets that are new here, and now
-// and then in all, for memory must not hide what is stored. A bucket that is out of reach
-// fails the call for all that are asked about with it. So buckets that are apart wait until
-// they have joined the others; and those of a call that failed are asked about after the
-// others: those first that failed first, about an eighth as many at a time as failed last.
+// startFind asks which channels have parked messages. It asks about buckets that are new here
+// and, every FindEvery, about all of them, because memory must not hide what is stored. One
+// bucket that is out of reach fails the call for all buckets in it. So buckets that are apart
+// wait until they have rejoined the others, and those of a failed call come after all others:
+// the earliest failures first, in calls of about an eighth of the size that failed last.
 func (m *Machine) startFind(now postdate.Now) {
 	if m.finding || now.Mono < m.nextFind {
 		return
@@ -53,8 +53,8 @@ func (m *Machine) startFind(now postdate.Now) {
 	m.emit(FindParked{find})
 }
 
-// parkedFound takes what earlier owners parked as down until a probe says more. A call that
-// failed may have found something before.
+// parkedFound assumes that a channel for which an earlier owner parked messages is down, until
+// a probe shows otherwise. A failed call may still have found something.
 func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 	m.finding = false
 	failedAt := time.Duration(0)

@@ -22,8 +22,8 @@ type Item struct {
 	probe   bool          // it is sent to see whether its channel is back
 	doubt   bool          // an earlier publish may have arrived
 
-	// next is when it is due again, as a scan saw while its settlement was not known
-	// to be written: it was rescheduled, say, or unparked. Far: none saw that.
+	// next is when it is due again, if a scan saw that before its settlement was known to be
+	// written: it was rescheduled, say, or unparked. Far: no scan saw that.
 	next postdate.Time
 }
 
@@ -51,14 +51,14 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	case old == rec.State:
 		return // it was settled while the scan was under way
 	default:
-		// A parking may be written twice. If the message was unparked between the two, this
-		// scan may have read it so, though it is parked again by now. The next scan tells.
+		// A parking may be written twice. If the message was unparked in between, this scan may
+		// have read it unparked although it is parked again by now. The next scan tells.
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
 	if rec.AttemptTime <= p.claim.Checkpoint {
-		// It came behind the checkpoint. The next claim lowers that first, so that
-		// a crash leaves it in the range that is in doubt.
+		// It was inserted behind the checkpoint. The next claim first lowers the checkpoint, so
+		// that a crash leaves the message in the range that is in doubt.
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
@@ -69,8 +69,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		},
 		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
 		next: postdate.Far,
-		// A client that cut its time down to the millisecond meant up to one more:
-		// the execution time's whole millisecond has to be over.
+		// A client that truncated its time to the millisecond meant up to one more, so the
+		// whole millisecond of the execution time must be over.
 		due: max(rec.ExecutionTime+1, rec.AttemptTime),
 	}
 	b.hand[rec.Key] = it
@@ -122,7 +122,7 @@ func (m *Machine) drop(it *Item) {
 	}
 }
 
-// dropWaiting drops what is not with a broker yet. It stays PENDING in the store.
+// dropWaiting drops what is not yet with a broker. It stays PENDING in the store.
 func (m *Machine) dropWaiting(b *owned) {
 	for _, it := range b.oldest.itemHeap { // not b.hand: a map has no fixed order
 		if it.stage == stageWaiting || it.stage == stageReady {

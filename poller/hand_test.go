@@ -14,8 +14,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A message that is rescheduled while it is not known whether its settlement was
-// written is read again once that is known, and the checkpoint does not pass it.
+// If a message is rescheduled while its settlement is not known to be written, it is read again
+// once that is known, and the checkpoint does not pass it.
 func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	b := newBench(t)
 	due := records("inbox:y", 1, b.now.Wall-10)
@@ -55,7 +55,7 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 	t.Error("the new version is not published")
 }
 
-// A nudge for a millisecond within which a page ended is not taken for one that the
+// A nudge for the millisecond within which a page ended is not mistaken for a message that the
 // next page finds.
 func TestNudgeWhereAPageEnded(t *testing.T) {
 	b := newBench(t)
@@ -74,8 +74,8 @@ func TestNudgeWhereAPageEnded(t *testing.T) {
 	t.Error("no scan goes back to it before the sweep")
 }
 
-// A claim that was given up may take effect after its successor: the store tells it by
-// its number, so each claim has one above those of all before, whatever became of them.
+// A claim that was given up may take effect after its successor. The store recognizes it by its
+// number, so each claim is numbered above all earlier ones, whatever became of them.
 func TestClaimsAreNumbered(t *testing.T) {
 	b := newBench(t)
 	p := bucket.Partition{Owner: "n", Token: 1, Claims: 7, Checkpoint: b.now.Wall - 100, Claimed: bucket.UpTo(b.now.Wall - 100)}
@@ -101,9 +101,9 @@ func TestClaimsAreNumbered(t *testing.T) {
 	}
 }
 
-// A delivery says which attempt it is, and whether the message may have arrived before:
-// because an earlier attempt, an earlier owner, or whoever scheduled it may have sent it already.
-// What becomes of it is noted with the doubt that an attempt left.
+// A delivery says which attempt it is, and whether the message may have arrived already,
+// because an earlier attempt, an earlier owner, or whoever scheduled it may have sent it. Its
+// settlement records the doubt that an attempt left.
 func TestMarks(t *testing.T) {
 	for i := range 8 {
 		before, claimed, mayRepeat := i&1 != 0, i&2 != 0, i&4 != 0
@@ -125,8 +125,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A message at the checkpoint itself is published when the checkpoint is lowered: otherwise
-// a crash would leave it in no doubt.
+// A message at the checkpoint itself is published once the checkpoint is lowered: otherwise a
+// crash would not leave it in doubt.
 func TestFoundAtTheCheckpoint(t *testing.T) {
 	b := newBench(t)
 	claims := of[Claim](b.own(0, 1))
@@ -143,7 +143,7 @@ func TestFoundAtTheCheckpoint(t *testing.T) {
 }
 
 // A message that is parked again while a scan is under way, and then moved by its client, is
-// another version: the scan that has read this is to be believed.
+// another version: a scan that has read that version is right.
 func TestMovedWhileAScanIsUnderWay(t *testing.T) {
 	b := newBench(t)
 	b.m.c.SettleGather = 0
@@ -164,7 +164,7 @@ func TestMovedWhileAScanIsUnderWay(t *testing.T) {
 	}
 }
 
-// Payloads in memory leave less room for what claims may bring, until they are settled.
+// Payloads in memory leave less room for claims until they are settled.
 func TestPayloadsInHandTakeRoom(t *testing.T) {
 	b := newBench(t)
 	b.answerAll(b.own(0, 1))
@@ -198,7 +198,7 @@ func TestPayloadsInHandTakeRoom(t *testing.T) {
 }
 
 // twoBuckets has, for one channel, a message in bucket 0 that waits for its time, parked or
-// not, and others in bucket 1, of which this many are with the broker. Then bucket 0 is lost.
+// not, and others in bucket 1, of which `published` are with the broker. Then bucket 0 is lost.
 func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	b := newBench(t)
 	b.answerAll(b.own(0, 1))
@@ -219,8 +219,8 @@ func twoBuckets(t *testing.T, parked bool, published int) *bench {
 	return b
 }
 
-// A parked message is never published, though others of its channel, which were not parked,
-// went with a bucket that was lost.
+// A parked message is never published, even if unparked messages of its channel went with a
+// bucket that was lost.
 func TestNothingParkedIsPublishedAfterALoss(t *testing.T) {
 	b := twoBuckets(t, false, 1)
 	due := in(1, records("inbox:a", 2, b.now.Wall-1)[1:])
@@ -231,8 +231,8 @@ func TestNothingParkedIsPublishedAfterALoss(t *testing.T) {
 	}
 }
 
-// A channel with messages at its broker is not taken to be down because some are found
-// parked, though others that were parked went with a bucket that was lost.
+// A channel with messages at its broker is not assumed to be down because some are found
+// parked, even if other parked ones went with a bucket that was lost.
 func TestAChannelIsTriedAfterALoss(t *testing.T) {
 	b := twoBuckets(t, true, 2)
 	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 1, Channel: "inbox:a"}}})
@@ -241,7 +241,7 @@ func TestAChannelIsTriedAfterALoss(t *testing.T) {
 	}
 }
 
-// The heaps give what is first, whatever came and went, and keep nothing of what they gave.
+// The heaps return what is first, whatever was added and removed, and keep nothing of it.
 func TestHeaps(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var waiting itemHeap

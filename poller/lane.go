@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// callsMax is how many claims, and how many settles, of one lane may be under way.
+	// callsMax is how many claim calls, and how many settle calls, a lane may have under way.
 	callsMax = 4
-	// callSlow is for how long a call without an answer keeps the next one back: what comes
-	// meanwhile gathers behind it.
+	// callSlow is how long an unanswered call holds back the next one, in which what comes
+	// meanwhile gathers.
 	callSlow = 100 * time.Millisecond
-	// splitMax is among how many lanes at most the buckets of a call that failed are divided.
+	// splitMax is the most lanes among which the buckets of a failed call are divided.
 	splitMax = 64
 	// lanesMax bounds how many lanes there are.
 	lanesMax = 1_024
-	// retryMax is the longest pause between two tries of a lane that fails.
+	// retryMax is the longest pause between two tries of a failing lane.
 	retryMax = 2 * time.Second
-	// joinMax is for how long a lane that is well again begins no call at most, and else for as
-	// long as the call took that went through: under load one would always be under way, and
-	// it would never join the common lane.
+	// joinMax is the longest time for which a lane that is well again begins no call; usually
+	// that is as long as its last successful call took. Under load, some call would otherwise
+	// always be under way, and the lane would never join the common one.
 	joinMax = 5 * time.Second
 )
 
-// lane is a group of buckets whose calls of the store share one fate. Each bucket begins
-// in the common lane. Those of a call that failed are divided among lanes of their own,
-// so that a part of the store that is out of reach stops only what lies there; a lane
-// whose calls succeed again joins the common one.
+// lane is a group of buckets whose store calls share one fate. Each bucket begins in the common
+// lane. The buckets of a failed call are divided among lanes of their own, so that an
+// unreachable part of the store stops only the buckets that lie there. A lane whose calls
+// succeed again joins the common one.
 type lane struct {
 	buckets map[*owned]struct{} // nil for the common lane: all that are in no other
 	pause   time.Duration       // between two tries, while it fails
@@ -49,7 +49,7 @@ type lane struct {
 	nextSettle time.Duration // when the next one may begin, after a failure; 0: there was none, or a call went through since
 }
 
-// claiming is a call of claims that is under way, settlingCall one of settlements.
+// claiming is a claim call that is under way, settlingCall a settle call.
 type (
 	claiming struct {
 		lane  *lane
@@ -63,13 +63,13 @@ type (
 	}
 )
 
-// mayCall says whether another call may begin, where so many are under way, the last one
-// began at last, and none may begin before next.
+// mayCall reports whether another call may begin, given how many are under way, when the last
+// one began, and the time before which none may begin.
 func mayCall(now time.Duration, under int, last, next time.Duration) bool {
 	return now >= next && (under == 0 || under < callsMax && now >= last+callSlow)
 }
 
-// wake asks to be woken when the lane may make the calls that it cannot make now.
+// wake asks to be woken when the lane may make calls that it must not make yet.
 func (l *lane) wake(w *waker, c Config) {
 	w.mono(max(l.nextClaim, l.joinBy))
 	if l.claims > 0 && l.claims < callsMax {
@@ -83,9 +83,9 @@ func (l *lane) wake(w *waker, c Config) {
 	}
 }
 
-// failed divides the buckets of a call that failed among lanes of their own. A lane that is
-// apart already pauses for longer, and is divided once nothing of it is under way. next is
-// the field of a lane that says when such a call may begin next.
+// failed divides the buckets of a failed call among lanes of their own. A lane that is already
+// apart pauses for longer, and is divided once none of its calls is under way. next returns the
+// field of a lane that says when such a call may begin again.
 func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, next func(*lane) *time.Duration) {
 	if l != m.common {
 		l.pause = min(2*l.pause, retryMax)
@@ -127,15 +127,15 @@ func (m *Machine) failed(now postdate.Now, l *lane, buckets []*owned, next func(
 
 func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
 
-// stuck says whether a lane that is apart is to claim nothing because its settlements fail
-// again and again: what is published and not settled takes its channels' room from the other
-// buckets. It claims nothing while a settlement of it is under way, nor while more of them
-// wait than its part of a quarter of DoubtMax, which all lanes that are apart share.
+// stuck reports whether a lane that is apart must claim nothing because its settlements keep
+// failing: what is published and not settled takes its channels' room from other buckets. The
+// lane claims nothing while a settle of it is under way, or while more settlements wait than
+// its part of a quarter of DoubtMax, which all lanes that are apart share.
 func (m *Machine) stuck(l *lane) bool {
 	return l.nextSettle != 0 && l.pause > m.c.RetryAfter && (l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
 }
 
-// moveSettlements brings what waits in a lane to the lanes of its buckets.
+// moveSettlements moves what waits in a lane to the lanes of its buckets.
 func (m *Machine) moveSettlements(l *lane) {
 	waiting := l.settle
 	l.settle = nil
@@ -144,8 +144,8 @@ func (m *Machine) moveSettlements(l *lane) {
 	}
 }
 
-// succeeded notes that a call of a lane went through. Where another one is under way, the
-// lane joins when that has ended.
+// succeeded notes that a call of a lane went through. The lane joins the common one once no
+// other call of it is under way.
 func (m *Machine) succeeded(now postdate.Now, l *lane, began time.Duration) {
 	if l == m.common {
 		return
@@ -154,7 +154,7 @@ func (m *Machine) succeeded(now postdate.Now, l *lane, began time.Duration) {
 	m.join(l)
 }
 
-// closeLane ends a lane of which no call can go through any more: it has no buckets, or only
+// closeLane ends a lane that will make no more successful calls: it has no buckets, or only
 // lost ones and nothing to settle.
 func (m *Machine) closeLane(l *lane) {
 	for b := range l.buckets {
@@ -165,7 +165,7 @@ func (m *Machine) closeLane(l *lane) {
 	m.join(l)
 }
 
-// join has what is left of a lane travel with the common one, unless a call of it is under way.
+// join moves what is left of a lane to the common one, unless a call of it is under way.
 func (m *Machine) join(l *lane) {
 	if l == m.common || l.claims > 0 || l.settles > 0 {
 		return
@@ -178,8 +178,7 @@ func (m *Machine) join(l *lane) {
 	m.apart = slices.DeleteFunc(m.apart, func(o *lane) bool { return o == l })
 }
 
-// startClaims claims for every bucket that has something to read, all of a lane
-// together.
+// startClaims claims for every bucket that has something to read, with one call per lane.
 func (m *Machine) startClaims(now postdate.Now) {
 	if !m.leased(now) {
 		return
@@ -190,7 +189,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
 		behind := m.catchingUp(now, (most+1)/2)
 		if len(behind) > 0 || m.anyDue(now) {
-			// Sweeps that fall due together cost one round trip.
+			// Sweeps that fall due together share one round trip.
 			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
 			if l.behindFirst { // what comes first has its way where there is room for few
 				due, behind = behind, due
@@ -207,7 +206,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 	}
 }
 
-// claim makes one call for those of these buckets that have something to read, as many as
+// claim makes one call for those of the given buckets that have something to read, as many as
 // there is room for.
 func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	var polls []poll
@@ -251,8 +250,8 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
 			c.Only, c.Behind = p.only.name, b.record.Behind
 		}
-		// A channel that is behind catches up to claimed and no further: so claimed moves on
-		// though nothing else is due.
+		// A channel that is behind catches up to claimed and no further, so claimed must move
+		// on even if nothing else is due.
 		c.IfDue = len(c.Behind) == 0 && c.Checkpoint == b.record.Checkpoint
 		if l != m.common {
 			limit = 1 // to see whether it goes through: while it hangs it keeps one message's room from the others
@@ -277,7 +276,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	m.emit(Claim{m.calls, claims})
 }
 
-// claimed takes in what the claims and their scans gave.
+// claimed handles the results of a claim call and of its scans.
 func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 	call := m.claimings[ev.Call]
 	delete(m.claimings, ev.Call)
@@ -302,8 +301,8 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			fenced = append(fenced, b.hold)
 			continue
 		default:
-			// Unknown, or surely not done: nothing of it is used, and as nothing
-			// that was known of the bucket has changed, the same is asked again.
+			// The claim surely failed, or its outcome is unknown. Nothing of it is used, so
+			// what is known of the bucket has not changed, and the same is asked again.
 			failed = append(failed, b)
 			m.notHeard(p)
 		}

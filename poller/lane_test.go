@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/fence"
 )
 
-// A call that hangs keeps the next ones back for a tenth of a second, in which what comes
-// gathers, and no more than four hang at a time; then nothing is tried, or waited for.
+// A hanging call holds back the next ones for a tenth of a second, in which work gathers, and
+// no more than four hang at a time. With four, nothing is tried or waited for.
 func TestCallsThatHang(t *testing.T) {
 	for _, claim := range []bool{true, false} {
 		s := newSlowShop(t, 40, nil)
@@ -44,7 +44,7 @@ func TestCallsThatHang(t *testing.T) {
 	}
 }
 
-// The machine wants to be woken for a call only while there is one to be made.
+// The machine asks to be woken for a call only while there is one to make.
 func TestNothingWakesAnIdleMachine(t *testing.T) {
 	s := newSlowShop(t, 4, func(c *Config) { c.RetryAfter = 300 * ms })
 	woken := func(what string, want time.Duration) {
@@ -80,8 +80,8 @@ func TestNothingWakesAnIdleMachine(t *testing.T) {
 	}
 }
 
-// What fails is tried ever more rarely, by itself, while the others go on; once it goes
-// through, it travels with them again.
+// What fails is tried less and less often, separately, while the others go on. Once it goes
+// through, it shares their calls again.
 func TestABucketThatFails(t *testing.T) {
 	for _, claim := range []bool{true, false} {
 		t.Run(fmt.Sprintf("claims %t", claim), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestABucketThatFails(t *testing.T) {
 	}
 }
 
-// wantTogether expects that all is well soon after the store is, and that all buckets travel together.
+// wantTogether expects all to be well soon after the store is, and all buckets to share calls.
 func (s *shop) wantTogether() {
 	s.t.Helper()
 	s.broken = nil
@@ -150,8 +150,8 @@ func (s *shop) wantTogether() {
 	}
 }
 
-// Buckets that fail together are divided until only that one fails that is out of reach,
-// whether all of a call fails or only what concerns it.
+// Buckets that fail together are divided until only the one out of reach fails, whether a call
+// fails as a whole or only in part.
 func TestAGroupThatFailsIsDivided(t *testing.T) {
 	const buckets, out = 200, 17
 	for _, alone := range []bool{false, true} {
@@ -179,7 +179,7 @@ func TestAGroupThatFailsIsDivided(t *testing.T) {
 	}
 }
 
-// nudgeAll says of all buckets at once that something is due.
+// nudgeAll nudges all buckets.
 func (s *shop) nudgeAll() {
 	var nudges []Nudge
 	for b := range len(s.record) {
@@ -212,7 +212,7 @@ func TestTheSameDivision(t *testing.T) {
 	}
 }
 
-// Where more fails than lanes are kept, the rest is tried together, and not more often.
+// If more buckets fail than there may be lanes, the rest stay together, tried no more often.
 func TestLanesAreBounded(t *testing.T) {
 	s := newSlowShop(t, lanesMax+100, func(c *Config) {
 		c.PayloadBytesMax, c.HandBytesMax, c.DoubtMax = 1<<10, 2*splitMax<<10, 1<<20
@@ -232,8 +232,8 @@ func TestLanesAreBounded(t *testing.T) {
 	}
 }
 
-// A bucket whose settlement fails is claimed by itself from then on. Once that went through,
-// what is due in it is claimed with the others, though no call of its claims was made.
+// A bucket whose settlement failed is claimed separately. Once the settlement goes through, its
+// messages are claimed with the others', even if it made no claim meanwhile.
 func TestABucketWhoseSettlementFails(t *testing.T) {
 	for _, heals := range []bool{false, true} {
 		s := newSlowShop(t, 8, nil)
@@ -259,7 +259,7 @@ func TestABucketWhoseSettlementFails(t *testing.T) {
 	}
 }
 
-// A bucket in which nothing is due joins the others once a claim that finds nothing goes through.
+// A bucket in which nothing is due rejoins the others once an empty claim goes through.
 func TestABucketInWhichNothingIsDue(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.broken = func(b int) bool { return b == 3 }
@@ -271,7 +271,7 @@ func TestABucketInWhichNothingIsDue(t *testing.T) {
 	s.wantTogether()
 }
 
-// A bucket that is due at the moment at which its settlement fails is claimed by itself as well.
+// A bucket that is due at the moment its settlement fails is claimed separately as well.
 func TestABucketThatIsDueWhenItFails(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.add(3, "x:a", 1, -ms)
@@ -288,8 +288,8 @@ func TestABucketThatIsDueWhenItFails(t *testing.T) {
 	s.wantTogether()
 }
 
-// What was confirmed of a bucket that was lost is written by itself, and ever more rarely, as
-// long as that fails: it makes no others fail with it.
+// Deliveries confirmed in a bucket that was lost are written separately, and less and less
+// often while that fails: they make no others fail.
 func TestALostBucketWhoseSettlementFails(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
@@ -315,7 +315,7 @@ func TestALostBucketWhoseSettlementFails(t *testing.T) {
 	s.wantTogether()
 }
 
-// Two settlements of a bucket that fail after each other go apart together.
+// Two settlements of a bucket that fail one after the other are set apart together.
 func TestTwoSettlementsThatFail(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	for range 2 {
@@ -337,8 +337,8 @@ func TestTwoSettlementsThatFail(t *testing.T) {
 	s.wantTogether()
 }
 
-// A lane of several buckets is divided once nothing of it is under way any more; until then a
-// claim that hangs in one of them keeps the others back no longer than any call.
+// A lane of several buckets is divided once none of its calls is under way. Until then a claim
+// that hangs in one of them holds the others back no longer than any call.
 func TestALaneOfSeveralBuckets(t *testing.T) {
 	s := newSlowShop(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
 	for b := range 130 {
@@ -368,7 +368,7 @@ func TestALaneOfSeveralBuckets(t *testing.T) {
 	s.wantTogether()
 }
 
-// A lane stays apart as long as one of its calls hangs, for the next ones may hang as well.
+// A lane stays apart as long as one of its calls hangs, because the next ones may hang as well.
 func TestALaneWithACallThatHangs(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
@@ -396,7 +396,7 @@ func TestALaneWithACallThatHangs(t *testing.T) {
 	s.wantTogether()
 }
 
-// Once a call of a lane goes through, the others are tried soon, though one still hangs.
+// Once a call of a lane goes through, the others are tried soon, even if one still hangs.
 func TestACallThatGoesThrough(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
@@ -428,7 +428,7 @@ func TestACallThatGoesThrough(t *testing.T) {
 	s.wantTogether()
 }
 
-// A claim that fails in a bucket that is apart already keeps no other bucket back.
+// A claim that fails in a bucket that is already apart holds back no other bucket.
 func TestAClaimThatFailsLast(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.add(3, "x:a", 1, -ms)
@@ -450,8 +450,8 @@ func TestAClaimThatFailsLast(t *testing.T) {
 	s.wantTogether()
 }
 
-// What is lost while its claim is under way, or turns out to be lost, keeps nothing else of
-// the same call back, and is not claimed any more.
+// A bucket that is lost while its claim is under way, or turns out to be lost, holds up nothing
+// else in the same call, and is not claimed any more.
 func TestLostInACall(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		s := newSlowShop(t, 4, nil)

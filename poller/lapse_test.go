@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// growWindow has the window of a channel grow, and its pace be forgotten. One message of it
-// stays with its broker, so that the channel is not forgotten.
+// growWindow makes the window of a channel grow, and its pace drop to nothing. One of its
+// messages stays with the broker, so that the channel is not forgotten.
 func (s *shop) growWindow(bucket int) {
 	s.mute = every
 	s.add(bucket, "x:a", 1, -ms)
@@ -26,8 +26,8 @@ func (s *shop) growWindow(bucket int) {
 	s.run(12 * time.Second)
 }
 
-// wait has as many messages wait in the hand as buckets say that there are in each, and puts these
-// out of reach when the lease has ended.
+// wait puts the number of messages given by in into the hand for each bucket, where they wait,
+// and makes these buckets unreachable when the lease has ended.
 func (s *shop) wait(buckets int, in func(bucket int) int) {
 	for b := range buckets {
 		s.put(b, "x:a", in(b), 15*ms)
@@ -42,8 +42,8 @@ func (s *shop) wait(buckets int, in func(bucket int) int) {
 	s.lapse()
 }
 
-// wantInDoubt expects that no more messages of a channel were in doubt than may be, and at least
-// half as many.
+// wantInDoubt expects that no more messages of a channel were in doubt than allowed, and at
+// least half as many.
 func (s *shop) wantInDoubt(worst int) {
 	s.t.Helper()
 	if most := s.m.c.DoubtMax; worst > most || worst < most/2 {
@@ -51,8 +51,8 @@ func (s *shop) wantInDoubt(worst int) {
 	}
 }
 
-// What a lapse has dropped of a channel counts also where a bucket's record names 16 others
-// as behind.
+// Messages of a channel that a lapse dropped count even if a bucket's record already names 16
+// other channels as behind.
 func TestDoubtOfWhatALapseDropsBesideManyBehind(t *testing.T) {
 	const first = 200 // of the buckets with many behind
 	s := newShop(t, first+2, func(c *Config) { c.SweepEvery, c.FindEvery = time.Hour, time.Hour })
@@ -89,7 +89,7 @@ func TestDoubtOfWhatALapseDropsBesideManyBehind(t *testing.T) {
 	s.wantInDoubt(worst)
 }
 
-// What a lapse has dropped of a channel takes its room, though little of it is in hand again.
+// Messages of a channel that a lapse dropped take its room, even if few are in hand again.
 func TestDoubtOfWhatALapseDropsBesideFew(t *testing.T) {
 	for _, doubtMax := range []int{256, 1_000} {
 		const bad = 126

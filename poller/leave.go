@@ -10,11 +10,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// leaving is how a bucket is handed over. It rests: nothing new is claimed, what is due
-// goes out, what its channel does not take now is parked, and when nothing is in doubt
-// any more it goes. A publish that is not answered does not keep it resting: after
-// DrainStep it works on for its other channels, until the answer is there or DrainMax is
-// over, and then rests once more.
+// leaving is the state of a hand-over. The bucket rests: nothing new is claimed, what is due
+// goes out, and what its channel does not take is parked. It goes when nothing is in doubt any
+// more. An unanswered publish does not keep it resting: after DrainStep it works on for its
+// other channels until the answer comes or DrainMax is over, and then rests again.
 type leaving struct {
 	leaveBy   time.Duration         // from then on no answer is waited for; 0: it is not to be handed over
 	restUntil time.Duration         // it rests until then at most
@@ -23,8 +22,8 @@ type leaving struct {
 
 func (l *leaving) resting() bool { return l.leaveBy != 0 && l.blocked == nil }
 
-// worksFor says whether new messages of a channel are begun: what a bucket that is to be
-// handed over parks of a channel it waits for stays parked.
+// worksFor reports whether the bucket begins new messages of a channel: not while it rests, nor
+// of a channel that it waits for, so what it parked of that channel stays parked.
 func (l *leaving) worksFor(c *channel) bool {
 	_, blocked := l.blocked[c]
 	return !l.resting() && !blocked
@@ -49,13 +48,13 @@ func (m *Machine) drain(now postdate.Now, holds []store.Hold) {
 	}
 }
 
-// rest lets a bucket finish what is claimed, and begin nothing.
+// rest lets a bucket finish what is claimed, and begin nothing new.
 func (m *Machine) rest(now postdate.Now, b *owned) {
 	b.restUntil, b.blocked = now.Mono+m.c.DrainStep, nil
 	m.touch(b)
 }
 
-// finishDrains lets go of buckets of which nothing is in flight any more.
+// finishDrains gives up the buckets that have nothing in flight any more.
 func (m *Machine) finishDrains(now postdate.Now) {
 	var drained []store.Hold
 	m.leaving = slices.DeleteFunc(m.leaving, func(b *owned) bool {
@@ -92,10 +91,10 @@ func (m *Machine) leave(now postdate.Now, b *owned) (drained bool) {
 	return false
 }
 
-// goneBy is from when on a bucket waits for nothing but the store.
+// goneBy is the time from which on a bucket waits only for the store.
 func (m *Machine) goneBy(b *owned) time.Duration { return b.leaveBy + 2*m.c.DrainStep }
 
-// unanswered lists the channels that have not answered for a message of b; nil: all have.
+// unanswered lists the channels that have yet to answer for a message of b; nil if all have.
 func (b *owned) unanswered() (of map[*channel]struct{}) {
 	for _, it := range b.hand {
 		if it.stage == stagePublishing {
@@ -108,7 +107,7 @@ func (b *owned) unanswered() (of map[*channel]struct{}) {
 	return of
 }
 
-// waitsFor says whether one of these channels has not answered for a message of b.
+// waitsFor reports whether one of these channels has yet to answer for a message of b.
 func (b *owned) waitsFor(of map[*channel]struct{}) bool {
 	for _, it := range b.hand {
 		if _, among := of[it.channel]; among && it.stage == stagePublishing {
@@ -118,8 +117,8 @@ func (b *owned) waitsFor(of map[*channel]struct{}) bool {
 	return false
 }
 
-// abandon waits no longer for what publishers have not answered: it may have arrived,
-// and whoever owns the bucket next publishes it again, with the mark.
+// abandon stops waiting for publishes without an answer. They may have arrived, so the bucket's
+// next owner publishes them again, with the mark.
 func (m *Machine) abandon(now postdate.Now, b *owned) {
 	for _, it := range b.oldest.itemHeap {
 		if it.stage == stagePublishing {
@@ -129,8 +128,8 @@ func (m *Machine) abandon(now postdate.Now, b *owned) {
 	}
 }
 
-// parkLeaving parks what is ready for a channel, of those buckets that are to be handed
-// over which yes names: nobody waits for it, and the next owner has it in no doubt.
+// parkLeaving parks the ready messages of a channel in those buckets for which yes is true.
+// Nobody has to wait for them, and the next owner does not have them in doubt.
 func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(b *owned) bool) {
 	if len(m.leaving) == 0 {
 		return

@@ -12,14 +12,14 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// leaver is a shop whose only bucket is to be handed over, in a node that nothing wakes but
-// what its machine asked for. It begins with that, and notes after what time things are sent.
+// leaver is a shop whose only bucket is being handed over, in a node that is woken only when
+// its machine asked for it. It notes how long after the start of the hand-over things are sent.
 type leaver struct {
 	*shop
 	sent map[postdate.Channel][]time.Duration
 }
 
-// newLeaver has a bucket that its last owner claimed up to so long after now. What is sent to
+// newLeaver has a bucket that its last owner claimed up to this long after now. What is sent to
 // x:mute is not answered.
 func newLeaver(t *testing.T, claimed time.Duration) *leaver {
 	l := &leaver{shop: newShop(t, 0, nil), sent: map[postdate.Channel][]time.Duration{}}
@@ -28,8 +28,7 @@ func newLeaver(t *testing.T, claimed time.Duration) *leaver {
 	return l
 }
 
-// newStuckLeaver is one that had a message of x:mute with its broker when it was to hand its
-// bucket over.
+// newStuckLeaver is one that has a message of x:mute with its broker when the hand-over begins.
 func newStuckLeaver(t *testing.T) *leaver {
 	l := newLeaver(t, 0)
 	l.add(0, "x:mute", 1, -ms)
@@ -68,7 +67,7 @@ func (l *leaver) claims() int {
 	return len(at)
 }
 
-// wantOnce expects that something was done once, after a time.
+// wantOnce expects that something was done once, after a given time.
 func (l *leaver) wantOnce(what string, at []time.Duration, want time.Duration) {
 	l.t.Helper()
 	if !slices.Equal(at, []time.Duration{want}) {
@@ -76,7 +75,7 @@ func (l *leaver) wantOnce(what string, at []time.Duration, want time.Duration) {
 	}
 }
 
-// What is not here any more is handed over at once, and nothing else is.
+// Buckets that are not owned here any more are handed over immediately, and no others.
 func TestHandOverOfWhatIsNotHere(t *testing.T) {
 	b := newBench(t)
 	b.owned(records("inbox:a", 1, b.now.Wall-20)) // with its broker
@@ -90,8 +89,8 @@ func TestHandOverOfWhatIsNotHere(t *testing.T) {
 	}
 }
 
-// A bucket with nothing in flight goes as soon as its checkpoint is written, and nothing is
-// done for it after that.
+// A bucket with nothing in flight is handed over as soon as its checkpoint is written, and gets
+// no more work after that.
 func TestHandOverOfAnIdleBucket(t *testing.T) {
 	b := newBench(t)
 	due := records("inbox:a", 1, b.now.Wall-20)
@@ -118,8 +117,8 @@ func TestHandOverOfAnIdleBucket(t *testing.T) {
 	}
 }
 
-// While a publish is not answered, its bucket rests for DrainStep and begins nothing; then
-// it works on for other channels, until the answer is there.
+// While a publish is not answered, its bucket rests for DrainStep and begins nothing. Then it
+// works on for other channels until the answer comes.
 func TestHandOverRestsAndWorksOn(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.add(0, "x:well", 1, 30*ms)
@@ -133,7 +132,7 @@ func TestHandOverRestsAndWorksOn(t *testing.T) {
 	}
 }
 
-// It rests again when those have answered that it waited for, whatever was begun meanwhile.
+// It rests again when the channels that it waited for have answered, whatever it began since.
 func TestHandOverRestsAgain(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.mute = func(c postdate.Channel) bool { return c != "x:well" }
@@ -149,7 +148,7 @@ func TestHandOverRestsAgain(t *testing.T) {
 	l.wantOnce("what came while it rested again was sent", l.sent["x:well"], 2*time.Second+l.m.c.DrainStep)
 }
 
-// While it works on, it is swept: what nobody was told of is found.
+// While it works on, it is swept: messages without a nudge are found.
 func TestHandOverSweepsWhileItWorksOn(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.sleep(l.m.c.DrainStep + ms)
@@ -160,8 +159,8 @@ func TestHandOverSweepsWhileItWorksOn(t *testing.T) {
 	}
 }
 
-// An answer is waited for until DrainMax is over: then the message is in doubt for the next
-// owner, and the bucket goes.
+// The bucket waits for an answer until DrainMax is over. Then the message is in doubt for the
+// next owner, and the bucket goes.
 func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.sleep(2 * l.m.c.DrainMax)
@@ -173,8 +172,8 @@ func TestHandOverAbandonsAtItsEnd(t *testing.T) {
 	}
 }
 
-// What is with the store is waited for even longer: only then is it known what the next
-// owner finds. Nothing is read then.
+// It waits even longer for the store, because only the store's answer shows what the next owner
+// finds. Nothing is read meanwhile.
 func TestHandOverWaitsForTheStore(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.waits = has[Settle]
@@ -195,8 +194,8 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 	l.wantOnce("it was handed over", l.gone[0], goneBy+time.Second)
 }
 
-// A node whose lease runs out while it hands a bucket over lets go of it when its time is
-// over, though it has messages in hand that it may not publish.
+// If a node's lease runs out during a hand-over, the node gives the bucket up when its time is
+// over, even if it has messages in hand that it may not publish.
 func TestHandOverWithoutALease(t *testing.T) {
 	l := newLeaver(t, 10*time.Second)
 	goneBy := l.m.c.DrainMax + 2*l.m.c.DrainStep
@@ -210,8 +209,8 @@ func TestHandOverWithoutALease(t *testing.T) {
 	}
 }
 
-// Where an owner with a clock that was ahead claimed more than is due soon, that is finished
-// before the bucket goes, each message at its time, and the store is left alone meanwhile.
+// If an owner with a clock that was ahead claimed more than is due soon, those messages go out
+// before the bucket does, each at its time, and the store is left alone meanwhile.
 func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 	l := newLeaver(t, 3*time.Second)
 	l.leave()
@@ -224,7 +223,7 @@ func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 	}
 }
 
-// A message that is due right behind what is claimed is not asked for again and again.
+// A message that is due right behind what is claimed is not asked for repeatedly.
 func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
 	l := newLeaver(t, 300*ms)
 	l.add(0, "x:mute", 1, -ms)
@@ -236,7 +235,7 @@ func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
 	}
 }
 
-// What comes when an answer is not waited for any more is the next owner's.
+// What comes once an answer is no longer waited for is left to the next owner.
 func TestHandOverBeginsNothingAtItsEnd(t *testing.T) {
 	l := newStuckLeaver(t)
 	l.sleep(l.m.c.DrainMax - ms)
@@ -248,8 +247,8 @@ func TestHandOverBeginsNothingAtItsEnd(t *testing.T) {
 	}
 }
 
-// A claim that is under way may still be written: its bucket goes when it is answered. One
-// that is lost meanwhile is not handed over.
+// A claim under way may still be written, so its bucket goes only when the claim is answered. A
+// bucket that is lost meanwhile is not handed over.
 func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		b := newBench(t)
@@ -274,8 +273,8 @@ func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 	}
 }
 
-// What waits behind a limit is parked when its bucket is to be handed over, and no more of
-// it goes out.
+// What waits behind a limit is parked when its bucket is to be handed over, and no more of it
+// goes out.
 func TestHandOverParksWhatALimitHolds(t *testing.T) {
 	l := newLeaver(t, 0)
 	l.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 40})
@@ -290,8 +289,8 @@ func TestHandOverParksWhatALimitHolds(t *testing.T) {
 	}
 }
 
-// While a bucket rests, nothing that is parked in it comes back; while it works on, only
-// that of channels that it does not wait for.
+// While a bucket rests, nothing parked in it comes back. While it works on, only messages of
+// channels that it does not wait for do.
 func TestHandOverUnparksForOthers(t *testing.T) {
 	b := newBench(t)
 	due := append(records("inbox:mute", 1, b.now.Wall-20), records("inbox:well", 1, b.now.Wall-20)...)

@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// limit is what an operator set of a channel. The rate is held by a token bucket:
-// tokens come evenly, and as many as come in rateBurst can gather.
+// limit is what an operator set for a channel. A token bucket enforces the rate: tokens come
+// evenly, and those of up to rateBurst can gather.
 type limit struct {
 	set    store.ChannelSettings
 	tokens float64
@@ -19,11 +19,11 @@ type limit struct {
 	freeAt time.Duration // when there is a token again, where there was none
 }
 
-// rateBurst is how much of a rate may go out at once.
+// rateBurst is how much of a rate may go out in one burst.
 const rateBurst = 100 * time.Millisecond
 
-// setLimits takes in what is set of channels. What was parked while a channel was
-// paused becomes due when it is not any more, as if it had been down.
+// setLimits takes in the settings of channels. Messages parked while a channel was paused
+// become due when the pause ends, as if the channel had been down.
 func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 	for name, l := range m.limits {
 		if l.set.Paused {
@@ -50,7 +50,7 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 
 func (c *channel) paused() bool { return c.limit != nil && c.limit.set.Paused }
 
-// why is the reason for which the channel's messages are parked.
+// why is the reason for parking the channel's messages.
 func (c *channel) why() string {
 	if c.paused() {
 		return "the channel is paused"
@@ -58,11 +58,11 @@ func (c *channel) why() string {
 	return c.site.reason
 }
 
-// soon is how far ahead of a rate messages are taken in hand: until then they can be
+// soon is how far ahead of a rate messages are taken into the hand. Until then they can be
 // cancelled.
 const soon = 250 * time.Millisecond
 
-// limited is how many messages the rate lets out soon.
+// limited is how many messages the rate lets out within soon.
 func (c *channel) limited(now time.Duration) int {
 	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 {
 		return math.MaxInt
@@ -76,12 +76,12 @@ func (l *limit) tokensAt(now time.Duration) float64 {
 	return min(most, l.tokens+(now-l.at).Seconds()*l.set.MaxPerSecond)
 }
 
-// until is how long it takes until there are so many more tokens; a day where it is longer.
+// until is how long it takes for the given number of tokens to come, at most a day.
 func (l *limit) until(tokens float64) time.Duration {
 	return time.Duration(min(tokens/l.set.MaxPerSecond, 86_400)*float64(time.Second)) + 1
 }
 
-// roomAt is when the rate lets the next message into the hand; 0 where it lets one in now.
+// roomAt is when the rate lets the next message into the hand; 0 if it lets one in now.
 func (c *channel) roomAt(now time.Duration) time.Duration {
 	if c.limited(now) > 0 {
 		return 0

@@ -19,7 +19,7 @@ type bench struct {
 	now postdate.Now
 }
 
-// newMachine makes a machine without jitter, of a node whose clock is right.
+// newMachine returns a machine without jitter, of a node whose clock is right.
 func newMachine(c Config) *Machine {
 	return NewMachine(c, func() float64 { return 0 }, func(now postdate.Now) postdate.Time { return now.Wall })
 }
@@ -70,7 +70,7 @@ func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 	return b.step(Claimed{b.m.claimCall(), []store.ClaimResult{seen(c.Claims[0], due...)}})
 }
 
-// A rate is kept over any stretch of time, whatever is due, and is used up.
+// A rate holds over any stretch of time, whatever is due, and is used up.
 func TestRateLimit(t *testing.T) {
 	for _, rate := range []int{2, 50, 4_000} {
 		s := newShop(t, 2, nil)
@@ -90,8 +90,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A rate lets each message out at its time and not later: the machine wants to be woken then,
-// and not for nothing in between.
+// A rate lets each message out at its time and not later. The machine asks to be woken for
+// that, and for nothing in between.
 func TestRateWakes(t *testing.T) {
 	const rate = 15.0 // one and a half messages may gather
 	b := newBench(t)
@@ -118,7 +118,7 @@ func TestRateWakes(t *testing.T) {
 	}
 }
 
-// While there is a token, nobody is woken for one.
+// While there is a token, the machine asks for no wake-up for one.
 func TestNoWakeForATokenThatIsThere(t *testing.T) {
 	b := newBench(t)
 	b.m.c.BatchMax, b.m.c.BatchesMax = 1, 1
@@ -131,7 +131,7 @@ func TestNoWakeForATokenThatIsThere(t *testing.T) {
 	}
 }
 
-// Of a channel with a rate is taken in hand what goes out within a quarter of a second.
+// A channel with a rate has in hand what goes out within a quarter of a second.
 func TestWhatARateTakesInHand(t *testing.T) {
 	now := time.Minute
 	for rate, want := range map[float64]int{0: math.MaxInt, 0.5: 1, 1: 1, 2: 1, 4: 2, 100: 10 + 25, 4_000: 400 + 1_000, 1e12: 1 << 30} {
@@ -145,7 +145,7 @@ func TestWhatARateTakesInHand(t *testing.T) {
 	}
 }
 
-// Where a rate lets nothing into the hand now, it is known to the nanosecond when it does.
+// If a rate lets nothing into the hand now, it is known to the nanosecond when it will.
 func TestWhenARateHasRoom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	waited := 0
@@ -168,7 +168,7 @@ func TestWhenARateHasRoom(t *testing.T) {
 	}
 }
 
-// A bound on what is in flight is kept, and what comes back makes room.
+// A bound on messages in flight is kept, and each answer makes room.
 func TestInFlightLimit(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = every
@@ -186,8 +186,8 @@ func TestInFlightLimit(t *testing.T) {
 	}
 }
 
-// A paused channel's messages are parked, no probe goes out, and all of them come
-// when it is resumed.
+// A paused channel's messages are parked, no probe goes out, and all of them come back when it
+// is resumed.
 func TestPause(t *testing.T) {
 	b := newBench(t)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
@@ -214,8 +214,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A channel that goes on under a limit which was set before, and was paused until now, gets
-// what is parked at once.
+// When a channel's pause ends and a limit set earlier remains, its parked messages come back
+// immediately.
 func TestResumedUnderALimit(t *testing.T) {
 	settings := store.ChannelSettings{Channel: "inbox:a", MaxPerSecond: 5, Paused: true}
 	b := newBench(t)
@@ -229,8 +229,8 @@ func TestResumedUnderALimit(t *testing.T) {
 	}
 }
 
-// A wall clock that is set makes nothing due before a renewal of the lease has judged
-// it, whose claims are new; also not where it is set back meanwhile.
+// A wall clock that is set makes nothing due before a renewal of the lease has checked it and
+// new claims are made; this holds even if it is set back meanwhile.
 func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	b := newBench(t)
 	b.owned(records("inbox:a", 3, b.now.Wall+20))
@@ -266,8 +266,8 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	}
 }
 
-// What is in hand when the lease runs out is not published when it comes back,
-// but claimed anew; so is what a claim brings that was under way.
+// What is in hand when the lease runs out is claimed anew after the renewal, not published; so
+// is what a claim under way then brings.
 func TestALapsedLeaseMakesClaimsVoid(t *testing.T) {
 	b := newBench(t)
 	effects := b.owned(records("inbox:a", 3, b.now.Wall+20))
@@ -330,8 +330,8 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 	}
 }
 
-// What is behind stays known where the wall clock is set back to before it, and the
-// checkpoint does not pass it.
+// If the wall clock is set back to before what is behind, that stays known, and the checkpoint
+// does not pass it.
 func TestBehindBeyondTheClock(t *testing.T) {
 	b := newBench(t)
 	at := b.now.Wall + 30

@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Where a channel is parked in many buckets that are apart and whose unparks hang, and in one
-// that is well, what is there comes back soon.
+// If a channel has messages parked in many buckets that are apart and whose unparks hang, and
+// in one that is well, those in the well one come back soon.
 func TestOneWellBucketAmongMany(t *testing.T) {
 	for _, bad := range []int{100, 1_000} {
 		for _, found := range []bool{false, true} { // by an earlier owner: nobody knows whether it is up
@@ -37,7 +37,7 @@ func TestOneWellBucketAmongMany(t *testing.T) {
 	}
 }
 
-// hangsWhere answers unparks late, and with a failure, in some buckets.
+// hangsWhere answers unparks in some buckets late, and with a failure.
 func hangsWhere(s *shop, bad func(int) bool) (*late[Unpark], func(Unpark) Event) {
 	l := answersLate(s, func(u Unpark) time.Duration {
 		if bad(u.Unpark.Bucket) {
@@ -71,8 +71,8 @@ func TestUnparksThatHangApart(t *testing.T) {
 	}
 }
 
-// The URLs of a host that is up again lie in a bucket whose claims fail, and one lies elsewhere:
-// that one is tried soon.
+// If a host is up again and most of its URLs lie in a bucket whose claims fail, one that lies
+// elsewhere is tried soon.
 func TestProbesWhereClaimsFail(t *testing.T) {
 	s := newSlowShop(t, 2, func(c *Config) { c.SweepEvery = 2 * time.Second })
 	var all []store.ParkedChannel
@@ -91,7 +91,7 @@ func TestProbesWhereClaimsFail(t *testing.T) {
 	}
 }
 
-// With few unparks at a time those of a bucket that fails for ever and the others take turns.
+// With few unparks at a time, those of a bucket that always fails take turns with the others.
 func TestFewUnparksAtATime(t *testing.T) {
 	for _, most := range []int{1, 2, 3} {
 		s := newSlowShop(t, 2, func(c *Config) { c.UnparksMax = most })
@@ -119,7 +119,7 @@ func TestFewUnparksAtATime(t *testing.T) {
 	}
 }
 
-// One URL of many comes back, though the others are paused.
+// One URL of many comes back even if the others are paused.
 func TestManyURLsThatArePaused(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	var set []store.ChannelSettings
@@ -134,7 +134,7 @@ func TestManyURLsThatArePaused(t *testing.T) {
 	}
 }
 
-// Where all are paused, and the host is down, a look ends.
+// If all are paused and the host is down, a look ends.
 func TestAllURLsArePaused(t *testing.T) {
 	b := withParked(t, 4, nil)
 	var set []store.ChannelSettings
@@ -149,7 +149,7 @@ func TestAllURLsArePaused(t *testing.T) {
 	}
 }
 
-// A channel that is down is also tried where its bucket is apart, if there is no other one.
+// A channel that is down is tried even in a bucket that is apart, if there is no other.
 func TestAProbeInABucketThatIsApart(t *testing.T) {
 	b := withParked(t, 4, nil)
 	b.m.failed(b.now, b.m.common, []*owned{b.m.buckets[1]}, func(l *lane) *time.Duration { return &l.nextSettle })
@@ -164,8 +164,8 @@ func TestAProbeInABucketThatIsApart(t *testing.T) {
 	}
 }
 
-// A probe that is refused for its own sake shows that its channel is up: the others follow at
-// once.
+// A probe that is refused because of its own content shows that its channel is up: the others
+// follow immediately.
 func TestAProbeThatIsRefused(t *testing.T) {
 	b := withParked(t, 6, nil)
 	probe := b.parked("inbox:p", 1, 2, 3, 4, 5)
@@ -180,7 +180,7 @@ func TestAProbeThatIsRefused(t *testing.T) {
 	}
 }
 
-// A rate that lets nothing out for years is no reason to look all the time.
+// A rate that lets nothing out for years does not cause constant looks.
 func TestATinyRate(t *testing.T) {
 	s := newSlowShop(t, 2, nil)
 	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1e-300})
@@ -195,7 +195,7 @@ func TestATinyRate(t *testing.T) {
 	}
 }
 
-// Where nothing may be published, nothing is brought back.
+// While nothing may be published, nothing is brought back.
 func TestNoUnparkWithoutALease(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	b.m.leaseUntil = b.now.Mono
@@ -208,7 +208,7 @@ func TestNoUnparkWithoutALease(t *testing.T) {
 	}
 }
 
-// The budget of probes is kept where unparks fail, and what failed is tried again.
+// The budget of probes is kept when unparks fail, and what failed is tried again.
 func TestProbesBesideFailuresKeepTheirBudget(t *testing.T) {
 	const hosts, lasts = 2_000, 10
 	s := newSlowShop(t, hosts, nil)
@@ -237,7 +237,7 @@ func TestProbesBesideFailuresKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// What is settled, looked at or with the broker does not wait to go there.
+// Messages being settled, looked at or already with the broker do not count as unsent.
 func TestUnsent(t *testing.T) {
 	if c := (&channel{hand: 10, settling: 1, looks: 2, inFlight: 3}); c.unsent() != 4 {
 		t.Errorf("%d wait, want 4", c.unsent())

@@ -10,9 +10,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A node whose clock is set far ahead loses its buckets when a renewal shows it, and
-// nobody may have taken them yet. What it had with a broker then must not be postponed by
-// that clock: it would be PENDING for as long as the clock is ahead.
+// A node whose clock is set far ahead loses its buckets when a renewal shows it, possibly
+// before anybody has taken them. What it had with a broker must not be postponed by that clock:
+// it would be PENDING for as long as the clock is ahead.
 func TestRetryAfterALossByAWrongClock(t *testing.T) {
 	for _, outcome := range []publisher.Outcome{publisher.Confirmed, publisher.Refused, publisher.Unknown, publisher.Down} {
 		b := newBench(t)
@@ -45,9 +45,9 @@ func TestRetryAfterALossByAWrongClock(t *testing.T) {
 	}
 }
 
-// What was confirmed while the clock was behind keeps the date that it got then, though the
+// What was confirmed while the clock was behind keeps the date that it got then, even if the
 // store could not be reached until the clock was right again: by a date of the wrong clock it
-// would be deleted at once.
+// would be deleted immediately.
 func TestTheDateOfADelivery(t *testing.T) {
 	b := newBench(t)
 	right := b.now.Wall

@@ -74,7 +74,7 @@ func (m *Metrics) label(c postdate.Channel) string {
 	return name
 }
 
-// Published counts what became of a batch, which ended at a time.
+// Published counts the outcomes of a batch that ended at a given time.
 func (m *Metrics) Published(p Published, at time.Time) {
 	name := m.label(p.Batch[0].Delivery.Message.Channel)
 	lateness := m.lateness.WithLabelValues(name)
@@ -103,7 +103,7 @@ func (m *Metrics) Published(p Published, at time.Time) {
 
 var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry", store.SettleFailed: "failed", store.SettlePark: "parked"}
 
-// Settled counts what was written.
+// Settled counts the settlements that were written.
 func (m *Metrics) Settled(ss []store.Settlement) {
 	var counts [len(settlingNames)]int
 	for i := range ss {
@@ -116,7 +116,7 @@ func (m *Metrics) Settled(ss []store.Settlement) {
 	}
 }
 
-// Observe takes over what v shows.
+// Observe sets the gauges from v.
 func (m *Metrics) Observe(v View) {
 	var most time.Duration
 	for _, t := range v.Overdue {

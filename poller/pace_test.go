@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The pace of a channel is what it confirmed in the best two seconds in a row of the last
-// ten, however long it was silent in between.
+// A channel's pace is what it confirmed in the best two consecutive seconds of the last ten,
+// however long it was silent in between.
 func TestPace(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 50 {

@@ -11,31 +11,30 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// What is parked comes back by unparks. Where a site is up, one follows the other for as long
-// as its channels have room; where it is down, one message is brought back as a probe. Either
-// tries the channels of the site in turn, and the buckets of each in turn. Buckets that may be
-// out of reach are tried by themselves: those in which an unpark failed, and those that came
-// to be apart since the last one that went through.
+// Parked messages come back through unparks. If a site is up, one unpark follows another as
+// long as its channels have room; if it is down, one message is brought back as a probe. Both
+// take the channels of the site in turn, and the buckets of each channel in turn. Buckets that
+// may be out of reach are tried separately: those in which an unpark failed, and those that
+// were set apart since their last successful unpark.
 
 const (
-	// probesPerSecond is the node's budget of probes: dead sites, however many, cost no
-	// more than that.
+	// probesPerSecond is the node's budget of probes, however many sites are down.
 	probesPerSecond = 100
 	// looksMax is how many channels and buckets are looked at for one unpark.
 	looksMax = 64
-	// lookOn is when the others are looked at.
+	// lookOn is the pause before the next looksMax are looked at.
 	lookOn = 20 * time.Millisecond
-	// lookAgain is when a site whose parked messages cannot come back now is looked at again,
-	// where nothing tells before: an answer of the broker or the store, or an operator.
+	// lookAgain is the pause before another look at a site whose parked messages cannot come
+	// back yet, unless the broker, the store or an operator gives a reason to look earlier.
 	lookAgain = time.Second
-	// claimedAhead is how far ahead of this node's clock another one may have claimed: by
-	// default each clock may be a second off. What is brought back waits for no more than that.
+	// claimedAhead is how far ahead of this node's clock another node may have claimed: by
+	// default each clock may be a second off. Unparked messages wait for no more than that.
 	claimedAhead = 2 * time.Second
-	// hangMax is how many unparks of a site that is down may hang: half of those of a node.
+	// hangMax is how many unparks of a site that is down may hang: half of a node's.
 	hangMax = 4
 )
 
-// parking is what is known of a site's messages that wait in the store.
+// parking is what is known about a site's messages that are parked in the store.
 type parking struct {
 	parked rotation[*channel] // channels that may have some
 	queue  *siteHeap          // Machine.returns or Machine.probes; nil: nothing is parked
@@ -46,8 +45,8 @@ type parking struct {
 	onWayUntil time.Duration // while down: no other one is brought back until then
 }
 
-// siteHeap orders sites with parked messages by when to look at them, so that a step costs
-// what is due and not how many wait.
+// siteHeap orders sites with parked messages by when to look at them, so that the cost of a
+// step depends on what is due and not on how many wait.
 type siteHeap []*site
 
 func (h siteHeap) Len() int { return len(h) }
@@ -76,7 +75,7 @@ func (h *siteHeap) Pop() any {
 	return last
 }
 
-// queueFor has a site that has messages parked looked at, at a time.
+// queueFor schedules the next look at a site that has messages parked.
 func (m *Machine) queueFor(s *site, at time.Duration) {
 	m.turns++
 	s.lookAt, s.turn = at, m.turns
@@ -100,7 +99,7 @@ func (m *Machine) unqueue(s *site) {
 	}
 }
 
-// lookSoon has a site's parked messages looked at as soon as it makes sense.
+// lookSoon schedules a look at a site's parked messages as soon as it makes sense.
 func (m *Machine) lookSoon(s *site) {
 	switch {
 	case s.parked.len() == 0:
@@ -122,7 +121,7 @@ func (m *Machine) noteParked(c *channel, b *owned) {
 	}
 }
 
-// unparkedAll notes that a bucket has nothing parked for c any more.
+// unparkedAll notes that a bucket has no more messages parked for c.
 func (m *Machine) unparkedAll(c *channel, b *owned) {
 	c.parkedIn.remove(b)
 	b.parkedFor.remove(c)
@@ -182,8 +181,8 @@ func (m *Machine) wakeUnparks(w *waker) {
 	}
 }
 
-// nextLook is the site that is to be looked at next, if any is now. Those that are down also
-// wait for the budget of probes.
+// nextLook is the site to look at now, if there is one. Sites that are down also wait for the
+// budget of probes.
 func (m *Machine) nextLook(now postdate.Now) (next *site) {
 	if len(m.returns) > 0 && m.returns[0].lookAt <= now.Mono {
 		next = m.returns[0]
@@ -194,8 +193,8 @@ func (m *Machine) nextLook(now postdate.Now) (next *site) {
 	return next
 }
 
-// unparksFrom is from when on unparks may begin: after many that failed, and none that went
-// through, there is a pause.
+// unparksFrom is the time from which on unparks may begin: there is a pause after many failures
+// in a row.
 func (m *Machine) unparksFrom() time.Duration {
 	if m.unparksFailed < m.c.UnparksMax {
 		return 0
@@ -203,8 +202,8 @@ func (m *Machine) unparksFrom() time.Duration {
 	return m.unparkFailedAt + m.c.RetryAfter
 }
 
-// retryUnparks tries the buckets that may be out of reach, in turn, and with one message, which
-// takes little room of its channel while it hangs. They have half of the places at most.
+// retryUnparks tries the buckets that may be out of reach, in turn. It unparks one message
+// each, so a call that hangs takes little room, and uses half of the places at most.
 func (m *Machine) retryUnparks(now postdate.Now) {
 	if now.Mono < m.nextRetry || m.retries.len() == 0 {
 		return
@@ -234,7 +233,7 @@ func (m *Machine) mayRetry() bool {
 	return len(m.unparks) < m.c.UnparksMax && under < max(m.c.UnparksMax/2, 1)
 }
 
-// retryIn is the channel whose unpark is to show whether those in a bucket go through.
+// retryIn is the channel whose unpark is to show whether unparks in a bucket go through.
 func (m *Machine) retryIn(b *owned, looks *int) (*channel, bool) {
 	if slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.retry && u.bucket == b }) {
 		return nil, false
@@ -242,13 +241,13 @@ func (m *Machine) retryIn(b *owned, looks *int) (*channel, bool) {
 	return b.parkedFor.next(looks, func(c *channel) bool { return !c.paused() && m.mayUnpark(c, b) })
 }
 
-// mayUnpark says whether messages of a channel may be brought back in a bucket: one call at a
-// time, for two may choose the same ones.
+// mayUnpark reports whether messages of a channel may be brought back in a bucket. Only one
+// call does so at a time, because two may choose the same messages.
 func (m *Machine) mayUnpark(c *channel, b *owned) bool {
 	return b.worksFor(c) && !slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.bucket == b && u.of.Channel == c.name })
 }
 
-// unparkIn is the next bucket in which messages of a channel can be brought back. Those that
+// unparkIn is the next bucket in which messages of a channel can be brought back. Buckets that
 // may be out of reach are left to retryUnparks.
 func (m *Machine) unparkIn(c *channel, looks *int) (*owned, bool) {
 	return c.parkedIn.next(looks, func(b *owned) bool {
@@ -259,8 +258,8 @@ func (m *Machine) unparkIn(c *channel, looks *int) (*owned, bool) {
 	})
 }
 
-// unpark starts one unpark of a site that is up, if some of its messages can come back now,
-// and says when to look again.
+// unpark starts one unpark for a site that is up, if some of its messages can come back now,
+// and returns when to look again.
 func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 	looks := looksMax
 	again = now.Mono + lookAgain
@@ -284,8 +283,8 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 	return again
 }
 
-// probe brings back one message of a site that is down, and says when to look again. Where
-// that hangs, another channel or bucket is tried.
+// probe brings back one message of a site that is down, and returns when to look again. If that
+// hangs, another channel or bucket is tried.
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
 	for _, u := range m.unparks {
@@ -312,7 +311,7 @@ func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 }
 
 // probeIn is the next channel of a site, and one of its buckets, in which a message can be
-// brought back as a probe; nil: there is none, or more are to be looked at.
+// brought back as a probe. c is nil if none was found; more says that not all were looked at.
 func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned, more bool) {
 	looks := looksMax
 	c, _ = s.parked.next(&looks, func(c *channel) (can bool) {
@@ -337,10 +336,10 @@ func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned,
 	m.emit(Unpark{u.of})
 }
 
-// unparkTime is the attempt time for what is brought back. Each unpark has its own, beyond
-// what is claimed: so what is read under it cannot be taken for what was read before and
-// parked again. Where the wall clock was set back, that may lie far ahead. Then messages are
-// due at once and count as claimed, but not as left in doubt by earlier owners.
+// unparkTime is the attempt time for unparked messages. Each unpark has its own, beyond what is
+// claimed, so that a message read under it cannot be mistaken for one that was read earlier and
+// parked again. If the wall clock was set back, that time may lie far ahead. Then messages are
+// due immediately and count as claimed, but not as left in doubt by earlier owners.
 func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Time {
 	at, ahead := max(b.read.Time, b.record.Claimed.Time, b.unparkAt)+1, now.Wall.Add(m.c.Ahead)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// What earlier owners parked is tried with one message. Once that arrived, the rest is
-// made due, in several buckets at a time, each bucket once.
+// What earlier owners parked is tried with one message. Once that has arrived, the rest becomes
+// due, in several buckets at a time, each bucket once.
 func TestParkedMessagesComeBackTogether(t *testing.T) {
 	const buckets = 10
 	b := newBench(t)
@@ -66,7 +66,7 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	}
 }
 
-// answerAll answers the claims among effects with nothing.
+// answerAll answers the claims among effects with no messages.
 func (b *bench) answerAll(effects []Effect) (more []Effect) {
 	for _, c := range of[Claim](effects) {
 		results := make([]store.ClaimResult, len(c.Claims))
@@ -78,8 +78,8 @@ func (b *bench) answerAll(effects []Effect) (more []Effect) {
 	return more
 }
 
-// The sites with parked messages come up by when they are to be looked at, and of two at
-// the same time the one of which this was said first.
+// Sites with parked messages come up ordered by when to look at them; of two at the same time,
+// the one queued first.
 func TestParkingHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m := newMachine(DefaultConfig())
@@ -110,7 +110,7 @@ func TestParkingHeap(t *testing.T) {
 	}
 }
 
-// withParked is a bench with so many buckets from 0 on. Channels that are up have one
+// withParked is a bench with this many buckets, from 0 on. Channels that are up have one
 // message each with their brokers.
 func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.Channel) *bench {
 	b := newBench(t)
@@ -130,8 +130,8 @@ func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.
 	return b
 }
 
-// parked tells that a channel has parked messages in these buckets, and gives the unparks
-// that follow.
+// parked tells the machine that a channel has parked messages in these buckets, and returns the
+// unparks that follow.
 func (b *bench) parked(c postdate.Channel, in ...int) []Unpark {
 	var found []store.ParkedChannel
 	for _, number := range in {
@@ -140,8 +140,8 @@ func (b *bench) parked(c postdate.Channel, in ...int) []Unpark {
 	return of[Unpark](b.step(ParkedFound{Found: found}))
 }
 
-// parkedIn is in how many buckets a channel has messages parked, as far as the machine
-// knows; -1: it knows nothing of the channel.
+// parkedIn is how many buckets have messages parked for a channel, as far as the machine knows;
+// -1: the channel is unknown.
 func (b *bench) parkedIn(c postdate.Channel) int {
 	for _, v := range b.m.Channels() {
 		if v.Channel == c {
@@ -151,13 +151,13 @@ func (b *bench) parkedIn(c postdate.Channel) int {
 	return -1
 }
 
-// moved answers an unpark, and gives those that follow.
+// moved answers an unpark, and returns those that follow.
 func (b *bench) moved(u Unpark, n int) []Unpark {
 	return of[Unpark](b.step(Unparked{Unpark: u.Unpark, Moved: n}))
 }
 
-// What is parked while an unpark is under way may have come behind it: what that one says of
-// its channel and bucket is no longer true.
+// Messages parked during an unpark may lie behind it: its answer no longer holds for its
+// channel and bucket.
 func TestMoreIsParkedMeanwhile(t *testing.T) {
 	for _, test := range []struct {
 		channel postdate.Channel
@@ -177,8 +177,8 @@ func TestMoreIsParkedMeanwhile(t *testing.T) {
 	}
 }
 
-// What is parked in a bucket that is lost is the next owner's; what is parked elsewhere comes
-// back all the same. Of a channel with nothing else, nothing is remembered.
+// What is parked in a lost bucket is left to the next owner; what is parked elsewhere still
+// comes back. A channel with nothing else is forgotten.
 func TestParkedInABucketThatIsLost(t *testing.T) {
 	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:z")
 	unpark := b.parked("inbox:z", 3)[0]
@@ -205,8 +205,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	}
 }
 
-// An unpark of an earlier time under which the node had a bucket says nothing wrong of the
-// present one.
+// An unpark from an earlier ownership of a bucket says nothing wrong about the present one.
 func TestABucketComesBackDuringAnUnpark(t *testing.T) {
 	b := withParked(t, 2, nil)
 	unpark := b.parked("inbox:a", 1)[0]
@@ -222,8 +221,8 @@ func TestABucketComesBackDuringAnUnpark(t *testing.T) {
 	}
 }
 
-// Channels whose parked messages come back take turns, and so do the buckets of each; what
-// comes under a time of its own can be told from what came before.
+// Channels whose parked messages come back take turns, and so do the buckets of each. Messages
+// of an unpark with its own time can be told from earlier ones.
 func TestUnparksTakeTurns(t *testing.T) {
 	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:b", "inbox:c")
 	unparks := b.parked("inbox:a", 9, 4, 2, 7, 3)
@@ -249,8 +248,8 @@ func TestUnparksTakeTurns(t *testing.T) {
 	}
 }
 
-// No more unparks are under way than is allowed, of one channel or of many, each in a bucket
-// of its own.
+// No more unparks are under way than allowed, of one channel or of many, each in a different
+// bucket.
 func TestUnparksMax(t *testing.T) {
 	most := DefaultConfig().UnparksMax
 	b := withParked(t, 20, func(c *Config) { c.UnparkMax = 1 }, "inbox:a")
@@ -278,7 +277,7 @@ func TestUnparksMax(t *testing.T) {
 	}
 }
 
-// After an unpark that failed there is a pause, and what moved nothing leads to no reading.
+// After a failed unpark there is a pause, and an unpark that moved nothing causes no read.
 func TestAnUnparkThatFails(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	unpark := b.parked("inbox:a", 1)[0]
@@ -302,9 +301,9 @@ func TestAnUnparkThatFails(t *testing.T) {
 	}
 }
 
-// Buckets in which an unpark failed are tried again one after the other, in half of the places
-// at most and after a pause, though claims go through there. In one that answers what is left
-// comes back as usual.
+// Buckets in which an unpark failed are tried again one after the other, in at most half of the
+// places and after a pause, even if claims go through there. Once one answers, the rest of its
+// messages come back as usual.
 func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 	b := withParked(t, 6, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
 	unparks := b.parked("inbox:a", 0, 1, 2, 3, 4)
@@ -332,8 +331,8 @@ func TestUnparksThatFailAreTriedInTurn(t *testing.T) {
 	}
 }
 
-// Nothing is tried again in a bucket that was lost, that has nothing parked any more or only
-// for channels that are paused, nor where it has gone through meanwhile.
+// No retry is made in a bucket that was lost, that has nothing parked any more or only for
+// paused channels, or in which an unpark has gone through meanwhile.
 func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 	for name, then := range map[string]func(b *bench, other Unpark){
 		"lost": func(b *bench, _ Unpark) { b.step(fence.Lost{Holds: holds(1)}) },
@@ -370,7 +369,7 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 	}
 }
 
-// What is tried again takes no place beyond those that there are.
+// Retries take no places beyond those that there are.
 func TestUnparksThatFailBesideOthers(t *testing.T) {
 	b := withParked(t, 4, func(c *Config) { c.UnparksMax = 2 }, "inbox:a")
 	unparks := b.parked("inbox:a", 0, 1, 2)
@@ -380,9 +379,9 @@ func TestUnparksThatFailBesideOthers(t *testing.T) {
 	}
 }
 
-// The store is asked for parked messages in buckets that are new, one question at a time, and
-// again and again in all of them. What was not answered is asked again after a pause and after
-// the others, about few buckets at a time.
+// The store is asked for parked messages in new buckets, one call at a time, and repeatedly in
+// all of them. What was not answered is asked again after a pause and after the others, for few
+// buckets at a time.
 func TestFindParked(t *testing.T) {
 	b := newBench(t)
 	gain := func(numbers ...int) []Effect {
@@ -446,8 +445,8 @@ func TestNothingIsParked(t *testing.T) {
 	}
 }
 
-// What is found in a bucket that is not here any more hides nothing that is found in others.
-// A channel of which nothing is known is tried with one message.
+// What is found in a bucket that is no longer owned here hides nothing that is found in others.
+// An unknown channel is tried with one message.
 func TestFoundInABucketThatIsLost(t *testing.T) {
 	b := withParked(t, 2, nil)
 	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 7, Channel: "inbox:b"}, {Bucket: 1, Channel: "inbox:a"}}}))

@@ -1,31 +1,31 @@
-// Package poller decides when messages go out and what becomes of them: it runs
-// the cycle of claim, read, publish and settle for the buckets that a node owns.
+// Package poller decides when messages go out and what becomes of them: it runs the cycle of
+// claim, read, publish and settle for the buckets that a node owns.
 //
 // It promises, for a store and publishers that keep their contracts:
 //
-//   - No message is published before its execution time by the node's clock, nor
-//     before the claim that covers it is durable, nor after the node's lease ran out.
-//     If the lease comes back, the message is claimed anew. A wall clock that is set
-//     ends the lease, until a renewal has judged the clock.
-//   - Everything that is published and not settled lies between its bucket's
-//     checkpoint and what is claimed of its channel, so that after a crash exactly that
-//     is in doubt. Of one channel no more is claimed and not settled than
-//     [Config.DoubtMax] says, however much of it is due.
-//   - A message of which a publish may have arrived is published again only with
-//     the mark of a possible duplicate.
-//   - A channel that is slow or down delays only its own messages, and what is in
-//     memory is bounded by [Config], whatever is stored.
-//   - What is in memory only adds work: a sweep from the very first message finds
-//     whatever was missed.
+//   - No message is published before its execution time by the node's clock, before the claim
+//     that covers it is durable, or after the node's lease has run out. If the lease is renewed
+//     after that, the message is claimed anew. When the wall clock is set, the lease ends until
+//     a renewal has checked the clock.
+//   - Every message that is published and not settled lies between its bucket's checkpoint and
+//     the position up to which its channel is claimed, so a crash leaves exactly that range in
+//     doubt. [Config.DoubtMax] bounds how many messages of one channel are claimed and not
+//     settled, however many are due.
+//   - If a publish of a message may have arrived, the message is published again only with the
+//     mark of a possible duplicate.
+//   - A channel that is slow or down delays only its own messages, and [Config] bounds what is
+//     in memory, however much is stored.
+//   - What is in memory only adds work: a sweep from the very first message finds whatever was
+//     missed.
 //
-// [Machine] is a pure step over events and a reading of the clocks; node/machine joins
-// it with the fence's. Its files follow a message's way: agenda.go (which buckets are
-// due), lane.go (claim, and which buckets' calls travel together), scan.go (read), hand.go
-// (wait for the time), channel.go (publish), settle.go. The others are byways: room.go (how
-// much of a channel is taken at a time), behind.go (channels of which less is claimed than of
-// others), unheard.go (claims that had no answer), limit.go (pauses and rates), wait.go (how
-// long a message waits for its channel), park.go (what is parked, and probes), leave.go
-// (buckets that go to another node).
+// [Machine] is a pure step over events and clock readings; node/machine combines it with the
+// fence's. Its files follow a message's way: agenda.go (which buckets are due), lane.go
+// (claims, and which buckets share a call), scan.go (read), hand.go (wait for the time),
+// channel.go (publish), settle.go. The others are side paths: room.go (how much of a channel is
+// taken at a time), behind.go (channels that are claimed less far than others), unheard.go
+// (claims without an answer), limit.go (pauses and rates), wait.go (how long a message waits
+// for its channel), find.go and park.go (parked messages and probes), leave.go (buckets that
+// are handed over).
 package poller
 
 import (
@@ -38,16 +38,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Config are the knobs of the cycle.
+// Config holds the knobs of the cycle.
 type Config struct {
-	// Ahead is how far a claim runs ahead of now, so that messages are in hand when
-	// their time comes. A message can be cancelled until then.
+	// Ahead is how far a claim runs ahead of now, so that messages are in hand when their time
+	// comes. A message can be cancelled until it is claimed.
 	Ahead time.Duration
-	// Gather is how much of Ahead may be spent waiting for company: a claim
-	// is made when something is due within Ahead less Gather.
+	// Gather is how much of Ahead may be spent waiting for more buckets to join a claim call:
+	// the call is made when something is due within Ahead less Gather.
 	Gather time.Duration
-	// SettleGather is how long settlements may wait for company: each write of
-	// them waits for the disk.
+	// SettleGather is how long settlements may wait to be written together: each write waits
+	// for the disk.
 	SettleGather time.Duration
 	// SweepEvery is how often each bucket is read from its very first message.
 	SweepEvery time.Duration
@@ -55,23 +55,22 @@ type Config struct {
 	FindEvery time.Duration
 	// RetryAfter is how long to wait after a store call failed.
 	RetryAfter time.Duration
-	// DrainMax is how long a hand-over waits for what publishers have not answered, and
-	// DrainStep how long its bucket may rest meanwhile.
+	// DrainMax is how long a hand-over waits for publishers that have not answered, and
+	// DrainStep is how long its bucket may rest meanwhile.
 	DrainMax, DrainStep time.Duration
-	// LeaseMargin is how long before the lease's end publishing stops.
+	// LeaseMargin: publishing stops this long before the end of the lease.
 	LeaseMargin time.Duration
-	// JumpMax is how far the wall clock may be set, against the monotonic one, between
-	// two renewals of the lease. Beyond that the lease counts as ended.
+	// JumpMax is how far the wall clock may be set, against the monotonic one, between two
+	// renewals of the lease. After a larger jump the lease counts as ended.
 	JumpMax time.Duration
 
 	HandMax int // messages in memory
-	// DoubtMax is how many messages of one channel may be claimed and not settled, where
-	// it did not confirm more than that in its best two seconds of the last ten: of these
-	// a crash leaves in doubt whether they were sent. Half is for claims of any channel, so
-	// it is at least 2.
+	// DoubtMax is how many messages of one channel may be claimed and not settled, or as many
+	// as it confirmed in its best two seconds of the last ten if that is more. A crash leaves
+	// these in doubt. Half of it is reserved for claims of any channel, so it is at least 2.
 	DoubtMax     int
 	HandBytesMax int // payload bytes in memory
-	// PayloadBytesMax is the largest payload: each bucket that is read may bring one.
+	// PayloadBytesMax is the largest payload. Each bucket read may bring one of that size.
 	PayloadBytesMax int
 	PageMax         int // messages per bucket and claim
 	BatchMax        int // messages per publish
@@ -83,8 +82,8 @@ type Config struct {
 	// ProbeMin and ProbeMax bound the back-off between probes of a channel that
 	// is down.
 	ProbeMin, ProbeMax time.Duration
-	// ParkMin is how long a message is parked at least that waits for an operator, a limit
-	// or room, before it is looked at: each look costs a write.
+	// ParkMin is the shortest time after which a parked message that waits for an operator, a
+	// limit or room is looked at: each look needs a write.
 	ParkMin time.Duration
 
 	Retry postdate.RetryPolicy // for what a message's own policy leaves open
@@ -103,7 +102,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says which setting is too small, if one is.
+// Validate returns an error for the first setting that is too small, if there is one.
 func (c Config) Validate() error {
 	return cmp.Or(
 		atLeast("Gather", c.Gather, 0), atLeast("Ahead", c.Ahead, c.Gather+1), atLeast("SettleGather", c.SettleGather, 0),
@@ -130,14 +129,14 @@ func atLeast[T int | time.Duration](setting string, is, least T) error {
 // An Event is something that the machine learns.
 type Event = fence.Event
 
-// The events, beside [fence.Tick], [fence.Gained], [fence.Lost], [fence.Drain], which
+// The events, in addition to [fence.Tick], [fence.Gained], [fence.Lost], [fence.Drain], which
 // fence.Drained answers, and [fence.LeaseUntil].
 type (
-	// Limits says what operators set of channels, all of it.
+	// Limits carries all settings that operators made for channels.
 	Limits struct{ Settings []store.ChannelSettings }
 	// Nudged says that messages are due.
 	Nudged struct{ Nudges []Nudge }
-	// Claimed answers a Claim, in the order of its claims.
+	// Claimed answers a Claim, with one result per claim in the same order.
 	Claimed struct {
 		Call    uint64
 		Results []store.ClaimResult
@@ -166,7 +165,7 @@ type (
 	}
 )
 
-// Nudge says that a bucket has a message due at a time, after it is durable.
+// Nudge says that a durable message of a bucket is due at a given time.
 type Nudge struct {
 	Bucket int
 	At     postdate.Time
@@ -183,12 +182,12 @@ func (Unparked) Event()    {}
 // An Effect is something that the machine wants done.
 type Effect = fence.Effect
 
-// The effects, beside [fence.Fenced], which says that a claim was refused,
-// [fence.Drained], and [fence.ClockSet], which says that everything waits for a renewal
-// of the lease. All but Horizon are answered by an event each.
+// The effects, in addition to [fence.Fenced], which says that a claim was refused,
+// [fence.Drained], and [fence.ClockSet], which says that everything waits for a renewal of the
+// lease. Each effect declared here except Horizon is answered by one event.
 type (
-	// Claim asks for claims and the scans that follow them. Several at a time, each of
-	// other buckets.
+	// Claim asks for claims and the scans that follow them. Several calls may be under way, for
+	// different buckets.
 	Claim struct {
 		Call   uint64
 		Claims []store.Claim
@@ -198,7 +197,7 @@ type (
 		Channel postdate.Channel
 		Batch   []*Item
 	}
-	// Settle asks for settlements to be written. Several at a time, each of other
+	// Settle asks for settlements to be written. Several calls may be under way, for different
 	// messages.
 	Settle struct {
 		Call        uint64
@@ -206,11 +205,11 @@ type (
 	}
 	// FindParked asks which channels have parked messages in these buckets.
 	FindParked struct{ Buckets []int }
-	// Unpark asks for parked messages to become due. Several at a time, each of
-	// another channel or bucket.
+	// Unpark asks for parked messages to become due. Several calls may be under way, each for a
+	// different channel or bucket.
 	Unpark struct{ Unpark store.Unpark }
-	// Horizon says that from now on a nudge for a bucket matters only where it is
-	// earlier. It comes before the Claim whose scan could miss what is nudged.
+	// Horizon says that from now on a nudge for a bucket matters only if it is earlier than
+	// Before. It precedes the Claim whose scan could miss the nudged message.
 	Horizon struct {
 		Bucket int
 		Before postdate.Time // 0: the bucket is not owned here
@@ -270,8 +269,8 @@ type Machine struct {
 	calls     uint64  // the number of the last call of the store
 	claimings map[uint64]*claiming
 	settlings map[uint64]*settlingCall
-	// What claims may bring that are under way, or of which it is not known whether they were
-	// written; and of this what may be of any channel.
+	// coming and comingBytes are what the claims under way may bring. comingOfAny is how many
+	// messages these and unheard claims may have claimed of any channel.
 	coming, comingBytes, comingOfAny int
 
 	unparks        []*unparking     // those under way
@@ -287,8 +286,8 @@ type Machine struct {
 	findAllAt      time.Duration
 }
 
-// NewMachine makes a machine that owns nothing. random gives numbers in [0, 1); endsAt
-// says at what time something ends now, where the wall clock may be wrong.
+// NewMachine returns a machine that owns nothing. random returns numbers in [0, 1). endsAt
+// returns the time to record for something that ends now, since the wall clock may be wrong.
 func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
@@ -297,18 +296,18 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 	}
 }
 
-// Step takes in one event and says what to do now. The event comes first, since it may free
-// room, end a lease or settle something. Then each phase finds what the one before it left:
+// Step takes in one event and returns what to do next. The event comes first, since it may free
+// room, end a lease or settle something. Each phase then works on what the earlier ones left:
 //
-//   - release moves messages whose time has come to their channels, and publish hands out
-//     what the channels take. Both come before the claims, which read for the room that is
-//     left then, and leave behind channels that have their fill.
-//   - finishDrains parks what a bucket that is to be given back cannot send any more. So
-//     startSettles comes after it, and one write takes the settlements of all phases.
-//   - startClaims puts the checkpoint at what is settled by now. It asks the agenda, in which
-//     fileTouched files the buckets that anything above has changed.
-//   - startUnparks and startFind take the room that claims left: what is due comes before what
-//     waits for its channel. Then the agenda is in order again, for Wake.
+//   - release moves messages whose time has come to their channels, and publish sends what the
+//     channels take. Both precede the claims, which read as much as there is room for after
+//     that, and leave full channels behind.
+//   - finishDrains parks what a bucket that is being handed over can no longer send.
+//     startSettles follows it, so that one write carries the settlements of all phases.
+//   - startClaims moves the checkpoint to what is settled so far. It asks the agenda, where
+//     fileTouched files the buckets that the phases above have changed.
+//   - startUnparks and startFind use the room that claims left: what is due comes before what
+//     waits for its channel. Then the agenda is brought up to date again, for Wake.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	now := m.believe(read)
 	m.stepAt = now.Mono
@@ -356,8 +355,8 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// Wake says how long after now Step must be called with a Tick, if nothing else
-// happens before.
+// Wake returns how long after now Step must be called with a Tick if nothing else happens
+// first.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
 	w := waker{now: now, wait: wakeMax}
 	if len(m.waiting) > 0 {
@@ -401,11 +400,11 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 	return w.wait
 }
 
-// wakeMax bounds every wait: a wall clock may be set in between.
+// wakeMax bounds every wait, because the wall clock may be set meanwhile.
 const wakeMax = time.Second
 
-// waker finds the earliest of many times on two clocks. What is past was tried
-// in the last step and waits for another event, so it asks for no wake-up.
+// waker finds the earliest of many times on two clocks. A time in the past asks for no wake-up:
+// the last step tried what was due then, and it waits for some other event.
 type waker struct {
 	now  postdate.Now
 	wait time.Duration

@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// The probes of hosts that are down keep the node's budget, however many hosts there are and
-// however many URLs each has, and use it up: each host has its turn.
+// Probes of hosts that are down keep to the node's budget, however many hosts there are and
+// however many URLs each has, and use it up: each host gets its turn.
 func TestProbesKeepTheirBudget(t *testing.T) {
 	const hosts, gap = 150, time.Second / probesPerSecond
 	b := withParked(t, 10, nil)
@@ -48,7 +48,7 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// So it is also when every host was tried before.
+// The same holds when every host was tried before.
 func TestProbesKeepTheirBudgetForLong(t *testing.T) {
 	const hosts, lasts = 1_500, 40 * time.Second
 	s := newSlowShop(t, 4, nil)
@@ -70,8 +70,8 @@ func TestProbesKeepTheirBudgetForLong(t *testing.T) {
 	}
 }
 
-// Where the budget has a place left, a host that turns out to be down is tried at once,
-// otherwise as soon as there is one.
+// If the budget allows, a host that turns out to be down is tried immediately, otherwise as
+// soon as the budget does.
 func TestAProbeHasItsPlace(t *testing.T) {
 	const gap = time.Second / probesPerSecond
 	b := withParked(t, 1, nil)
@@ -97,8 +97,8 @@ func TestAProbeHasItsPlace(t *testing.T) {
 	}
 }
 
-// Where the URL that is to try for its host cannot any more, another one tries within the
-// longest pause between two probes.
+// If the URL that was to probe its host cannot any more, another one does within the longest
+// pause between two probes.
 func TestAnotherOneTriesInItsPlace(t *testing.T) {
 	const prober, other = "https://a.example/1", "https://a.example/2"
 	for name, cannot := range map[string]Event{

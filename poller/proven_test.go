@@ -14,8 +14,8 @@ func few(t *testing.T) *shop { return newMuteShop(t, 1, func(c *Config) { c.Hand
 
 func host(name string, url int) postdate.Channel { return named("https://%s.example/%d", name, url) }
 
-// A host that has answered, even with a refusal, has room beside those that never did. That
-// it is unknown what became of a message is no answer.
+// A host that has answered, even with a refusal, has room next to those that never did. An
+// unknown outcome is no answer.
 func TestWhatProvesAHost(t *testing.T) {
 	for _, test := range []struct {
 		said   publisher.Result
@@ -35,7 +35,7 @@ func TestWhatProvesAHost(t *testing.T) {
 	}
 }
 
-// Once a host has answered, what is still with it takes nothing from those that have not.
+// Once a host has answered, its messages in flight take no room from hosts that have not.
 func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
 	s := few(t)
 	s.add(0, host("a", 1), 8, -ms)
@@ -52,8 +52,8 @@ func TestAHostThatIsProvenFreesItsRoom(t *testing.T) {
 	}
 }
 
-// A host that leaves a batch without an answer counts with all that is with it as one that
-// never answered, until it answers again.
+// A host that leaves a batch without an answer counts, with all its messages in flight, as one
+// that never answered, until it answers again.
 func TestAHostThatAnswersNoMore(t *testing.T) {
 	for _, proven := range []bool{true, false} {
 		s := few(t)
@@ -88,8 +88,8 @@ func TestAHostThatAnswersNoMore(t *testing.T) {
 	}
 }
 
-// That a host was down is forgotten with the last of its messages: the next one goes out at
-// once.
+// A host that was down is forgotten with the last of its messages: the next one goes out
+// immediately.
 func TestAHostThatWasDownIsForgotten(t *testing.T) {
 	for _, proven := range []bool{true, false} {
 		s := newMuteShop(t, 2, nil)
@@ -109,8 +109,8 @@ func TestAHostThatWasDownIsForgotten(t *testing.T) {
 	}
 }
 
-// A host that comes and goes very often takes no other's place among those that are
-// remembered, nor do those that never answered.
+// A host that comes and goes very often takes no place from other remembered hosts, and neither
+// do those that never answered.
 func TestWhoIsRemembered(t *testing.T) {
 	m := newMachine(DefaultConfig())
 	come := func(c postdate.Channel, proven bool) {

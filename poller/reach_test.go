@@ -11,23 +11,23 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Parts of the store that are out of reach, for some sorts of calls or for a moment, and what
-// lies elsewhere meanwhile.
+// These tests put parts of the store out of reach, for some kinds of calls or for a moment, and
+// check what lies elsewhere meanwhile.
 
-// pending is a call that is answered at a time.
+// pending is a call and the time of its answer.
 type pending[E Effect] struct {
 	at   time.Duration
 	call E
 }
 
-// late is a store whose answers to one sort of calls take a while.
+// late is a store that answers one kind of call after a delay.
 type late[E Effect] struct {
 	s     *shop
 	takes func(E) time.Duration
 	under []pending[E]
 }
 
-// answersLate has the store of a shop answer such calls after a while.
+// answersLate makes the store of a shop answer such calls after a delay.
 func answersLate[E Effect](s *shop, takes func(E) time.Duration) *late[E] {
 	l := &late[E]{s: s, takes: takes}
 	s.waits = func(e Effect) bool { return storeCalls(e) || has[E](e) }
@@ -39,7 +39,7 @@ func answersLate[E Effect](s *shop, takes func(E) time.Duration) *late[E] {
 	return l
 }
 
-// work lets time pass, with these answers; every other call of the store is answered at once.
+// work lets time pass, with these answers; the store answers all other calls immediately.
 func (l *late[E]) work(d time.Duration, answer func(E) Event) {
 	for end := l.s.now.Mono + d; l.s.now.Mono < end; {
 		l.s.work(5 * ms)
@@ -53,8 +53,8 @@ func (l *late[E]) work(d time.Duration, answer func(E) Event) {
 	}
 }
 
-// Every bucket that answers is asked what is parked there, however many others fail and
-// however long that takes.
+// Every bucket that answers is asked what is parked there, however many others fail and however
+// long that takes.
 func TestParkedIsFoundThoughSomeFailForEver(t *testing.T) {
 	first := func(b int) bool { return b == 0 }
 	for _, test := range []struct {
@@ -103,7 +103,7 @@ func TestParkedIsFoundThoughSomeFailForEver(t *testing.T) {
 	}
 }
 
-// What a question finds before it fails comes back.
+// What a search finds before it fails comes back.
 func TestFoundBeforeAFailure(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	find := FindParked{Buckets: []int{0, 1}}
@@ -113,14 +113,14 @@ func TestFoundBeforeAFailure(t *testing.T) {
 	}
 }
 
-// parkedNow is as parkedBefore, of a channel that is not taken to be down.
+// parkedNow is like parkedBefore, for a channel that is not assumed to be down.
 func (s *shop) parkedNow(b int, c postdate.Channel) {
 	s.parkedBefore(b, c)
 	s.m.noteParked(s.m.channelOf(c), s.m.buckets[b])
 }
 
-// A bucket in which one unpark failed, and that is well again, has its turn beside channels
-// that try for ever in buckets that are out of reach.
+// A bucket in which one unpark failed, and that is well again, gets its turn next to channels
+// that keep trying in unreachable buckets.
 func TestWellAgainBesideUnparksThatFail(t *testing.T) {
 	for _, test := range []struct {
 		channels, bad int           // so many channels have messages parked in so many bad buckets
@@ -160,8 +160,7 @@ func TestWellAgainBesideUnparksThatFail(t *testing.T) {
 	}
 }
 
-// Unparks that all fail at once are begun with pauses, and so they are when some went through
-// before.
+// Unparks that all fail immediately are begun with pauses, even if some went through earlier.
 func TestUnparksThatFailAtOnce(t *testing.T) {
 	const buckets, channels = 512, 16
 	s := newSlowShop(t, buckets, nil)
@@ -195,8 +194,8 @@ func TestUnparksThatFailAtOnce(t *testing.T) {
 	}
 }
 
-// Unparks that hang, again and again, take no room of their channel from what is parked in
-// other buckets.
+// Unparks that hang repeatedly take no room of their channel from messages parked in other
+// buckets.
 func TestUnparksThatHangTakeNoRoom(t *testing.T) {
 	s := newSlowShop(t, 3, nil)
 	l := answersLate(s, func(u Unpark) time.Duration {
@@ -225,8 +224,8 @@ func TestUnparksThatHangTakeNoRoom(t *testing.T) {
 	}
 }
 
-// The URLs of a host whose messages are parked where unparks fail, each in a bucket of its own,
-// do not keep those from coming back that are parked elsewhere.
+// If a host's URLs are parked where unparks fail, each in a bucket of its own, those parked
+// elsewhere still come back.
 func TestProbesBesideUnparksThatFail(t *testing.T) {
 	const many = 500
 	for bad, within := range map[int]time.Duration{1: 3 * time.Second, 8: 4 * time.Second, 200: 40 * time.Second} {
@@ -252,7 +251,7 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 	}
 }
 
-// The URL that tries for its host after one that could not is none that is paused.
+// The URL that probes its host after another one could not is never a paused one.
 func TestNoneThatIsPausedTriesNext(t *testing.T) {
 	const good, paused = "https://h/good", 50
 	s := newSlowShop(t, 2, nil)
@@ -276,7 +275,7 @@ func TestNoneThatIsPausedTriesNext(t *testing.T) {
 	}
 }
 
-// Unparks that fail slow others down only where none goes through.
+// Failing unparks slow others down only if none goes through.
 func TestUnparksBesideManyThatFail(t *testing.T) {
 	const buckets = 600
 	s := newSlowShop(t, buckets, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// An unpark fails once. What is parked in its bucket does not wait for the backlogs of other
-// channels, whose unparks take each place that becomes free.
+// After an unpark failed once, what is parked in its bucket does not wait for the backlogs of
+// other channels, whose unparks take each place that becomes free.
 func TestABucketIsTriedAgainBesideABacklog(t *testing.T) {
 	const buckets = 40
 	for _, channels := range []int{4, 200} {
@@ -39,7 +39,7 @@ func TestABucketIsTriedAgainBesideABacklog(t *testing.T) {
 	}
 }
 
-// So it is beside channels with a limit, whose backlogs last.
+// The same holds next to channels with a limit, whose backlogs last.
 func TestABucketIsTriedAgainBesideLimits(t *testing.T) {
 	s := newSlowShop(t, 16, nil)
 	s.parkedNow(0, "x:quiet")
@@ -65,7 +65,7 @@ func TestABucketIsTriedAgainBesideLimits(t *testing.T) {
 	}
 }
 
-// Where the unparks of one channel fail in a bucket for ever, those of the others come back,
+// If the unparks of one channel always fail in a bucket, those of the others come back,
 // whatever their names.
 func TestUnparksOfOneChannelFailInABucket(t *testing.T) {
 	for _, bad := range []postdate.Channel{"x:a", "x:z"} {
@@ -92,7 +92,7 @@ func TestUnparksOfOneChannelFailInABucket(t *testing.T) {
 	}
 }
 
-// Where unparks of a channel that is down hang in some buckets, it is tried in others.
+// If unparks of a channel that is down hang in some buckets, it is tried in others.
 func TestAProbeBesideUnparksThatHang(t *testing.T) {
 	for _, bad := range []int{1, 3} {
 		s := newSlowShop(t, 64, nil)
@@ -110,7 +110,7 @@ func TestAProbeBesideUnparksThatHang(t *testing.T) {
 }
 
 // URLs of a host are parked, and nearly all of their messages are cancelled while it is down.
-// When it is up again, the one that is left is found soon.
+// When the host is up again, the remaining message is found soon.
 func TestProbesThatFindNothing(t *testing.T) {
 	const cancelled, live = 400, postdate.Channel("https://h/live")
 	s := newSlowShop(t, 4, nil)
@@ -139,8 +139,7 @@ func TestProbesThatFindNothing(t *testing.T) {
 	}
 }
 
-// Of channels whose parked messages are gone nothing is remembered, though their host stays
-// dead.
+// Channels whose parked messages are gone are forgotten, even if their host stays dead.
 func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 	const most = 20
 	s := newSlowShop(t, 4, nil)
@@ -162,7 +161,7 @@ func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 	}
 }
 
-// Hosts that come up before they are probed take nothing of the budget from others.
+// Hosts that come up before they are probed take none of the budget from others.
 func TestHostsThatFlapLeaveTheBudget(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	up := map[postdate.Channel]bool{}
@@ -193,8 +192,8 @@ func TestHostsThatFlapLeaveTheBudget(t *testing.T) {
 	}
 }
 
-// One unpark of a channel and bucket is under way at a time: of two that choose the same
-// messages one would say that there are none left.
+// One unpark per channel and bucket is under way at a time: if two chose the same messages, one
+// would report that none are left.
 func TestOneUnparkOfAChannelAndBucket(t *testing.T) {
 	s := newSlowShop(t, 1, nil)
 	s.waits = func(e Effect) bool { return storeCalls(e) || has[Unpark](e) }
@@ -224,7 +223,7 @@ func TestOneUnparkOfAChannelAndBucket(t *testing.T) {
 	}
 }
 
-// An answer to an unpark under an earlier token says nothing of the bucket as it is now.
+// An answer to an unpark under an earlier token says nothing about the bucket as it is now.
 func TestALateAnswerOfAnUnpark(t *testing.T) {
 	s := newSlowShop(t, 1, nil)
 	s.waits = func(e Effect) bool { return storeCalls(e) || has[Unpark](e) }
@@ -244,8 +243,8 @@ func TestALateAnswerOfAnUnpark(t *testing.T) {
 	}
 }
 
-// Where a call of claims fails, and then the settlement of one of its buckets, all of them join
-// the others once the store is well: also those that have nothing to settle.
+// If a claim call fails, and then the settlement of one of its buckets, all of them rejoin the
+// others once the store is well, including those that have nothing to settle.
 func TestALaneWithNothingToSettleJoins(t *testing.T) {
 	const buckets = 128
 	s := newSlowShop(t, buckets, func(c *Config) { c.SweepEvery, c.FindEvery = 2*time.Second, 10*time.Second })
@@ -272,7 +271,7 @@ func TestALaneWithNothingToSettleJoins(t *testing.T) {
 	}
 }
 
-// While one URL of a host that is down is tried, no other is, and no more is brought back.
+// While one URL of a host that is down is tried, no other is, and nothing more is brought back.
 func TestOneProbeOfAHost(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	s.mute = every
@@ -293,8 +292,8 @@ func TestOneProbeOfAHost(t *testing.T) {
 	}
 }
 
-// What was brought back as a probe has a while to arrive; where the unpark itself hangs, some
-// others are tried, and not all.
+// A message brought back as a probe gets some time to arrive. If the unpark itself hangs, some
+// others are tried, but not all.
 func TestProbesOnTheirWay(t *testing.T) {
 	b := withParked(t, 10, nil)
 	unparks := b.parked("inbox:p", 1, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -326,7 +325,7 @@ func TestProbesOnTheirWay(t *testing.T) {
 	}
 }
 
-// A probe has its turn among the unparks of a long backlog, and they have theirs.
+// A probe gets its turn among the unparks of a long backlog, and they get theirs.
 func TestAProbeBesideABacklog(t *testing.T) {
 	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:up")
 	unparks := b.parked("inbox:up", 1, 2, 3, 4, 5)
@@ -359,7 +358,7 @@ func TestASiteKeepsItsTurn(t *testing.T) {
 	}
 }
 
-// Nor do the URLs of a host of which nothing is parked any more keep a probe from others.
+// URLs of a host that has nothing parked any more do not keep a probe from others either.
 func TestProbesThatFindNothingBesideOthers(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	s.down = every
@@ -380,7 +379,7 @@ func TestProbesThatFindNothingBesideOthers(t *testing.T) {
 }
 
 // A bucket whose unparks fail is tried again every RetryAfter, with one message of one channel,
-// while others go through; and those that fail elsewhere meanwhile do not keep it back.
+// while others go through; failures elsewhere meanwhile do not delay it.
 func TestHowOftenABucketIsTriedAgain(t *testing.T) {
 	const lasts = 5 * time.Second
 	s := newSlowShop(t, 64, nil)
@@ -411,8 +410,8 @@ func TestHowOftenABucketIsTriedAgain(t *testing.T) {
 	}
 }
 
-// In a bucket that came to be apart an unpark is tried with one message first. When that has
-// gone through, the others follow.
+// In a bucket that was set apart, an unpark of one message is tried first. When it has gone
+// through, the others follow.
 func TestUnparksInBucketsThatAreApart(t *testing.T) {
 	b := withParked(t, 4, nil, "inbox:a")
 	b.m.failed(b.now, b.m.common, []*owned{b.m.buckets[1], b.m.buckets[2]}, func(l *lane) *time.Duration { return &l.nextSettle })
@@ -430,7 +429,7 @@ func TestUnparksInBucketsThatAreApart(t *testing.T) {
 	}
 }
 
-// Where a site has more channels than are looked at, the others are looked at soon.
+// If a site has more channels than one look covers, the others are looked at soon.
 func TestManyChannelsThatCannotComeBack(t *testing.T) {
 	for _, up := range []bool{true, false} {
 		s := newSlowShop(t, 4, nil)

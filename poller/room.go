@@ -7,24 +7,24 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// What is in hand of a channel cannot be cancelled, and is in doubt after a crash. So no
-// more of it is taken than goes out soon: that is the channel's room. A channel without room
-// is left behind by claims (behind.go). What was read beyond its room is parked.
+// A channel's messages in hand cannot be cancelled, and a crash leaves them in doubt. So no
+// more are taken than go out soon: that is the channel's room. Claims leave a channel without
+// room behind (behind.go). Messages read beyond its room are parked.
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
 	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand-c.dropped) - c.coming
 }
 
-// hasRoom says whether it is worth a call to fetch messages of a channel: not before half
-// of what may wait has gone out. Where the store fails in part, what takes room there may do so
-// for long: then it is worth one as soon as no more waits than there is room for.
+// hasRoom reports whether it is worth a call to fetch messages of a channel: usually once half
+// of what may wait has gone out. If a part of the store fails, messages there may take up room
+// for long; then a call is worth it if there is room for as many messages as wait.
 func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 	room := m.roomOf(now, c)
 	return room > 0 && (room >= m.waitMax(now, c)/2 || room >= c.unsent() && m.storeFails(now))
 }
 
-// storeFails says whether claims or settlements fail, or one of them hangs.
+// storeFails reports whether claims or settlements fail, or one of them hangs.
 func (m *Machine) storeFails(now postdate.Now) bool {
 	if len(m.apart) > 0 {
 		return true
@@ -47,15 +47,15 @@ func (m *Machine) waitMax(now postdate.Now, c *channel) int {
 	return max(min(m.handShare(now, c)-c.inFlight, c.limited(now.Mono)), 0)
 }
 
-// handMax is how many messages of a channel may be in hand: as many as may be claimed and
-// not settled, less the half of DoubtMax that is kept for claims of any channel.
+// handMax is how many messages of a channel may be in hand: as many as may be claimed and not
+// settled, less the half of DoubtMax that is reserved for claims of any channel.
 func (m *Machine) handMax(now postdate.Now, c *channel) int {
 	return max(m.c.DoubtMax, c.pace.best(now.Mono)) - m.c.DoubtMax/2
 }
 
-// handShare is how much of the hand a channel may fill: what its broker may have, and as
-// much again. So what is stuck leaves room, however many channels there are. Where the
-// hand is almost full all the same, all shares are equal.
+// handShare is how much of the hand a channel may fill: twice what its broker may have. So
+// stuck messages leave room for others, however many channels there are. If the hand is almost
+// full all the same, all shares are equal.
 func (m *Machine) handShare(now postdate.Now, c *channel) int {
 	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
 	if m.hand+m.coming >= m.c.HandMax/4*3 {
@@ -70,9 +70,9 @@ func (m *Machine) handShare(now postdate.Now, c *channel) int {
 	return share
 }
 
-// unprovenRoom is how many more messages may be tried of a site that has not answered yet.
-// All such sites of a broker may hold a quarter of the hand, and another quarter with one
-// message each: so a site is tried at once beside thousands that never answer.
+// unprovenRoom is how many more messages may be tried of a site that has not answered yet. All
+// such sites of a broker may hold a quarter of the hand, and another quarter with one message
+// each. So a new site is tried immediately, even next to thousands that never answer.
 func (m *Machine) unprovenRoom(s *site) int {
 	unproven := m.unproven[s.broker]
 	if s.inFlight == 0 && unproven < m.c.HandMax/2 {
@@ -81,19 +81,19 @@ func (m *Machine) unprovenRoom(s *site) int {
 	return max(min(windowMin-s.inFlight, m.c.HandMax/4-unproven), 0)
 }
 
-// room is how many messages, and bytes of payload, a call may bring, and of how many
-// buckets: each may bring one payload of any size. It is half of what there is: a call that
-// hangs leaves room for others.
+// room is how many messages and payload bytes a call may bring, and for how many buckets: each
+// may bring one payload of any size. It is half of what is free, so that a call that hangs
+// leaves room for others.
 func (m *Machine) room() (messages, bytes, buckets int) {
 	messages, bytes = (m.c.HandMax-m.hand-m.coming)/2, (m.c.HandBytesMax-m.handBytes-m.comingBytes)/2
 	return messages, bytes, min(messages, bytes/m.c.PayloadBytesMax)
 }
 
-// roomOfAny is how many messages a claim of any channel may bring: if they all are of one
-// channel, no more of it is in doubt than may be.
+// roomOfAny is how many messages a claim of any channel may bring. Even if all are of one
+// channel, it keeps to the bound on what may be in doubt.
 func (m *Machine) roomOfAny() int { return max((m.c.DoubtMax/2-m.comingOfAny)/2, 1) }
 
-// expect notes what a claim may bring, or with -1 that this is known.
+// expect adds what a claim may bring, or with sign -1 takes it off again.
 func (m *Machine) expect(p *poll, sign int) {
 	m.coming += sign * p.claim.Scan.Limit
 	m.comingBytes += sign * p.claim.Scan.BytesMax
@@ -103,8 +103,8 @@ func (m *Machine) expect(p *poll, sign int) {
 	}
 }
 
-// expectOf notes that n more messages may be claimed that are not in hand, of one channel,
-// or with nil of any.
+// expectOf adds n to the messages that may be claimed but are not in hand: of the channel c, or
+// of any channel if c is nil.
 func (m *Machine) expectOf(c *channel, n int) {
 	if c == nil {
 		m.comingOfAny += n
@@ -114,11 +114,11 @@ func (m *Machine) expectOf(c *channel, n int) {
 	m.crowdIfMany(c)
 }
 
-// crowdMin is with how many messages that take its room a channel counts as crowded: then claims
-// ask whether it has any. With fewer it has some, or what is read of it is parked.
+// crowdMin is how many messages must take up a channel's room for claims to check that it has
+// any left. A channel with fewer has room, or what is read of it is parked.
 func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 1) }
 
-// crowdIfMany crowds a channel where many messages take its room.
+// crowdIfMany crowds a channel if many messages take up its room.
 func (m *Machine) crowdIfMany(c *channel) {
 	if c.hand+c.dropped+c.coming >= m.c.crowdMin() {
 		m.crowd(c)
@@ -133,9 +133,9 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// lookForFull lists in m.full the crowded channels that have no room, and first of them those
-// that are overfull. It lets go of those that are not crowded any more. Until then a channel is
-// remembered: so one that is busy keeps its window and its pace while a claim is under way.
+// lookForFull lists in m.full the crowded channels that have no room, the overfull ones first.
+// It drops those that are no longer crowded. A crowded channel is not forgotten, so a busy one
+// keeps its window and its pace while a claim is under way.
 func (m *Machine) lookForFull(now postdate.Now) {
 	var full, overfull []*channel
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
@@ -159,17 +159,17 @@ func (m *Machine) lookForFull(now postdate.Now) {
 	m.full, m.looked = append(overfull, full...), true
 }
 
-// stuckAfter is how long claims wait for less of a channel to be in doubt. What is in doubt for
-// longer is stuck: a broker or a part of the store does not answer.
+// stuckAfter is how long claims wait for fewer messages of a channel to be in doubt. Messages
+// in doubt for longer are stuck: a broker or a part of the store does not answer.
 const stuckAfter = time.Second
 
-// overfull says whether claims wait until less of a channel is in hand: what is beyond its room
-// is about to be parked, if it is not stuck.
+// overfull reports whether claims wait until fewer messages of a channel are in hand: those
+// beyond its room are about to be parked, unless they are stuck.
 func (c *channel) overfull(now time.Duration) bool {
 	return c.overfullAt != 0 && now < c.overfullAt+stuckAfter
 }
 
-// parkSurplus parks what is ready beyond a channel's room: parked it can be cancelled.
+// parkSurplus parks what is ready beyond a channel's room, so that it can be cancelled.
 func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	most := m.waitMax(now, c)
 	if len(c.ready) <= most {
@@ -186,19 +186,19 @@ func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	c.ready = c.ready[:most]
 }
 
-// pace is what a channel confirmed of late, second by second.
+// pace is what a channel confirmed in each of the last ten seconds.
 type pace struct {
 	second time.Duration // the present one, counted from 0
 	counts [10]int       // the present second's at second % 10
 }
 
-// add counts so many confirms.
+// add counts n confirms.
 func (p *pace) add(now time.Duration, n int) {
 	p.roll(now)
 	p.counts[p.second%10] += n
 }
 
-// best is how many there were in the best two seconds of the last ten.
+// best is the number of confirms in the best two consecutive seconds of the last ten.
 func (p *pace) best(now time.Duration) (most int) {
 	p.roll(now)
 	for i := range 9 {

@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// However much of a channel is due: what a crash leaves in doubt is what can have been
-// handed out, and what waits behind a limit, a pause or a backlog can be cancelled.
+// However much of a channel is due, a crash leaves in doubt only what can have been handed out,
+// and what waits behind a limit, a pause or a backlog can be cancelled.
 func TestDoubtIsBounded(t *testing.T) {
 	t.Run("all goes well", func(t *testing.T) { doubtIsBounded(t, newShop(t, 4, nil)) })
 	t.Run("answers of claims are lost", func(t *testing.T) {
@@ -23,8 +23,8 @@ func TestDoubtIsBounded(t *testing.T) {
 	})
 }
 
-// A claim that left a channel behind and whose answer was lost may have gone further than
-// is known: the channel that then catches up with what is known is not claimed as far.
+// A claim that left a channel behind and whose answer was lost may have gone further than is
+// known: when the channel catches up with what is known, it is not claimed as far.
 func TestDoubtAfterAClaimWhoseAnswerWasLost(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		t.Run(fmt.Sprintf("behind already %t", behind), func(t *testing.T) { doubtAfterALostAnswer(t, behind) })
@@ -101,8 +101,8 @@ func doubtIsBounded(t *testing.T, s *shop) {
 	}
 }
 
-// A channel that takes what it gets is never short of messages, and nothing of it is
-// parked for good, however much is due at once.
+// A channel that takes what it gets never runs short of messages, and none of them stays
+// parked, however many are due together.
 func TestABurstIsDrained(t *testing.T) {
 	s := newShop(t, 8, nil)
 	for b := range 8 {
@@ -114,8 +114,8 @@ func TestABurstIsDrained(t *testing.T) {
 	}
 }
 
-// What comes in while a claim of one channel is written may fill its page. What follows
-// then is claimed and was not read: it is read before the checkpoint passes it.
+// New messages during a claim of one channel may fill its page. What follows them is then
+// claimed but was not read, so it is read before the checkpoint passes it.
 func TestACatchUpThatEndsEarly(t *testing.T) {
 	b := newBench(t)
 	at := func(ms postdate.Time) bucket.Position { return bucket.Position{Time: b.now.Wall + ms} }
@@ -145,8 +145,8 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 	t.Errorf("what follows %v is not read", ended)
 }
 
-// Channels that are behind in a bucket catch up in turn, also where its other scans take
-// turns with them.
+// Channels that are behind in a bucket catch up in turn, even if its other scans take turns
+// with them.
 func TestChannelsCatchUpInTurn(t *testing.T) {
 	s := newShop(t, 1, nil)
 	b := s.m.buckets[0]
@@ -172,7 +172,7 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 	}
 }
 
-// What is in doubt is bounded also where the bound is very small.
+// What is in doubt is bounded even if the bound is very small.
 func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 	for doubtMax := 2; doubtMax <= 8; doubtMax++ {
 		s := newShop(t, 4, func(c *Config) { c.DoubtMax = doubtMax })
@@ -191,9 +191,8 @@ func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 	}
 }
 
-// Where a bucket's record names as many channels as behind as it may, a further one cannot be
-// left behind: no more of it is claimed than may be in doubt all the same, and its neighbours
-// go on.
+// If a bucket's record names as many channels as behind as it may, a further one cannot be left
+// behind. Still no more of it is claimed than may be in doubt, and its neighbours go on.
 func TestDoubtOfOneChannelMore(t *testing.T) {
 	s := newShop(t, 3, func(c *Config) { c.DoubtMax = 200 })
 	s.alone = true
@@ -233,7 +232,7 @@ func TestDoubtOfOneChannelMore(t *testing.T) {
 }
 
 // What is in hand when the lease ends is dropped, to be claimed and read again. Until it is
-// read again, also where that fails for a while, it is in doubt all the same, and takes room.
+// read again, even if that fails for a while, it is in doubt and takes room.
 func TestDoubtOfWhatALapseDrops(t *testing.T) {
 	s := newShop(t, 32, func(c *Config) { c.DoubtMax = 200 })
 	s.mute, s.alone = every, true
@@ -263,8 +262,8 @@ func TestDoubtOfWhatALapseDrops(t *testing.T) {
 	}
 }
 
-// What a claim has claimed that was under way when the lease ended is in doubt, and takes room
-// until it is claimed again.
+// Messages of a claim that was under way when the lease ended are in doubt, and take room until
+// they are claimed again.
 func TestDoubtOfClaimsUnderWayAtALapse(t *testing.T) {
 	const buckets = 8
 	s := newSlowShop(t, buckets, func(c *Config) { c.HandBytesMax = 2 * c.PayloadBytesMax }) // a claim of one bucket at a time
@@ -285,7 +284,7 @@ func TestDoubtOfClaimsUnderWayAtALapse(t *testing.T) {
 	}
 }
 
-// What lies ahead of a clock that was set back is not read again before its time. It takes no
+// What lies ahead of a clock that was set back is not read again before its time, and takes no
 // room of its channel until then.
 func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
@@ -306,8 +305,8 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// A channel that was fast has many messages in hand that cannot be settled, and few may be in
-// doubt of it by now. Buckets whose records can name no further channel as behind go on.
+// A channel that was fast has many messages in hand that cannot be settled, and few may now be
+// in doubt. Buckets whose records can name no further channel as behind go on.
 func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
 	long := strings.Repeat("y", 1_990)
 	a, b, fast := postdate.Channel("https://a/"+long), postdate.Channel("https://b/"+long), postdate.Channel("https://fast/"+long)
@@ -349,8 +348,8 @@ func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
 	}
 }
 
-// What a lapse dropped where the store is out of reach takes no tokens of its channel's rate
-// from what lies elsewhere.
+// Messages that a lapse dropped in an unreachable part of the store take no tokens of their
+// channel's rate from messages elsewhere.
 func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 	s := newShop(t, 8, nil)
 	s.alone = true
@@ -375,7 +374,7 @@ func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 	}
 }
 
-// Where a bucket is lost, what a lapse dropped there is its next owner's.
+// If a bucket is lost, what a lapse dropped there is left to the next owner.
 func TestWhatALapseDropsIsLost(t *testing.T) {
 	s := newShop(t, 2, nil)
 	s.alone = true

@@ -2,8 +2,8 @@ package poller
 
 import "container/list"
 
-// rotation is a set whose members have their turn one after the other: who was looked at, or
-// is new, comes after all others. The zero value is empty.
+// rotation is a set whose members take turns: a member that was looked at, or that is new,
+// comes after all others. The zero value is empty.
 type rotation[T comparable] struct {
 	queue list.List
 	at    map[T]*list.Element
@@ -30,7 +30,7 @@ func (r *rotation[T]) remove(x T) {
 	}
 }
 
-// members are all, in turn.
+// members lists all members, in the order of their turns.
 func (r *rotation[T]) members() (all []T) {
 	for e := r.queue.Front(); e != nil; e = e.Next() {
 		all = append(all, e.Value.(T))
@@ -38,8 +38,8 @@ func (r *rotation[T]) members() (all []T) {
 	return all
 }
 
-// next is the next one that fits. It takes each look at one from looks, and ends when none is
-// left; but it looks at one in any case.
+// next is the next member that fits. Each look at a member takes one from looks, and the search
+// ends when none is left; but it always looks at one member.
 func (r *rotation[T]) next(looks *int, fits func(T) bool) (next T, found bool) {
 	for i := range r.len() {
 		if i > 0 && *looks <= 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Everybody in a rotation has a turn, whoever comes, goes or does not fit.
+// Every member of a rotation gets a turn, whatever is added, removed or does not fit.
 func TestRotation(t *testing.T) {
 	var r rotation[int]
 	looks := 7

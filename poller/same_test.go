@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// The same events at the same times give the same effects: what a lapsed lease or
-// a lost bucket leads to has one order.
+// The same events at the same times give the same effects: what follows from a lapsed lease or
+// a lost bucket has one order.
 func TestSameEffects(t *testing.T) {
 	scripts := map[string]func(b *bench) string{"a lapsed lease": lapsedLease, "a lost bucket": lostBucket}
 	for name, script := range scripts {

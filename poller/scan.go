@@ -11,7 +11,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// owned is what the machine knows of one bucket that it owns.
+// owned is what the machine knows about one bucket that it owns.
 type owned struct {
 	hold      store.Hold
 	claims    uint64                    // the number of the last claim that was sent
@@ -21,20 +21,20 @@ type owned struct {
 	dropped   map[postdate.Key]*channel // what was dropped when the lease ended, and was not read again yet
 	inherited bucket.Partition          // as earlier owners left it: what they may have published is in doubt
 
-	// read: every PENDING message up to this position was seen, but for those of channels
-	// that are behind, and those that came later.
+	// read: every PENDING message up to this position was seen, except those of channels that
+	// are behind and those that were inserted later.
 	read bucket.Position
-	// due is the earliest known attempt time at or after read; Far where none is.
+	// due is the earliest known attempt time at or after read; Far if there is none.
 	due postdate.Time
-	// late is from where on, before read, there may be messages that were not
-	// seen; its time is Far where nothing is known of any.
+	// late is the position before read from which on there may be unseen messages; nowhere if
+	// none are known.
 	late bucket.Position
-	// leftOut is the first message that a scan left out and no whole sweep has gone over since:
-	// nowhere if there is none. leftOutAgain is the first one that was left out since the sweep
-	// under way began: leftOut once that sweep has ended.
+	// leftOut is the first message that a scan left out and that no whole sweep has passed
+	// since; nowhere if there is none. leftOutAgain is the first one left out since the present
+	// sweep began; it becomes leftOut when that sweep ends.
 	leftOut, leftOutAgain bucket.Position
 	sweepAt               time.Duration
-	// sweeping: a sweep has begun and goes on, as what is late, up to read.
+	// sweeping: a sweep has begun. It continues as a scan of what is late, up to read.
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
 
@@ -55,8 +55,8 @@ type owned struct {
 
 	hand   map[postdate.Key]*Item
 	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
-	// letGo holds what was settled while a claim is under way: its scan may have
-	// read it before.
+	// letGo holds what was settled during the claim under way: the scan may have read it before
+	// it was settled.
 	letGo map[postdate.Key]postdate.State
 
 	leaving
@@ -66,7 +66,7 @@ type owned struct {
 // nowhere is a position after every message.
 var nowhere = bucket.Position{Time: postdate.Far}
 
-// poll is one claim that is under way, and why its scan was made.
+// poll is a claim that is under way, and the reason for its scan.
 type poll struct {
 	bucket *owned
 	kind   scanKind
@@ -85,9 +85,8 @@ const (
 	scanBehind                 // what is not claimed yet of one channel
 )
 
-// gained begins to look after buckets. What lies between checkpoint and claimed is in
-// doubt. That everything up to the checkpoint is settled is a hint: the
-// first scan is a sweep.
+// gained starts work on buckets. What lies between checkpoint and claimed is in doubt. That
+// everything up to the checkpoint is settled is only a hint, so the first scan is a sweep.
 func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	for _, p := range partitions {
 		if b := m.buckets[p.Bucket]; b != nil {
@@ -107,8 +106,8 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	}
 }
 
-// lose forgets buckets. What is in flight is settled where it was confirmed, for
-// that is a fact; the rest is the next owner's.
+// lose forgets buckets. A publish in flight is settled if it is confirmed, because that is a
+// fact; the rest is up to the next owner.
 func (m *Machine) lose(holds []store.Hold) {
 	for _, hold := range holds {
 		b := m.buckets[hold.Bucket]
@@ -138,7 +137,7 @@ func (b *owned) idle() bool {
 	return len(b.hand) == 0 && b.late == nowhere && !b.read.Before(b.record.Claimed)
 }
 
-// nudge notes that a message is due at a time in a bucket.
+// nudge notes that a bucket has a message due at a given time.
 func (m *Machine) nudge(number int, at postdate.Time) {
 	b := m.buckets[number]
 	switch {
@@ -154,8 +153,9 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 	}
 }
 
-// missed notes that there may be unseen messages from p on. What lies ahead of read is read
-// in its turn: a scan of what is late begins no further than there, for it moves read.
+// missed notes that there may be unseen messages from p on. If p is ahead of read, the scan
+// that goes on from read finds them; a scan of what is late moves read, so it must not begin
+// there.
 func (b *owned) missed(p bucket.Position) {
 	if b.read.Before(p) {
 		b.due = min(b.due, p.Time)
@@ -164,8 +164,8 @@ func (b *owned) missed(p bucket.Position) {
 	b.late = b.late.Earliest(p)
 }
 
-// settledUpTo is the checkpoint of the next claim: everything up to it is settled, as far
-// as is known.
+// settledUpTo is the checkpoint of the next claim: as far as is known, everything up to it is
+// settled.
 func (b *owned) settledUpTo() postdate.Time {
 	t := b.handledUpTo()
 	for _, p := range b.record.Behind {
@@ -174,8 +174,8 @@ func (b *owned) settledUpTo() postdate.Time {
 	return max(t, 0)
 }
 
-// handledUpTo is the checkpoint with which a bucket is handed over: everything up to it is
-// settled, as far as is known, or was never claimed.
+// handledUpTo is the checkpoint with which a bucket is handed over: as far as is known,
+// everything up to it is settled or was never claimed.
 func (b *owned) handledUpTo() postdate.Time {
 	t := min(b.read.Time, b.late.Time, b.leftOut.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
@@ -184,13 +184,13 @@ func (b *owned) handledUpTo() postdate.Time {
 	return max(t-1, 0)
 }
 
-// leased says whether nobody else can have taken a bucket by now.
+// leased reports whether it is certain that no other node has taken a bucket yet.
 func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil-m.c.LeaseMargin }
 
-// believe ends the lease where the wall clock was set since it was renewed, or ran on
-// while the machine slept and the monotonic clock with it: by such a clock a message may
-// seem due that is not. It gives the reading to go by: until a renewal that began after that
-// has judged the clock, as if it had not been set.
+// believe ends the lease if the wall clock was set since the last renewal, or ran on while the
+// machine slept and the monotonic clock stood still: by such a clock a message may seem due
+// when it is not. It returns the reading to use. Until a renewal that began later has checked
+// the clock, that is the reading of a clock that was not set.
 func (m *Machine) believe(now postdate.Now) postdate.Now {
 	if m.leaseUntil == 0 {
 		return now // none was judged yet, and nothing is done by it
@@ -207,10 +207,10 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 	return now
 }
 
-// extendLease takes in a renewal. One that comes after the lease had ended may have
-// been written when somebody else had taken a bucket, and given it back: nothing
-// that was claimed before is published on the strength of that claim. One that began
-// before the clock was set says nothing of the clock.
+// extendLease takes in a renewal. If the lease had already ended, somebody may have taken a
+// bucket and given it back before the renewal was written, so nothing that was claimed earlier
+// is published on the strength of that claim. A renewal that began before the clock was set
+// says nothing about the clock.
 func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 	if ev.Read.Mono < m.setAt {
 		return
@@ -225,8 +225,8 @@ func (m *Machine) extendLease(now postdate.Now, ev fence.LeaseUntil) {
 	m.leaseUntil, m.judged, m.setAt, m.setBy = max(m.leaseUntil, ev.Mono), ev.Read, 0, 0
 }
 
-// anyDue says whether some bucket of the common lane has something to do: the wait for
-// company ends with the first one.
+// anyDue reports whether some bucket of the common lane has something to do. The first one ends
+// the wait for others to share the call.
 func (m *Machine) anyDue(now postdate.Now) bool {
 	a := &m.agenda
 	if len(a.byDue.list) > 0 && a.byDue.list[0].due <= now.Wall.Add(m.c.Ahead-m.c.Gather) ||
@@ -236,10 +236,10 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 	return slices.ContainsFunc(a.busy, (*owned).wanting)
 }
 
-// choose says what to read of a bucket next, if anything.
+// choose picks what to read of a bucket next, if anything.
 func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
-	// After the wall clock was set back, claimed may lie far ahead: what is not
-	// due for long is not taken into the hand.
+	// If the wall clock was set back, claimed may lie far ahead. Messages that are not due for
+	// a long time must stay out of the hand.
 	to, checkpoint := bucket.UpTo(now.Wall.Add(m.c.Ahead)), b.settledUpTo()
 	if b.resting() {
 		if now.Mono >= m.goneBy(b) {
@@ -259,17 +259,17 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	return poll{}, false
 }
 
-// scanTurns is how many scans of a bucket take turns: what is new, what is late,
-// and what is behind. A sweep comes before them, for it goes on as what is late.
+// scanTurns is how many kinds of scan of a bucket take turns: what is new, late, and behind. A
+// sweep takes no turn: it comes first, and continues as a scan of what is late.
 const scanTurns = 3
 
-// chooseKind makes p one of the scans that take turns, if there is need for it.
+// chooseKind makes p a sweep if one is due, else the scan whose turn it is, if it is needed.
 func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool {
 	scan := &p.claim.Scan
 	if b.sweepDue(now.Mono + m.c.SweepEvery/4) { // with others: sweeps that fall due together cost one round trip
 		p.kind = scanSweep
 		if b.idle() && p.claim.Checkpoint != b.record.Checkpoint {
-			// The checkpoint is written once, and nothing new is claimed with it: so later
+			// The checkpoint is written once, and nothing new is claimed with it, so that later
 			// sweeps have nothing to write.
 			p.claim.To = p.claim.To.Earliest(b.record.Claimed)
 		}
@@ -278,8 +278,8 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	switch turn {
 	case 0:
 		p.kind, scan.After = scanOn, b.read
-		// What is to be handed over is read to the end of what is claimed, which may lie
-		// ahead of this node's clock, and then the checkpoint is written.
+		// A bucket that is being handed over is read to the end of what is claimed, which may
+		// lie ahead of this node's clock. Then its checkpoint is written.
 		rest := b.resting() && (b.idle() || b.read.Before(b.record.Claimed) && p.claim.To == b.record.Claimed)
 		return b.due < p.claim.To.Time || rest
 	case 1:
@@ -290,7 +290,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 	}
 }
 
-// sweepDue says whether a sweep is to begin by a time: not while the last one goes on.
+// sweepDue reports whether a sweep is due by a given time: none is while one goes on.
 func (b *owned) sweepDue(by time.Duration) bool {
 	return by >= b.sweepAt && !b.sweeping && !b.resting()
 }
@@ -340,12 +340,12 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 }
 
-// readTo notes how far a scan came.
+// readTo notes how far a scan got.
 func (b *owned) readTo(r *store.ClaimResult) {
 	switch {
 	case r.Complete:
-		// It may end before read: where the wall clock was set back, what lies
-		// between is read again when its time comes.
+		// It may end before read, if the wall clock was set back. What lies between is read
+		// again when its time comes.
 		b.read, b.due = r.Ended, r.Next
 		if late := b.late; b.read.Before(late) {
 			b.late = nowhere

@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// own gives the machine a bucket that was claimed up to now.
+// own gives the machine a bucket that is claimed up to now.
 func (b *bench) own(number int, token uint64) []Effect {
 	return b.step(fence.Gained{Partitions: []bucket.Partition{{
 		Bucket: number, Token: token, Owner: "me", Lease: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
@@ -28,8 +28,8 @@ func in(number int, rs []postdate.Record) []postdate.Record {
 	return rs
 }
 
-// A machine asks to be woken when something is to be done: each message goes out at its
-// time, whatever the order in which they were found, and claims begin as early as they are to.
+// A machine asks to be woken when there is something to do: each message goes out at its time,
+// in whatever order they were found, and claims begin as early as they should.
 func TestEachAtItsTime(t *testing.T) {
 	s := newShop(t, 4, nil)
 	s.sleep(3 * time.Second)
@@ -81,7 +81,7 @@ func TestSweepsComeInTime(t *testing.T) {
 	}
 }
 
-// A message that turns up behind what was read is looked for at once, each time.
+// A message that turns up behind what was read is looked for immediately, each time.
 func TestWhatIsLateIsReadAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
@@ -96,8 +96,8 @@ func TestWhatIsLateIsReadAtOnce(t *testing.T) {
 	}
 }
 
-// The checkpoint stays below what was sent and is not settled, and below what is not claimed
-// yet of a channel that is behind. Where all is settled it follows.
+// The checkpoint stays below what was sent and is not settled, and below what is not yet
+// claimed of a channel that is behind. When all is settled it follows.
 func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = every
@@ -145,8 +145,8 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	}
 }
 
-// A message that a scan had to leave out keeps the checkpoint back until a sweep has been
-// through without it, however many pages that takes: also where the bucket is handed over.
+// A message that a scan had to leave out holds the checkpoint back until a sweep has passed
+// without it, however many pages that takes, even if the bucket is handed over.
 func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	b := newBench(t)
 	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "left-out"}
@@ -201,7 +201,7 @@ func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// What is behind in a bucket that is taken over keeps its checkpoint back until it is read.
+// What is behind in a bucket that is taken over holds its checkpoint back until it is read.
 func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
 	b := newBench(t)
 	at := b.now.Wall - 700
@@ -218,8 +218,8 @@ func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
 	}
 }
 
-// From LeaseMargin before the lease's end nothing is published or claimed. A renewal in time
-// changes nothing, and after one that comes when the lease has ended all is claimed anew.
+// From LeaseMargin before the lease's end on, nothing is published or claimed. A renewal in
+// time changes nothing; after one that comes when the lease has ended, all is claimed anew.
 func TestTheEndOfALease(t *testing.T) {
 	margin := DefaultConfig().LeaseMargin
 	for _, test := range []struct {
@@ -267,8 +267,8 @@ func TestTheEndOfALease(t *testing.T) {
 	}
 }
 
-// A wall clock that is set by more than JumpMax ends the lease; until a renewal that began
-// then or later, times go on from before.
+// A wall clock that is set by more than JumpMax ends the lease. Until a renewal that began then
+// or later, times continue from before.
 func TestAClockThatIsSet(t *testing.T) {
 	most := DefaultConfig().JumpMax
 	for _, by := range []time.Duration{most, -most, most + ms, -most - ms, 48 * time.Hour} {
@@ -299,8 +299,8 @@ func TestAClockThatIsSet(t *testing.T) {
 	}
 }
 
-// Only what is held under that token is lost, and of a list all of it. Nothing of it is done
-// any more, and nudges for it do not matter.
+// Only buckets held under the given token are lost, and of a list all of them. They get no more
+// work, and nudges for them do not matter.
 func TestLosesWhatItHolds(t *testing.T) {
 	b := newBench(t)
 	b.answerAll(b.own(0, 5))
@@ -320,8 +320,8 @@ func TestLosesWhatItHolds(t *testing.T) {
 	}
 }
 
-// A bucket that comes again, under another token, begins anew: what was claimed under the
-// first one is not published.
+// A bucket that comes back under another token begins anew: what was claimed under the first
+// one is not published.
 func TestABucketThatIsTakenAnew(t *testing.T) {
 	b := newBench(t)
 	due := records("inbox:a", 1, b.now.Wall+10)
@@ -336,8 +336,8 @@ func TestABucketThatIsTakenAnew(t *testing.T) {
 	}
 }
 
-// What is with a broker when its bucket is lost is settled where it was confirmed, also where
-// calls for the bucket had failed; what had to wait is dropped. Nothing of it is left then.
+// What is with a broker when its bucket is lost is settled if it is confirmed, even if calls
+// for the bucket had failed; what had to wait is dropped. Then nothing of it is left.
 func TestLosesABucketWhoseCallsFail(t *testing.T) {
 	b := newBench(t)
 	due := records("inbox:a", 1, b.now.Wall-20)
@@ -365,8 +365,8 @@ func TestLosesABucketWhoseCallsFail(t *testing.T) {
 	}
 }
 
-// A bucket that is lost takes with it what its last claim, of which nothing is known, may
-// have brought, and what was behind in it.
+// With a lost bucket go the messages that its last claim, whose outcome is unknown, may have
+// brought, and what was behind in it.
 func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 	b := newBench(t)
 	gain := func(token uint64) Claim {
@@ -391,8 +391,8 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 	}
 }
 
-// A bucket in which nothing is due any more is swept by reads alone: otherwise
-// each bucket of a quiet cluster would be written every two seconds.
+// A bucket in which nothing is due any more is swept by reads alone: otherwise each bucket of a
+// quiet cluster would be written every two seconds.
 func TestAQuietBucketIsNotWritten(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.add(0, "x:a", 1, time.Second)
@@ -412,8 +412,8 @@ func TestAQuietBucketIsNotWritten(t *testing.T) {
 	}
 }
 
-// What a claim of one channel has read ahead of the others, and is to be read again because
-// the lease had ended, moves no checkpoint past what lies between and is not read yet.
+// What a claim of one channel has read ahead of the others, and must be read again because the
+// lease had ended, moves no checkpoint past unread messages in between.
 func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 	s := newSlowShop(t, 0, func(c *Config) { c.PageMax = 2 })
 	p := s.behind("x:slow")
@@ -453,8 +453,8 @@ func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 	}
 }
 
-// A message that is scheduled for a millisecond within which a page has ended, and comes before
-// that in order, is told of, and needs no sweep.
+// A message scheduled for a millisecond within which a page has ended, at a place before that
+// end, is found by its nudge and needs no sweep.
 func TestWithinTheMillisecondOfAPage(t *testing.T) {
 	s := newSlowShop(t, 2, func(c *Config) { c.PageMax = 2 })
 	s.add(0, "x:b", 4, -ms)
@@ -475,8 +475,8 @@ func TestWithinTheMillisecondOfAPage(t *testing.T) {
 	}
 }
 
-// What is to be read again is read as late where the bucket is read beyond it, and else in its
-// turn: also where the wall clock was set back and a scan ends before it.
+// What must be read again is read as late if the bucket is read beyond it, and otherwise in its
+// turn, even if the wall clock was set back and a scan ends before it.
 func TestWhatIsMissed(t *testing.T) {
 	at := func(t postdate.Time) bucket.Position { return bucket.Position{Time: t} }
 	for _, test := range []struct {

@@ -17,10 +17,10 @@ type settling struct {
 	as     store.Settlement
 }
 
-// queue has it travel with the other settlements of its bucket's lane.
+// queue adds s to the settlements of its bucket's lane.
 func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, s) }
 
-// retry decides what follows a publish that was refused or is unknown.
+// retry decides what follows a publish that was refused or has an unknown outcome.
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	policy := it.rec.Retry.Or(m.c.Retry)
 	s := store.Settlement{At: m.endsAt(now), Attempts: it.Delivery.Attempt, Reason: r.Reason}
@@ -36,9 +36,9 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	m.settleAs(it, s)
 }
 
-// settleAs queues what became of an item. s says how; the rest is the item's. Of a bucket
-// that was lost only deliveries are written: what else became of it is in doubt for the
-// next owner, and times of this node may be those of a wrong clock.
+// settleAs queues what became of an item. s says how, and the item supplies the rest. For a
+// lost bucket only deliveries are written: the next owner has the rest in doubt, and times of
+// this node may come from a wrong clock.
 func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	if it.bucket.lost && s.How != store.SettleDelivered {
 		m.drop(it)
@@ -51,18 +51,18 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	}
 	it.name(&s)
 	s.PossibleDuplicate = it.doubt
-	// A character may be cut in two.
+	// The cut may split a character.
 	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
 	settling{it, it.bucket, s}.queue()
 }
 
-// name writes into a settlement which message and version it is of, and by which token.
+// name fills in the message and version that a settlement is for, and the token.
 func (it *Item) name(s *store.Settlement) {
 	s.Key, s.ExecutionTime, s.Version, s.Token = it.rec.Key, it.rec.ExecutionTime, it.rec.Version, it.bucket.hold.Token
 }
 
-// settleReady says whether enough has gathered, or has gathered for long enough.
-// What has gathered since the last settle began waits from then on.
+// settleReady reports whether enough has gathered, or whether it has waited long enough. The
+// wait counts from when the last settle began.
 func (l *lane) settleReady(now time.Duration, c Config) bool {
 	return len(l.settle) >= c.SettleMax/4 || now >= l.settleAt+c.SettleGather
 }
@@ -93,7 +93,7 @@ func (m *Machine) startSettle(now postdate.Now, l *lane) {
 	m.emit(Settle{m.calls, settlements})
 }
 
-// settled lets go of what is written. After an error the same is written again:
+// settled drops what is written. After an error the same settlements are written again, because
 // settling is idempotent.
 func (m *Machine) settled(now postdate.Now, ev Settled) {
 	call := m.settlings[ev.Call]
@@ -120,7 +120,7 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 	m.succeeded(now, l, call.began)
 }
 
-// settleAgain puts what was not written, or not for certain, in front again.
+// settleAgain puts back in front what was not written, or not for certain.
 func (m *Machine) settleAgain(now postdate.Now, call *settlingCall) {
 	l := call.lane
 	l.settle = append(call.items, l.settle...)

@@ -22,9 +22,9 @@ func (b *bench) onlySettlement(effects []Effect) store.Settlement {
 	return s[0].Settlements[0]
 }
 
-// A message that was refused, or of which nothing is known, is tried again: after the back-off
-// or when its receiver says, but not much later than the back-off may ever be, and not after
-// it expires. It fails where that helps nothing, or has been done often enough.
+// A message that was refused or has an unknown outcome is tried again: after the back-off or
+// when its receiver says, but not much later than the longest back-off, and not after it
+// expires. It fails if another try is no use, or enough tries were made.
 func TestRetry(t *testing.T) {
 	policy := postdate.RetryPolicy{MaxAttempts: 4, MinBackoff: 2 * time.Second, MaxBackoff: 10 * time.Second, MaxParked: time.Hour}
 	refused := publisher.Result{Outcome: publisher.Refused, Reason: "no"}
@@ -88,8 +88,8 @@ func TestTheLeastBackoff(t *testing.T) {
 	}
 }
 
-// What a broker says is cut where it is too long, and not within a character. Bytes that are
-// no character are left out.
+// A broker's words are cut if they are too long, but not within a character. Bytes that are no
+// character are left out.
 func TestAReasonIsCut(t *testing.T) {
 	most := strings.Repeat("x", postdate.LastErrorBytesMax)
 	for said, want := range map[string]string{
@@ -103,8 +103,8 @@ func TestAReasonIsCut(t *testing.T) {
 	}
 }
 
-// The first settlement is written at once. Those that come soon after it gather, for so long
-// or until a quarter of what one call may bring has come.
+// The first settlement is written immediately. Those that follow soon gather, for SettleGather
+// or until there are a quarter of what one call may bring.
 func TestSettlementsGather(t *testing.T) {
 	for n, want := range map[int]time.Duration{1: 5 * ms, 2: 5 * ms, 3: 0, 5: 0} {
 		b := newSleeper(t, func(c *Config) { c.SettleMax = 12 })
@@ -126,7 +126,7 @@ func TestSettlementsGather(t *testing.T) {
 	}
 }
 
-// While settlements are under way others follow only after some time: until then they gather.
+// While settlements are under way, others follow only after some time, in which they gather.
 func TestSettlementsGatherBehindACall(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.outcome(b.read(b.due(-10*ms)), confirmed)
@@ -141,8 +141,7 @@ func TestSettlementsGatherBehindACall(t *testing.T) {
 	}
 }
 
-// What is settled lets go of the message, and wants nothing more: no scan, no unpark, and no
-// memory.
+// A settled message is dropped, and causes nothing more: no scan, no unpark, and no memory.
 func TestWhatIsDeliveredIsOver(t *testing.T) {
 	b := newSleeper(t, nil)
 	effects := b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
@@ -158,8 +157,7 @@ func TestWhatIsDeliveredIsOver(t *testing.T) {
 	}
 }
 
-// What is refused, or parked, is read again when its time comes, where its bucket is still
-// here.
+// What is refused or parked is read again when its time comes, if its bucket is still here.
 func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
 	for _, outcome := range []publisher.Outcome{publisher.Refused, publisher.Down} {
 		for _, lost := range []bool{false, true} {
@@ -186,8 +184,8 @@ func TestWhatIsSettledForLaterIsReadThen(t *testing.T) {
 	}
 }
 
-// A delivery that is confirmed after it was given up is written with the mark, and holds
-// nothing up that is written with it.
+// A delivery that is confirmed after it was given up is written with the mark, and holds up
+// nothing else in the same write.
 func TestADeliveryThatWasGivenUp(t *testing.T) {
 	b := newSleeper(t, func(c *Config) { c.DrainMax = 700 * ms })
 	b.gain(1, nil)
@@ -220,8 +218,8 @@ func TestADeliveryThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// failing is a sleeper with three buckets, and settlements of two of them that are to be
-// repeated: what is settled first, and what was published besides.
+// failing is a sleeper with three buckets. It returns a settle of two of them that is to fail,
+// and the publishes of each channel.
 func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][]Effect) {
 	b, other = newSleeper(t, nil), map[postdate.Channel][]Effect{}
 	b.gain(1, nil)
@@ -244,8 +242,8 @@ func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][
 
 var delivered = confirmed
 
-// Where a settle fails, its buckets try again by themselves, each with what came meanwhile,
-// and keep nothing of others back. Once they succeed, all go together again.
+// If a settle fails, its buckets try again separately, each with what came meanwhile, and hold
+// back nothing of the others. Once they succeed, all share calls again.
 func TestASettleThatFails(t *testing.T) {
 	b, fails, other := failing(t)
 	if effects := b.step(Settled{fails.Call, errStore}); len(of[Settle](effects)) > 0 {
@@ -278,8 +276,8 @@ func TestASettleThatFails(t *testing.T) {
 	}
 }
 
-// A delivery in a bucket that was lost is written all the same; where that fails it is
-// written again after a pause, which grows, whether others failed with it or not.
+// A delivery in a lost bucket is still written. If that fails, it is written again after a
+// pause, which grows, whether others failed with it or not.
 func TestASettleOfALostBucketThatFails(t *testing.T) {
 	for _, lost := range [][]store.Hold{holds(0), holds(0, 1)} {
 		b, fails, _ := failing(t)
@@ -309,8 +307,8 @@ func TestASettleOfALostBucketThatFails(t *testing.T) {
 	}
 }
 
-// What was looked at while it was parked is no message on its way: a channel that is down is
-// still tried with one message at a time.
+// A message that was looked at while parked does not count as on its way: a channel that is
+// down is still tried with one message at a time.
 func TestLooksAreNoProbes(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.gain(1, nil)

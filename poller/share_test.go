@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A call may bring half of what there is room for, in messages and in bytes: what is in
-// hand, and what other calls may bring, is room no more, until they are answered.
+// A call may bring half of what there is room for, in messages and in bytes. What is in hand,
+// and what unanswered calls may bring, takes up room.
 func TestACallMayBringHalfOfTheRoom(t *testing.T) {
 	s := newBareShop(t, func(c *Config) {
 		c.HandMax, c.HandBytesMax, c.PayloadBytesMax, c.DoubtMax, c.PageMax = 1_000, 1<<20, 1<<10, 1<<20, 1<<20
@@ -52,9 +52,9 @@ func TestACallMayBringHalfOfTheRoom(t *testing.T) {
 	ask(4)
 }
 
-// Claims of any channel that are under way bring no more together than half of what may
-// be in doubt of one channel: all may be of one. So do those of which it is not known
-// whether they were written, until the next one of their bucket tells.
+// Claims of any channel that are under way together bring at most half of what may be in doubt
+// of one channel, because all may be of one. This includes claims with an unknown outcome,
+// until the next claim of their bucket clears it up.
 func TestClaimsOfAnyChannelTogether(t *testing.T) {
 	s := newBareShop(t, func(c *Config) { c.DoubtMax = 320 })
 	s.gainEmpty(8)
@@ -83,8 +83,8 @@ func TestClaimsOfAnyChannelTogether(t *testing.T) {
 	s.find(ask(1, 80))
 }
 
-// To ask for the same again takes no more room than the claim that was lost: what it may
-// have claimed counts once.
+// Asking for the same again takes no more room than the claim that was lost: what it may have
+// claimed counts once.
 func TestWhatWasLostCountsOnce(t *testing.T) {
 	s := newBareShop(t, func(c *Config) { c.DoubtMax = 320 })
 	s.gainEmpty(2)
@@ -114,7 +114,7 @@ func TestWhatWasLostCountsOnce(t *testing.T) {
 	}
 }
 
-// A call has no more claims than messages may come: each may bring one.
+// A call has no more claims than messages may come, because each may bring one.
 func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 	const n = 6
 	t.Run("of any channel", func(t *testing.T) {
@@ -144,8 +144,8 @@ func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 	})
 }
 
-// One channel fills no more than half of the hand, and where the hand is almost full no
-// more than all others.
+// One channel fills at most half of the hand and, if the hand is almost full, no more than any
+// other.
 func TestTheShareOfAChannel(t *testing.T) {
 	small := func(c *Config) { c.HandMax = 64 }
 	t.Run("half", func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestTheShareOfAChannel(t *testing.T) {
 	})
 }
 
-// Sites of a broker that have not answered yet hold a quarter of the hand, none of them
-// more than it may before its first answer, and another quarter with one message each.
+// Sites of a broker that have not answered yet hold a quarter of the hand, none more than it
+// may before its first answer, and another quarter with one message each.
 func TestTheShareOfSitesThatNeverAnswered(t *testing.T) {
 	s := newBareShop(t, func(c *Config) { c.HandMax = 256 })
 	s.gainEmpty(1)
@@ -214,8 +214,8 @@ func TestTheShareOfSitesThatNeverAnswered(t *testing.T) {
 	s.wantShare("y:other", 1, 0)
 }
 
-// A site that has messages on their way and has not answered yet gets more as long as it
-// and the others of its broker have room.
+// A site that has messages in flight and has not answered yet gets more as long as it and the
+// others of its broker have room.
 func TestMoreForASiteThatHasNotAnswered(t *testing.T) {
 	for _, test := range []struct{ others, flying int }{{0, 64}, {40, 24}} {
 		s := newBareShop(t, func(c *Config) { c.HandMax = 256 })
@@ -227,8 +227,8 @@ func TestMoreForASiteThatHasNotAnswered(t *testing.T) {
 	}
 }
 
-// What is parked because its channel has its fill waits for that channel where it has never
-// answered: it may be down. Else it does not: that is no reason to give it up.
+// A message parked because its channel has its fill counts as waiting for the channel only if
+// that never answered and may be down. Otherwise there is no reason to give it up.
 func TestSinceWhenASurplusWaits(t *testing.T) {
 	for _, proven := range []bool{false, true} {
 		s := newBareShop(t, nil)
@@ -250,8 +250,8 @@ func TestSinceWhenASurplusWaits(t *testing.T) {
 	}
 }
 
-// What is not settled yet is in doubt: a channel with as much of that as may be is left
-// behind, though nothing waits for its broker.
+// Unsettled messages are in doubt: a channel with as many of them as allowed is left behind,
+// even if nothing waits for its broker.
 func TestWhatIsNotSettledTakesRoom(t *testing.T) {
 	for _, n := range []int{9, 10} {
 		s := newBareShop(t, func(c *Config) { c.DoubtMax = 20 })

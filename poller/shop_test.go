@@ -15,19 +15,19 @@ import (
 
 const ms = time.Millisecond
 
-// shop is the rig of these tests: a machine, and all that it deals with. It plays the store,
-// which keeps messages and the records of buckets as a real one does (store_test.go), the
-// brokers, which confirm what they get, and the clocks, which stand still until the test lets
-// time pass (run, sleep, work, tick, after).
+// shop is the rig of these tests: a machine and everything that it deals with. It plays the
+// store, which keeps messages and the records of buckets as a real one does (store_test.go),
+// the brokers, which confirm what they get, and the clocks, which stand still until the test
+// lets time pass (run, sleep, work, tick, after).
 //
-// By itself it answers every effect at once. It fails the test where a bucket is claimed or a
-// message settled twice at a time, and where nudges are kept back during a claim.
+// By default it answers every effect immediately. It fails the test if a bucket is claimed or a
+// message settled twice at a time, or if nudges are held back during a claim.
 //
-// The test schedules messages (add, put), and says what goes otherwise. Publishes to channels
-// that are mute wait until it answers them (reply, replyAll, confirm), and so do calls of the
-// store of which waits says so (answer, answerWith, answerAll). What is down, broken or lost
-// fails. What has become of a message is then that it arrived, failed, is flying (with its
-// broker), parked, or still in the store's rows.
+// The test schedules messages (add, put), and changes what goes differently. Publishes to mute
+// channels wait until the test answers them (reply, replyAll, confirm), and so do the store
+// calls that waits selects (answer, answerWith, answerAll). What is down, broken or lost fails.
+// A message then has arrived or failed, is flying (with its broker) or parked, or is still in
+// the store's rows.
 //
 // newShop answers everything, newMuteShop no publish, newSlowShop no claim and no settlement,
 // newBareShop (bare_test.go) no publish, and claims with the messages that a test names.
@@ -72,10 +72,10 @@ var (
 	unknown   = publisher.Result{Outcome: publisher.Unknown, Reason: "the answer is lost"}
 )
 
-// every says yes to all.
+// every is true for all.
 func every[T any](T) bool { return true }
 
-// has says whether an effect is of a kind.
+// has reports whether an effect is of a kind.
 func has[E Effect](e Effect) bool {
 	_, is := e.(E)
 	return is
@@ -112,14 +112,14 @@ func newShop(t *testing.T, buckets int, change func(*Config)) *shop {
 	return s
 }
 
-// newMuteShop is one whose channels answer only when the test has them answer.
+// newMuteShop is a shop whose channels answer only when the test makes them answer.
 func newMuteShop(t *testing.T, buckets int, change func(*Config)) *shop {
 	s := newShop(t, buckets, change)
 	s.mute = every
 	return s
 }
 
-// newSlowShop is one whose store answers claims and settlements only when the test has it
+// newSlowShop is a shop whose store answers claims and settlements only when the test makes it
 // answer. No sweep comes by itself, and the first ones are over.
 func newSlowShop(t *testing.T, buckets int, change func(*Config)) *shop {
 	s := openShop(t, func(c *Config) {
@@ -136,7 +136,7 @@ func newSlowShop(t *testing.T, buckets int, change func(*Config)) *shop {
 	return s
 }
 
-// partitions are the records of so many buckets that were claimed up to a second ago.
+// partitions returns the records of n buckets that were claimed up to a second ago.
 func (s *shop) partitions(n int) (all []bucket.Partition) {
 	for b := range n {
 		all = append(all, bucket.Partition{Bucket: b, Checkpoint: s.now.Wall - 1000, Claimed: bucket.UpTo(s.now.Wall - 1000)})
@@ -162,10 +162,10 @@ func (s *shop) lapse() {
 	s.renew()
 }
 
-// lose takes buckets from the machine that it had under the first token.
+// lose takes away buckets that the machine had under the first token.
 func (s *shop) lose(buckets ...int) { s.step(fence.Lost{Holds: holds(buckets...)}) }
 
-// drain has it hand such buckets over.
+// drain makes it hand such buckets over.
 func (s *shop) drain(buckets ...int) { s.step(fence.Drain{Holds: holds(buckets...)}) }
 
 func holds(buckets ...int) (all []store.Hold) {
@@ -175,11 +175,11 @@ func holds(buckets ...int) (all []store.Hold) {
 	return all
 }
 
-// limits sets what operators set of channels, all of it.
+// limits sets all that operators set for channels.
 func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
 
-// put stores messages that are due some time from now, of which nobody is told. Their ids
-// begin with their channel's name.
+// put stores messages that are due some time from now, without a nudge. Their ids begin with
+// their channel's name.
 func (s *shop) put(b int, c postdate.Channel, n int, in time.Duration) (all []postdate.Record) {
 	for range n {
 		all = append(all, s.message(b, c, in))
@@ -196,7 +196,7 @@ func (s *shop) message(b int, c postdate.Channel, in time.Duration) postdate.Rec
 	return postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 }
 
-// add stores messages, and tells the machine of them.
+// add stores messages, and nudges the machine.
 func (s *shop) add(b int, c postdate.Channel, n int, in time.Duration) {
 	s.put(b, c, n, in)
 	s.nudge(b, in)
@@ -221,7 +221,7 @@ func (s *shop) row(key postdate.Key) *postdate.Record {
 	return &rows[i]
 }
 
-// step takes an event, and what is answered by itself, and gives all that follows.
+// step takes an event and whatever is answered automatically, and returns all effects.
 func (s *shop) step(ev Event) (all []Effect) {
 	all = s.m.Step(s.now, ev)
 	for _, e := range all {
@@ -280,8 +280,8 @@ func (s *shop) respond(e Effect) []Effect {
 	return nil
 }
 
-// publish is what a broker says to a batch, with one result for all of its messages or with
-// one for each.
+// publish answers a batch as its broker, with one result for all of its messages or one for
+// each.
 func (s *shop) publish(p Publish, results ...publisher.Result) []Effect {
 	if len(results) == 1 {
 		results = publisher.All(len(p.Batch), results[0])
@@ -294,14 +294,14 @@ func (s *shop) publish(p Publish, results ...publisher.Result) []Effect {
 	return s.step(Published{p.Batch, results})
 }
 
-// reply is what a broker says at last to the publish that has waited for longest.
+// reply answers the publish that has waited longest.
 func (s *shop) reply(results ...publisher.Result) {
 	p := s.unanswered[0]
 	s.unanswered = s.unanswered[1:]
 	s.publish(p, results...)
 }
 
-// replyAll is the same for all that wait and are of a channel.
+// replyAll does the same for all waiting publishes of a channel.
 func (s *shop) replyAll(c postdate.Channel, result publisher.Result) {
 	late := s.unanswered
 	of := func(p Publish) bool { return p.Channel == c }
@@ -313,7 +313,7 @@ func (s *shop) replyAll(c postdate.Channel, result publisher.Result) {
 	}
 }
 
-// confirm confirms so many of those that wait, and confirmAll all of them.
+// confirm confirms this many of the waiting publishes, confirmAll all of them.
 func (s *shop) confirm(batches int) {
 	n := min(batches, len(s.unanswered))
 	late := s.unanswered[:n]
@@ -325,7 +325,7 @@ func (s *shop) confirm(batches int) {
 
 func (s *shop) confirmAll() { s.confirm(len(s.unanswered)) }
 
-// flying counts the messages that are with brokers, of some channels or with none of all.
+// flying counts the messages with brokers: of the given channels, or of all if there are none.
 func (s *shop) flying(of ...postdate.Channel) (n int) {
 	for _, p := range s.unanswered {
 		if len(of) == 0 || slices.Contains(of, p.Channel) {
@@ -335,7 +335,7 @@ func (s *shop) flying(of ...postdate.Channel) (n int) {
 	return n
 }
 
-// parked counts those that are parked in the store, in the same way.
+// parked counts the messages that are parked in the store, in the same way.
 func (s *shop) parked(of ...postdate.Channel) (n int) {
 	for _, rows := range s.rows {
 		for _, r := range rows {
@@ -368,13 +368,13 @@ func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
 // after lets time pass in which the machine is not stepped.
 func (s *shop) after(d time.Duration) { s.now = s.now.Later(d) }
 
-// tick lets it pass at once, and then steps it.
+// tick lets time pass in one step, and then steps the machine.
 func (s *shop) tick(d time.Duration) {
 	s.after(d)
 	s.step(fence.Tick{})
 }
 
-// run steps it every 5 ms, each time after this.
+// run steps it every 5 ms, and calls each before every step.
 func (s *shop) run(d time.Duration, each ...func()) {
 	for end := s.now.Mono + d; s.now.Mono < end; {
 		s.after(5 * ms)
@@ -385,11 +385,10 @@ func (s *shop) run(d time.Duration, each ...func()) {
 	}
 }
 
-// sleep steps it when it wants to be woken, and at no other time: so what it forgets to ask
-// for comes late.
+// sleep steps it only when it asked to be woken, so that what it forgets to ask for comes late.
 func (s *shop) sleep(d time.Duration) { s.pass(d, false) }
 
-// work does the same, and has the store answer every call at once.
+// work does the same, and lets the store answer every call immediately.
 func (s *shop) work(d time.Duration) { s.pass(d, true) }
 
 func (s *shop) pass(d time.Duration, answer bool) {

@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// addParked puts a message into the store that waits there for something else than a channel
-// that is down, and is to be looked at in a while. state is how it is stored.
+// addParked stores a message that is parked for a reason other than a channel that is down, and
+// that is to be looked at after a while. state returns how it is stored.
 func (s *shop) addParked(b int, c postdate.Channel, look time.Duration) (state func() postdate.State) {
 	key := s.put(b, c, 1, -time.Minute)[0].Key
 	r := s.row(key)
@@ -20,8 +20,8 @@ func (s *shop) addParked(b int, c postdate.Channel, look time.Duration) (state f
 	return func() postdate.State { return s.row(key).State }
 }
 
-// takeOver has the machine lose bucket 0 and gain it again, when somebody else has parked so
-// many messages of x:a in it.
+// takeOver makes the machine lose bucket 0 and gain it again after somebody else has parked n
+// messages of x:a in it.
 func (s *shop) takeOver(n int) {
 	s.lose(0)
 	for range n {
@@ -53,8 +53,8 @@ func TestWhatIsDownTogether(t *testing.T) {
 	}
 }
 
-// What takes a channel down is its broker's word, or that a whole batch is without an answer
-// for five seconds: not one message of many, and not an answer that is unknown at once.
+// A channel goes down if its broker says so, or if a whole batch has no answer for five
+// seconds; not for one message of many, and not for outcomes that are unknown immediately.
 func TestWhatTakesAChannelDown(t *testing.T) {
 	for _, test := range []struct {
 		after   time.Duration
@@ -81,7 +81,7 @@ func TestWhatTakesAChannelDown(t *testing.T) {
 }
 
 // A channel that is down is tried with one message at a time, first after ProbeMin, and then
-// ever more rarely. Chance brings a try forward by up to a quarter.
+// less and less often. Chance brings a try forward by up to a quarter.
 func TestTheTimesOfProbes(t *testing.T) {
 	for _, chance := range []float64{0, 0.5} {
 		for _, outcome := range []publisher.Result{down, unknown} {
@@ -107,7 +107,7 @@ func TestTheTimesOfProbes(t *testing.T) {
 	}
 }
 
-// The time until the next try grows with each that failed, not with each batch that was
+// The time until the next try grows with each try that failed, not with each batch that was
 // under way when the channel went down.
 func TestBatchesThatFailTogetherAreOneFailure(t *testing.T) {
 	for _, outcome := range []publisher.Result{down, unknown} {
@@ -124,8 +124,8 @@ func TestBatchesThatFailTogetherAreOneFailure(t *testing.T) {
 	}
 }
 
-// A message that was parked for something else waits for its channel from when that was known
-// to be down, however often it was tried since; in each outage anew.
+// A message that was parked for another reason waits for its channel from when that was known
+// to be down, however often it was tried since; it starts over with each outage.
 func TestSinceWhenAChannelIsDown(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	for outage := range 2 {
@@ -150,7 +150,7 @@ func TestSinceWhenAChannelIsDown(t *testing.T) {
 	}
 }
 
-// A node that takes a bucket over with parked messages does not know since when their channel
+// A node that takes over a bucket with parked messages does not know since when their channel
 // is down until it has tried it.
 func TestSinceWhenAChannelIsDownAfterATakeOver(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
@@ -185,8 +185,8 @@ func TestAHostIsBackForAllItsURLs(t *testing.T) {
 	}
 }
 
-// A parked message that is in hand, to be looked at, is not the one that tries its channel:
-// another one is made due for that, and when the look comes, nothing of it is sent.
+// A parked message in hand to be looked at does not serve as its channel's probe: another one
+// becomes due for that, and when the look comes, nothing of it is sent.
 func TestALookIsNoProbe(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	s.add(0, "x:a", 1, -ms)
@@ -220,8 +220,8 @@ func TestALookIsNoProbe(t *testing.T) {
 	}
 }
 
-// A message that its broker has when the channel goes down is the one that tries it: none is
-// unparked beside it. When the last one was answered, one is.
+// A message that is with its broker when the channel goes down is its probe: no other is
+// unparked next to it. When the last one was answered, one is.
 func TestWhatIsOnItsWayIsTheProbe(t *testing.T) {
 	s := newMuteShop(t, 1, func(c *Config) { c.BatchMax = 1 })
 	s.add(0, "x:a", 3, -ms)

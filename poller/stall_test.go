@@ -13,7 +13,7 @@ import (
 
 // newBacklogShop has one bucket with so many messages of a channel that a scan over them takes
 // longer than the pause between two sweeps, and behind them one message of another channel.
-// Nothing is answered by itself.
+// Nothing is answered automatically.
 func newBacklogShop(t *testing.T, n int) *shop {
 	s := openShop(t, nil)
 	s.mute, s.waits = every, storeCalls
@@ -25,8 +25,8 @@ func newBacklogShop(t *testing.T, n int) *shop {
 	return s
 }
 
-// A backlog that takes longer to pass over than the pause between two sweeps does
-// not keep another channel's message from being read.
+// A backlog that takes longer to scan than the pause between two sweeps does not keep another
+// channel's message from being read.
 func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 	s := newBacklogShop(t, 140_000)
 	for s.now.Mono < s.begin.Mono+time.Minute {
@@ -43,8 +43,7 @@ func TestALongBacklogHidesNoOtherChannel(t *testing.T) {
 	t.Error("the other channel's message was not published within a minute")
 }
 
-// A bucket with a long backlog is handed over within DrainMax, not at the
-// backlog's end.
+// A bucket with a long backlog is handed over within DrainMax, not at the backlog's end.
 func TestDrainWithABacklog(t *testing.T) {
 	s := newBacklogShop(t, 20_000)
 	s.watch = func(e Effect) {
@@ -73,7 +72,7 @@ func TestDrainWithABacklog(t *testing.T) {
 	}
 }
 
-// A steady stream of messages that are due at once does not put off the sweep.
+// A steady stream of messages that are due immediately does not put off the sweep.
 func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 	b := newBench(t)
 	effects := b.step(fence.Gained{Partitions: []bucket.Partition{{Owner: "n", Token: 1}}})
@@ -96,8 +95,8 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 	}
 }
 
-// A node that slept while it was to hand a bucket over begins nothing new in it when it
-// wakes up after the time for that: what it drops then would be passed by the checkpoint.
+// A node that slept through a hand-over begins nothing new in the bucket when it wakes up after
+// the time for it: the checkpoint would pass what it drops then.
 func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
@@ -122,7 +121,7 @@ func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	}
 }
 
-// A lane whose settlements failed joins the others when they go through again, though slow
+// A lane whose settlements failed joins the others when they go through again, even if slow
 // brokers answer all the time, and each settlement takes longer than the next one waits for it.
 func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
 	for _, test := range []struct{ takes, lasts time.Duration }{{3 * callSlow / 2, 5 * time.Second}, {3 * time.Second, 20 * time.Second}} {
@@ -159,7 +158,7 @@ func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
 	}
 }
 
-// It joins them as soon as nothing of it is under way, though something waits to be settled.
+// It joins them once none of its calls is under way, even if something waits to be settled.
 func TestALaneJoinsWithSomethingToSettle(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:late" }

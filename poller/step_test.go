@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// The renewal that judges a wall clock which was set lets the machine go by it at once: what
-// it claims then reaches as far ahead of that clock as ever, and no further.
+// After the renewal that checks a wall clock that was set, the machine uses that clock
+// immediately: what it claims then reaches as far ahead of it as usual, and no further.
 func TestAClockThatIsJudgedCounts(t *testing.T) {
 	for _, set := range []time.Duration{30 * time.Second, -30 * time.Second} {
 		b := newSleeper(t, nil)
@@ -26,7 +26,7 @@ func TestAClockThatIsJudgedCounts(t *testing.T) {
 	}
 }
 
-// A bucket that is handed over wants no nudges any more, which is said at once.
+// A bucket that is handed over wants no more nudges, and the machine says so immediately.
 func TestNoNudgesForWhatIsHandedOver(t *testing.T) {
 	b := newSleeper(t, nil)
 	hold := store.Hold{Bucket: 0, Token: 1}

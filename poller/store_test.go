@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// The store that a shop plays: its calls wait for the test, or are answered at once.
+// The store that a shop plays: its calls wait for the test, or are answered immediately.
 
 // call is one call of the store: one of its effects.
 type call struct {
@@ -26,7 +26,7 @@ var errNoPrimary = postdate.E(postdate.KindUnknown, "no primary")
 func claims(c call) bool  { return c.claim != nil }
 func settles(c call) bool { return c.settle != nil }
 
-// began notes a call of the store, and looks whether it may go beside those under way.
+// began notes a call of the store, and checks that it may run next to those under way.
 func (s *shop) began(c call) {
 	s.t.Helper()
 	c.at = s.now.Mono - s.begin.Mono
@@ -60,8 +60,8 @@ func (s *shop) began(c call) {
 	s.calls, s.log = append(s.calls, c), append(s.log, c)
 }
 
-// begun lists when calls of a sort began, those that touch a bucket or with -1 all of them, and how
-// many buckets each of them touched.
+// begun lists when calls of a kind began, those that touch bucket b or, with -1, all of them,
+// and how many buckets each touched.
 func (s *shop) begun(claims bool, b int) (at []time.Duration, sizes []int) {
 	for _, c := range s.log {
 		if (c.claim != nil) == claims && (b < 0 || slices.Contains(c.buckets, b)) {
@@ -71,8 +71,8 @@ func (s *shop) begun(claims bool, b int) (at []time.Duration, sizes []int) {
 	return at, sizes
 }
 
-// answer has the store answer the first call under way that is one of those wanted, and says
-// whether there was one.
+// answer lets the store answer the first wanted call under way, and reports whether there was
+// one.
 func (s *shop) answer(wanted func(call) bool) bool {
 	i := slices.IndexFunc(s.calls, wanted)
 	if i < 0 {
@@ -82,7 +82,7 @@ func (s *shop) answer(wanted func(call) bool) bool {
 	return true
 }
 
-// answerAll has it answer every call, also those that follow.
+// answerAll lets it answer every call, including those that follow.
 func (s *shop) answerAll() {
 	for s.answer(every) {
 	}
@@ -92,7 +92,7 @@ func (s *shop) answerNumber(n uint64) []Effect {
 	return s.answerWith(s.calls[slices.IndexFunc(s.calls, func(c call) bool { return c.number == n })])
 }
 
-// answerWith answers this call, and says what follows.
+// answerWith answers this call, and returns what follows.
 func (s *shop) answerWith(c call) []Effect {
 	s.calls = slices.DeleteFunc(s.calls, func(o call) bool { return o.number == c.number })
 	fails := s.broken != nil && slices.ContainsFunc(c.buckets, s.broken)
@@ -117,7 +117,7 @@ func (s *shop) answerWith(c call) []Effect {
 	return s.step(Settled{Call: c.settle.Call})
 }
 
-// loseAnswer loses what the store said to a claim.
+// loseAnswer loses the store's answer to a claim.
 func (s *shop) loseAnswer(e Claim) []Effect {
 	results := make([]store.ClaimResult, len(e.Claims))
 	for i := range results {
@@ -181,7 +181,7 @@ func (s *shop) unpark(u store.Unpark) (moved int) {
 // claimCall is the number of the claims that are under way, for tests with one such call.
 func (m *Machine) claimCall() uint64 { return slices.Max(slices.Collect(maps.Keys(m.claimings))) }
 
-// settleCall is the same for settlements.
+// settleCall does the same for settlements.
 func (m *Machine) settleCall() uint64 { return slices.Max(slices.Collect(maps.Keys(m.settlings))) }
 
 // seen answers a claim whose scan comes to its end and finds these messages.
@@ -189,8 +189,8 @@ func seen(c store.Claim, due ...postdate.Record) store.ClaimResult {
 	return store.ClaimResult{Due: due, To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
 }
 
-// found answers a claim as a store does that holds these records, in the order of their
-// positions, and examines no more than so many of them.
+// found answers a claim as a store with these records would, in the order of their positions,
+// and examines at most this many of them.
 func found(rows []postdate.Record, c store.Claim, examinedMax int) store.ClaimResult {
 	r := store.ClaimResult{To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
 	examined := 0

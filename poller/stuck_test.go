@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Many channels that answer nothing, or that a limit holds back, leave room for one that
-// is well, however long their backlogs are.
+// Many channels that answer nothing, or that a limit holds back, leave room for one that is
+// well, however long their backlogs are.
 func TestStuckChannelsLeaveRoom(t *testing.T) {
 	for _, n := range []int{12, 400, 1_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -52,9 +52,9 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 	}
 }
 
-// Hosts that answer nothing, more than may hold a quarter of the hand, leave room for a
-// channel that has its first message then: of another broker, of a new host, and a URL of its
-// own at a host that has answered. Where they hold half of it, only a new host waits.
+// Hosts that answer nothing, even more than may hold a quarter of the hand, leave room for a
+// channel whose first message comes then: of another broker, of a new host, and a URL of its
+// own at a host that has answered. If they hold half of it, only a new host waits.
 func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
 	s := newShop(t, 4, func(c *Config) { c.HandMax = 1_024 })
 	s.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "https://dead") }
@@ -89,7 +89,7 @@ func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
 	}
 }
 
-// What is remembered of hosts that answered is bounded.
+// The number of hosts remembered because they answered is bounded.
 func TestHostsThatAnsweredAreForgotten(t *testing.T) {
 	s := newShop(t, 4, nil)
 	for i := range sitesKept + 500 {
@@ -107,8 +107,8 @@ func TestHostsThatAnsweredAreForgotten(t *testing.T) {
 	}
 }
 
-// A host that is forgotten twice, because it went down after it had answered, is not taken for
-// the one of its name that came after it.
+// A host that is forgotten twice, because it went down after it had answered, is not mistaken
+// for a later one of the same name.
 func TestAHostThatIsForgottenTwice(t *testing.T) {
 	m := newMachine(DefaultConfig())
 	for _, proven := range []bool{true, false} {
@@ -127,8 +127,8 @@ func TestAHostThatIsForgottenTwice(t *testing.T) {
 	}
 }
 
-// A part of the store that is out of reach stops what lies there, and nothing else; and
-// once it is back, all buckets go together again.
+// An unreachable part of the store stops what lies there, and nothing else. Once it is back,
+// all buckets share calls again.
 func TestAPartOfTheStoreThatFails(t *testing.T) {
 	s := newShop(t, 64, nil)
 	s.run(3 * time.Second)
@@ -156,8 +156,8 @@ func TestAPartOfTheStoreThatFails(t *testing.T) {
 	}
 }
 
-// A bucket that is to be handed over goes at once where nothing is unanswered, whatever
-// waits in it: what its channel does not take is parked, and nothing is in doubt.
+// A bucket is handed over immediately if nothing in it is unanswered, whatever waits in it:
+// what its channel does not take is parked, and nothing is in doubt.
 func TestHandOverParksWhatWaits(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 1})
@@ -182,8 +182,8 @@ func TestHandOverParksWhatWaits(t *testing.T) {
 	}
 }
 
-// A publish that is not answered holds a hand-over up for DrainMax, and its bucket's other
-// channels not at all; only what is unanswered is in doubt then.
+// An unanswered publish holds up a hand-over for DrainMax, and its bucket's other channels not
+// at all; afterwards only what is unanswered is in doubt.
 func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
@@ -215,8 +215,8 @@ func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// URLs of one host fail together: one of them is tried for all, and a new one is not
-// tried while the host is down.
+// URLs of one host fail together: one of them is tried for all, and no new one is tried while
+// the host is down.
 func TestAHostIsTriedOnce(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
 	for i := range 200 {
@@ -244,8 +244,8 @@ func TestPayloadsAreBounded(t *testing.T) {
 	}
 }
 
-// Where the URL that tries for a host has nothing left, or is paused, another one tries:
-// none waits for ever.
+// If the URL that probes a host has nothing left, or is paused, another one takes over: none
+// waits for ever.
 func TestAnotherOneTriesForTheHost(t *testing.T) {
 	for name, paused := range map[string]bool{"nothing is left": false, "it is paused": true} {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A claim that had no answer may have been written. Until the answer to a later one says
-// more, what it may have claimed takes room, and the channels that it left behind stay
-// behind. What was dropped when the lease ended takes room until it is read again, but no longer
-// than stuckAfter.
+// A claim without an answer may have been written. Until the answer to a later claim says more,
+// what it may have claimed takes up room, and the channels that it left behind stay behind.
+// Messages that were dropped when the lease ended take up room until they are read again, but
+// no longer than stuckAfter.
 
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
@@ -21,13 +21,13 @@ type unheard struct {
 }
 
 // notHeard notes that a claim had no answer, or none that can be used. The channels that it
-// left behind stay behind until the record, as it is known, has come as far: a claim that
-// does not name them would claim of them as far as that one went.
+// left behind stay behind until the known record has come as far as this claim: a claim that
+// did not name them would claim them up to there.
 func (m *Machine) notHeard(p *poll) {
 	b := p.bucket
 	// All unheard claims of a bucket began at the same place, so the largest one counts. One
-	// message of each bucket is not counted: so buckets whose claims fail leave room for the
-	// others, however many they are.
+	// message of each bucket is not counted, so that buckets whose claims fail leave room for
+	// the others, however many there are.
 	before := b.unheardOf(p.only)
 	n := max(before, p.claim.Scan.Limit-1)
 	b.unheard = slices.DeleteFunc(b.unheard, func(u unheard) bool { return u.only == p.only })
@@ -40,13 +40,13 @@ func (m *Machine) notHeard(p *poll) {
 	m.noteBehind(b)
 }
 
-// heard takes in what the answer to a claim says of those before it that had none. Each
-// claim says anew how far a channel that is behind is claimed. How far the others are is
-// known once the record has come as far as those claims; until then, what this answer brought
-// is taken off.
+// heard takes in what the answer to a claim says about earlier claims without one. Each claim
+// says anew how far a channel that is behind is claimed. How far the others are claimed is
+// known once the record has come as far as those claims. Until then, the number of messages
+// that this answer brought is subtracted.
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
-	// Nothing is written where nothing is due, and then nothing is in doubt up to there.
+	// A claim is not written if nothing is due, and then nothing is in doubt up to its end.
 	known, ofAny := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo), b.unheardOf(nil)
 	switch {
 	case known:
@@ -58,7 +58,7 @@ func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 }
 
 // keepBehind keeps behind the channels that a claim left behind and that the record no longer
-// names: they have come up to what is known to be claimed, but an earlier claim without an
+// names. They have caught up with what is known to be claimed, but an earlier claim without an
 // answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
 	for name, to := range p.claim.Behind {
@@ -69,7 +69,7 @@ func (b *owned) keepBehind(p *poll) {
 	}
 }
 
-// stayBehind keeps a channel behind that the record no longer names, or does not name yet.
+// stayBehind keeps a channel behind if the record no longer names it, or does not name it yet.
 func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
 	if _, is := b.record.Behind[name]; is {
 		return
@@ -79,8 +79,8 @@ func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
 	b.record.Behind = behind
 }
 
-// unheardOf is how many messages of one channel, or with nil of any, claims without an
-// answer may have claimed.
+// unheardOf is how many messages unanswered claims may have claimed: of channel c, or of any
+// channel if c is nil.
 func (b *owned) unheardOf(c *channel) (n int) {
 	for _, u := range b.unheard {
 		if u.only == c {
@@ -90,15 +90,15 @@ func (b *owned) unheardOf(c *channel) (n int) {
 	return n
 }
 
-// countUnheard counts what claims without an answer may have claimed in b, or with -1 no
-// longer counts it: to ask for the same again needs no room.
+// countUnheard adds what claims without an answer may have claimed in b to what is expected, or
+// with sign -1 takes it off: asking for the same again needs no room.
 func (m *Machine) countUnheard(b *owned, sign int) {
 	for _, u := range b.unheard {
 		m.expectOf(u.only, sign*u.n)
 	}
 }
 
-// forgetUnheard forgets b's claims without an answer, but for so many messages of any channel.
+// forgetUnheard forgets b's claims without an answer, except for ofAny messages of any channel.
 func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 	before := b.unheard
 	m.countUnheard(b, -1)
@@ -114,7 +114,7 @@ func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 	}
 }
 
-// reread drops what is in hand and not with a broker, to be claimed and read again.
+// reread drops what is in hand and not with a broker, so that it is claimed and read again.
 func (m *Machine) reread(b *owned) {
 	for _, it := range b.oldest.itemHeap {
 		if it.stage == stageWaiting || it.stage == stageReady {
@@ -127,7 +127,7 @@ func (m *Machine) reread(b *owned) {
 	m.touch(b)
 }
 
-// readAgain notes that a message is read again, if it was dropped.
+// readAgain notes that a message was read again, if it had been dropped.
 func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	if c := b.dropped[key]; c != nil {
 		delete(b.dropped, key)
@@ -136,7 +136,7 @@ func (m *Machine) readAgain(b *owned, key postdate.Key) {
 	}
 }
 
-// forgetDropped forgets what was dropped of a bucket and not read again.
+// forgetDropped forgets a bucket's messages that were dropped and not read again.
 func (m *Machine) forgetDropped(b *owned) {
 	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byName) {
 		c.dropped--
@@ -145,7 +145,7 @@ func (m *Machine) forgetDropped(b *owned) {
 	clear(b.dropped)
 }
 
-// forgetStuck forgets what was dropped and could not be read again in time.
+// forgetStuck forgets what was dropped and not read again in time.
 func (m *Machine) forgetStuck(now postdate.Now) {
 	if m.droppedAt == 0 || now.Mono < m.droppedAt+stuckAfter {
 		return

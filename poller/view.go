@@ -7,7 +7,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// View is what the machine holds at a moment, for people.
+// View is a snapshot of what the machine holds, for people.
 type View struct {
 	Overdue map[int]postdate.Time // per bucket: the earliest due message in hand that is not settled
 	Hand    int                   // messages in memory
@@ -23,7 +23,7 @@ func (m *Machine) Token(bucket int) uint64 {
 	return 0
 }
 
-// View looks at every bucket and channel: it is not for every step.
+// View looks at every bucket and channel, so it is too slow for every step.
 func (m *Machine) View(now postdate.Now) View {
 	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
 	for _, b := range m.buckets {
@@ -39,7 +39,7 @@ func (m *Machine) View(now postdate.Now) View {
 	return v
 }
 
-// ChannelView is what the machine knows of one channel.
+// ChannelView is what the machine knows about one channel.
 type ChannelView struct {
 	Channel  postdate.Channel
 	Down     bool // takes nothing at present
@@ -50,7 +50,7 @@ type ChannelView struct {
 	Reason   string
 }
 
-// Channels lists the channels of which the machine knows something, by name.
+// Channels lists the channels known to the machine, by name.
 func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.channels))
 	for _, c := range m.channels {

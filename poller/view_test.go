@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A bucket is overdue by the earliest message of it that is due and not settled, from the
-// millisecond in which that is due.
+// A bucket is overdue by its earliest due message that is not settled, from the millisecond in
+// which that is due.
 func TestOverdue(t *testing.T) {
 	b := newSleeper(t, nil)
 	overdue := func(what string, want map[int]postdate.Time) {
@@ -43,8 +43,8 @@ func TestOverdue(t *testing.T) {
 	overdue("a channel is behind", map[int]postdate.Time{1: behind.Time})
 }
 
-// The view of the channels says, in the order of their names, what is in hand of each, what is
-// with its broker and what is parked, and whether and why it takes nothing.
+// The view of the channels says, ordered by name, what each has in hand, with its broker and
+// parked, and whether and why it takes nothing.
 func TestChannels(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", Paused: true}, {Channel: "inbox:c", MaxInFlight: 2}}})
@@ -66,8 +66,8 @@ func TestChannels(t *testing.T) {
 	}
 }
 
-// A bucket is worked on under the token under which it was gained last, and under none when
-// it is lost.
+// A bucket is worked on under the token under which it was last gained, and under none once it
+// is lost.
 func TestToken(t *testing.T) {
 	b := newSleeper(t, nil)
 	b.gain(0, func(p *bucket.Partition) { p.Token = 7 })

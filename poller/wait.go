@@ -7,14 +7,14 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A message that its channel does not take now is parked: it waits in the store until the
-// channel is back. That is no attempt. For a channel that is down it waits as long as its
-// retry policy says; time under a pause, a limit or a backlog does not count. So a parked
-// message comes up in scans as well, when it is to be looked at. It is never published
-// then, for until it is unparked its cancel answers 200: it is only settled.
+// A message that its channel cannot take now is parked: it waits in the store until the channel
+// is back. Parking is not an attempt. For a channel that is down, a message waits as long as
+// its retry policy says; time under a pause, a limit or a backlog does not count. So scans also
+// return parked messages, when it is time to look at them. Such a message is settled and never
+// published: until it is unparked, its cancel answers 200.
 
-// parkOrGiveUp parks a message whose channel is paused or down, or ends it where it has
-// waited for long enough.
+// parkOrGiveUp parks a message whose channel is paused or down, or ends it if it has waited
+// long enough.
 func (m *Machine) parkOrGiveUp(now postdate.Now, it *Item) {
 	c := it.channel
 	m.noneAhead(now, c)
@@ -32,8 +32,8 @@ func (m *Machine) parkOrGiveUp(now postdate.Now, it *Item) {
 	}
 }
 
-// downSince is since when a message waits for its channel, which is down. An answer that
-// this node had from there, or a pause that it saw, ends a wait.
+// downSince is when a message began to wait for its channel, which is down. The wait starts
+// over at an answer from the channel or the end of a pause, if this node saw it.
 func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	s, since := it.channel.site, it.rec.DownSince
 	switch {
@@ -46,8 +46,8 @@ func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)
 }
 
-// noneAhead brings back to now what is noted of a channel by a clock that was ahead and has
-// been set back since.
+// noneAhead moves times that were noted for a channel back to now if they lie ahead of it,
+// because the clock that showed them was ahead and has been set back.
 func (m *Machine) noneAhead(now postdate.Now, c *channel) {
 	c.site.answered = min(c.site.answered, now.Wall)
 	if at, noted := m.resumed[c.name]; noted {
@@ -55,8 +55,8 @@ func (m *Machine) noneAhead(now postdate.Now, c *channel) {
 	}
 }
 
-// park lets a message wait in the store until its channel is back. since is since when that
-// is down; 0: the message waits for something else, for as long as it takes.
+// park lets a message wait in the store until its channel is back. since is when its wait for a
+// channel that is down began; 0: it waits for something else, for as long as it takes.
 func (m *Machine) park(now postdate.Now, it *Item, reason string, since postdate.Time) {
 	most := it.rec.Retry.Or(m.c.Retry).MaxParked
 	at := since.Add(most)
@@ -66,7 +66,7 @@ func (m *Machine) park(now postdate.Now, it *Item, reason string, since postdate
 	m.parkUntil(now, it, at, store.Settlement{Reason: reason, DownSince: since})
 }
 
-// parkUntil parks a message that is to be looked at at a time, or when it expires.
+// parkUntil parks a message until a given time, or until it expires, and then looks at it.
 func (m *Machine) parkUntil(now postdate.Now, it *Item, at postdate.Time, s store.Settlement) {
 	if it.rec.ExpiresAt != 0 {
 		at = min(at, it.rec.ExpiresAt)
@@ -75,7 +75,7 @@ func (m *Machine) parkUntil(now postdate.Now, it *Item, at postdate.Time, s stor
 	m.settleAs(it, s)
 }
 
-// settleParked settles what is ready and parked: nobody may publish it.
+// settleParked settles the ready messages that are parked, which must not be published.
 func (m *Machine) settleParked(now postdate.Now, c *channel) {
 	if c.looks == 0 {
 		return
@@ -93,7 +93,7 @@ func (m *Machine) settleParked(now postdate.Now, c *channel) {
 	})
 }
 
-// giveUp ends a message that has waited for its channel for as long as it may.
+// giveUp ends a message that has waited for its channel as long as it may.
 func (m *Machine) giveUp(now postdate.Now, it *Item) {
 	reason := "its channel was down for longer than retry.maxParked, " + it.rec.Retry.Or(m.c.Retry).MaxParked.String()
 	if it.doubt {

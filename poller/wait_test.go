@@ -21,8 +21,7 @@ func waiting(t *testing.T) *shop {
 	return s
 }
 
-// wantFailed expects that so many messages of a channel failed, between two moments
-// after the beginning.
+// wantFailed expects that n messages of a channel failed between two times after the start.
 func (s *shop) wantFailed(channel string, n int, from, to time.Duration) {
 	s.t.Helper()
 	found := 0
@@ -43,8 +42,8 @@ func (s *shop) wantFailed(channel string, n int, from, to time.Duration) {
 	}
 }
 
-// A message waits for a channel that is down for as long as its policy says, and then it
-// fails. What waits for an operator, or behind a limit, does not fail.
+// A message waits for a channel that is down as long as its policy says, and then fails. What
+// waits for an operator, or behind a limit, does not fail.
 func TestAChannelThatStaysDown(t *testing.T) {
 	s := waiting(t)
 	s.step(Limits{[]store.ChannelSettings{{Channel: "x:off", Paused: true}, {Channel: "x:tight", MaxPerSecond: 1}}})
@@ -68,8 +67,8 @@ func TestAChannelThatStaysDown(t *testing.T) {
 	}
 }
 
-// A channel that comes back in time, also for a moment, gives its messages all the time
-// again that they may wait.
+// If a channel comes back in time, even for a moment, its messages may again wait for the full
+// time.
 func TestAChannelThatComesBack(t *testing.T) {
 	s := waiting(t)
 	s.add(0, "x:down", 3_000, -5*ms)
@@ -96,7 +95,7 @@ func TestAPauseEndsTheWait(t *testing.T) {
 	s.wantFailed("x:down", 50, 9*time.Second, 12*time.Second)
 }
 
-// A message that can expire is parked as any other, and ends when it expires.
+// A message with an expiry is parked like any other, and ends when it expires.
 func TestAParkedMessageExpires(t *testing.T) {
 	s := waiting(t)
 	s.add(0, "x:down", 2, 100*ms)
@@ -120,8 +119,8 @@ func TestAParkedMessageExpires(t *testing.T) {
 	}
 }
 
-// Who takes a bucket over knows nothing of its channels: what has waited for long enough
-// is tried before it fails, and does not fail where the channel is back or paused.
+// A new owner knows nothing about a bucket's channels: a message that has waited long enough is
+// tried before it fails, and does not fail if the channel is back or paused.
 func TestWhoTakesOverTriesFirst(t *testing.T) {
 	for name, test := range map[postdate.Channel]struct{ arrived, failed int }{"x:down": {0, 3}, "x:well": {3, 0}, "x:off": {0, 0}} {
 		t.Run(string(name), func(t *testing.T) {
@@ -150,8 +149,8 @@ func TestWhoTakesOverTriesFirst(t *testing.T) {
 	}
 }
 
-// A parked message may be unparked while it is settled, and a scan may read it in between:
-// what it read is no more true, whichever answer comes first, and is not published.
+// A parked message may be unparked while it is settled, and a scan may read it in between: what
+// it read is no longer true, whichever answer comes first, and is not published.
 func TestUnparkedWhileItIsSettled(t *testing.T) {
 	for _, settledFirst := range []bool{true, false} {
 		b := newBench(t)
@@ -189,8 +188,8 @@ func TestUnparkedWhileItIsSettled(t *testing.T) {
 	}
 }
 
-// hurt is a bench whose channel inbox:x was tried once, and with what outcome; 0: it was not. A
-// message waits for five seconds for it, and no probe goes out.
+// hurt is a bench whose channel inbox:x was tried once, with this outcome; 0: it was not tried.
+// A message waits five seconds for it, and no probe goes out.
 func hurt(t *testing.T, outcome publisher.Outcome) *bench {
 	b := newBench(t)
 	c := &b.m.c
@@ -218,14 +217,14 @@ func (b *bench) try(outcome publisher.Outcome) {
 	b.quiet(append(effects, b.step(Settled{Call: b.m.settleCall()})...))
 }
 
-// quiet answers claims with nothing, until none is under way.
+// quiet answers claims with no messages, until none is under way.
 func (b *bench) quiet(effects []Effect) {
 	for len(effects) > 0 {
 		effects = b.answerAll(effects)
 	}
 }
 
-// scan has the machine find these messages of bucket 0.
+// scan lets the machine find these messages in bucket 0.
 func (b *bench) scan(due []postdate.Record) []Effect {
 	b.t.Helper()
 	claims := of[Claim](b.step(Nudged{[]Nudge{{0, b.now.Wall - 1}}}))
@@ -235,8 +234,8 @@ func (b *bench) scan(due []postdate.Record) []Effect {
 	return b.answer(claims[0], due)
 }
 
-// looked is how a message is settled that a scan finds, parked or not, and that waits for its
-// channel since a time; 0: it waited for something else.
+// looked is how a message is settled that a scan finds, parked or not, and that has waited for
+// its channel since downSince; 0: it waited for something else.
 func (b *bench) looked(parked bool, downSince postdate.Time, change func(*postdate.Record)) store.Settlement {
 	b.t.Helper()
 	due := records("inbox:x", 1, b.now.Wall-1)
@@ -253,8 +252,8 @@ func (b *bench) looked(parked bool, downSince postdate.Time, change func(*postda
 	return settles[0].Settlements[0]
 }
 
-// wantParked expects that a message waits until so long after now, for a channel that is down
-// since so long ago, or with none for something else.
+// wantParked expects that a message waits until this long after now, for a channel that went
+// down `ago` before now or, without ago, for something else.
 func (b *bench) wantParked(s store.Settlement, reason string, until time.Duration, ago ...time.Duration) {
 	b.t.Helper()
 	since := postdate.Time(0)
@@ -266,7 +265,7 @@ func (b *bench) wantParked(s store.Settlement, reason string, until time.Duratio
 	}
 }
 
-// What is looked at waits on, from when its channel went down, or fails where that was long ago.
+// A message that is looked at waits on from when its channel went down, or fails after long.
 func TestHowLongAParkedMessageWaits(t *testing.T) {
 	const waits = 5 * time.Second
 	b := hurt(t, publisher.Down)
@@ -284,8 +283,8 @@ func TestHowLongAParkedMessageWaits(t *testing.T) {
 	b.wantParked(b.looked(false, 0, nil), "no such host", waits, 0)
 }
 
-// Nothing fails for a channel of which this node knows nothing, or only that an earlier owner
-// parked messages for it.
+// Nothing fails for a channel that is unknown to this node, or known only because an earlier
+// owner parked messages for it.
 func TestAParkedMessageOfAChannelThatWasNotTried(t *testing.T) {
 	b := hurt(t, 0)
 	b.wantParked(b.looked(true, 0, nil), "", 5*time.Second, 0)
@@ -295,8 +294,8 @@ func TestAParkedMessageOfAChannelThatWasNotTried(t *testing.T) {
 	b.wantParked(b.looked(true, b.now.Wall.Add(-time.Minute), nil), "as it was", time.Hour, time.Minute)
 }
 
-// For a channel that answers, and for an operator, a message waits without an end: it is
-// looked at again after as long as it would wait for its channel, or after ParkMin.
+// For a channel that answers, and for an operator, a message waits without an end: it is looked
+// at again after as long as it would wait for its channel, or after ParkMin.
 func TestAParkedMessageOfAChannelThatAnswers(t *testing.T) {
 	b := hurt(t, publisher.Confirmed)
 	hasty := func(r *postdate.Record) { r.Retry.MaxParked = time.Second }
@@ -309,8 +308,8 @@ func TestAParkedMessageOfAChannelThatAnswers(t *testing.T) {
 	b.wantParked(b.looked(true, b.now.Wall-60_000, hasty), "the channel is paused", 2*time.Second)
 }
 
-// An answer, or the end of a pause, from before the wall clock was set back does not make a
-// message wait until the clock is there again.
+// An answer or the end of a pause that dates from before the wall clock was set back does not
+// make a message wait until the clock is there again.
 func TestAWaitOverAClockSetBack(t *testing.T) {
 	for _, pause := range []bool{false, true} {
 		b := hurt(t, 0)
@@ -335,8 +334,8 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 	}
 }
 
-// What is parked because its bucket leaves is never due at a time in the past, though it has
-// waited for its channel for longer than it may: it would be read again at once.
+// What is parked because its bucket leaves is never due at a time in the past, even if it has
+// waited for its channel longer than it may: it would be read again immediately.
 func TestALeavingMessageThatWaitedForLong(t *testing.T) {
 	b := hurt(t, publisher.Confirmed)
 	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", MaxInFlight: 1}}})

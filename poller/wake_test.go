@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// newSleeper is a bench whose machine wants no wake-up: it owns one bucket, in which
-// nothing is, and sweeps it no more.
+// newSleeper is a bench whose machine asks for no wake-up: it owns one empty bucket, and sweeps
+// it no more.
 func newSleeper(t *testing.T, change func(*Config)) *bench {
 	t.Helper()
 	c := DefaultConfig()
@@ -28,7 +28,7 @@ func newSleeper(t *testing.T, change func(*Config)) *bench {
 	return b
 }
 
-// gain gives the machine a bucket in which nothing is due, as change left it.
+// gain gives the machine a bucket, changed by change, in which nothing is due.
 func (b *bench) gain(number int, change func(*bucket.Partition)) {
 	p := bucket.Partition{Bucket: number, Token: 1, Owner: "me", Lease: "me"}
 	if change != nil {
@@ -39,7 +39,7 @@ func (b *bench) gain(number int, change func(*bucket.Partition)) {
 	b.step(ParkedFound{Buckets: []int{number}})
 }
 
-// read has the machine read these messages, which are due, or will be soon.
+// read lets the machine read these messages, which are due, or will be soon.
 func (b *bench) read(due ...postdate.Record) []Effect {
 	b.t.Helper()
 	claims := of[Claim](b.step(Nudged{[]Nudge{{due[0].Bucket, due[0].AttemptTime}}}))
@@ -69,12 +69,12 @@ func (b *bench) written(effects []Effect) []Effect {
 	return b.step(Settled{Call: s[0].Call})
 }
 
-// due is one message of "inbox:a" that is due so much after now.
+// due is one message of "inbox:a" that is due this long after now.
 func (b *bench) due(after time.Duration) postdate.Record {
 	return records("inbox:a", 1, b.now.Wall.Add(after))[0]
 }
 
-// leave has the bucket handed over while a broker has not answered.
+// leave hands the bucket over while a broker has not answered.
 func (b *bench) leave() {
 	b.read(b.due(-10 * ms))
 	b.step(fence.Drain{Holds: holds(0)})
@@ -82,8 +82,8 @@ func (b *bench) leave() {
 
 var errStore = postdate.E(postdate.KindUnavailable, "no primary")
 
-// wakes are the reasons for which a machine wants to be woken: what is done to one that
-// wants nothing, when it wants to be woken, and what it does then.
+// wakes lists the reasons to wake a machine: what is done to one that wants nothing, when it
+// then asks to be woken, and what it does when it is.
 var wakes = map[string]struct {
 	change func(*Config)
 	do     func(b *bench)
@@ -201,13 +201,13 @@ var wakes = map[string]struct {
 	}, want: 100 * ms, then: FindParked{}},
 }
 
-// failSettle has a settle of bucket 0 fail.
+// failSettle makes a settle of bucket 0 fail.
 func (b *bench) failSettle() {
 	settles := of[Settle](b.outcome(b.read(b.due(-10*ms)), confirmed))
 	b.step(Settled{settles[0].Call, errStore})
 }
 
-// unpark has the machine unpark what an earlier owner parked.
+// unpark makes the machine unpark what an earlier owner parked.
 func (b *bench) unpark() store.Unpark {
 	b.t.Helper()
 	b.m.finding = true
@@ -218,8 +218,8 @@ func (b *bench) unpark() store.Unpark {
 	return unparks[0].Unpark
 }
 
-// A machine says when it is to be woken for what waits for a time, and not before; and it
-// does it when it is woken then.
+// A machine asks to be woken for what waits for a time, not earlier, and does it when it is
+// woken then.
 func TestWake(t *testing.T) {
 	for name, test := range wakes {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// A machine that owns nothing wants no wake-up, and one that was woken for what it cannot do
+// A machine that owns nothing asks for no wake-up, and one that was woken for what it cannot do
 // yet does not ask again for a time in the past.
 func TestWakeForNothing(t *testing.T) {
 	m := newMachine(DefaultConfig())

@@ -6,25 +6,25 @@
 // owns more than 1.25 times the mean, rounded up.
 //
 // When a member joins or leaves, few buckets move: about 1/n of them, and up to
-// half as many again where a bucket that moves displaces another. That second
-// bound no function of the set alone can keep for all names: it is kept for the
-// usual ones (node-1, postdate-0, …: TestUsualNames tries up to ten nodes with 64,
-// 256 and 1024 buckets), and for names that nobody chose as the table says. Missing
-// it costs handing over some more buckets once, and nothing else: the fence, not
-// the ring, says who may publish.
+// half as many again if a bucket that moves displaces another. No function of the
+// set alone can keep that second bound for all names. It is kept for the usual ones
+// (node-1, postdate-0, …: TestUsualNames tries up to ten nodes with 64, 256 and 1024
+// buckets), and for random names as often as the table says. Missing it only means
+// that some more buckets are handed over once: the fence, not the ring, decides who
+// may publish.
 //
-// How it is done: each node has one point in each of up to 256 strata of the
-// circle, and the depths of its points are a permutation of evenly spaced ones
-// that is drawn from its name (MurmurHash3, x64, 128 bits). So each node is at the
-// front equally often. The alternative, points wherever the hash puts them, is the
-// right half of the table: the library's 20 points per node and a load of 1.25.
-// With 200 points per node it still missed 2.6 % of the joins of a sixth and 23 %
-// of the joins of a tenth node to 64 buckets. Loads of 1.15 and 1.2 in place of
-// 1.25 moved no less.
+// The method: each node has one point in each of up to 256 strata of the circle,
+// and the depths of its points are a permutation of evenly spaced ones that is drawn
+// from its name (MurmurHash3, x64, 128 bits). So each node is at the front equally
+// often. The right half of the table shows the alternative, points wherever the hash
+// puts them, with the library's 20 points per node and a load of 1.25. With 200
+// points per node it still missed a bound in 2.6 % of the joins of a sixth node and
+// 23 % of the joins of a tenth node to 64 buckets. Loads of 1.15 and 1.2 instead of
+// 1.25 moved no fewer buckets.
 //
-// Loads and moves are in multiples of k/n, buckets by nodes after the join; missed
-// are the sets of random names in which either bound was not kept. TestTable
-// computes it again.
+// Loads and moves are multiples of k/n, the buckets per node after the join. Missed
+// counts the sets of random names in which either bound was not kept. TestTable
+// computes the table again.
 //
 //	                          as it is here           plain points
 //	buckets  nodes     sets   load  moved     missed  load  moved     missed
@@ -42,7 +42,7 @@
 //	   1024   5 to 6     10  1.14  1.00  1.10     0  1.25  1.11  1.49     0
 //	   1024   9 to 10    10  1.25  1.04  1.15     0  1.25  1.16  1.46     0
 //
-// So let there be 16 buckets for each node or more, and 256 buckets rather than 64
-// where ten nodes may come. Below that k/n is so small that half of it is one or
-// two buckets.
+// So use at least 16 buckets per node, and 256 buckets rather than 64 if the cluster
+// may grow to ten nodes. With fewer, k/n is so small that half of it is one or two
+// buckets.
 package ring

@@ -12,37 +12,36 @@ import (
 )
 
 const (
-	// loadMax is what a node may own, as a multiple of the mean and rounded up.
+	// loadMax is the most that a node may own, as a multiple of the mean, rounded up.
 	loadMax = 1.25
 
-	// strataMax is how many points a node has on the circle at most. More of
-	// them than buckets change nothing; more of them than this cost time at
-	// every change of the members and gain little (package comment).
+	// strataMax is the most points that a node has on the circle. More points than buckets
+	// change nothing; more than this take time at every change of the members and gain little
+	// (package comment).
 	strataMax = 256
 
-	// seed is one under which the usual names (node-1, postdate-0, …) keep both
-	// bounds at every size that TestUsualNames tries. Nodes with different seeds
-	// would disagree, so it never changes.
+	// seed is a value with which the usual names (node-1, postdate-0, …) keep both bounds at
+	// every size that TestUsualNames tries. Nodes with different seeds would disagree, so it
+	// never changes.
 	seed = 118
 )
 
-// Assign says for each bucket which member is to own it. It depends on nothing
-// but the set of names: not on their order, nor on who was there before. It is
-// nil where there are no members.
+// Assign returns for each bucket the member that is to own it. It depends only on the set of
+// names, not on their order or on who was there before. It is nil if there are no members.
 func Assign(members []string, buckets int) []string {
 	names := slices.Compact(slices.Sorted(slices.Values(members)))
 	if len(names) == 0 || buckets <= 0 {
 		return nil
 	}
-	// The library rounds the mean down before it multiplies: with fewer buckets
-	// than members nothing would fit. Partitions beyond the buckets mend that;
-	// they come last, so they take no room from the others.
+	// The library rounds the mean down before it multiplies: with fewer buckets than members
+	// nothing would fit. Extra partitions beyond the buckets avoid that; they come last, so
+	// they take no room from the others.
 	c := newCircle(names, max(buckets, len(names)))
 	room := math.Ceil(loadMax * float64(buckets) / float64(len(names)))
 	ring := consistent.New(c.members, consistent.Config{
 		Hasher: c, PartitionCount: c.partitions, ReplicationFactor: c.strata,
-		// Half a bucket less, for it rounds the product up: no error of the
-		// floating point can then make the room another one.
+		// Half a bucket less, because the library rounds the product up: then no floating-point
+		// error can change the room.
 		Load: (room - 0.5) / float64(c.partitions/len(names)),
 	})
 	owners := make([]string, buckets)
@@ -52,7 +51,7 @@ func Assign(members []string, buckets int) []string {
 	return owners
 }
 
-// Share lists the buckets that are me's among these members, ascending.
+// Share lists, in ascending order, the buckets that me is to own among these members.
 func Share(members []string, me string, buckets int) (share []int) {
 	for b, owner := range Assign(members, buckets) {
 		if owner == me {
@@ -65,8 +64,8 @@ func Share(members []string, me string, buckets int) (share []int) {
 // member is a node's name as the library wants it.
 type member string
 
-// String ends in a sign, after which the library writes a point's number: so no
-// two names share a point's key.
+// String ends in a separator, after which the library writes a point's number, so that no two
+// names share a point's key.
 func (m member) String() string { return string(m) + "#" }
 
 // circle says where partitions and points lie on the library's circle of 2^64
@@ -91,8 +90,8 @@ func newCircle(names []string, partitions int) *circle {
 	return c
 }
 
-// Sum64 is the position of a partition, whose key is its number in eight bytes,
-// or of a member's point. A point's key ends in a digit, a partition's in a zero.
+// Sum64 is the position of a partition, whose key is its number in eight bytes, or of a
+// member's point. A point's key ends in a digit, a partition's in a zero byte.
 func (c *circle) Sum64(key []byte) uint64 {
 	if len(key) == 8 && key[7] == 0 {
 		return binary.LittleEndian.Uint64(key) * (math.MaxUint64 / uint64(c.partitions))
@@ -100,10 +99,10 @@ func (c *circle) Sum64(key []byte) uint64 {
 	return c.points[string(key)]
 }
 
-// pointsOf are a node's points: one in each stratum of the circle. How deep each
-// lies in its stratum is a permutation of evenly spaced depths, so that a node is
-// near the front equally often whatever its name: that halves the misses of both
-// bounds against points anywhere (package comment).
+// pointsOf returns a node's points, one in each stratum of the circle. Their depths in the
+// strata are a permutation of evenly spaced ones, so that a node is near the front equally
+// often whatever its name. Compared with points anywhere, that halves the misses of both bounds
+// (package comment).
 func pointsOf(name string, strata int) []uint64 {
 	type draw struct {
 		stratum int

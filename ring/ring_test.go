@@ -23,7 +23,7 @@ func moved(before, after []string) (n int) {
 	return n
 }
 
-// busiest is the largest count of buckets that one member owns.
+// busiest is the most buckets that one member owns.
 func busiest(owners []string) (most int) {
 	counts := map[string]int{}
 	for _, o := range owners {
@@ -33,11 +33,11 @@ func busiest(owners []string) (most int) {
 	return most
 }
 
-// roomOf is the first bound: what a node may own.
+// roomOf is the first bound: the most that a node may own.
 func roomOf(buckets, nodes int) int { return int(math.Ceil(1.25 * float64(buckets) / float64(nodes))) }
 
-// movesOf is the second: what may move when a node joins and nodes are there then,
-// or when one of so many leaves.
+// movesOf is the second bound: the most that may move when a node joins and makes this many
+// nodes, or when one of this many leaves.
 func movesOf(buckets, nodes int) int { return int(1.5 * float64(buckets) / float64(nodes)) }
 
 func usual(format string, first, count int) (names []string) {
@@ -52,8 +52,7 @@ var usualNames = []struct {
 	first  int
 }{{"node-%d", 1}, {"node-%d", 0}, {"node%d", 1}, {"postdate-%d", 0}, {"postdate-%d", 1}, {"n%d", 1}, {"10.0.0.%d", 1}}
 
-// Under the usual names both bounds hold, for a node that joins and for any of
-// the nodes that leaves.
+// With the usual names both bounds hold, for a node that joins and for any node that leaves.
 func TestUsualNames(t *testing.T) {
 	for _, u := range usualNames {
 		for _, buckets := range []int{64, 256, 1024} {
@@ -91,8 +90,8 @@ func TestOrderAndDuplicatesDoNotMatter(t *testing.T) {
 	}
 }
 
-// The answer must be the same on every node, so also under every version of this
-// package that may run beside another during a rolling restart.
+// The answer must be the same on every node, and so in every version of this package that may
+// run next to another during a rolling restart.
 func TestAssignIsForEver(t *testing.T) {
 	got := strings.Join(Assign([]string{"a", "b", "c"}, 32), "")
 	if want := "acbabacccbaaabccbccabbcbbababbac"; got != want {
@@ -100,8 +99,8 @@ func TestAssignIsForEver(t *testing.T) {
 	}
 }
 
-// Any numbers are answered: every bucket has an owner and nobody has too many,
-// where there are fewer buckets than nodes too.
+// Any numbers work: every bucket has an owner and no node has too many, even if there are fewer
+// buckets than nodes.
 func TestEverySize(t *testing.T) {
 	for nodes := 1; nodes <= 40; nodes++ {
 		names := usual("x%d", 1, nodes)
@@ -155,9 +154,8 @@ func TestSharesAddUp(t *testing.T) {
 	}
 }
 
-// TestTable computes the table of the package comment again: how well names that
-// nobody chose keep the bounds. They come from a fixed seed, so the figures are
-// the same everywhere.
+// TestTable computes the table of the package comment again: how well random names keep the
+// bounds. The names come from a fixed seed, so the figures are the same everywhere.
 func TestTable(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -177,7 +175,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// asItIs is the library with its defaults and a plain hash, to compare with.
+// asItIs is the library with its defaults and a plain hash, for comparison.
 func asItIs(names []string, buckets int) []string {
 	var members []consistent.Member
 	for _, n := range names {
@@ -195,8 +193,8 @@ type plain struct{}
 
 func (plain) Sum64(b []byte) uint64 { return murmur3.Sum64(b) }
 
-// measured is one half of a row: the load of the busiest node and the buckets
-// that moved, in shares of k/n; and how many sets of names missed a bound.
+// measured is one half of a row: the load of the busiest node and the buckets that moved, as
+// multiples of k/n, and how many sets of names missed a bound.
 type measured struct {
 	loadMost             float64
 	movedMean, movedMost float64

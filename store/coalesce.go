@@ -11,22 +11,25 @@ import (
 const (
 	// coalescedMax bounds how many messages of different callers share a call.
 	coalescedMax = 1_000
-	// aloneMin is from how many messages on a call travels alone: it has nothing
-	// to gain from company, and may run beside the others.
+	// aloneMin is the number of messages from which a call is not coalesced: it would gain
+	// nothing from company, and may run at the same time as the others.
 	aloneMin = 100
-	// coalescedCalls is how many such calls are under way at a time. With one,
-	// what waits meanwhile shares the next sync; a second one was measured to cost
-	// a tenth more processor time on the embedded store, and to gain nothing.
+	// coalescedCalls is how many such calls are under way at a time. With one, what waits
+	// meanwhile shares the next sync. A second one was measured to take a tenth more processor
+	// time on the embedded store, and to gain nothing.
 	coalescedCalls = 1
 )
 
-// Coalesce makes calls of Insert and Cancel that arrive together travel together:
-// while calls are under way, those that come gather and become the next one. A
-// lone call does not wait. What a call means stays the same; where its context
-// ends while it waits it is not done, and once it is on its way its outcome is
-// unknown.
+// Coalesce combines calls of Insert and Cancel that arrive together: those that come while a
+// call is under way gather and become the next one. A lone call does not wait. What a call
+// means stays the same. If its context ends while it waits, it is not done; if its context ends
+// later, its outcome is unknown.
+//
+// A call goes on when its caller has left. Close ends what is under way, and then closes s.
 func Coalesce(s Store) Store {
 	c := &coalesced{Store: s}
+	life, end := context.WithCancel(context.Background())
+	c.end, c.inserts.life, c.cancels.life = end, life, life
 	c.inserts.run = s.Insert
 	c.cancels.run = func(ctx context.Context, ws []withdrawal) []Cancelled {
 		keys := make([]postdate.Key, len(ws))
@@ -39,11 +42,20 @@ func Coalesce(s Store) Store {
 	return c
 }
 
-// coalesced is a Store in front of which calls gather.
+// coalesced gathers calls in front of a Store.
 type coalesced struct {
 	Store
 	inserts gathering[postdate.Message, Inserted]
 	cancels gathering[withdrawal, Cancelled]
+	end     func() // ends the life of both
+}
+
+// Close implements Store.
+func (c *coalesced) Close() error {
+	c.end()
+	c.inserts.drains.Wait()
+	c.cancels.drains.Wait()
+	return c.Store.Close()
 }
 
 type withdrawal struct {
@@ -79,7 +91,9 @@ func (c *coalesced) Cancel(ctx context.Context, keys []postdate.Key, at postdate
 
 // gathering collects the items of calls until run can take them.
 type gathering[T, R any] struct {
-	run func(ctx context.Context, items []T) []R
+	run    func(ctx context.Context, items []T) []R
+	life   context.Context // of what run does
+	drains sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting []*gathered[T, R]
@@ -108,7 +122,7 @@ func (g *gathering[T, R]) do(ctx context.Context, items []T) ([]R, error) {
 	g.waiting = append(g.waiting, call)
 	if g.running < coalescedCalls {
 		g.running++
-		go g.drain()
+		g.drains.Go(g.drain)
 	}
 	g.mu.Unlock()
 	select {
@@ -144,7 +158,7 @@ func (g *gathering[T, R]) drain() {
 				items = append(items, c.items...)
 			}
 		}
-		results := g.run(context.Background(), items)
+		results := g.run(g.life, items)
 		for _, c := range calls {
 			c.results, results = results[:len(c.items):len(c.items)], results[len(c.items):]
 			close(c.done)
@@ -152,8 +166,8 @@ func (g *gathering[T, R]) drain() {
 	}
 }
 
-// next takes what waits, up to coalescedMax items but at least one call, and nil
-// where nothing does: then one drain less is running.
+// next takes what waits: up to coalescedMax items, but at least one call. If nothing waits it
+// returns nil, and this drain counts as ended.
 func (g *gathering[T, R]) next() []*gathered[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/postdate/postdate"
@@ -33,8 +34,8 @@ func message(i int) []postdate.Message {
 	return []postdate.Message{{Key: bucket.KeyOf("default", fmt.Sprint("m", i), 8), Channel: "inbox:a", ExecutionTime: 1}}
 }
 
-// What comes while a call is under way becomes one call; who gives up before it
-// begins is not done, and who gives up after does not know.
+// Calls that come while one is under way become one call. A caller that gives up before its
+// call begins gets "not done"; one that gives up later gets "unknown".
 func TestCallsGather(t *testing.T) {
 	inner := &held{Store: storetest.NewMem(8), entered: make(chan int, 9), letGo: make(chan struct{})}
 	s := store.Coalesce(inner)
@@ -74,5 +75,44 @@ func TestCallsGather(t *testing.T) {
 	}
 	if _, err := s.Get(context.Background(), message(0)[0].Key); err != nil {
 		t.Errorf("what was under way was dropped: %v", err)
+	}
+}
+
+// late is a store whose Insert goes on until its context ends, and which must not be closed
+// before.
+type late struct {
+	store.Store
+	entered chan struct{}
+	under   atomic.Int32 // calls
+	t       *testing.T
+}
+
+func (l *late) Insert(ctx context.Context, ms []postdate.Message) []store.Inserted {
+	l.under.Add(1)
+	defer l.under.Add(-1)
+	close(l.entered)
+	<-ctx.Done()
+	return l.Store.Insert(ctx, ms)
+}
+
+func (l *late) Close() error {
+	if n := l.under.Load(); n > 0 {
+		l.t.Errorf("closed with %d calls under way", n)
+	}
+	return l.Store.Close()
+}
+
+// A call goes on when its caller has left. Close ends it, and closes the store after that.
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	inner := &late{Store: storetest.NewMem(8), entered: make(chan struct{}), t: t}
+	s := store.Coalesce(inner)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() { s.Insert(ctx, message(0)); close(left) }()
+	<-inner.entered
+	leave()
+	<-left
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
 	}
 }

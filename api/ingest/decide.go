@@ -19,34 +19,34 @@ type Action uint8
 
 // The actions.
 const (
-	Schedule Action = iota + 1 // make a message; the id may be taken
-	Upsert                     // make it, or replace it while it is PENDING
-	Cancel                     // withdraw it
-	Refuse                     // nothing: the command is bad, and Reason says why
+	Schedule Action = iota + 1 // create a message; its id may be taken
+	Upsert                     // create it, or replace it while it is PENDING
+	Cancel                     // cancel it
+	Refuse                     // do nothing: the command is bad, and Reason says why
 )
 
-// Identity says how good the name of a message is.
+// Identity says how far a message's id can be trusted to name one message only.
 type Identity uint8
 
 // The identities.
 const (
 	Given    Identity = iota + 1 // the sender chose the id: the same id means the same message
-	Borrowed                     // it is the message id, which some senders use again
+	Borrowed                     // it is the broker's message id, which some senders reuse
 	Placed                       // it is the message's place in its broker
-	Fresh                        // nothing named it
+	Fresh                        // it was made here, because the message has no name
 )
 
-// Decision is how a command is read.
+// Decision is what a command means.
 type Decision struct {
 	Action   Action
-	Message  postdate.Message // for Cancel only its Key
+	Message  postdate.Message // for Cancel, only its Key is set
 	Identity Identity
-	Expired  bool   // refused as too late, unless it is in the store already
+	Expired  bool   // refused as too late, unless the store already has it
 	Reason   string // for Refuse, and with Expired
 }
 
-// Decide reads a command. now is the node's clock, and fresh an id for a message
-// that nothing names. It is pure.
+// Decide reads a command. It is pure: now is the node's clock, and fresh is an id for
+// a message without a name.
 func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decision {
 	if c.Fault != "" {
 		return Decision{Action: Refuse, Reason: c.Fault}
@@ -97,7 +97,7 @@ func invalid(format string, args ...any) error {
 
 func refuse(err error) Decision { return Decision{Action: Refuse, Reason: words(err)} }
 
-// words is an error with the place of the fault, where that is in a body.
+// words returns an error's text, with the place of the fault if it is in a JSON body.
 func words(err error) string {
 	if p, ok := err.(*api.Problem); ok && p.Pointer != "" {
 		return fmt.Sprintf("%s (at %s)", p.Detail, p.Pointer)
@@ -105,10 +105,10 @@ func words(err error) string {
 	return err.Error()
 }
 
-// sorted are a command's headers: those that say something to us, and the rest.
+// sorted holds a command's headers: those that this package reads, and the rest.
 type sorted struct {
 	delay, at, channel, id *string
-	attempt                *string // it is there: this is a delivery that came back
+	attempt                *string // not nil: this is a delivery of Postdate's that came back
 	trace                  string
 	rest                   []postdate.Header
 }
@@ -147,12 +147,12 @@ func sort(c *Command) (s sorted, err error) {
 	return s, nil
 }
 
-// returned is for a delivery that its consumer sent back, as many do to try again
-// later: its headers speak of the delivery that was, and only x-delay is new.
+// returned handles a delivery that its consumer sent back, as many do to retry later.
+// Its headers describe the old delivery; only x-delay is new.
 func (s *sorted) returned(c *Command) error {
 	s.at, s.channel = nil, nil
 	if s.delay == nil {
-		return nil // JSON perhaps
+		return nil // the body may be JSON
 	}
 	if ms, err := parseDelay(*s.delay); err == nil && ms <= 0 {
 		return invalid("this is a delivery of Postdate's own with no new delay: if nobody sent it back, its channel leads into the queue from which schedules are taken")
@@ -160,20 +160,20 @@ func (s *sorted) returned(c *Command) error {
 	return nil
 }
 
-// name is a message's id and how good it is.
+// name is a message's id and where it comes from.
 type name struct {
 	id       string
 	identity Identity
 }
 
-// name chooses the id, for as long as no body gives one.
+// name chooses the id for a message whose body gives none.
 func (s *sorted) name(c *Command, fresh string) (name, error) {
 	switch {
 	case s.attempt != nil && c.Position != "":
 		return name{c.Position, Placed}, nil
 	case s.attempt != nil && s.id != nil:
-		// The delivery's own id is taken by the message that was delivered. A hash
-		// of both names differs for each time that the message goes round.
+		// The delivery's own id is taken by the message that was delivered. A hash of
+		// both names differs each time the message goes round.
 		return name{hashed("r", c.MessageID, *s.id), Borrowed}, nil
 	case s.id != nil:
 		return name{*s.id, Given}, postdate.CheckScheduleID(*s.id)
@@ -187,13 +187,13 @@ func (s *sorted) name(c *Command, fresh string) (name, error) {
 	return name{fresh, Fresh}, nil
 }
 
-// hashed is an id made of names that are none.
+// hashed makes a valid id from names that cannot serve as one.
 func hashed(prefix string, names ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
 	return fmt.Sprintf("%s-%x", prefix, sum[:16])
 }
 
-// cancel reads a record without a value: its key is the id.
+// cancel reads a record without a value. Its key is the id to cancel.
 func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 	if s.delay != nil || s.at != nil {
 		return refuse(invalid("a record without a value cancels, and one that says when schedules: it cannot do both"))
@@ -204,7 +204,7 @@ func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 	return Decision{Action: Cancel, Identity: Given, Message: postdate.Message{Key: in.Key(c.Key)}}
 }
 
-// parcel reads a message that is its own payload.
+// parcel reads a message whose body is the payload.
 func (s *sorted) parcel(in *api.Intake, c *Command, offer api.Offer) (d Decision, err error) {
 	if offer.Channel == "" {
 		return d, invalid("it does not say where to: give it a header postdate-channel, or name a channel after = in --ingest; one with {key} in it serves only records with a key")
@@ -216,8 +216,8 @@ func (s *sorted) parcel(in *api.Intake, c *Command, offer api.Offer) (d Decision
 			return d, err
 		}
 		p.ExecutionTime, p.When = offer.Now+postdate.Time(max(ms, 0)), fmt.Sprintf("x-delay %d", ms)
-		// As the plugin does: the consumer sees that there was a delay, and the
-		// message is not delayed again where it passes on.
+		// As the plugin does, the delay is delivered negated: the consumer sees that there
+		// was one, and the message is not delayed again if it is forwarded.
 		p.Headers = append(p.Headers, postdate.Header{Name: HeaderDelay, Value: strconv.FormatInt(-ms, 10)})
 	} else {
 		if p.ExecutionTime, err = postdate.ParseTime(*s.at); err != nil {
@@ -230,8 +230,8 @@ func (s *sorted) parcel(in *api.Intake, c *Command, offer api.Offer) (d Decision
 	return d, err
 }
 
-// parseDelay reads milliseconds: a whole number, or as the plugin takes it, one
-// with a fraction, which is cut off.
+// parseDelay reads milliseconds. Like the plugin, it also takes a number with a
+// fraction, and drops the fraction.
 func parseDelay(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -265,8 +265,8 @@ func fromJSON(in *api.Intake, c *Command, offer api.Offer, n *name) (d Decision,
 	return d, err
 }
 
-// withSource notes where a message came from. The digest does not cover it: the
-// same content from another place is the same.
+// withSource adds a header that says where a message came from. The digest does not
+// cover it: the same content from another place is the same message.
 func withSource(headers []postdate.Header, p Place) []postdate.Header {
 	headers = append(headers, postdate.Header{Name: HeaderSource, Value: fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)})
 	postdate.SortHeaders(headers)
@@ -278,8 +278,8 @@ func isFrom(m *postdate.Message, p Place) bool {
 	return slices.ContainsFunc(withSource(nil, p), func(h postdate.Header) bool { return slices.Contains(m.Headers, h) })
 }
 
-// supersedes says whether a message that is there came from behind p in the same
-// partition, or from p itself: then a command at p was overtaken.
+// supersedes says whether a stored message came from p or from a later place in the same
+// partition. If so, the command at p is obsolete.
 func supersedes(m *postdate.Message, p Place) bool {
 	for _, h := range m.Headers {
 		if h.Name != HeaderSource {

@@ -33,8 +33,8 @@ func headers(pairs ...string) (hs []postdate.Header) {
 	return hs
 }
 
-// show is a decision in short: action, identity, id, channel, time from now,
-// headers and payload.
+// show returns a decision in a short form: action, identity, id, channel, time from
+// now, headers and payload.
 func show(d Decision) string {
 	if d.Action == Refuse {
 		return "bad: " + d.Reason
@@ -116,8 +116,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What a broker adds when it hands a message over again makes no other message
-// of it.
+// A redelivered message is still the same message, whatever the broker adds to it.
 func TestDigestIsThatOfTheMessage(t *testing.T) {
 	first := Command{Body: []byte("x"), Headers: headers("x-delay", "100"), MessageID: "m", Channel: "rabbitmq:q"}
 	again := first
@@ -149,8 +148,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// FuzzCommand: whatever comes, it is decided; what is scheduled fulfils the
-// vocabulary's rules, and the same command is decided in the same way.
+// FuzzCommand: any command gets a decision, scheduled messages fulfil the root
+// package's rules, and the same command always gets the same decision.
 func FuzzCommand(f *testing.F) {
 	f.Add([]byte(`{"scheduleId":"s","delay":"1s","payload":{"a":1}}`), "x-delay 100 postdate-schedule-id a", "k", uint8(0))
 	f.Add([]byte("text"), "x-delay 1e3 a b", "", uint8(1))
@@ -198,7 +197,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzDue: a message that says when is never due before that.
+// FuzzDue: a message is never due before the time that it gives.
 func FuzzDue(f *testing.F) {
 	f.Add("100", "")
 	f.Add("9223372036854775807", "")

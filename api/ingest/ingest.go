@@ -1,27 +1,26 @@
-// Package ingest takes schedules from brokers: what in that is no broker's own.
-// Below it, ingest/rabbitmq consumes a queue and ingest/kafka a topic.
+// Package ingest takes schedules from brokers. It holds the part that all brokers share;
+// ingest/rabbitmq consumes a queue, and ingest/kafka a topic.
 //
-// A message of a broker is a [Command]. [Decide], which is pure, reads it by the
-// rules of the HTTP API, and [Taker] carries a batch of decisions out on the store.
+// A broker's message is a [Command]. [Decide], which is pure, reads it by the rules of
+// the HTTP API, and [Taker] applies a batch of decisions to the store.
 //
 // # Two forms
 //
-// A message with a header x-delay (milliseconds, as the delayed-message plugin of
-// RabbitMQ has it) or postdate-execution-time (RFC 3339) is scheduled as it is:
-// its body is the payload, its headers and properties go with it. Any other
-// message is a command, in the JSON that POST /v1/messages takes.
+// A message with a header x-delay (milliseconds, as in RabbitMQ's delayed-message
+// plugin) or postdate-execution-time (RFC 3339) is scheduled as it is: its body is the
+// payload, and its headers and properties go with it. Any other message is a command in
+// the JSON that POST /v1/messages takes.
 //
 // # Promises
 //
-//   - [Done] stands on a durable write, or on something durable that makes a write
-//     needless. Only then, or once a bad message lies in a place of its own, may a
-//     source tell its broker that it has the message: nothing is lost on the way.
-//   - A command that comes again, because the broker was not told, schedules
-//     nothing twice where it has a name: a schedule id, a message id, a place in a
-//     partition. Where it has none, or where a message id is found to stand for a
-//     message that may have gone out, it is scheduled under a new id, and its
-//     delivery is marked as a possible duplicate: one message too many, with a mark,
-//     rather than one too few.
+//   - [Done] means that the write is durable, or that something durable makes a write
+//     needless. A source acknowledges a message to its broker only then, or once a bad
+//     message is safe in the place for rejected ones: nothing is lost on the way.
+//   - A command that is redelivered, because it was not acknowledged, schedules nothing
+//     twice if it has a name: a schedule id, a message id or a place in a partition. If
+//     it has none, or if its message id belongs to a message that may already have been
+//     delivered, it is scheduled under a new id and its delivery is marked as a possible
+//     duplicate: one marked message too many is better than one too few.
 //   - Commands of one source about the same id take effect in their order.
 package ingest
 
@@ -32,7 +31,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Headers by which a message says what is to become of it.
+// Headers with which a sender says what to do with a message.
 const (
 	HeaderDelay         = "x-delay" // milliseconds
 	HeaderExecutionTime = "postdate-execution-time"
@@ -40,8 +39,7 @@ const (
 	HeaderScheduleID    = "postdate-schedule-id"
 )
 
-// Headers of a message that was rejected, in the place where those lie. They are
-// passed over when it is put back.
+// Headers added to a rejected message. They are ignored if the message is sent again.
 const (
 	headerRejected     = "postdate-rejected-"
 	HeaderReason       = headerRejected + "reason"
@@ -49,51 +47,50 @@ const (
 	HeaderRejectedKey  = headerRejected + "routing-key"
 )
 
-// IsRejection says whether a header speaks of a rejection.
+// IsRejection says whether a header was added when its message was rejected.
 func IsRejection(name string) bool { return strings.HasPrefix(strings.ToLower(name), headerRejected) }
 
-// Headers of deliveries that concern a command only where it is one that came
-// back.
+// Headers of Postdate's deliveries. A command has them if it is a delivery that came back.
 const (
 	headerAttempt   = "postdate-attempt"
 	headerDuplicate = "postdate-possible-duplicate"
 	headerTrace     = "traceparent"
 )
 
-// HeaderSource is a header of stored messages that no consumer sees: the place in
-// a Kafka topic from which the message came.
+// HeaderSource is a header of stored messages that no consumer sees. It names the place
+// in a Kafka topic from which the message came.
 const HeaderSource = "postdate-source"
 
-// Command is one message of a broker. A source fills its exported fields, and gives
-// the same Command to [Taker.Take] until that says what became of it.
+// Command is one message of a broker. A source fills its exported fields, and passes
+// the same Command to [Taker.Take] until the outcome is no longer [Again].
 type Command struct {
-	Body        []byte // nil: a record without a value, as Kafka has it
+	Body        []byte // nil: a Kafka record without a value
 	Headers     []postdate.Header
-	Properties  []postdate.Header // what else is to survive to the delivery, as headers
+	Properties  []postdate.Header // the broker's properties to keep for the delivery, as headers
 	ContentType string
 	MessageID   string
 	Key         string // Kafka's record key
-	Channel     string // where it goes, unless it says otherwise
+	Channel     string // where it goes, unless the message says otherwise
 
-	// Position names the place of this message in its broker, and never another one,
-	// in the form of a schedule id; "": the broker has no such name.
+	// Position is the message's place in its broker as a valid schedule id. No other
+	// message ever has the same. "": the broker has no such place.
 	Position string
 
-	// Place is the same in a form of which two can be compared; only of Kafka.
+	// Place is the same in a form that can be ordered. Only Kafka has it.
 	Place Place
 
-	// Sent is when the broker got the message by its own clock, 0 where that is not
-	// known. A delay counts from then, otherwise from when the command is read.
+	// Sent is when the broker received the message, by the broker's clock. A delay counts
+	// from then. 0: not known, and a delay counts from when the command is read.
 	Sent postdate.Time
 
 	// Redelivered: the broker may have handed this message over before.
 	Redelivered bool
 
-	// Fault says what of the message cannot be taken at all; "": nothing.
+	// Fault says why the message cannot be taken at all. "": it can.
 	Fault string
 
-	// Records: the message is a record of a topic. JSON that names an id replaces
-	// the message of that id, and a record without a value cancels it.
+	// Records: the message is a record of a topic. JSON with an id replaces the message
+	// that has the id, and a record without a value cancels it.
 	Records bool
 
 	decision *Decision
@@ -107,8 +104,8 @@ type Place struct {
 	Offset    int64
 }
 
-// PositionOf is a [Command.Position] of a record: its place, and its time stamp, for
-// a topic that is deleted and made anew begins with the same places.
+// PositionOf makes the [Command.Position] of a record from its place and its time stamp.
+// The place alone is not unique: a topic that is deleted and recreated repeats offsets.
 func PositionOf(p Place, stamp int64) string {
 	id := fmt.Sprintf("%s:%d:%d:%d", p.Topic, p.Partition, p.Offset, stamp)
 	if len(id) > postdate.ScheduleIDBytesMax {
@@ -117,12 +114,12 @@ func PositionOf(p Place, stamp int64) string {
 	return id
 }
 
-// Template is a channel in which a placeholder may stand for something of each
-// message: its routing key, or its record key.
+// Template is a channel that may contain a placeholder for a message's routing key or
+// record key.
 type Template struct{ text, placeholder string }
 
-// ParseTemplate reads a channel with a placeholder like "{key}". check says whether
-// the node serves a channel. An empty text stands for no channel.
+// ParseTemplate parses a channel that may contain a placeholder like "{key}". check says
+// whether the node serves a channel. An empty text means no channel.
 func ParseTemplate(text, placeholder string, check func(postdate.Channel) error) (Template, error) {
 	t := Template{text, placeholder}
 	if text == "" {
@@ -132,7 +129,7 @@ func ParseTemplate(text, placeholder string, check func(postdate.Channel) error)
 		return t, postdate.E(postdate.KindInvalid, "the channel %q has braces of which only %s is known here", text, placeholder)
 	}
 	if strings.HasPrefix(text, placeholder) {
-		return t, nil // the whole channel is for the sender to say
+		return t, nil // the sender chooses the whole channel
 	}
 	channel, err := postdate.ParseChannel(t.With("x"))
 	if err == nil && check != nil {
@@ -141,7 +138,7 @@ func ParseTemplate(text, placeholder string, check func(postdate.Channel) error)
 	return t, err
 }
 
-// With is the channel for a message.
+// With returns the channel with value in place of the placeholder.
 func (t Template) With(value string) string {
 	if t.placeholder == "" {
 		return t.text
@@ -149,5 +146,5 @@ func (t Template) With(value string) string {
 	return strings.ReplaceAll(t.text, t.placeholder, value)
 }
 
-// Uses says whether the placeholder stands in t.
+// Uses says whether t contains the placeholder.
 func (t Template) Uses() bool { return t.placeholder != "" && strings.Contains(t.text, t.placeholder) }

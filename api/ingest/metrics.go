@@ -6,16 +6,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What became of a command, as a metric's label has it.
+// The values of the label result.
 const (
 	howScheduled = "scheduled"
 	howReplaced  = "replaced"
 	howCancelled = "cancelled"
-	howRepeated  = "repeated" // it was done before
+	howRepeated  = "repeated" // already done before
 	howBad       = "bad"
 )
 
-// metrics are what this package measures of itself.
+// metrics are this package's metrics.
 type metrics struct {
 	taken   *prometheus.CounterVec
 	retried *prometheus.CounterVec

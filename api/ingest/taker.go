@@ -27,9 +27,9 @@ type Config struct {
 	Messages Messages
 	Intake   api.Intake
 	Now      func() postdate.Time
-	// Scheduled is told of messages that became PENDING, to wake their owner.
+	// Scheduled is called for each message that becomes PENDING, to wake its owner.
 	Scheduled func(bucket int, at postdate.Time)
-	// Timeout bounds each call of the store; 30 s by default.
+	// Timeout bounds each command's or batch's work on the store. Default: 30 s.
 	Timeout time.Duration
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
@@ -74,26 +74,25 @@ func NewTaker(c Config) (*Taker, error) {
 // CheckChannel says whether the node serves a channel.
 func (t *Taker) CheckChannel(c postdate.Channel) error { return t.config.Intake.CheckChannel(c) }
 
-// Outcome is what became of a command. The zero value is that nothing did yet.
+// Outcome is the state of a command. The zero value means that it is not done yet.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Again Outcome = iota // not now, or nobody knows: give the same Command again, after a while
-	Done                 // durable: tell the broker
-	Bad                  // it can never be done: put it aside, with Reason, then tell the broker
+	Again Outcome = iota // not done, or unknown: pass the same Command again after a while
+	Done                 // durable: acknowledge it to the broker
+	Bad                  // it can never be done: put it aside with Reason, then acknowledge it
 )
 
-// Result is an outcome with a reason for all but Done.
+// Result is an outcome and, unless it is Done, the reason.
 type Result struct {
 	Outcome Outcome
 	Reason  string
 }
 
-// Take carries out commands, in their order where they are about the same id, and
-// returns what became of each. Where something is to be taken Again, call it with
-// all of the same commands: those that are through stay so. source names where they
-// come from, for people.
+// Take carries out commands and returns the result of each. Commands about the same id
+// take effect in their order. If an outcome is Again, call Take with all of the same
+// commands again: those that are Done or Bad stay so. source labels them in the metrics.
 func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []Result {
 	now := t.config.Now()
 	for _, c := range commands {
@@ -106,7 +105,7 @@ func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []
 		run, open := nextRun(rest)
 		rest = rest[len(run):]
 		if !t.carryOut(ctx, source, open) {
-			break // what follows may be about the same ids
+			break // later commands may be about the same ids
 		}
 	}
 	results := make([]Result, len(commands))
@@ -121,8 +120,8 @@ func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// nextRun is the longest beginning of commands that can travel together: all cancel,
-// or none does, and no id stands twice. open are those of it that are not through.
+// nextRun returns the longest prefix of commands that can go to the store together: all
+// of them cancel or none does, and no id occurs twice. open are those still to be done.
 func nextRun(commands []*Command) (run, open []*Command) {
 	seen := map[postdate.Key]bool{}
 	cancels := false
@@ -143,7 +142,7 @@ func nextRun(commands []*Command) (run, open []*Command) {
 	return commands, open
 }
 
-// carryOut does a run, and says whether all of it is through.
+// carryOut carries out a run, and says whether every command of it is Done or Bad.
 func (t *Taker) carryOut(ctx context.Context, source string, run []*Command) bool {
 	var cancels, inserts []*Command
 	for _, c := range run {
@@ -176,11 +175,11 @@ func (t *Taker) bad(source string, c *Command, reason string) {
 	t.metrics.taken.WithLabelValues(source, howBad).Inc()
 }
 
-// again notes why a command is not through yet.
+// again records why a command is not done yet.
 func (c *Command) again(err error) { c.result = Result{Outcome: Again, Reason: err.Error()} }
 
-// refused is for what Decide refused: it is bad, but for a late repetition of what
-// the store has.
+// refused handles a command that Decide refused. It is bad, unless it is a late
+// repetition of a message that the store has.
 func (t *Taker) refused(ctx context.Context, source string, c *Command) {
 	if d := c.decision; d.Expired {
 		ctx, cancel := context.WithTimeout(ctx, t.config.Timeout)
@@ -198,8 +197,8 @@ func (t *Taker) refused(ctx context.Context, source string, c *Command) {
 	t.bad(source, c, c.decision.Reason)
 }
 
-// cancel withdraws messages. A record that is read again, after a crash, must not
-// cancel what was scheduled behind it.
+// cancel cancels messages. A record that is read again, as after a crash, must not
+// cancel a message that a later record scheduled.
 func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) {
 	ctx, stop := context.WithTimeout(ctx, t.config.Timeout)
 	defer stop()
@@ -247,7 +246,7 @@ func tooLate(s postdate.State) string {
 	return "the message is " + s.Status.String()
 }
 
-// insert makes messages. Those that found their id taken go on alone.
+// insert creates messages in one call. Those whose id is taken continue one by one.
 func (t *Taker) insert(ctx context.Context, source string, commands []*Command) {
 	if len(commands) == 0 {
 		return
@@ -273,8 +272,8 @@ func (t *Taker) insert(ctx context.Context, source string, commands []*Command) 
 	}
 }
 
-// recognised looks whether the message that has a record's id came from that very
-// record, and says whether the command is through or cannot go on now.
+// recognised checks whether the stored message with the command's id came from the same
+// record, and if so finishes the command. It returns false if the command needs another id.
 func (t *Taker) recognised(ctx context.Context, source string, c *Command) bool {
 	if !c.Records {
 		return false
@@ -290,12 +289,12 @@ func (t *Taker) recognised(ctx context.Context, source string, c *Command) bool 
 	return true
 }
 
-// taken says that another message has the id, or may be another one.
+// taken says whether the id belongs to another message, or to one that may be another.
 func taken(r store.Inserted) bool {
 	return r.Err == nil || postdate.KindOf(r.Err) == postdate.KindExists
 }
 
-// inserted notes what became of an insert, where that is decided by it alone.
+// inserted sets the result of a command if that of its insert alone decides it.
 func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inserted {
 	d := c.decision
 	switch kind := postdate.KindOf(r.Err); {
@@ -309,8 +308,8 @@ func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inse
 		}
 		t.finish(source, c, how)
 	case r.Err == nil:
-		// A message id that names a message that may have gone out: this may be a
-		// repetition of that, or a new message of the same name.
+		// The message id belongs to a message that may have been delivered: this is a
+		// repetition of it, or a new message with the same message id.
 	case kind == postdate.KindExists && d.Identity == Given && d.Action == Schedule:
 		t.bad(source, c, "the schedule id is taken by a message with other content: choose another id")
 	case kind == postdate.KindInvalid || kind == postdate.KindTooLarge:
@@ -321,8 +320,8 @@ func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inse
 	return r
 }
 
-// rename gives a message whose id is taken another one. Where it may be the one
-// that is there, or may have been renamed before, its delivery is to say so.
+// rename gives a message whose id is taken another id. If it may be the same message as
+// the stored one, or was renamed before, its delivery is marked as a possible duplicate.
 func (t *Taker) rename(c *Command, r store.Inserted) {
 	d := *c.decision
 	d.Message.MayRepeat = d.Message.MayRepeat || r.Err == nil || c.Redelivered || d.Identity == Placed
@@ -334,11 +333,11 @@ func (t *Taker) rename(c *Command, r store.Inserted) {
 	c.decision = &d
 }
 
-// replaceRoundsMax bounds how often a change is tried anew at once, because others
-// changed the same message in between.
+// replaceRoundsMax bounds how often a change is tried again without a pause because
+// another request changed the same message in between.
 const replaceRoundsMax = 8
 
-// replace puts a message in the place of the one that has its id.
+// replace replaces the message that has the command's id.
 func (t *Taker) replace(ctx context.Context, source string, c *Command) {
 	m := c.decision.Message
 	for range replaceRoundsMax {
@@ -376,7 +375,7 @@ func (t *Taker) replace(ctx context.Context, source string, c *Command) {
 	c.again(errors.New("others keep changing the message"))
 }
 
-// SetLag notes how many messages wait in a source.
+// SetLag sets the metric of how many messages wait in a source.
 func (t *Taker) SetLag(source string, messages int64) {
 	t.metrics.lag.WithLabelValues(source).Set(float64(messages))
 }

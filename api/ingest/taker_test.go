@@ -16,7 +16,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// world is a Taker over a store in memory, with a clock and faults of its own.
+// world is a Taker over a store in memory, with its own clock and faults.
 type world struct {
 	*testing.T
 	*storetest.Mem
@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// restart puts a new Taker in the place of one that crashed.
+// restart replaces the Taker by a new one, as after a crash.
 func (w *world) restart() {
 	in, err := intake(), error(nil)
 	w.sums = prometheus.NewRegistry()
@@ -66,7 +66,7 @@ func (w *world) Insert(ctx context.Context, messages []postdate.Message) []store
 	return results
 }
 
-// take gives commands to the Taker and shows the outcomes.
+// take passes commands to the Taker and returns the outcomes.
 func (w *world) take(commands ...*Command) string {
 	var shown []string
 	for _, r := range w.taker.Take(context.Background(), "test", commands) {
@@ -82,7 +82,7 @@ func (w *world) expect(got, want string) {
 	}
 }
 
-// stored are the messages that are there, with status, mark and payload.
+// stored returns the stored messages with status, mark and payload.
 func (w *world) stored() string {
 	page, err := w.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1000})
 	if err != nil {
@@ -165,8 +165,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A crash between the write and the acknowledgement: everything comes again, and
-// nothing is there twice, but what had no name, which is marked.
+// After a crash between the write and the acknowledgement, everything is redelivered.
+// Nothing is stored twice except messages without a name, which are marked.
 func TestCrashBetweenWriteAndAck(t *testing.T) {
 	w := newWorld(t)
 	batch := func(again bool) []*Command {
@@ -195,8 +195,8 @@ func TestCrashBetweenWriteAndAck(t *testing.T) {
 	}
 }
 
-// Consumers send messages back with a delay, and many leave the message id as it
-// is: that must not be taken for a repetition.
+// Consumers send messages back with a delay, and many keep the message id. Such a
+// message must not count as a repetition.
 func TestMessageIDThatIsUsedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.expect(w.take(delayed("m", "x", 1000)), "done")
@@ -211,7 +211,7 @@ func TestMessageIDThatIsUsedAgain(t *testing.T) {
 	w.expect(w.stored(), "m=x/DELIVERED new=x/PENDING/marked new=x/PENDING/marked new=y/DELIVERED")
 }
 
-// An id that the sender gave is his word for the same message.
+// The same id from a sender means the same message.
 func TestIDThatIsTaken(t *testing.T) {
 	w := newWorld(t)
 	given := func(body string) *Command {
@@ -226,8 +226,8 @@ func TestIDThatIsTaken(t *testing.T) {
 	w.expect(w.stored(), "s=x/DELIVERED")
 }
 
-// The store is away, or does not say: nothing is lost, nothing is there twice, and
-// the order stays.
+// If the store is unavailable or an outcome is unknown, nothing is lost, nothing is
+// stored twice, and the order is kept.
 func TestStoreThatFails(t *testing.T) {
 	for name, fault := range map[string]struct {
 		kind    postdate.Kind
@@ -275,8 +275,8 @@ func TestRecords(t *testing.T) {
 	w.expect(w.stored(), "s=1/DELIVERED")
 }
 
-// After a crash a partition is read again from an earlier place: what was overtaken
-// does not come back, not even for a moment.
+// After a crash, a partition is read again from an earlier place. Records that later ones
+// replaced do not take effect again, not even for a moment.
 func TestRecordsThatComeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.expect(w.take(upsert(1, "1"), upsert(2, "2"), upsert(3, "3")), "done done done")
@@ -306,8 +306,8 @@ func TestRecordsThatComeAgain(t *testing.T) {
 	w.expect(w.stored(), "n=x/PENDING s=1/PENDING")
 }
 
-// A record that borrows a message id is known again by its place, also once it is
-// delivered; another one with the same id is another message.
+// A record named by its message id is recognised by its place, even after delivery.
+// Another record with the same message id is another message.
 func TestRecordsWithMessageIDs(t *testing.T) {
 	w := newWorld(t)
 	at := func(offset int64) *Command {
@@ -325,8 +325,7 @@ func TestRecordsWithMessageIDs(t *testing.T) {
 	w.expect(w.stored(), "m=x/DELIVERED t:0:2=x/PENDING/marked")
 }
 
-// A delay that ends after expiresAt only because the command comes late was done
-// the first time.
+// A late repetition whose delay ends after expiresAt is recognised as already done.
 func TestExpiredRepetition(t *testing.T) {
 	w := newWorld(t)
 	command := func() *Command {

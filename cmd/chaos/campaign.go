@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -153,7 +151,7 @@ func (c *campaign) heal() (err error) {
 func (c *campaign) drain(ctx context.Context) error {
 	deadline, least := time.Now().Add(drainTimeout), c.ledger.Open()
 	for {
-		open, pending := c.ledger.Open(), c.pending()
+		open, pending := c.ledger.Open(), c.pending(ctx)
 		if open == 0 && pending == 0 {
 			break
 		}
@@ -189,7 +187,7 @@ func (c *campaign) balance() outcome {
 			continue
 		}
 		asked++
-		r.Violations[i].Text += "\n    the store says: " + strings.TrimSpace(string(c.load.call(http.MethodGet, "/v1/messages/"+v.ID, nil).body))
+		r.Violations[i].Text += "\n    the store says: " + c.stored(v.ID)
 	}
 	c.tellLate()
 	if left := c.load.left.Load(); left > 0 {

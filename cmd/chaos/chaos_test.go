@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
 )
 
@@ -37,31 +38,32 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// An answer says surely that nothing was done only if a node says so, and only a 2xx is an
-// acknowledgement.
+// What the end of a call tells of what was done: surely nothing only where the node says so, or
+// the call was not sent.
 func TestOutcomes(t *testing.T) {
 	ledger := account.NewLedger()
 	for _, test := range []struct {
-		answer answer
-		want   account.Outcome
-		odd    bool
+		err  error
+		want account.Outcome
+		odd  bool
 	}{
-		{answer{code: 201}, account.Done, false},
-		{answer{code: 200}, account.Done, false},
-		{answer{}, account.Unknown, false},
-		{answer{code: 503, body: []byte(`{"type":"urn:postdate:problem:unavailable"}`)}, account.NotDone, false},
-		{answer{code: 504, body: []byte(`{"type":"urn:postdate:problem:unknown-outcome"}`)}, account.Unknown, false},
-		{answer{code: 500, body: []byte(`{"type":"urn:postdate:problem:internal"}`)}, account.Unknown, false},
-		{answer{code: 409, body: []byte(`{"type":"urn:postdate:problem:too-late"}`)}, account.TooLate, false},
-		{answer{code: 409, body: []byte(`{"type":"urn:postdate:problem:exists"}`)}, account.Unknown, true},
-		{answer{code: 400}, account.Unknown, true},
+		{nil, account.Done, false},
+		{errNoNode, account.NotDone, false},
+		{&client.NoAnswer{MayBeDone: true, Err: io.ErrUnexpectedEOF}, account.Unknown, false},
+		{&client.NoAnswer{MayBeDone: true, Err: client.ErrGarbled}, account.Unknown, true},
+		{&client.Problem{Status: 503, Type: client.Unavailable}, account.NotDone, false},
+		{&client.Problem{Status: 504, Type: client.UnknownOutcome}, account.Unknown, false},
+		{&client.Problem{Status: 500, Type: client.Internal}, account.Unknown, false},
+		{&client.Problem{Status: 409, Type: client.TooLate}, account.TooLate, false},
+		{&client.Problem{Status: 409, Type: client.Exists}, account.Unknown, true},
+		{&client.Problem{Status: 400}, account.Unknown, true},
 	} {
 		before := len(ledger.Check().Violations)
-		if o := test.answer.outcome(ledger, "a call"); o != test.want {
-			t.Errorf("%s: outcome %d, want %d", test.answer, o, test.want)
+		if o := outcomeOf(ledger, "a call", test.err); o != test.want {
+			t.Errorf("%v: outcome %d, want %d", test.err, o, test.want)
 		}
 		if odd := len(ledger.Check().Violations) > before; odd != test.odd {
-			t.Errorf("%s: odd is %t", test.answer, odd)
+			t.Errorf("%v: odd is %t", test.err, odd)
 		}
 	}
 }

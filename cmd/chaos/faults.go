@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 )
@@ -77,7 +78,7 @@ func crashNode(ctx context.Context, c *campaign) error {
 // stopNode stops an owner for three lease times and then lets it continue.
 func stopNode(ctx context.Context, c *campaign) error {
 	n := c.pick()
-	before, err := c.view(n)
+	before, err := n.API().Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,14 +92,14 @@ func stopNode(ctx context.Context, c *campaign) error {
 	})
 }
 
-// tokensGrew checks, before a node wakes up, that all of its buckets have another owner and a
-// higher token, so that none of its claims can be accepted.
-func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
+// tokensGrew looks, before a node wakes, whether all of its buckets have another owner
+// and a higher token: then none of its claims can be accepted any more.
+func (c *campaign) tokensGrew(before client.Cluster, asleep *cluster.Node) {
 	for _, other := range c.Nodes {
 		if other == asleep || !other.Up() {
 			continue
 		}
-		now, err := c.view(other)
+		now, err := other.API().Cluster(context.Background())
 		if err != nil || len(now.Buckets) != len(before.Buckets) {
 			c.note("%s did not tell who owns what: %v", other.Name, err)
 			return
@@ -109,7 +110,7 @@ func (c *campaign) tokensGrew(before view, asleep *cluster.Node) {
 				kept++
 			}
 		}
-		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token, so that its claims would be accepted", asleep.Name, before.owned(asleep.Name), kept)
+		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token, so that its claims would be accepted", asleep.Name, owned(before, asleep.Name), kept)
 		if kept > 0 {
 			c.miss("%d buckets of %s were not taken within three lease times", kept, asleep.Name)
 		}

@@ -3,18 +3,18 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
-	"github.com/postdate/postdate/internal/nodetest"
 )
 
 const (
@@ -103,7 +103,7 @@ func (l *load) begin(count int, batch bool) {
 		return
 	}
 	l.running.Go(func() {
-		ms := make([]nodetest.Message, count)
+		ms := make([]client.Message, count)
 		dues := make([]time.Time, count)
 		for i := range ms {
 			ms[i], dues[i] = l.message()
@@ -118,7 +118,7 @@ func (l *load) begin(count int, batch bool) {
 	})
 }
 
-func (l *load) message() (nodetest.Message, time.Time) {
+func (l *load) message() (client.Message, time.Time) {
 	id := fmt.Sprintf("c%d", l.ids.Add(1))
 	ahead := l.between(300*time.Millisecond, 4*time.Second)
 	if l.roll() < 0.05 {
@@ -127,9 +127,9 @@ func (l *load) message() (nodetest.Message, time.Time) {
 	due := time.Now().Add(ahead).Truncate(time.Millisecond)
 	channel := l.queues[int(l.roll()*float64(len(l.queues)))]
 	l.ledger.Sent(id, channel, due)
-	return nodetest.Message{
-		ScheduleID: id, Channel: channel, ExecutionTime: nodetest.At(due), Payload: map[string]string{"id": id, "fill": fill},
-		Retry: &nodetest.Retry{MaxAttempts: 50}, // a fault must not make a message fail
+	return client.Message{
+		ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: fmt.Appendf(nil, `{"id":%q,"fill":%q}`, id, fill),
+		Retry: &client.Retry{MaxAttempts: 50}, // a fault is no reason to give a message up
 	}, due
 }
 
@@ -156,9 +156,9 @@ func (l *load) decide(id string, due time.Time) {
 	})
 }
 
-// schedule sends messages and records the answers. It repeats half of the calls without an
-// answer; nobody learns the outcome of the other half.
-func (l *load) schedule(ms []nodetest.Message, batch bool) {
+// schedule sends messages and notes what was answered. What got no answer is
+// repeated, half of it: of the rest nobody ever knows.
+func (l *load) schedule(ms []client.Message, batch bool) {
 	wants := l.roll() < 0.5
 	for range repeatsMax {
 		if l.attempt(ms, batch) || !wants {
@@ -168,94 +168,79 @@ func (l *load) schedule(ms []nodetest.Message, batch bool) {
 	}
 }
 
-// attempt schedules messages once, and reports whether all outcomes are known.
-func (l *load) attempt(ms []nodetest.Message, batch bool) bool {
-	path, body := "/v1/messages", any(ms[0])
-	if batch {
-		path, body = "/v1/messages/batch", ms
+// attempt schedules messages once, and says whether all is known of them.
+func (l *load) attempt(ms []client.Message, batch bool) bool {
+	results, err := make([]client.Result, len(ms)), errNoNode
+	switch n := l.node(); {
+	case n == nil:
+	case batch:
+		results, err = n.API().ScheduleAll(context.Background(), ms)
+	default:
+		_, err = n.API().Schedule(context.Background(), ms[0])
 	}
-	a := l.call(http.MethodPost, path, body)
-	if !batch || a.code != http.StatusOK {
-		o := a.outcome(l.ledger, "a schedule of "+ms[0].ScheduleID)
+	if err != nil {
+		o := outcomeOf(l.ledger, "a schedule of "+ms[0].ScheduleID, err)
 		for _, m := range ms {
 			l.ledger.Scheduled(m.ScheduleID, o, time.Now())
 		}
-		return o == account.Done
-	}
-	var results struct{ Results []nodetest.BatchResult }
-	if err := json.Unmarshal(a.body, &results); err != nil || len(results.Results) != len(ms) {
-		l.ledger.Odd(fmt.Sprintf("a batch of %d was answered with %s", len(ms), a))
-		return true
+		return false
 	}
 	known := true
-	for i, r := range results.Results {
-		o := account.Done
-		if r.Error != nil {
-			o = answer{code: r.Error.Status, kind: r.Error.Type, body: []byte(r.Error.Detail)}.outcome(l.ledger, "a batch's item "+ms[i].ScheduleID)
-			known = false
-		}
-		l.ledger.Scheduled(ms[i].ScheduleID, o, time.Now())
+	for i, m := range ms {
+		o := outcomeOf(l.ledger, "a batch's item "+m.ScheduleID, results[i].Err())
+		l.ledger.Scheduled(m.ScheduleID, o, time.Now())
+		known = known && o == account.Done
 	}
 	return known
 }
 
 func (l *load) cancel(id string) {
-	a := l.call(http.MethodDelete, "/v1/messages/"+id, nil)
-	if a.code == http.StatusNotFound {
+	err := errNoNode
+	if n := l.node(); n != nil {
+		err = n.API().Cancel(context.Background(), id)
+	}
+	if client.TypeOf(err) == client.NotFound {
 		l.ledger.Missing(id)
 		return
 	}
-	l.ledger.Cancelled(id, a.outcome(l.ledger, "a cancel of "+id))
+	l.ledger.Cancelled(id, outcomeOf(l.ledger, "a cancel of "+id, err))
 }
 
 func (l *load) move(id string, due time.Time) {
 	to := due.Add(l.between(200*time.Millisecond, 3*time.Second)).Truncate(time.Millisecond)
-	a := l.call(http.MethodPatch, "/v1/messages/"+id, nodetest.Message{ExecutionTime: nodetest.At(to)})
-	if a.code == http.StatusNotFound {
+	err := errNoNode
+	if n := l.node(); n != nil {
+		_, err = n.API().Patch(context.Background(), id, client.Change{ExecutionTime: to})
+	}
+	if client.TypeOf(err) == client.NotFound {
 		l.ledger.Missing(id)
 		return
 	}
-	l.ledger.Moved(id, to, a.outcome(l.ledger, "a reschedule of "+id))
+	l.ledger.Moved(id, to, outcomeOf(l.ledger, "a reschedule of "+id, err))
 }
 
-// answer is the answer to a call; code 0: there was none.
-type answer struct {
-	code int
-	kind string // the type of a problem
-	body []byte
-}
+// errNoNode says that a call was not made.
+var errNoNode error = &client.NoAnswer{Err: errors.New("no node is up")}
 
-func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.code, a.body) }
-
-// outcome says what an answer means. It records one that no client should get.
-func (a answer) outcome(ledger *account.Ledger, what string) account.Outcome {
-	kind := a.kind
-	if kind == "" {
-		kind = nodetest.Answer{Body: a.body}.Problem().Type
-	}
-	switch strings.TrimPrefix(kind, "urn:postdate:problem:") {
-	case "too-late":
+// outcomeOf says what a call's end means. One that no client should see is noted.
+func outcomeOf(ledger *account.Ledger, what string, err error) account.Outcome {
+	switch client.TypeOf(err) {
+	case client.TooLate:
 		return account.TooLate
-	case "unavailable", "not-ready", "full", "conflict":
+	case client.Unavailable, client.NotReady, client.StoreFull, client.Conflict:
 		return account.NotDone
-	case "unknown-outcome", "internal":
+	case client.UnknownOutcome, client.Internal:
 		return account.Unknown
 	}
+	var none *client.NoAnswer
 	switch {
-	case a.code == http.StatusOK || a.code == http.StatusCreated:
+	case err == nil:
 		return account.Done
-	case a.code == 0:
+	case !errors.As(err, &none) || errors.Is(err, client.ErrGarbled):
+		ledger.Odd(fmt.Sprintf("%s ended with: %v", what, err))
+		return account.Unknown
+	case none.MayBeDone:
 		return account.Unknown
 	}
-	ledger.Odd(fmt.Sprintf("%s was answered with %s", what, a))
-	return account.Unknown
-}
-
-// call makes one call to some node.
-func (l *load) call(method, path string, body any) answer {
-	n := l.node()
-	if n == nil {
-		return answer{}
-	}
-	return call(n, method, path, body)
+	return account.NotDone
 }

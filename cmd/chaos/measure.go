@@ -4,9 +4,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -73,9 +73,9 @@ func (c *campaign) measured() {
 }
 
 func metrics(n *cluster.Node) string {
-	a := call(n, http.MethodGet, "/metrics", nil)
-	if a.code != http.StatusOK {
-		return fmt.Sprintf("# %s", a)
+	text, err := n.API().Metrics(context.Background())
+	if err != nil {
+		return fmt.Sprintf("# %v", err)
 	}
-	return string(a.body)
+	return string(text)
 }

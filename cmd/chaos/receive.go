@@ -4,18 +4,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
-	"github.com/postdate/postdate/internal/nodetest"
 )
 
 const (
@@ -149,19 +146,13 @@ func (l *load) followOnce(n *cluster.Node, inbox, cursor string) (next string, e
 	if !n.Up() {
 		return "", errors.New("it is not up")
 	}
-	query := url.Values{"limit": {"1000"}, "after": {cursor}, "wait": {longPoll.String()}}
-	a := callWithin(inboxTimeout, n, http.MethodGet, "/v1/inbox/"+inbox+"?"+query.Encode(), nil)
-	received := time.Now()
-	var page struct {
-		Messages   []nodetest.Arrival
-		NextCursor string
-	}
-	if a.code != http.StatusOK {
-		return "", fmt.Errorf("the inbox was answered with %s", a)
-	}
-	if err := json.Unmarshal(a.body, &page); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), inboxTimeout)
+	defer cancel()
+	page, err := n.API().ReadInbox(ctx, inbox, client.InboxRead{After: cursor, Wait: longPoll})
+	if err != nil {
 		return "", err
 	}
+	received := time.Now()
 	for _, m := range page.Messages {
 		l.ledger.Arrived(account.Arrival{
 			ID: m.ScheduleID, Via: "inbox", Due: m.ExecutionTime.Local(), Received: received, Marked: m.PossibleDuplicate, Attempt: m.Attempt,

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -164,10 +163,10 @@ func shiftClock(ctx context.Context, c *campaign) error {
 			return err
 		}
 		for _, n := range c.Nodes {
-			ready := call(n, http.MethodGet, "/readyz", nil)
-			v, err := c.view(n)
-			c.note("clock off by %s: %s answers /readyz with %d, and owns %d buckets (%v)", by, n.Name, ready.code, v.owned(n.Name), err)
-			if ready.code == http.StatusOK || v.owned(n.Name) > 0 {
+			ready := n.API().Ready(ctx)
+			v, err := n.API().Cluster(ctx)
+			c.note("clock off by %s: /readyz of %s says %v, and it owns %d buckets (%v)", by, n.Name, ready, owned(v, n.Name), err)
+			if ready == nil || owned(v, n.Name) > 0 {
 				c.miss("%s takes part though the clocks differ by %s", n.Name, by)
 			}
 		}

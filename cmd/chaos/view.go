@@ -4,22 +4,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"time"
 
-	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
-	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/client"
 )
 
 // awaitWhole waits until every bucket has an owner.
 func (c *campaign) awaitWhole(ctx context.Context) error {
 	deadline := time.Now().Add(settleTime)
 	for {
-		view, err := c.view(c.Nodes[0])
-		if err == nil && view.whole(c.scenario.nodes) {
+		view, err := c.Nodes[0].API().Cluster(ctx)
+		if err == nil && whole(view, c.scenario.nodes) {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -31,27 +27,18 @@ func (c *campaign) awaitWhole(ctx context.Context) error {
 	}
 }
 
-// view is the cluster as one node shows it.
-type view struct {
-	Buckets []struct {
-		Bucket int
-		Owner  string
-		Token  uint64
-	}
-}
-
-// whole reports whether that many nodes own all the buckets.
-func (v view) whole(nodes int) bool {
+// whole says whether so many nodes own all buckets.
+func whole(view client.Cluster, nodes int) bool {
 	owners := map[string]int{}
-	for _, b := range v.Buckets {
+	for _, b := range view.Buckets {
 		owners[b.Owner]++
 	}
-	return len(v.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
+	return len(view.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
 }
 
-// owned counts a node's buckets.
-func (v view) owned(node string) (n int) {
-	for _, b := range v.Buckets {
+// owned counts the buckets of a node.
+func owned(view client.Cluster, node string) (n int) {
+	for _, b := range view.Buckets {
 		if b.Owner == node {
 			n++
 		}
@@ -59,15 +46,8 @@ func (v view) owned(node string) (n int) {
 	return n
 }
 
-func (c *campaign) view(n *cluster.Node) (v view, err error) {
-	a := call(n, http.MethodGet, "/v1/cluster", nil)
-	if a.code != http.StatusOK {
-		return v, fmt.Errorf("/v1/cluster was answered with %s", a)
-	}
-	return v, json.Unmarshal(a.body, &v)
-}
-
-// count formats a number of messages: -1 is unknown, and a full page means that or more.
+// count writes a number of messages of which -1 stands for unknown, and a page is all that is
+// asked for.
 func count(n int) string {
 	switch {
 	case n < 0:
@@ -80,46 +60,63 @@ func count(n int) string {
 
 const pageOf = 100
 
-// pending counts the messages that are PENDING, up to a page; -1: unknown.
-func (c *campaign) pending() int {
-	a := c.load.call(http.MethodGet, fmt.Sprintf("/v1/messages?status=PENDING&limit=%d", pageOf), nil)
-	var page struct{ Messages []struct{} }
-	if a.code != http.StatusOK || json.Unmarshal(a.body, &page) != nil {
+// pending counts the messages that are still PENDING, up to a page; -1: unknown.
+func (c *campaign) pending(ctx context.Context) (n int) {
+	node := c.load.node()
+	if node == nil {
 		return -1
 	}
-	return len(page.Messages)
+	for _, err := range node.API().List(ctx, client.Filter{Status: client.Pending, PageSize: pageOf}) {
+		if err != nil {
+			return -1
+		}
+		if n++; n == pageOf {
+			break
+		}
+	}
+	return n
 }
 
-const (
-	auditPage    = 1000
-	auditRepeats = 20 // of a page without an answer
-)
+const auditTries = 20
 
-// audit reads everything in the store into the account.
-func (c *campaign) audit(ctx context.Context) error {
-	query := url.Values{"limit": {fmt.Sprint(auditPage)}}
-	for failed := 0; ; {
-		a := c.load.call(http.MethodGet, "/v1/messages?"+query.Encode(), nil)
-		var page struct {
-			Messages   []nodetest.Shown
-			NextCursor string
-		}
-		if a.code != http.StatusOK || json.Unmarshal(a.body, &page) != nil {
-			if failed++; failed > auditRepeats {
-				return fmt.Errorf("the store cannot be read to its end: %s", a)
-			}
-			if err := c.pause(ctx, time.Second); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, m := range page.Messages {
-			c.ledger.Stored(m.ScheduleID, m.Status)
-		}
-		if page.NextCursor == "" {
+// audit reads all that the store holds, for the account.
+func (c *campaign) audit(ctx context.Context) (err error) {
+	for range auditTries {
+		if err = c.auditOnce(ctx); err == nil {
 			c.ledger.Audited()
 			return nil
 		}
-		query.Set("cursor", page.NextCursor)
+		if err := c.pause(ctx, time.Second); err != nil {
+			return err
+		}
 	}
+	return fmt.Errorf("the store cannot be read to its end: %w", err)
+}
+
+func (c *campaign) auditOnce(ctx context.Context) error {
+	node := c.load.node()
+	if node == nil {
+		return errNoNode
+	}
+	for m, err := range node.API().List(ctx, client.Filter{}) {
+		if err != nil {
+			return err
+		}
+		c.ledger.Stored(m.ScheduleID, string(m.Status))
+	}
+	return nil
+}
+
+// stored is what a node says of a message.
+func (c *campaign) stored(id string) string {
+	node := c.load.node()
+	if node == nil {
+		return errNoNode.Error()
+	}
+	m, err := node.API().Get(context.Background(), id)
+	if err != nil {
+		return err.Error()
+	}
+	m.Payload = nil
+	return fmt.Sprintf("%+v", m)
 }

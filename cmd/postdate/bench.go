@@ -94,18 +94,13 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()))
 }
 
-// environ returns the variables that bench reads. The store is not among them: a running node
-// may be using it. Neither is the server if bench was asked to start a node of its own.
-func (b *benchCommand) environ(cmd *cobra.Command) (read []string) {
-	env := environment(b.process.environ)
-	names := []string{"rabbitmq", "server"}
+// environ is the variables that bench reads: not the store of a node that may
+// well be in use, and no server where one of its own was asked for.
+func (b *benchCommand) environ(cmd *cobra.Command) []string {
 	if cmd.Flags().Changed("store") {
-		names = names[:1]
+		return b.process.only("rabbitmq")
 	}
-	for _, name := range names {
-		read = append(read, envName(name)+"="+env[envName(name)])
-	}
-	return read
+	return b.process.only("rabbitmq", "server")
 }
 
 // measure runs the benchmark, on a node of its own if no server is named. If it fails, it may

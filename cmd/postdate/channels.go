@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -52,7 +53,7 @@ func orDash(n float64) string {
 }
 
 func newPause(p process) *cobra.Command {
-	return newSwitch(p, true, &cobra.Command{
+	return newSwitch(p, "paused", (*client.Client).Pause, &cobra.Command{
 		Use:   "pause CHANNEL...",
 		Short: "Let the messages of a channel wait, on all nodes",
 		Long: `Let the messages of a channel wait in the store, on all nodes of the cluster, until
@@ -63,24 +64,20 @@ not called back.`,
 }
 
 func newResume(p process) *cobra.Command {
-	return newSwitch(p, false, &cobra.Command{
+	return newSwitch(p, "resumed", (*client.Client).Resume, &cobra.Command{
 		Use:     "resume CHANNEL...",
 		Short:   "Let the messages of a paused channel go out",
 		Example: "  postdate resume rabbitmq:orders",
 	})
 }
 
-// newSwitch makes cmd pause or resume the channels in its arguments.
-func newSwitch(p process, paused bool, cmd *cobra.Command) *cobra.Command {
+// newSwitch makes cmd turn the channels that it is given.
+func newSwitch(p process, done string, turn func(*client.Client, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd.Args = cobra.MinimumNArgs(1)
-	done := "resumed"
-	if paused {
-		done = "paused"
-	}
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, channels []string) error {
 		return each(channels, func(channel string) error {
-			if _, err := cl.ChangeChannel(cmd.Context(), client.ChannelChange{Channel: channel, Paused: &paused}); err != nil {
+			if err := turn(cl, cmd.Context(), channel); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, channel)

@@ -72,7 +72,7 @@ type clientCommand struct {
 func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.Client, []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		if err := resolve(cmd.Flags(), c.serverOnly()); err != nil {
+		if err := resolve(cmd.Flags(), c.process.only("server")); err != nil {
 			return err
 		}
 		cl, err := connect(c.server)
@@ -84,10 +84,14 @@ func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.
 	return cmd
 }
 
-// serverOnly returns the only variable that clients read. Others, like POSTDATE_ID or
-// POSTDATE_FROM, may be set for another purpose.
-func (c *clientCommand) serverOnly() []string {
-	return []string{envName("server") + "=" + environment(c.process.environ)[envName("server")]}
+// only is the variables of those flags. A command reads no others: a POSTDATE_ID or
+// POSTDATE_FROM that meant something else would be a trap.
+func (p process) only(flags ...string) (environ []string) {
+	env := environment(p.environ)
+	for _, flag := range flags {
+		environ = append(environ, envName(flag)+"="+env[envName(flag)])
+	}
+	return environ
 }
 
 // withJSON adds --json to cmd.

@@ -41,6 +41,8 @@ func TestSendBodies(t *testing.T) {
 			`{"channel":"inbox:x","delay":"5s","contentType":"text/html","payload":"<p>"}`},
 		{"JSON as text", []string{"--in", "5s", "--data", "42", "--content-type", "text/plain"}, "",
 			`{"channel":"inbox:x","delay":"5s","contentType":"text/plain","payload":"42"}`},
+		{"another name for JSON", []string{"--in", "5s", "--data", `{"a":1}`, "--content-type", "text/json"}, "",
+			`{"channel":"inbox:x","delay":"5s","contentType":"text/json","payload":{"a":1}}`},
 		{"a JSON type of one's own", []string{"--in", "5s", "--data", `{"a":1}`, "--content-type", "application/cloudevents+json; charset=utf-8"}, "",
 			`{"channel":"inbox:x","delay":"5s","contentType":"application/cloudevents+json; charset=utf-8","payload":{"a":1}}`},
 		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",

@@ -82,7 +82,7 @@ func shownTime(t time.Time) string {
 // shownPayload formats a payload in one of the API's forms: JSON, text in quotes, or base64.
 func shownPayload(payload []byte, contentType string) string {
 	switch {
-	case contentType == "" || isJSON(contentType):
+	case contentType == "" || postdate.IsJSON(contentType):
 		return string(payload)
 	case utf8.Valid(payload):
 		return string(quote(string(payload)))

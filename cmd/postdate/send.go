@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
 )
 
@@ -145,7 +145,7 @@ func encodeRequest(r sendRequest, data []byte) ([]byte, error) {
 	var payload []byte
 	asJSON := r.ContentType == "" && json.Valid(data)
 	switch {
-	case asJSON || isJSON(r.ContentType):
+	case asJSON || postdate.IsJSON(r.ContentType):
 		if !json.Valid(data) {
 			return nil, usagef("--content-type is %s, but --data is not JSON", r.ContentType)
 		}
@@ -178,9 +178,4 @@ func quote(s string) []byte {
 		panic(err) // every string can be JSON
 	}
 	return b
-}
-
-func isJSON(contentType string) bool {
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }

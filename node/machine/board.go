@@ -14,9 +14,9 @@ import (
 // sweep finds later ones in time.
 const nudgeWithin = 3 * time.Second
 
-// Board decides who must hear of a new message, without a step of the machine: most messages
-// are due later than what their bucket waits for anyway, and take one atomic read. It also
-// tells the time. It is safe for concurrent use.
+// Board decides whom a new message concerns, without waiting for a step: most messages are due
+// later than what their bucket waits for anyway, and need next to no work. It also tells the
+// time. It is safe for concurrent use.
 type Board struct {
 	clock  storeClock
 	before []atomic.Int64 // per bucket: a nudge matters where it is earlier
@@ -33,12 +33,12 @@ func newBoard(c Config) *Board {
 	return b
 }
 
-// Wall returns the time to write into the store: the wall clock, or the store's clock if the
-// wall clock is behind it by more than SkewMax.
+// Wall is the time to write into the store: the wall clock, or the store's clock if the wall
+// clock is more than SkewMax behind it.
 func (b *Board) Wall(now postdate.Now) postdate.Time { return b.clock.wall(now) }
 
-// Nudge notes when a durable message is due. It reports whether to wake the machine, so that it
-// takes the nudges (see [Board.Take]).
+// Nudge notes that a durable message is due. It reports whether the machine must be woken to
+// [Board.Take] the nudge.
 func (b *Board) Nudge(n poller.Nudge) (wake bool) {
 	if n.Bucket < 0 || n.Bucket >= len(b.before) || int64(n.At) >= b.before[n.Bucket].Load() {
 		return false
@@ -51,7 +51,7 @@ func (b *Board) Nudge(n poller.Nudge) (wake bool) {
 	return len(b.nudges) == 1
 }
 
-// Take removes and returns the nudges that matter, for a [poller.Nudged].
+// Take removes and returns the nudges, for a [poller.Nudged].
 func (b *Board) Take() []poller.Nudge {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,9 +64,9 @@ func (b *Board) Take() []poller.Nudge {
 	return all
 }
 
-// Owner returns the node to nudge over gossip, which is the bucket's owner by the ring; "" if
-// there is none, or it is me. While a bucket changes hands that may be the wrong node: then the
-// sweep finds the message.
+// Owner names the node to nudge over gossip, which is the bucket's owner by the ring; "" if no
+// nudge is needed or the owner is me. While a bucket changes owners, this may be the wrong
+// node: then the sweep finds the message.
 func (b *Board) Owner(n poller.Nudge, now postdate.Time, me string) string {
 	owners := b.owners.Load()
 	if owners == nil || n.At > now.Add(nudgeWithin) || n.Bucket < 0 || n.Bucket >= len(*owners) {
@@ -78,10 +78,10 @@ func (b *Board) Owner(n poller.Nudge, now postdate.Time, me string) string {
 	return ""
 }
 
-// Looked reports whether the leases have been read.
+// Looked reports whether the leases were read.
 func (b *Board) Looked() bool { return b.looked.Load() }
 
-// setOwners sets who should own which bucket.
+// setOwners takes in which node is to own each bucket.
 func (b *Board) setOwners(owners []string) { b.owners.Store(&owners) }
 
 func (b *Board) setHorizon(h poller.Horizon) { b.before[h.Bucket].Store(int64(h.Before)) }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// brokerFirst is how long a newly gained bucket waits for its former owners to be kept out
-	// at the broker. After that, the messages for its other channels go out anyway.
+	// brokerFirst is how long a gained bucket waits for its former owners to be kept out at the
+	// broker. After that the messages of its other channels go out all the same.
 	brokerFirst = 2 * time.Second
-	// brokerAgain is the pause before the next attempt.
+	// brokerAgain is the pause before another try.
 	brokerAgain = time.Second
 )
 
 type (
-	// KeepOut asks the broker to refuse what former owners publish from these buckets. KeptOut
+	// KeepOut asks the broker to refuse what former owners of these buckets publish. KeptOut
 	// answers it.
 	KeepOut struct{ Holds []store.Hold }
 	// KeptOut says how a KeepOut ended.
@@ -27,11 +27,11 @@ type (
 		Holds []store.Hold
 		Err   error
 	}
-	// GiveUp tells the broker that this node publishes nothing more from these buckets.
+	// GiveUp tells the broker that this node no longer publishes from these buckets.
 	GiveUp struct{ Buckets []int }
-	// TakenAtBroker is the broker's word that another node has taken a bucket there.
+	// TakenAtBroker says that another node has taken a bucket at the broker.
 	TakenAtBroker struct{ Bucket int }
-	// Released tells these nodes, by name, that buckets which they should own are free.
+	// Released tells the named nodes that buckets they are to own are free.
 	Released struct{ To []string }
 )
 
@@ -58,7 +58,7 @@ type keeping struct {
 
 func newBroker() broker { return broker{kept: map[int]*keeping{}, next: never} }
 
-// find returns the entry of a hold, or nil.
+// find is the entry of a hold, or nil.
 func (b *broker) find(hold store.Hold) *keeping {
 	if k := b.kept[hold.Bucket]; k != nil && k.partition.Token == hold.Token {
 		return k
@@ -66,8 +66,8 @@ func (b *broker) find(hold store.Hold) *keeping {
 	return nil
 }
 
-// due returns what has become due: the buckets whose former owners must be kept out, and those
-// that have waited long enough for that.
+// due returns what is to be done by now: the buckets whose former owners are to be kept out,
+// and those that have waited long enough for that.
 func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partition) {
 	if now < b.next {
 		return nil, nil
@@ -91,9 +91,9 @@ func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partiti
 	return ask, work
 }
 
-// gained hands buckets to the poller. If a broker keeps former owners out, that is done first.
-// While such a broker does not answer, its publisher reports its messages as Down; after
-// brokerFirst, all other messages go out.
+// gained hands buckets to the poller. If a broker keeps former owners out, that comes first. A
+// broker that does not answer delays no other channels for longer than brokerFirst; its own
+// messages wait at the publisher.
 func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	if !m.c.Broker {
 		m.stepPoller(now, g)
@@ -105,8 +105,8 @@ func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	m.broker.next = now.Mono
 }
 
-// drain lets the poller finish its work on buckets. Buckets that it has not got yet are given
-// back as they are.
+// drain lets the poller finish its work on buckets. A bucket that it does not have yet goes
+// back as it is.
 func (m *Machine) drain(now postdate.Now, d fence.Drain) {
 	var idle, working []store.Hold
 	for _, hold := range d.Holds {
@@ -125,7 +125,7 @@ func (m *Machine) drain(now postdate.Now, d fence.Drain) {
 	}
 }
 
-// askBroker carries out what has become due at the broker.
+// askBroker does what has become due at the broker.
 func (m *Machine) askBroker(now postdate.Now) {
 	ask, work := m.broker.due(now.Mono)
 	if len(ask) > 0 {
@@ -134,9 +134,9 @@ func (m *Machine) askBroker(now postdate.Now) {
 	m.work(now, work)
 }
 
-// keptOut hands the poller the buckets that are still held. A failed KeepOut is repeated until
-// it succeeds or the buckets are lost. If another node took a bucket at the broker in the
-// meantime, the bucket is asked for again: the answer may be older than that.
+// keptOut hands the poller the buckets that are still held. A failed request is made again
+// until it succeeds or the bucket is lost. If another node took a bucket while the request was
+// under way, it is asked for once more: the answer may be older than that.
 func (m *Machine) keptOut(now postdate.Now, ev KeptOut) {
 	var work []bucket.Partition
 	for _, hold := range ev.Holds {
@@ -165,8 +165,8 @@ func (m *Machine) work(now postdate.Now, ps []bucket.Partition) {
 	}
 }
 
-// takenAtBroker reads the bucket's record immediately. If this node still owns the bucket, a
-// former owner has woken up late, and is kept out again.
+// takenAtBroker has the record read immediately. If this node still owns the bucket, the other
+// one is a former owner that woke up late, and is kept out again.
 func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	m.stepFence(now, fence.Hint{Buckets: []int{bucket}})
 	if k := m.broker.kept[bucket]; k != nil {
@@ -175,7 +175,7 @@ func (m *Machine) takenAtBroker(now postdate.Now, bucket int) {
 	}
 }
 
-// forgetAtBroker drops buckets that are no longer held.
+// forgetAtBroker notes that buckets are no longer held.
 func (m *Machine) forgetAtBroker(holds ...store.Hold) {
 	var buckets []int
 	for _, hold := range holds {

@@ -7,20 +7,20 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// reading is the store's clock, as the latest renewal of the lease read it.
+// reading is the store's clock as the latest renewal of the lease showed it.
 type reading struct {
 	store postdate.Time // it was read before mono
 	mono  time.Duration
 }
 
-// storeClock is the earliest time that the store's clock can show. It is unknown if the store
-// has no clock.
+// storeClock is the earliest that the store's clock can be. It is unknown if the store has
+// none.
 type storeClock struct {
 	skewMax time.Duration
 	latest  atomic.Pointer[reading]
 }
 
-// at returns the earliest time that the store's clock can show at now.
+// at is the earliest that the store's clock can be now.
 func (c *storeClock) at(now postdate.Now) (t postdate.Time, known bool) {
 	r := c.latest.Load()
 	if r == nil {
@@ -29,8 +29,8 @@ func (c *storeClock) at(now postdate.Now) (t postdate.Time, known bool) {
 	return r.store.Add(now.Mono - r.mono), true
 }
 
-// wall returns the wall clock, or the store's clock if the wall clock is too far behind it:
-// every node deletes a message by the time written when the message ended.
+// wall is the wall clock, or the store's clock if the wall clock is too far behind it: every
+// node deletes messages by the time at which they ended.
 func (c *storeClock) wall(now postdate.Now) postdate.Time {
 	if t, known := c.at(now); known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {
 		return t

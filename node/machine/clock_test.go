@@ -8,8 +8,8 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// What ends while a node's clock is far behind the store's is dated by the store's clock.
-// Otherwise every other node would delete it immediately, even an unread inbox message.
+// What ends while a node's clock is far behind the store's is dated by the store's clock:
+// otherwise every other node would delete it immediately, even an unread inbox message.
 func TestDatesByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -37,7 +37,7 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	}
 }
 
-// Without a limit, nothing is corrected.
+// Without a bound, nothing is corrected.
 func TestDatesWithoutABound(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.SkewMax = 0 })
 	r.step(fence.Tick{})
@@ -49,7 +49,7 @@ func TestDatesWithoutABound(t *testing.T) {
 	}
 }
 
-// A store without a clock cannot correct a node's clock.
+// A store without a clock cannot correct any other clock.
 func TestDatesByTheOnlyClock(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock = true
@@ -62,7 +62,7 @@ func TestDatesByTheOnlyClock(t *testing.T) {
 	}
 }
 
-// The settings that follow from the length of a lease.
+// What follows from how long leases last.
 func TestWithLease(t *testing.T) {
 	c := Config{Fence: fence.DefaultConfig("n", "n/1"), Poller: poller.DefaultConfig()}
 	if got := c.WithLease(c.Fence.LeaseTime); got != c {

@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// large is the rig of a node that has many buckets, and other nodes.
+// large is the rig of a node that has many buckets, and many other nodes.
 func large(buckets, others int) *rig {
 	r := newRig(nil, func(c *Config) { c.Buckets = buckets })
 	var members []Member
@@ -28,8 +28,8 @@ func large(buckets, others int) *rig {
 	return r
 }
 
-// BenchmarkEvent measures an event that changes nothing, and the question when to wake up next.
-// It must not grow with the number of buckets or of nodes.
+// BenchmarkEvent measures an event that changes nothing, and the question when to wake up that
+// follows it: it must be flat.
 func BenchmarkEvent(b *testing.B) {
 	for _, size := range []struct{ buckets, others int }{{64, 0}, {postdate.BucketsMax, 0}, {64, 3}, {64, 49}} {
 		b.Run(fmt.Sprintf("buckets=%d/others=%d", size.buckets, size.others), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// The work for an event does not grow with the cluster.
+// The cost of an event does not grow with the cluster.
 func TestAnEventIsNoReasonToDivide(t *testing.T) {
 	allocations := func(others int) float64 {
 		r := large(64, others)
@@ -53,7 +53,7 @@ func TestAnEventIsNoReasonToDivide(t *testing.T) {
 	}
 }
 
-// Each node that should own any of the buckets is named once.
+// Each node that is to own any of the buckets is named once.
 func TestOthers(t *testing.T) {
 	s := share{c: Config{Fence: fence.Config{Node: "me"}}, owners: []string{"you", "she", "you", "me", "she"}}
 	var holds []store.Hold

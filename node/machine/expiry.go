@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// expireEvery is the pause between two searches for what is past its retention.
+	// expireEvery is the pause between two looks for what is past its retention.
 	expireEvery = 5 * time.Second
-	// expirePage is how many records are deleted at a time.
+	// expirePage is how much is deleted at a time.
 	expirePage = 1_000
-	// believeAfter is how long a wall clock that cannot be checked against another must run
-	// without being set before anything is deleted by it; or as long as the retention, if that
-	// is shorter.
+	// believeAfter is how long a wall clock that is not compared with the store's must have run
+	// without being set before anything is deleted by it. If the retention is shorter, that
+	// long is enough.
 	believeAfter = 10 * time.Minute
 )
 
 type (
-	// Expire asks to delete what is past its retention. Expired answers it.
+	// Expire asks for what is past its retention to be deleted. Expired answers it.
 	Expire struct{ Expiry store.Expiry }
 	// Expired says how much an Expire deleted.
 	Expired struct {
@@ -32,9 +32,9 @@ type (
 func (Expire) Effect() {}
 func (Expired) Event() {}
 
-// expiry decides what may be deleted: only in buckets that are owned, and only by a clock that
-// can be trusted. What is deleted too early is gone, so if the store has a clock, the earliest
-// time that it can show counts.
+// expiry decides what may be deleted: only in the buckets that are owned, and only by a clock
+// that can be trusted. A message deleted too early is gone for good, so if the store has a
+// clock, that one counts, at its earliest.
 type expiry struct {
 	c       Config
 	clock   *storeClock
@@ -44,7 +44,7 @@ type expiry struct {
 	watched bool          // from the first renewal on it is seen when that clock is set
 }
 
-// see learns from an event about the clocks, and about the end of a deletion.
+// see takes in what an event says about the clocks, and how a deletion ended.
 func (x *expiry) see(now postdate.Now, ev Event) {
 	switch ev := ev.(type) {
 	case fence.Renewed:
@@ -65,7 +65,7 @@ func (x *expiry) see(now postdate.Now, ev Event) {
 // clockSet notes that the node's own clock was set.
 func (x *expiry) clockSet(now postdate.Now) { x.since = now.Mono }
 
-// wake returns when the next search is due.
+// wake is when the next look is due.
 func (x *expiry) wake() time.Duration {
 	if x.under {
 		return never
@@ -73,8 +73,8 @@ func (x *expiry) wake() time.Duration {
 	return x.next
 }
 
-// before returns the time before which anything with that retention must have ended to be
-// deleted; 0 if no clock can be trusted.
+// before is the time before which something must have ended to be past its retention, or 0 if
+// no clock can be trusted.
 func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time {
 	if t, known := x.clock.at(now); known {
 		return t.Add(-retention)
@@ -85,8 +85,8 @@ func (x *expiry) before(now postdate.Now, retention time.Duration) postdate.Time
 	return now.Wall.Add(-retention)
 }
 
-// expire asks to delete one page of what is past its retention, if no other page is under way
-// and the node has its lease.
+// expire asks for one page at a time of what is past its retention, while the node has its
+// lease.
 func (m *Machine) expire(now postdate.Now) {
 	x := &m.expiry
 	if x.under || now.Mono < x.next {

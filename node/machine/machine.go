@@ -2,16 +2,16 @@
 // ring, the cycle of messages (package poller), fencing at a broker, what may be deleted, and
 // when a nudge matters.
 //
-// Two drivers carry out its effects and feed back the answers: the loop in package node, and
+// Two drivers carry out its effects and feed the answers back in: the loop in package node, and
 // the simulator. Neither decides anything, so what the simulator shows of a step holds for the
 // product.
 //
-// It promises, to a driver that answers each effect as its comment says:
+// It promises, for a driver that answers each effect as its comment says:
 //
-//   - The same events at the same times give the same effects. It does no I/O, starts
-//     no goroutine and reads no clock.
-//   - The poller works on a bucket only between the fence's Gained and Lost for it, and
-//     never after the bucket was given back.
+//   - The same events at the same times give the same effects. It does no I/O, starts no
+//     goroutine and reads no clock.
+//   - The poller works on a bucket only between the fence's Gained and Lost for it, and never
+//     after the bucket was given back.
 //   - Only [Board] may be used from other goroutines.
 package machine
 
@@ -24,7 +24,7 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// Config configures a machine.
+// Config holds the settings of a machine.
 type Config struct {
 	Fence   fence.Config
 	Poller  poller.Config
@@ -33,12 +33,12 @@ type Config struct {
 	// change.
 	Broker bool
 
-	// How long finished messages, and messages in inboxes, are kept.
+	// Finished messages, and messages in inboxes, are kept for this long.
 	Retention, InboxRetention time.Duration
 }
 
-// WithLease returns c with leases of that length, and adapts to it how often the node renews
-// and looks, and how long before the lease's end it stops publishing.
+// WithLease returns c with leases of the given duration. It adapts the intervals of renewals
+// and looks, and the margin before a lease's end in which nothing is published.
 func (c Config) WithLease(lease time.Duration) Config {
 	c.Fence.LeaseTime, c.Fence.RenewEvery = lease, lease/5
 	c.Fence.LookEvery = min(c.Fence.LookEvery, lease/5) // a long lease is no reason to hear late of what is free
@@ -46,18 +46,18 @@ func (c Config) WithLease(lease time.Duration) Config {
 	return c
 }
 
-// Event is something that the machine learns. Besides those declared here, events are
-// [fence.Tick], the answers to the effects of fence and poller, [fence.Hint], [fence.Freed],
-// [poller.Limits] and [poller.Nudged].
+// Event is something that the machine learns: the events declared here, [fence.Tick], the
+// answers to the effects of fence and poller, [fence.Hint], [fence.Freed], [poller.Limits] and
+// [poller.Nudged].
 type Event = fence.Event
 
-// Effect is something that the machine wants done or known. Besides those declared here,
-// effects are Look, Renew, Take and GiveBack of package fence, and Claim, Publish, Settle,
-// FindParked and Unpark of package poller. Gained, Lost, Skewed, Fenced and ClockSet of package
-// fence are for the log.
+// Effect is something that the machine wants done or known: the effects declared here; Look,
+// Renew, Take and GiveBack of package fence; and Claim, Publish, Settle, FindParked and Unpark
+// of package poller. Gained, Lost, Skewed, Fenced and ClockSet of package fence are for the
+// log.
 type Effect = fence.Effect
 
-// Machine is the state of a node. Step must not be called concurrently.
+// Machine decides. Step must not be called concurrently.
 type Machine struct {
 	c      Config
 	fence  *fence.Machine
@@ -69,7 +69,7 @@ type Machine struct {
 	out    []Effect
 }
 
-// New makes the machine of a node that owns nothing yet. random returns numbers in [0, 1).
+// New returns the machine of a node that owns nothing yet. random returns numbers in [0, 1).
 func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
 	return &Machine{
@@ -78,10 +78,10 @@ func New(c Config, random func() float64) *Machine {
 	}
 }
 
-// Step handles one event and returns the effects to carry out, in this order. First the event
-// goes to the parts that it concerns. If it changed the cluster, the buckets are divided anew
-// before the locks are asked for them. The broker hears of buckets only once the locks have
-// them. Expiry comes last, for the buckets that are then owned.
+// Step takes in one event and returns what to do now. First the event goes to those that it
+// concerns. If it changed the cluster, the buckets are then divided anew, before the locks are
+// asked for them; and the broker is told of buckets only once the locks have them. Expiry comes
+// last, because it works on the buckets that are owned by then.
 func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	m.expiry.see(now, ev)
 	switch ev := ev.(type) {
@@ -133,7 +133,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// stepFence passes an event to the locks, and what follows from it to the poller.
+// stepFence gives the locks an event, and the poller what follows from it.
 func (m *Machine) stepFence(now postdate.Now, ev Event) {
 	for _, e := range m.fence.Step(now.Mono, ev) {
 		switch e := e.(type) {
@@ -156,7 +156,7 @@ func (m *Machine) stepFence(now postdate.Now, ev Event) {
 	}
 }
 
-// stepPoller passes an event to the poller, and what follows from it to the locks.
+// stepPoller gives the poller an event, and the locks what follows from it.
 func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 	for _, e := range m.poller.Step(now, ev) {
 		switch e := e.(type) {
@@ -177,20 +177,20 @@ func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 	}
 }
 
-// Wake says how long after now Step must be called with a [fence.Tick], if nothing happens
-// before.
+// Wake returns how long after now Step must be called with a [fence.Tick] if nothing else
+// happens first.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
 	at := min(m.fence.Wake(), m.broker.next, m.expiry.wake())
 	return max(min(at-now.Mono, m.poller.Wake(now)), 0)
 }
 
-// never is later than all times of a monotonic clock.
+// never is later than any time of a monotonic clock.
 const never time.Duration = 1<<63 - 1
 
-// Board returns the part that other goroutines may use.
+// Board returns the part of the machine that other goroutines may use.
 func (m *Machine) Board() *Board { return m.board }
 
-// Status is what a node shows about its locks.
+// Status is what a node shows of its locks.
 type Status struct {
 	Held  int           // buckets that are owned
 	Lease time.Duration // end of the own lease, on the monotonic clock
@@ -198,16 +198,16 @@ type Status struct {
 	Alive []string      // leases that did not stand still; not to be changed
 }
 
-// Status returns what the machine knows about its locks.
+// Status is what the machine knows of its locks.
 func (m *Machine) Status() Status {
 	return Status{Held: m.fence.Held(), Lease: m.fence.Until(), Ahead: m.fence.Ahead(), Alive: m.share.alive}
 }
 
-// View returns what the poller holds. It is too slow to call at every step.
+// View is what the poller holds. It is too slow for every step.
 func (m *Machine) View(now postdate.Now) poller.View { return m.poller.View(now) }
 
-// Channels lists what the poller knows about channels. It is too slow to call at every step.
+// Channels lists what the poller knows about channels. It is too slow for every step.
 func (m *Machine) Channels() []poller.ChannelView { return m.poller.Channels() }
 
-// Token returns the token under which the poller works on a bucket, or 0.
+// Token is the token under which the poller works on a bucket, or 0.
 func (m *Machine) Token(bucket int) uint64 { return m.poller.Token(bucket) }

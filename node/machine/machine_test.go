@@ -50,7 +50,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	return r
 }
 
-// step feeds an event to the machine, answers like a store, and keeps the other effects.
+// step feeds an event, answers what a store would, and keeps the other effects.
 func (r *rig) step(ev Event) {
 	for _, e := range r.m.Step(r.now, ev) {
 		switch e := e.(type) {
@@ -118,7 +118,7 @@ func (r *rig) run(d time.Duration) {
 	}
 }
 
-// took removes and returns the effects of one sort.
+// took removes and returns the effects of a kind from those seen.
 func took[E Effect](r *rig) (found []E) {
 	var rest []Effect
 	for _, e := range r.seen {
@@ -132,8 +132,8 @@ func took[E Effect](r *rig) (found []E) {
 	return found
 }
 
-// A bucket that must be handed over while the broker is still being told of it is given back
-// immediately and never worked on, not even when the broker answers.
+// A bucket that is to be handed over while the broker is still being told of it goes back
+// immediately, and is never worked on: not when the broker answers, nor later.
 func TestDrainWhileTheBrokerIsTold(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -161,8 +161,8 @@ func TestDrainWhileTheBrokerIsTold(t *testing.T) {
 	}
 }
 
-// A broker that does not answer, or refuses, holds up only its own messages, and is asked again
-// until it has done its work.
+// A broker that does not answer, or refuses, holds up only its own messages, and is told again
+// until it has done it.
 func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -196,7 +196,7 @@ func TestABrokerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The lease is renewed even if a driver busy with confirms never sends a Tick.
+// The lease is renewed even if a driver that is busy with confirms sends no Tick.
 func TestRenewsWithoutATick(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -209,8 +209,8 @@ func TestRenewsWithoutATick(t *testing.T) {
 	}
 }
 
-// If a look shows that several buckets are lost, the work on all of them ends: the news about
-// one hands over no messages of another.
+// A look that shows several buckets to be lost ends the work on all of them: the loss of one
+// does not cause another to be handed over.
 func TestBucketsThatAreLostTogether(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -253,7 +253,7 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 	}
 }
 
-// A node that owns as many buckets as possible gives all of them back when it leaves.
+// A node that owns every bucket gives all of them back when it leaves.
 func TestLeavesWithManyBuckets(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Buckets = postdate.BucketsMax })
 	r.step(fence.Tick{})
@@ -267,7 +267,7 @@ func TestLeavesWithManyBuckets(t *testing.T) {
 	}
 }
 
-// BenchmarkLeave measures the time per bucket when a node with that many leaves. It must be
+// BenchmarkLeave measures the cost per bucket when a node with many buckets leaves: it must be
 // flat, because no lease is renewed within a step.
 func BenchmarkLeave(b *testing.B) {
 	for _, buckets := range []int{64, 1_024, postdate.BucketsMax} {
@@ -285,8 +285,8 @@ func BenchmarkLeave(b *testing.B) {
 	}
 }
 
-// If a zombie takes a bucket at the broker while the broker is still being told of that bucket
-// among others, the answer does not make the machine forget it: its channels would stay down.
+// If a zombie takes a bucket at the broker while the broker is still being told of it, among
+// others, that is not forgotten when the answer comes: its channels would stay down.
 func TestTakenWhileTheBrokerIsTold(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Broker = true })
 	r.step(fence.Tick{})
@@ -301,7 +301,7 @@ func TestTakenWhileTheBrokerIsTold(t *testing.T) {
 	}
 }
 
-// A node that shares its store wants nothing before it knows which other nodes there are.
+// A node that shares its store wants nothing before it knows who else is there.
 func TestWantsNothingBeforeItLooked(t *testing.T) {
 	r := newRig(t, nil)
 	effects := r.m.Step(r.now, fence.Tick{})
@@ -334,8 +334,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// Expiry goes by the store's clock, and only while the node has its lease and its own clock is
-// right.
+// Deletion goes by the store's clock, and happens only while the node has its lease and its own
+// clock is right.
 func TestExpiresByTheStoresClock(t *testing.T) {
 	r := newRig(t, nil)
 	r.skew = 900 * time.Millisecond // not too much
@@ -387,8 +387,8 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 	}
 }
 
-// If the node's own clock is the only one, nothing is deleted until that clock has run for a
-// while without being set, after a start and after each setting.
+// In a store that has no clock but the node's, nothing is deleted until that clock has run for
+// a while without being set, after a start and after each time it is set.
 func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires = true, true
@@ -419,8 +419,8 @@ func TestExpiresByAClockThatIsBelieved(t *testing.T) {
 	want("long after", true)
 }
 
-// A clock is trusted for each retention separately: a short retention of inboxes is no reason
-// to delete, by a clock that jumped, what must be kept for long.
+// A clock is trusted for each retention separately: that inboxes are kept for only a second is
+// no reason to delete, by a clock that jumped, what must be kept for long.
 func TestAShortRetentionSharesNoBelief(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive, c.InboxRetention = true, time.Second })
 	r.noClock, r.expires = true, true
@@ -440,8 +440,8 @@ func TestAShortRetentionSharesNoBelief(t *testing.T) {
 	}
 }
 
-// Before the first renewal a setting of the clock goes unnoticed, so the time until then does
-// not count towards trusting the clock.
+// Before the first renewal nobody notices that the clock is set: the time until then does not
+// make it trusted.
 func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires, r.silent = true, true, true
@@ -460,8 +460,8 @@ func TestAClockThatIsSetBeforeTheFirstRenewal(t *testing.T) {
 	}
 }
 
-// While no renewal is answered, the clock is set once more and shows what it did at first: the
-// time since then does not count towards trusting it.
+// If a clock is set again while no renewal is answered, that is noticed as it was the first
+// time: the time since then does not make it trusted.
 func TestAClockThatIsSetAgain(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
 	r.noClock, r.expires = true, true
@@ -485,8 +485,8 @@ func TestAClockThatIsSetAgain(t *testing.T) {
 	}
 }
 
-// A clock that was set is not trusted even if the first event after that is the end of a
-// deletion, or a look.
+// A clock that was set is not trusted even if the end of a deletion, or a look, is the first
+// event after that.
 func TestAClockThatIsSetWhileItDeletes(t *testing.T) {
 	for _, first := range []Event{Expired{Count: expirePage}, fence.Saw{}} {
 		r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
@@ -512,8 +512,8 @@ func TestAClockThatIsSetWhileItDeletes(t *testing.T) {
 	}
 }
 
-// Only nudges earlier than what their bucket waits for wake the machine. The earliest of each
-// bucket is kept, and none is forgotten while a scan is under way.
+// Only nudges that are earlier than what their bucket waits for wake the machine. Each bucket's
+// earliest is kept, and none is lost while a scan is under way.
 func TestBoard(t *testing.T) {
 	b := newBoard(Config{Buckets: 3})
 	if b.Nudge(poller.Nudge{Bucket: 0, At: 1}) {
@@ -543,8 +543,8 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// Records of unknown buckets, and records that a look did not find, are the store's fault and
-// must not end the node.
+// Records of no bucket, and buckets that a look did not find, are the store's trouble and do
+// not end the node.
 func TestBoardNamesWithoutRecords(t *testing.T) {
 	r := newRig(t, nil)
 	r.leases = []bucket.Lease{{ID: LeaseID("you", "7"), Renewals: 1, Lasts: time.Hour}}
@@ -561,7 +561,7 @@ func TestBoardNamesWithoutRecords(t *testing.T) {
 	}
 }
 
-// The other nodes that own buckets are told of messages due soon.
+// Other nodes that own a bucket are told of what is due soon.
 func TestBoardNamesOwners(t *testing.T) {
 	b := newBoard(Config{Buckets: 2})
 	soon := poller.Nudge{Bucket: 1, At: 1_000}

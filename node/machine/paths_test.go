@@ -15,7 +15,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// wants fails the test unless the effects of one sort that were seen are exactly these.
+// wants fails the test unless these are all the effects of their kind that were seen.
 func wants[E Effect](r *rig, when string, want ...E) {
 	r.t.Helper()
 	if got := took[E](r); !slices.EqualFunc(got, want, func(a, b E) bool { return reflect.DeepEqual(a, b) }) {
@@ -23,7 +23,7 @@ func wants[E Effect](r *rig, when string, want ...E) {
 	}
 }
 
-// at steps the machine at a time, with no steps in between.
+// at steps the machine at a given time, and not in between.
 func (r *rig) at(mono time.Duration) {
 	r.now = r.now.Later(mono - r.now.Mono)
 	r.step(fence.Tick{})
@@ -37,8 +37,8 @@ func (r *rig) lend(b int) {
 
 func withBroker(c *Config) { c.Broker = true }
 
-// While the store is recording that a bucket was given back, the broker's answer does not bring
-// the bucket to the poller.
+// While the store takes its time to release a bucket, the broker's answer does not bring the
+// bucket to the poller.
 func TestTheBrokerAnswersWhileABucketGoesBack(t *testing.T) {
 	r := newRig(t, withBroker)
 	r.hangs = true
@@ -59,8 +59,8 @@ func TestTheBrokerAnswersWhileABucketGoesBack(t *testing.T) {
 	}
 }
 
-// The broker is told immediately of gained buckets, waits end at their exact time, and one
-// bucket's wait is not affected when another is gained.
+// The broker is told immediately of gained buckets, waits are kept to the moment, and one
+// bucket's wait is not changed by another bucket.
 func TestTheBrokersTimes(t *testing.T) {
 	r := newRig(t, withBroker)
 	r.lend(1)
@@ -106,8 +106,8 @@ func TestTheBrokersTimes(t *testing.T) {
 	wants(r, "then", KeepOut{asked[0].Holds[1:2]})
 }
 
-// The broker hears once of every bucket that is given back or lost, and its answers for lost
-// buckets do not affect others.
+// The broker hears once of every bucket that is given back or lost, and its answers for buckets
+// lost meanwhile change nothing for the others.
 func TestTheBrokerHearsWhatIsGivenUp(t *testing.T) {
 	r := newRig(t, withBroker)
 	r.step(fence.Tick{})
@@ -138,8 +138,8 @@ func TestTheBrokerHearsWhatIsGivenUp(t *testing.T) {
 	wants[GiveUp](r, "after that")
 }
 
-// The nodes that should own buckets hear that these are free once that is written, and not
-// before; other nodes do not hear of it.
+// The nodes that are to own the buckets hear that these are free once that is written, and not
+// earlier; other nodes do not.
 func TestReleased(t *testing.T) {
 	r := newRig(t, withBroker)
 	for _, node := range []string{"you", "she"} {
@@ -175,8 +175,8 @@ func TestReleased(t *testing.T) {
 	wants(r, "of one bucket", Released{[]string{owner}})
 }
 
-// The members that gossip reports change the share: a new node is given its buckets, and they
-// come back when it is gone.
+// Gossip changes the share: a node that joins is given buckets, and they come back when it is
+// gone.
 func TestMembersChangeTheShare(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Buckets = 16 })
 	r.leases = []bucket.Lease{{ID: LeaseID("you", "7"), Renewals: 1, Lasts: time.Hour}}
@@ -194,8 +194,8 @@ func TestMembersChangeTheShare(t *testing.T) {
 	}
 }
 
-// A node that shares its store wants no bucket before it has read the leases; one with a store
-// of its own wants all immediately.
+// A node that shares its store wants no bucket before it has read the leases; one that has the
+// store alone immediately wants all.
 func TestWhenTheFirstShareIsWanted(t *testing.T) {
 	for _, exclusive := range []bool{false, true} {
 		r := newRig(t, func(c *Config) { c.Fence.Exclusive = exclusive })
@@ -229,8 +229,8 @@ func TestWhenTheFirstShareIsWanted(t *testing.T) {
 	}
 }
 
-// A driver that steps the machine only when asked, and only with ticks, is asked at most a few
-// times for each moment, and messages are looked for at the configured pace.
+// If the machine is stepped when it asks for it, and with ticks alone, it asks at most a few
+// times for each moment, and looks for messages at the configured pace.
 func TestTicksAreEnough(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -249,8 +249,8 @@ func TestTicksAreEnough(t *testing.T) {
 	}
 }
 
-// The machine wakes at the earliest time that any part asks for: messages due between two
-// renewals are claimed in time.
+// The wake-up is the earliest that any part asks for: what is due between two renewals is
+// claimed in time.
 func TestWakesForTheFirstThatAsks(t *testing.T) {
 	r := newRig(t, nil)
 	r.next = r.now.Wall.Add(1230 * time.Millisecond)
@@ -267,7 +267,7 @@ func TestWakesForTheFirstThatAsks(t *testing.T) {
 	}
 }
 
-// If no broker keeps former owners out, no broker is told anything.
+// If no broker keeps former owners out, none is told anything.
 func TestWithoutABroker(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -279,7 +279,7 @@ func TestWithoutABroker(t *testing.T) {
 	wants[GiveUp](r, "without a broker")
 }
 
-// A wall clock that was set is checked by a renewal that begins in the same step.
+// A wall clock that is set is checked by a renewal that begins in the same step.
 func TestAClockThatIsSetIsJudgedAtOnce(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
@@ -299,7 +299,7 @@ func TestAClockThatIsSetIsJudgedAtOnce(t *testing.T) {
 	}
 }
 
-// If a claim is refused, another node has the bucket: it is lost immediately.
+// If a claim is refused, somebody else has the bucket: it is lost immediately.
 func TestARefusedClaimLosesItsBucket(t *testing.T) {
 	r := newRig(t, nil)
 	r.claims = postdate.E(postdate.KindFenced, "another owner")
@@ -345,8 +345,8 @@ func TestSameEventsSameEffects(t *testing.T) {
 	}
 }
 
-// After a full page was deleted, the next follows immediately. After a page that was not full,
-// or failed, the next look comes at the usual time.
+// After a full page was deleted, the next follows immediately; after one that was not full, or
+// failed, at the next usual look.
 func TestPagesOfExpiry(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended Expired

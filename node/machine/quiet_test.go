@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// party is a cluster of machines that share a store, whose calls take no time. Nothing is ever
-// due in it.
+// party is a cluster of machines that share a store, whose calls take no time. No message is
+// ever due in it.
 type party struct {
 	t     *testing.T
 	store *storetest.Mem
@@ -47,7 +47,7 @@ func newParty(t *testing.T, nodes, buckets int) *party {
 	return p
 }
 
-// join adds a node; all others hear of it immediately.
+// join adds a node, of which all hear immediately.
 func (p *party) join() {
 	g := &guest{name: fmt.Sprint("n", len(p.nodes))}
 	g.m = New(Config{
@@ -59,7 +59,7 @@ func (p *party) join() {
 	p.gossip()
 }
 
-// gossip tells each node of all others. The newest hears it first, because it asks.
+// gossip tells each node about all others. The newest one hears it first, because it asks.
 func (p *party) gossip() {
 	for _, g := range slices.Backward(p.nodes) {
 		var members []Member
@@ -73,7 +73,7 @@ func (p *party) gossip() {
 	}
 }
 
-// tell passes an event to a machine, and what follows from it to the others.
+// tell gives a machine an event, and the others what follows from it.
 func (p *party) tell(to *guest, ev Event) {
 	for p.told = append(p.told, word{to, ev}); len(p.told) > 0; {
 		next := p.told[0]
@@ -149,8 +149,8 @@ func (p *party) settled() {
 	}
 }
 
-// In a quiet cluster a look reads one lease per node and almost no partition records, although
-// all of them are claimed regularly.
+// In a quiet cluster a look reads one lease per node, and next to no partition records, even if
+// all of them are claimed repeatedly.
 func TestAQuietClusterReadsLittle(t *testing.T) {
 	const nodes, buckets, seconds = 8, 256, 60
 	p := newParty(t, nodes, buckets)
@@ -162,7 +162,7 @@ func TestAQuietClusterReadsLittle(t *testing.T) {
 	}
 }
 
-// When a node joins, the others give buckets back to it, without reading the records for that.
+// When a node joins, the others give buckets back to it without looking at the records.
 func TestAGiveBackConcernsOneNode(t *testing.T) {
 	const nodes, buckets = 8, 256
 	p := newParty(t, nodes, buckets)

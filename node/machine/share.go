@@ -8,7 +8,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Members lists all other nodes that gossip believes alive.
+// Members lists all other nodes that are alive, according to gossip.
 type Members struct{ Members []Member }
 
 // Member is a node as it describes itself.
@@ -17,14 +17,14 @@ type Member struct {
 	Lease string // of its present run
 }
 
-// Leave tells the node to give everything back and to want nothing more.
+// Leave says that this node must give everything back and wants nothing any more.
 type Leave struct{}
 
 func (Members) Event() {}
 func (Leave) Event()   {}
 
-// share computes which buckets this node should own. If it is wrong, that takes time, but no
-// message is lost: the fence decides.
+// share is the set of buckets that this node is to own. If it is wrong, that may delay messages
+// but loses none: the fence decides.
 type share struct {
 	c       Config
 	members []Member
@@ -38,7 +38,7 @@ type share struct {
 	told   bool     // one was told
 }
 
-// divide returns the buckets that the node should own, if they have changed. A node that shares
+// divide returns the buckets that the node is to own, if they have changed. A node that shares
 // its store wants none before it knows who else has a lease.
 func (s *share) divide() (buckets []int, changed bool) {
 	if !s.stale || !s.looked && !s.c.Fence.Exclusive && !s.leaving {
@@ -62,7 +62,7 @@ func (s *share) divide() (buckets []int, changed bool) {
 	return buckets, true
 }
 
-// others returns the other nodes that should own any of these buckets.
+// others names the other nodes that are to own any of these buckets.
 func (s *share) others(holds []store.Hold) (nodes []string) {
 	for _, hold := range holds {
 		if hold.Bucket < len(s.owners) && s.owners[hold.Bucket] != s.c.Fence.Node {
@@ -73,9 +73,9 @@ func (s *share) others(holds []store.Hold) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// ringOf returns the nodes among which the buckets are divided: those that gossip knows and
-// whose own leases move. Gossip alone could name nodes that do not exist, or give one node the
-// lease of another; leases alone could name nodes that nobody can reach.
+// ringOf names the nodes among which the buckets are divided: those that gossip knows and whose
+// own leases move. Gossip alone could name nodes that are gone, or give one node the lease of
+// another; leases alone could name nodes that nobody can reach.
 func ringOf(me string, members []Member, alive []string) []string {
 	nodes := []string{me}
 	for _, m := range members {
@@ -87,7 +87,7 @@ func ringOf(me string, members []Member, alive []string) []string {
 	return slices.Compact(nodes)
 }
 
-// LeaseID returns the id of the lease of one run of a node.
+// LeaseID is the id of the lease of one run of a node.
 func LeaseID(node, run string) string { return node + "/" + run }
 
 // LeaseOf reports whether a lease belongs to a node.

@@ -16,20 +16,20 @@ import (
 // appendMax bounds how many messages of different calls share a write.
 const appendMax = segmentMessages
 
-// appends gathers what arrives for each inbox while a write to it is under way, so
-// that one document is written by one command at a time from each process.
+// appends gathers what arrives for each inbox while a write to it is under way, so that each
+// process writes to an inbox with one command at a time.
 type appends struct {
 	mu      sync.Mutex
 	waiting map[string]*appending // by inbox; only while there is something to do
 }
 
-// appending is what one inbox waits for.
+// appending is what waits for one inbox.
 type appending struct {
 	calls []*appendCall
-	last  *segment // as it is known; nil: to be read
+	last  *segment // the last segment, as far as it is known; nil: to be read
 }
 
-// appendCall is what one call brings for one inbox.
+// appendCall is what one call appends to one inbox.
 type appendCall struct {
 	letters []letter
 	done    chan struct{}
@@ -69,7 +69,7 @@ func (s *Store) AppendInbox(ctx context.Context, messages []store.InboxMessage) 
 	return nil
 }
 
-// enqueue lets a call wait for its inbox, and begins to work where nobody does.
+// enqueue queues a call for its inbox, and starts a drain if none runs.
 func (s *Store) enqueue(inbox string, call *appendCall) {
 	a := &s.appends
 	a.mu.Lock()
@@ -101,8 +101,8 @@ func (s *Store) drain(inbox string, queue *appending) {
 	}
 }
 
-// nextAppends takes what waits, at least one call; nothing where there is none:
-// then the inbox is forgotten.
+// nextAppends takes what waits, at least one call. If nothing waits, it returns nothing and
+// forgets the inbox.
 func (s *Store) nextAppends(inbox string, queue *appending) (calls []*appendCall, letters []letter) {
 	a := &s.appends
 	a.mu.Lock()
@@ -133,7 +133,7 @@ func (s *Store) appendLetters(ctx context.Context, inbox string, queue *appendin
 	return s.untilFirst(ctx, func() error {
 		queue.last = nil
 		err := s.transaction(ctx, func(ctx context.Context) error {
-			for _, part := range parts { // each fills a segment, but the last one
+			for _, part := range parts { // each but the last fills a segment
 				queue.last = nil
 				if err := s.tryAppend(ctx, inbox, queue, part); err != nil {
 					return err
@@ -146,8 +146,8 @@ func (s *Store) appendLetters(ctx context.Context, inbox string, queue *appendin
 	})
 }
 
-// partsOf splits what is too large for one document. Every part but the last one is
-// larger than a segment, so that it fills the one that it goes to.
+// partsOf splits what is too large for one document. Every part but the last is larger than a
+// segment, and so fills the one it goes to.
 func partsOf(letters []letter) [][]letter {
 	var parts [][]letter
 	from, size := 0, int64(0)
@@ -165,13 +165,13 @@ func partsOf(letters []letter) [][]letter {
 // errMoved says that another process appended in between.
 var errMoved error = postdate.E(postdate.KindConflict, "another node appended to the inbox in between")
 
-// appendPart appends what fits into one document. Where other nodes append to the
-// same inbox it may have to find the last segment anew.
+// appendPart appends what fits into one document. If other nodes append to the same inbox, it
+// may have to find the last segment again.
 func (s *Store) appendPart(ctx context.Context, inbox string, queue *appending, letters []letter) error {
 	return s.untilFirst(ctx, func() error { return s.tryAppend(ctx, inbox, queue, letters) })
 }
 
-// untilFirst tries until nobody else was quicker.
+// untilFirst repeats try until no other node was quicker.
 func (s *Store) untilFirst(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -233,8 +233,8 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 	if err != nil {
 		return err
 	}
-	// Others may have pushed too: what is known is a lower bound. A segment that is
-	// full by it is read again before the next one is begun.
+	// Others may have pushed too: the counts are lower bounds. A segment that is full by them
+	// is read again before the next one is begun.
 	last.Count, last.Bytes = last.Count+int64(len(letters)), last.Bytes+size
 	if !last.full() {
 		queue.last = last

@@ -14,9 +14,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// durable sets what the promises rest on, whatever the address says: writes wait
-// for the journals of a majority, and reads see what a majority has, from the
-// primary.
+// durable sets what the promises rest on, whatever the address says: writes wait for the
+// journals of a majority, and reads go to the primary and see what a majority has.
 func durable(o *options.ClientOptions) {
 	journal := true
 	o.SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal})
@@ -26,8 +25,8 @@ func durable(o *options.ClientOptions) {
 	o.SetRetryReads(true)
 }
 
-// assurance reads back from the commands themselves, as they go out while the
-// store is opened, that they ask for what durable set.
+// assurance checks, on the commands themselves as they go out while the store is opened, that
+// they ask for what durable set.
 type assurance struct {
 	mu          sync.Mutex
 	wrote, read bool     // such commands were seen
@@ -58,7 +57,7 @@ func (a *assurance) see(e *event.CommandStartedEvent) {
 	}
 }
 
-// check says what is missing.
+// check fails if a command asked for less, or if none was seen.
 func (a *assurance) check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// The benchmarks stand beside the bare driver, written by hand as well as it goes,
-// against the same servers in the same run:
+// The benchmarks compare the store with the bare driver, in code written by hand as well as
+// possible, against the same servers in the same run:
 //
 //	go test ./store/mongo -run '^$' -bench . -benchtime 3s
 //
@@ -331,8 +331,8 @@ func (x *bench) bareCycle(ctx context.Context) (int, error) {
 	return int(r.ModifiedCount), nil
 }
 
-// BenchmarkClaimNothing is the idle cycle of an owner of 64 buckets, with something new to
-// be said and without.
+// BenchmarkClaimNothing is the idle cycle of an owner of 64 buckets, with and without something
+// new to write.
 func BenchmarkClaimNothing(b *testing.B) {
 	for name, ifDue := range map[string]bool{"written": false, "not written": true} {
 		b.Run(name, func(b *testing.B) {
@@ -354,9 +354,9 @@ func BenchmarkClaimNothing(b *testing.B) {
 	}
 }
 
-// BenchmarkExpire is nodes that delete the same old messages at once, each of them in all
-// buckets, or each in its own. As a node does every few seconds, each goes on in a round
-// as long as it deletes whole pages: what counts is how many rounds it takes.
+// BenchmarkExpire is nodes that delete the same old messages at the same time, each in all
+// buckets, or each in its own. As a node does every few seconds, each continues within a round
+// while it deletes whole pages. The measure is the number of rounds.
 func BenchmarkExpire(b *testing.B) {
 	for _, nodes := range []int{1, 3, 8} {
 		b.Run(fmt.Sprintf("all buckets/%d nodes", nodes), func(b *testing.B) { benchExpire(b, nodes, func(int) int { return 0 }, 1) })

@@ -24,8 +24,8 @@ func isCode(err error, code int) bool {
 	return errors.As(err, &s) && s.HasErrorCode(code)
 }
 
-// layout is the number of this package's way to lay messages down. Before layout 3 times
-// were numbers, and in layout 1 a partition record's claimed was one too.
+// layout is the version of the document layout. Before layout 3, times were numbers; in layout
+// 1, so was a partition record's claimed.
 const layout = 3
 
 // birth is the one document of the collection birth.
@@ -34,16 +34,16 @@ type birth struct {
 	Layout  int    `bson:"layout"`
 	Buckets int    `bson:"buckets"`
 	Name    int64  `bson:"name"`    // random: names the store in inbox cursors
-	Whole   bool   `bson:"whole"`   // every partition record was written: from then on a missing one is damage
+	Whole   bool   `bson:"whole"`   // every partition record was written: a missing one is damage
 	Dates   bool   `bson:"dates"`   // of a store that is being converted: its times are dates already
 	Sharded bool   `bson:"sharded"` // its ids are registered and its messages sharded: it is used only through a mongos
 }
 
-// The names of the indexes, as hints have them.
+// The names of the indexes, for hints.
 const (
 	indexID       = "_id_"
 	indexDue      = "due"
-	indexDueKey   = "dueAndKey" // in the place of due where the messages are sharded
+	indexDueKey   = "dueAndKey" // in place of due if the messages are sharded
 	indexParked   = "parked"
 	indexSettled  = "settled"
 	indexList     = "list"
@@ -51,7 +51,7 @@ const (
 	indexShardKey = "shard"
 )
 
-// start checks the server, and creates what is not there yet.
+// start checks the server, and creates what is missing.
 func (s *Store) start(ctx context.Context) error {
 	if err := s.checkServer(ctx); err != nil {
 		return err
@@ -74,13 +74,13 @@ func (s *Store) start(ctx context.Context) error {
 	})
 }
 
-// mayNot says that a node has no right to create what is there already: somebody who
-// has it created the whole store before.
+// mayNot says that a node only lacks the right to create what exists already: somebody who has
+// that right created the whole store before.
 func mayNot(err error, b birth) bool {
 	return b.Whole && isCode(err, codeUnauthorized)
 }
 
-// checkServer refuses a server that is no replica set: without one there are no
+// checkServer refuses a server that is not in a replica set: without one there are no
 // majorities, no sessions and no retries.
 func (s *Store) checkServer(ctx context.Context) error {
 	var hello struct {
@@ -101,7 +101,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// opening makes a sentence of what went wrong while the store was opened.
+// opening turns an error met while opening the store into a sentence that says what to do.
 func opening(err error) error {
 	var known *postdate.Error
 	var s driver.ServerError
@@ -116,8 +116,8 @@ func opening(err error) error {
 
 func (s *Store) births() *driver.Collection { return s.messages.Database().Collection("birth") }
 
-// beBorn writes the birth record where there is none, and holds it against the
-// configuration. Of several nodes that do it at once one wins.
+// beBorn writes the birth record if there is none, and checks it against the configuration. If
+// several nodes do so at the same time, one wins.
 func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
 	births := s.births()
 	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32()), Sharded: s.sharded}
@@ -132,7 +132,7 @@ func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
 	return b, s.checkBirth(b)
 }
 
-// checkBirth holds a birth record against the configuration and the server.
+// checkBirth checks a birth record against the configuration and the server.
 func (s *Store) checkBirth(b birth) error {
 	name := s.messages.Database().Name()
 	switch {
@@ -152,8 +152,8 @@ func (s *Store) checkBirth(b birth) error {
 	return nil
 }
 
-// createPartitions writes the partition records, once in the store's life: one that
-// was written again would begin anew with its token, and fence off nobody.
+// createPartitions writes the partition records, once in the store's life: a record that was
+// written again would restart its token, and fence off nobody.
 func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	n, err := s.partitions.CountDocuments(ctx, doc())
 	if err != nil {
@@ -176,9 +176,9 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	return opening(err)
 }
 
-// createIndexes makes the indexes that are not there yet. A partial index costs
-// nothing for the messages that it leaves out: finished ones, in the end nearly all,
-// lie in no index but _id, that of the list, and that of the retention.
+// createIndexes creates the missing indexes. A partial index has no entry for the messages that
+// it leaves out: finished messages, in the end nearly all, are only in _id, in the index of the
+// list and in that of the retention.
 func (s *Store) createIndexes(ctx context.Context) error {
 	where := func(filter bson.D) *options.IndexOptionsBuilder {
 		return options.Index().SetPartialFilterExpression(filter)
@@ -186,8 +186,8 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	there := doc("$exists", true)
 	due := doc("bucket", 1, "due", 1, "_id", 1)
 	if s.sharded {
-		// The shard key tells a shard whether a message is its own: with it in the index, the
-		// message need not be read.
+		// With the shard key in the index, a shard can tell whether a message is its own
+		// without reading the message.
 		due = append(due, doc("executionTime", 1, "scheduleId", 1)...)
 	}
 	indexes := []driver.IndexModel{

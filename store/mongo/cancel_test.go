@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// A cancel writes CANCELLED, and does not hear of it; when it looks again, it is cut
-// off. It may not say that nothing was done.
+// A cancel writes CANCELLED, but loses the answer, and is cut off when it looks again. It must
+// not say that nothing was done.
 func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 	set := mongotest.Start(t, 1)
 	admin, err := driver.Connect(options.Client().ApplyURI(set.URI()))

@@ -13,8 +13,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Claim implements store.Due in three steps, each for all buckets at once: it looks
-// where the scans will end, writes the claims up to there, and reads.
+// Claim implements store.Due in three steps, each for all buckets together: it looks where the
+// scans will end, writes the claims up to there, and reads.
 func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	results := make([]store.ClaimResult, len(claims))
 	ctx, cancel := s.bound(ctx)
@@ -39,8 +39,8 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 	return results
 }
 
-// claim takes scans of different buckets through the three steps. Its error is that of
-// all scans but those that are refused, and those for which nothing had to be written.
+// claim takes scans of different buckets through the three steps. Its error applies to all
+// scans but those that are refused and those that had nothing to write.
 func (s *Store) claim(ctx context.Context, scans []*scan) error {
 	if err := s.look(ctx, scans); err != nil {
 		return readError("looking at what is due", err) // nothing is written
@@ -61,9 +61,9 @@ func (s *Store) claim(ctx context.Context, scans []*scan) error {
 	return writeError("claiming", err)
 }
 
-// writeClaims is bucket.Partition.Claim for many records. It is idempotent: a record
-// takes only claims with a number above its own. A record without a number of claims is
-// below every number. all says that every claim was surely written by this call.
+// writeClaims is bucket.Partition.Claim for many records. It is idempotent: a record takes only
+// claims numbered above its own, and a record without a number is below every number. all says
+// that this call surely wrote every claim.
 func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err error) {
 	items := make([]int, len(scans))
 	for i := range items {
@@ -87,14 +87,14 @@ func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err e
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))
 		if err == nil {
-			all = r.MatchedCount == int64(len(scans)) // less than all also where an earlier try got through without an answer
+			all = r.MatchedCount == int64(len(scans)) // fewer also if an earlier try got through without an answer
 		}
 		return err
 	})
 	return all, err
 }
 
-// claimed is up to where the claim moves the record's claimed, if that is not further already.
+// claimed is where the claim moves the record's claimed to, unless that is further already.
 func (c *scan) claimed() bucket.Position {
 	if c.Only != "" {
 		return bucket.Position{}
@@ -102,7 +102,7 @@ func (c *scan) claimed() bucket.Position {
 	return c.span.to
 }
 
-// behindOf is the column of what claims say of single channels.
+// behindOf is the column of what the claims say about single channels.
 func behindOf(at *table, scans []*scan) any {
 	values := make(bson.A, len(scans))
 	none := true
@@ -124,16 +124,16 @@ func behindOf(at *table, scans []*scan) any {
 	return at.pick(values)
 }
 
-// refusalOf is what a record that was read after a claim's write says of that. Tokens
-// grow and are owned without a gap from their acquisition to their release, so one that
-// is owned afterwards was owned then.
+// refusalOf judges a claim by a record that was read after the claim's write. Tokens grow, and
+// a token is owned without a gap from its acquisition to its release: one that is owned
+// afterwards was owned at the write.
 func refusalOf(p *partition, c *store.Claim) error {
 	switch {
 	case p == nil || p.Token != int64(c.Token) || p.Owner == "":
 		return errFenced(c.Bucket)
 	case uint64(p.Claims) > c.Number:
 		return postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", c.Number, c.Bucket, p.Claims)
-	case uint64(p.Claims) < c.Number: // nobody who holds the bucket sees this
+	case uint64(p.Claims) < c.Number: // a holder of the bucket never sees this
 		return postdate.E(postdate.KindUnknown, "claim %d of bucket %d was not written: repeat it", c.Number, c.Bucket)
 	}
 	return nil
@@ -143,10 +143,10 @@ func errFenced(bucket int) error {
 	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
 }
 
-// readDue reads what the claims cover. Where it is not known that all were written, or a
-// claim of a single channel may go further than the record, it reads the records as well.
-// Those may be read at the same time: a record that shows a claim's number has not changed
-// since that claim was written.
+// readDue reads what the claims cover. If some may not have been written, or a claim of a
+// single channel may go further than the record, it reads the records as well. Both may be read
+// at the same time: a record that shows a claim's number has not changed since that claim was
+// written.
 func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 	look := !all || slices.ContainsFunc(scans, func(c *scan) bool { return c.Only != "" })
 	reads := s.readsOf(scans)

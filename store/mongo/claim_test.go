@@ -56,7 +56,7 @@ func recordOf(t testing.TB, s store.Store, b int) bucket.Partition {
 // oddChannels have names that no field could have.
 var oddChannels = []postdate.Channel{"inbox:a", "inbox:$a.b", "rabbitmq:$x/y..z", "https://example.org/a?b=$1&c.d", "$", "inbox:ä\u00a0"}
 
-// TestClaimsAsTheRule makes claims of all kinds, also late and repeated ones: the store's
+// TestClaimsAsTheRule makes claims of all kinds, including late and repeated ones: the store's
 // record is always that of bucket.Partition.Claim.
 func TestClaimsAsTheRule(t *testing.T) {
 	uri := mongotest.Fresh(t)
@@ -258,7 +258,7 @@ func TestWhatAClaimSends(t *testing.T) {
 	w.want(t, "a busy round", toFind, toWrite, toFind, toFind)
 }
 
-// TestWhatComesAndGoesDuringAClaim has messages come and go between look and write.
+// TestWhatComesAndGoesDuringAClaim lets messages come and go between look and write.
 func TestWhatComesAndGoesDuringAClaim(t *testing.T) {
 	w := newWatched(t)
 	later := w.insert("later", 5000)
@@ -291,8 +291,8 @@ func TestWhatComesAndGoesDuringAClaim(t *testing.T) {
 	}
 }
 
-// TestClaimWhoseAnswerWasLost has the answer to the claim's write lost, so that it is
-// repeated and finds the claim there.
+// TestClaimWhoseAnswerWasLost loses the answer to the claim's write: the write is repeated, and
+// finds the claim written.
 func TestClaimWhoseAnswerWasLost(t *testing.T) {
 	set := mongotest.Start(t, 1)
 	uri := set.Fresh()
@@ -336,8 +336,8 @@ func TestClaimWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestManyRanges reads as many buckets at once as share a command, each of which begins
-// and ends within a millisecond: the server goes over no more than it returns.
+// TestManyRanges reads as many buckets as share a command, each of which begins and ends within
+// a millisecond: the server examines no more than it returns.
 func TestManyRanges(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	x := &explainer{t: t, db: database(t, uri)}

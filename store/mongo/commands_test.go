@@ -109,8 +109,8 @@ func onMessages(f func(command bson.Raw)) *event.CommandMonitor {
 	}}
 }
 
-// strict fails the test where a command on messages names no bucket, or no index.
-// Lists are for people, and for all buckets.
+// strict fails the test if a command on messages names no bucket or no index. Lists are exempt:
+// they are for people, and cover all buckets.
 func strict(t testing.TB) *event.CommandMonitor {
 	return onMessages(func(command bson.Raw) {
 		all, err := statementsOf(command)
@@ -128,7 +128,7 @@ func strict(t testing.TB) *event.CommandMonitor {
 	})
 }
 
-// TestStrictIsStrict shows that such a command would be seen.
+// TestStrictIsStrict shows that strict sees such a command.
 func TestStrictIsStrict(t *testing.T) {
 	for _, filter := range []bson.D{
 		{{Key: "_id", Value: 1}},
@@ -173,8 +173,8 @@ func (x *explainer) see(command bson.Raw) {
 	}
 }
 
-// check holds what was examined against what was asked for: the messages returned
-// or named, and a step for each bucket.
+// check compares what was examined with what was asked for: the messages returned or named, and
+// a step for each bucket.
 func (x *explainer) check(s statement, answer bson.Raw) {
 	keys, docs, returned := int64(0), int64(0), int64(0)
 	walk("", answer, func(in, name string, v bson.RawValue) {
@@ -228,9 +228,9 @@ func walk(in string, d bson.Raw, visit func(in, name string, v bson.RawValue)) {
 	}
 }
 
-// TestOperationsExamineWhatTheyReturn runs every operation on a store with many
-// messages in every state, and explains each of its commands: as a replica set gets them,
-// and as a mongos does.
+// TestOperationsExamineWhatTheyReturn runs every operation on a store with many messages in
+// every state, and explains each of its commands, as sent to a replica set and as sent to a
+// mongos.
 func TestOperationsExamineWhatTheyReturn(t *testing.T) {
 	t.Run("replica set", func(t *testing.T) {
 		uri := mongotest.Fresh(t)

@@ -22,21 +22,20 @@ const (
 	convertTime = 24 * time.Hour
 	// convertAtOnce is how many documents one command of a conversion changes.
 	convertAtOnce = 10_000
-	// convertLease is for how long a conversion that ended without a word keeps others away.
+	// convertLease is how long a conversion that died keeps others away.
 	convertLease = 30 * time.Second
 )
 
-// conversion is one run of Convert. It has a lease, as a node has, so that no other one runs.
+// conversion is one run of Convert. It holds a lease, as a node does, so that no other runs.
 type conversion struct {
 	*Store
 	lease bucket.Lease
 }
 
-// Convert makes of the store at c.URI what this version opens there, where an earlier version
-// wrote it, or where it was made on a replica set that is a shard by now and is reached through
-// a mongos. It changes nothing else, and no store that is up to date or not there. No node may
-// run meanwhile: a lease that may not have ended is an error. Interrupted, it goes on where it
-// is called again.
+// Convert turns the store at c.URI into one that this version opens, if an earlier version
+// wrote it, or if it was made on a replica set that has become a shard behind a mongos. A store
+// that is up to date or does not exist stays as it is. No node may run meanwhile: a lease that
+// may not have ended is an error. If Convert is interrupted, the next call continues it.
 func Convert(ctx context.Context, c Config) error { return convertWatched(ctx, c, nil) }
 
 // convertWatched is Convert for tests: the monitor sees every command.
@@ -91,13 +90,13 @@ func (x *conversion) run(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	if err := x.nobody(ctx); err != nil { // who came between the two
+	if err := x.nobody(ctx); err != nil { // one that came between the two
 		return err
 	}
 	if err := x.note(ctx, b.Layout, doc("layout", layoutUnderway, "dates", dates, "sharded", x.sharded)); err != nil {
 		return err
 	}
-	if err := x.nobody(ctx); err != nil { // who had looked at the birth record before
+	if err := x.nobody(ctx); err != nil { // one that had read the birth record before
 		return err
 	}
 	if !dates {
@@ -107,7 +106,7 @@ func (x *conversion) run(ctx context.Context) error {
 		if err := x.convertTimes(ctx); err != nil {
 			return err
 		}
-		if err := x.nobody(ctx); err != nil { // who had looked before the note, and came to write only now
+		if err := x.nobody(ctx); err != nil { // one that had read it before the note, and has begun to write since
 			return err
 		}
 		if err := x.note(ctx, layoutUnderway, doc("dates", true)); err != nil {
@@ -126,7 +125,7 @@ func (x *conversion) run(ctx context.Context) error {
 	return x.note(ctx, layoutUnderway, doc("layout", layout))
 }
 
-// note changes the birth record, if it still has the layout was.
+// note changes the birth record, if its layout is still was.
 func (x *conversion) note(ctx context.Context, was int, fields bson.D) error {
 	r, err := x.births().UpdateOne(ctx, doc("_id", "birth", "layout", was), doc("$set", fields))
 	if err == nil && r.MatchedCount == 0 {
@@ -174,7 +173,7 @@ func (x *conversion) keep() (leave func(), err error) {
 	}, nil
 }
 
-// nobody fails where somebody else's lease may not have ended: a node renews it well before.
+// nobody fails if somebody else's lease may not have ended. A node renews its own well before.
 func (x *conversion) nobody(ctx context.Context) error {
 	var l lease
 	lasts := doc("$max", bson.A{convertLease.Milliseconds(), "$lasts"})
@@ -198,7 +197,7 @@ func dateOf(field string) bson.D {
 // times are the fields of a message that were numbers.
 var times = []string{"executionTime", "attemptTime", "due", "downSince", "settledAt", "expiresAt", "createdAt"}
 
-// withNumbers matches messages of which a time is a number.
+// withNumbers matches messages that have a number for a time.
 func withNumbers() bson.D {
 	var any bson.A
 	for _, name := range times {
@@ -207,10 +206,9 @@ func withNumbers() bson.D {
 	return doc("$or", any)
 }
 
-// refuseNumbers has the server refuse, from now on, messages with times that are numbers. A node
-// of an earlier version that looked at the birth record before the note may still run, and begin
-// to write at any time, even after the conversion: what it wrote would be acknowledged, and
-// found by nobody.
+// refuseNumbers makes the server refuse messages whose times are numbers. A node of an earlier
+// version that read the birth record before the note may still run, and begin to write at any
+// time, even after the conversion: what it wrote would be acknowledged, but never found.
 func (x *conversion) refuseNumbers(ctx context.Context) error {
 	err := x.messages.Database().RunCommand(ctx, doc("collMod", x.messages.Name(),
 		"validator", doc("$nor", bson.A{withNumbers()}), "validationLevel", "strict", "validationAction", "error")).Err()
@@ -220,8 +218,8 @@ func (x *conversion) refuseNumbers(ctx context.Context) error {
 	return err
 }
 
-// convertTimes makes dates of the numbers of earlier layouts. In layout 1 what was claimed of a
-// bucket was a time, all of whose millisecond was claimed.
+// convertTimes turns the numbers of earlier layouts into dates. In layout 1 a bucket's claimed
+// was a time, and all of that millisecond was claimed.
 func (x *conversion) convertTimes(ctx context.Context) error {
 	number := doc("$type", "number")
 	var fields bson.D
@@ -253,7 +251,7 @@ func (x *conversion) convertTimes(ctx context.Context) error {
 	return err
 }
 
-// convertToSharded registers the ids of all messages and shards them.
+// convertToSharded registers the ids of all messages and shards the messages.
 func (x *conversion) convertToSharded(ctx context.Context) error {
 	if err := x.createIndexes(ctx); err != nil {
 		return err
@@ -279,7 +277,7 @@ func (x *conversion) convertToSharded(ctx context.Context) error {
 	return nil
 }
 
-// convertAll calls f with range after range of a collection's _ids.
+// convertAll calls f with one range of a collection's _ids after another.
 func (x *conversion) convertAll(ctx context.Context, on *driver.Collection, f func(ctx context.Context, some bson.D) error) error {
 	var after any = bson.MinKey{}
 	for n := 0; ; n += convertAtOnce {

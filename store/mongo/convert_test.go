@@ -183,7 +183,7 @@ func (f *filled) refused(words string) {
 	}
 }
 
-// TestConvertTimes converts stores of both earlier layouts: they say the same as before.
+// TestConvertTimes converts stores of both earlier layouts: their answers stay the same.
 func TestConvertTimes(t *testing.T) {
 	for layout := 1; layout <= 2; layout++ {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestConvertTimes(t *testing.T) {
 	}
 }
 
-// TestConvertIsInterrupted stops a conversion at each of its commands, and goes on.
+// TestConvertIsInterrupted stops a conversion at each of its commands, and continues it.
 func TestConvertIsInterrupted(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)
@@ -229,8 +229,8 @@ func TestConvertIsInterrupted(t *testing.T) {
 	f.registered(s)
 }
 
-// TestConvertToSharded takes a store that was made on a replica set behind a mongos: there it
-// says the same as before, and its ids are taken.
+// TestConvertToSharded puts a store that was made on a replica set behind a mongos: its answers
+// stay the same, and its ids are taken.
 func TestConvertToSharded(t *testing.T) {
 	for _, layout := range []int{1, 3} {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
@@ -273,8 +273,8 @@ func (f *filled) bare(uri string) *Store {
 	return newStore(c, client)
 }
 
-// TestConvertBesideANode refuses while a node may run: one that renewed its lease just now, or
-// one whose long lease has not ended.
+// TestConvertBesideANode: a conversion is refused while a node may run, because its lease was
+// renewed a moment ago, or is long and has not ended.
 func TestConvertBesideANode(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)
@@ -308,9 +308,9 @@ func during(command, collection string, do func()) *event.CommandMonitor {
 	}}
 }
 
-// TestConvertBesideANodeThatLookedBefore: a node of an earlier version looked at the birth record
-// before the conversion, and begins to work at its end. What it writes is refused, and not
-// acknowledged, also after the conversion. The conversion does not end while it works.
+// TestConvertBesideANodeThatLookedBefore: a node of an earlier version reads the birth record
+// before the conversion, and begins to work at its end. What it writes is refused, not
+// acknowledged, even after the conversion. The conversion does not end while the node works.
 func TestConvertBesideANodeThatLookedBefore(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)
@@ -349,7 +349,7 @@ func TestConvertBesideANodeThatLookedBefore(t *testing.T) {
 	f.same(s)
 }
 
-// TestConvertAgain converts what the run before left half: a message with both dates and numbers.
+// TestConvertAgain converts a message that an earlier run left with both dates and numbers.
 func TestConvertAgain(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)
@@ -362,8 +362,8 @@ func TestConvertAgain(t *testing.T) {
 	f.same(s)
 }
 
-// TestTwoConversions: one is slow between its look and its first note, and meanwhile another one
-// is through, and maybe a node has started. The slow one changes nothing.
+// TestTwoConversions: one is slow between its look and its first note. Meanwhile another one
+// ends, and a node may have started. The slow one changes nothing.
 func TestTwoConversions(t *testing.T) {
 	for _, starts := range []bool{true, false} { // it finds a lease, or another layout
 		t.Run(fmt.Sprint("a node starts: ", starts), func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestTwoConversions(t *testing.T) {
 	}
 }
 
-// TestConvertPastTheMongos goes on with an interrupted conversion at the address of the shard:
+// TestConvertPastTheMongos continues an interrupted conversion at the address of the shard:
 // that is refused, and so is a node.
 func TestConvertPastTheMongos(t *testing.T) {
 	uri := mongotest.Fresh(t)
@@ -415,8 +415,8 @@ func TestConvertPastTheMongos(t *testing.T) {
 	f.same(s)
 }
 
-// TestConvertOfAShardedStore refuses a store of an earlier layout that is sharded already, and
-// changes nothing: its shard key has times in it.
+// TestConvertOfAShardedStore: a store of an earlier layout that is already sharded is refused
+// and not changed, because its shard key contains times.
 func TestConvertOfAShardedStore(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)

@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// A document that cannot be decoded, because somebody changed it by hand, say, stops nobody but
-// itself: it is read as a damaged one, which has what the server found it by and nothing else.
+// A document that cannot be decoded, for example because somebody changed it by hand, harms
+// only itself: it is read as a damaged one, which has nothing but what the server found it by.
 
 // readAll reads the messages of a cursor.
 func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err error) {
@@ -27,7 +27,7 @@ func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err e
 	return all, cursor.Err()
 }
 
-// noBucket is the bucket of a damaged message of which it cannot be read.
+// noBucket is the bucket of a damaged message whose bucket cannot be read.
 const noBucket = -1
 
 func damaged(raw bson.Raw, why error) *document {
@@ -46,14 +46,14 @@ func damaged(raw bson.Raw, why error) *document {
 	return d
 }
 
-// placed says whether it is known where a message waits. A server also finds one by a part of
-// what somebody put there: of a list of times, say. A scan that went by such a place could go
-// back, again and again.
+// placed says whether it is known where a message waits. A server also finds a message by a
+// part of what somebody put there, such as one of a list of times. A scan that continued from
+// such a place could go back again and again.
 func (d *document) placed() bool { return d.Due != nil && d.ID != "" }
 
 func anyPlaced(all []*document) bool { return slices.ContainsFunc(all, (*document).placed) }
 
-// sound are the messages that are not damaged. It reports the others.
+// sound returns the messages that are not damaged, and reports the others.
 func (s *Store) sound(all []*document) []*document {
 	return slices.DeleteFunc(all, func(d *document) bool {
 		if d.damaged != nil {
@@ -63,12 +63,12 @@ func (s *Store) sound(all []*document) []*document {
 	})
 }
 
-// report logs a damaged message that is passed over.
+// report logs a damaged message that is skipped.
 func (s *Store) report(d *document) {
 	s.c.Log.Error("a message cannot be read: it is passed over and stays as it is", "scheduleId", d.ScheduleID, "bucket", d.Bucket, "error", d.damaged)
 }
 
-// errMoving is the damage of a message that is there, and was not found: nobody knows its state.
+// errMoving is the damage of a message that exists but was not found: its state is unknown.
 var errMoving = errors.New("its id is taken, and its message was not found on any shard")
 
 func (d *document) moving() bool { return d.damaged == errMoving }

@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
-// TestDamagedPlaces has a message whose bucket or time cannot be read, though the server finds it
-// by them: claims and retention pass it over, and come to all others.
+// TestDamagedPlaces: the bucket or time of a message cannot be read, though the server finds it
+// by them. Claims and retention skip it, and reach all others.
 func TestDamagedPlaces(t *testing.T) {
 	at := func(times ...int64) (list bson.A) {
 		for _, each := range times {
@@ -49,7 +49,7 @@ func TestDamagedPlaces(t *testing.T) {
 	}
 }
 
-// harm changes a message's document as somebody does by hand.
+// harm changes a message's document, as somebody might by hand.
 func harm(t *testing.T, s *Store, m postdate.Message, fields bson.D) {
 	t.Helper()
 	var d bson.D
@@ -65,8 +65,8 @@ func harm(t *testing.T, s *Store, m postdate.Message, fields bson.D) {
 	}
 }
 
-// wantDue claims bucket 1 page by page beside another one, and wants these messages, and in the
-// end nothing that comes next.
+// wantDue claims bucket 1 page by page together with another one. It expects these messages,
+// and that nothing follows them.
 func wantDue(t *testing.T, s *Store, limit int, want []postdate.Message) {
 	t.Helper()
 	for _, b := range []int{1, 2} {
@@ -113,7 +113,7 @@ func decimalOne(t *testing.T) bson.Decimal128 {
 	return d
 }
 
-// TestRetentionBesideDamage: final messages go, whatever lies beside them.
+// TestRetentionBesideDamage: final messages expire, whatever damaged ones lie next to them.
 func TestRetentionBesideDamage(t *testing.T) {
 	for _, sharded := range []bool{false, true} {
 		uri := mongotest.Fresh(t)

@@ -7,13 +7,13 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// What decides between a claim and those who want to change a claimed message's
-// state without holding its bucket's lock is here, and pure. DESIGN.md has the
-// protocol; decide_test.go plays every order of its steps.
+// This file decides, in pure functions, between a claim and those who want to change a claimed
+// message's state without holding its bucket's lock. DESIGN.md has the protocol; decide_test.go
+// plays every order of its steps.
 
-// mark announces on a PENDING message that somebody is about to change its state
-// and looks at the partition record before. The change is made only where the mark
-// still stands; who removes it has won.
+// mark announces on a PENDING message that somebody is about to change its state, and first
+// looks at the partition record. The change is made only if the mark still stands; whoever
+// removes the mark has won.
 type mark struct {
 	ID    bson.ObjectID `bson:"id"`    // of one try: never used twice
 	Token int64         `bson:"token"` // the settling owner's; 0: a cancel or a replace
@@ -25,7 +25,7 @@ func (m *mark) is(id bson.ObjectID) bool { return m != nil && m.ID == id }
 type verdict uint8
 
 const (
-	verdictFinish    verdict = iota + 1 // the mark stands and no claim covers the message: write, where the mark still stands
+	verdictFinish    verdict = iota + 1 // the mark stands and no claim covers the message: write, if the mark still stands
 	verdictTooLate                      // a claim covers the message, or it has ended
 	verdictCancelled                    // it is CANCELLED
 	verdictWait                         // somebody else is about to change it: look again soon
@@ -39,8 +39,8 @@ type sighting struct {
 	mark    *mark
 }
 
-// judge is the look: the message was seen after the mark id was set, and so was the
-// partition record p.
+// judge is the look: both the message and the partition record p were read after the mark id
+// was set.
 func judge(p bucket.Partition, saw sighting, id bson.ObjectID) verdict {
 	switch {
 	case saw.state.Status == postdate.Cancelled:
@@ -53,13 +53,12 @@ func judge(p bucket.Partition, saw sighting, id bson.ObjectID) verdict {
 	return verdictWait
 }
 
-// meeting is what an owner does with a due message that its read found, after its
-// claim under token.
+// meeting is what an owner does with a due message that it read after its claim under token.
 type meeting uint8
 
 const (
 	meetTake     meeting = iota + 1 // it is the owner's
-	meetOvertake                    // remove the mark first: whose mark is removed cannot write any more
+	meetOvertake                    // remove the mark first: its bearer can then no longer write
 )
 
 func meet(m *mark, token uint64) meeting {
@@ -69,19 +68,19 @@ func meet(m *mark, token uint64) meeting {
 	return meetOvertake
 }
 
-// stillDue says whether a message that was found at was, and whose mark was gone
-// when it was to be removed, is still what the owner's claim covers.
+// stillDue says whether a message whose mark was already gone is still what the owner's claim
+// covers. was is its state when it was found, with the mark.
 func stillDue(was, now postdate.State) bool {
 	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked && now.AttemptTime == was.AttemptTime
 }
 
-// overtaken says whether a message that was found marked as was may be handed out as it is
-// now: nil where it is not there. Whether its mark was removed by the owner or by its bearer
-// does not matter; where it still stands, its bearer can still write.
+// overtaken says whether a message that was found marked, as was, may be handed out as it is
+// now: nil if it is gone. It does not matter whether the owner or the mark's bearer removed the
+// mark; while the mark stands, its bearer can still write.
 func overtaken(was, now *document) bool {
 	return now != nil && now.damaged == nil && !now.Mark.is(was.Mark.ID) && stillDue(was.state(), now.state())
 }
 
-// maySettle says whether a settlement other than DELIVERED counts: p was read
-// after its mark was set.
+// maySettle says whether a settlement other than DELIVERED counts. p was read after the
+// settlement's mark was set.
 func maySettle(p bucket.Partition, token uint64) bool { return p.Token == token && p.Owner != "" }

@@ -11,9 +11,9 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// The tests here play the protocol of DESIGN.md on one message and one record, with
-// the package's own decisions, in every order of its steps. A step is what the
-// server does at once: one conditional write, or one read.
+// The tests here play the protocol of DESIGN.md on one message and one record, with the
+// package's own decisions, in every order of its steps. A step is what the server does
+// atomically: one conditional write, or one read.
 
 // world is what the server holds, and what came out.
 type world struct {
@@ -41,7 +41,7 @@ var (
 	playBehind = map[postdate.Channel]bucket.Position{playChannel: bucket.UpTo(playClaimed)}
 )
 
-// covered says whether the message, as it is, is covered by what is claimed.
+// covered says whether what is claimed covers the message as it is.
 func (w *world) covered() bool {
 	return !w.p.ClaimedFor(playChannel).Before(bucket.PositionOf(playKey, w.st.AttemptTime))
 }
@@ -54,11 +54,11 @@ func newWorld() *world {
 	}
 }
 
-// actor is one process' run through the protocol: step takes it on by one step of
-// the server, and says whether it is at its end.
+// actor is one process's run through the protocol. step advances it by one step of the server,
+// and says whether the run has ended.
 type actor interface{ step(w *world) (ended bool) }
 
-// canceller is a cancel, or where replace is set a replace to a later time.
+// canceller is a cancel, or a replace to a later time if replace is set.
 type canceller struct {
 	name    string
 	replace bool
@@ -133,16 +133,15 @@ func (c *canceller) look(w *world) bool {
 	return !c.m.is(c.id)
 }
 
-// again begins anew, a few times: then it gives up, as a call whose time is over.
+// again starts over, a few times: then it gives up, as a call whose time has run out.
 func (c *canceller) again() bool {
 	c.at = 0
 	c.try++
 	return c.try == 3
 }
 
-// owner looks where its page ends, claims, reads, and is given what it may publish; and
-// so again for each claim. Where first is set it acquires the bucket before, from the
-// other one.
+// owner looks where its page ends, claims, reads, and gets what it may publish, once for each
+// claim. If first is set, it begins by acquiring the bucket from the other owner.
 type owner struct {
 	token  uint64
 	first  bool
@@ -213,7 +212,7 @@ func (o *owner) takes(w *world, claim bucket.Claim) bool {
 		(claim.Only == playChannel || claim.Only == "" && (!behind || !to.Before(at)))
 }
 
-// publish ends it: what an owner was given it does not ask for again.
+// publish ends the step: an owner does not ask again for what it was given.
 func (o *owner) publish(w *world) bool {
 	w.published = append(w.published, o.seen.Version)
 	return true
@@ -225,8 +224,8 @@ func (o *owner) ended() bool {
 	return len(o.claims) == 0
 }
 
-// settler settles an attempt of token's owner as to be tried again later, which
-// would let a cancel through.
+// settler settles an attempt by token's owner as to be retried later, which would let a cancel
+// through.
 type settler struct {
 	token uint64
 	at    int
@@ -363,8 +362,8 @@ func (unparker) step(w *world) bool {
 	return true
 }
 
-// TestWhatIsNotClaimedIsTakenBack plays claims that do not cover the message: in no order
-// is its cancel refused, whatever time was asked for.
+// TestWhatIsNotClaimedIsTakenBack plays claims that do not cover the message: its cancel is
+// refused in no order, whatever time was asked for.
 func TestWhatIsNotClaimedIsTakenBack(t *testing.T) {
 	for name, claim := range map[string]bucket.Claim{
 		"a page that others fill": {To: playShort},
@@ -385,8 +384,7 @@ func TestWhatIsNotClaimedIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestTheObviousWaysFail shows that the orders above would find it, if a step were
-// left out.
+// TestTheObviousWaysFail shows that the orders above would reveal a step that was left out.
 func TestTheObviousWaysFail(t *testing.T) {
 	for name, actors := range map[string]func(wrote *bool) []actor{
 		"an owner that does not overtake": func(*bool) []actor {
@@ -433,7 +431,7 @@ func (c *careless) step(w *world) bool {
 	return c.owner.step(w)
 }
 
-// hasty looks, and writes then.
+// hasty looks first, and then writes.
 type hasty struct {
 	token uint64
 	at    int

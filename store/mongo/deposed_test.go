@@ -12,13 +12,12 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// TestDeposedPrimary stops the primary until another one is elected, and asks it
-// right when it goes on, before it knows. A process that has seen what was written
-// meanwhile does not believe what the deposed one still has; neither does a claim,
-// because its write needs a majority.
+// TestDeposedPrimary stops the primary until another one is elected, and asks it as soon as it
+// continues, before it knows. A process that has seen what was written meanwhile does not
+// believe the deposed primary's data; nor does a claim, because its write needs a majority.
 //
-// With POSTDATE_TEST_EXPERIMENTS set it also shows the answer to a read that is
-// tied to nothing this process saw: the message as it was, PENDING.
+// With POSTDATE_TEST_EXPERIMENTS set, it also shows the answer to a read that is tied to
+// nothing that this process saw: the message as it was, PENDING.
 func TestDeposedPrimary(t *testing.T) {
 	set := mongotest.Start(t, 3)
 	uri := set.Fresh()

@@ -10,12 +10,11 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// payloadInlineMax is the largest payload that a scan reads along with its
-// message. A larger one lies in a field of its own, and is read once it is known
-// that it fits into the page.
+// payloadInlineMax is the largest payload that a scan reads along with its message. A larger
+// one has a field of its own, and is read once it is known to fit into the page.
 const payloadInlineMax = 4 << 10
 
-// document is a message as it lies in the collection messages.
+// document is a message in the collection messages.
 type document struct {
 	ID            string        `bson:"_id"` // tenant, zero byte, schedule id: unique, and in the order of scans
 	Bucket        int           `bson:"bucket"`
@@ -26,16 +25,16 @@ type document struct {
 	Status            int            `bson:"status"`
 	Version           int64          `bson:"version"`
 	AttemptTime       postdate.Time  `bson:"attemptTime"`
-	Due               *postdate.Time `bson:"due,omitempty"` // the attempt time again, while PENDING: what the due index holds
+	Due               *postdate.Time `bson:"due,omitempty"` // the attempt time again, while PENDING, for the due index
 	Parked            bool           `bson:"parked,omitempty"`
 	DownSince         postdate.Time  `bson:"downSince,omitempty"`
 	Attempts          int            `bson:"attempts,omitempty"`
 	PossibleDuplicate bool           `bson:"possibleDuplicate,omitempty"`
-	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final: what the index for retention holds
+	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final, for the index of the retention
 	LastError         string         `bson:"lastError,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
-	damaged error // it cannot be decoded, or was not found though it is there: damage.go
+	damaged error // it cannot be decoded, or exists but was not found: see damage.go
 
 	Channel      string        `bson:"channel"`
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
@@ -117,8 +116,8 @@ func (d *document) channel() postdate.Channel { return postdate.Channel(d.Channe
 
 func (d *document) sighting() sighting { return sighting{d.key(), d.channel(), d.state(), d.Mark} }
 
-// place is where a message waits that is placed, and of which at least the keys of the due index
-// were read.
+// place is where a placed message waits. At least the keys of the due index must have been
+// read.
 func (d *document) place() bucket.Position {
 	return position{T: *d.Due, ID: d.ID}.place()
 }
@@ -143,7 +142,7 @@ func (d *document) record() postdate.Record {
 	return postdate.Record{Message: m, State: d.state()}
 }
 
-// payloadBytes is the payload's size, whether it was read along or not.
+// payloadBytes is the payload's size, whether the payload was read or not.
 func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes) }
 
 // anyOf matches one of the values.

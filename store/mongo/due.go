@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// commonMax bounds how many messages a read that several buckets share returns.
+	// commonMax bounds how many messages a read returns that several buckets share.
 	commonMax = 2_000
-	// rangesMax bounds how many buckets share a read: a command of too many ranges is
-	// not answered in the order of the index.
+	// rangesMax bounds how many buckets share a read: a command with too many ranges is not
+	// answered in index order.
 	rangesMax = 128
 	// aloneMax bounds how many reads of single buckets are under way at a time.
 	aloneMax = 8
 )
 
-// scan is one bucket's scan on its way.
+// scan is one bucket's scan in progress.
 type scan struct {
 	*store.Claim
 	span     span // up to the claim's To, and after the look up to where the scan ends
 	most     int  // how many messages it looks at
-	expected int  // how many there were in the span when it was looked at
+	expected int  // how many the look found in the span
 	quiet    bool // there were none
 	idle     bool // the claim covers none, and has nothing else to write
 
-	refused error             // what the record says of the claim
-	record  *bucket.Partition // as it was when the read began; nil: the claim was just written to it
+	refused error             // why the record refuses the claim
+	record  *bucket.Partition // as it was when the read began; nil: this call surely wrote the claim to it
 
 	found   []*document // in order
-	reached bool        // found goes on to the end of the span
+	reached bool        // found extends to the end of the span
 	next    postdate.Time
 	ahead   bool // next is known
 	chosen  []*document
-	damaged []*document     // passed over
+	damaged []*document     // skipped
 	leftOut bucket.Position // the first one that could not be overtaken
 	ended   bucket.Position
 }
@@ -56,7 +56,7 @@ func newScan(c *store.Claim) *scan {
 // whole says whether the scan goes as far as was asked.
 func (c *scan) whole() bool { return c.span.to == c.To }
 
-// projection is what a find returns, and how much.
+// projection says which fields a find returns, and of how many messages.
 type projection struct {
 	fields bson.D
 	max    int // messages, for a command that several scans share
@@ -65,12 +65,12 @@ type projection struct {
 var (
 	orderDue  = doc("bucket", 1, "due", 1, "_id", 1)
 	orderTime = doc("due", 1, "_id", 1)
-	// lightly leaves out what is read only once it is known to fit.
+	// lightly leaves out large payloads, which are read only once they are known to fit.
 	lightly = projection{max: commonMax, fields: doc("large", 0)}
 )
 
-// readsOf are the reads of what scans cover and of what comes next. Where the look found
-// nothing in any bucket, one read says both: what the first message is.
+// readsOf returns the reads of what scans cover and of what comes next. If the look found
+// nothing in any bucket, one read answers both: it finds the first messages.
 func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	if allQuiet(scans) {
 		return []func(ctx context.Context) error{func(ctx context.Context) error { return s.readQuiet(ctx, scans) }}
@@ -82,8 +82,8 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return !c.whole() || c.ahead }))...)
 }
 
-// allQuiet says whether the look found nothing in any bucket, and one read can say so again: all
-// scans begin at the same place, and it and their ends are whole milliseconds.
+// allQuiet says whether the look found nothing in any bucket and one read can confirm it: all
+// scans begin at the same place, and that place and their ends are whole milliseconds.
 func allQuiet(scans []*scan) bool {
 	after := scans[0].span.after
 	if placed(after).ID != "" {
@@ -97,7 +97,7 @@ func allQuiet(scans []*scan) bool {
 	return true
 }
 
-// nextReads are the reads of what comes beyond the ends of claims.
+// nextReads returns the reads of what lies beyond the ends of claims.
 func (s *Store) nextReads(scans []*scan) (reads []func(ctx context.Context) error) {
 	byTo := map[bucket.Position][]*scan{}
 	for _, c := range scans {
@@ -110,7 +110,7 @@ func (s *Store) nextReads(scans []*scan) (reads []func(ctx context.Context) erro
 	return reads
 }
 
-// packed parts scans into those that share a command.
+// packed groups scans into those that share a command.
 func packed(scans []*scan) (packs [][]*scan) {
 	expected := 0
 	for _, c := range scans {
@@ -125,8 +125,8 @@ func packed(scans []*scan) (packs [][]*scan) {
 	return packs
 }
 
-// readQuiet reads what is first in each of several buckets in which nothing was due a
-// moment ago. Where something has come in since, it is read as usual.
+// readQuiet reads the first message of each of several buckets in which the look found nothing
+// due. A bucket in which something has come in since is read as usual.
 func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
 	if err := s.readNext(ctx, scans[0].span.after, scans); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 	}
 	for _, d := range all {
 		c := byBucket[d.Bucket]
-		if c == nil { // damaged: the server knows its bucket, and nobody else
+		if c == nil { // damaged: only the server knows its bucket
 			s.report(d)
 			continue
 		}
@@ -172,8 +172,8 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 		}
 		return nil
 	}
-	// Not everything came. Buckets below the last message's did; that one may have
-	// more, which is for the next page; those above were not looked at.
+	// Not everything came. The buckets below the last message's are complete; that one may have
+	// more, for the next page; those above were not looked at.
 	last := all[len(all)-1].Bucket
 	var rest []*scan
 	for _, c := range scans {
@@ -185,8 +185,8 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 	return s.sideBySide(ctx, len(rest), func(ctx context.Context, i int) error { return s.readAlone(ctx, rest[i], r) })
 }
 
-// readAlone reads a bucket with a command of its own, and more of it where nothing is placed: the
-// next scan would come to the same again.
+// readAlone reads a bucket with a command of its own. While nothing that it found is placed, it
+// reads more: the next scan would only find the same again.
 func (s *Store) readAlone(ctx context.Context, c *scan, r projection) (err error) {
 	for most := c.most; ; most *= 2 {
 		c.found, err = s.findDue(ctx, []span{c.span}, r, 0, most)
@@ -211,7 +211,7 @@ func (s *Store) sideBySide(ctx context.Context, n int, f func(ctx context.Contex
 	return nil
 }
 
-// findDue reads what waits in spans, up to limit messages, without the first skip.
+// findDue reads up to limit messages that wait in spans, after the first skip ones.
 func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, limit int) ([]*document, error) {
 	return s.findIn(ctx, spans, options.Find().SetSort(orderDue).SetProjection(r.fields).SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
 }
@@ -238,7 +238,7 @@ func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptions
 	return all, err
 }
 
-// nextMin is how many messages a look for what comes next finds beside one for each bucket.
+// nextMin is how many messages a look for what comes next finds, besides one for each bucket.
 const nextMin = 20
 
 // readNext looks for the first message beyond a position in each bucket.
@@ -247,9 +247,9 @@ func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*sca
 	return s.sideBySide(ctx, len(some), func(ctx context.Context, i int) error { return s.readFirst(ctx, from, some[i]) })
 }
 
-// readFirst finds the first messages beyond a position in some buckets together, in the order of
-// their times: the server merges one walk of the index for each bucket. A bucket of which none
-// is among them has none before the last of them.
+// readFirst finds the first messages beyond a position in some buckets together, in order of
+// time: the server merges one walk of the index for each bucket. A bucket with none among them
+// has none before the last of them.
 func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*scan) error {
 	byBucket := make(map[int]*scan, len(scans))
 	spans := make([]span, len(scans))
@@ -277,13 +277,13 @@ func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*sc
 	return nil
 }
 
-// limit ends the scan where the record ends that was read along with the messages.
+// limit shortens the scan to what record covers, which was read along with the messages.
 func (c *scan) limit(record bucket.Partition) {
 	c.record = &record
 	c.span.to = c.span.to.Earliest(record.ClaimedFor(c.Only))
 }
 
-// cut makes a page of what was found: what the claim and its record cover, up to its
+// cut makes a page of what was found: what the claim and its record cover, up to the scan's
 // limits.
 func (c *scan) cut() {
 	bytes := 0

@@ -11,11 +11,11 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// expireSegments is how many segments one look finds.
+// expireSegments is how many segments one find returns.
 const expireSegments = 16
 
-// Expire implements store.Housekeeping. The owner of bucket 0 also forgets the leases
-// of runs that ended long ago: one node is enough.
+// Expire implements store.Housekeeping. The owner of bucket 0 also deletes the leases of runs
+// that ended long ago: one node is enough.
 func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	if len(e.Buckets) == 0 {
 		return 0, nil
@@ -71,15 +71,15 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	return deleted, err
 }
 
-// expireInboxes takes old messages off the fronts of inboxes. An inbox's last
-// segment stays, so that its numbers go on. A segment that was written before segments
-// named their bucket belongs to bucket 0.
+// expireInboxes removes old messages from the fronts of inboxes. An inbox's last segment stays,
+// so that its numbers go on. A segment written before segments named their bucket belongs to
+// bucket 0.
 func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error) {
 	var buckets []any
 	for _, b := range e.Buckets {
 		buckets = append(buckets, b)
 		if b == 0 {
-			buckets = append(buckets, nil) // matches where there is none
+			buckets = append(buckets, nil) // matches a segment without a bucket
 		}
 	}
 	expired := 0
@@ -109,8 +109,8 @@ func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error)
 	return expired, nil
 }
 
-// expireSegment takes off up to limit messages of one segment, and the segments
-// before it that have none left.
+// expireSegment removes up to limit messages from one segment, and deletes the segments before
+// it that are empty.
 func (s *Store) expireSegment(ctx context.Context, g *segment, before postdate.Time, limit int) (int, error) {
 	n := 0
 	for n < min(len(g.Messages), limit) && g.Messages[n].DeliveredAt < before {

@@ -14,9 +14,9 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// TestExpireWithoutBucket expires what names no bucket: segments of inboxes that were
-// written before segments did, and the leases of runs that ended. Both are left to the
-// owner of bucket 0.
+// TestExpireWithoutBucket expires what names no bucket: segments of inboxes from before
+// segments named theirs, and the leases of runs that ended. Both are left to the owner of
+// bucket 0.
 func TestExpireWithoutBucket(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	s := open(t, config(uri))

@@ -19,9 +19,9 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// TestPrimariesComeAndGo works on a store while primaries step down and are killed:
-// nothing that was acknowledged is lost, and nothing is published for which a cancel
-// answered nil. POSTDATE_TEST_FAULTS sets the number of faults.
+// TestPrimariesComeAndGo works on a store while primaries step down and are killed: nothing
+// that was acknowledged is lost, and no message is published after a cancel of it answered nil.
+// POSTDATE_TEST_FAULTS sets the number of faults.
 func TestPrimariesComeAndGo(t *testing.T) {
 	t.Parallel()
 	set := mongotest.Start(t, 3)
@@ -223,7 +223,7 @@ func (f *faults) cycle() (published int, failed bool) {
 	}
 }
 
-// account holds what everybody was told against what is in the store.
+// account checks what everybody was told against what is in the store.
 func (f *faults) account() {
 	cancelled, published, unsure := 0, 0, 0
 	for id, e := range f.ledger {

@@ -14,21 +14,21 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// An inbox is a chain of segments, each a document that holds some hundreds of
-// messages. Appending pushes to the last one, in one round trip and without a
-// counter: a document's writes are in order and whole, so readers see no message
-// before another that was appended earlier. The next segment begins where a full
-// one ends, and nothing is pushed to a full one any more.
+// An inbox is a chain of segments: documents that hold some hundreds of messages each.
+// Appending pushes to the last one, in one round trip and without a counter: the writes to a
+// document are ordered and atomic, so readers see no message before one that was appended
+// earlier. The next segment begins where a full one ends, and nothing more is pushed to a full
+// one.
 const (
 	segmentMessages = 1_000
 	segmentBytes    = 1 << 20 // a segment is full from here on
-	partBytes       = 8 << 20 // and never grows by more than this at once: MongoDB's documents end at 16 MiB
+	partBytes       = 8 << 20 // and never grows by more than this in one write: MongoDB limits documents to 16 MiB
 )
 
 // segment is a part of an inbox in the collection inboxes.
 type segment struct {
 	ID       string         `bson:"_id"`    // tenant, inbox and number, so that they sort
-	Bucket   int            `bson:"bucket"` // of the inbox: whose owner expires it
+	Bucket   int            `bson:"bucket"` // of the inbox: its owner expires the inbox
 	Number   int64          `bson:"number"` // of the segment
 	Start    int64          `bson:"start"`  // how many messages ever came before it
 	Base     int64          `bson:"base"`   // and how many before the first one that is kept
@@ -74,7 +74,7 @@ func (l *letter) message(tenant, inbox string) store.InboxMessage {
 	return m
 }
 
-// bytes is about what the letter takes in its document.
+// bytes estimates what the letter takes in its document.
 func (l *letter) bytes() int64 {
 	n := 150 + len(l.ScheduleID) + len(l.ContentType) + len(l.Payload)
 	for _, h := range l.Headers {
@@ -83,7 +83,7 @@ func (l *letter) bytes() int64 {
 	return int64(n)
 }
 
-// end is how many messages ever came up to the segment's last one.
+// end is how many messages ever came, up to the segment's last one.
 func (g *segment) end() int64 { return g.Start + g.Count }
 
 func (g *segment) full() bool {
@@ -101,9 +101,9 @@ func (s *Store) inboxBucket(inbox string) int {
 
 func segmentID(inbox string, number int64) string { return fmt.Sprintf("%s%016x", inbox, number) }
 
-// segmentsFrom selects an inbox's segments from a number on.
+// segmentsFrom selects an inbox's segments from the given number on.
 func segmentsFrom(inbox string, number int64) bson.D {
-	return doc("_id", doc("$gte", segmentID(inbox, number), "$lt", inbox+"g")) // behind every hexadecimal digit
+	return doc("_id", doc("$gte", segmentID(inbox, number), "$lt", inbox+"g")) // after every hexadecimal digit
 }
 
 // ReadInbox implements store.Inbox.
@@ -126,8 +126,8 @@ func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string, limit
 	return messages, s.cursor(at), nil
 }
 
-// place is where a reader stands: before the message with this number, which is in
-// this segment or behind it.
+// place is where a reader stands: before the message with this number, which is in this segment
+// or a later one.
 type place struct{ segment, number int64 }
 
 func (s *Store) readSegments(ctx context.Context, tenant, name string, at place, limit int) ([]store.InboxMessage, place, error) {
@@ -147,7 +147,7 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 			return nil, at, err
 		}
 		if end >= 0 && g.Start != end {
-			break // the one before was read when it was not full yet
+			break // the one before was not full yet when it was read
 		}
 		if at.number > g.end() && end < 0 {
 			return nil, at, errAhead(s.cursor(at))
@@ -169,8 +169,8 @@ func errAhead(cursor string) error {
 	return postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)
 }
 
-// A cursor is the store's name and a place: one of another store would silently
-// skip messages.
+// A cursor is the store's name and a place: without the name, a cursor of another store would
+// silently skip messages.
 func (s *Store) cursor(at place) string {
 	return fmt.Sprintf("%08x-%d-%d", s.birth, at.segment, at.number)
 }

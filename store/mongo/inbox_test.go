@@ -20,9 +20,8 @@ func letters(from string, first, n, size int) (all []store.InboxMessage) {
 	return all
 }
 
-// TestInboxSegments lets two nodes append to one inbox until it has several
-// segments, while a reader follows: it sees every message once, and those of each
-// node in their order.
+// TestInboxSegments lets two nodes append to one inbox until it has several segments, while a
+// reader follows. The reader sees every message once, and those of each node in order.
 func TestInboxSegments(t *testing.T) {
 	c := config(mongotest.Fresh(t))
 	nodes := []store.Store{open(t, c), open(t, c)}
@@ -85,7 +84,7 @@ func TestInboxSegments(t *testing.T) {
 	}
 }
 
-// TestInboxLargeCall appends more at once than one document takes.
+// TestInboxLargeCall appends more in one call than one document takes.
 func TestInboxLargeCall(t *testing.T) {
 	s := open(t, config(mongotest.Fresh(t)))
 	defer s.Close()

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// insertTries bounds how often an insert looks for the message that is said to
-	// be there: it can expire in between.
+	// insertTries bounds how often an insert looks for the message whose id is taken: the
+	// message can expire in between.
 	insertTries = 5
 	codeTaken   = 11000
 
-	// payloadMax is what fits into one of MongoDB's documents, with room for the rest
-	// of the message, and in an inbox for its neighbours.
+	// payloadMax fits into one of MongoDB's documents together with the rest of the message,
+	// and in an inbox together with its neighbours.
 	payloadMax = 6 << 20
 )
 
@@ -27,8 +27,8 @@ func errNotFound(key postdate.Key) error {
 	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
 }
 
-// Insert implements store.Messages: one unordered insertMany, and a read of what
-// was there before.
+// Insert implements store.Messages: one unordered insertMany, and a read of what was there
+// already.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
 	results := make([]store.Inserted, len(messages))
 	ctx, cancel := s.bound(ctx)
@@ -62,8 +62,8 @@ func fail(results []store.Inserted, items []int, err error) {
 	}
 }
 
-// insert inserts some of the messages. It returns those that are taken and whose
-// message is not there.
+// insert inserts some of the messages. It returns those whose ids are taken but whose messages
+// are not there.
 func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (again []int) {
 	err := s.within(ctx, func(ctx context.Context) error {
 		documents := make([]*document, len(items))
@@ -91,10 +91,10 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 	return again
 }
 
-// write inserts the items' documents, and lists the items whose ids are taken.
+// write inserts the items' documents, and returns the items whose ids are taken.
 func (s *Store) write(ctx context.Context, documents []*document, items []int, results []store.Inserted) (taken []int, err error) {
 	if !s.sharded {
-		// Where it is repeated, what the attempt before wrote answers as there already.
+		// In a repetition, what an earlier attempt wrote counts as there already.
 		err := s.repeat(ctx, func(ctx context.Context) error {
 			_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
 			return err
@@ -108,7 +108,7 @@ func (s *Store) write(ctx context.Context, documents []*document, items []int, r
 	return taken, err
 }
 
-// takenOf lists the items whose ids are taken, and notes what the server refused.
+// takenOf returns the items whose ids are taken, and notes what the server refused.
 func takenOf(err error, items []int, results []store.Inserted) (taken []int, rest error) {
 	var bulk driver.BulkWriteException
 	if err == nil || !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
@@ -131,8 +131,8 @@ func takenOf(err error, items []int, results []store.Inserted) (taken []int, res
 	return taken, nil
 }
 
-// present answers for messages whose ids are taken. It lists those that are not
-// there (any more).
+// present answers for messages whose ids are taken. It returns those that are not there (any
+// longer).
 func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (gone []int, err error) {
 	var keys keyed
 	for _, i := range items {
@@ -141,7 +141,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 	}
 	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
 	if err != nil {
-		return nil, unknown("scheduling", err) // the ids are taken: maybe by an attempt of this call
+		return nil, unknown("scheduling", err) // the ids are taken, perhaps by an attempt of this call
 	}
 	for _, i := range items {
 		m := &messages[i]
@@ -173,7 +173,7 @@ func (s *Store) read(ctx context.Context, keys *keyed, projection any) (map[stri
 	return s.readMoved(ctx, keys, projection, found)
 }
 
-// readOnce is read in one command.
+// readOnce is read with one command.
 func (s *Store) readOnce(ctx context.Context, keys *keyed, projection any) (map[string]*document, error) {
 	o := options.Find().SetHint(indexID).SetBatchSize(int32(len(keys.ids) + 1))
 	if projection != nil {

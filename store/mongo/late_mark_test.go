@@ -18,8 +18,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
-// latecomer is a network that breaks the connection on which the first mark is sent, and brings
-// it to the server later: TCP may do so with what lies in a socket when its program closes it.
+// latecomer is a network that breaks the connection on which the first mark is sent, and
+// delivers the mark later: TCP may do so with what is in a socket when its program closes it.
 type latecomer struct {
 	delivered chan struct{} // closed when the late mark was answered
 
@@ -92,7 +92,7 @@ func (p *latecomer) holds(request []byte, server net.Conn, answers <-chan []byte
 	return true
 }
 
-// before has f called right before the store's update with this number, from when it is armed.
+// before has f called right before the store's update with this number, counted from arm.
 func (p *latecomer) before(number int64, f func()) func(command bson.Raw) {
 	var updates atomic.Int64
 	return func(command bson.Raw) {
@@ -128,8 +128,8 @@ func ownedMessage(t *testing.T, uri string) (*mongo.Store, postdate.Message) {
 	return s, m
 }
 
-// openLate opens a store whose first mark goes out twice. Right before what finishes by it, f is
-// called, and then the first one arrives.
+// openLate opens a store whose first mark goes out twice. Right before the write that finishes
+// by the second one, f is called, and then the first one arrives.
 func openLate(t *testing.T, uri string, f func()) *mongo.Store {
 	p, address := behindLatecomer(t, uri)
 	c := config(address)
@@ -143,9 +143,9 @@ func openLate(t *testing.T, uri string, f func()) *mongo.Store {
 	return s
 }
 
-// TestAMarkThatComesLate: a mark goes out, and once more, because the connection broke; the
-// owner removes it and hands the message out; then the first one arrives, and only then the
-// cancel or replace finishes. It does not answer that it is done.
+// TestAMarkThatComesLate: a mark goes out twice, because the connection broke. The owner
+// removes it and hands the message out. Then the first one arrives, and only then the cancel or
+// replace finishes. It does not answer that it is done.
 func TestAMarkThatComesLate(t *testing.T) {
 	for _, how := range []string{"cancel", "replace", "cancel behind a mongos"} {
 		t.Run(how, func(t *testing.T) {
@@ -184,8 +184,8 @@ func claimOf(t *testing.T, s *mongo.Store, b int, token, number uint64) []postda
 	return r.Due
 }
 
-// TestASettlementsMarkThatComesLate is the same with the settlement of a former owner: it does
-// not put back what its successor has taken over, so that a cancel would take it back.
+// TestASettlementsMarkThatComesLate is the same for the settlement of a former owner: it does
+// not put back a message that its successor has taken over, where a cancel would succeed.
 func TestASettlementsMarkThatComesLate(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	next, m := ownedMessage(t, uri)

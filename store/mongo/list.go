@@ -66,9 +66,8 @@ func listPosition(d *document) *store.ListPosition {
 	return &store.ListPosition{ExecutionTime: d.ExecutionTime, Bucket: d.Bucket, ScheduleID: d.ScheduleID}
 }
 
-// listRange is the range of the list index that a page begins with. Behind a
-// cursor it is what follows at the same time in the same bucket, in later buckets,
-// and at later times.
+// listRange is the range of the list index that a page begins with. After a cursor that is what
+// follows at the same time in the same bucket, in later buckets, and at later times.
 func listRange(q *store.ListQuery) bson.D {
 	until := func(low string, at postdate.Time) bson.D {
 		times := doc(low, at)
@@ -93,8 +92,8 @@ func listRange(q *store.ListQuery) bson.D {
 	})
 }
 
-// listBorder is the last message that a page looked at, where it did not come to
-// the end; nil where it did.
+// listBorder is the last message that a page looked at if the page did not reach the end, and
+// nil if it did.
 func (s *Store) listBorder(ctx context.Context, q *store.ListQuery) (*store.ListPosition, error) {
 	cursor, err := s.messages.Aggregate(ctx, bson.A{
 		doc("$match", listRange(q)), doc("$sort", orderList), doc("$skip", listExaminedMax-1), doc("$limit", 1),

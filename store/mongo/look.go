@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// lookMax bounds how many messages the look that all buckets share goes over.
-	// Buckets that it does not come to are looked at alone.
+	// lookMax bounds how many messages the look that all buckets share goes over. Buckets that
+	// it does not reach are looked at alone.
 	lookMax = 5_000
-	// passedMax is how many messages more than its limit a scan looks at where it
-	// passes some over.
+	// passedMax is how many messages beyond its limit a scan looks at if it skips some.
 	passedMax = 1_000
 	// butMax bounds how many channels the server is told to leave out.
 	butMax = 64
@@ -23,7 +22,7 @@ var (
 	keysAndChannels = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
 )
 
-// look finds where each scan ends, and aims it there. Of claims that may not have to be
+// look finds where each scan ends, and ends it there. For claims that may not have to be
 // written it also finds what comes next.
 func (s *Store) look(ctx context.Context, scans []*scan) error {
 	var plain, parted, alone, ifDue []*scan
@@ -69,8 +68,8 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 	return nil
 }
 
-// lookAlone looks at a bucket that filled its page last time: where it takes all
-// channels alike, for the message that fills the page and for no other.
+// lookAlone looks at a bucket that filled its page last time. If the scan takes all channels
+// alike, it asks only for the message that fills the page.
 func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	if c.parted() {
 		return s.readAlone(ctx, c, keysAndChannels)
@@ -84,10 +83,10 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	return err
 }
 
-// parted says whether the scan takes messages by their channels.
+// parted says whether the scan treats channels differently.
 func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
 
-// covers says whether a claim takes a message, its To aside.
+// covers says whether a claim takes a message, apart from its To.
 func (c *scan) covers(d *document) bool {
 	if c.Only != "" {
 		return d.Channel == string(c.Only)
@@ -96,9 +95,9 @@ func (c *scan) covers(d *document) bool {
 	return !behind || !to.Before(d.place())
 }
 
-// aim ends the scan with the message that fills its page, or with what its look came to.
+// aim ends the scan at the message that fills its page, or where its look ended.
 func (c *scan) aim() {
-	end, count := c.To, c.expected // so many were skipped
+	end, count := c.To, c.expected // the expected ones were skipped
 	var last bucket.Position
 	for n, d := range c.found {
 		c.expected++
@@ -119,8 +118,8 @@ func (c *scan) aim() {
 	c.leaveOut()
 }
 
-// leaveOut has the server leave out the channels of which the scan takes nothing, as far
-// as that is simple.
+// leaveOut has the server leave out the channels of which the scan takes nothing, as far as
+// that is simple.
 func (c *scan) leaveOut() {
 	if c.Only != "" {
 		c.span.only, c.most = c.Only, c.Scan.Limit

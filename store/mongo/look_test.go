@@ -41,8 +41,8 @@ func (x *examined) see(_ context.Context, e *event.CommandStartedEvent) {
 	})
 }
 
-// A look examines the leases and the partition records that it names, whatever was
-// claimed meanwhile; where it names none, the collection is not asked at all.
+// A look examines the leases and the partition records that it names, whatever was claimed
+// meanwhile. If it names none, it does not query the collection.
 func TestALookExaminesWhatItNames(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	client, err := driver.Connect(options.Client().ApplyURI(uri))

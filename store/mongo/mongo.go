@@ -1,14 +1,13 @@
-// Package mongo keeps messages in MongoDB, for a cluster of nodes. It passes
-// store/storetest on a real replica set, and through a model of a mongos in front of one.
+// Package mongo keeps messages in MongoDB, for a cluster of nodes. It passes store/storetest on
+// a real replica set, and through a model of a mongos in front of one.
 //
-// It promises what package store promises: every acknowledged write is on the
-// disks of a majority, and every read sees at least what this process wrote and
-// read before, also across a change of primary. Claims and cancels meet on two
-// documents, the message and its bucket's partition record; DESIGN.md beside this
-// file says why one of them always gives way.
+// It promises what package store promises: every acknowledged write is on the disks of a
+// majority, and every read sees at least what this process wrote and read before, even across a
+// change of primary. Claims and cancels meet on two documents, the message and its bucket's
+// partition record; DESIGN.md in this directory says why one of them always gives way.
 //
-// Every command on messages names its buckets and its index. What goes out in one
-// command is the same for one bucket and for all of a node's.
+// Every query on messages names its index and, except for those of List, its buckets. What
+// takes one command for one bucket takes one for all of a node's.
 package mongo
 
 import (
@@ -34,10 +33,10 @@ var _ store.Store = (*Store)(nil)
 // Config says where the store is.
 type Config struct {
 	URI     string        // mongodb:// or mongodb+srv://, with the database's name
-	Buckets int           // N: fixed at the store's birth, checked ever after
-	Timeout time.Duration // of a call without a deadline of its own; retries are within it
-	Attempt time.Duration // of one command, after which it is tried again: a frozen server answers nobody
-	Select  time.Duration // how long a call waits for a primary before it is given up; the URI's own goes before
+	Buckets int           // N: fixed at the store's birth, and checked from then on
+	Timeout time.Duration // of a call without a deadline of its own, retries included
+	Attempt time.Duration // of one try of a command, which is then repeated: a frozen server never answers
+	Select  time.Duration // how long a call waits for a primary before it gives up; the URI's own setting takes precedence
 	Log     *slog.Logger
 }
 
@@ -66,8 +65,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Store is an open store. Its methods may be called by many nodes' processes at
-// once.
+// Store is an open store. Many nodes' processes may have it open at the same time.
 type Store struct {
 	c        Config
 	client   *driver.Client
@@ -77,22 +75,22 @@ type Store struct {
 
 	messages, partitions, leases, inboxes, channels, registry *driver.Collection
 
-	// seen is the latest time of the set's that this process saw. Every read is at
-	// least as new, so what was answered before a change of primary holds after it.
+	// seen is the latest operation time of the replica set that this process saw. Every read is
+	// at least as new, so what was answered before a change of primary holds after it.
 	seenMu sync.Mutex
 	seen   bson.Timestamp
 
 	appends appends
 	kept    keptMarks
 
-	// crowded holds the buckets whose last scan filled its page: a hint for the
-	// next read of how to ask.
+	// crowded holds the buckets whose last scan filled its page: a hint how the next read
+	// should ask.
 	crowdedMu sync.Mutex
 	crowded   map[int]struct{}
 }
 
-// Open opens the store at c.URI, and creates it where there is none. Errors are
-// sentences for the operator.
+// Open opens the store at c.URI, and creates it if there is none. Its errors are sentences for
+// the operator.
 func Open(ctx context.Context, c Config) (*Store, error) { return OpenWatched(ctx, c, nil) }
 
 // OpenWatched is Open for tests: the monitor sees every command once the store is open.
@@ -116,9 +114,9 @@ func OpenWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) (
 	return s, nil
 }
 
-// begin checks the server, and creates what is not there yet. It has a client of its
-// own, with the same options, whose commands are looked at: the driver copies every
-// command that somebody looks at, which is not for batches of messages.
+// begin checks the server, and creates what is missing. It has a client of its own, with the
+// same options, whose commands are monitored: the driver copies every command that is
+// monitored, which would be too much for batches of messages.
 func begin(ctx context.Context, c Config) (*Store, error) {
 	assured := &assurance{}
 	client, err := driver.Connect(clientOptions(c).SetMonitor(assured.monitor()))
@@ -147,7 +145,7 @@ func newStore(c Config, client *driver.Client) *Store {
 	}
 }
 
-// clientOptions are the address's own but for what the promises rest on.
+// clientOptions are the address's own, except for what the promises rest on.
 func clientOptions(c Config) *options.ClientOptions {
 	o := options.Client().ApplyURI(c.URI)
 	if o.ServerSelectionTimeout == nil {

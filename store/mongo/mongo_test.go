@@ -66,7 +66,7 @@ func databaseOf(t testing.TB, uri string) string {
 	return u.Path[1:]
 }
 
-// TestDurable ends the server with SIGKILL each time.
+// TestDurable kills the server with SIGKILL each time.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	set := mongotest.Start(t, 1)
@@ -147,7 +147,7 @@ func refuse(t *testing.T, c mongo.Config, kind postdate.Kind, words []string) {
 	}
 }
 
-// TestOpenedAtOnce is a cluster's first start: many nodes make the store together.
+// TestOpenedAtOnce is a cluster's first start: many nodes create the store at the same time.
 func TestOpenedAtOnce(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	var group sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// moving is a store behind a mongos whose messages can be taken away, as a reschedule does while
-// it moves them from one shard to another: their ids stay taken.
+// moving is a store behind a mongos whose messages can be taken away, as a reschedule does
+// while it moves them between shards: their ids stay taken.
 type moving struct {
 	*testing.T
 	s      *Store
@@ -74,8 +74,8 @@ func (m *moving) want(what string, err error, kind postdate.Kind) {
 	}
 }
 
-// TestNobodyIsToldThatAMovingMessageIsNotThere: a message is on its way for longer than a read
-// waits. Calls that need it say that they do not know, and do what they can of the others.
+// TestNobodyIsToldThatAMovingMessageIsNotThere: a message moves for longer than a read waits.
+// Calls that need it say that they do not know, and do what they can for the other messages.
 func TestNobodyIsToldThatAMovingMessageIsNotThere(t *testing.T) {
 	m := openMoving(t)
 	all := insertInBucket(t, m.s, 1, 4)
@@ -103,7 +103,7 @@ func TestNobodyIsToldThatAMovingMessageIsNotThere(t *testing.T) {
 	m.want("Cancel that was under way", m.s.Cancel(t.Context(), []postdate.Key{mine.Key}, 5)[0].Err, postdate.KindUnknown)
 }
 
-// TestAReadThatEndsWhileAMessageMoves has its time end while it waits for the message.
+// TestAReadThatEndsWhileAMessageMoves: its time runs out while it waits for the message.
 func TestAReadThatEndsWhileAMessageMoves(t *testing.T) {
 	m := openMoving(t)
 	away := insertInBucket(t, m.s, 1, 1)[0]

@@ -12,12 +12,12 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Every error of the driver becomes one of three outcomes here. A write is surely
-// not done only where no server can have begun it: none was found, or the server
-// refused it in words. Everything else (a lost connection, a timeout, a primary
-// that stepped down in between, a majority that did not answer) is unknown.
+// This file turns every error of the driver into one of three outcomes. A write is surely not
+// done only if no server can have begun it: none was found, or the server refused it
+// explicitly. Everything else (a lost connection, a timeout, a primary that stepped down in
+// between, a majority that did not answer) is unknown.
 
-// writeError is what became of a write that failed. An error that has its outcome keeps it.
+// writeError is the outcome of a write that failed. An error that has its outcome keeps it.
 func writeError(what string, err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +36,7 @@ func writeError(what string, err error) error {
 	return postdate.E(postdate.KindUnknown, "%s: MongoDB did not say whether it is done: %w", what, err)
 }
 
-// readError is a read that failed: it changed nothing.
+// readError is the outcome of a read that failed: it changed nothing.
 func readError(what string, err error) error {
 	if err == nil {
 		return nil
@@ -48,21 +48,21 @@ func unreachable(what string, err error) error {
 	return postdate.E(postdate.KindUnavailable, "%s: MongoDB cannot be reached or has no primary: try again (%w)", what, err)
 }
 
-// notSent says that no server was found, or none had a connection free: the
-// driver shows such an error only where no earlier try of its own went out.
+// notSent says that no server was found, or none had a free connection. The driver shows such
+// an error only if no earlier try of its own went out.
 func notSent(err error) bool {
 	var selection topology.ServerSelectionError
 	var pool topology.WaitQueueTimeoutError
 	return errors.As(err, &selection) || errors.As(err, &pool) || cleared(err)
 }
 
-// cleared says that a connection was not to be had because another one had just failed.
+// cleared says that there was no connection because another one had failed shortly before.
 func cleared(err error) bool {
 	var pool interface{ Retryable() bool }
 	return errors.As(err, &pool) && pool.Retryable()
 }
 
-// codesFull are the server's words for a full disk.
+// codesFull are the server's error codes for a full disk.
 var codesFull = []int{14031}
 
 func full(err error) bool {
@@ -78,8 +78,8 @@ func full(err error) bool {
 	return false
 }
 
-// refused says that the server answered that it does not do this, and that asking
-// again is of no use.
+// refused says that the server answered that it will not do this, and that asking again is
+// useless.
 func refused(err error) bool {
 	var s driver.ServerError
 	if !errors.As(err, &s) || again(err) {
@@ -96,8 +96,8 @@ func refused(err error) bool {
 	return !s.HasErrorLabel("NetworkError") && !driver.IsTimeout(err)
 }
 
-// codesAgain are the server's words for a primary that is none any more, a
-// majority that was not reached, and a read that waited in vain for one.
+// codesAgain are the server's error codes for a deposed primary, a majority that was not
+// reached, and a read that waited for a majority in vain.
 var codesAgain = []int{
 	6, 7, 89, 91, 112, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436, 64, 50, 202, 246,
 }
@@ -122,14 +122,14 @@ func again(err error) bool {
 	return false
 }
 
-// repeat does f until it succeeds, or fails otherwise than by a change of primary,
-// or ctx ends. f is idempotent: a read, or a write that is so by its own filter, of
-// which the driver repeats by itself only what writes one document. Each attempt has
-// a time of its own: a server that is frozen keeps its connections, and whoever asked
-// it would wait to the end, while its successor is long at work.
+// repeat runs f until it succeeds, or fails for a reason that is not temporary, or ctx ends. f is
+// idempotent: a read, or a write that its own filter makes so; of such writes the driver itself
+// repeats only those of one document. Each attempt has a time limit of its own: a frozen server
+// keeps its connections, and a caller would wait for it to the end while its successor has long
+// been at work.
 //
-// Where an attempt may have been carried out, a later one's failure does not undo it:
-// then the earlier error is returned in place of one that says surely not done.
+// If an attempt may have been carried out, the failure of a later one does not undo it: then
+// the earlier error is returned in place of one that says surely not done.
 func (s *Store) repeat(ctx context.Context, f func(ctx context.Context) error) error {
 	var unsure error
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
@@ -143,9 +143,8 @@ func (s *Store) repeat(ctx context.Context, f func(ctx context.Context) error) e
 	}
 }
 
-// afterAll is the error of the last attempt, seen in the light of an earlier one whose
-// outcome is unknown (nil: there was none). The errors of a batch are of single items,
-// and say what they say.
+// afterAll is the error of the last attempt, in view of an earlier one whose outcome is unknown
+// (nil: there was none). The errors of a batch belong to single items, and stay as they are.
 func afterAll(unsure, err error) error {
 	var batch driver.BulkWriteException
 	if err == nil || unsure == nil || errors.As(err, &batch) || !notSent(err) && !full(err) && !refused(err) {
@@ -154,7 +153,7 @@ func afterAll(unsure, err error) error {
 	return unsure
 }
 
-// once gives one attempt its time.
+// once runs one attempt within its time limit.
 func (s *Store) once(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.c.Attempt)
 	defer cancel()
@@ -173,7 +172,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// unknown is the failure of a read that was to tell what a write did.
+// unknown is the error of a failed read that was to tell what a write did.
 func unknown(what string, err error) error {
 	if err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// TestOutcomes: a write is surely not done only where no server can have begun it.
+// TestOutcomes: a write is surely not done only if no server can have begun it.
 func TestOutcomes(t *testing.T) {
 	written := driver.WriteErrors{{Code: 121, Message: "validation"}}
 	for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// poolCleared is as the driver's own error of that sort, which it does not export.
+// poolCleared is like the driver's own error of that kind, which it does not export.
 type poolCleared struct{}
 
 func (poolCleared) Error() string {

@@ -13,25 +13,25 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// overtakeMax bounds how long a claim waits for marked messages that a transaction holds. It
-// may be that of a node that died: the server then keeps it for a minute.
+// overtakeMax bounds how long a claim waits for marked messages that a transaction holds. The
+// transaction may be that of a node that died: the server then keeps it for a minute.
 const (
 	overtakeMax = time.Second
-	// keptPause is how long a message whose mark could not be removed is left out without
-	// another try.
+	// keptPause is how long a message whose mark could not be removed is left out before the
+	// next try.
 	keptPause = 10 * time.Second
-	// keptMin is how long the removal of a mark must have been tried before that counts.
+	// keptMin is how long the removal of a mark must have been tried for its failure to count.
 	keptMin = overtakeMax / 2
 )
 
-// keptMarks are the marks that could not be removed, and until when that is not tried again.
+// keptMarks are the marks that could not be removed, and until when they are not tried again.
 type keptMarks struct {
 	mu    sync.Mutex
 	until map[markOn]time.Time
 }
 
-// markOn is a mark on one message. Thousands of messages may bear the same mark, and somebody
-// who holds one of them does not hold the others.
+// markOn is a mark on one message. Thousands of messages may bear the same mark, and whoever
+// holds one of the messages need not hold the others.
 type markOn struct {
 	message string
 	mark    bson.ObjectID
@@ -39,8 +39,8 @@ type markOn struct {
 
 func (d *document) markOn() markOn { return markOn{d.ID, d.Mark.ID} }
 
-// add notes a mark that could not be removed, though it was tried for that long. What had a
-// shorter try may only be slow: the next scan tries it again.
+// add notes a mark whose removal was tried for that long and failed. A shorter try may only
+// have been slow: the next scan repeats it.
 func (k *keptMarks) add(d *document, tried time.Duration) {
 	if tried < keptMin {
 		return
@@ -53,7 +53,7 @@ func (k *keptMarks) add(d *document, tried time.Duration) {
 	k.until[d.markOn()] = time.Now().Add(keptPause)
 }
 
-// others lists the messages whose marks are not among them.
+// others returns the messages whose marks are not kept.
 func (k *keptMarks) others(marked []*document) (others []*document) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,9 +68,9 @@ func (k *keptMarks) others(marked []*document) (others []*document) {
 }
 
 // overtake removes the marks of those who are about to change messages that the scans chose.
-// Once its mark is removed, a bearer cannot write any more; where the mark was gone already, its
-// bearer may have written, and the message is looked at once more. A message whose mark still
-// stands is left out, for its bearer may still write: a later scan finds it again.
+// Once its mark is removed, a bearer can no longer write. If the mark was already gone, its
+// bearer may have written, and the message is read again. A message whose mark still stands is
+// left out, because its bearer may still write: a later scan finds it again.
 func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	var marked []*document
 	for _, c := range scans {
@@ -112,8 +112,8 @@ func (s *Store) overtake(ctx context.Context, scans []*scan) error {
 	return nil
 }
 
-// mayBeDue says whether a message that is left out of a page may still be what the scan found:
-// nil where it is not there any more.
+// mayBeDue says whether a message that is left out of a page may still be what the scan found.
+// now is nil if the message is gone.
 func mayBeDue(was, now *document) bool {
 	return now != nil && (now.moving() || now.damaged == nil && stillDue(was.state(), now.state()))
 }
@@ -125,9 +125,9 @@ func (c *scan) leaveForLater(d *document) {
 	}
 }
 
-// removeMarks removes the marks that messages bore when they were read. all says that it
-// surely removed every one. Behind a mongos a reschedule may hold a message in a transaction:
-// there each mark is removed by a command of its own, and those that take too long are given up.
+// removeMarks removes the marks that messages bore when they were read. all says that it surely
+// removed every one. Behind a mongos a reschedule may hold a message in a transaction: there
+// each mark is removed by a command of its own, and those that take too long are given up.
 func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, err error) {
 	if !s.sharded {
 		err = s.within(ctx, func(ctx context.Context) error {
@@ -142,7 +142,7 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	others := s.kept.others(marked)
 	return false, s.sideBySide(ctx, len(others), func(ctx context.Context, i int) error {
 		if ctx.Err() != nil {
-			return nil // it was not tried: a later scan comes to it
+			return nil // it was not tried: a later scan will
 		}
 		began := time.Now()
 		_, err := s.change(ctx, unmarkAll(others[i:i+1])...)
@@ -154,8 +154,8 @@ func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, 
 	})
 }
 
-// unmarkAll removes from each message the mark that it bore when it was read, and no other:
-// one statement for each mark, which several may bear.
+// unmarkAll removes from each message the mark that it bore when it was read, and no other,
+// with one statement for each mark; several messages may bear the same one.
 func unmarkAll(marked []*document) (changes []change) {
 	byMark := map[bson.ObjectID][]target{}
 	for _, d := range marked {
@@ -169,8 +169,8 @@ func unmarkAll(marked []*document) (changes []change) {
 	return changes
 }
 
-// readLarge reads the payloads that the scans left out. A message that another
-// version took the place of goes from the page.
+// readLarge reads the payloads that the scans left out. A message that another version has
+// replaced is dropped from the page.
 func (s *Store) readLarge(ctx context.Context, scans []*scan) error {
 	var keys keyed
 	for _, c := range scans {

@@ -13,9 +13,9 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// TestOvertakeMarkByMark: an owner read two messages with a mark each. Before it removes them,
-// the first message is replaced, and the new one gets the mark of the second. As many marks
-// are removed as were read, and yet the owner does not take the first one for what it read.
+// TestOvertakeMarkByMark: an owner read two messages with a mark each. Before it removes the
+// marks, the first is replaced, and gets the mark of the second. As many marks are removed as
+// were read, but the owner does not take the new version for the one it read.
 func TestOvertakeMarkByMark(t *testing.T) {
 	c := DefaultConfig(mongotest.Fresh(t))
 	c.Buckets = 8
@@ -53,8 +53,8 @@ func TestOvertakeMarkByMark(t *testing.T) {
 	}
 }
 
-// TestASlowRemovalIsTriedAgain: a removal that began shortly before the time was over says
-// nothing of its mark, and the next scan tries it again. One that had the time does.
+// TestASlowRemovalIsTriedAgain: a removal that began shortly before the time ran out says
+// nothing about its mark, and the next scan repeats it. One that had enough time counts.
 func TestASlowRemovalIsTriedAgain(t *testing.T) {
 	var k keptMarks
 	shared := &mark{ID: bson.NewObjectID()}

@@ -11,9 +11,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Unpark implements store.Due. The owner is looked at before anything moves; one
-// that loses the bucket right then makes a message due that its successor had left
-// parked, which delays nothing and sends nothing twice: DESIGN.md.
+// Unpark implements store.Due. It checks the owner before anything moves. An owner that loses
+// the bucket right then may make a message due that its successor had left parked, which delays
+// nothing and sends nothing twice: see DESIGN.md.
 func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -61,11 +61,11 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		_, err := s.change(ctx, unpark)
 		return err
 	})
-	return len(found), writeError("unparking", err) // also those that somebody changed meanwhile: fewer would say that no more are parked
+	return len(found), writeError("unparking", err) // including those that somebody changed meanwhile: fewer would say that no more are parked
 }
 
-// Parked implements store.Due. It asks whether anything is parked at all, and only
-// then walks from channel to channel.
+// Parked implements store.Due. It first asks whether anything is parked at all, and only then
+// walks from channel to channel.
 func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChannel, error) {
 	if len(buckets) == 0 {
 		return nil, nil
@@ -92,20 +92,20 @@ func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChanne
 	return found, readError("reading what is parked", err)
 }
 
-// parkedBuckets lists those of the buckets in which something is parked, by steps
-// from bucket to bucket: one for all where nothing is.
+// parkedBuckets returns those of the buckets in which something is parked. It steps from bucket
+// to bucket: a single step if nothing is parked.
 func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int, err error) {
 	err = s.within(ctx, func(ctx context.Context) error {
 		left := buckets
 		for len(left) > 0 {
 			first, err := s.firstParked(ctx, doc("bucket", anyOf(left), "parked", true), "bucket")
-			if err != nil || len(first) == 0 {
+			if err != nil || first == nil {
 				return err
 			}
-			crowded = append(crowded, first[0].Bucket)
+			crowded = append(crowded, first.Bucket)
 			var above []int
 			for _, b := range left {
-				if b > first[0].Bucket {
+				if b > first.Bucket {
 					above = append(above, b)
 				}
 			}
@@ -116,24 +116,36 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	return crowded, err
 }
 
-// parkedAfter is the first channel behind another for which something is parked.
+// parkedAfter returns the next channel after the given one for which something is parked.
 func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
 	first, err := s.firstParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel")
-	if err != nil || len(first) == 0 {
+	if err != nil || first == nil {
 		return "", false, err
 	}
-	return first[0].Channel, true, nil
+	return first.Channel, true, nil
 }
 
-// firstParked is the first parked message by a field, or none.
-func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first []document, err error) {
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, filter,
-			options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
-		if err != nil {
+// firstParked returns the first parked message in the order of a field, or nil. It passes
+// over damaged ones.
+func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first *document, err error) {
+	for first == nil || first.damaged != nil {
+		var found []*document
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			cursor, err := s.messages.Find(ctx, filter,
+				options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
+			if err != nil {
+				return err
+			}
+			found, err = readAll(ctx, cursor)
 			return err
+		})
+		if err != nil || len(found) == 0 {
+			return nil, err
 		}
-		return cursor.All(ctx, &first)
-	})
-	return first, err
+		if first = found[0]; first.damaged != nil {
+			s.report(first)
+			filter = append(filter, bson.E{Key: "_id", Value: doc("$ne", first.ID)})
+		}
+	}
+	return first, nil
 }

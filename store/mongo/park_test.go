@@ -16,7 +16,7 @@ import (
 )
 
 // TestCancelDuringAnUnpark cancels a message between the two steps of an unpark that chose it.
-// An answer of fewer than were asked for would say that nothing is parked any more.
+// If the unpark answered fewer than were asked for, that would say that nothing more is parked.
 func TestCancelDuringAnUnpark(t *testing.T) {
 	uri := mongotest.URI(t, 1)
 	client, err := driver.Connect(options.Client().ApplyURI(uri))

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// partition is a bucket's record as it lies in the collection partitions.
+// partition is a bucket's record in the collection partitions.
 type partition struct {
 	Bucket     int           `bson:"_id"`
 	Owner      string        `bson:"owner"`
@@ -43,11 +43,11 @@ func (p *partition) record() bucket.Partition {
 // this order, and strings by their bytes.
 type position struct {
 	T  postdate.Time `bson:"t"`
-	ID string        `bson:"id"` // of a message; "": before all of that time
+	ID string        `bson:"id"` // of a message; "": before all messages of that time
 }
 
-// channelTo is up to where one channel is claimed. It is an element of an array: the names
-// of channels are not fit for those of fields.
+// channelTo is up to where one channel is claimed. It is an element of an array, because names
+// of channels cannot be names of fields.
 type channelTo struct {
 	Channel string   `bson:"channel"`
 	To      position `bson:"to"`
@@ -71,8 +71,8 @@ type lease struct {
 	At       time.Time `bson:"at"`    // of the server's clock
 }
 
-// leaseKept is for how long the lease of a run that ended is kept: much longer
-// than any lease time, so that nobody who watches one sees it vanish.
+// leaseKept is how long the lease of a run that ended is kept: much longer than any lease time,
+// so that nobody who watches one sees it vanish.
 const leaseKept = 24 * time.Hour
 
 // lookAt reads some partition records, within a session.
@@ -127,8 +127,8 @@ func (s *Store) Look(ctx context.Context, buckets []int) ([]bucket.Partition, []
 	return ps, ls, nil
 }
 
-// Acquire implements store.Partitions. One command takes all; whom each bucket
-// went to is read back.
+// Acquire implements store.Partitions. One command takes all buckets; who got each one is read
+// back.
 func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {
 	results := make([]store.Acquired, len(wants))
 	for _, round := range rounds(len(wants), func(i int) int { return wants[i].Bucket }) {
@@ -217,13 +217,13 @@ func (s *Store) forgetLeases(ctx context.Context) error {
 	return err
 }
 
-// table gives an update of many partition records a value of its own for each.
+// table gives an update of many partition records a different value for each.
 type table struct {
 	items   []int // in the order of buckets
 	buckets []int
 }
 
-// tableOf is the table of some items, each of which has a bucket of its own.
+// tableOf is the table of some items, each with a different bucket.
 func tableOf(items []int, bucketOf func(item int) int) *table {
 	t := &table{items: items}
 	for _, i := range items {
@@ -232,8 +232,7 @@ func tableOf(items []int, bucketOf func(item int) int) *table {
 	return t
 }
 
-// column is an expression whose value for the record with an _id is that of its
-// item.
+// column is an expression that gives each record, by its _id, the value of its item.
 func (t *table) column(value func(item int) any) any {
 	values := make(bson.A, len(t.items))
 	same := true
@@ -247,13 +246,13 @@ func (t *table) column(value func(item int) any) any {
 	return t.pick(values)
 }
 
-// pick is column for values that are there already, in the order of the items.
+// pick is column for values that exist already, in the order of the items.
 func (t *table) pick(values bson.A) any {
 	return doc("$arrayElemAt", bson.A{doc("$literal", values), doc("$indexOfArray", bson.A{doc("$literal", t.buckets), "$_id"})})
 }
 
-// rounds splits n items so that within a round each has a key of its own, and that
-// those with one key come in order.
+// rounds splits n items so that no two in a round have the same key, and those with the same
+// key keep their order.
 func rounds[K comparable](n int, key func(item int) K) [][]int {
 	var all [][]int
 	count := make(map[K]int, n)

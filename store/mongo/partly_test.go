@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
-// TestPartlyRefused has the server take the cancel of one message and refuse that of another, in
-// one command: nobody is told that it was surely not done.
+// TestPartlyRefused: the server takes the cancel of one message and refuses that of another, in
+// one command. Neither caller is told that surely nothing was done.
 func TestPartlyRefused(t *testing.T) {
 	for _, sharded := range []bool{false, true} {
 		uri := mongotest.Fresh(t)

@@ -21,8 +21,8 @@ var (
 	laterText = regexp.MustCompile(`\)\.(?:sort|limit|hint)\(.*$`)
 )
 
-// TestQueriesForOperators explains the queries of docs/operations.md: each goes by the index
-// that is named there.
+// TestQueriesForOperators explains the queries of docs/operations.md: each uses the index that
+// is named there.
 func TestQueriesForOperators(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Replace implements store.Messages, by the same three steps as Cancel.
+// Replace implements store.Messages, in the same three steps as Cancel.
 func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -41,8 +41,8 @@ type replacing struct {
 	ifVersion uint64
 }
 
-// try takes the message through mark, look and finish. decided is false where it
-// is to be tried again.
+// try takes the message through mark, look and finish. decided is false if it is to be tried
+// again.
 func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool, err error) {
 	var keys keyed
 	keys.add(r.m.Key)
@@ -90,7 +90,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	return rec, false, nil
 }
 
-// finish puts the new version in the old one's place, where the mark still stands.
+// finish puts the new version in place of the old one, if the mark still stands.
 func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Record, decided bool, err error) {
 	st := postdate.NewState(r.m, r.ifVersion+1)
 	next := documentOf(r.m, &st)

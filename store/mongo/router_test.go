@@ -54,9 +54,9 @@ func tableRows(t *testing.T) (rows []row) {
 	return rows
 }
 
-// conductor holds the commands of an operation against its row. It lets the commands of a
-// round trip go on only once all have come: what waits for the answer of another one is not in
-// the same round trip.
+// conductor checks the commands of an operation against its row. It lets the commands of a
+// round trip continue only once all have come: a command that waits for another's answer is not
+// in the same round trip.
 type conductor struct {
 	mu            sync.Mutex
 	rounds        [][]string // still to come; the first one is under way
@@ -124,9 +124,9 @@ func (x *conductor) answered(c routertest.Command, answer bson.Raw) {
 // manyMessages is how many messages the operations of the table are about.
 const manyMessages = 200
 
-// TestCommandsThroughAMongos holds every operation against its row of the table in DESIGN.md,
-// in a store without other messages and above many: what an operation costs does not depend
-// on what is stored.
+// TestCommandsThroughAMongos checks every operation against its row of the table in DESIGN.md,
+// in an otherwise empty store and in one with many messages: the cost of an operation does not
+// depend on what is stored.
 func TestCommandsThroughAMongos(t *testing.T) {
 	for _, stored := range []int{0, 20_000} {
 		t.Run(fmt.Sprint("above ", stored), func(t *testing.T) {
@@ -263,7 +263,7 @@ func (x *routed) settlements(at postdate.Time, how store.Settling) (all []store.
 	return all
 }
 
-// operations make each operation of the table ready, and give what runs it.
+// operations prepare each operation of the table, and return what runs it.
 func (x *routed) operations() map[string]func() func() error {
 	all := x.operationsOnMessages()
 	maps.Copy(all, x.operationsOfOwners())

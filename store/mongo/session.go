@@ -9,10 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
-// within runs f in a causally consistent session: each of its reads sees what its
-// writes wrote, and all that this process saw before. No read can come from a
-// primary that was deposed meanwhile: that one has not what a majority acknowledged
-// since, and waits for it in vain.
+// within runs f in a causally consistent session: each of its reads sees what its writes wrote,
+// and all that this process saw before. No read can come from a deposed primary: that one lacks
+// what a majority has acknowledged since, and waits for it in vain.
 func (s *Store) within(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -33,7 +32,7 @@ func (s *Store) within(ctx context.Context, f func(ctx context.Context) error) e
 	return err
 }
 
-// reading is within for what only reads: it may run more than once.
+// reading is within for an f that only reads: f may run more than once.
 func (s *Store) reading(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.within(ctx, func(ctx context.Context) error { return s.repeat(ctx, f) })
 }
@@ -79,8 +78,7 @@ func (s *Store) all(ctx context.Context, fs ...func(ctx context.Context) error) 
 	return first
 }
 
-// sawSession makes what the session of ctx wrote known to the sessions that are
-// begun next.
+// sawSession lets the sessions begun next see what the session of ctx wrote.
 func (s *Store) sawSession(ctx context.Context) {
 	if session := driver.SessionFromContext(ctx); session != nil {
 		if at := session.OperationTime(); at != nil {
@@ -89,7 +87,7 @@ func (s *Store) sawSession(ctx context.Context) {
 	}
 }
 
-// transaction runs f in a transaction, from its beginning where another one was in the way.
+// transaction runs f in a transaction, and starts over if another transaction was in the way.
 // Its reads are of one snapshot: behind a mongos they could otherwise see a chunk both before
 // and after it moved (SERVER-77506).
 //

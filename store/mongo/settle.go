@@ -9,14 +9,14 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// settleTries bounds how often a settlement whose marks were overtaken is made
-// again before the owner is asked to repeat it.
+// settleTries bounds how often a settlement whose marks were overtaken is tried before the
+// owner is asked to repeat it.
 const settleTries = 8
 
-// Settle implements store.Due: one statement for all messages that come to the same
-// state, and one command for all statements. A delivery is a fact and is written at
-// once; anything else goes by mark, look and finish, because a former owner's
-// settlement must not arrive after its successor has read the message.
+// Settle implements store.Due: one statement for all messages that reach the same state, and
+// one command for all statements. A delivery is a fact and is written directly; anything else
+// goes through mark, look and finish, because a former owner's settlement must not arrive after
+// its successor has read the message.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
@@ -55,7 +55,7 @@ func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) e
 	return err
 }
 
-// settleOthers settles what only the present owner may.
+// settleOthers makes the settlements that only the present owner may make.
 func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) error {
 	for range settleTries {
 		done, err := s.trySettle(ctx, some)
@@ -66,8 +66,8 @@ func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) erro
 	return postdate.E(postdate.KindUnknown, "settling: others changed the messages again and again: repeat it")
 }
 
-// trySettle takes settlements through mark, look and finish. done is false where a
-// mark was overtaken.
+// trySettle takes settlements through mark, look and finish. done is false if a mark was
+// overtaken.
 func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done bool, err error) {
 	type group struct {
 		reschedules, token uint64
@@ -112,8 +112,8 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 	return s.finishSettle(ctx, id, marked, present, stale)
 }
 
-// finishSettle writes the states of messages whose mark id still stands, and
-// removes it from those that are not the owner's any more.
+// finishSettle writes the states of messages whose mark id still stands, and removes it from
+// those that are no longer the owner's.
 func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale []target) (done bool, err error) {
 	changes := []change{unmark(stale, id)}
 	for o, targets := range byOutcome(present) {
@@ -123,13 +123,12 @@ func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64
 	return finished == marked, err
 }
 
-// settlementTarget is the target of a settlement: the very version that was published.
+// settlementTarget is the target of a settlement: exactly the version that was published.
 func settlementTarget(p *store.Settlement) target {
 	return target{key: p.Key, execution: p.ExecutionTime, version: p.Version}
 }
 
-// outcome is a state that messages come to by settling, and how often they were
-// rescheduled.
+// outcome is a state that messages reach by settling, and how often they were rescheduled.
 type outcome struct {
 	how               store.Settling
 	reschedules       uint64
@@ -140,12 +139,12 @@ type outcome struct {
 	reason            string
 }
 
-// byOutcome gathers the messages that come to the same state.
+// byOutcome groups the messages that reach the same state.
 func byOutcome(some []*store.Settlement) map[outcome][]target {
 	groups := map[outcome][]target{}
 	for _, p := range some {
 		o := outcome{p.How, reschedules(p.Version), p.At, p.Again(), p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
-		switch p.How { // what does not become part of the state does not part messages
+		switch p.How { // what is not part of the state does not separate messages
 		case store.SettleRetry:
 			o.at, o.downSince = 0, 0
 		case store.SettlePark:
@@ -158,8 +157,7 @@ func byOutcome(some []*store.Settlement) map[outcome][]target {
 	return groups
 }
 
-// change writes store.Settlement.State. id is the mark that must stand; nil: whatever
-// stands.
+// change writes store.Settlement.State. id is the mark that must stand; nil: any, or none.
 func (o outcome) change(targets []target, id *bson.ObjectID) change {
 	set, unset := bson.D{}, doc("mark", "")
 	put := func(name string, value any, there bool) {

@@ -15,13 +15,12 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// What is here runs only behind a mongos. Where the tests run there is none: they put a model
-// of one in its place (routertest), in front of a replica set.
+// This file runs only behind a mongos. The tests have none: they put a model of one
+// (routertest) in front of a replica set.
 //
-// Messages are sharded by hashed bucket, execution time and id. Under that key
-// MongoDB keeps ids unique on each shard only, so every id also lies in a collection
-// that is sharded by its own hashed _id, where it is unique. An id and its message
-// come and go in one transaction.
+// Messages are sharded by hashed bucket, execution time and id. Under that key MongoDB keeps
+// ids unique on each shard only, so every id is also in a collection that is sharded by its own
+// hashed _id, where it is unique. An id and its message come and go in one transaction.
 
 // The shard keys.
 var (
@@ -30,7 +29,7 @@ var (
 )
 
 // routerMin is the earliest major version of a mongos and its shards: before it, writes also
-// change and count copies of documents that have moved to another shard (SERVER-39619).
+// change and count stale copies of documents that have moved to another shard (SERVER-39619).
 const routerMin = 6
 
 // registered is an id that is taken.
@@ -55,7 +54,7 @@ func (s *Store) checkRouter(ctx context.Context) error {
 }
 
 // shard shards what is not sharded yet, and refuses what is sharded by another key. A user who
-// may not look is let in where the store is whole: somebody who may has looked before.
+// may not look is let in if the store is whole: somebody who may has looked before.
 func (s *Store) shard(ctx context.Context, whole bool) error {
 	for collection, key := range map[*driver.Collection]bson.D{s.messages: messagesKey, s.registry: registryKey} {
 		present, err := s.shardKey(ctx, collection)
@@ -78,8 +77,8 @@ func (s *Store) shard(ctx context.Context, whole bool) error {
 	return nil
 }
 
-// shardKey is the key that a collection is sharded by; nil where it is not sharded. Since
-// MongoDB 8.0 config.collections also lists collections that lie on one shard, as unsplittable.
+// shardKey is the key that a collection is sharded by; nil if it is not sharded. Since MongoDB
+// 8.0 config.collections also lists collections that are on a single shard, as unsplittable.
 func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bson.D, error) {
 	var known struct {
 		Key          bson.D `bson:"key"`
@@ -93,13 +92,13 @@ func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bs
 	return known.Key, err
 }
 
-// sameKey compares keys, whatever kind of number they have.
+// sameKey compares keys, whatever types of number they use.
 func sameKey(a, b bson.D) bool {
 	return slices.EqualFunc(a, b, func(a, b bson.E) bool { return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value) })
 }
 
-// insertSharded registers ids and writes their messages: all of them or none, except for those
-// whose ids are taken, which it lists by their places.
+// insertSharded registers ids and writes their messages: all or none, except those whose ids
+// are taken, whose places it returns.
 func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken []int, err error) {
 	free := make([]int, len(documents))
 	for i := range free {
@@ -121,10 +120,10 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 		if !driver.IsDuplicateKeyError(err) {
 			return taken, err
 		}
-		// The error names only the first one.
+		// The error names only the first taken id.
 		known, err := s.registered(ctx, ids)
 		if err != nil {
-			return nil, unreachable("scheduling", err) // the transaction was taken back
+			return nil, unreachable("scheduling", err) // the transaction was rolled back
 		}
 		free = slices.DeleteFunc(free, func(i int) bool {
 			if known[documents[i].ID] {
@@ -140,15 +139,15 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 }
 
 const (
-	// movedTries bounds how often a read looks for messages that are registered and not found,
-	// and movedPause is how long it waits each time.
+	// movedTries bounds how often a read looks again for messages that are registered but not
+	// found, and movedPause is how long it waits each time.
 	movedTries = 20
 	movedPause = 10 * time.Millisecond
 )
 
 // readMoved reads again what was not found, as long as its id is taken: a reschedule may move a
-// message from one shard to another while a read asks both, and the read finds it on neither.
-// What is not found in the end is there all the same, and comes as a document that says so.
+// message from one shard to another while a read asks both, and the read finds it on neither. A
+// message that is never found exists all the same, and comes as a document that says so.
 func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, found map[string]*document) (map[string]*document, error) {
 	for try := 0; ; try++ {
 		missing, err := s.missing(ctx, keys, found)
@@ -169,7 +168,7 @@ func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, foun
 	}
 }
 
-// missing are the keys whose ids are taken and whose messages were not found.
+// missing returns the keys whose ids are taken but whose messages were not found.
 func (s *Store) missing(ctx context.Context, keys *keyed, found map[string]*document) (missing keyed, err error) {
 	var ids []registered
 	for _, id := range keys.ids {
@@ -210,9 +209,9 @@ func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bo
 	return known, err
 }
 
-// deleteSharded deletes the messages that the filter selects, and frees their ids, all or none.
-// It frees no other id: one that was looked at before may be that of a new message by now.
-// batch is how many messages there can be, so that one answer has them all.
+// deleteSharded deletes the messages that the filter selects and frees their ids, all or none.
+// It frees no other id: one seen earlier may meanwhile belong to a new message. batch is how
+// many messages there can be, so that one answer holds them all.
 func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (int, error) {
 	var there []*document
 	err := s.transaction(ctx, func(ctx context.Context) error {
@@ -224,7 +223,7 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 		if there, err = readAll(ctx, cursor); err != nil {
 			return err
 		}
-		if there = s.sound(there); len(there) == 0 { // the shard key of a damaged one is not known
+		if there = s.sound(there); len(there) == 0 { // the shard key of a damaged one is unknown
 			return nil
 		}
 		var messages, ids []driver.WriteModel
@@ -236,7 +235,7 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 		if err != nil {
 			return err
 		}
-		if int(r.DeletedCount) != len(there) { // no transaction shows this: it would free the wrong ids
+		if int(r.DeletedCount) != len(there) { // a transaction never shows this; it would free the wrong ids
 			return postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back", len(there), r.DeletedCount)
 		}
 		_, err = s.registry.BulkWrite(ctx, ids)
@@ -248,9 +247,9 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 	return len(there), nil
 }
 
-// moveSharded puts a new version in the place of one whose mark stands. Its
-// execution time is part of the shard key, so it may belong to another shard:
-// delete and insert, in one transaction.
+// moveSharded puts a new version in place of one whose mark stands. The execution time is part
+// of the shard key, so the new version may belong to another shard: delete and insert, in one
+// transaction.
 func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.ObjectID) (moved bool, err error) {
 	err = s.transaction(ctx, func(ctx context.Context) error {
 		filter := append(targetOf(old).shardKey(), doc("mark.id", id, "status", int(postdate.Pending), "version", old.Version)...)

@@ -45,7 +45,7 @@ func openSharded(t *testing.T) *Store {
 	return s
 }
 
-// TestStoreSharded holds each command of the whole suite against the rules of a mongos.
+// TestStoreSharded checks each command of the whole suite against the rules of a mongos.
 func TestStoreSharded(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store { return openSharded(t) })
@@ -103,8 +103,8 @@ func TestSharded(t *testing.T) {
 	}
 }
 
-// TestSlowExpirer stops an expirer between its look and its deletion: meanwhile another
-// one deletes the message, and its id is taken anew. The new message keeps its id.
+// TestSlowExpirer stops an expirer between its look and its deletion. Meanwhile another one
+// deletes the message, and its id is used again. The new message keeps its id.
 func TestSlowExpirer(t *testing.T) {
 	c, _ := behindRouter(t)
 	quick, err := Open(t.Context(), c)
@@ -170,9 +170,9 @@ func insertInBucket(t *testing.T, s *Store, b, count int) (all []postdate.Messag
 	return all
 }
 
-// TestClaimBesideAHeldMessage holds a marked message in a transaction, as a node does that died
-// while it rescheduled it: a claim leaves that one out and says so, and hands out the others,
-// though all bear the same mark, as those of one batch of cancels do.
+// TestClaimBesideAHeldMessage holds a marked message in a transaction, like a node that died
+// while it rescheduled the message. A claim leaves that message out and says so. It hands out
+// the others, though all bear the same mark, like those of one batch of cancels.
 func TestClaimBesideAHeldMessage(t *testing.T) {
 	c, _ := behindRouter(t)
 	c.Attempt = time.Minute // only the bound of overtaking ends the wait
@@ -228,7 +228,7 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if err := session.AbortTransaction(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// That one is not tried again at once; those with its mark that had no try have theirs.
+	// That one is not tried again immediately; those with its mark that had no try have theirs.
 	if got, left := claim(2); len(got) != len(all)-1 || slices.Contains(got, all[0].ScheduleID) || left == (bucket.Position{}) {
 		t.Errorf("right after that %q are due, and left out is %v", got, left)
 	}
@@ -242,8 +242,8 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	}
 }
 
-// TestTakenIDsInABatch: ids that are taken cost a batch one more transaction, however many
-// they are.
+// TestTakenIDsInABatch: taken ids make a batch take one more transaction, however many they
+// are.
 func TestTakenIDsInABatch(t *testing.T) {
 	c, _ := behindRouter(t)
 	var commits atomic.Int64
@@ -273,7 +273,7 @@ func TestTakenIDsInABatch(t *testing.T) {
 	}
 }
 
-// wantRefused wants a store not to be opened, with these words.
+// wantRefused expects that a store cannot be opened, with these words in the error.
 func wantRefused(t *testing.T, c Config, words ...string) {
 	t.Helper()
 	s, err := Open(t.Context(), c)
@@ -288,7 +288,7 @@ func wantRefused(t *testing.T, c Config, words ...string) {
 	}
 }
 
-// TestShardKeys refuses what is sharded by another key, and a store that was made elsewhere.
+// TestShardKeys: stores sharded by another key or made elsewhere are refused.
 func TestShardKeys(t *testing.T) {
 	opened := func(t *testing.T, c Config) {
 		t.Helper()
@@ -350,8 +350,8 @@ func TestShardKeys(t *testing.T) {
 	})
 }
 
-// TestAMessageThatMoves is looked for while it moves from one shard to another: a read that finds
-// it on neither looks again, for its id is taken.
+// TestAMessageThatMoves looks for a message while it moves from one shard to another: a read
+// that finds it on neither looks again, because its id is taken.
 func TestAMessageThatMoves(t *testing.T) {
 	c, _ := behindRouter(t)
 	m := postdate.Message{Key: bucket.KeyOf("default", "m", 8), Channel: "inbox:a", ExecutionTime: 1000}

@@ -9,17 +9,17 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// span is a part of a bucket's order of attempts: what lies beyond after, up to and with to.
+// span is the part (after, to] of a bucket's order of attempts.
 type span struct {
 	bucket    int
 	after, to bucket.Position
 	only      postdate.Channel // "": of every channel
-	but       string           // these channels are left out, with a zero byte behind each
+	but       string           // channels to leave out, each followed by a zero byte
 }
 
-// rangesOf are the ranges of the due index that spans are made of: one for all buckets
-// that are at the same times, and up to three for one that begins or ends within a
-// millisecond. Empty spans have none.
+// rangesOf are the ranges of the due index that make up spans: one for all buckets with the
+// same times, and up to three for a bucket whose span begins or ends within a millisecond.
+// Empty spans have none.
 func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 	together := map[span][]int{} // without their buckets
 	add := func(c span, bucket, due, id any) {
@@ -28,7 +28,7 @@ func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 			r = append(r, bson.E{Key: "_id", Value: id})
 		}
 		if s.sharded && c.to.Time < postdate.Far {
-			// Nothing is due before its execution time: this leaves out chunks that come later.
+			// Nothing is due before its execution time: this leaves out the chunks of later times.
 			r = append(r, bson.E{Key: "executionTime", Value: doc("$lte", c.to.Time)})
 		}
 		ranges = append(ranges, append(r, c.channels()...))

@@ -9,8 +9,8 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Times are stored as MongoDB's dates, which people and their tools can read. These too are
-// milliseconds since the Unix epoch, in eight bytes and in the same order.
+// Times are stored as MongoDB's dates, which people and their tools can read. Like
+// postdate.Time they are milliseconds since the Unix epoch, in eight bytes, in the same order.
 
 var timeType = reflect.TypeFor[postdate.Time]()
 

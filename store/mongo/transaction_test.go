@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
-// commitCutter stands between a store and its server. Once armed, it keeps the answer to
-// the next commit of a transaction to itself, and from then on nobody gets through.
+// commitCutter stands between a store and its server. Once armed, it drops the answer to the
+// next commit of a transaction, and lets nothing through afterwards.
 type commitCutter struct {
 	relay *mongotest.Relay
 	armed atomic.Bool
@@ -74,7 +74,7 @@ func through(t *testing.T, uri string) (*Store, *commitCutter) {
 }
 
 // TestLostAnswerToACommit loses the answer to a commit that the server has carried out, and
-// then the server: nobody may take the transaction for one that was surely not done.
+// then the server: nobody may conclude that the transaction was surely not done.
 func TestLostAnswerToACommit(t *testing.T) {
 	large := make([]byte, 5<<20)
 	key := postdate.Key{Tenant: "default", ScheduleID: "a", Bucket: 1}

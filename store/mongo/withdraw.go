@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// markLife is how long a mark is seen to stand before it is taken for one whose
-	// process is gone, and is replaced. It bounds a wait; no promise rests on it.
+	// markLife is how long a mark must be seen to stand before its process counts as gone and
+	// the mark is replaced. It bounds a wait; no promise rests on it.
 	markLife = time.Second
-	// waitMax bounds the pause before another look at a message that somebody else
-	// is about to change.
+	// waitMax bounds the pause before another look at a message that somebody else is about to
+	// change.
 	waitMax = 50 * time.Millisecond
 )
 
-// withdrawal is one cancel or replace on its way: mark, look, finish.
+// withdrawal is one cancel or replace in progress: mark, look, finish.
 type withdrawal struct {
 	s       *Store
 	id      bson.ObjectID   // of this try's marks
-	mine    []bson.ObjectID // of all attempts to set some
+	mine    []bson.ObjectID // of all attempts to set marks
 	waiting map[string]waited
 }
 
-// waited is somebody else's mark, and since when it is seen to stand.
+// waited is somebody else's mark, and since when it has been seen to stand.
 type waited struct {
 	id    bson.ObjectID
 	since time.Time
@@ -39,8 +39,8 @@ func (s *Store) withdrawal() *withdrawal {
 	return &withdrawal{s: s, waiting: map[string]waited{}}
 }
 
-// markAll sets marks on those of the messages that are PENDING, match what else is asked, and
-// bear none, or one that stood too long.
+// markAll sets marks on those of the messages that are PENDING, match also, and bear no mark,
+// or one that is this call's own or stood too long.
 func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D) error {
 	var err error
 	w.id, _, err = w.s.setMarks(ctx, func(id bson.ObjectID) []change {
@@ -81,7 +81,7 @@ func (w *withdrawal) look(ctx context.Context, keys *keyed, projection any) (fou
 	return found, records, err
 }
 
-// wait notes whose mark is waited for.
+// wait notes the mark that is waited for.
 func (w *withdrawal) wait(d *document) {
 	if d.Mark == nil || d.Mark.is(w.id) {
 		return
@@ -91,8 +91,8 @@ func (w *withdrawal) wait(d *document) {
 	}
 }
 
-// release removes the marks of messages that are not to be changed after all.
-// Where it fails they stand until somebody else passes.
+// release removes the marks of messages that are not to be changed after all. If it fails, they
+// stand until somebody else comes across them.
 func (w *withdrawal) release(ctx context.Context, targets []target) error {
 	_, err := w.s.change(ctx, unmark(targets, w.id))
 	return err
@@ -114,7 +114,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 	return p.record(), nil
 }
 
-// stateFields are what a state is made of.
+// stateFields are the fields that make up a state.
 var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
@@ -143,7 +143,7 @@ type cancelling struct {
 	keys    []postdate.Key
 	at      postdate.Time
 	results []store.Cancelled
-	unsure  map[int]bool // items of which an earlier try may have written CANCELLED
+	unsure  map[int]bool // items for which an earlier try may have written CANCELLED
 }
 
 // fail notes an error of the present try.
@@ -156,8 +156,8 @@ func (c *cancelling) fail(items []int, err error) {
 	}
 }
 
-// try takes the messages through mark, look and finish. It returns those that are
-// not decided yet.
+// try takes the messages through mark, look and finish. It returns those that are still
+// undecided.
 func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 	err := c.s.within(ctx, func(ctx context.Context) error {
 		var keys keyed
@@ -216,7 +216,7 @@ func (w *withdrawal) lookAfter(ctx context.Context, keys *keyed) (map[string]*do
 	return w.look(ctx, keys, stateFields)
 }
 
-// judge notes the result of an item that is decided by its look.
+// judge notes the result of an item that its look decides.
 func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verdict, error) {
 	key := c.keys[i]
 	switch {
@@ -241,8 +241,8 @@ func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verd
 	return v, nil
 }
 
-// finish writes CANCELLED where the marks still stand. It returns those where it is
-// not known, because not all of them did.
+// finish writes CANCELLED where the marks still stand. If not all of them did, it returns all
+// items, as it cannot tell which were written.
 func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*document) (again []int, err error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -262,7 +262,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		for _, i := range items {
 			c.unsure[i] = true
 		}
-		return items, nil // who is CANCELLED shows at the next look
+		return items, nil // the next look shows which are CANCELLED
 	}
 	for _, i := range items {
 		st := found[idOf(c.keys[i])].state()

@@ -22,24 +22,24 @@ func targetOf(d *document) target {
 	return target{key: d.key(), execution: d.ExecutionTime}
 }
 
-// change is an update of those of some messages that match.
+// change is an update of those targets that match.
 type change struct {
 	targets []target
 	where   bson.D // what a message must match besides its key and version
 	update  any
 }
 
-// change writes changes that have no further effect when they are repeated, and says how many
-// messages they matched: after a repetition that may be fewer than were changed. It does not say
-// which ones: whoever has to know looks.
+// change writes changes that have no further effect when repeated, and returns how many
+// messages they matched: after a repetition that may be fewer than were changed. It does not
+// say which ones: a caller that must know looks.
 func (s *Store) change(ctx context.Context, changes ...change) (matched int64, err error) {
 	return s.changeBy(ctx, func() []change { return changes })
 }
 
-// setMarks sets a mark that is new in each attempt, and gives that of the last one. An attempt
-// that was given up may still be on its way. It must not set anew what an owner has overtaken
-// since, and so nobody finishes by its mark: only by one whose statement was answered, which
-// does not come again.
+// setMarks sets a mark that is new in each attempt, and returns the last attempt's. An attempt
+// that was given up may still be under way, and must not set again what an owner has overtaken
+// since. Therefore nobody finishes by its mark, but only by one whose statement was answered,
+// which cannot arrive again.
 func (s *Store) setMarks(ctx context.Context, changes func(id bson.ObjectID) []change) (id bson.ObjectID, matched int64, err error) {
 	matched, err = s.changeBy(ctx, func() []change {
 		id = bson.NewObjectID()
@@ -48,7 +48,7 @@ func (s *Store) setMarks(ctx context.Context, changes func(id bson.ObjectID) []c
 	return id, matched, err
 }
 
-// changeBy is change, with changes that are made anew for each attempt.
+// changeBy is change with changes that are built anew for each attempt.
 func (s *Store) changeBy(ctx context.Context, changes func() []change) (matched int64, err error) {
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		var statements []driver.WriteModel
@@ -70,12 +70,12 @@ func (s *Store) changeBy(ctx context.Context, changes func() []change) (matched 
 	return matched, err
 }
 
-// addStatements appends the statements of a change. A replica set takes one for all of its
-// messages. A mongos takes one for each, with the whole shard key. A statement that may match
-// several documents goes to all shards, and a document whose chunk is moving just then is
-// changed twice, or not at all, or is counted although only a copy that was left behind
-// matched. One that names the whole key goes to the shard that has it, which refuses it once
-// the chunk has moved on.
+// addStatements appends the statements of a change: for a replica set one for all of its
+// messages, for a mongos one for each, with the whole shard key. Behind a mongos, a statement
+// that may match several documents goes to all shards, and a document whose chunk is moving
+// meanwhile is changed twice or not at all, or is counted although only a stale copy of it
+// matched. A statement that names the whole key goes to the shard that has it, which refuses it
+// once the chunk has moved on.
 func (s *Store) addStatements(statements []driver.WriteModel, c change) []driver.WriteModel {
 	if len(c.targets) == 0 {
 		return statements
@@ -110,8 +110,8 @@ func (t target) shardKey() bson.D {
 	return doc("_id", idOf(t.key), "bucket", t.key.Bucket, "executionTime", t.execution, "scheduleId", t.key.ScheduleID)
 }
 
-// targets are the targets of keys. Behind a mongos they are read, and a message that is not
-// there, or whose shard key cannot be read, has none.
+// targets are the targets of keys. Behind a mongos they are read; a message that is not there,
+// or whose shard key cannot be read, has none.
 func (s *Store) targets(ctx context.Context, keys *keyed) (targets []target, err error) {
 	if !s.sharded {
 		for _, key := range keys.all {
@@ -133,5 +133,5 @@ func unmark(targets []target, id bson.ObjectID) change {
 	return change{targets: targets, where: doc("mark.id", id), update: doc("$unset", doc("mark", ""))}
 }
 
-// shardKeyFields are what a message's target is made of.
+// shardKeyFields are the fields that make up a message's target.
 var shardKeyFields = doc("bucket", 1, "tenant", 1, "executionTime", 1, "scheduleId", 1)

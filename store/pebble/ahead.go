@@ -9,8 +9,8 @@ const (
 	logStep = 4 << 20
 )
 
-// logFile is a log that is allocated ahead step by step. Pebble asks for the whole of it at
-// once, a tenth more than a memtable. But the first memtables of a store are small: it would
+// logFile is a log that is allocated ahead step by step. Pebble asks for all of it at the
+// start, a tenth more than a memtable. But the first memtables of a store are small: it would
 // hold eight nearly empty files of 36 MiB.
 type logFile struct {
 	vfs.File
@@ -19,7 +19,7 @@ type logFile struct {
 	written   int64
 }
 
-// Preallocate notes how much is to be allocated; Write does it when it comes near.
+// Preallocate notes how much is to be allocated; Write allocates it when it comes near.
 func (f *logFile) Preallocate(offset, length int64) error {
 	f.asked = offset + length
 	return nil

@@ -36,7 +36,7 @@ func (f *aheadFile) Preallocate(offset, length int64) error {
 	return f.File.Preallocate(offset, length)
 }
 
-// A small store takes little room: the logs of its first, small memtables are not allocated
+// A small store takes little space: the logs of its first, small memtables are not allocated
 // ahead as if the memtables were large.
 func TestASmallStoreTakesLittleRoom(t *testing.T) {
 	disk := &aheadFS{FS: vfs.Default}

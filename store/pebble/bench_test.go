@@ -90,9 +90,9 @@ func benchInsert(b *testing.B, s store.Messages) {
 	done()
 }
 
-// BenchmarkInsertBeside inserts beside two million messages with a large cache, and with one that
-// has room for little more than their filters: x-large is how many times the processor time a
-// message costs then.
+// BenchmarkInsertBeside inserts into a store of two million messages, with a large cache and
+// with one that holds little more than their filters. x-large is the processor time per message
+// with the small cache as a multiple of that with the large one.
 func BenchmarkInsertBeside(b *testing.B) {
 	const before, more = 2_000_000, 200_000
 	c := pebble.DefaultConfig(b.TempDir())
@@ -119,7 +119,7 @@ func BenchmarkInsertBeside(b *testing.B) {
 	}
 }
 
-// scattered makes of a number another one that lies anywhere, so that ids do.
+// scattered maps a number to one anywhere in the range, so that ids are scattered.
 func scattered(i int) int { return i * 0x9E3779B97F4A7C1 & (1<<47 - 1) }
 
 // benchFill inserts messages, 50 a call, from four callers.
@@ -167,8 +167,7 @@ func BenchmarkInsertBatch(b *testing.B) {
 	done()
 }
 
-// BenchmarkCycle is the owner's work for 500 messages: claim, read, lay down in
-// an inbox, settle.
+// BenchmarkCycle is the owner's work for 500 messages: claim, read, append to an inbox, settle.
 func BenchmarkCycle(b *testing.B) {
 	s := benchStore(b)
 	ctx := context.Background()
@@ -231,7 +230,7 @@ func claimMillisecond(claims []store.Claim, t postdate.Time) {
 	}
 }
 
-// BenchmarkClaimNothing is a claim of 64 buckets of which each has messages, and none is
+// BenchmarkClaimNothing is a claim of 64 buckets, all of which have messages, but none that is
 // due.
 func BenchmarkClaimNothing(b *testing.B) { benchClaim(b, 0) }
 
@@ -271,8 +270,8 @@ func benchClaim(b *testing.B, due int) {
 	done()
 }
 
-// BenchmarkClaimBehind is a claim of one bucket that passes over 10,000 messages of a
-// channel of which less is claimed, and finds one.
+// BenchmarkClaimBehind is a claim of one bucket that skips 10,000 messages of a channel of
+// which less is claimed, and finds one.
 func BenchmarkClaimBehind(b *testing.B) {
 	s := benchStore(b)
 	ctx := context.Background()
@@ -298,9 +297,9 @@ func BenchmarkClaimBehind(b *testing.B) {
 	done()
 }
 
-// BenchmarkSweepDrained is a scan of every bucket from its start in a store in which nothing
-// waits and from which 240,000 messages were just delivered. It also says how long the first one
-// took, and how many times as long as in the fresh store the quickest of some takes.
+// BenchmarkSweepDrained scans every bucket from its start in a store in which nothing waits,
+// right after 240,000 messages were delivered. It also reports how long the first scan took,
+// and the quickest of some as a multiple of the time in the fresh store.
 func BenchmarkSweepDrained(b *testing.B) {
 	s, number := benchStore(b), uint64(0)
 	claims := benchClaims(b, s)
@@ -355,9 +354,9 @@ func drain(b *testing.B, s store.Store, messages int, sweep func() ([]postdate.R
 	}
 }
 
-// BenchmarkExpireInboxes looks for what is past its retention where nothing is, with 1,000 and
-// with 40,000 inboxes that have a message each: x-few is how many times as long it takes
-// there.
+// BenchmarkExpireInboxes looks for what is past its retention when nothing is, with 1,000 and
+// with 40,000 inboxes of one message each. x-few is the time with the many as a multiple of
+// that with the few.
 func BenchmarkExpireInboxes(b *testing.B) {
 	few := time.Duration(0)
 	for _, inboxes := range []int{1_000, 40_000} {

@@ -10,13 +10,13 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Stored values begin with the number of their layout. A reader refuses a layout
-// that it does not know; Pebble's own checksums guard against flipped bits.
+// A stored value begins with the number of its layout. A reader refuses a layout that it does
+// not know; Pebble's own checksums guard against flipped bits.
 const layout = 1
 
-// layoutLean is the layout of a state without the message's digest, as the due space has it:
-// whoever reads it there reads the message too. Only the state space is asked for a digest, and
-// whoever unparks a message writes what the parked space has back to it.
+// layoutLean is the layout of a state without the message's digest, used in the due space:
+// whoever reads a state there reads the message too. Digests are read from the state space
+// alone; the parked space has them because unparking writes its states back to the state space.
 const layoutLean = 2
 
 // errLayout says that a stored value cannot be read.
@@ -27,7 +27,7 @@ var errLayout = errors.New("a stored value is damaged or from a newer version")
 type state struct {
 	postdate.State
 	ExecutionTime postdate.Time
-	Digest        postdate.Digest // not of layoutLean
+	Digest        postdate.Digest // absent in layoutLean
 	Channel       postdate.Channel
 }
 
@@ -40,7 +40,7 @@ const (
 	flagPossibleDuplicate
 )
 
-// formMayRepeat is a flag beside the encoding.
+// formMayRepeat is a flag in the byte of the encoding.
 const formMayRepeat = 1 << 7
 
 // appendState writes a state in one of its two layouts.
@@ -85,7 +85,7 @@ func readState(v []byte) (s state, err error) {
 	return s, r.end()
 }
 
-// channelOf reads nothing of a state but its channel.
+// channelOf reads only the channel of a state.
 func channelOf(v []byte) ([]byte, error) {
 	r := reader{rest: v}
 	digestBytes := r.stateLayout()
@@ -101,7 +101,7 @@ func channelOf(v []byte) ([]byte, error) {
 	return channel, nil
 }
 
-// appendMessage writes what the keys do not say.
+// appendMessage writes what the message's key does not hold.
 func appendMessage(b []byte, m *postdate.Message) []byte {
 	form := byte(m.Encoding)
 	if m.MayRepeat {
@@ -179,7 +179,7 @@ func readInboxMessage(v []byte, tenant, inbox string) (m store.InboxMessage, err
 	return m, r.end()
 }
 
-// deliveredAt reads nothing of an inbox message but its time; 0 where it cannot be read.
+// deliveredAt reads only the delivery time of an inbox message; 0 if it cannot be read.
 func deliveredAt(v []byte) postdate.Time {
 	r := reader{rest: v}
 	r.layout()
@@ -191,8 +191,8 @@ func deliveredAt(v []byte) postdate.Time {
 	return t
 }
 
-// layoutPositions is the layout of partition records since a claim ends at a position.
-// Before, it ended with a whole millisecond.
+// layoutPositions is the layout of partition records whose claims end at a position. In layout
+// 1 they end with a whole millisecond.
 const layoutPositions = 2
 
 func appendPartition(b []byte, p bucket.Partition) []byte {
@@ -278,8 +278,8 @@ func appendHeaders(b []byte, hs []postdate.Header) []byte {
 	return b
 }
 
-// reader takes a value apart. After the first failure it only gives zeros, and
-// end tells.
+// reader takes a value apart. After the first failure it returns only zeros, and end reports
+// the failure.
 type reader struct {
 	rest   []byte
 	failed bool
@@ -308,7 +308,7 @@ func (r *reader) layout() {
 	}
 }
 
-// stateLayout reads the layout of a state, and says how long the digest is that it has.
+// stateLayout reads the layout of a state, and returns the length of its digest.
 func (r *reader) stateLayout() (digestBytes int) {
 	switch r.byte() {
 	case layout:
@@ -351,7 +351,7 @@ func (r *reader) headers() []postdate.Header {
 	return hs
 }
 
-// end says whether everything could be read, and nothing was left over.
+// end fails if something could not be read, or was left over.
 func (r *reader) end() error {
 	if r.failed || len(r.rest) > 0 {
 		return errLayout

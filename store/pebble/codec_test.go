@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// FuzzStoredValues: whatever a value holds, reading it neither panics nor takes more
-// memory than it is long; and what can be read is what would be written again.
+// FuzzStoredValues: whatever bytes a value holds, reading it neither panics nor takes more
+// memory than its length; and what can be read is what would be written again.
 func FuzzStoredValues(f *testing.F) {
 	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}
 	m := postdate.Message{
@@ -78,7 +78,7 @@ func TestLeaseOfAnEarlierVersion(t *testing.T) {
 	same(t, readLease(binary.AppendUvarint(nil, 300), "n/1"), bucket.Lease{ID: "n/1", Renewals: 300}, nil)
 }
 
-// What does not wait for a channel that is down is written as earlier versions wrote it:
+// What does not wait for a channel that is down is written as earlier versions wrote it, so
 // what they wrote can be read.
 func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
 	m := postdate.Message{Key: postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}, ExecutionTime: 7, Channel: "a:b", Payload: []byte("hello")}
@@ -104,8 +104,8 @@ func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
 	same(t, m, again, err)
 }
 
-// A message that an earlier version parked lies in the parked space alone. It can be
-// unparked, cancelled and settled, and is no more than once in each space then.
+// A message that an earlier version parked is in the parked space alone. It can be unparked,
+// cancelled and settled, and is then at most once in each space.
 func TestParkedByAnEarlierVersion(t *testing.T) {
 	s, err := Open(openConfig(t.TempDir()))
 	if err != nil {
@@ -175,8 +175,8 @@ func same(t *testing.T, read, again any, err error) {
 // came with the numbers of claims.
 var oldPartition = []byte{1, 9, 4, 5, 1, 'n', 3, 'n', '/', '1', 7}
 
-// A partition record of an earlier version can be read: the whole millisecond up to which
-// was claimed is claimed still.
+// A partition record of an earlier version can be read: the whole millisecond up to which it
+// was claimed is still claimed.
 func TestPartitionOfAnEarlierVersion(t *testing.T) {
 	want := bucket.Partition{Bucket: 3, Token: 9, Owner: "n", Lease: "n/1", Claims: 7, Checkpoint: 4, Claimed: bucket.UpTo(5)}
 	got, err := readPartition(oldPartition, 3)

@@ -6,12 +6,12 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// diskCheckEvery is how often the free space is looked at. A reserve of 64 MiB
-// takes far longer to fill than this.
+// diskCheckEvery is how often the free space is checked. Filling a reserve of 64 MiB takes far
+// longer than this.
 const diskCheckEvery = 250 * time.Millisecond
 
-// watchDisk keeps the flag full up to date. An LSM whose disk is really full
-// cannot even deliver and delete, so new messages stop being accepted before.
+// watchDisk keeps the flag full up to date. An LSM whose disk is completely full cannot even
+// deliver and delete, so new messages are refused before that.
 func (s *Store) watchDisk() {
 	tick := time.NewTicker(diskCheckEvery)
 	defer tick.Stop()
@@ -28,7 +28,7 @@ func (s *Store) watchDisk() {
 func (s *Store) checkDisk() {
 	use, err := s.c.FS.GetDiskUsage(s.c.Dir)
 	if err != nil {
-		return // a file system that cannot say is not held against the writer
+		return // a file system that cannot tell stops no writes
 	}
 	full := use.AvailBytes < s.c.ReserveBytes
 	if s.full.Swap(full) == full {
@@ -41,10 +41,10 @@ func (s *Store) checkDisk() {
 	}
 }
 
-// awaitRoom holds up every write while the disk has no room at all. Pebble would
-// take the first failed write of its log for the end, and retry a failed flush
-// without a pause; so nothing is told to it before there is room again. What was
-// acknowledged is on disk, and what waits here is unknown to its caller.
+// awaitRoom holds up every write while the disk has no room at all. For Pebble the first failed
+// write of its log is fatal, and it retries a failed flush without a pause; so it learns of
+// nothing until there is room again. What was acknowledged is on disk; the outcome of what
+// waits here is unknown to its caller.
 func (s *Store) awaitRoom() {
 	s.full.Store(true)
 	s.c.Log.Error("the disk is full: every write waits until there is room", "dir", s.c.Dir)

@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// examinedMax bounds how many messages one scan looks at, those that it passes
-// over included, so that one bucket's scan cannot hold up the others.
+// examinedMax bounds how many messages one scan looks at, including those that it skips, so
+// that one bucket's scan cannot hold up the others.
 const examinedMax = 20_000
 
 // Claim implements store.Due. It looks before it takes the locks: they are held no longer
@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 	found, err := s.look(claims, results)
 	if err == nil {
 		s.writeClaims(ctx, claims, found, results)
-		// The claims are on disk, and only now is anything read that is answered.
+		// The claims are on disk: only from here on is anything read that is answered.
 		err = s.read(claims, found, results)
 	}
 	if err == nil {
@@ -37,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 	return results
 }
 
-// look notes in results how far each scan goes, and says how many messages it will find.
+// look notes in results how far each scan goes, and returns how many messages it will find.
 func (s *Store) look(claims []store.Claim, results []store.ClaimResult) (found []int, err error) {
 	r, err := s.scanner(claims)
 	if err != nil {
@@ -71,8 +71,7 @@ func (s *Store) writeClaims(ctx context.Context, claims []store.Claim, found []i
 	s.under(ctx, len(wanted), func(i int) int { return claims[wanted[i]].Bucket }, decide, failed)
 }
 
-// claim writes one claim, as far as the scan goes. What came in since the look is claimed
-// with it.
+// claim writes one claim, as far as the scan goes. It also claims what came in since the look.
 func (s *Store) claim(w *writer, c store.Claim, result *store.ClaimResult) {
 	p, asked := s.partitions[c.Bucket], c.To
 	c.To = result.Ended
@@ -88,8 +87,8 @@ func (s *Store) claim(w *writer, c store.Claim, result *store.ClaimResult) {
 	result.Ended, result.Complete = result.To, result.To == asked
 }
 
-// read reads what the looks found, for every claim that went through. Where they found
-// nothing, what they noted is the answer.
+// read reads what the looks found, for every claim that went through. If they found nothing,
+// what they noted is the answer.
 func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimResult) error {
 	if !slices.ContainsFunc(found, func(n int) bool { return n > 0 }) {
 		return nil
@@ -119,8 +118,8 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 	return nil
 }
 
-// scanner walks through the messages that claims cover, and reads them. The due space
-// and the messages are in the same order while nothing is retried, so neighbours are read
+// scanner walks through the messages that claims cover, and reads them. While nothing is
+// retried, the due space and the messages are in the same order, so neighbours are read
 // together.
 type scanner struct {
 	s             *Store
@@ -133,7 +132,7 @@ type scanner struct {
 	from     bucket.Position // nothing waits before it
 	first    bucket.Position // where the walk began
 	to       []byte          // the key of claim.To
-	limit    []byte          // the end of the bucket: what is deleted behind it is not stepped over
+	limit    []byte          // the end of the bucket: deleted keys beyond it are not stepped over
 	examined int
 }
 
@@ -178,16 +177,16 @@ func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found
 	return found, nil
 }
 
-// start begins a walk through what c covers beyond its scan's After, in order. Where there is
-// no After it begins at from.
+// start begins a walk through what c covers beyond its scan's After, in order. Without an After
+// it begins at from.
 func (r *scanner) start(c *store.Claim, from bucket.Position) {
 	r.claim, r.from, r.examined = c, from, 0
 	r.to = dueKey(r.to[:0], c.Bucket, c.To)
 	r.limit = appendBucket(append(r.limit[:0], spaceDue), c.Bucket+1)
 }
 
-// next goes to the next message. It is false at the end: that is c.To, or earlier where
-// too many were passed over.
+// next goes to the next message. It returns false at the end: at c.To, or earlier if too many
+// were skipped.
 func (r *scanner) next() bool {
 	for r.examined < examinedMax {
 		if r.examined++; r.examined == 1 {
@@ -229,7 +228,7 @@ func (r *scanner) here() bool {
 // beyond says whether the walk has passed the claim's end.
 func (r *scanner) beyond() bool { return !r.due.Valid() || bytes.Compare(r.due.Key(), r.to) > 0 }
 
-// covered says whether the claim covers the message. Its value is looked at only where
+// covered says whether the claim covers the message. It reads the message's channel only if
 // claims of channels differ.
 func (r *scanner) covered() bool {
 	if r.claim.Only == "" && len(r.claim.Behind) == 0 {
@@ -256,7 +255,7 @@ func (r *scanner) at() bucket.Position {
 	return at
 }
 
-// end notes how far the walk came.
+// end notes how far the walk got.
 func (r *scanner) end(result *store.ClaimResult) error {
 	if !r.beyond() && bytes.Equal(r.due.Key(), r.to) {
 		r.due.NextWithLimit(r.limit) // it came to the very end

@@ -41,8 +41,8 @@ func claimTo(number uint64, to postdate.Time) store.Claim {
 	return c
 }
 
-// Between the write of a claim and its read a later one can be written that covers less.
-// Then what it leaves out may be cancelled, and the first one returns nothing.
+// Between the write of a claim and its read, a later claim that covers less can be written.
+// What that leaves out may be cancelled, so the first claim returns nothing.
 func TestAClaimThatIsFollowedReadsNothing(t *testing.T) {
 	s, m := owned(t)
 	first, second := claimTo(1, 2000), claimTo(2, 2000)
@@ -68,7 +68,7 @@ func TestAClaimThatIsFollowedReadsNothing(t *testing.T) {
 	}
 }
 
-// A claim that ends with the last message of its page has seen all.
+// A claim that ends with the last message of its page has seen everything.
 func TestAClaimThatEndsWithItsPage(t *testing.T) {
 	s, m := owned(t)
 	c := claimTo(1, 0)

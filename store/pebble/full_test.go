@@ -43,8 +43,8 @@ func (e *errorSignal) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestDiskWithoutRoom fills the disk to the last byte under a store: writes wait,
-// nothing breaks, and when there is room they go through.
+// TestDiskWithoutRoom fills the disk to the last byte under a store: writes wait, nothing
+// breaks, and once there is room they go through.
 func TestDiskWithoutRoom(t *testing.T) {
 	disk := &limitedDisk{}
 	disk.available.Store(1 << 30)

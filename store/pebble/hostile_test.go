@@ -33,7 +33,7 @@ func chunkOf(kind byte, number uint32, synced uint64, body []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16(head, uint16(len(body))), b...)
 }
 
-// guessed is how many numbers a client guesses, from 0 on, that its log may have.
+// guessed is how many numbers, from 0 on, a client guesses for its log.
 const guessed = 100
 
 // hostile are payloads that look like pieces of a log.
@@ -52,7 +52,7 @@ func hostile() map[string][]byte {
 	return all
 }
 
-// newestLog is the name of the log that is written to, and what is in it.
+// newestLog is the name of the log that is being written, and its content.
 func newestLog(t *testing.T, disk vfs.FS, dir string) (name string, b []byte) {
 	t.Helper()
 	names, err := disk.List(dir)
@@ -72,7 +72,7 @@ func newestLog(t *testing.T, disk vfs.FS, dir string) (name string, b []byte) {
 	return name, b
 }
 
-// crashed is the disk as it is at once.
+// crashed is the disk as a crash leaves it.
 func crashed(disk *vfs.MemFS) *vfs.MemFS {
 	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
@@ -94,8 +94,8 @@ func withFile(t *testing.T, disk *vfs.MemFS, name string, b []byte) vfs.FS {
 	return left
 }
 
-// What clients send never decides whether a store opens: not after an orderly stop, not after
-// a kill, and not where a power loss tore the end.
+// What clients send never decides whether a store opens: not after an orderly stop, not after a
+// kill, and not after a power loss that tore the end.
 func TestAPayloadThatLooksLikeALog(t *testing.T) {
 	const count, bytesEach = 60, 64 << 10
 	for name, piece := range hostile() {
@@ -192,9 +192,9 @@ func noise(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// Whatever sectors a power loss takes of the last record, and wherever it ends the file: that is
-// no damage, though the record of a log is full of what looks like later chunks of this very log,
-// and that of a manifest of names that look as much like chunks as names can.
+// No sectors of the last record that a power loss takes, and no place where it ends the file,
+// count as damage. The record of a log is full of what looks like later chunks of the same log,
+// and that of a manifest is full of names that look as much like chunks as names can.
 func TestNoTornRecordIsDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for _, number := range []uint32{0, 7} {
@@ -227,7 +227,7 @@ func TestNoTornRecordIsDamage(t *testing.T) {
 	}
 }
 
-// Where a sector's border crosses the header of a torn record, a half of its length may be left.
+// If a sector's border crosses the header of a torn record, half of its length may be left.
 func TestATornHeader(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	const number = 7
@@ -246,7 +246,7 @@ func TestATornHeader(t *testing.T) {
 	}
 }
 
-// An earlier version used its logs again. Behind the end of one that was closed may lie anything.
+// An earlier version reused its logs. Anything may follow the end of one that was closed.
 func TestALogOfAnEarlierVersion(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	const number = 7
@@ -261,7 +261,7 @@ func TestALogOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// forced are four bytes that bring a checksum to another one.
+// forced are four bytes that turn one checksum into another.
 func forced(from, to uint32) []byte {
 	state := ^to
 	for range 4 {
@@ -271,8 +271,8 @@ func forced(from, to uint32) []byte {
 	return binary.LittleEndian.AppendUint32(nil, state^^from)
 }
 
-// Nor does a client that foresees the whole of its chunk make the reader take a part of it for
-// a chunk whose length alone is broken.
+// A client that foresees its whole chunk cannot make the reader take a part of it for a chunk
+// of which only the length is broken.
 func TestATornRecordWithAForgedLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	const number, part = 7, 900
@@ -303,9 +303,9 @@ func TestATornRecordWithAForgedLength(t *testing.T) {
 	}
 }
 
-// Each bit that flips in what is on disk for sure is told, but for some in the length of a chunk in
-// the last block of a log: where it says that the chunk ends behind the end of the file, as one
-// that was cut off does, or where a sector's border leaves nothing but zeros of the header.
+// Every flipped bit in what is surely on disk is reported, except some in the length of a chunk
+// in the last block of a log: if it then says that the chunk ends after the end of the file, as
+// a chunk that was cut off does, or if a sector's border leaves only zeros of the header.
 func TestEachFlippedBitIsTold(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for _, number := range []uint32{0, 7} {
@@ -343,7 +343,7 @@ func TestEachFlippedBitIsTold(t *testing.T) {
 	}
 }
 
-// mayBeTorn is whether a broken byte of a chunk is one that may come of a torn end.
+// mayBeTorn says whether a torn end may explain a broken byte of a chunk.
 func mayBeTorn(b []byte, number uint32, begin, broken int) bool {
 	r, lastBlock := newLogReader(b, number), (len(b)-1)/blockBytes*blockBytes
 	if begin < lastBlock || r.manifest() {

@@ -101,7 +101,7 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 	return messages, s.cursor(from), s.readErrorOrNil(iter.Error())
 }
 
-// A cursor is the store's name and a number: one from another store would
+// A cursor is the store's name and a number: without the name, a cursor of another store would
 // silently skip messages.
 func (s *Store) cursor(number uint64) string { return fmt.Sprintf("%08x-%d", s.birth, number) }
 

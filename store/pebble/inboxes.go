@@ -8,7 +8,7 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
-// inboxesMax is how many inboxes are kept in memory, beside those in use. Each other one costs a
+// inboxesMax is how many inboxes are kept in memory, besides those in use. Any other needs a
 // seek when it is used.
 const inboxesMax = 10_000
 
@@ -21,7 +21,7 @@ type inbox struct {
 	listed bool       // it has messages, and an entry in the order of expiry
 
 	loaded  atomic.Bool
-	durable atomic.Uint64 // the last number on disk: readers see no further, or a power loss could give a number twice
+	durable atomic.Uint64 // the last number on disk: readers see no further, or a number could be given twice after a power loss
 }
 
 // reached notes that everything up to a number is on disk.
@@ -31,7 +31,7 @@ func (b *inbox) reached(number uint64) {
 	}
 }
 
-// useInbox is an inbox, loaded, which is not forgotten before its user leaves it.
+// useInbox returns a loaded inbox, which is not forgotten before its user leaves it.
 func (s *Store) useInbox(tenant, name string) (*inbox, error) {
 	box := s.holdInbox(tenant + "\x00" + name)
 	if err := s.loadInbox(box, tenant, name); err != nil {
@@ -62,19 +62,19 @@ func (s *Store) leaveInbox(box *inbox) {
 	box.users--
 }
 
-// forgetInbox forgets some inbox that nobody uses and whose messages are all on disk, from where
-// it can be loaded again.
+// forgetInbox forgets an inbox that nobody uses. Its messages are all on disk, from where it
+// can be loaded again.
 func (s *Store) forgetInbox() {
 	for id, box := range s.inboxes {
-		if box.users == 0 { // who writes uses it until that is on disk
+		if box.users == 0 { // a writer uses it until its write is on disk
 			delete(s.inboxes, id)
 			return
 		}
 	}
 }
 
-// loadInbox reads where an inbox ends. An empty one goes on from the floor, which is no less than
-// any number that it gave.
+// loadInbox reads where an inbox ends. An empty one goes on from the floor, which is no less
+// than any number that it gave.
 func (s *Store) loadInbox(box *inbox, tenant, name string) error {
 	if box.loaded.Load() {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 // Inboxes with messages are listed in the order in which their oldest messages were delivered,
 // so that expiry looks only at those in which something expires. Nothing is left of an empty
-// inbox: its last number raises the floor, from which every empty inbox goes on. So numbers
-// have gaps, and whatever comes lies behind a reader's old cursor.
+// inbox: its last number raises the floor, from which every empty inbox goes on. Therefore
+// numbers have gaps, and whatever comes is after a reader's old cursor.
 
 // expireInboxes deletes what e selects.
 func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
@@ -40,11 +40,11 @@ func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
 	if len(old) == 0 {
 		return 0, nil
 	}
-	return expired, unknown(s.db.LogData([]byte{0}, lsm.Sync)) // one for all of them
+	return expired, unknown(s.db.LogData([]byte{0}, lsm.Sync)) // one sync for all of them
 }
 
-// listedIn reads places in the order of inboxes, as many as e may need. Those in other
-// buckets are passed over, as by finishedBefore.
+// listedIn reads places in the order of inboxes, as many as e may need. It skips those in other
+// buckets, as finishedBefore does.
 func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Position) {
 	ours, passed := s.among(e.Buckets), 0
 	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
@@ -59,7 +59,7 @@ func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Posi
 }
 
 // expireInbox deletes the messages at the front of the inbox at a place in the order, as far as
-// they are old enough, and gives it the place of its next one.
+// they are old enough, and moves the inbox to the place of its next message.
 func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int) (int, error) {
 	tenant, name := at.Tenant, at.ScheduleID
 	box, err := s.useInbox(tenant, name)
@@ -92,9 +92,9 @@ func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int)
 	return n, nil
 }
 
-// expiredIn counts the messages at the front of an inbox that are old enough, and gives the last
-// one's number, and when the first one that stays was delivered: postdate.Far where none
-// does. Messages lie in the order of their delivery.
+// expiredIn counts the messages at the front of an inbox that are old enough. It also returns
+// the last one's number, and when the first one that stays was delivered: postdate.Far if none
+// stays. Messages are in the order of their delivery.
 func (s *Store) expiredIn(tenant, name string, before postdate.Time, limit int) (n int, last uint64, next postdate.Time, err error) {
 	prefix := inboxPrefix(nil, tenant, name)
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
@@ -117,9 +117,9 @@ func (s *Store) expiredIn(tenant, name string, before postdate.Time, limit int) 
 // listPage is how many inboxes of an earlier version are listed in one write.
 const listPage = 10_000
 
-// listInboxes lists the inboxes that an earlier version left in the order of expiry, and makes the
-// floor of what it kept of empty ones. The floor goes into b, with which the caller ends it: cut
-// short before that, it is done again from the start.
+// listInboxes puts the inboxes that an earlier version left into the order of expiry, and makes
+// the floor from what that version kept of empty ones. The floor goes into b, which the caller
+// commits last: if it is interrupted before that, it starts again.
 func (s *Store) listInboxes(b *lsm.Batch) error {
 	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail}, UpperBound: []byte{spaceInboxTail + 1}})
 	if err != nil {

@@ -25,7 +25,7 @@ func inboxStore(t *testing.T, disk vfs.FS) *Store {
 	return s
 }
 
-// lay puts messages into an inbox that were delivered at these times.
+// lay appends messages to an inbox that were delivered at these times.
 func lay(t *testing.T, s *Store, name string, delivered ...postdate.Time) {
 	t.Helper()
 	var all []store.InboxMessage
@@ -37,8 +37,8 @@ func lay(t *testing.T, s *Store, name string, delivered ...postdate.Time) {
 	}
 }
 
-// follow reads on from a cursor, wants messages that were delivered at these times, and gives
-// the next cursor.
+// follow reads on from a cursor, expects messages that were delivered at these times, and
+// returns the next cursor.
 func follow(t *testing.T, s *Store, name, cursor string, delivered ...postdate.Time) string {
 	t.Helper()
 	got, next, err := s.ReadInbox(t.Context(), "t", name, cursor, 100)
@@ -78,7 +78,7 @@ func keysIn(t *testing.T, s *Store, space byte) (n int) {
 	return n
 }
 
-// Expiry costs what expires, not what inboxes there are.
+// The cost of expiry depends on what expires, not on how many inboxes there are.
 func TestExpiryLooksAtWhatExpires(t *testing.T) {
 	s := inboxStore(t, vfs.NewMem())
 	defer s.Close()
@@ -104,8 +104,8 @@ func TestExpiryLooksAtWhatExpires(t *testing.T) {
 	follow(t, s, "old", "", 2000)
 }
 
-// An inbox whose messages expired leaves nothing behind, and what comes later lies behind
-// every cursor that was given out, also after a restart.
+// An inbox whose messages expired leaves nothing behind, and what comes later is after every
+// cursor that was given out, even after a restart.
 func TestEmptyInboxesLeaveNothing(t *testing.T) {
 	disk := vfs.NewMem()
 	s := inboxStore(t, disk)
@@ -149,8 +149,8 @@ func TestEmptyInboxesLeaveNothing(t *testing.T) {
 	}
 }
 
-// However many inboxes are used, few are kept in memory; one that was forgotten goes on where it
-// ended.
+// However many inboxes are used, few are kept in memory; one that was forgotten goes on from
+// where it ended.
 func TestInboxesAreForgotten(t *testing.T) {
 	s := inboxStore(t, vfs.NewMem())
 	defer s.Close()
@@ -172,7 +172,7 @@ func TestInboxesAreForgotten(t *testing.T) {
 	follow(t, s, "first", "", 1, 2, 3)
 }
 
-// What comes to an inbox while it expires is not lost to later expiry.
+// What comes to an inbox while it expires is not missed by later expiry.
 func TestExpiryBesideAppends(t *testing.T) {
 	const writers, each = 4, 300
 	s := inboxStore(t, vfs.NewMem())
@@ -203,7 +203,7 @@ func TestExpiryBesideAppends(t *testing.T) {
 	}
 }
 
-// A store of an earlier version has no order and no floor, but the last number of each inbox of
+// A store of an earlier version has no order and no floor, but the last number of each inbox in
 // which something expired. It opens, and its cursors go on.
 func TestInboxesOfAnEarlierVersion(t *testing.T) {
 	disk := vfs.NewMem()

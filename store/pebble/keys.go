@@ -7,21 +7,21 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// The key spaces. Numbers in keys are big-endian, so that the order of the bytes
-// is the order of the numbers; names hold no zero byte, which ends them.
+// The key spaces. Numbers in keys are big-endian, so that bytes and numbers have the same
+// order. A zero byte ends a name, and no name contains one.
 //
 //	m bucket executionTime tenant 0 id   the message, written once
 //	s bucket tenant 0 id                 its state
 //	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
-//	k bucket channel 0 attemptTime tenant 0 id   and once more, while it waits for its channel
+//	k bucket channel 0 attemptTime tenant 0 id   and once more, while it is parked
 //	f settledAt bucket tenant 0 id       its execution time, once it is final
 //	p bucket                             the partition record
-//	l lease                              how often a lease was renewed, and for how long it lasts
+//	l lease                              how often a lease was renewed, and how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox
 //	o deliveredAt tenant 0 inbox         an inbox with messages, at the time of the oldest one
 //	n                                    the floor: no empty inbox gave a higher sequence number
-//	c tenant 0 inbox 0                   what earlier versions kept in the place of n
-//	h channel                            what an operator set of a channel
+//	c tenant 0 inbox 0                   what earlier versions kept in place of n
+//	h channel                            what an operator set for a channel
 //	x                                    the store's birth record
 const (
 	spaceMessage    = 'm'
@@ -68,7 +68,7 @@ func stateKey(k []byte, key postdate.Key) []byte {
 	return appendName(appendBucket(append(k, spaceState), key.Bucket), key.Tenant, key.ScheduleID)
 }
 
-// dueKey is the place of position in its bucket's order of attempts.
+// dueKey is the place of p in its bucket's order of attempts.
 func dueKey(k []byte, bucket int, p bucket.Position) []byte {
 	k = appendBucket(append(k, spaceDue), bucket)
 	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
@@ -109,7 +109,7 @@ func inboxKey(k []byte, tenant, name string, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(inboxPrefix(k, tenant, name), sequence)
 }
 
-// after is the first key behind all keys that begin with k.
+// after is the first key after all keys that begin with k.
 func after(k []byte) []byte {
 	end := append([]byte(nil), k...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -16,8 +16,8 @@ import (
 // that selects few of many gives short pages, not long waits.
 const listExaminedMax = 10_000
 
-// List implements store.Messages. Each bucket lies in the order of execution
-// times already; the list merges them with one iterator, which seeks.
+// List implements store.Messages. Each bucket is already in the order of execution times; List
+// merges them with one iterator, which seeks.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, er
 	return page, s.awaitSynced()
 }
 
-// listStart is the first key of a bucket that can belong to the page. Buckets
-// below the cursor's have shown all of the cursor's time already.
+// listStart is the first key of a bucket that can belong to the page. Earlier pages showed
+// everything at the cursor's time in the buckets below the cursor's.
 func listStart(q *store.ListQuery, b int) []byte {
 	from := appendTime(appendBucket([]byte{spaceMessage}, b), q.From)
 	if q.After == nil {
@@ -70,7 +70,7 @@ type lister struct {
 	states lookup
 }
 
-// seek adds the first message of bucket b at or behind start.
+// seek adds the first message of bucket b at or after start.
 func (l *lister) seek(start []byte, b int) (listHead, bool) {
 	prefix := appendBucket([]byte{spaceMessage}, b)
 	if !l.iter.SeekGE(start) || !bytes.HasPrefix(l.iter.Key(), prefix) {
@@ -112,7 +112,7 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 	return page, l.iter.Error()
 }
 
-// advance puts the message behind head into its place.
+// advance replaces head by the message after it.
 func (l *lister) advance(head listHead) {
 	heap.Pop(&l.heads)
 	next := append(messageKey(nil, head.key, head.execution), 0)

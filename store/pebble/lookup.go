@@ -12,12 +12,11 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Every insert asks whether its id is taken, and most often it is not. Filters
-// answer that from memory: Bloom filters of ten bits for each id, over the state
-// space alone, for nothing else is asked for by a key that may not be there.
-// Pebble's own Get does not use the filters of the lowest level, in which almost
-// everything lies, and would read a block of it each time: so this is an iterator
-// that does, one for a whole chunk.
+// Every insert asks whether its id is taken, and most often it is not. Bloom filters answer
+// that from memory, with ten bits for each id. They cover the state space alone, because
+// nothing else is asked for by a key that may not exist. Pebble's own Get does not use the
+// filters of the lowest level, which holds almost everything, and would read a block of it each
+// time. An iterator that uses them looks up a whole chunk instead.
 
 // lookup reads states by key.
 type lookup struct {
@@ -25,8 +24,8 @@ type lookup struct {
 	key  []byte
 }
 
-// state reads a message's state. The first call fixes what is seen, so it
-// comes after the locks are held.
+// state reads a message's state. The first call fixes the snapshot, so it must come after the
+// locks are taken.
 func (l *lookup) state(s *Store, key postdate.Key) (st state, found bool, err error) {
 	if l.iter == nil {
 		l.iter, err = s.db.NewIter(&lsm.IterOptions{
@@ -44,8 +43,8 @@ func (l *lookup) state(s *Store, key postdate.Key) (st state, found bool, err er
 	return st, err == nil, err
 }
 
-// inOrder is the numbers below n in the order of their keys, equal ones in their
-// own: what is looked up in order is looked up among neighbours.
+// inOrder returns the numbers below n in the order of their keys, those with equal keys in
+// their own order: lookups in that order read neighbours.
 func inOrder(n int, keyOf func(i int) *postdate.Key) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -64,8 +63,8 @@ func (l *lookup) close() {
 	}
 }
 
-// stateFilter is a Bloom filter of which only states are members. Of any other
-// key it says that it may be there.
+// stateFilter is a Bloom filter of which only states are members. It says of any other key that
+// it may be there.
 type stateFilter struct{ lsm.FilterPolicy }
 
 var filterStates = stateFilter{bloom.FilterPolicy(10)}

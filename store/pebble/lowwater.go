@@ -8,22 +8,22 @@ import (
 // nowhere lies after every message.
 var nowhere = bucket.Position{Time: postdate.Far}
 
-// lowWater says where the waiting messages of a bucket begin. What is deleted stays in the tree
-// until it is merged away, and whoever begins at the bucket's start steps over all of it:
-// after a large drain each sweep would read everything that was delivered. When a store is
-// opened the mark is zero, and the first sweep raises it.
+// lowWater says where the waiting messages of a bucket begin. Deleted keys stay in the tree
+// until they are merged away, and a scan from the bucket's start steps over all of them: after
+// a large drain each sweep would read everything that was delivered. When a store is opened the
+// mark is zero, and the first sweep raises it.
 //
 // The bucket's lock guards it. A write that was decided before a look began is in the look's
-// snapshot, which is made later; a write that comes after that is noted in since.
+// snapshot, which is taken later; a write that comes after that is noted in since.
 type lowWater struct {
 	mark  bucket.Position // nothing waits before it
 	since bucket.Position // the first message that came to wait since the last look began
 	looks uint64          // how many looks began: only the last one may raise the mark
 }
 
-// begun is a scan's look from the start of a bucket; for any other scan it is zero.
+// begun is the look of a scan from the start of a bucket; it is zero for any other scan.
 type begun struct {
-	from bucket.Position // nothing waits before it in a snapshot that is made after the look began
+	from bucket.Position // nothing waits before it in a snapshot that is taken after the look began
 	look uint64          // its number
 }
 
@@ -34,7 +34,7 @@ func (w *lowWater) begin() begun {
 	return begun{w.mark, w.looks}
 }
 
-// note says that a message waits at p from now on.
+// note records that a message begins to wait at p.
 func (w *lowWater) note(p bucket.Position) {
 	w.mark, w.since = w.mark.Earliest(p), w.since.Earliest(p)
 }
@@ -47,14 +47,14 @@ func (w *lowWater) end(l begun, first bucket.Position) {
 }
 
 // beginLook begins the look of a scan from the start of a bucket, before the scan's snapshot is
-// made.
+// taken.
 func (s *Store) beginLook(bucket int) begun {
 	s.locks[bucket].Lock()
 	defer s.locks[bucket].Unlock()
 	return s.low[bucket].begin()
 }
 
-// endLook ends a look with the first message that it saw.
+// endLook ends a look; first is the first message that it saw.
 func (s *Store) endLook(bucket int, l begun, first bucket.Position) {
 	s.locks[bucket].Lock()
 	defer s.locks[bucket].Unlock()

@@ -35,8 +35,7 @@ func settleAll(t *testing.T, s *Store, due []postdate.Record, how store.Settling
 	}
 }
 
-// stepped is how many keys the look of a sweep steps over, those that were deleted
-// included.
+// stepped is how many keys the look of a sweep steps over, including deleted ones.
 func stepped(t *testing.T, s *Store) uint64 {
 	t.Helper()
 	claims := make([]store.Claim, s.c.Buckets)
@@ -65,8 +64,8 @@ func insertAt(t *testing.T, s *Store, b int, id string, at postdate.Time) postda
 	return m
 }
 
-// A sweep costs what waits, not what was delivered before: what is deleted lies in the
-// store until it is merged away, and a sweep that begins at the start would step over it.
+// The cost of a sweep depends on what waits, not on what was delivered: deleted keys stay in
+// the store until they are merged away, and a sweep from the start would step over them.
 func TestASweepPassesOverNothingSettled(t *testing.T) {
 	const count = 3_000
 	s := ownedBuckets(t, 2)
@@ -106,7 +105,7 @@ func wantSwept(t *testing.T, s *Store, number uint64, want ...postdate.Message) 
 	return due
 }
 
-// Whatever comes to wait before what a sweep saw first is found by the next one.
+// The next sweep finds whatever comes to wait before the first message that a sweep saw.
 func TestASweepFindsWhatComesBehind(t *testing.T) {
 	s, first := owned(t)
 	last := insertAt(t, s, 0, "last", 900_000)
@@ -144,8 +143,8 @@ func TestASweepFindsWhatComesBehind(t *testing.T) {
 	swept("a replace", later)
 }
 
-// A look sees what was there when it began. What comes before it ends, and lies before
-// all that it saw, is found by the next one; so it is where two looks overlap.
+// A look sees what was there when it began. The next one finds what comes before the look ends
+// and waits before all that it saw, even if two looks overlap.
 func TestASweepBesideWrites(t *testing.T) {
 	s, m := owned(t)
 	settleAll(t, s, wantSwept(t, s, 1, m), store.SettleDelivered, 0)
@@ -174,8 +173,8 @@ func TestASweepBesideWrites(t *testing.T) {
 	wantSwept(t, s, 3, one, two)
 }
 
-// TestSweepsAndWritesAtOnce writes from many sides while sweeps raise the mark: in the end a sweep
-// finds all that waits.
+// TestSweepsAndWritesAtOnce writes from many goroutines while sweeps raise the mark: in the end
+// a sweep finds everything that waits.
 func TestSweepsAndWritesAtOnce(t *testing.T) {
 	const writers, each = 4, 200
 	s := ownedBuckets(t, 1)

@@ -2,8 +2,8 @@ package pebble
 
 import "testing"
 
-// The cache takes a twentieth of the memory, and neither too little for a small store's
-// filters nor what other programs may want.
+// The cache takes a twentieth of the memory, but not too little for a small store's filters,
+// nor what other programs may want.
 func TestCacheFor(t *testing.T) {
 	for memory, want := range map[uint64]int64{
 		0: 64 << 20, 512 << 20: 64 << 20, 2000 << 20: 100 << 20, 8000 << 20: 400 << 20, 1 << 40: 512 << 20,

@@ -15,17 +15,16 @@ func errNotFound(key postdate.Key) error {
 	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
 }
 
-// firstVersion draws the version of a new message. A version is compared with that of
-// an earlier message only where a settlement or a replace comes after its message
-// expired and its id was given anew: then 1 in 2^35 is taken for the new one's. More
-// bits would cost more bytes in each state, of which a message has three; these fit
-// into five.
+// firstVersion draws the version of a new message. A version is compared with that of an
+// earlier message only if a settlement or a replace comes after its message expired and its id
+// was reused: then 1 in 2^35 is mistaken for the new one's. More bits would take more bytes in
+// each state, of which a message has three; these fit into five.
 func firstVersion() uint64 { return 1 + rand.Uint64N(1<<35-1) }
 
-// messageRoomBytes is about what a message takes beside its payload and headers.
+// messageRoomBytes is about what a message takes besides its payload and headers.
 const messageRoomBytes = 256
 
-// admit waits until the disk can take the messages. Where it fails, nothing was written.
+// admit waits until the disk can take the messages. If it fails, nothing was written.
 func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
 	if s.full.Load() {
 		return s.errFull()
@@ -216,8 +215,8 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	return results
 }
 
-// cancel runs under the bucket's lock, as claims do: so either the claim is seen
-// here, or the cancel is seen by the scan that follows the claim.
+// cancel runs under the bucket's lock, as claims do: either it sees the claim, or the scan that
+// follows the claim sees the cancel.
 func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Cancelled, error) {
 	old, found, err := w.state(key)
 	switch {

@@ -60,7 +60,7 @@ func filled(t *testing.T, dir string, n int) {
 	}
 }
 
-// whole opens the store and fails where one of its n messages is not there.
+// whole opens the store and fails if one of its n messages is missing.
 func whole(t *testing.T, dir string, n int) {
 	t.Helper()
 	s, err := Open(openConfig(dir))
@@ -77,8 +77,8 @@ func whole(t *testing.T, dir string, n int) {
 	}
 }
 
-// refuse opens the store, which must be refused with an error of the kind that
-// has the words in it.
+// refuse opens the store, and expects to be refused with an error of the kind that contains the
+// words.
 func refuse(t *testing.T, c Config, kind postdate.Kind, words ...string) {
 	t.Helper()
 	s, err := Open(c)
@@ -189,7 +189,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// unchanged fails where a file of before is gone or another one.
+// unchanged fails if a file of before is gone or has changed.
 func unchanged(t *testing.T, dir string, before map[string]string) {
 	t.Helper()
 	now := contents(t, dir)
@@ -221,9 +221,9 @@ func damage(t *testing.T, dir, pattern string, place float64) {
 	t.Logf("flipped byte %d of %d in %s", int(place*float64(len(b)-1)), len(b), filepath.Base(name))
 }
 
-// Damage is never passed over in silence: a store with a flipped byte is
-// refused, or it shows every message. Only the very last chunk of a log cannot be
-// told from a write that a power loss cut short.
+// Damage is never ignored silently: a store with a flipped byte is refused, or it shows every
+// message. Only the very last chunk of a log cannot be told from a write that a power loss cut
+// short.
 func TestOpenFindsDamage(t *testing.T) {
 	const count = 300
 	for _, test := range []struct {
@@ -246,8 +246,8 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 }
 
-// Nor is damage in a table: what cannot be read is an error, never other content,
-// or the store fails as a whole and says why in one line.
+// Nor is damage in a table: reading it is an error and never gives other content, or the store
+// fails as a whole and says why in one line.
 func TestDamagedTable(t *testing.T) {
 	const count = 600
 	for _, place := range []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9} {
@@ -273,8 +273,8 @@ func TestDamagedTable(t *testing.T) {
 	}
 }
 
-// leftOpen is a directory for a store that may still write when the test ends. It
-// is removed as far as that goes, where [testing.T.TempDir] would fail the test.
+// leftOpen is a directory for a store that may still write when the test ends. It is removed as
+// far as possible, where [testing.T.TempDir] would fail the test.
 func leftOpen(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pebble-")
@@ -285,8 +285,8 @@ func leftOpen(t *testing.T) string {
 	return filepath.Join(dir, "store")
 }
 
-// openAndRead reads every message, if the store is not refused, and fails where
-// one has other content or is missing.
+// openAndRead reads every message, unless the store is refused, and fails if one is missing or
+// has other content.
 func openAndRead(c Config, parts Parts, n int) error {
 	s, err := OpenWith(c, parts)
 	if err != nil {
@@ -305,7 +305,7 @@ func openAndRead(c Config, parts Parts, n int) error {
 	return s.Close()
 }
 
-// What a power loss leaves of a log, a torn end, is no damage.
+// A torn end, which a power loss leaves of a log, is no damage.
 func TestOpenTakesATornEnd(t *testing.T) {
 	const count = 120 // of which the last 39 are in the log
 	for _, cut := range []int64{1, 12, 100} {
@@ -327,8 +327,8 @@ func TestOpenTakesATornEnd(t *testing.T) {
 	}
 }
 
-// FuzzBrokenChunk: no bytes bring the reader of logs down, and a log that was cut
-// off anywhere is not taken for a damaged one.
+// FuzzBrokenChunk: no bytes make the reader of logs panic, and a log that was cut off anywhere
+// does not count as damaged.
 func FuzzBrokenChunk(f *testing.F) {
 	f.Add([]byte{}, uint32(1))
 	f.Add(make([]byte, 2*blockBytes), uint32(0))

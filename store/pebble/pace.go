@@ -13,15 +13,14 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Merging (compaction) is work of the past: done as fast as it goes, it takes a
-// processor from what is due now, for minutes after a large load. So it rests as
-// long as it works, up to the point where it would fall behind: then it runs freely
-// until it has caught up, since a tree that grows in its first level slows every
-// read, and in the end stops every write.
+// Merging (compaction) tidies up the past. At full speed it takes a processor from what is due,
+// for minutes after a large load. So it rests as long as it works, until it would fall behind:
+// then it runs freely until it has caught up, because a tree that grows in its first level
+// slows every read, and in the end stops every write.
 //
-// A load that is faster than free merging would reach that end: Pebble then stops all
-// writes, those of deliveries too, for as long as one merge takes, which is half a minute
-// in a large store. So inserts are slowed down before, to the rate at which merging keeps up.
+// A load that is faster than free merging would reach that end: Pebble then stops all writes,
+// including those of deliveries, for as long as one merge takes, which is half a minute in a
+// large store. So inserts are slowed down before that, to the rate at which merging keeps up.
 
 const (
 	// paceLook is how often the tree is asked whether merging may rest.
@@ -29,22 +28,22 @@ const (
 	// paceSublevelsMax is how deep the first level may be while merging rests. A
 	// read looks into each sublevel; Pebble stops writes at stopSublevels.
 	paceSublevelsMax = 8
-	// paceRestMax bounds one rest, also where the process slept between two writes.
+	// paceRestMax bounds one rest, even if the process slept between two writes.
 	paceRestMax = 20 * time.Millisecond
 	// paceRestMin is the shortest rest worth a timer.
 	paceRestMin = time.Millisecond
 
-	// intakeSublevels is how deep the first level is where inserts are slowed down first, to
-	// intakeFirst memtables a second. Each further two sublevels halve that.
+	// intakeSublevels is the depth of the first level from which inserts are slowed down, at
+	// first to intakeFirst memtables a second. Each further two sublevels halve that.
 	intakeSublevels = 10
 	intakeFirst     = 2
-	// intakeWaitMax bounds how long an insert waits. What would wait longer is refused at once.
+	// intakeWaitMax bounds how long an insert waits. One that would wait longer is refused straight away.
 	intakeWaitMax = 10 * time.Second
-	// stopSublevels is how deep the first level is where Pebble stops every write.
+	// stopSublevels is the depth of the first level at which Pebble stops every write.
 	stopSublevels = 40
 )
 
-// pace holds back merging where it may rest, and inserts where merging falls behind.
+// pace holds back merging while it may rest, and inserts while merging falls behind.
 type pace struct {
 	db       *lsm.DB
 	memtable int64 // bytes
@@ -79,7 +78,7 @@ func (p *pace) look() {
 	p.intake.SetLimit(intakeOf(int(sublevels), p.memtable))
 }
 
-// intakeOf is how many bytes a second may be inserted while the first level has so many
+// intakeOf is how many bytes a second may be inserted while the first level has this many
 // sublevels.
 func intakeOf(sublevels int, memtable int64) rate.Limit {
 	if sublevels < intakeSublevels {
@@ -88,7 +87,7 @@ func intakeOf(sublevels int, memtable int64) rate.Limit {
 	return rate.Limit(intakeFirst * float64(memtable) * math.Exp2(-float64(sublevels-intakeSublevels)/2))
 }
 
-// admit waits until so many bytes may be inserted. Where it fails, nothing is to be written.
+// admit waits until this many bytes may be inserted. If it fails, nothing is to be written.
 func (p *pace) admit(ctx context.Context, bytes int) error {
 	if p.taken.Add(int64(bytes)) > p.memtable/2 {
 		p.look()
@@ -122,9 +121,9 @@ func (fs pacedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return fs.wrap(f, category), nil
 }
 
-// ReuseForWrite makes a new file in the place of an old one. In a log that is used again, what
-// clients once sent lies behind its end: after a crash Pebble would read that on as its own, if
-// it looks like that, and whoever looks for damage would find it (logs.go).
+// ReuseForWrite makes a new file in place of an old one. In a log that is reused, what clients
+// once sent follows the end: after a crash Pebble would read on there, if it looks like
+// Pebble's own, and a check for damage would find it (logs.go).
 func (fs pacedFS) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := fs.FS.Remove(before); err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (fs pacedFS) wrap(f vfs.File, category vfs.DiskWriteCategory) vfs.File {
 	return f
 }
 
-// pacedFile rests before a write as long as it took since the last one.
+// pacedFile rests before a write for as long as it worked since its last rest.
 type pacedFile struct {
 	vfs.File
 	pace   *pace

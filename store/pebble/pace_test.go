@@ -19,8 +19,8 @@ import (
 	"github.com/postdate/postdate/store/pebble"
 )
 
-// slowMerges is a disk on which merging stands still until it is told to go on. It stands
-// for one that is much slower than what is inserted.
+// slowMerges is a disk on which merging stands still until it is told to go on. It stands for a
+// disk that is much slower than the inserts.
 type slowMerges struct {
 	vfs.FS
 	goOn chan struct{}
@@ -60,8 +60,8 @@ func (w onWarning) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A load that is faster than the disk is slowed down, and in the end refused with nothing
-// done. It never stops the writes of others: what is pending is delivered and cancelled.
+// A load that is faster than the disk is slowed down, and in the end refused with nothing done.
+// It never stops other writes: pending messages are delivered and cancelled.
 func TestALoadThatIsTooFast(t *testing.T) {
 	disk := slowMerges{vfs.NewMem(), make(chan struct{})}
 	goOn := sync.OnceFunc(func() { close(disk.goOn) })

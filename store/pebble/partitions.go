@@ -61,7 +61,7 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 	return failure
 }
 
-// partition is a bucket's record; what is behind in it is never modified.
+// partition is a bucket's record; its Behind is never modified.
 func (s *Store) partition(bucket int) bucket.Partition {
 	s.locks[bucket].Lock()
 	defer s.locks[bucket].Unlock()
@@ -125,12 +125,12 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	return len(old), failure
 }
 
-// finishedBefore lists what e selects, oldest first. The keys are in the order of time,
-// so that what expires together lies together, and what lies in other buckets is passed
-// over. There is none as a rule: the one node that has this store open owns every bucket,
-// except while it starts, stops, or has lost its lease. A call that passes over much
-// ends, so that pages do not look at the same messages again and again; what is behind
-// them waits until the node owns their buckets.
+// finishedBefore lists what e selects, oldest first. The keys are in the order of time, so that
+// what expires together is stored together, and those in other buckets are skipped. As a rule
+// there are none: the one node that has this store open owns every bucket, except while it
+// starts, stops, or has lost its lease. A call that skips many ends, so that pages do not look
+// at the same messages again and again; what follows them waits until the node owns their
+// buckets.
 func (s *Store) finishedBefore(e *store.Expiry) ([]finished, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{
 		LowerBound: []byte{spaceFinished}, UpperBound: appendTime([]byte{spaceFinished}, max(e.SettledBefore, 0)),
@@ -153,7 +153,7 @@ func (s *Store) finishedBefore(e *store.Expiry) ([]finished, error) {
 	return old, iter.Error()
 }
 
-// among says of each bucket whether it is one of these.
+// among says for each bucket whether it is one of these.
 func (s *Store) among(buckets []int) []bool {
 	all := make([]bool, s.c.Buckets)
 	for _, b := range buckets {

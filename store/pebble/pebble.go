@@ -1,13 +1,13 @@
-// Package pebble keeps messages on one machine, in an LSM tree (Pebble) of its
-// own directory. It passes store/storetest.
+// Package pebble keeps messages on one machine, in an LSM tree (Pebble) in a directory of its
+// own. It passes store/storetest.
 //
-// It promises what package store promises, and that every write is synced to
-// disk before it is acknowledged; writers that arrive together share one sync.
-// A store directory belongs to one process: a second one is refused.
+// It promises what package store promises, and that every write is synced to disk before it is
+// acknowledged; writers that arrive together share one sync. A store directory belongs to one
+// process: a second one is refused.
 //
-// A message is written once, under bucket, execution time and id. Its small
-// state lies beside it by id, and again by attempt time while it is PENDING, so
-// that a scan of what is due reads neighbours, and settling rewrites no payload.
+// A message is written once, under bucket, execution time and id. Its small state is kept
+// separately by id, and again by attempt time while it is PENDING, so that a scan of what is
+// due reads neighbours, and settling rewrites no payload.
 package pebble
 
 import (
@@ -36,23 +36,23 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Config says where the store lies and how much it may take.
+// Config says where the store is and how much it may take.
 type Config struct {
 	Dir          string
-	Buckets      int    // N: fixed at the store's birth, checked ever after
-	CacheBytes   int64  // of filters and of blocks read
+	Buckets      int    // N: fixed at the store's birth, and checked from then on
+	CacheBytes   int64  // for filters and for blocks that were read
 	MemtableSize uint64 // bytes; a few of these are in memory at a time
 	ReserveBytes uint64 // new messages are refused while less of the disk is free
 	Log          *slog.Logger
 }
 
-// Parts are what a test puts in the place of the machine's own. Both may be nil.
+// Parts are what a test puts in place of the machine's own. Both may be nil.
 type Parts struct {
 	FS vfs.FS // the file system
 
-	// Fatal is called when the disk failed under the store, and must not return.
-	// The store's own logs the error and ends the process: what was acknowledged is on
-	// disk, and what was not must not be.
+	// Fatal is called when the disk failed under the store, and must not return. The default
+	// logs the error and ends the process: what was acknowledged is on disk, and nothing more
+	// must be acknowledged.
 	Fatal func(err error)
 }
 
@@ -71,7 +71,7 @@ func DefaultConfig(dir string) Config {
 	}
 }
 
-// fail calls Fatal, and does not return even where that does.
+// fail calls Fatal, and does not return even if Fatal does.
 func (c settings) fail(err error) {
 	c.Fatal(err)
 	select {}
@@ -93,19 +93,19 @@ type Store struct {
 	c  settings
 	db *lsm.DB
 
-	// locks[b] orders all writes to bucket b: each reads, decides and applies
-	// under it, and waits for the disk after it. It also guards partitions[b],
-	// which mirrors the record on disk: no other process can change it; and low[b].
+	// locks[b] orders all writes to bucket b: each reads, decides and applies under it, and
+	// waits for the disk after it. It also guards low[b] and partitions[b], which mirrors the
+	// record on disk: no other process can change that.
 	locks      []sync.Mutex
 	partitions []bucket.Partition
 	low        []lowWater
 
 	leaseMu sync.Mutex // orders writes of leases
 
-	inboxMu sync.Mutex // guards the map, and of each inbox in it how many use it
+	inboxMu sync.Mutex // guards the map, and the number of users of each inbox in it
 	inboxes map[string]*inbox
 	floorMu sync.Mutex    // held by whoever raises the floor
-	floor   atomic.Uint64 // the number behind which an empty inbox goes on
+	floor   atomic.Uint64 // the number after which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
 	pace     *pace
@@ -116,8 +116,8 @@ type Store struct {
 	idle sync.WaitGroup
 }
 
-// Open opens the store in c.Dir, and creates it where there is none. Errors are
-// sentences for the operator; nothing is changed where one is returned.
+// Open opens the store in c.Dir, and creates it if there is none. Errors are sentences for the
+// operator; if one is returned, nothing was changed.
 func Open(c Config) (*Store, error) { return OpenWith(c, Parts{}) }
 
 // OpenWith is Open for tests.
@@ -174,8 +174,8 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 }
 
 func openLSM(c settings) (*lsm.DB, error) {
-	// Pebble takes its memtables out of the cache. As a rule there are two: while one takes
-	// writes, the other goes to the disk.
+	// Pebble takes the room for its memtables out of the cache. As a rule there are two: while
+	// one takes writes, the other goes to the disk.
 	cache := lsm.NewCache(c.CacheBytes + 2*int64(c.MemtableSize))
 	defer cache.Unref()
 	o := &lsm.Options{
@@ -186,8 +186,8 @@ func openLSM(c settings) (*lsm.DB, error) {
 		EventListener: &lsm.EventListener{WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
 			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
 		}},
-		// Merging takes half of the processors at most, and rests (pace.go): the
-		// others deliver.
+		// Merging takes at most half of the processors, and rests (pace.go): the others
+		// deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 	}
 	for i := range o.Levels {
@@ -217,7 +217,7 @@ func checkDir(c settings) error {
 	return postdate.E(postdate.KindInvalid, "the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
 }
 
-// openError makes a sentence of what Pebble or the system said.
+// openError turns what Pebble or the system said into a sentence.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK):
@@ -317,10 +317,10 @@ func (s *Store) loadFloor(written byte) error {
 }
 
 // layoutOrdered is the layout of stores that list their inboxes in order, and keep one floor
-// for the numbers of all that are empty. An earlier version would give these numbers again.
+// for the numbers of all empty ones. An earlier version would give these numbers again.
 const layoutOrdered = 2
 
-// layoutNow is the layout of stores that have states of layoutLean besides. Earlier versions
+// layoutNow is the layout of stores that also have states of layoutLean. Earlier versions
 // refuse it.
 const layoutNow = 3
 
@@ -373,6 +373,6 @@ func (l logger) Errorf(format string, args ...any) {
 
 func (l logger) Fatalf(format string, args ...any) {
 	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a stack follows
-	// Pebble goes on into undefined states where this returns.
+	// Pebble goes on into undefined states if this returns.
 	l.c.fail(errors.New(text))
 }

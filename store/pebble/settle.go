@@ -57,7 +57,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 	return true, nil
 }
 
-// holds says whether token is the present one of an owned bucket.
+// holds says whether the bucket is owned under token.
 func (s *Store) holds(bucket int, token uint64) bool {
 	p := s.partitions[bucket]
 	return p.Token == token && p.Owner != ""

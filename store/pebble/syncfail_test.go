@@ -16,8 +16,8 @@ import (
 	"github.com/postdate/postdate/store/pebble"
 )
 
-// What did not reach the disk is shown to nobody: the store fails as a whole before it answers
-// from that. A power loss may take it.
+// No answer shows what did not reach the disk, because a power loss may take it: the store
+// fails as a whole first.
 func TestNothingIsReadAfterAFailedSync(t *testing.T) {
 	t.Run("sync", func(t *testing.T) {
 		readAfter(t, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo)

@@ -33,9 +33,9 @@ func manifestOf(t *testing.T, lengths ...int) (b []byte, begins []int) {
 	return file.Bytes(), begins
 }
 
-// A record that crosses a block's border is written in chunks, and of those a power loss may
-// leave the later ones alone. That is no damage: its own chunks show nothing of it. What was
-// written after it does.
+// A record that crosses a block's border is written in chunks, of which a power loss may leave
+// only the later ones. That is no damage: the record's own chunks prove nothing about it. What
+// was written after it does.
 func TestATornRecordIsNoDamage(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -70,9 +70,9 @@ func TestATornRecordIsNoDamage(t *testing.T) {
 	}
 }
 
-// A power loss while an edit of the manifest is written that crosses a block's border may leave the
-// edit's second chunk and not its first one. The store opens, and everything that was
-// acknowledged is there.
+// A power loss during the write of a manifest edit that crosses a block's border may leave the
+// edit's second chunk and not its first. The store opens, and everything that was acknowledged
+// is there.
 func TestOpenTakesATornEdit(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var torn atomic.Pointer[vfs.MemFS]
@@ -131,7 +131,7 @@ func sizeOf(t *testing.T, disk vfs.FS, name string) int64 {
 	return info.Size()
 }
 
-// clearIn makes zeros of a part of a file.
+// clearIn fills a part of a file with zeros.
 func clearIn(t *testing.T, disk vfs.FS, name string, from, to int64) {
 	t.Helper()
 	f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified)

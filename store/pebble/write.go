@@ -50,14 +50,14 @@ func (w *writer) setState(key postdate.Key, st *state) {
 	}
 }
 
-// unplace takes a PENDING message out of the places where it waits. One that an earlier
-// version parked has none in the due space: that is no fault.
+// unplace removes a PENDING message from the places where it waits. One that an earlier version
+// parked has none in the due space, which is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
 	w.eachPlace(key, st, func(byte) { w.batch.Delete(w.key, nil) })
 }
 
-// eachPlace calls do with each key under which a message in state st waits in w.key, and with
-// the layout of the state there.
+// eachPlace calls do for each place where a message in state st waits, with the place's key in
+// w.key, and passes the layout of the state there.
 func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 	if st.Status != postdate.Pending {
 		return
@@ -96,10 +96,10 @@ func (w *writer) apply() error {
 	return err
 }
 
-// sync waits until everything applied is on disk, and everything that the
-// decisions were derived from, also where they wrote nothing. Where it fails, what was
-// applied can be read and may be lost: so the process ends before anything answers. Reads
-// that saw it wait for a sync of their own, as unsynced tells them to, which fails as well.
+// sync waits until everything applied is on disk, and everything that the decisions rest on,
+// even if they wrote nothing. If it fails, what was applied can be read and may be lost: the
+// process ends before anything answers. Reads that saw it wait for a sync of their own, as
+// unsynced tells them to, and that fails as well.
 func (w *writer) sync() error {
 	defer w.batch.Close()
 	if w.batch.Empty() {
@@ -121,7 +121,7 @@ func (s *Store) awaitSynced() error {
 	return unknown(s.db.LogData([]byte{0}, lsm.Sync))
 }
 
-// unknown is the kind of every failed sync: the bytes may be on disk.
+// unknown is the error of a failed sync: the bytes may be on disk.
 func unknown(err error) error {
 	if err == nil {
 		return nil
@@ -129,7 +129,7 @@ func unknown(err error) error {
 	return postdate.E(postdate.KindUnknown, "the store's write failed on the way to the disk: %w", err)
 }
 
-// lock locks buckets in ascending order, each once, and returns how to unlock.
+// lock locks buckets in ascending order, each once, and returns how to unlock them.
 func (s *Store) lock(buckets []int) (unlock func()) {
 	slices.Sort(buckets)
 	buckets = slices.Compact(buckets)

@@ -14,10 +14,10 @@ const (
 	limited = postdate.Channel("kafka:limited")
 )
 
-// places says of which channels less is claimed.
+// places says up to where each channel that is behind is claimed.
 type places = map[postdate.Channel]bucket.Position
 
-// lagging is about channels of which less is claimed than of the others.
+// lagging checks channels of which less is claimed than of the others.
 func lagging() []check {
 	return []check{
 		{"of a channel that is behind, what lies beyond its place is neither claimed nor returned", behindLeaves},
@@ -42,7 +42,7 @@ func lagging() []check {
 	}
 }
 
-// shelf is messages of three channels in turn, all of two milliseconds.
+// shelf inserts n messages for each of three channels, all within two milliseconds.
 func (x *trial) shelf(n int) map[postdate.Channel][]postdate.Message {
 	x.Helper()
 	by := places{orders: {}, slow: {}, limited: {}}
@@ -75,7 +75,7 @@ func (x *trial) wantAllCancelled(messages []postdate.Message) {
 	}
 }
 
-// together is messages of several channels in the order of positions.
+// together merges messages of several channels in the order of positions.
 func together(lists ...[]postdate.Message) []postdate.Message {
 	var all []postdate.Message
 	for _, l := range lists {
@@ -325,7 +325,7 @@ func onlyLate(x *trial) {
 	x.wantAllCancelled(all[4:])
 }
 
-// oddPlaces are places of channels whose names are as long as may be, or hard on a format.
+// oddPlaces are places of channels whose names are as long as allowed, or hard on a format.
 func oddPlaces() places {
 	odd := places{
 		"a:b":                                 {Time: t0},

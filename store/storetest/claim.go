@@ -105,7 +105,7 @@ func numbered(b int, token, number uint64, checkpoint, claimed postdate.Time) st
 	return c
 }
 
-// wantClaimed claims, and expects what the bucket's record says then.
+// wantClaimed claims, and expects these values in the bucket's record afterwards.
 func (x *trial) wantClaimed(c store.Claim, checkpoint postdate.Time, claimed bucket.Position) store.ClaimResult {
 	x.Helper()
 	r := x.claim(c)
@@ -115,7 +115,7 @@ func (x *trial) wantClaimed(c store.Claim, checkpoint postdate.Time, claimed buc
 	return r
 }
 
-// crowd is many messages of very few milliseconds, in the order of positions.
+// crowd inserts many messages within very few milliseconds, in the order of positions.
 func (x *trial) crowd(n int, edits ...edit) []postdate.Message {
 	x.Helper()
 	var all []postdate.Message
@@ -263,7 +263,7 @@ func claimAgain(x *trial) {
 	}
 }
 
-// claimAgainShort repeats a claim that was made where fewer were to be claimed.
+// claimAgainShort repeats a claim after some of its messages ended: it claims no more.
 func claimAgainShort(x *trial) {
 	all := x.crowd(10)
 	token := x.own(home)

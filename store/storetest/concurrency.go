@@ -12,11 +12,11 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// concurrency lets clients and owners work at once on a few buckets. Clients
-// insert, cancel and replace messages around the time that is being claimed;
-// owners claim, publish and settle, and take the buckets from each other; of some
-// channels they claim less, and each by itself. A ledger notes who was promised what, and
-// at the end every message is accounted for.
+// concurrency lets clients and owners work on a few buckets at the same time. Clients insert,
+// cancel and replace messages around the time that is being claimed. Owners claim, publish and
+// settle, and take the buckets from each other; they claim less of some channels, and claim
+// each of those by itself. A ledger notes who was promised what, and at the end every message
+// is accounted for.
 func concurrency() []check {
 	var checks []check
 	for seed := range uint64(4) {
@@ -35,10 +35,10 @@ const (
 	fairMessages = 250 // of each client
 )
 
-// The first one is never behind.
+// The first channel is never behind.
 var fairChannels = []postdate.Channel{orders, slow, limited}
 
-// fair is one such run. Its time is a counter that the owners move.
+// fair is one such run. Its time is a counter that the owners advance.
 type fair struct {
 	*trial
 	now     atomic.Int64
@@ -52,8 +52,8 @@ type fair struct {
 	newest [fairBuckets]uint64
 }
 
-// account is what is known of one message. A version that was published and not
-// certainly refused is out; what was taken back or settled must not come again.
+// account is what is known about one message. A version that was published and not certainly
+// refused is out; a version that was taken back or settled must not come again.
 type account struct {
 	version   uint64          // the present one, as clients were told
 	withdrawn map[uint64]bool // versions for which a cancel or a replace answered nil
@@ -82,8 +82,7 @@ func runFair(x *trial, seed uint64) {
 	f.settleAccounts()
 }
 
-// client inserts messages that are due about now, and tries to take back and to
-// put off its own.
+// client inserts messages that are due about now, and tries to take back or put off its own.
 func (f *fair) client(n int, r *rand.Rand) {
 	var mine []postdate.Message
 	for i := range fairMessages {
@@ -164,18 +163,18 @@ func (f *fair) withdraw(key postdate.Key, version uint64, note func(*account)) {
 	note(a)
 }
 
-// held is a bucket as its owner knows it. What the owners before had claimed is
-// in doubt: they may still publish it.
+// held is a bucket as its owner knows it. What earlier owners had claimed is in doubt: they may
+// still publish it.
 type held struct {
 	bucket int
 	token  uint64
 	gained bucket.Partition // the record, as it was found
-	record bucket.Partition // the record, as it has to be by now
-	handed places           // of each channel: what this owner read of it
+	record bucket.Partition // the record, as it must be by now
+	handed places           // up to where this owner read each channel
 }
 
-// owner works on any bucket, a cycle each turn, and takes it where it
-// does not hold it, or at times just so.
+// owner works on a random bucket each turn. It takes the bucket if it does not hold it, and at
+// times even if it does.
 func (f *fair) owner(name string, r *rand.Rand) {
 	holds := map[int]*held{}
 	for range f.turns {
@@ -220,8 +219,7 @@ func (f *fair) take(b int, name string) (h *held, ok bool) {
 	return h, true
 }
 
-// cycle claims, publishes and settles. It returns false where the owner lost the
-// bucket, or died.
+// cycle claims, publishes and settles. It returns false if the owner lost the bucket, or died.
 func (f *fair) cycle(h *held, r *rand.Rand) bool {
 	passedOn, before := f.promised(h)
 	c := f.nextClaim(h, r)
@@ -260,8 +258,8 @@ func (f *fair) cycle(h *held, r *rand.Rand) bool {
 	return lives
 }
 
-// nextClaim is of all channels or of one that is behind. At times a channel falls
-// behind: down to what was read of it, and what others had claimed before.
+// nextClaim claims all channels, or one that is behind. At times a channel falls behind: down
+// to what this owner read of it and others had claimed before.
 func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 	to := postdate.Time(f.now.Load())
 	if r.IntN(4) == 0 {
@@ -287,8 +285,8 @@ func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 	return c
 }
 
-// noteClaimed holds what a claim returned against what it covers. Nobody else writes
-// claims while the token is the same, so the record is known.
+// noteClaimed checks what a claim returned against what it covers. Nobody else writes claims
+// while the token is the same, so the record is known.
 func (f *fair) noteClaimed(h *held, c *store.Claim, result *store.ClaimResult) {
 	f.wantCovered(c, *result)
 	written := c.Claim
@@ -341,7 +339,7 @@ func (f *fair) promised(h *held) (passedOn bool, never map[versionOf]bool) {
 	return h.token < f.newest[h.bucket], never
 }
 
-// publish decides what becomes of an attempt.
+// publish decides the outcome of an attempt.
 func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlement {
 	s := store.Settlement{
 		Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
@@ -370,8 +368,8 @@ func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlem
 	return s
 }
 
-// noteSettled notes what is final for certain: a delivery, whoever settled it.
-// Another settlement may have come too late to count.
+// noteSettled notes what is certainly final: a delivery, whoever settled it. Any other
+// settlement may have come too late to count.
 func (f *fair) noteSettled(settlements []store.Settlement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -399,7 +397,7 @@ func (f *fair) drain() {
 	}
 }
 
-// settleAccounts holds what everybody was told against what is in the store.
+// settleAccounts checks what everybody was told against what is in the store.
 func (f *fair) settleAccounts() {
 	withdrawn, published := 0, 0
 	for key, a := range f.ledger {

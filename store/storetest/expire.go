@@ -50,7 +50,7 @@ func (x *trial) wantGone(m postdate.Message) {
 	x.wantKind(err, postdate.KindNotFound)
 }
 
-// settledAt brings messages to their ends at the given times.
+// settledAt settles messages at the given times.
 func (x *trial) settledAt(token uint64, how store.Settling, ends map[*postdate.Message]postdate.Time) {
 	x.Helper()
 	for m, at := range ends {

@@ -36,8 +36,8 @@ func insertion() []check {
 	}
 }
 
-// insertAgain is a request that is repeated with a delay: the same digest, though
-// it now resolves to a later time.
+// insertAgain repeats a request after a delay: the digest is the same, but the request resolves
+// to a later time.
 func insertAgain(x *trial) {
 	m := x.add(t0)
 	later := m

@@ -38,8 +38,8 @@ func listing() []check {
 	}
 }
 
-// spread inserts messages over all buckets, several at each time, in no order,
-// and returns them in the order of a list.
+// spread inserts messages over all buckets, several at each time, in no particular order, and
+// returns them in the order of a list.
 func (x *trial) spread(n int) []postdate.Message {
 	x.Helper()
 	var all []postdate.Message

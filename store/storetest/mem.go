@@ -15,29 +15,29 @@ import (
 
 var _ store.Store = (*Mem)(nil)
 
-// Mem is the model: a simple store that fulfils the contract, and quick also where it
-// holds much. One mutex makes every call atomic. It is for tests and simulators only: it
-// keeps nothing.
+// Mem is the model: a simple store that fulfils the contract, and is fast even if it holds
+// much. One mutex makes every call atomic. It is only for tests and simulators: nothing in it
+// is durable.
 type Mem struct {
 	Contents
 
 	// Clock answers renewals, and dates rows; 0: the store has none.
 	Clock func() postdate.Time
-	// Watch is told of each row that is written, in the place of another one (nil: none),
-	// by what, and with which settlement, if it was one.
+	// Watch is called for each row that is written, with the row that it replaces (nil: none),
+	// the call that wrote it, and the settlement, if it was one.
 	Watch func(by string, before, after *Row, s *store.Settlement)
 
 	mu       sync.Mutex
 	leases   []bucket.Lease // by id
-	oldest   postdate.Time  // no row ended before
+	oldest   postdate.Time  // no row ended before this
 	inboxes  map[inboxName]*memInbox
 	channels map[postdate.Channel]store.ChannelSettings
 	created  uint64 // messages so far
 }
 
-// Contents are what a Mem holds. A simulator sees and changes it, and takes steps that are a
-// part of a call: Put, Drop, Write and Read. All that is for where nobody else calls the
-// store meanwhile.
+// Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
+// part of a call: Put, Drop, Write and Read. It may do so only while nobody else calls the
+// store.
 type Contents struct {
 	Records []bucket.Partition // by bucket
 	Rows    map[postdate.Key]*Row
@@ -47,11 +47,11 @@ type Contents struct {
 	Seen []bucket.Position // by bucket: up to where a claim that was not written found nothing
 }
 
-// Row is a message as it was written once. It is never changed in place: who has read
-// one keeps what it read.
+// Row is a message as it was written once. It is never changed in place: whoever has read a row
+// keeps what it read.
 type Row struct {
 	postdate.Record
-	Late    bool          // its place was claimed already, or seen to be empty
+	Late    bool          // its place was already claimed, or seen to be empty
 	Written postdate.Time // by Mem.Clock
 }
 
@@ -76,7 +76,7 @@ func NewMem(buckets int) *Mem {
 	return m
 }
 
-// lines are those in which a row waits.
+// lines are the lines in which a row waits.
 func (m *Mem) lines(r *Row) []*[]*Row {
 	switch {
 	case r == nil || r.Status != postdate.Pending:
@@ -87,7 +87,7 @@ func (m *Mem) lines(r *Row) []*[]*Row {
 	return []*[]*Row{&m.Waiting[r.Bucket]}
 }
 
-// seek is where a position is in a line, and whether a row waits right there.
+// seek is where a position is in a line, and whether a row waits exactly there.
 func seek(line []*Row, p bucket.Position) (int, bool) {
 	return slices.BinarySearchFunc(line, p, func(r *Row, p bucket.Position) int { return r.at().Compare(p) })
 }
@@ -101,7 +101,7 @@ func (m *Mem) beyond(b int, after bucket.Position) []*Row {
 	return m.Waiting[b][i:]
 }
 
-// Put writes a row in the place of another one (nil: none), and tells of it.
+// Put writes a row in place of another one (nil: none), and calls Watch.
 func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement) *Row {
 	r := &Row{Record: next, Written: m.Clock()}
 	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
@@ -118,7 +118,7 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	return r
 }
 
-// leave takes a row out of its lines.
+// leave removes a row from its lines.
 func (m *Mem) leave(r *Row) {
 	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
@@ -126,7 +126,7 @@ func (m *Mem) leave(r *Row) {
 	}
 }
 
-// Drop takes a row away, and tells nobody.
+// Drop removes a row, and does not call Watch.
 func (m *Mem) Drop(r *Row) {
 	m.leave(r)
 	delete(m.Rows, r.Key)
@@ -261,8 +261,8 @@ func listPosition(r *postdate.Record) store.ListPosition {
 	return store.ListPosition{ExecutionTime: r.ExecutionTime, Bucket: r.Bucket, ScheduleID: r.ScheduleID}
 }
 
-// compareListed is the order of a list. It is of one tenant, which therefore
-// does not count.
+// compareListed is the order of a list. A list has only one tenant, so the tenant does not
+// count.
 func compareListed(a, b store.ListPosition) int {
 	return cmp.Or(
 		cmp.Compare(a.ExecutionTime, b.ExecutionTime),
@@ -304,13 +304,13 @@ func (m *Mem) Expire(_ context.Context, e store.Expiry) (int, error) {
 	return len(old) + letters, nil
 }
 
-// Expired deletes what e selects, and returns the messages, the oldest first, and how much
-// it was in inboxes.
+// Expired deletes what e selects. It returns the messages, oldest first, and the number of
+// inbox messages.
 func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old = m.past(&e)
-	slices.SortFunc(old, func(a, b *Row) int { // so that the same ones go in every run of a simulation
+	slices.SortFunc(old, func(a, b *Row) int { // so that every run of a simulation deletes the same ones
 		return cmp.Or(cmp.Compare(a.SettledAt, b.SettledAt), a.at().Compare(b.at()))
 	})
 	old = old[:min(len(old), e.Limit)]
@@ -320,7 +320,7 @@ func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
 	return old, m.expireInboxes(&e)
 }
 
-// past lists what e selects. Mostly there is nothing, and it costs nothing.
+// past lists what e selects. Mostly there is nothing, which m.oldest shows without a search.
 func (m *Mem) past(e *store.Expiry) (old []*Row) {
 	if e.SettledBefore <= m.oldest {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// examinedMax bounds how many messages one claim looks at, those that it passes over
-// included, as stores do.
+// examinedMax bounds how many messages one claim looks at, including those that it skips, as
+// stores do.
 const examinedMax = 5000
 
 // Claim implements store.Due.
@@ -34,8 +34,8 @@ func (m *Mem) claim(c *store.Claim) store.ClaimResult {
 }
 
 // Write is the first half of a claim: it looks how far the scan goes, and claims that. It
-// says up to where the record covers the scan then: a claim that is repeated moves nothing.
-// The zero Position says that nothing was due, and nothing written.
+// returns up to where the record then covers the scan: a repeated claim moves nothing. The zero
+// Position means that nothing was due and nothing was written.
 func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 	claim := c.Claim
 	due := false
@@ -51,7 +51,7 @@ func (m *Mem) Write(c *store.Claim) (to bucket.Position, err error) {
 	return claim.To.Earliest(next.ClaimedFor(c.Only)), nil
 }
 
-// look is where the scan ends, and says whether it finds something.
+// look returns where the scan ends, and whether it finds something.
 func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 	found := 0
 	for examined, r := range m.beyond(c.Bucket, c.Scan.After) {
@@ -68,7 +68,7 @@ func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 	return c.To, found > 0
 }
 
-// covers says whether a claim takes a message, its To aside.
+// covers says whether a claim takes a message, apart from its To.
 func covers(c *store.Claim, r *postdate.Record) bool {
 	if c.Only != "" {
 		return r.Channel == c.Only
@@ -77,8 +77,8 @@ func covers(c *store.Claim, r *postdate.Record) bool {
 	return !behind || !to.Before(positionOf(r))
 }
 
-// Read is the second half: the scan, up to a position, and never beyond what the record
-// covers by now.
+// Read is the second half: the scan, up to a position, and never beyond what the record covers
+// when Read is called.
 func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	result := store.ClaimResult{To: to, Ended: to}
 	if to == (bucket.Position{}) { // nothing was written, and nothing is read

@@ -11,7 +11,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// And each type here in what is claimed, and in the records of buckets.
+// Each type here is the model with one bug in what is claimed, or in the records of buckets.
 type (
 	claimsUnfenced     struct{ *Mem }
 	readsWhenFenced    struct{ *Mem }
@@ -128,7 +128,7 @@ func (s equalClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store
 	})
 }
 
-// A claim that is repeated answers what it would have written.
+// A repeated claim answers what it would have written.
 func (s repeatsReadOn) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil && c.Number == before.Claims {
@@ -139,7 +139,7 @@ func (s repeatsReadOn) Claim(_ context.Context, claims []store.Claim) []store.Cl
 	})
 }
 
-// claimedTo is claims whose end is another than what was looked at.
+// claimedTo makes claims that end elsewhere than the look did.
 func (m *Mem) claimedTo(claims []store.Claim, end func(c *store.Claim, to bucket.Position) bucket.Position) []store.ClaimResult {
 	return m.claimThen(claims, func(c *store.Claim, before bucket.Partition, r *store.ClaimResult) {
 		if r.Err == nil && c.Number > before.Claims {
@@ -150,7 +150,7 @@ func (m *Mem) claimedTo(claims []store.Claim, end func(c *store.Claim, to bucket
 	})
 }
 
-// What a look finds is not what is written.
+// The claim is written as it was asked for, whatever the look finds.
 func (s claimsAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimedTo(claims, func(c *store.Claim, _ bucket.Position) bucket.Position { return c.To })
 }
@@ -174,7 +174,7 @@ func (s answersWhatItRead) Claim(_ context.Context, claims []store.Claim) []stor
 	return s.claimThen(claims, func(_ *store.Claim, _ bucket.Partition, r *store.ClaimResult) { r.To = r.Ended })
 }
 
-// The limit is of what the scan passes over too.
+// The limit also counts what the scan skips.
 func (s claimsTooLittle) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) {
 		if waiting := s.beyond(c.Bucket, c.Scan.After); len(waiting) > c.Scan.Limit {
@@ -201,7 +201,7 @@ func (s readsBehind) Claim(_ context.Context, claims []store.Claim) []store.Clai
 	return s.readsAs(claims, func(c *store.Claim) { c.Behind = nil })
 }
 
-// A channel that is behind is passed over whole.
+// A channel that is behind is skipped altogether.
 func (s passesOverBehind) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.readsAs(claims, func(c *store.Claim) {
 		c.Behind = maps.Clone(c.Behind)
@@ -291,7 +291,7 @@ func (s neverFalls) Claim(_ context.Context, claims []store.Claim) []store.Claim
 	})
 }
 
-// Behind's places lose what a time has no room for.
+// The places in Behind keep only their times.
 func (s behindByTime) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
 		for channel, to := range p.Behind {
@@ -300,7 +300,7 @@ func (s behindByTime) Claim(_ context.Context, claims []store.Claim) []store.Cla
 	})
 }
 
-// Channels are kept as the keys of a format in which a dot means something.
+// Channels are kept as keys of a format in which a dot has a meaning.
 func (s behindCutsNames) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
 		for channel, to := range p.Behind {
@@ -329,12 +329,12 @@ func (s releaseDropsBehind) Release(ctx context.Context, holds []store.Hold) err
 	return err
 }
 
-// A scan that looked at very much gives up.
+// A claim with IfDue is written even if nothing is due.
 func (s idleClaimsWrite) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimWith(claims, func(c *store.Claim, _ *bucket.Partition) { c.IfDue = false })
 }
 
-// neverWrites takes each claim that is for what is due alone for one that found nothing to write.
+// neverWrites takes back what a claim with IfDue wrote.
 func (s neverWrites) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, before bucket.Partition, _ *store.ClaimResult) {
 		if c.IfDue {
@@ -351,7 +351,7 @@ func (s endsTooSoon) Claim(_ context.Context, claims []store.Claim) []store.Clai
 	})
 }
 
-// And one that returned nothing stays where it is.
+// A scan that returned nothing stays where it is.
 func (s makesNoProgress) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
 	return s.claimThen(claims, func(c *store.Claim, _ bucket.Partition, r *store.ClaimResult) {
 		if !r.Complete && len(r.Due) == 0 {

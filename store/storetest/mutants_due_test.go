@@ -9,7 +9,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// And each type here in what owners do.
+// Each type here is the model with one bug in what owners do.
 type (
 	settleIgnoresVersion struct{ *Mem }
 	settleIgnoresToken   struct{ *Mem }
@@ -117,7 +117,7 @@ func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, er
 	return s.Mem.Unpark(ctx, u)
 }
 
-// A parked message is judged by its time, as any other.
+// A parked message is judged by its time, like any other.
 func (s cancelJudgesParked) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	s.mu.Lock()
 	for _, key := range keys {

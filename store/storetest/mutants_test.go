@@ -11,8 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Each type here is the model with one bug of the sort that a store can have, in
-// what clients and readers do.
+// Each type here is the model with one bug of the kind that a store can have, in what clients
+// and readers do.
 type (
 	cancelIgnoresClaimed struct{ *Mem }
 	cancelIgnoresDoubt   struct{ *Mem }
@@ -83,7 +83,7 @@ func (s cancelIgnoresDoubt) Cancel(ctx context.Context, keys []postdate.Key, at 
 	return s.Mem.Cancel(ctx, keys, at)
 }
 
-// Cancel looks at the claim, and acts on what it saw when others had their turn.
+// Cancel looks at the claim, and acts on what it saw after others had their turn.
 func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	if len(keys) != 1 {
 		return s.Mem.Cancel(ctx, keys, at)
@@ -237,8 +237,8 @@ func (s expireCountsOthers) Expire(ctx context.Context, e store.Expiry) (int, er
 	return s.Mem.Expire(ctx, e)
 }
 
-// AppendInbox takes a message's place first, and puts the message there when
-// others had their turn: a reader may have gone past it.
+// AppendInbox takes a message's place first, and puts the message there after others had their
+// turn: a reader may have passed it.
 func (s inboxSkips) AppendInbox(ctx context.Context, messages []store.InboxMessage) error {
 	if err := s.Mem.AppendInbox(ctx, make([]store.InboxMessage, 0)); err != nil || len(messages) == 0 {
 		return err

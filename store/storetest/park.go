@@ -118,7 +118,7 @@ func parkAndBack(x *trial) {
 	want := fresh(m)
 	want.Version = s.Version
 	want.State = s.State(want.State)
-	want.Parked, want.AttemptTime = false, t0+500 // since when it waits is kept
+	want.Parked, want.AttemptTime = false, t0+500 // DownSince is kept
 	x.wantRecord(x.get(m.Key), want)
 	c := everything(home, token, t0+1000)
 	c.To = bucket.UpTo(t0 + 499)
@@ -197,7 +197,7 @@ func unparkOldest(x *trial) {
 	if n := x.unpark(token, orders, t0, 2); n != 2 {
 		x.Errorf("Unpark of the other 2 moved %d", n)
 	}
-	x.wantDue(everything(home, token, t0), c, a, d, b) // all at one time now: by id
+	x.wantDue(everything(home, token, t0), c, a, d, b) // all at one time: by id
 	if n := x.unpark(token, orders, t0, 2); n != 0 {
 		x.Errorf("Unpark with nothing parked moved %d", n)
 	}

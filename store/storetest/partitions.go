@@ -226,7 +226,7 @@ func renew(x *trial) {
 	}
 }
 
-// clock holds a store's clock only to what no machine's speed can break.
+// clock checks only what holds on a machine of any speed.
 func clock(x *trial) {
 	last := postdate.Time(0)
 	for i := range uint64(5) {

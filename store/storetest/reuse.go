@@ -5,8 +5,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// reusing is about an id whose message expired and that was given anew: what was
-// meant for the message before does not reach the new one.
+// reusing checks an id that is used again after its message expired: what was meant for the old
+// message does not reach the new one.
 func reusing() []check {
 	return []check{
 		{"a settlement that is repeated touches no new message with the id", reuseSettle},
@@ -22,7 +22,7 @@ func reusing() []check {
 	}
 }
 
-// inEveryWay settles m's first version in each way: delivered, and the others.
+// inEveryWay returns a settlement of m's first version for each of ways, delivered first.
 func (x *trial) inEveryWay(m postdate.Message, token uint64) []store.Settlement {
 	var all []store.Settlement
 	for _, how := range ways {
@@ -33,8 +33,8 @@ func (x *trial) inEveryWay(m postdate.Message, token uint64) []store.Settlement 
 	return all
 }
 
-// again lets what is final expire, and gives m's id anew: to the same request, or
-// to one with other content.
+// again lets what is final expire, and inserts m's id again: with the same request, or with
+// other content.
 func (x *trial) again(m postdate.Message, same bool) postdate.Message {
 	x.Helper()
 	if _, err := x.store.Expire(x.ctx, store.Expiry{Buckets: x.everywhere(), SettledBefore: postdate.LatestTime, Limit: plenty}); err != nil {
@@ -91,8 +91,8 @@ func reuseReplaced(x *trial) {
 	x.wantRecord(x.get(m.Key), want)
 }
 
-// reuseMany settles many messages at once, so that a store which settles them
-// together has to keep them apart.
+// reuseMany settles many messages in one call, so that a store that settles them together has
+// to keep them apart.
 func reuseMany(x *trial) {
 	token := x.own(home)
 	for _, how := range ways {

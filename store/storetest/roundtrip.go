@@ -36,7 +36,7 @@ func roundTrips() []check {
 	}
 }
 
-// comesBack inserts m, and reads it in each way that there is.
+// comesBack inserts m, and reads it in every way.
 func (x *trial) comesBack(m postdate.Message) {
 	x.Helper()
 	x.insert(m)
@@ -88,7 +88,7 @@ func (x *trial) largest() postdate.Message {
 	return m
 }
 
-// random is a message whose every field is random, and often zero or odd.
+// random is a message whose fields are all random, and often zero or odd.
 func (x *trial) random(r *rand.Rand) postdate.Message {
 	x.made++
 	id := strings.Repeat("a", r.IntN(4)) + randomOf(r, "-_.:~@+=,09azAZ", 1+r.IntN(20)) + string(rune('a'+x.made%26)) + randomOf(r, "0123456789", 12)

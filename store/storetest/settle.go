@@ -156,8 +156,7 @@ func settleMany(x *trial) {
 	}
 }
 
-// settleHidden is a settlement of before a change of owner that is repeated
-// together with newer ones.
+// settleHidden repeats a settlement from before a change of owner together with a newer one.
 func settleHidden(x *trial) {
 	m := x.add(t0)
 	stale := x.own(home)

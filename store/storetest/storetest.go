@@ -1,6 +1,6 @@
-// Package storetest is the specification of a store: a suite of checks, each
-// named for the promise that it holds a store to, which every implementation of
-// [store.Store] passes. [Mem] is the simplest one that does.
+// Package storetest is the specification of a store: a suite of checks that every
+// implementation of [store.Store] passes, each named for the promise that it checks. [Mem] is
+// the simplest store that passes.
 //
 // A store's own test is a few lines:
 //
@@ -18,9 +18,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Run checks every promise that shows while a store is open, each on a store of
-// its own. open gives a fresh, empty one with at least four buckets, best
-// eight; the suite closes it.
+// Run checks every promise that shows while a store is open, each on a store of its own. open
+// returns a fresh, empty one with at least four buckets, ideally eight; the suite closes it.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, area := range areas() {
 		t.Run(area.name, func(t *testing.T) {
@@ -35,9 +34,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunDurable checks that what was answered survives the end of the process.
-// crash ends s as harshly as the test can (what was not made durable is to be
-// lost, and Close is best not called) and opens what is left.
+// RunDurable checks that what was answered survives the end of the process. crash ends s as
+// harshly as the test can (what was not made durable should be lost, and Close is best not
+// called), and opens what is left.
 func RunDurable(t *testing.T, open func(t *testing.T) store.Store, crash func(t *testing.T, s store.Store) store.Store) {
 	for _, c := range durable() {
 		t.Run(c.promise, func(t *testing.T) {
@@ -114,8 +113,8 @@ func newTrial(r reporter, s store.Store, reopen func(store.Store) store.Store) *
 	return x
 }
 
-// broken complains that the store broke its word; Errorf may be of a call that could
-// not be made.
+// broken reports that the store broke its word; Errorf may also report a call that could not be
+// made.
 func (x *trial) broken(format string, args ...any) {
 	x.Helper()
 	x.Errorf(testrun.Broken+": "+format, args...)

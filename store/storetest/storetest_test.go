@@ -16,8 +16,7 @@ import (
 func TestMem(t *testing.T) {
 	open := func(*testing.T) store.Store { return NewMem(8) }
 	Run(t, open)
-	// Memory is as durable as the process: what is to be seen here is that the
-	// checks hold where nothing is lost.
+	// Memory is as durable as the process: this shows that the checks hold if nothing is lost.
 	RunDurable(t, open, func(_ *testing.T, s store.Store) store.Store { return s })
 }
 
@@ -51,8 +50,8 @@ func observe(c check, s store.Store, reopen func(store.Store) store.Store) (fail
 	return r.first
 }
 
-// plantedBugs are stores with a bug each, and the area in which it is caught; many are
-// caught in others too.
+// plantedBugs are stores with one bug each, and the area in which it is caught; many are caught
+// in others too.
 var plantedBugs = []struct {
 	area  string
 	plant func(m *Mem) store.Store
@@ -128,7 +127,7 @@ var plantedBugs = []struct {
 	{"reuse", func(m *Mem) store.Store { return versionsBeginAnew{m} }},
 	{"reuse", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
 	{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
-	// What shows only, or just as well, when all work at once.
+	// Bugs that also show, or show only, when all work at the same time.
 	{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
 	{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
 	{"all at once", func(m *Mem) store.Store { return claimsUnfenced{m} }},
@@ -206,7 +205,7 @@ func dropOne(m *Mem) {
 	}
 }
 
-// forgetStates makes messages again what they were at first.
+// forgetStates returns messages to the states that they had at first.
 func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 	return func(m *Mem) {
 		for _, r := range m.Rows {

@@ -16,9 +16,9 @@ const (
 	abroad  = 3                                // another one
 	tenant  = postdate.DefaultTenant
 	orders  = postdate.Channel("rabbitmq:orders")
-	plenty  = 1000    // more messages than a check has, where a limit is not the point
+	plenty  = 1000    // more messages than a check has, if the limit does not matter
 	roomy   = 1 << 30 // bytes, likewise
-	pageMax = 10_000  // pages, before a scan or a list is taken for endless
+	pageMax = 10_000  // pages, before a scan or a list counts as endless
 )
 
 type edit = func(*postdate.Message)
@@ -28,8 +28,8 @@ func withPayload(size int) edit {
 	return func(m *postdate.Message) { m.Payload = make([]byte, size) }
 }
 
-// message makes a small message that is due at a time. Ids ascend in the order
-// in which they are made, and all lie in the bucket home.
+// message makes a small message that is due at a time. Ids ascend in the order in which they
+// are made, and all belong to the bucket home.
 func (x *trial) message(at postdate.Time, edits ...edit) postdate.Message {
 	return x.messageIn(home, tenant, at, edits...)
 }
@@ -117,7 +117,7 @@ func (x *trial) partition(b int) bucket.Partition {
 	return found[0]
 }
 
-// everything is a claim up to a time, that included, with a scan of all that it covers.
+// everything is a claim up to and including a time, with a scan of all that it covers.
 func everything(b int, token uint64, to postdate.Time) store.Claim {
 	return store.Claim{
 		Bucket: b, Claim: bucket.Claim{Token: token, To: bucket.UpTo(to)},
@@ -125,11 +125,11 @@ func everything(b int, token uint64, to postdate.Time) store.Claim {
 	}
 }
 
-// place is where a message waits that was just inserted.
+// place is where a newly inserted message waits.
 func place(m postdate.Message) bucket.Position { return bucket.PositionOf(m.Key, m.ExecutionTime) }
 
-// claim claims one bucket and expects to hold it. A claim without a number gets the
-// next one. Whatever the store returns has to be covered: by the claim and by the record.
+// claim claims one bucket and expects to hold it. A claim without a number gets the next one.
+// Whatever the store returns must be covered: by the claim and by the record.
 func (x *trial) claim(c store.Claim) store.ClaimResult {
 	x.Helper()
 	if c.Number == 0 {
@@ -150,8 +150,7 @@ func (x *trial) claim(c store.Claim) store.ClaimResult {
 	return results[0]
 }
 
-// wantCovered expects that a scan ends where it may, and returned nothing but what the
-// claim covers.
+// wantCovered expects that a scan ended where it may, and returned only what the claim covers.
 func (x *trial) wantCovered(c *store.Claim, r store.ClaimResult) {
 	x.Helper()
 	if c.To.Before(r.To) || r.To.Before(r.Ended) || r.Complete && r.Ended != c.To {
@@ -167,8 +166,8 @@ func (x *trial) wantCovered(c *store.Claim, r store.ClaimResult) {
 	}
 }
 
-// pages claims again and again, each time where the scan before it ended, until
-// it is complete.
+// pages claims again and again, each time from where the last scan ended, until one is
+// complete.
 func (x *trial) pages(c store.Claim, page func(store.ClaimResult)) {
 	x.Helper()
 	for range pageMax {
@@ -220,7 +219,7 @@ func idsOf(records []postdate.Record) []string {
 	return ids
 }
 
-// settlement is what became of m's first version.
+// settlement is a settlement of m's first version.
 func (x *trial) settlement(m postdate.Message, token uint64, how store.Settling) store.Settlement {
 	s := store.Settlement{
 		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000, Attempts: 1,
@@ -234,10 +233,10 @@ func (x *trial) settlement(m postdate.Message, token uint64, how store.Settling)
 	return s
 }
 
-// parkedUntil is when a parked message is looked at, where a check says nothing else.
+// parkedUntil is when a parked message is due, unless a check says otherwise.
 func parkedUntil(m postdate.Message) postdate.Time { return m.ExecutionTime + 100_000 }
 
-// retryAt puts m's next attempt to a time.
+// retryAt is a settlement that moves m's next attempt to a time.
 func (x *trial) retryAt(m postdate.Message, token uint64, at postdate.Time) store.Settlement {
 	s := x.settlement(m, token, store.SettleRetry)
 	s.AttemptTime = at
@@ -299,9 +298,8 @@ func (x *trial) wantKind(err error, want postdate.Kind) {
 	}
 }
 
-// wantRecord compares whole records, and names the fields that differ. An empty
-// payload and absent headers may be nil or empty. Version 0 stands for that at which
-// the message was created.
+// wantRecord compares whole records, and names the fields that differ. Payloads and headers may
+// be nil or empty alike. Version 0 stands for the version at which the message was created.
 func (x *trial) wantRecord(got, want postdate.Record) {
 	x.Helper()
 	got, want = normal(got), normal(want)
@@ -335,8 +333,8 @@ func normal(r postdate.Record) postdate.Record {
 	return r
 }
 
-// fresh is the record of a message that was just inserted. Its version, which the
-// store draws, is left open.
+// fresh is the record of a newly inserted message. Its version, which the store draws, is left
+// open.
 func fresh(m postdate.Message) postdate.Record {
 	return postdate.Record{Message: m, State: postdate.NewState(&m, 0)}
 }

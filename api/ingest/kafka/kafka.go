@@ -1,33 +1,33 @@
-// Package kafka takes schedules from a Kafka topic. What the records mean is package
-// ingest's.
+// Package kafka takes schedules from a Kafka topic. Package ingest decides what the
+// records mean.
 //
-// A record with a value schedules. Where it is the API's JSON with a scheduleId, it
-// makes that message, or replaces it while it is PENDING. A record without a value
-// cancels the message whose id is its key.
+// A record with a value schedules a message. If the value is the API's JSON with a
+// scheduleId, it creates that message, or replaces it while it is PENDING. A record
+// without a value cancels the message whose id is its key.
 //
 // # Promises
 //
 //   - A partition's offset is committed when everything before it is durable in the
-//     store, or lies, acknowledged by all in-sync replicas, in the topic of rejected
-//     records. Whatever ends in between, the records are read again.
-//   - What is read again schedules nothing twice, and brings nothing back that a later
-//     record replaced: each record is named by its place, and each message knows the
-//     place that it came from.
+//     store, or is in the topic of rejected records and acknowledged there by all in-sync
+//     replicas. After a crash in between, the records are read again.
+//   - A record that is read again schedules nothing twice, and does not undo a later
+//     record: each record is named by its place, and each message keeps the place that
+//     it came from.
 //   - Records of a partition take effect in their order. A record that the store cannot
-//     take now holds its partition, and no other.
-//   - No topic is ever created here. Where that for rejected records is missing, a
-//     partition with a bad record stands still, says so, and goes on when it is there.
+//     take yet holds up its own partition only.
+//   - No topic is ever created here. If the topic of rejected records is missing, a
+//     partition with a bad record stops, says so, and continues once the topic exists.
 //
 // The nodes of a cluster share the partitions as one consumer group. A group without
-// committed offsets begins with the oldest record, and reads what was committed
-// only: records of aborted transactions are passed over.
+// committed offsets begins with the oldest record. Records of aborted transactions are
+// skipped.
 //
 // # Limits
 //
-// A record's headers must be texts without control characters. A member of the group
-// that was stopped for longer than Kafka's session timeout, between its look at a
-// message and its cancel, may cancel what another member has scheduled anew under
-// the same id meanwhile.
+// A record's headers must be text without control characters. If a member of the group
+// is stopped for longer than Kafka's session timeout, between its look at a message and
+// its cancel, it may cancel a message that another member has meanwhile scheduled under
+// the same id.
 package kafka
 
 import (
@@ -42,7 +42,7 @@ import (
 	"github.com/postdate/postdate/api/ingest"
 )
 
-// Key is the placeholder for a record's own key in a channel.
+// Key is the placeholder for a record's key in a channel.
 const Key = "{key}"
 
 const (
@@ -50,25 +50,24 @@ const (
 	rejectedSuffix = ".postdate-rejected"
 	topicBytesMax  = 249
 
-	pollMax       = 1_000 // records at a time
+	pollMax       = 1_000 // records per poll
 	pollEvery     = 5 * time.Second
-	workTimeout   = 20 * time.Second // less than Kafka gives a member to let go of a partition
+	workTimeout   = 20 * time.Second // less than Kafka gives a member to release a partition
 	commitTimeout = 10 * time.Second
 	checkEvery    = 10 * time.Second
 
-	// What could not be done is tried again: the wait doubles from the first to the
-	// last.
+	// The wait before a retry doubles from the first to the last.
 	backoffFirst = 100 * time.Millisecond
 	backoffLast  = 10 * time.Second
 )
 
 // Config is what a Source needs. Connect, Topic and Taker have no defaults.
 type Config struct {
-	// Connect is how to reach the brokers and log in, as the client library has it.
+	// Connect has the client library's options to reach the brokers and log in.
 	Connect []kgo.Opt
 
 	Topic    string
-	Channel  string // where records go that do not say; [Key] may stand in it
+	Channel  string // where records go that name no channel; may contain [Key]
 	Group    string // the consumer group; "postdate" by default
 	Rejected string // the topic of rejected records; by default Topic + ".postdate-rejected"
 	Taker    *ingest.Taker
@@ -82,21 +81,21 @@ type Source struct {
 	template ingest.Template
 	client   *kgo.Client
 
-	taking  context.Context // ends when nothing new is to be taken
+	taking  context.Context // ends when the source shall take no more records
 	close   context.CancelFunc
-	cut     context.CancelFunc // ends everything at once
+	cut     context.CancelFunc // aborts everything immediately
 	stopped chan struct{}
 	checks  sync.WaitGroup
 
-	working    sync.Mutex // held while partitions are worked: none is given away meanwhile
+	working    sync.Mutex // held while partitions are worked on, so that none is given away
 	partitions map[int32]*partition
 
 	mu      sync.Mutex
-	reasons map[string]string // why nothing, or not all, is consumed, by what is at fault
+	reasons map[string]string // what is at fault → why records wait
 }
 
-// Start begins to consume, in the background, until Close or the end of ctx, which
-// cuts off what is under way. Errors are sentences about the configuration.
+// Start begins to consume in the background, until Close or the end of ctx, which aborts
+// the work in progress. Errors are sentences about the configuration.
 func Start(ctx context.Context, c Config) (*Source, error) {
 	if c.Rejected == "" {
 		c.Rejected = c.Topic + rejectedSuffix
@@ -138,21 +137,21 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	return s, nil
 }
 
-// Ready says why nothing, or not everything, is consumed at present, or nil.
+// Ready returns why some or all records wait at present, or nil if none does.
 func (s *Source) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for fault, reason := range s.reasons {
 		if fault == rejectedTopic {
-			continue // nothing waits for it, as long as nothing is bad
+			continue // without a bad record, nothing waits for it
 		}
 		return postdate.E(postdate.KindUnavailable, "schedules from the Kafka topic %q wait: %s", s.config.Topic, reason)
 	}
 	return nil
 }
 
-// because notes why something at fault keeps records waiting; "": it does not any
-// more. The operator hears of it once.
+// because records the reason why a fault makes records wait; "" clears it. It logs each
+// change once.
 func (s *Source) because(fault, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +167,8 @@ func (s *Source) because(fault, reason string) {
 	s.config.Log.Warn("schedules from a Kafka topic wait", "topic", s.config.Topic, "at", fault, "reason", reason)
 }
 
-// Close takes nothing new, finishes and commits what is in hand, no longer than ctx,
-// and leaves the group.
+// Close takes no more records, finishes and commits what is in hand, until ctx ends at
+// the latest, and leaves the group.
 func (s *Source) Close(ctx context.Context) error {
 	s.close()
 	var err error
@@ -185,7 +184,7 @@ func (s *Source) Close(ctx context.Context) error {
 	return err
 }
 
-// run polls, works and commits, until the source is closed.
+// run polls, works and commits until the source is closed.
 func (s *Source) run(ctx context.Context) {
 	defer close(s.stopped)
 	defer s.client.CloseAllowingRebalance()
@@ -196,7 +195,7 @@ func (s *Source) run(ctx context.Context) {
 	}
 }
 
-// poll waits for records, or for the time when something is to be tried again.
+// poll waits for records or for the time of the next retry.
 func (s *Source) poll() {
 	ctx, cancel := context.WithTimeout(s.taking, s.wait())
 	defer cancel()
@@ -205,7 +204,7 @@ func (s *Source) poll() {
 	defer s.working.Unlock()
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		if f.Topic != s.config.Topic {
-			return // the end of ctx
+			return // not a partition: it reports the end of ctx
 		}
 		if f.Err != nil {
 			s.because("fetching", f.Err.Error())
@@ -225,8 +224,8 @@ func (s *Source) poll() {
 	})
 }
 
-// lost forgets partitions that another member has from now on. What is not
-// committed it reads again.
+// lost forgets partitions that move to another member. That member reads the
+// uncommitted records again.
 func (s *Source) lost(_ context.Context, client *kgo.Client, lost map[string][]int32) {
 	s.working.Lock()
 	defer s.working.Unlock()

@@ -34,7 +34,7 @@ type messages struct {
 	mu    sync.Mutex
 	fault func(calls int) (err error, written bool)
 	calls int
-	made  int // messages that are there
+	made  int // messages in the store
 }
 
 func newMessages() *messages { return &messages{Mem: storetest.NewMem(8)} }
@@ -69,14 +69,14 @@ func (m *messages) set(fault func(calls int) (error, bool)) {
 	m.fault = fault
 }
 
-// count is how many messages are there.
+// count returns the number of messages in the store.
 func (m *messages) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.made
 }
 
-// all are the messages that are there, in short, by id.
+// all returns the stored messages in a short form, by id.
 func (m *messages) all(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := m.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1_000_000})
@@ -116,14 +116,14 @@ func stop(t *testing.T, s *kafka.Source) {
 	}
 }
 
-// crash ends a source without a chance to commit what is under way.
+// crash ends a source without a chance to commit its work in progress.
 func crash(s *kafka.Source) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = s.Close(ctx)
 }
 
-// eventually waits for something that no signal tells of.
+// eventually polls for a condition that has no signal.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for late := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
@@ -133,7 +133,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// on runs a test on a broker in the process and on a real one.
+// on runs a test on an in-process broker and on a real one.
 func on(t *testing.T, test func(t *testing.T, address string)) {
 	t.Run("kfake", func(t *testing.T) {
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -175,7 +175,7 @@ func produce(t *testing.T, address, topic string, rs ...*kgo.Record) {
 	}
 }
 
-// committed is the sum of the group's offsets.
+// committed returns the sum of the group's committed offsets.
 func committed(t *testing.T, address, topic string) (sum int64) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(address))
@@ -191,7 +191,7 @@ func committed(t *testing.T, address, topic string) (sum int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	resp, err := req.RequestWith(ctx, cl)
-	if err != nil { // a young broker's coordinator is not there at once
+	if err != nil { // a new broker's coordinator is not available immediately
 		return 0
 	}
 	for _, g := range resp.Groups {
@@ -255,8 +255,8 @@ func TestTakesRecords(t *testing.T) {
 	})
 }
 
-// Without a place for it, a bad record stops its partition, and no other; nothing
-// behind it is committed, and it goes on when the place is there.
+// Without a topic of rejected records, a bad record stops its own partition only.
+// Nothing after it is committed, and the partition continues once the topic exists.
 func TestRejectedTopicIsMissing(t *testing.T) {
 	on(t, func(t *testing.T, address string) {
 		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
@@ -282,8 +282,8 @@ func TestRejectedTopicIsMissing(t *testing.T) {
 	})
 }
 
-// The store fails between write and answer, members crash, others join: each
-// message is there once in the end, as the last record has it.
+// The store fails between write and answer, members crash, others join. In the end,
+// each message is stored once, with the content of its last record.
 func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	const count = 1_500
 	on(t, func(t *testing.T, address string) {
@@ -338,7 +338,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	})
 }
 
-// The broker is killed and comes back, while records are taken.
+// The broker is killed and restarted while records are taken.
 func TestBrokerIsKilled(t *testing.T) {
 	const count = 3_000
 	broker := kafkatest.Start(t)

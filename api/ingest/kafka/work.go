@@ -16,25 +16,25 @@ import (
 	"github.com/postdate/postdate/api/ingest"
 )
 
-// partition is what is in hand of one partition, in its order.
+// partition holds the records in hand of one partition, in their order.
 type partition struct {
 	number   int32
 	records  []*kgo.Record
 	commands []*ingest.Command
-	aside    []bool      // it lies among the rejected ones
-	done     *kgo.Record // the last one that is through, where that is not committed yet
-	next     int64       // the offset of what is not through
-	end      int64       // of the partition, as it was last seen
-	attempt  int         // vain ones
+	aside    []bool      // the record is in the topic of rejected records
+	done     *kgo.Record // the last finished record, if it is not committed yet
+	next     int64       // the offset of the first unfinished record
+	end      int64       // the partition's high watermark at the last fetch
+	attempt  int         // attempts without progress
 	retryAt  time.Time
 }
 
-// rejectedTopic is a fault's name.
+// rejectedTopic is the name of a fault.
 const rejectedTopic = "topic of rejected records"
 
 func partitionName(n int32) string { return fmt.Sprint("partition ", n) }
 
-// wait is how long the next poll may take.
+// wait returns how long the next poll may take.
 func (s *Source) wait() time.Duration {
 	s.working.Lock()
 	defer s.working.Unlock()
@@ -49,7 +49,7 @@ func (s *Source) wait() time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// work does what is in hand of each partition, beside each other, and commits.
+// work works on the records of all partitions, in parallel, and commits.
 func (s *Source) work(ctx context.Context) {
 	s.working.Lock()
 	defer s.working.Unlock()
@@ -71,7 +71,7 @@ func (s *Source) work(ctx context.Context) {
 	s.config.Taker.SetLag(s.name, lag)
 }
 
-// workOn does one partition up to the first record that is not through.
+// workOn works on one partition, up to the first record that it cannot finish.
 func (s *Source) workOn(ctx context.Context, p *partition) {
 	results := s.config.Taker.Take(ctx, s.name, p.commands)
 	why := ""
@@ -92,7 +92,7 @@ func (s *Source) workOn(ctx context.Context, p *partition) {
 	p.records, p.commands, p.aside = p.records[through:], p.commands[through:], p.aside[through:]
 	here := map[string][]int32{s.config.Topic: {p.number}}
 	if len(p.records) == 0 {
-		p.records, p.commands, p.aside = nil, nil, nil // what was taken is not kept
+		p.records, p.commands, p.aside = nil, nil, nil // frees the finished records
 		p.attempt = 0
 		s.client.ResumeFetchPartitions(here)
 		s.because(partitionName(p.number), "")
@@ -109,7 +109,7 @@ func (s *Source) workOn(ctx context.Context, p *partition) {
 	}
 }
 
-// putAside produces what is bad to the topic of rejected records.
+// putAside produces bad records to the topic of rejected records.
 func (s *Source) putAside(ctx context.Context, p *partition, results []ingest.Result) error {
 	var bad []int
 	var records []*kgo.Record
@@ -143,8 +143,8 @@ func (s *Source) putAside(ctx context.Context, p *partition, results []ingest.Re
 	return failure
 }
 
-// commit tells the broker up to where each partition is through. What fails is tried
-// again; the records are done in any case.
+// commit commits the offset of each partition's last finished record. A failure is tried
+// again later; the records stay finished.
 func (s *Source) commit(ctx context.Context) {
 	var records []*kgo.Record
 	for _, p := range s.partitions {
@@ -167,7 +167,7 @@ func (s *Source) commit(ctx context.Context) {
 	}
 }
 
-// aside is a record as it is put aside: as it came, with the reason.
+// aside makes the record for the topic of rejected records: r with the reason added.
 func (s *Source) aside(r *kgo.Record, reason string) *kgo.Record {
 	headers := slices.DeleteFunc(slices.Clone(r.Headers), func(h kgo.RecordHeader) bool { return ingest.IsRejection(h.Key) })
 	from := fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset)
@@ -177,7 +177,7 @@ func (s *Source) aside(r *kgo.Record, reason string) *kgo.Record {
 	}
 }
 
-// read makes a command of a record.
+// read makes a command from a record.
 func read(r *kgo.Record, template ingest.Template) *ingest.Command {
 	place := ingest.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
 	c := &ingest.Command{
@@ -187,7 +187,7 @@ func read(r *kgo.Record, template ingest.Template) *ingest.Command {
 	if len(r.Key) > 0 || !template.Uses() {
 		c.Channel = template.With(string(r.Key))
 	}
-	if r.Attrs.TimestampType() == 1 { // the broker's own clock, and no sender's
+	if r.Attrs.TimestampType() == 1 { // by the broker's clock instead of the sender's
 		c.Sent = postdate.WallOf(r.Timestamp)
 	}
 	for _, h := range r.Headers {
@@ -203,8 +203,8 @@ func read(r *kgo.Record, template ingest.Template) *ingest.Command {
 	return c
 }
 
-// check looks, now and then, whether the brokers and the topics are there. The
-// client itself waits for them without a word.
+// check periodically checks that the brokers and the topics are there. The client
+// library itself waits for them silently.
 func (s *Source) check() {
 	ticks := time.NewTicker(checkEvery)
 	defer ticks.Stop()

@@ -19,8 +19,8 @@ import (
 	"github.com/postdate/postdate/store/pebble"
 )
 
-// BenchmarkIngest takes messages of 256 bytes that wait in a queue into the
-// embedded store, each durable before it is acknowledged.
+// BenchmarkIngest takes messages of 256 bytes from a queue into the embedded store.
+// Each is durable before it is acknowledged.
 func BenchmarkIngest(b *testing.B) {
 	url := rabbitmqtest.URL(b)
 	client := rabbitmqtest.NewClient(b, url)

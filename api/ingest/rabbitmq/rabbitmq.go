@@ -1,21 +1,20 @@
 // Package rabbitmq takes schedules from a RabbitMQ queue, classic or quorum, over
-// AMQP 0.9.1. What the messages mean is package ingest's.
+// AMQP 0.9.1. Package ingest decides what the messages mean.
 //
 // # Promises
 //
-//   - A message is acknowledged when its schedule is durable, or when it lies,
-//     confirmed, in the queue of rejected messages, and never before. Whatever ends
-//     in between, the broker hands it over again.
-//   - A message that can never be scheduled does not stop those behind it: it goes
-//     to the queue of rejected messages with the reason in its headers. From there
-//     it may be put back as it is.
-//   - Where the store cannot take a message now, it waits, unacknowledged, and is tried
-//     again, beside those behind it; the prefetch bounds how many.
-//   - What a message has beside its body goes with it: see read.go.
+//   - A message is acknowledged when its schedule is durable, or when the queue of
+//     rejected messages has confirmed it, and never before. After a crash in between,
+//     the broker delivers it again.
+//   - A message that can never be scheduled does not stop those behind it: it goes to
+//     the queue of rejected messages with the reason in its headers. From there it may
+//     be put back as it is.
+//   - A message that the store cannot take yet stays unacknowledged and is tried again,
+//     while work on those behind it goes on. The prefetch bounds how many wait so.
+//   - A message's headers and properties go with it: see read.go.
 //
-// The queue itself is the operator's to declare; that of the rejected messages is
-// declared here. The source needs no broker to start: it connects, and reconnects,
-// in the background.
+// The operator declares the queue; the queue of rejected messages is declared here. The
+// source starts without a broker: it connects, and reconnects, in the background.
 package rabbitmq
 
 import (
@@ -34,34 +33,34 @@ import (
 	"github.com/postdate/postdate/api/ingest"
 )
 
-// RoutingKey is the placeholder for a message's own routing key in a channel.
+// RoutingKey is the placeholder for a message's routing key in a channel.
 const RoutingKey = "{routing-key}"
 
-// rejectedSuffix makes the name of the queue of rejected messages.
+// rejectedSuffix, after the queue's name, names the queue of rejected messages.
 const rejectedSuffix = ".postdate-rejected"
 
 const (
 	prefetchDefault = 500
 	prefetchMax     = 65_535
-	workers         = 4 // batches under way at a time
+	workers         = 4 // batches in progress at the same time
 	lagEvery        = 10 * time.Second
-	warnEvery       = 10 * time.Second // at most, that messages wait for the store
+	warnEvery       = 10 * time.Second // between warnings that messages wait for the store
 
-	// Reconnecting, and trying again what the store could not take: the wait doubles
-	// from the first to the last, and is cut by up to a half at random.
+	// The wait before reconnecting, and before retrying a message, doubles from the first
+	// to the last. It is shortened by up to a half at random.
 	backoffFirst = 100 * time.Millisecond
 	backoffLast  = 5 * time.Second
-	againLast    = time.Second     // the last for the store
-	steadyTime   = 5 * time.Second // a session that held so long starts it afresh
+	againLast    = time.Second     // the last for a message
+	steadyTime   = 5 * time.Second // a session that lasts this long resets the wait
 )
 
 // Config is what a Source needs. URL, Queue and Taker have no defaults.
 type Config struct {
 	URL      string // amqp:// or amqps://
 	Queue    string
-	Channel  string // where messages go that do not say; [RoutingKey] may stand in it
+	Channel  string // where messages go that name no channel; may contain [RoutingKey]
 	Rejected string // the queue of rejected messages; by default Queue + ".postdate-rejected"
-	Prefetch int    // how many messages are in hand at a time; 500 by default
+	Prefetch int    // how many messages are in hand at the same time; 500 by default
 	Taker    *ingest.Taker
 	Log      *slog.Logger
 }
@@ -73,18 +72,18 @@ type Source struct {
 	address  string // host and port, without credentials
 	template ingest.Template
 
-	closing chan struct{} // closed: ask for nothing new
+	closing chan struct{} // closed: take no more messages
 	once    sync.Once
-	cut     context.CancelFunc // ends everything at once
+	cut     context.CancelFunc // aborts everything immediately
 	stopped chan struct{}
 	warn    rate.Sometimes
 
 	mu     sync.Mutex
-	reason string // why nothing is consumed; "": it is
+	reason string // why nothing is consumed; "": messages are consumed
 }
 
-// Start begins to consume, in the background, until Close or the end of ctx, which
-// cuts off what is under way. Errors are sentences about the configuration.
+// Start begins to consume in the background, until Close or the end of ctx, which aborts
+// the work in progress. Errors are sentences about the configuration.
 func Start(ctx context.Context, c Config) (*Source, error) {
 	uri, err := amqp.ParseURI(c.URL)
 	switch {
@@ -119,7 +118,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	return s, nil
 }
 
-// Ready says why nothing is consumed at present, or nil.
+// Ready returns why nothing is consumed at present, or nil if messages are consumed.
 func (s *Source) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +128,8 @@ func (s *Source) Ready() error {
 	return postdate.E(postdate.KindUnavailable, "no schedules are taken from queue %q: %s", s.config.Queue, s.reason)
 }
 
-// Close asks for nothing new, finishes what is in hand, no longer than ctx, and
-// disconnects. What is cut off stays in the queue.
+// Close takes no more messages, finishes those in hand, until ctx ends at the latest, and
+// disconnects. Unfinished messages stay in the queue.
 func (s *Source) Close(ctx context.Context) error {
 	s.once.Do(func() { close(s.closing) })
 	var err error
@@ -145,7 +144,7 @@ func (s *Source) Close(ctx context.Context) error {
 	return err
 }
 
-// run keeps a session, until the source is closed.
+// run holds one session after another until the source is closed.
 func (s *Source) run(ctx context.Context) {
 	defer close(s.stopped)
 	last := ""
@@ -177,8 +176,8 @@ func (s *Source) setReason(reason string) {
 	s.reason = reason
 }
 
-// pause waits after the given number of vain attempts, at most for last, and says
-// whether to go on.
+// pause waits after the given number of failed attempts, for at most last. It returns
+// false if the source was closed or ctx ended.
 func (s *Source) pause(ctx context.Context, attempt int, last time.Duration) bool {
 	timer := time.NewTimer(backoff(attempt, last))
 	defer timer.Stop()

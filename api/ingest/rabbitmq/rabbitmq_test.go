@@ -32,7 +32,7 @@ type messages struct {
 	mu    sync.Mutex
 	fault func(calls int) (err error, written bool)
 	calls int
-	made  int // messages that are there
+	made  int // messages in the store
 }
 
 func newMessages() *messages { return &messages{Mem: storetest.NewMem(8)} }
@@ -72,14 +72,14 @@ func (m *messages) set(fault func(calls int) (error, bool)) {
 	m.fault = fault
 }
 
-// count is how many messages are there.
+// count returns the number of messages in the store.
 func (m *messages) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.made
 }
 
-// all are the messages that are there, by id.
+// all returns the stored messages by id.
 func (m *messages) all(t *testing.T) map[string]postdate.Record {
 	t.Helper()
 	page, err := m.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1_000_000})
@@ -125,15 +125,15 @@ func stop(t *testing.T, s *rabbitmq.Source) {
 	}
 }
 
-// left is how many messages are in a queue from which nobody consumes any more, once
-// the broker has noticed and what was in hand is back.
+// left returns how many messages are in a queue without consumers, once the broker has
+// noticed that they are gone and has requeued what they had in hand.
 func left(t *testing.T, client rabbitmqtest.Client, queue string) int {
 	t.Helper()
 	eventually(t, "the broker sees that nobody consumes", func() bool { return client.Consumers(queue) == 0 })
 	return client.Len(queue)
 }
 
-// eventually waits for something that no signal tells of.
+// eventually polls for a condition that has no signal.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for late := time.Now().Add(patience); !f(); time.Sleep(20 * time.Millisecond) {
@@ -240,8 +240,8 @@ func TestTakesFromQueues(t *testing.T) {
 	}
 }
 
-// Everything fails in turn, between write and acknowledgement above all: each
-// message is there once in the end, and the queue is empty.
+// Everything fails in turn, above all between write and acknowledgement. In the end,
+// each message is stored once, and the queue is empty.
 func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	const count = 1_000
 	broker := rabbitmqtest.Start(t)
@@ -250,8 +250,8 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			queue, m := unique(kind), newMessages()
 			client.Declare(queue, map[string]any{"x-queue-type": kind})
-			// Killed within seconds, RabbitMQ 3.10 forgets where a new quorum queue's
-			// log is, and the queue comes back empty and without a leader.
+			// If RabbitMQ 3.10 is killed within seconds, it loses the place of a new quorum
+			// queue's log, and the queue comes back empty and without a leader.
 			broker.Control("eval", "catch dets:sync(ra_directory_reverse).")
 			fill := func(part int) {
 				var ps []amqp.Publishing
@@ -283,12 +283,12 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			eventually(t, "the second part is taken", func() bool { return m.count() == 2*count })
 			fill(2)
 			ctx, cancel := context.WithCancel(context.Background())
-			cancel() // at once: what is in hand stays in the queue
+			cancel() // immediately: what is in hand stays in the queue
 			_ = s.Close(ctx)
 			s = start(t, m, c)
 			eventually(t, "the third part is taken", func() bool { return m.count() == 3*count })
 			stop(t, s)
-			// What was cut off after its write, or waited for the store, comes once more.
+			// Messages that were cut off after their write, or waited, are redelivered.
 			m.set(nil)
 			left(t, client, queue)
 			s = start(t, m, c)
@@ -304,8 +304,8 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	}
 }
 
-// What an application gave a message arrives, and so it does after the message was
-// rejected, and put back once the cause was removed.
+// A message arrives with all properties that its application set, even if it was
+// rejected in between and put back once the cause was removed.
 func TestPropertiesSurvive(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -376,7 +376,7 @@ func TestPropertiesSurvive(t *testing.T) {
 	}
 }
 
-// A queue that is not there yet, and a place for rejected messages that goes away.
+// A queue may be declared late, and the queue of rejected messages may be deleted.
 func TestQueuesComeAndGo(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
@@ -399,8 +399,8 @@ func TestQueuesComeAndGo(t *testing.T) {
 	client.Declare(queue+".postdate-rejected", nil) // deleted with the test
 }
 
-// The leader of a queue that comes back from a crash may leave a consumer without an
-// answer, while the connection lives on. Here its process is stopped.
+// After a crash, the leader of a queue may never answer a consumer while the connection
+// stays alive. The test stops the leader's process.
 func TestQueueWithoutLeader(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
@@ -418,9 +418,9 @@ func TestQueueWithoutLeader(t *testing.T) {
 	eventually(t, "it is taken", func() bool { return m.count() == 1 })
 }
 
-// A quorum queue lets some thirty acknowledgements be under way; the broker keeps back
-// those behind them, and forgets them with the channel. Here the queue's process is
-// stopped meanwhile.
+// A quorum queue allows about thirty acknowledgements in flight. The broker holds back any
+// more, and drops them when the channel closes. The test stops the queue's process
+// meanwhile.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	const count = 200
 	broker := rabbitmqtest.Start(t)

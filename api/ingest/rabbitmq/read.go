@@ -10,9 +10,9 @@ import (
 	amqpheader "github.com/postdate/postdate/internal/amqp"
 )
 
-// read makes a command of a message. Properties become headers, and header values
-// texts, as internal/amqp says; a delivery to RabbitMQ turns them back. What brokers add
-// on a message's way is left out.
+// read makes a command from a message. Properties become headers and header values
+// become text, as internal/amqp says; a delivery to RabbitMQ reverses that. Headers that
+// brokers add on the way are left out.
 func read(d *amqp.Delivery, template ingest.Template) *ingest.Command {
 	c := &ingest.Command{
 		Body: d.Body, ContentType: d.ContentType, MessageID: d.MessageId,
@@ -43,9 +43,9 @@ func read(d *amqp.Delivery, template ingest.Template) *ingest.Command {
 	return c
 }
 
-// isBrokersOwn says whether brokers set a header, on the way to us. They speak of
-// that way and not of the message, change from one delivery to the next, and
-// would mislead a broker that finds them in another form.
+// isBrokersOwn says whether brokers set a header on the way here. Such headers describe
+// the way instead of the message, change with each delivery, and would mislead a broker
+// that finds them in another form.
 func isBrokersOwn(name string) bool {
 	switch name {
 	case "x-delivery-count", "x-acquired-count", "x-death", "x-received-from":

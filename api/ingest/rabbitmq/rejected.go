@@ -21,9 +21,9 @@ const (
 	reasonBytesMax = 1_000
 )
 
-// rejected puts messages that cannot be scheduled into a queue of their own. It has
-// its own connection, made when it is needed: a broker in need blocks connections
-// that publish, and acknowledgements are not to wait for that.
+// rejected puts messages that cannot be scheduled into a queue of their own. It has its
+// own connection, made on demand: a broker short of memory or disk blocks connections
+// that publish, and that must not delay acknowledgements.
 type rejected struct {
 	source *Source
 	over   context.Context
@@ -35,8 +35,8 @@ type rejected struct {
 	returns chan amqp.Return
 }
 
-// declare makes the queue where there is none, of the kind that the operator set as
-// the default.
+// declare declares the queue if it does not exist, with the type that the operator set
+// as the broker's default.
 func (r *rejected) declare(conn *amqp.Connection) error {
 	queue := r.source.config.Rejected
 	ch, err := conn.Channel()
@@ -60,7 +60,7 @@ func (r *rejected) declare(conn *amqp.Connection) error {
 }
 
 // put publishes messages with their reasons, and returns nil when the broker has
-// confirmed all of them. After an error any of them may lie there.
+// confirmed all of them. After an error, any of them may be in the queue.
 func (r *rejected) put(ds []inHand, reasons []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *rejected) publish(ds []inHand, reasons []string) error {
 			return errors.New("the broker refused a message")
 		}
 	}
-	select { // a return comes before its confirm
+	select { // a return arrives before its confirm
 	case back := <-r.returns:
 		return fmt.Errorf("%d %s: was the queue deleted?", back.ReplyCode, back.ReplyText)
 	default:
@@ -109,7 +109,7 @@ func (r *rejected) publish(ds []inHand, reasons []string) error {
 	}
 }
 
-// dial connects where there is no connection.
+// dial connects if there is no connection.
 func (r *rejected) dial() error {
 	if r.conn != nil && !r.conn.IsClosed() {
 		return nil
@@ -123,13 +123,13 @@ func (r *rejected) dial() error {
 	return nil
 }
 
-// open opens a channel on which no more than window messages are in flight.
+// open opens a channel for at most window messages in flight.
 func (r *rejected) open(window int) error {
 	if r.ch != nil && !r.ch.IsClosed() && cap(r.returns) >= window {
 		return nil
 	}
 	if r.ch != nil {
-		_ = r.ch.Close() // it may be closed, by whatever closed it
+		_ = r.ch.Close() // fails if it is already closed
 	}
 	if err := r.declare(r.conn); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (r *rejected) open(window int) error {
 	return ch.Confirm(false)
 }
 
-// hangUp lets the next attempt begin with a new connection. The lock is held.
+// hangUp closes the connection; the next attempt makes a new one. The lock is held.
 func (r *rejected) hangUp() {
 	if r.conn != nil {
 		_ = r.conn.CloseDeadline(time.Now().Add(closeTimeout))
@@ -157,8 +157,8 @@ func (r *rejected) close() {
 	r.hangUp()
 }
 
-// aside is a message as it is put aside: as it came, with the reason, and without
-// what would make the broker drop it, refuse it or send it elsewhere.
+// aside makes the message for the queue of rejected messages: d with the reason added,
+// and without what would make the broker drop it, refuse it or route it elsewhere.
 func aside(d *amqp.Delivery, queue, reason string) amqp.Publishing {
 	headers := amqp.Table{}
 	maps.Copy(headers, d.Headers)

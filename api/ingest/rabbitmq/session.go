@@ -17,7 +17,7 @@ const (
 	consumerTag  = "postdate"
 	dialTimeout  = 10 * time.Second
 	closeTimeout = 5 * time.Second
-	queueTimeout = 10 * time.Second // for what a queue has to answer: it may have no leader
+	queueTimeout = 10 * time.Second // for a queue's answer: the queue may have no leader
 	heartbeat    = 5 * time.Second
 	whyTimeout   = 200 * time.Millisecond
 )
@@ -27,12 +27,12 @@ type session struct {
 	*Source
 	deliveries <-chan amqp.Delivery
 	rejected   *rejected
-	over       context.Context // ended with the connection
-	group      sync.WaitGroup  // workers, and what is tried again
+	over       context.Context // ends with the connection
+	group      sync.WaitGroup  // workers and retries
 }
 
-// dial connects. cut, or the end of ctx, hangs up, and so ends every call that waits
-// for an answer.
+// dial connects. cut, or the end of ctx, closes the socket, which ends every call that
+// waits for an answer.
 func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.CancelFunc, err error) {
 	ctx, cut = context.WithCancel(ctx)
 	properties := amqp.NewConnectionProperties()
@@ -55,8 +55,8 @@ func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.C
 	return conn, cut, nil
 }
 
-// session connects and consumes until the connection ends, or all is done that was
-// in hand when the source was closed.
+// session connects and consumes until the connection ends, or, once the source is
+// closed, until the messages in hand are finished.
 func (s *Source) session(ctx context.Context) error {
 	conn, cut, err := s.dial(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Source) session(ctx context.Context) error {
 	if isClosed(s.closing) {
 		n.settle(ch, cut)
 	} else {
-		select { // the consumer may have heard of the end first
+		select { // the consumer may notice the end before over does
 		case <-over.Done():
 			return context.Cause(over)
 		case <-time.After(whyTimeout):
@@ -93,8 +93,8 @@ func (s *Source) session(ctx context.Context) error {
 	return errors.New("the broker ended the consumer: was the queue deleted?")
 }
 
-// setUp makes ready and begins to consume. A broker whose queue has no leader yet, as
-// after a crash, may never answer, and go on with its heartbeats: then cut.
+// setUp declares the queue of rejected messages and begins to consume. A queue without
+// a leader, as after a crash, may never answer while heartbeats go on: a timer cuts then.
 func (n *session) setUp(conn *amqp.Connection, cut context.CancelFunc) (*amqp.Channel, error) {
 	late := time.AfterFunc(queueTimeout, cut)
 	var ch *amqp.Channel
@@ -108,7 +108,7 @@ func (n *session) setUp(conn *amqp.Connection, cut context.CancelFunc) (*amqp.Ch
 	return ch, err
 }
 
-// consume begins to consume.
+// consume opens a channel, starts the consumer and sets n.deliveries.
 func (n *session) consume(conn *amqp.Connection) (*amqp.Channel, error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -125,14 +125,14 @@ func (n *session) consume(conn *amqp.Connection) (*amqp.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library's channel has no room of its own: what it holds is not seen to be
-	// there by whoever looks without waiting.
+	// The library's channel is unbuffered: a receive that does not wait may find nothing
+	// although the library holds deliveries.
 	gathered := make(chan amqp.Delivery, n.config.Prefetch)
 	n.deliveries = gathered
 	go func() {
 		defer close(gathered)
 		for d := range deliveries {
-			gathered <- d // there is room for all that can be in hand
+			gathered <- d // never blocks: the prefetch bounds how many are in hand
 		}
 	}()
 	return ch, nil
@@ -152,8 +152,8 @@ func watch(end context.CancelCauseFunc, conn, ch chan *amqp.Error) {
 	end(fmt.Errorf("lost the connection to RabbitMQ: %w", e))
 }
 
-// stopAtClose ends the consumer when the source is closed. What was handed over
-// already is worked off.
+// stopAtClose ends the consumer when the source is closed. Messages that were already
+// delivered are still processed.
 func (n *session) stopAtClose(ch *amqp.Channel, cut context.CancelFunc) {
 	select {
 	case <-n.closing:
@@ -163,11 +163,11 @@ func (n *session) stopAtClose(ch *amqp.Channel, cut context.CancelFunc) {
 	}
 }
 
-// settle lets the broker carry out every acknowledgement, at an orderly end. A quorum
-// queue keeps back those that come too fast for it, and forgets them with the channel:
-// what they are about would come again. Another consumer begins and ends through the
-// queue's log, the beginning behind what is not kept back, the end behind the rest. It
-// may be handed one message more, which is worked off like the others.
+// settle waits, at an orderly end, until the broker has applied every acknowledgement. A
+// quorum queue holds back those that come too fast, and drops them when the channel
+// closes, so that their messages would be redelivered. A second consumer starts and stops
+// through the queue's log: its start follows the acknowledgements that are not held back,
+// its stop the rest. It may receive one more message, which is processed like the others.
 func (n *session) settle(ch *amqp.Channel, cut context.CancelFunc) {
 	defer time.AfterFunc(queueTimeout, cut).Stop()
 	if err := ch.Qos(1, 0, false); err != nil {
@@ -175,7 +175,7 @@ func (n *session) settle(ch *amqp.Channel, cut context.CancelFunc) {
 	}
 	last, err := ch.Consume(n.config.Queue, consumerTag+"-last", false, false, false, false, nil)
 	if err != nil || ch.Cancel(consumerTag+"-last", false) != nil {
-		return // what is kept back comes again
+		return // messages whose acknowledgement is held back are redelivered
 	}
 	for d := range last {
 		n.take([]amqp.Delivery{d})
@@ -183,7 +183,7 @@ func (n *session) settle(ch *amqp.Channel, cut context.CancelFunc) {
 	n.group.Wait()
 }
 
-// watchLag measures how many messages wait.
+// watchLag measures how many messages wait in the queue.
 func (n *session) watchLag(conn *amqp.Connection) {
 	ch, err := conn.Channel()
 	ticks := time.NewTicker(lagEvery)
@@ -201,7 +201,7 @@ func (n *session) watchLag(conn *amqp.Connection) {
 	}
 }
 
-// work takes batches until no more come.
+// work takes batches until the deliveries end.
 func (n *session) work() {
 	batchMax := max(1, n.config.Prefetch/workers)
 	for {
@@ -224,14 +224,14 @@ func (n *session) work() {
 	}
 }
 
-// inHand is a message that the broker does not know to be taken.
+// inHand is a message that is not acknowledged yet.
 type inHand struct {
 	delivery *amqp.Delivery
 	command  *ingest.Command
 }
 
-// take carries out a batch. What cannot be done now is tried again beside the work
-// on what follows: its number is bounded by the prefetch.
+// take carries out a batch. Messages that cannot be done yet are retried in the
+// background; the prefetch bounds their number.
 func (n *session) take(batch []amqp.Delivery) {
 	hand := make([]inHand, len(batch))
 	for i := range batch {
@@ -249,7 +249,7 @@ func (n *session) take(batch []amqp.Delivery) {
 	}
 }
 
-// attempt carries out what is in hand, and returns what is open after that, and why.
+// attempt carries out the messages in hand. It returns those still open, and why.
 func (n *session) attempt(hand []inHand) (open []inHand, why string) {
 	commands := make([]*ingest.Command, len(hand))
 	for i := range hand {
@@ -279,6 +279,6 @@ func (n *session) attempt(hand []inHand) (open []inHand, why string) {
 	return open, why
 }
 
-// ack tells the broker. Where that fails the connection is gone, and the message
-// comes again.
+// ack acknowledges a message to the broker. If that fails, the connection is gone and
+// the message is redelivered.
 func (n *session) ack(h inHand) { _ = h.delivery.Ack(false) }

@@ -136,7 +136,9 @@ func (cl *Cluster) layNodes(c Config) (err error) {
 	}
 	for i := range c.Nodes {
 		n := &Node{Number: i + 1, Name: fmt.Sprintf("n%d", i+1), cluster: cl}
-		n.client = n.newClient()
+		if n.api, err = n.newAPI(); err != nil {
+			return err
+		}
 		n.args = []string{"serve", "--http", "127.0.0.1:0", "--store", store, "--rabbitmq", cl.Rabbit.URL, "--node-id", n.Name}
 		if cl.Mongo != nil {
 			n.args = append(n.args, "--gossip", gossip[i], "--join", strings.Join(gossip, ","))
@@ -206,7 +208,7 @@ func (cl *Cluster) Close() {
 		if n.Running() {
 			_ = n.Kill()
 		}
-		n.client.CloseIdleConnections()
+		n.api.Close()
 		for _, g := range []*Gate{n.Store, n.Broker} {
 			if g != nil {
 				g.close()

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/postdate/postdate/client"
 )
 
 // readyTimeout bounds a start, which waits for a primary, perhaps on a busy machine.
@@ -33,7 +35,7 @@ type Node struct {
 	cluster *Cluster
 	space   *namespace // nil: the machine's own
 	args    []string
-	client  *http.Client
+	api     *client.Client
 
 	mu    sync.Mutex
 	wants bool // it should be running
@@ -196,10 +198,16 @@ func (n *Node) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// Client returns a client whose every call goes to this node, whatever the host. It has no
-// timeout.
-func (n *Node) Client() *http.Client { return n.client }
+// callTimeout is when a client gives a call up.
+const callTimeout = 8 * time.Second
 
-func (n *Node) newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}}
+// API is a client of this node. It tries each call once, and schedules and cancels each message
+// in a request of its own.
+func (n *Node) API() *client.Client { return n.api }
+
+func (n *Node) newAPI() (*client.Client, error) {
+	return client.New(client.Config{
+		Servers: []string{n.Name}, AnswerTimeout: callTimeout, RetryFor: -1, Requests: 10_000,
+		HTTP: &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}},
+	})
 }
