@@ -38,8 +38,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// What the end of a call tells of what was done: surely nothing only where the node says so, or
-// the call was not sent.
+// A call's end says surely that nothing was done only if the node says so, or the call was not
+// sent.
 func TestOutcomes(t *testing.T) {
 	ledger := account.NewLedger()
 	for _, test := range []struct {

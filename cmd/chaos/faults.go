@@ -92,8 +92,8 @@ func stopNode(ctx context.Context, c *campaign) error {
 	})
 }
 
-// tokensGrew looks, before a node wakes, whether all of its buckets have another owner
-// and a higher token: then none of its claims can be accepted any more.
+// tokensGrew checks, before a node wakes up, that all of its buckets have another owner and a
+// higher token, so that none of its claims can be accepted.
 func (c *campaign) tokensGrew(before client.Cluster, asleep *cluster.Node) {
 	for _, other := range c.Nodes {
 		if other == asleep || !other.Up() {

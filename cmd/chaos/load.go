@@ -129,7 +129,7 @@ func (l *load) message() (client.Message, time.Time) {
 	l.ledger.Sent(id, channel, due)
 	return client.Message{
 		ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: fmt.Appendf(nil, `{"id":%q,"fill":%q}`, id, fill),
-		Retry: &client.Retry{MaxAttempts: 50}, // a fault is no reason to give a message up
+		Retry: &client.Retry{MaxAttempts: 50}, // a fault must not make a message fail
 	}, due
 }
 
@@ -156,8 +156,8 @@ func (l *load) decide(id string, due time.Time) {
 	})
 }
 
-// schedule sends messages and notes what was answered. What got no answer is
-// repeated, half of it: of the rest nobody ever knows.
+// schedule sends messages and records the answers. It repeats half of the calls without an
+// answer; nobody learns the outcome of the other half.
 func (l *load) schedule(ms []client.Message, batch bool) {
 	wants := l.roll() < 0.5
 	for range repeatsMax {
@@ -168,7 +168,7 @@ func (l *load) schedule(ms []client.Message, batch bool) {
 	}
 }
 
-// attempt schedules messages once, and says whether all is known of them.
+// attempt schedules messages once, and reports whether all of them were acknowledged.
 func (l *load) attempt(ms []client.Message, batch bool) bool {
 	results, err := make([]client.Result, len(ms)), errNoNode
 	switch n := l.node(); {
@@ -219,10 +219,10 @@ func (l *load) move(id string, due time.Time) {
 	l.ledger.Moved(id, to, outcomeOf(l.ledger, "a reschedule of "+id, err))
 }
 
-// errNoNode says that a call was not made.
+// errNoNode is the error of a call that was not made.
 var errNoNode error = &client.NoAnswer{Err: errors.New("no node is up")}
 
-// outcomeOf says what a call's end means. One that no client should see is noted.
+// outcomeOf says what the end of a call means. It records one that no client should see.
 func outcomeOf(ledger *account.Ledger, what string, err error) account.Outcome {
 	switch client.TypeOf(err) {
 	case client.TooLate:

@@ -27,7 +27,7 @@ func (c *campaign) awaitWhole(ctx context.Context) error {
 	}
 }
 
-// whole says whether so many nodes own all buckets.
+// whole reports whether that many nodes own all the buckets.
 func whole(view client.Cluster, nodes int) bool {
 	owners := map[string]int{}
 	for _, b := range view.Buckets {
@@ -36,7 +36,7 @@ func whole(view client.Cluster, nodes int) bool {
 	return len(view.Buckets) > 0 && owners[""] == 0 && len(owners) == nodes
 }
 
-// owned counts the buckets of a node.
+// owned counts a node's buckets.
 func owned(view client.Cluster, node string) (n int) {
 	for _, b := range view.Buckets {
 		if b.Owner == node {
@@ -46,8 +46,7 @@ func owned(view client.Cluster, node string) (n int) {
 	return n
 }
 
-// count writes a number of messages of which -1 stands for unknown, and a page is all that is
-// asked for.
+// count formats a number of messages: -1 is unknown, and a full page means that or more.
 func count(n int) string {
 	switch {
 	case n < 0:
@@ -60,7 +59,7 @@ func count(n int) string {
 
 const pageOf = 100
 
-// pending counts the messages that are still PENDING, up to a page; -1: unknown.
+// pending counts the messages that are PENDING, up to a page; -1: unknown.
 func (c *campaign) pending(ctx context.Context) (n int) {
 	node := c.load.node()
 	if node == nil {
@@ -79,7 +78,7 @@ func (c *campaign) pending(ctx context.Context) (n int) {
 
 const auditTries = 20
 
-// audit reads all that the store holds, for the account.
+// audit reads everything in the store into the account.
 func (c *campaign) audit(ctx context.Context) (err error) {
 	for range auditTries {
 		if err = c.auditOnce(ctx); err == nil {
@@ -107,7 +106,7 @@ func (c *campaign) auditOnce(ctx context.Context) error {
 	return nil
 }
 
-// stored is what a node says of a message.
+// stored returns what a node says about a message.
 func (c *campaign) stored(id string) string {
 	node := c.load.node()
 	if node == nil {

@@ -94,8 +94,8 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()))
 }
 
-// environ is the variables that bench reads: not the store of a node that may
-// well be in use, and no server where one of its own was asked for.
+// environ returns the variables that bench reads: not the store, which a running node may use,
+// and no server if bench was asked to start a node.
 func (b *benchCommand) environ(cmd *cobra.Command) []string {
 	if cmd.Flags().Changed("store") {
 		return b.process.only("rabbitmq")

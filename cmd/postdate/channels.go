@@ -71,7 +71,7 @@ func newResume(p process) *cobra.Command {
 	})
 }
 
-// newSwitch makes cmd turn the channels that it is given.
+// newSwitch makes cmd pause or resume the channels in its arguments; turn does it.
 func newSwitch(p process, done string, turn func(*client.Client, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd.Args = cobra.MinimumNArgs(1)

@@ -84,8 +84,8 @@ func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.
 	return cmd
 }
 
-// only is the variables of those flags. A command reads no others: a POSTDATE_ID or
-// POSTDATE_FROM that meant something else would be a trap.
+// only returns the variables of these flags. A command reads no others, because a POSTDATE_ID
+// or POSTDATE_FROM may be set for another purpose.
 func (p process) only(flags ...string) (environ []string) {
 	env := environment(p.environ)
 	for _, flag := range flags {

@@ -92,8 +92,8 @@ func (b *broker) due(now time.Duration) (ask []store.Hold, work []bucket.Partiti
 }
 
 // gained hands buckets to the poller. If a broker keeps former owners out, that comes first. A
-// broker that does not answer delays no other channels for longer than brokerFirst; its own
-// messages wait at the publisher.
+// broker that does not answer delays no other channels for longer than brokerFirst; meanwhile
+// its publisher reports its own messages as Down.
 func (m *Machine) gained(now postdate.Now, g fence.Gained) {
 	if !m.c.Broker {
 		m.stepPoller(now, g)

@@ -198,11 +198,11 @@ func (n *Node) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// callTimeout is when a client gives a call up.
+// callTimeout is when a client gives up a call.
 const callTimeout = 8 * time.Second
 
-// API is a client of this node. It tries each call once, and schedules and cancels each message
-// in a request of its own.
+// API returns a client of this node. It tries each call once, and schedules or cancels each
+// message in a request of its own.
 func (n *Node) API() *client.Client { return n.api }
 
 func (n *Node) newAPI() (*client.Client, error) {
