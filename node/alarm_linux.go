@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes the loop. The runtime's own timers have the resolution of its network wait,
-// milliseconds, and may be one late. A timerfd is an event of that wait and fires on time.
+// alarm wakes the loop. The runtime's own timers may be a millisecond late, because its network
+// wait counts in milliseconds. A timerfd is an event of that wait and fires on time.
 type alarm struct {
 	rings chan struct{}
 	file  *os.File

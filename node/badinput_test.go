@@ -17,7 +17,7 @@ type badInput struct {
 	words                                 []string // in the detail
 }
 
-// with returns a body that has everything necessary but the time, and members.
+// with returns a body with members and all that is required except the time.
 func with(members string) string { return `{"channel": "inbox:a", "payload": 1, ` + members + `}` }
 
 func badInputs() []badInput {

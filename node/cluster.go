@@ -15,14 +15,14 @@ import (
 	"github.com/postdate/postdate/poller"
 )
 
-// cluster passes messages between the nodes that share a store. It decides nothing.
+// cluster passes notices between the nodes that share a store. It decides nothing.
 type cluster struct {
 	me     string
 	gossip *membership.Membership
 	loop   *loop
 }
 
-// The messages between nodes, of one byte each.
+// The notices between nodes, of one byte each.
 const (
 	wordReleased = 'r' // buckets were released; earlier versions send it to all nodes
 	wordSettings = 's' // the settings of channels have changed
@@ -65,7 +65,7 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// tell sends a message to all other nodes. It may be lost.
+// tell sends a notice to all other nodes. It may be lost.
 func (c *cluster) tell(word byte) { _ = c.gossip.Broadcast([]byte{word}) }
 
 // released tells nodes that buckets which they should own are free. It may be lost.
@@ -96,7 +96,7 @@ func (n *Node) nudged(all []membership.Nudge) {
 	}
 }
 
-// heard handles a message from another node. It must not block.
+// heard handles a notice from another node. It must not block.
 func (n *Node) heard(payload []byte) {
 	if len(payload) != 1 {
 		return

@@ -156,8 +156,7 @@ func (c Config) Validate() error {
 		return invalid("--retry-max-parked is %s: it must be between 1ms and %s", c.Retry.MaxParked, postdate.RetryParkedMax)
 	}
 	if c.mongoDB() {
-		// Before the store is opened: opening creates a missing one, with its number of
-		// buckets.
+		// First: opening the store creates a missing one, with its number of buckets.
 		if err := c.gossip().Validate(); err != nil {
 			return err
 		}

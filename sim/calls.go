@@ -73,7 +73,7 @@ const (
 	strays // takes effect after it was given up
 )
 
-// latency returns how long a message takes to the store or back.
+// latency returns how long one way takes, to the store or back.
 func (w *world) latency() time.Duration {
 	d := 100*time.Microsecond + w.upTo(2*time.Millisecond)
 	switch {

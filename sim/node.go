@@ -21,7 +21,7 @@ type node struct {
 	proc    *process // the latest; nil before the first
 	paused  bool
 	backlog []func()              // what arrives while it is paused
-	cut     map[int]time.Duration // by sender: until when messages from it are lost
+	cut     map[int]time.Duration // by sender: until when nothing comes through
 	deaf    window                // gossip is lost
 	ghost   time.Duration         // until when it believes in a member that does not exist
 	blind   map[int]time.Duration // by member: until when it does not see that member

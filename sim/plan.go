@@ -64,7 +64,7 @@ const (
 	faultStop        // node a stops in an orderly way, and is back after d
 	faultJump        // the wall clock of node a jumps by d
 	faultDrift       // the clocks of node a run b millionths too fast
-	faultCut         // no message from node b reaches node a for d
+	faultCut         // nothing from node b reaches node a for d
 	faultGossip      // gossip is lost with p for d
 	faultGhost       // node a believes for d in a member that does not exist
 	faultBlind       // node a does not see node b for d
