@@ -82,8 +82,7 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	}
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
 	for _, e := range slices.Backward(s.emissions) {
-		// Of several with one number, only the last was an attempt: before, the channel was
-		// down.
+		// Of several with one number only the last was an attempt: the channel was down before.
 		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
