@@ -42,7 +42,7 @@ func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(
 		ch.publishers["rabbitmq"] = p
 	}
 	hooks := c.Webhook.config()
-	hooks.Log, hooks.Metrics = c.Log, r
+	hooks.Metrics = r
 	w, err := webhook.New(hooks)
 	if err != nil {
 		return nil, err

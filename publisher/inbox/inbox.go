@@ -27,11 +27,10 @@ type Publisher struct {
 	box store.Inbox
 	now func() postdate.Time
 
-	mu      sync.Mutex
-	calls   int           // of Publish and of appends in progress
-	closing chan struct{} // closed by Close: readers return, new calls are Down
-	drained chan struct{} // closed when closing and no call is left
-	bells   map[name]*bell
+	gate *publisher.Gate // for Publish and its appends; readers return when it is closed
+
+	mu    sync.Mutex
+	bells map[name]*bell
 }
 
 var _ publisher.Publisher = (*Publisher)(nil)
@@ -46,10 +45,7 @@ type bell struct {
 
 // New makes a publisher that appends to box. The time of delivery is that of now.
 func New(box store.Inbox, now func() postdate.Time) *Publisher {
-	return &Publisher{
-		box: box, now: now, bells: map[name]*bell{},
-		closing: make(chan struct{}), drained: make(chan struct{}),
-	}
+	return &Publisher{box: box, now: now, gate: publisher.NewGate(), bells: map[name]*bell{}}
 }
 
 // Check implements publisher.Publisher.
@@ -70,17 +66,17 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	if len(batch) == 0 {
 		return nil
 	}
-	if !p.enter() {
+	if !p.gate.Enter() {
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the inbox is closed"})
 	}
 	if ctx.Err() != nil {
-		p.leave()
+		p.gate.Leave()
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was appended"})
 	}
 	// The store may hang on its disk, where ctx does not reach it.
 	answer := make(chan []publisher.Result, 1)
 	go func() {
-		defer p.leave()
+		defer p.gate.Leave()
 		answer <- p.publish(ctx, channel.Target(), batch)
 	}()
 	select {
@@ -168,47 +164,5 @@ func inboxMessage(inbox string, d *postdate.Delivery, at postdate.Time) store.In
 	}
 }
 
-func (p *Publisher) closed() bool {
-	select {
-	case <-p.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *Publisher) enter() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed() {
-		return false
-	}
-	p.calls++
-	return true
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls--; p.calls == 0 && p.closed() {
-		close(p.drained)
-	}
-}
-
 // Close implements publisher.Publisher. Waiting readers return empty.
-func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closed() {
-		close(p.closing)
-		if p.calls == 0 {
-			close(p.drained)
-		}
-	}
-	p.mu.Unlock()
-	select {
-	case <-p.drained:
-		return nil
-	case <-ctx.Done():
-		return postdate.E(postdate.KindUnknown, "closed the inbox before all was appended: %w", ctx.Err())
-	}
-}
+func (p *Publisher) Close(ctx context.Context) error { return p.gate.Close(ctx, "the inbox") }

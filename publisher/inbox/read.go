@@ -35,7 +35,7 @@ func (p *Publisher) Read(ctx context.Context, r store.InboxRead) ([]store.InboxM
 		case <-poll.C:
 		case <-over.C:
 			return nil, r.After, nil
-		case <-p.closing:
+		case <-p.gate.Closed():
 			return nil, r.After, nil
 		case <-ctx.Done():
 			return nil, r.After, postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())

@@ -116,6 +116,7 @@ type Publisher struct {
 	client  *kgo.Client
 	seeds   string // for logs and reasons
 	metrics *metrics
+	gate    *publisher.Gate
 
 	mu       sync.Mutex
 	topics   map[string]*topic
@@ -123,9 +124,6 @@ type Publisher struct {
 	ids      ids
 	sessions map[int]*session // by bucket; with Fenced
 	state    State
-	calls    int           // of Publish in progress
-	closing  bool          // no new calls
-	drained  chan struct{} // closed when closing and no call is left
 
 	life    context.Context // ends when the publisher is closed
 	stop    context.CancelFunc
@@ -146,8 +144,8 @@ func New(config Config) (*Publisher, error) {
 	p := &Publisher{
 		config: config, seeds: strings.Join(config.Seeds, ","),
 		topics: map[string]*topic{}, leaders: map[int32]*leader{}, sessions: map[int]*session{},
-		state:   State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
-		drained: make(chan struct{}), stopped: make(chan struct{}),
+		state: State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		gate:  publisher.NewGate(), stopped: make(chan struct{}),
 	}
 	var err error
 	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
@@ -188,39 +186,9 @@ func check(channel postdate.Channel) error {
 
 // Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closing {
-		p.closing = true
-		if p.calls == 0 {
-			close(p.drained)
-		}
-	}
-	p.mu.Unlock()
-	var err error
-	select {
-	case <-p.drained:
-	case <-ctx.Done():
-		err = postdate.E(postdate.KindUnknown, "closed the Kafka publisher before all was confirmed: %w", ctx.Err())
-	}
+	err := p.gate.Close(ctx, "the Kafka publisher")
 	p.stop()
 	p.client.Close()
 	<-p.stopped
 	return err
-}
-
-// enter counts a call, or says why it cannot be served; "" if it can.
-func (p *Publisher) enter() (down string) {
-	if p.closing {
-		return "the publisher is closed"
-	}
-	p.calls++
-	return ""
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls--; p.calls == 0 && p.closing {
-		close(p.drained)
-	}
 }

@@ -14,7 +14,7 @@ import (
 // metrics are what an operator watches.
 type metrics struct {
 	connects prometheus.Counter
-	outcomes *prometheus.CounterVec
+	outcomes publisher.Outcomes
 }
 
 func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
@@ -22,9 +22,7 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) 
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_kafka_connects_total", Help: "Connections made to Kafka's brokers; each broker takes a few.",
 		}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_kafka_publishes_total", Help: "Publishes to Kafka by outcome.",
-		}, []string{"outcome"}),
+		outcomes: publisher.NewOutcomes("kafka", "Publishes to Kafka by outcome."),
 	}
 	if registry == nil {
 		return m, nil
@@ -73,18 +71,4 @@ func (m *metrics) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.C
 	if err == nil {
 		m.connects.Inc()
 	}
-}
-
-// count counts results and returns them.
-func (m *metrics) count(results []publisher.Result) []publisher.Result {
-	var n [publisher.Unknown + 1]int
-	for _, r := range results {
-		n[r.Outcome]++
-	}
-	for outcome, n := range n {
-		if n > 0 {
-			m.outcomes.WithLabelValues(publisher.Outcome(outcome).String()).Add(float64(n))
-		}
-	}
-	return results
 }

@@ -62,8 +62,12 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 		return nil
 	}
 	if ctx.Err() != nil {
-		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was sent"}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was sent"}))
 	}
+	if !p.gate.Enter() {
+		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+	}
+	defer p.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, p.config.PublishTimeout)
 	defer cancel()
 	c := &call{open: len(batch), done: make(chan struct{})}
@@ -73,10 +77,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 		it.size = sizeOf(&it.record)
 		items[i] = it
 	}
-	if down := p.enqueue(channel.Target(), items); down != "" {
-		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: down}))
-	}
-	defer p.leave()
+	p.enqueue(channel.Target(), items)
 	select {
 	case <-c.done:
 	case <-ctx.Done():
@@ -86,22 +87,17 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	for i, it := range items {
 		results[i] = it.result
 	}
-	return p.metrics.count(results)
+	return p.metrics.outcomes.Count(results)
 }
 
-// enqueue routes the items, or says why nothing can be sent.
-func (p *Publisher) enqueue(name string, items []*item) (down string) {
+func (p *Publisher) enqueue(name string, items []*item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if down := p.enter(); down != "" {
-		return down
-	}
 	if p.config.Fenced {
 		p.routeFenced(items)
 	} else {
 		p.route(p.topic(name), items)
 	}
-	return ""
 }
 
 // giveUp finishes all open items when the caller's time is over. Once a caller is told that the

@@ -10,7 +10,7 @@ import (
 // metrics are what an operator watches.
 type metrics struct {
 	connects prometheus.Counter
-	outcomes *prometheus.CounterVec
+	outcomes publisher.Outcomes
 }
 
 func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
@@ -18,9 +18,7 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) 
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_rabbitmq_connects_total", Help: "Connections made to RabbitMQ; all but the first replace a lost one.",
 		}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_rabbitmq_publishes_total", Help: "Publishes to RabbitMQ by outcome.",
-		}, []string{"outcome"}),
+		outcomes: publisher.NewOutcomes("rabbitmq", "Publishes to RabbitMQ by outcome."),
 	}
 	if registry == nil {
 		return m, nil
@@ -56,18 +54,4 @@ func (p *Publisher) inFlight() int {
 		n += len(l.open)
 	}
 	return n
-}
-
-// count counts results and returns them.
-func (m *metrics) count(results []publisher.Result) []publisher.Result {
-	var n [publisher.Unknown + 1]int
-	for _, r := range results {
-		n[r.Outcome]++
-	}
-	for outcome, n := range n {
-		if n > 0 {
-			m.outcomes.WithLabelValues(publisher.Outcome(outcome).String()).Add(float64(n))
-		}
-	}
-	return results
 }

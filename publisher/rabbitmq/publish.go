@@ -24,14 +24,17 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	if err != nil {
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
 	}
+	if !p.gate.Enter() {
+		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+	}
+	defer p.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, p.config.PublishTimeout)
 	defer cancel()
 	c := &call{p: p, items: make([]item, len(batch)), bell: make(chan struct{}, 1)}
 	c.prepare(to, batch)
 	if down := c.enqueue(to.exchange); down != "" {
-		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: down}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: down}))
 	}
-	defer p.leave()
 	for i := range c.items {
 		if !c.wait(ctx, &c.items[i]) {
 			c.giveUp(ctx)
@@ -42,7 +45,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	for i := range c.items {
 		results[i] = c.items[i].result
 	}
-	return p.metrics.count(results)
+	return p.metrics.outcomes.Count(results)
 }
 
 // prepare converts the deliveries to AMQP messages, and finishes those that cannot be.
@@ -58,12 +61,13 @@ func (c *call) prepare(to target, batch []postdate.Delivery) {
 	}
 }
 
-// enqueue queues the items, or says why nothing can be sent.
+// enqueue queues the items, or says why nothing can be sent. Calls wait for the first
+// connection, but not for a reconnection.
 func (c *call) enqueue(exchange string) (down string) {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	if down := c.p.enter(); down != "" {
-		return down
+	if s := c.p.state; s.Phase != Connected && s.Phase != Connecting {
+		return s.Reason
 	}
 	c.lane = c.p.lane(exchange)
 	now := time.Now()

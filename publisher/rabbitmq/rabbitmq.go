@@ -87,6 +87,7 @@ type Publisher struct {
 	config  Config
 	address string // host and port, without credentials
 	metrics *metrics
+	gate    *publisher.Gate
 
 	frameBytesMax atomic.Int64 // of the connection
 
@@ -95,9 +96,6 @@ type Publisher struct {
 	lanes   map[string]*lane
 	session *session
 	state   State
-	calls   int           // of Publish in progress
-	closing bool          // no new calls
-	drained chan struct{} // closed when closing and no call is left
 
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when keepConnected has returned
@@ -117,8 +115,8 @@ func New(config Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		config: config, address: hostPort(uri), lanes: map[string]*lane{},
-		state:   State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
-		drained: make(chan struct{}), stopped: make(chan struct{}),
+		state: State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		gate:  publisher.NewGate(), stopped: make(chan struct{}),
 	}
 	p.wake = sync.NewCond(&p.mu)
 	p.frameBytesMax.Store(131072) // RabbitMQ's default, until a connection tells
@@ -139,20 +137,7 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 
 // Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closing {
-		p.closing = true
-		if p.calls == 0 {
-			close(p.drained)
-		}
-	}
-	p.mu.Unlock()
-	var err error
-	select {
-	case <-p.drained:
-	case <-ctx.Done():
-		err = postdate.E(postdate.KindUnknown, "closed the RabbitMQ publisher before all was confirmed: %w", ctx.Err())
-	}
+	err := p.gate.Close(ctx, "the RabbitMQ publisher")
 	p.stop()
 	select {
 	case <-p.stopped:
@@ -161,27 +146,6 @@ func (p *Publisher) Close(ctx context.Context) error {
 		<-p.stopped
 	}
 	return err
-}
-
-// enter counts a call, or says why it cannot be served; "" if it can. Calls wait for the first
-// connection, but not for a reconnection.
-func (p *Publisher) enter() (down string) {
-	switch {
-	case p.closing:
-		return "the publisher is closed"
-	case p.state.Phase != Connected && p.state.Phase != Connecting:
-		return p.state.Reason
-	}
-	p.calls++
-	return ""
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls--; p.calls == 0 && p.closing {
-		close(p.drained)
-	}
 }
 
 // lane returns the lane of an exchange.

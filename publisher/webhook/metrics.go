@@ -9,16 +9,14 @@ import (
 
 // metrics are what an operator watches.
 type metrics struct {
-	outcomes *prometheus.CounterVec
+	outcomes publisher.Outcomes
 	inFlight prometheus.Gauge
 	seconds  prometheus.Histogram
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_webhook_publishes_total", Help: "Webhook requests by outcome.",
-		}, []string{"outcome"}),
+		outcomes: publisher.NewOutcomes("webhook", "Webhook requests by outcome."),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_webhook_in_flight", Help: "Webhook requests that are not answered.",
 		}),
@@ -36,18 +34,4 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
-}
-
-// count counts results and returns them.
-func (m *metrics) count(results []publisher.Result) []publisher.Result {
-	var n [publisher.Unknown + 1]int
-	for _, r := range results {
-		n[r.Outcome]++
-	}
-	for outcome, n := range n {
-		if n > 0 {
-			m.outcomes.WithLabelValues(publisher.Outcome(outcome).String()).Add(float64(n))
-		}
-	}
-	return results
 }

@@ -47,10 +47,10 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	if len(batch) == 0 {
 		return nil
 	}
-	if !p.enter() {
-		return p.metrics.count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+	if !p.gate.Enter() {
+		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
 	}
-	defer p.leave()
+	defer p.gate.Leave()
 	h := p.host(to.Host)
 	defer p.done(to.Host, h)
 	c := &call{p: p, to: to, start: make(chan struct{})}
@@ -71,7 +71,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	}
 	close(next)
 	wg.Wait()
-	return p.metrics.count(results)
+	return p.metrics.outcomes.Count(results)
 }
 
 // call is one Publish in progress.

@@ -20,7 +20,6 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -59,9 +58,6 @@ type Config struct {
 	// Resolver resolves names; the system's by default.
 	Resolver *net.Resolver
 
-	// Log gets what a receiver's result cannot tell; slog.Default() by default.
-	Log *slog.Logger
-
 	// Metrics registers the publisher's metrics; nil: none.
 	Metrics prometheus.Registerer
 }
@@ -74,9 +70,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 32
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
 	}
 	return c
 }
@@ -124,11 +117,10 @@ type Publisher struct {
 	client  *http.Client
 	metrics *metrics
 
-	mu      sync.Mutex
-	hosts   map[string]*host
-	calls   int           // of Publish in progress
-	closing bool          // no new calls
-	drained chan struct{} // closed when closing and no call is left
+	gate *publisher.Gate
+
+	mu    sync.Mutex
+	hosts map[string]*host
 }
 
 var _ publisher.Publisher = (*Publisher)(nil)
@@ -139,7 +131,7 @@ func New(config Config) (*Publisher, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	p := &Publisher{config: config, hosts: map[string]*host{}, drained: make(chan struct{})}
+	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate()}
 	var err error
 	if p.guard, err = newGuard(config.Allow); err != nil {
 		return nil, err
@@ -199,37 +191,6 @@ func portFits(u *url.URL) bool {
 
 // Close implements publisher.Publisher. Later calls of Publish return Down.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closing {
-		p.closing = true
-		if p.calls == 0 {
-			close(p.drained)
-		}
-	}
-	p.mu.Unlock()
 	defer p.client.CloseIdleConnections()
-	select {
-	case <-p.drained:
-		return nil
-	case <-ctx.Done():
-		return postdate.E(postdate.KindUnknown, "closed the webhook publisher before all receivers had answered: %w", ctx.Err())
-	}
-}
-
-func (p *Publisher) enter() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
-		return false
-	}
-	p.calls++
-	return true
-}
-
-func (p *Publisher) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls--; p.calls == 0 && p.closing {
-		close(p.drained)
-	}
+	return p.gate.Close(ctx, "the webhook publisher")
 }

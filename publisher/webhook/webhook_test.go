@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +35,6 @@ func newPublisher(t *testing.T, c webhook.Config) *webhook.Publisher {
 	if c.Timeout == 0 {
 		c.Timeout = timeout
 	}
-	c.Log = slog.New(slog.DiscardHandler)
 	p, err := webhook.New(c)
 	if err != nil {
 		t.Fatal(err)

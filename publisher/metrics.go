@@ -1,0 +1,27 @@
+package publisher
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Outcomes counts what became of publishes.
+type Outcomes struct{ *prometheus.CounterVec }
+
+// NewOutcomes makes the counter postdate_BROKER_publishes_total.
+func NewOutcomes(broker, help string) Outcomes {
+	return Outcomes{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "postdate_" + broker + "_publishes_total", Help: help,
+	}, []string{"outcome"})}
+}
+
+// Count counts results and returns them.
+func (o Outcomes) Count(results []Result) []Result {
+	var n [Unknown + 1]int
+	for _, r := range results {
+		n[r.Outcome]++
+	}
+	for outcome, n := range n {
+		if n > 0 {
+			o.WithLabelValues(Outcome(outcome).String()).Add(float64(n))
+		}
+	}
+	return results
+}
