@@ -160,7 +160,7 @@ func shiftClock(ctx context.Context, c *campaign) error {
 	}
 	return c.during("MongoDB's clock off by "+by.String(), func() error {
 		if err := errors.Join(c.Clock.Shift(by), c.pause(ctx, 8*time.Second)); err != nil {
-			return err
+			return errors.Join(err, c.Clock.Shift(0))
 		}
 		for _, n := range c.Nodes {
 			ready := n.API().Ready(ctx)
