@@ -73,6 +73,19 @@ type Claim struct {
 	Behind map[postdate.Channel]Position
 }
 
+// Holds says whether the bucket is owned under token.
+func (p Partition) Holds(token uint64) bool { return p.Token == token && p.Owner != "" }
+
+// ErrFenced says that a bucket is not owned under the caller's token.
+func ErrFenced(bucket int) error {
+	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
+}
+
+// ErrOvertaken says that a claim arrives after a later one of the same owner.
+func ErrOvertaken(bucket int, number, last uint64) error {
+	return postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", number, bucket, last)
+}
+
 // Claim is the fence: it moves claimed forward and sets the checkpoint. Only the holder of the
 // present token can do that; everybody else gets KindFenced. Claimed never moves back. The
 // checkpoint may: when a message turns up behind it, the owner lowers it before it publishes
@@ -84,10 +97,10 @@ type Claim struct {
 // KindConflict. Repeating the last claim that was written changes nothing either.
 func (p Partition) Claim(c Claim) (next Partition, err error) {
 	switch {
-	case p.Token != c.Token || p.Owner == "":
-		return p, postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", p.Bucket)
+	case !p.Holds(c.Token):
+		return p, ErrFenced(p.Bucket)
 	case c.Number < p.Claims:
-		return p, postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", c.Number, p.Bucket, p.Claims)
+		return p, ErrOvertaken(p.Bucket, c.Number, p.Claims)
 	case c.Number == p.Claims:
 		return p, nil
 	}

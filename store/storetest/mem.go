@@ -152,7 +152,7 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 		case old.Digest == message.Digest:
 			results[i] = store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
 		default:
-			results[i].Err = postdate.E(postdate.KindExists, "scheduleId %q is taken by other content", message.ScheduleID)
+			results[i].Err = store.ErrExists(message.Key, old.Status)
 		}
 	}
 	return results
@@ -165,15 +165,7 @@ func (m *Mem) Get(_ context.Context, key postdate.Key) (postdate.Record, error) 
 	if r := m.Rows[key]; r != nil {
 		return r.Record, nil
 	}
-	return postdate.Record{}, notFound(key)
-}
-
-func notFound(key postdate.Key) error {
-	return postdate.E(postdate.KindNotFound, "there is no message %q", key.ScheduleID)
-}
-
-func tooLate(key postdate.Key) error {
-	return postdate.E(postdate.KindTooLate, "the delivery of message %q may have begun, or it ended", key.ScheduleID)
+	return postdate.Record{}, store.ErrNotFound(key)
 }
 
 func (m *Mem) withdrawable(r *Row) bool {
@@ -187,13 +179,13 @@ func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uin
 	old := m.Rows[message.Key]
 	switch {
 	case old == nil:
-		return postdate.Record{}, notFound(message.Key)
+		return postdate.Record{}, store.ErrNotFound(message.Key)
 	case old.Status != postdate.Pending:
-		return old.Record, tooLate(message.Key)
+		return old.Record, store.ErrTooLate(message.Key, old.State)
 	case old.Version != ifVersion:
-		return postdate.Record{}, postdate.E(postdate.KindConflict, "message %q is at another version", message.ScheduleID)
+		return postdate.Record{}, store.ErrChanged(message.Key)
 	case !m.withdrawable(old):
-		return old.Record, tooLate(message.Key)
+		return old.Record, store.ErrTooLate(message.Key, old.State)
 	}
 	next := postdate.Record{Message: message, State: postdate.NewState(&message, old.Version+1)}
 	return m.Put("replace", old, next, nil).Record, nil
@@ -214,11 +206,11 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 	old := m.Rows[key]
 	switch {
 	case old == nil:
-		return store.Cancelled{Err: notFound(key)}
+		return store.Cancelled{Err: store.ErrNotFound(key)}
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}
 	case !m.withdrawable(old):
-		return store.Cancelled{State: old.State, Err: tooLate(key)}
+		return store.Cancelled{State: old.State, Err: store.ErrTooLate(key, old.State)}
 	}
 	next := old.Record
 	next.State = next.State.Cancel(at)

@@ -119,7 +119,7 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 		if old == nil || old.Status != postdate.Pending || old.Version != s.Version {
 			continue
 		}
-		if s.How != store.SettleDelivered && s.Token != m.Records[s.Key.Bucket].Token {
+		if s.How != store.SettleDelivered && !m.Records[s.Key.Bucket].Holds(s.Token) {
 			continue
 		}
 		next := old.Record
@@ -133,8 +133,8 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 func (m *Mem) Unpark(_ context.Context, u store.Unpark) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if u.Token != m.Records[u.Bucket].Token {
-		return 0, postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", u.Bucket)
+	if !m.Records[u.Bucket].Holds(u.Token) {
+		return 0, bucket.ErrFenced(u.Bucket)
 	}
 	moved := 0
 	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {

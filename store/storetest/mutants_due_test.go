@@ -123,7 +123,7 @@ func (s cancelJudgesParked) Cancel(ctx context.Context, keys []postdate.Key, at 
 	for _, key := range keys {
 		if r := s.Rows[key]; r != nil && r.Parked && !s.Records[key.Bucket].ClaimedFor(r.Channel).Before(r.at()) {
 			s.mu.Unlock()
-			return []store.Cancelled{{State: r.State, Err: tooLate(key)}}
+			return []store.Cancelled{{State: r.State, Err: store.ErrTooLate(key, r.State)}}
 		}
 	}
 	s.mu.Unlock()

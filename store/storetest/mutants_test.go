@@ -106,7 +106,7 @@ func (s replaceIgnoresState) Replace(_ context.Context, m postdate.Message, _ ui
 	defer s.mu.Unlock()
 	old := s.Rows[m.Key]
 	if old == nil {
-		return postdate.Record{}, notFound(m.Key)
+		return postdate.Record{}, store.ErrNotFound(m.Key)
 	}
 	next := fresh(m)
 	next.Version = old.Version + 1
