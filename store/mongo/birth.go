@@ -191,7 +191,7 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		due = append(due, doc("executionTime", 1, "scheduleId", 1)...)
 	}
 	indexes := []driver.IndexModel{
-		{Keys: due, Options: where(doc("due", there)).SetName(s.indexDue)},
+		{Keys: due, Options: where(doc("due", there)).SetName(s.dueIndex())},
 		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1), Options: where(doc("parked", true)).SetName(indexParked)},
 		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
 		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1), Options: options.Index().SetName(indexList)},

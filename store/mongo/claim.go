@@ -130,17 +130,13 @@ func behindOf(at *table, scans []*scan) any {
 func refusalOf(p *partition, c *store.Claim) error {
 	switch {
 	case p == nil || p.Token != int64(c.Token) || p.Owner == "":
-		return errFenced(c.Bucket)
+		return bucket.ErrFenced(c.Bucket)
 	case uint64(p.Claims) > c.Number:
-		return postdate.E(postdate.KindConflict, "claim %d of bucket %d comes after claim %d", c.Number, c.Bucket, p.Claims)
+		return bucket.ErrOvertaken(c.Bucket, c.Number, uint64(p.Claims))
 	case uint64(p.Claims) < c.Number: // a holder of the bucket never sees this
 		return postdate.E(postdate.KindUnknown, "claim %d of bucket %d was not written: repeat it", c.Number, c.Bucket)
 	}
 	return nil
-}
-
-func errFenced(bucket int) error {
-	return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", bucket)
 }
 
 // readDue reads what the claims cover. If some may not have been written, or a claim of a

@@ -47,12 +47,11 @@ func convertWatched(ctx context.Context, c Config, monitor *event.CommandMonitor
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	client, err := driver.Connect(clientOptions(c).SetMonitor(monitor))
+	s, err := connect(c, monitor)
 	if err != nil {
-		return postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+		return err
 	}
-	defer client.Disconnect(context.Background())
-	s := newStore(c, client)
+	defer s.client.Disconnect(context.Background())
 	if err := s.checkServer(ctx); err != nil {
 		return err
 	}

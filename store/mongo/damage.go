@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 )
@@ -25,6 +26,19 @@ func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err e
 		all = append(all, d)
 	}
 	return all, cursor.Err()
+}
+
+// find reads messages, and again if that may help.
+func (s *Store) find(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) (all []*document, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		cursor, err := s.messages.Find(ctx, filter, o)
+		if err != nil {
+			return err
+		}
+		all, err = readAll(ctx, cursor)
+		return err
+	})
+	return all, err
 }
 
 // noBucket is the bucket of a damaged message whose bucket cannot be read.

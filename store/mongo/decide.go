@@ -80,7 +80,3 @@ func stillDue(was, now postdate.State) bool {
 func overtaken(was, now *document) bool {
 	return now != nil && now.damaged == nil && !now.Mark.is(was.Mark.ID) && stillDue(was.state(), now.state())
 }
-
-// maySettle says whether a settlement other than DELIVERED counts. p was read after the
-// settlement's mark was set.
-func maySettle(p bucket.Partition, token uint64) bool { return p.Token == token && p.Owner != "" }

@@ -243,7 +243,7 @@ func (s *settler) step(w *world) bool {
 		}
 		w.m = &mark{ID: s.id, Token: int64(s.token)}
 	case 1: // look
-		s.ok, s.at = maySettle(w.p, s.token), 2
+		s.ok, s.at = w.p.Holds(s.token), 2
 	case 2: // finish, or remove the mark
 		if w.m.is(s.id) && w.st.Status == postdate.Pending {
 			w.m = nil
@@ -441,7 +441,7 @@ type hasty struct {
 
 func (h *hasty) step(w *world) bool {
 	if h.at++; h.at == 1 {
-		h.ok = maySettle(w.p, h.token)
+		h.ok = w.p.Holds(h.token)
 		return !h.ok
 	}
 	if w.st.Status == postdate.Pending && w.st.Version == 1 {

@@ -217,7 +217,7 @@ func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, l
 }
 
 // findIn reads messages that wait in spans.
-func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptionsBuilder) (all []*document, err error) {
+func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptionsBuilder) ([]*document, error) {
 	var filter bson.D
 	switch ranges := s.rangesOf(spans); len(ranges) {
 	case 0:
@@ -227,15 +227,7 @@ func (s *Store) findIn(ctx context.Context, spans []span, o *options.FindOptions
 	default:
 		filter = doc("$or", ranges)
 	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, filter, o.SetHint(s.indexDue))
-		if err != nil {
-			return err
-		}
-		all, err = readAll(ctx, cursor)
-		return err
-	})
-	return all, err
+	return s.find(ctx, filter, o.SetHint(s.dueIndex()))
 }
 
 // nextMin is how many messages a look for what comes next finds, besides one for each bucket.

@@ -39,15 +39,8 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
-	var old []*document
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", e.SettledBefore)),
-			options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetBatchSize(int32(e.Limit+1)).SetProjection(doc("bucket", 1)))
-		if err == nil {
-			old, err = readAll(ctx, cursor)
-		}
-		return err
-	})
+	old, err := s.find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", e.SettledBefore)),
+		options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetBatchSize(int32(e.Limit+1)).SetProjection(doc("bucket", 1)))
 	old = s.sound(old)
 	if err != nil || len(old) == 0 {
 		return 0, err

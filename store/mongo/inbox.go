@@ -150,7 +150,7 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 			break // the one before was not full yet when it was read
 		}
 		if at.number > g.end() && end < 0 {
-			return nil, at, errAhead(s.cursor(at))
+			return nil, at, store.ErrCursorAhead(s.cursor(at))
 		}
 		end = g.end()
 		at = place{g.Number, max(at.number, g.Base)}
@@ -160,13 +160,9 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 		}
 	}
 	if end < 0 && at.number > 0 && cursor.Err() == nil {
-		return nil, at, errAhead(s.cursor(at))
+		return nil, at, store.ErrCursorAhead(s.cursor(at))
 	}
 	return messages, at, cursor.Err()
-}
-
-func errAhead(cursor string) error {
-	return postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)
 }
 
 // A cursor is the store's name and a place: without the name, a cursor of another store would
@@ -183,9 +179,9 @@ func (s *Store) readCursor(cursor string) (at place, err error) {
 	n, err := fmt.Sscanf(cursor, "%08x-%d-%d", &birth, &at.segment, &at.number)
 	switch {
 	case n == 3 && err == nil && birth != s.birth:
-		return at, postdate.E(postdate.KindInvalid, "cursor %q is of another store: begin again without one", cursor)
+		return at, store.ErrCursorForeign(cursor)
 	case n != 3 || err != nil || at.segment < 0 || at.number < 0 || s.cursor(at) != cursor:
-		return at, postdate.E(postdate.KindInvalid, "cursor %q is none that was given out: begin again without one", cursor)
+		return at, store.ErrCursorInvalid(cursor)
 	}
 	return at, nil
 }

@@ -23,10 +23,6 @@ const (
 	payloadMax = 6 << 20
 )
 
-func errNotFound(key postdate.Key) error {
-	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
-}
-
 // Insert implements store.Messages: one unordered insertMany, and a read of what was there
 // already.
 func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
@@ -152,16 +148,12 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 		case d.damaged != nil:
 			results[i].Err = errDamaged(d)
 		case string(d.Digest) != string(m.Digest[:]):
-			results[i].Err = errExists(m.ScheduleID, postdate.Status(d.Status))
+			results[i].Err = store.ErrExists(m.Key, postdate.Status(d.Status))
 		default:
 			results[i] = store.Inserted{ExecutionTime: d.ExecutionTime, Status: postdate.Status(d.Status)}
 		}
 	}
 	return gone, nil
-}
-
-func errExists(id string, status postdate.Status) error {
-	return postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", id, status)
 }
 
 // read reads messages by their keys.
@@ -179,14 +171,7 @@ func (s *Store) readOnce(ctx context.Context, keys *keyed, projection any) (map[
 	if projection != nil {
 		o.SetProjection(projection)
 	}
-	var all []*document
-	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.messages.Find(ctx, keys.filter(), o)
-		if err == nil {
-			all, err = readAll(ctx, cursor)
-		}
-		return err
-	})
+	all, err := s.find(ctx, keys.filter(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +197,7 @@ func (s *Store) Get(ctx context.Context, key postdate.Key) (postdate.Record, err
 	d := found[idOf(key)]
 	switch {
 	case d == nil:
-		return postdate.Record{}, errNotFound(key)
+		return postdate.Record{}, store.ErrNotFound(key)
 	case d.damaged != nil:
 		return postdate.Record{}, errDamaged(d)
 	}

@@ -13,7 +13,6 @@ package mongo
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,11 +66,10 @@ func (c Config) Validate() error {
 
 // Store is an open store. Many nodes' processes may have it open at the same time.
 type Store struct {
-	c        Config
-	client   *driver.Client
-	sharded  bool   // behind a mongos
-	indexDue string // the name of the due index: indexDue or indexDueKey
-	birth    uint32 // names this store in inbox cursors
+	c       Config
+	client  *driver.Client
+	sharded bool   // behind a mongos
+	birth   uint32 // names this store in inbox cursors
 
 	messages, partitions, leases, inboxes, channels, registry *driver.Collection
 
@@ -99,18 +97,17 @@ func OpenWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) (
 		return nil, err
 	}
 	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	first, err := begin(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	client, err := driver.Connect(clientOptions(c).SetMonitor(monitor))
+	s, err := connect(c, monitor)
 	if err != nil {
-		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+		return nil, err
 	}
-	s := newStore(c, client)
-	s.birth, s.sharded, s.indexDue, s.seen = first.birth, first.sharded, first.indexDue, first.seen
+	s.birth, s.sharded, s.seen = first.birth, first.sharded, first.seen
 	return s, nil
 }
 
@@ -119,16 +116,24 @@ func OpenWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) (
 // monitored, which would be too much for batches of messages.
 func begin(ctx context.Context, c Config) (*Store, error) {
 	assured := &assurance{}
-	client, err := driver.Connect(clientOptions(c).SetMonitor(assured.monitor()))
+	s, err := connect(c, assured.monitor())
 	if err != nil {
-		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+		return nil, err
 	}
-	defer client.Disconnect(context.Background())
-	s := newStore(c, client)
+	defer s.client.Disconnect(context.Background())
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 	return s, assured.check()
+}
+
+// connect makes a store with a client of its own. It sends nothing yet.
+func connect(c Config, monitor *event.CommandMonitor) (*Store, error) {
+	client, err := driver.Connect(clientOptions(c).SetMonitor(monitor))
+	if err != nil {
+		return nil, postdate.E(postdate.KindInvalid, "the address of the store cannot be used: %w", err)
+	}
+	return newStore(c, client), nil
 }
 
 func newStore(c Config, client *driver.Client) *Store {
@@ -138,11 +143,19 @@ func newStore(c Config, client *driver.Client) *Store {
 	}
 	db := client.Database(name)
 	return &Store{
-		c: c, client: client, indexDue: indexDue,
+		c: c, client: client,
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
 		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), registry: db.Collection("registry"),
 		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
 	}
+}
+
+// dueIndex is the name of the due index.
+func (s *Store) dueIndex() string {
+	if s.sharded {
+		return indexDueKey
+	}
+	return indexDue
 }
 
 // clientOptions are the address's own, except for what the promises rest on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -33,7 +34,7 @@ func writeError(what string, err error) error {
 	case refused(err):
 		return postdate.E(postdate.KindInternal, "%s: MongoDB refused it: %w", what, err)
 	}
-	return postdate.E(postdate.KindUnknown, "%s: MongoDB did not say whether it is done: %w", what, err)
+	return unknown(what, err)
 }
 
 // readError is the outcome of a read that failed: it changed nothing.
@@ -62,21 +63,10 @@ func cleared(err error) bool {
 	return errors.As(err, &pool) && pool.Retryable()
 }
 
-// codesFull are the server's error codes for a full disk.
-var codesFull = []int{14031}
+// codeFull is the server's error code for a full disk.
+const codeFull = 14031
 
-func full(err error) bool {
-	var s driver.ServerError
-	if !errors.As(err, &s) {
-		return false
-	}
-	for _, code := range codesFull {
-		if s.HasErrorCode(code) {
-			return true
-		}
-	}
-	return false
-}
+func full(err error) bool { return isCode(err, codeFull) }
 
 // refused says that the server answered that it will not do this, and that asking again is
 // useless.
@@ -111,15 +101,7 @@ func again(err error) bool {
 	if !errors.As(err, &s) {
 		return false
 	}
-	if s.HasErrorLabel("RetryableWriteError") {
-		return true
-	}
-	for _, code := range codesAgain {
-		if s.HasErrorCode(code) {
-			return true
-		}
-	}
-	return false
+	return s.HasErrorLabel("RetryableWriteError") || slices.ContainsFunc(codesAgain, s.HasErrorCode)
 }
 
 // repeat runs f until it succeeds, or fails for a reason that is not temporary, or ctx ends. f is
@@ -172,7 +154,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// unknown is the error of a failed read that was to tell what a write did.
+// unknown is the error of a write of which nothing tells whether it is done.
 func unknown(what string, err error) error {
 	if err == nil {
 		return nil

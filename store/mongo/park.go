@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -24,17 +25,11 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			records, err = s.lookAt(ctx, []int{u.Bucket})
 			return err
 		},
-		func(ctx context.Context) error {
-			return s.repeat(ctx, func(ctx context.Context) error {
-				cursor, err := s.messages.Find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
-					options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).
-						SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(shardKeyFields))
-				if err != nil {
-					return err
-				}
-				found, err = readAll(ctx, cursor)
-				return err
-			})
+		func(ctx context.Context) (err error) {
+			found, err = s.find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
+				options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).
+					SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(shardKeyFields))
+			return err
 		})
 	if err != nil {
 		return 0, readError("unparking", err)
@@ -43,8 +38,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !maySettle(record, u.Token) {
-		return 0, errFenced(u.Bucket)
+	if !record.Holds(u.Token) {
+		return 0, bucket.ErrFenced(u.Bucket)
 	}
 	if len(found) == 0 {
 		return 0, nil
@@ -129,16 +124,8 @@ func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (ne
 // over damaged ones.
 func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first *document, err error) {
 	for first == nil || first.damaged != nil {
-		var found []*document
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			cursor, err := s.messages.Find(ctx, filter,
-				options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
-			if err != nil {
-				return err
-			}
-			found, err = readAll(ctx, cursor)
-			return err
-		})
+		found, err := s.find(ctx, filter,
+			options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // Replace implements store.Messages, in the same three steps as Cancel.
@@ -53,7 +54,6 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	if err != nil {
 		return rec, false, unreachable("replacing", err) // a mark alone changes nothing
 	}
-	r.s.sawSession(ctx)
 	found, records, err := r.look(ctx, &keys, nil)
 	if err != nil {
 		return rec, false, unreachable("replacing", err)
@@ -61,7 +61,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	d := found[idOf(r.m.Key)]
 	switch {
 	case d == nil:
-		return rec, false, errNotFound(r.m.Key)
+		return rec, false, store.ErrNotFound(r.m.Key)
 	case d.damaged != nil:
 		return rec, false, errDamaged(d)
 	}
@@ -80,11 +80,11 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	}
 	switch {
 	case d.Status != int(postdate.Pending):
-		return d.record(), false, errTooLate(r.m.Key, d.state())
+		return d.record(), false, store.ErrTooLate(r.m.Key, d.state())
 	case d.Version != int64(r.ifVersion):
-		return rec, false, postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again", r.m.ScheduleID)
+		return rec, false, store.ErrChanged(r.m.Key)
 	case v == verdictTooLate:
-		return d.record(), false, errTooLate(r.m.Key, d.state())
+		return d.record(), false, store.ErrTooLate(r.m.Key, d.state())
 	}
 	r.wait(d)
 	return rec, false, nil

@@ -103,7 +103,7 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		if err != nil {
 			return false, err
 		}
-		if maySettle(record, p.Token) {
+		if record.Holds(p.Token) {
 			present = append(present, p)
 		} else {
 			stale = append(stale, settlementTarget(p))

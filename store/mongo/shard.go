@@ -49,7 +49,7 @@ func (s *Store) checkRouter(ctx context.Context) error {
 	if len(info.Numbers) == 0 || info.Numbers[0] < routerMin {
 		return postdate.E(postdate.KindInvalid, "the mongos of the store has version %s: sharded, it needs MongoDB %d.0 or later", info.Version, routerMin)
 	}
-	s.sharded, s.indexDue = true, indexDueKey
+	s.sharded = true
 	return nil
 }
 

@@ -67,8 +67,10 @@ func (w *withdrawal) stale() (ids []bson.ObjectID) {
 	return ids
 }
 
-// look reads the messages and their buckets' records, after the marks.
+// look reads the messages and their buckets' records, after the marks: in sessions of its own
+// that see them.
 func (w *withdrawal) look(ctx context.Context, keys *keyed, projection any) (found map[string]*document, records map[int]*partition, err error) {
+	w.s.sawSession(ctx)
 	err = w.s.all(ctx,
 		func(ctx context.Context) (err error) {
 			found, err = w.s.read(ctx, keys, projection)
@@ -96,13 +98,6 @@ func (w *withdrawal) wait(d *document) {
 func (w *withdrawal) release(ctx context.Context, targets []target) error {
 	_, err := w.s.change(ctx, unmark(targets, w.id))
 	return err
-}
-
-func errTooLate(key postdate.Key, st postdate.State) error {
-	if st.Status == postdate.Pending {
-		return postdate.E(postdate.KindTooLate, "message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
-	}
-	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
 }
 
 // recordOf is the record of a message's bucket.
@@ -171,7 +166,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		if err != nil {
 			return unreachable("cancelling", err) // a mark alone changes nothing
 		}
-		found, records, err := c.lookAfter(ctx, &keys)
+		found, records, err := c.look(ctx, &keys, stateFields)
 		if err != nil {
 			return unreachable("cancelling", err)
 		}
@@ -210,18 +205,12 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 	return left
 }
 
-// lookAfter is look, in sessions of its own that see what this one wrote.
-func (w *withdrawal) lookAfter(ctx context.Context, keys *keyed) (map[string]*document, map[int]*partition, error) {
-	w.s.sawSession(ctx)
-	return w.look(ctx, keys, stateFields)
-}
-
 // judge notes the result of an item that its look decides.
 func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verdict, error) {
 	key := c.keys[i]
 	switch {
 	case d == nil:
-		return 0, errNotFound(key)
+		return 0, store.ErrNotFound(key)
 	case d.damaged != nil:
 		return 0, errDamaged(d)
 	}
@@ -232,7 +221,7 @@ func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verd
 	v := judge(p, d.sighting(), c.id)
 	switch v {
 	case verdictTooLate:
-		c.results[i] = store.Cancelled{State: d.state(), Err: errTooLate(key, d.state())}
+		c.results[i] = store.Cancelled{State: d.state(), Err: store.ErrTooLate(key, d.state())}
 	case verdictCancelled:
 		// The mark stays on a message that its bearer cancelled.
 		mine := d.Mark != nil && slices.Contains(c.mine, d.Mark.ID)

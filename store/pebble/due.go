@@ -61,14 +61,13 @@ func (s *Store) writeClaims(ctx context.Context, claims []store.Claim, found []i
 		}
 		return nil
 	}
-	failed := func(from, to int, err error) {
-		for _, i := range wanted[from:to] {
+	for _, f := range s.under(ctx, len(wanted), func(i int) int { return claims[wanted[i]].Bucket }, decide) {
+		for _, i := range wanted[f.from:f.to] {
 			if results[i].Err == nil {
-				results[i] = store.ClaimResult{Err: err}
+				results[i] = store.ClaimResult{Err: f.err}
 			}
 		}
 	}
-	s.under(ctx, len(wanted), func(i int) int { return claims[wanted[i]].Bucket }, decide, failed)
 }
 
 // claim writes one claim, as far as the scan goes. It also claims what came in since the look.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -76,7 +75,7 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 	defer s.leaveInbox(box)
 	durable := box.durable.Load()
 	if from > durable {
-		return nil, "", postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)
+		return nil, "", store.ErrCursorAhead(cursor)
 	}
 	if from == durable {
 		return nil, s.cursor(from), nil
@@ -98,7 +97,7 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 		}
 		messages = append(messages, m)
 	}
-	return messages, s.cursor(from), s.readErrorOrNil(iter.Error())
+	return messages, s.cursor(from), s.readError(iter.Error())
 }
 
 // A cursor is the store's name and a number: without the name, a cursor of another store would
@@ -111,11 +110,12 @@ func (s *Store) readCursor(cursor string) (uint64, error) {
 	}
 	var birth uint32
 	var number uint64
-	if n, err := fmt.Sscanf(cursor, "%08x-%d", &birth, &number); n != 2 || err != nil || s.cursor(number) != strings.Clone(cursor) {
-		if n == 2 && birth != s.birth {
-			return 0, postdate.E(postdate.KindInvalid, "cursor %q is of another store: begin again without one", cursor)
-		}
-		return 0, postdate.E(postdate.KindInvalid, "cursor %q is none that was given out: begin again without one", cursor)
+	n, err := fmt.Sscanf(cursor, "%08x-%d", &birth, &number)
+	switch {
+	case n == 2 && err == nil && birth != s.birth:
+		return 0, store.ErrCursorForeign(cursor)
+	case n != 2 || err != nil || s.cursor(number) != cursor:
+		return 0, store.ErrCursorInvalid(cursor)
 	}
 	return number, nil
 }

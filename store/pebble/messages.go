@@ -11,10 +11,6 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-func errNotFound(key postdate.Key) error {
-	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
-}
-
 // firstVersion draws the version of a new message. A version is compared with that of an
 // earlier message only if a settlement or a replace comes after its message expired and its id
 // was reused: then 1 in 2^35 is mistaken for the new one's. More bits would take more bytes in
@@ -51,14 +47,13 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 	decide := func(w *writer, from, to int) error {
 		return s.insertChunk(w, messages[from:to], results[from:to])
 	}
-	failed := func(from, to int, err error) {
-		for i := from; i < to; i++ {
+	for _, f := range s.under(ctx, len(messages), func(i int) int { return messages[i].Bucket }, decide) {
+		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
-				results[i] = store.Inserted{Err: err}
+				results[i] = store.Inserted{Err: f.err}
 			}
 		}
 	}
-	s.under(ctx, len(messages), func(i int) int { return messages[i].Bucket }, decide, failed)
 	return results
 }
 
@@ -93,7 +88,7 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 
 func insertedBefore(m *postdate.Message, old *state) store.Inserted {
 	if old.Digest != m.Digest {
-		return store.Inserted{Err: postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", m.ScheduleID, old.Status)}
+		return store.Inserted{Err: store.ErrExists(m.Key, old.Status)}
 	}
 	return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
 }
@@ -106,7 +101,7 @@ func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error
 			return postdate.Record{}, s.readError(err)
 		}
 		if !found {
-			return postdate.Record{}, errNotFound(key)
+			return postdate.Record{}, store.ErrNotFound(key)
 		}
 		m, err := s.message(key, st.ExecutionTime)
 		if errors.Is(err, lsm.ErrNotFound) {
@@ -154,10 +149,8 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 		rec = postdate.Record{Message: m, State: st.State}
 		return nil
 	}
-	var failure error
-	s.under(ctx, 1, func(int) int { return m.Bucket }, decide, func(_, _ int, err error) { failure = err })
-	if failure != nil {
-		return postdate.Record{}, failure
+	if err := s.underAll(ctx, 1, func(int) int { return m.Bucket }, decide); err != nil {
+		return postdate.Record{}, err
 	}
 	return rec, refused
 }
@@ -165,22 +158,15 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion uint64) error {
 	switch {
 	case !found:
-		return errNotFound(key)
+		return store.ErrNotFound(key)
 	case old.Status != postdate.Pending:
-		return errTooLate(key, old.State)
+		return store.ErrTooLate(key, old.State)
 	case old.Version != ifVersion:
-		return postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again", key.ScheduleID)
+		return store.ErrChanged(key)
 	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
-		return errTooLate(key, old.State)
+		return store.ErrTooLate(key, old.State)
 	}
 	return nil
-}
-
-func errTooLate(key postdate.Key, st postdate.State) error {
-	if st.Status == postdate.Pending {
-		return postdate.E(postdate.KindTooLate, "message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
-	}
-	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
 }
 
 // Cancel implements store.Messages.
@@ -204,14 +190,13 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 		}
 		return nil
 	}
-	failed := func(from, to int, err error) {
-		for i := from; i < to; i++ {
+	for _, f := range s.under(ctx, len(keys), func(i int) int { return keys[i].Bucket }, decide) {
+		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
-				results[i] = store.Cancelled{Err: err}
+				results[i] = store.Cancelled{Err: f.err}
 			}
 		}
 	}
-	s.under(ctx, len(keys), func(i int) int { return keys[i].Bucket }, decide, failed)
 	return results
 }
 
@@ -223,11 +208,11 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 	case err != nil:
 		return store.Cancelled{}, err
 	case !found:
-		return store.Cancelled{Err: errNotFound(key)}, nil
+		return store.Cancelled{Err: store.ErrNotFound(key)}, nil
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}, nil
 	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
-		return store.Cancelled{State: old.State, Err: errTooLate(key, old.State)}, nil
+		return store.Cancelled{State: old.State, Err: store.ErrTooLate(key, old.State)}, nil
 	}
 	w.unplace(key, &old)
 	st := old

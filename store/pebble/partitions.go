@@ -25,7 +25,7 @@ func (s *Store) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bu
 	for ok := iter.First(); ok; ok = iter.Next() {
 		leases = append(leases, readLease(iter.Value(), string(iter.Key()[1:])))
 	}
-	return records, leases, s.readErrorOrNil(iter.Error())
+	return records, leases, s.readError(iter.Error())
 }
 
 // Acquire implements store.Partitions.
@@ -41,9 +41,7 @@ func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) ([]store
 		}
 		return nil
 	}
-	var failure error
-	s.under(ctx, len(wants), func(i int) int { return wants[i].Bucket }, decide, func(_, _ int, err error) { failure = err })
-	return results, failure
+	return results, s.underAll(ctx, len(wants), func(i int) int { return wants[i].Bucket }, decide)
 }
 
 // Release implements store.Partitions.
@@ -56,9 +54,7 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 		}
 		return nil
 	}
-	var failure error
-	s.under(ctx, len(holds), func(i int) int { return holds[i].Bucket }, decide, func(_, _ int, err error) { failure = err })
-	return failure
+	return s.underAll(ctx, len(holds), func(i int) int { return holds[i].Bucket }, decide)
 }
 
 // partition is a bucket's record; its Behind is never modified.
@@ -120,9 +116,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 		}
 		return nil
 	}
-	var failure error
-	s.under(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide, func(_, _ int, err error) { failure = err })
-	return len(old), failure
+	return len(old), s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
 }
 
 // finishedBefore lists what e selects, oldest first. The keys are in the order of time, so that

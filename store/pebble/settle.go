@@ -8,12 +8,12 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
 // Settle implements store.Due.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
-	var failure error
 	decide := func(w *writer, from, to int) error {
 		done := make(map[postdate.Key]struct{}, to-from) // settled by this chunk, not yet readable
 		for _, i := range inOrder(to-from, func(i int) *postdate.Key { return &settlements[from+i].Key }) {
@@ -31,9 +31,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 		}
 		return nil
 	}
-	s.under(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide,
-		func(_, _ int, err error) { failure = err })
-	return failure
+	return s.underAll(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide)
 }
 
 func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
@@ -44,7 +42,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 	if !found || old.Status != postdate.Pending || old.Version != p.Version {
 		return false, nil // somebody settled it, or it is not the message that was published
 	}
-	if p.How != store.SettleDelivered && !s.holds(p.Key.Bucket, p.Token) {
+	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
 		return false, nil
 	}
 	st := old
@@ -57,18 +55,12 @@ func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 	return true, nil
 }
 
-// holds says whether the bucket is owned under token.
-func (s *Store) holds(bucket int, token uint64) bool {
-	p := s.partitions[bucket]
-	return p.Token == token && p.Owner != ""
-}
-
 // Unpark implements store.Due.
 func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	moved := 0
 	decide := func(w *writer, _, _ int) error {
-		if !s.holds(u.Bucket, u.Token) {
-			return postdate.E(postdate.KindFenced, "bucket %d belongs to another owner by now", u.Bucket)
+		if !s.partitions[u.Bucket].Holds(u.Token) {
+			return bucket.ErrFenced(u.Bucket)
 		}
 		prefix := parkedPrefix(nil, u.Bucket, u.Channel)
 		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
@@ -91,9 +83,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		}
 		return iter.Error()
 	}
-	var failure error
-	s.under(ctx, 1, func(int) int { return u.Bucket }, decide, func(_, _ int, err error) { failure = err })
-	return moved, failure
+	err := s.underAll(ctx, 1, func(int) int { return u.Bucket }, decide)
+	return moved, err
 }
 
 // Parked implements store.Due. It reads one key per channel and bucket.
@@ -113,12 +104,5 @@ func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel,
 			ok = iter.SeekGE(after(parkedPrefix(nil, b, channel)))
 		}
 	}
-	return found, s.readErrorOrNil(iter.Error())
-}
-
-func (s *Store) readErrorOrNil(err error) error {
-	if err == nil {
-		return nil
-	}
-	return s.readError(err)
+	return found, s.readError(iter.Error())
 }

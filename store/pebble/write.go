@@ -143,10 +143,15 @@ func (s *Store) lock(buckets []int) (unlock func()) {
 	}
 }
 
-// under runs decide for each chunk of items under the locks of its buckets, then
-// waits for the disk. decide gets the bounds of its chunk. A chunk's error goes
-// to failed.
-func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error, failed func(from, to int, err error)) {
+// failure is the error of some items of a call.
+type failure struct {
+	from, to int
+	err      error
+}
+
+// under runs decide for each chunk of n items under the locks of its buckets, then waits for
+// the disk. decide gets the bounds of its chunk. Chunks fail each alone.
+func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error) (failures []failure) {
 	type applied struct {
 		w        *writer
 		from, to int
@@ -155,7 +160,7 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, deci
 	for from := 0; from < n; from += chunkMax {
 		to := min(from+chunkMax, n)
 		if err := ctx.Err(); err != nil {
-			failed(from, n, postdate.E(postdate.KindUnavailable, "given up before it was written: %w", err))
+			failures = append(failures, failure{from, n, postdate.E(postdate.KindUnavailable, "given up before it was written: %w", err)})
 			break
 		}
 		buckets := make([]int, 0, to-from)
@@ -172,20 +177,34 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, deci
 		unlock()
 		if err != nil {
 			w.batch.Close()
-			failed(from, to, s.readError(err))
+			failures = append(failures, failure{from, to, s.readError(err)})
 			continue
 		}
 		done = append(done, applied{w, from, to})
 	}
 	for _, a := range done {
 		if err := a.w.sync(); err != nil {
-			failed(a.from, a.to, err)
+			failures = append(failures, failure{a.from, a.to, err})
 		}
 	}
+	return failures
+}
+
+// underAll is under for a call that has one error for all of its items. A sync's error, which
+// leaves the outcome unknown, comes last, and counts.
+func (s *Store) underAll(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error) error {
+	failures := s.under(ctx, n, bucketOf, decide)
+	if len(failures) == 0 {
+		return nil
+	}
+	return failures[len(failures)-1].err
 }
 
 // readError is the error of a decision that could not be made: nothing was written.
 func (s *Store) readError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *postdate.Error
 	if errors.As(err, &e) {
 		return e
