@@ -193,6 +193,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = filterStates
 		o.Levels[i].FilterType = lsm.TableFilter
+		o.Levels[i].BlockSize = 16 << 10 // with Pebble's 4 KiB a message takes 28 bytes more
 	}
 	return lsm.Open(c.Dir, o)
 }
@@ -246,7 +247,7 @@ func (s *Store) load() error {
 		n, birth, written, err := readBirth(v)
 		closer.Close()
 		if err != nil {
-			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate: use that version or a later one", s.c.Dir)
+			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate, or its birth record is damaged: use that version or a later one, or a backup", s.c.Dir)
 		}
 		if n != s.c.Buckets {
 			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
