@@ -41,10 +41,7 @@ func (s *Store) SetChannel(_ context.Context, settings store.ChannelSettings) er
 	} else {
 		w.batch.Set(key, appendChannel(nil, settings), nil)
 	}
-	if err := w.apply(); err != nil {
-		w.batch.Close()
-		return unknown(err)
-	}
+	w.apply()
 	return w.sync()
 }
 

@@ -7,7 +7,6 @@ import (
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
@@ -46,15 +45,9 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 		w.key = orderKey(w.key[:0], messages[0].DeliveredAt, messages[0].Tenant, messages[0].Inbox)
 		w.batch.Set(w.key, nil, nil)
 	}
-	err = w.apply()
-	if err == nil {
-		box.last, box.listed = number, true
-	}
+	w.apply()
+	box.last, box.listed = number, true
 	box.mu.Unlock()
-	if err != nil {
-		w.batch.Close()
-		return postdate.E(postdate.KindUnavailable, "the inbox cannot be written: %w", err)
-	}
 	if err := w.sync(); err != nil {
 		return err
 	}
