@@ -138,11 +138,6 @@ var inSource = []struct {
 		[]int{1}, 0,
 	},
 	{
-		"a retry of a bucket that was lost is written, by a clock that may be wrong", "poller/settle.go",
-		"	if it.bucket.lost && s.How != store.SettleDelivered {\n", "	if it.bucket.lost && false {\n",
-		[]int{1}, 150,
-	},
-	{
 		"what is parked never fails", "poller/wait.go",
 		"	case c.site.down && c.site.tried:\n", "	case false:\n",
 		[]int{1}, 0,
