@@ -58,15 +58,15 @@ func (l *load) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(l.roll()*float64(to-from))
 }
 
-// node picks a node that should answer; nil if there is none.
-func (l *load) node() *cluster.Node {
+// api returns the client of a node that should answer, or errNoNode.
+func (l *load) api() (*client.Client, error) {
 	first := int(l.roll() * float64(len(l.nodes)))
 	for i := range l.nodes {
 		if n := l.nodes[(first+i)%len(l.nodes)]; n.Up() {
-			return n
+			return n.API(), nil
 		}
 	}
-	return nil
+	return nil, errNoNode
 }
 
 // run sends messages until stop is closed, and returns when all calls have ended.
@@ -170,13 +170,14 @@ func (l *load) schedule(ms []client.Message, batch bool) {
 
 // attempt schedules messages once, and reports whether all of them were acknowledged.
 func (l *load) attempt(ms []client.Message, batch bool) bool {
-	results, err := make([]client.Result, len(ms)), errNoNode
-	switch n := l.node(); {
-	case n == nil:
+	results := make([]client.Result, len(ms))
+	api, err := l.api()
+	switch {
+	case err != nil:
 	case batch:
-		results, err = n.API().ScheduleAll(context.Background(), ms)
+		results, err = api.ScheduleAll(context.Background(), ms)
 	default:
-		_, err = n.API().Schedule(context.Background(), ms[0])
+		_, err = api.Schedule(context.Background(), ms[0])
 	}
 	if err != nil {
 		o := outcomeOf(l.ledger, "a schedule of "+ms[0].ScheduleID, err)
@@ -195,9 +196,9 @@ func (l *load) attempt(ms []client.Message, batch bool) bool {
 }
 
 func (l *load) cancel(id string) {
-	err := errNoNode
-	if n := l.node(); n != nil {
-		err = n.API().Cancel(context.Background(), id)
+	api, err := l.api()
+	if err == nil {
+		err = api.Cancel(context.Background(), id)
 	}
 	if client.TypeOf(err) == client.NotFound {
 		l.ledger.Missing(id)
@@ -208,9 +209,9 @@ func (l *load) cancel(id string) {
 
 func (l *load) move(id string, due time.Time) {
 	to := due.Add(l.between(200*time.Millisecond, 3*time.Second)).Truncate(time.Millisecond)
-	err := errNoNode
-	if n := l.node(); n != nil {
-		_, err = n.API().Patch(context.Background(), id, client.Change{ExecutionTime: to})
+	api, err := l.api()
+	if err == nil {
+		_, err = api.Patch(context.Background(), id, client.Change{ExecutionTime: to})
 	}
 	if client.TypeOf(err) == client.NotFound {
 		l.ledger.Missing(id)

@@ -61,11 +61,11 @@ const pageOf = 100
 
 // pending counts the messages that are PENDING, up to a page; -1: unknown.
 func (c *campaign) pending(ctx context.Context) (n int) {
-	node := c.load.node()
-	if node == nil {
+	api, err := c.load.api()
+	if err != nil {
 		return -1
 	}
-	for _, err := range node.API().List(ctx, client.Filter{Status: client.Pending, PageSize: pageOf}) {
+	for _, err := range api.List(ctx, client.Filter{Status: client.Pending, PageSize: pageOf}) {
 		if err != nil {
 			return -1
 		}
@@ -93,11 +93,11 @@ func (c *campaign) audit(ctx context.Context) (err error) {
 }
 
 func (c *campaign) auditOnce(ctx context.Context) error {
-	node := c.load.node()
-	if node == nil {
-		return errNoNode
+	api, err := c.load.api()
+	if err != nil {
+		return err
 	}
-	for m, err := range node.API().List(ctx, client.Filter{}) {
+	for m, err := range api.List(ctx, client.Filter{}) {
 		if err != nil {
 			return err
 		}
@@ -108,11 +108,11 @@ func (c *campaign) auditOnce(ctx context.Context) error {
 
 // stored returns what a node says about a message.
 func (c *campaign) stored(id string) string {
-	node := c.load.node()
-	if node == nil {
-		return errNoNode.Error()
+	api, err := c.load.api()
+	if err != nil {
+		return err.Error()
 	}
-	m, err := node.API().Get(context.Background(), id)
+	m, err := api.Get(context.Background(), id)
 	if err != nil {
 		return err.Error()
 	}
