@@ -303,6 +303,25 @@ func TestATornRecordWithAForgedLength(t *testing.T) {
 	}
 }
 
+// A broken byte is told although, with it, a part of the chunk has the checksum of the whole.
+func TestAMatchByChance(t *testing.T) {
+	r := rand.New(rand.NewPCG(testrun.Seed(t), 0))
+	for _, number := range []uint32{0, 7} {
+		record := noise(r, 300)
+		b, _ := logOf(number, record)
+		b[100] ^= 1
+		want := crc32.Checksum(b[6:], castagnoli)
+		record = append(record, noise(r, 300)...)
+		b, _ = logOf(number, record)
+		record = append(record, forced(crc32.Checksum(b[6:], castagnoli), want)...)
+		b, _ = logOf(number, record, noise(r, 300), noise(r, 300))
+		b[100] ^= 1
+		if at, broken := brokenChunk(b, number); at != 0 || !broken {
+			t.Errorf("log %d: broken at 0; it says %d, %t", number, at, broken)
+		}
+	}
+}
+
 // Every flipped bit in what is surely on disk is reported, except some in the length of a chunk
 // in the last block of a log: if it then says that the chunk ends after the end of the file, as
 // a chunk that was cut off does, or if a sector's border leaves only zeros of the header.

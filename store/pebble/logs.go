@@ -168,6 +168,12 @@ func (r logReader) chunk(at int) (end int, synced uint64, whole bool) {
 	return end, synced, binary.LittleEndian.Uint32(r.b[at:]) == masked(crc32.Checksum(r.b[at+6:end], castagnoli))
 }
 
+// begins says whether a whole chunk begins at a place.
+func (r logReader) begins(at int) bool {
+	_, _, whole := r.chunk(at)
+	return whole
+}
+
 // mine says whether the header at a place has one of this log's kinds, and its number.
 func (r logReader) mine(at int) bool {
 	kind := r.b[at+6]
@@ -198,7 +204,9 @@ func (r logReader) behind(at int) int {
 
 // behindFirst is behind, even if only the length is broken: the checksum covers the rest, and
 // so reveals it. But a client can forge a match for a part of its chunk, in case the end is
-// torn: so in a log a match counts only if nothing that the header covers can be lost.
+// torn: so in a log a match counts only if nothing that the header covers can be lost. And one
+// place in four billion matches by chance: so none counts if a chunk begins where the header
+// says, and none at the match.
 func (r logReader) behindFirst(at int) int {
 	said, end := r.behind(at), blockEnd(r.b, at)
 	if at+r.header > end || !r.mine(at) {
@@ -210,7 +218,7 @@ func (r logReader) behindFirst(at int) int {
 	}
 	sum := crc32.Checksum(r.b[at+6:at+r.header], castagnoli)
 	for i := at + r.header; ; i++ {
-		if masked(sum) == binary.LittleEndian.Uint32(r.b[at:]) {
+		if masked(sum) == binary.LittleEndian.Uint32(r.b[at:]) && (r.begins(i) || !r.begins(said)) {
 			return i
 		}
 		if i == end {
