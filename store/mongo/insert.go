@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -29,6 +30,7 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 	results := make([]store.Inserted, len(messages))
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
+	until := time.Now().Add(overtakeMax)
 	for _, round := range rounds(len(messages), func(i int) postdate.Key { return messages[i].Key }) {
 		left := slices.DeleteFunc(round, func(i int) bool {
 			size := len(messages[i].Payload)
@@ -42,7 +44,7 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 				fail(results, left, postdate.E(postdate.KindUnavailable, "the message came and went while it was scheduled: try again"))
 				break
 			}
-			left = s.insert(ctx, messages, left, results)
+			left = s.insert(ctx, messages, left, results, until)
 		}
 	}
 	return results
@@ -59,8 +61,9 @@ func fail(results []store.Inserted, items []int, err error) {
 }
 
 // insert inserts some of the messages. It returns those whose ids are taken but whose messages
-// are not there.
-func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (again []int) {
+// are not there. If one is held, it inserts the others without it, and waits for that one only
+// until the given time.
+func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted, until time.Time) (again []int) {
 	err := s.within(ctx, func(ctx context.Context) error {
 		documents := make([]*document, len(items))
 		for n, i := range items {
@@ -76,7 +79,15 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		again, err = s.present(ctx, messages, taken, results)
 		return err
 	})
-	if err != nil {
+	held := err == errHeldID || err == errOrphan
+	switch {
+	case held && len(items) > 1:
+		half := len(items) / 2
+		again = s.insert(ctx, messages, items[:half], results, until)
+		return append(again, s.insert(ctx, messages, items[half:], results, until)...)
+	case held && time.Now().Before(until) && rest(ctx, movedPause):
+		return s.insert(ctx, messages, items, results, until)
+	case err != nil:
 		err = writeError("scheduling", err)
 		for _, i := range items {
 			if results[i].Err == nil {

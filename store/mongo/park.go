@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -53,8 +54,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		unpark.targets = append(unpark.targets, targetOf(found[i]))
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
-		_, err := s.change(ctx, unpark)
-		return err
+		return s.changeApart(ctx, unpark)
 	})
 	return len(found), writeError("unparking", err) // including those that somebody changed meanwhile: fewer would say that no more are parked
 }
@@ -72,15 +72,17 @@ func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChanne
 	crowded, err := s.parkedBuckets(ctx, buckets)
 	if err == nil {
 		err = s.sideBySide(ctx, len(crowded), func(ctx context.Context, i int) error {
-			for channel := ""; ; {
-				next, ok, err := s.parkedAfter(ctx, crowded[i], channel)
-				if err != nil || !ok {
+			for after := ""; ; {
+				channels, err := s.parkedAfter(ctx, crowded[i], after)
+				if err != nil || len(channels) == 0 {
 					return err
 				}
 				mu.Lock()
-				found = append(found, store.ParkedChannel{Bucket: crowded[i], Channel: postdate.Channel(next)})
+				for _, channel := range channels {
+					found = append(found, store.ParkedChannel{Bucket: crowded[i], Channel: postdate.Channel(channel)})
+				}
 				mu.Unlock()
-				channel = next
+				after = channels[len(channels)-1]
 			}
 		})
 	}
@@ -93,14 +95,14 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	err = s.within(ctx, func(ctx context.Context) error {
 		left := buckets
 		for len(left) > 0 {
-			first, err := s.firstParked(ctx, doc("bucket", anyOf(left), "parked", true), "bucket")
-			if err != nil || first == nil {
+			first, err := s.readParked(ctx, doc("bucket", anyOf(left), "parked", true), "bucket", 1)
+			if err != nil || len(first) == 0 {
 				return err
 			}
-			crowded = append(crowded, first.Bucket)
+			crowded = append(crowded, first[0].Bucket)
 			var above []int
 			for _, b := range left {
-				if b > first.Bucket {
+				if b > first[0].Bucket {
 					above = append(above, b)
 				}
 			}
@@ -111,28 +113,35 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	return crowded, err
 }
 
-// parkedAfter returns the next channel after the given one for which something is parked.
-func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (next string, ok bool, err error) {
-	first, err := s.firstParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel")
-	if err != nil || first == nil {
-		return "", false, err
+// parkedPage is how many parked messages are read at a time to see their channels. With one at a
+// time, messages that each have a channel of their own would take a round trip each.
+const parkedPage = 100
+
+// parkedAfter returns channels after the given one, in order, for which something is parked: at
+// least the next one, unless there is none.
+func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (channels []string, err error) {
+	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel", parkedPage)
+	for _, d := range found {
+		channels = append(channels, d.Channel)
 	}
-	return first.Channel, true, nil
+	return slices.Compact(channels), err
 }
 
-// firstParked returns the first parked message in the order of a field, or nil. It passes
-// over damaged ones.
-func (s *Store) firstParked(ctx context.Context, filter bson.D, by string) (first *document, err error) {
-	for first == nil || first.damaged != nil {
-		found, err := s.find(ctx, filter,
-			options.Find().SetHint(indexParked).SetSort(doc(by, 1)).SetLimit(1).SetProjection(doc("bucket", 1, "channel", 1)))
+// readParked returns the first parked messages in the order of a field: at most limit, and at
+// least one, unless there is none. It passes over damaged ones.
+func (s *Store) readParked(ctx context.Context, filter bson.D, by string, limit int) (sound []*document, err error) {
+	for len(sound) == 0 {
+		found, err := s.find(ctx, filter, options.Find().SetHint(indexParked).SetSort(doc(by, 1)).
+			SetLimit(int64(limit)).SetBatchSize(int32(limit+1)).SetProjection(doc("bucket", 1, "channel", 1)))
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		if first = found[0]; first.damaged != nil {
-			s.report(first)
-			filter = append(filter, bson.E{Key: "_id", Value: doc("$ne", first.ID)})
+		var seen []string
+		for _, d := range found {
+			seen = append(seen, d.ID)
 		}
+		sound = s.sound(found)
+		filter = append(filter, bson.E{Key: "_id", Value: doc("$nin", seen)})
 	}
-	return first, nil
+	return sound, nil
 }

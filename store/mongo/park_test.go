@@ -2,7 +2,9 @@ package mongo_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -66,5 +68,45 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 	}
 	if left, err := s.Parked(t.Context(), []int{0}); err != nil || len(left) != 1 || n < 2 {
 		t.Errorf("%d of 2 that were asked for, though some are parked still: %v, %v", n, left, err)
+	}
+}
+
+// TestParkedChannels: messages with a channel each do not take a round trip each.
+func TestParkedChannels(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	var finds atomic.Int64
+	s := openWatched(t, config(uri), onMessages(func(command bson.Raw) {
+		if name, _ := command.IndexErr(0); name.Key() == "find" {
+			finds.Add(1)
+		}
+	}))
+	defer s.Close()
+	var all []postdate.Message
+	want := map[postdate.Channel]int{}
+	for i := range 500 {
+		m := testMessage(fmt.Sprint("m", i), 1, 1000)
+		m.Channel = postdate.Channel(fmt.Sprint("inbox:", i*2/3)) // some have two
+		all, want[m.Channel] = append(all, m), 1
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if _, err := database(t, uri).Collection("messages").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "parked", Value: true}}}}); err != nil {
+		t.Fatal(err)
+	}
+	finds.Store(0)
+	found, err := s.Parked(t.Context(), []int{0})
+	for _, p := range found {
+		want[p.Channel]--
+	}
+	for channel, left := range want {
+		if left != 0 {
+			t.Errorf("%s is named %d times", channel, 1-left)
+		}
+	}
+	if err != nil || finds.Load() > 10 {
+		t.Errorf("%d finds, %v", finds.Load(), err)
 	}
 }

@@ -48,11 +48,11 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	var keys keyed
 	keys.add(r.m.Key)
 	targets, err := r.s.targets(ctx, &keys)
-	if err == nil {
-		err = r.markAll(ctx, targets, doc("version", int64(r.ifVersion)))
-	}
 	if err != nil {
-		return rec, false, unreachable("replacing", err) // a mark alone changes nothing
+		return rec, false, unreachable("replacing", err)
+	}
+	if err := r.markAll(ctx, targets, doc("version", int64(r.ifVersion))); err != nil {
+		return rec, false, err
 	}
 	found, records, err := r.look(ctx, &keys, nil)
 	if err != nil {

@@ -104,18 +104,22 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 	for i := range free {
 		free[i] = i
 	}
-	for range insertTries {
+	for {
 		var ids []registered
 		var fresh []*document
 		for _, i := range free {
 			ids, fresh = append(ids, registered{documents[i].ID}), append(fresh, documents[i])
 		}
 		err = s.transaction(ctx, func(ctx context.Context) error {
-			if _, err := s.registry.InsertMany(ctx, ids); err != nil {
+			_, err := s.registry.InsertMany(ctx, ids)
+			switch {
+			case isCode(err, codeWriteConflict):
+				return errHeldID
+			case err != nil:
 				return err
 			}
-			_, err := s.messages.InsertMany(ctx, fresh)
-			return err
+			_, err = s.messages.InsertMany(ctx, fresh)
+			return orphaned(err)
 		})
 		if !driver.IsDuplicateKeyError(err) {
 			return taken, err
@@ -131,11 +135,34 @@ func (s *Store) insertSharded(ctx context.Context, documents []*document) (taken
 			}
 			return known[documents[i].ID]
 		})
-		if len(free) == 0 {
+		switch len(free) {
+		case 0:
 			return taken, nil
+		case len(ids):
+			return nil, errHeldID // it is taken, and no majority says so yet
 		}
 	}
-	return nil, err
+}
+
+// codeWriteConflict is the server's error code for a write to what another transaction holds.
+const codeWriteConflict = 112
+
+// Behind a mongos, one message can be refused for a while, and all that are written with it.
+// Nobody says which one it is.
+var (
+	// errHeldID: a transaction holds the id. It may be that of a node that died: the server
+	// then keeps it for a minute.
+	errHeldID error = postdate.E(postdate.KindUnavailable, "another request for the same id is under way: try again")
+	// errOrphan: a shard gave a message with this id to another one, and still has its own copy.
+	errOrphan error = postdate.E(postdate.KindUnavailable, "a shard has not removed its copy of a message with the same id yet, which by default takes up to 15 minutes after a migration: try again")
+)
+
+// orphaned is the error of a write of messages whose ids are registered.
+func orphaned(err error) error {
+	if driver.IsDuplicateKeyError(err) {
+		return errOrphan
+	}
+	return err
 }
 
 const (
@@ -261,7 +288,7 @@ func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.Ob
 			return nil
 		}
 		_, err = s.messages.InsertOne(ctx, next)
-		return err
+		return orphaned(err)
 	})
 	return moved, err
 }
