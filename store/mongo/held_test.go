@@ -12,7 +12,6 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
-	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
@@ -62,75 +61,6 @@ func TestInsertBesideAHeldID(t *testing.T) {
 			t.Errorf("message %s: %+v", all[i].ScheduleID, r)
 		}
 	}
-}
-
-// TestCancelBesideAHeldMessage: a node died in the middle of a reschedule. Who cancels that
-// message is told to try again, and holds up nobody.
-func TestCancelBesideAHeldMessage(t *testing.T) {
-	s := openSharded(t)
-	all := heldAmong(t, s, false)
-	var keys []postdate.Key
-	for _, m := range all {
-		keys = append(keys, m.Key)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for i, r := range s.Cancel(ctx, keys, 1) {
-		switch {
-		case i == 2 && (r.Err == nil || postdate.KindOf(r.Err) != postdate.KindUnavailable):
-			t.Errorf("the one that is held: %+v, want KindUnavailable", r)
-		case i != 2 && (r.Err != nil || !r.Changed):
-			t.Errorf("message %s: %+v", keys[i].ScheduleID, r)
-		}
-	}
-}
-
-// TestUnparkBesideAHeldMessage: the same for parked messages whose channel is back.
-func TestUnparkBesideAHeldMessage(t *testing.T) {
-	s := openSharded(t)
-	all := heldAmong(t, s, true)
-	acquired, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: 0, Owner: "n", Lease: "n"}})
-	if err != nil || !acquired[0].OK {
-		t.Fatalf("%+v, %v", acquired, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	u := store.Unpark{Bucket: 0, Token: acquired[0].Partition.Token, Channel: "inbox:a", At: 5000, Limit: len(all)}
-	if _, err := s.Unpark(ctx, u); err == nil || postdate.KindOf(err) != postdate.KindUnavailable {
-		t.Errorf("Unpark: %v, want KindUnavailable, so that it is called again", err)
-	}
-	for i, m := range all {
-		if rec, err := s.Get(t.Context(), m.Key); err != nil || rec.Parked != (i == 2) {
-			t.Errorf("message %s: %+v, %v", m.ScheduleID, rec.State, err)
-		}
-	}
-}
-
-// heldAmong inserts messages into bucket 0, parked or not. An abandoned transaction holds the
-// third.
-func heldAmong(t *testing.T, s *Store, parked bool) (all []postdate.Message) {
-	t.Helper()
-	for _, id := range []string{"a", "b", "held", "c", "d", "e"} {
-		all = append(all, dueMessage(postdate.Key{Tenant: "default", ScheduleID: id}))
-	}
-	for _, r := range s.Insert(t.Context(), all) {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
-	for _, m := range all {
-		if !parked {
-			break
-		}
-		if _, err := s.messages.UpdateOne(t.Context(), target{key: m.Key, execution: m.ExecutionTime}.shardKey(), doc("$set", doc("parked", true))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	abandoned(t, s, func(ctx context.Context) error {
-		_, err := s.messages.DeleteOne(ctx, target{key: all[2].Key, execution: 1000}.shardKey())
-		return err
-	})
-	return all
 }
 
 // TestOrphans: a shard has not yet removed its copy of a message that it gave away, and refuses

@@ -30,7 +30,7 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 	results := make([]store.Inserted, len(messages))
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	until := time.Now().Add(overtakeMax)
+	p := patience{until: time.Now().Add(heldMax), splits: splitsMax}
 	for _, round := range rounds(len(messages), func(i int) postdate.Key { return messages[i].Key }) {
 		left := slices.DeleteFunc(round, func(i int) bool {
 			size := len(messages[i].Payload)
@@ -44,7 +44,7 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 				fail(results, left, postdate.E(postdate.KindUnavailable, "the message came and went while it was scheduled: try again"))
 				break
 			}
-			left = s.insert(ctx, messages, left, results, until)
+			left = s.insert(ctx, messages, left, results, &p)
 		}
 	}
 	return results
@@ -60,10 +60,23 @@ func fail(results []store.Inserted, items []int, err error) {
 	}
 }
 
+const (
+	// heldMax is how long an insert waits for an id that a transaction holds. Most are over by
+	// then; the others may be those of a node that died, which the server keeps for a minute.
+	heldMax = 200 * time.Millisecond
+	// splitsMax bounds how often an insert is split to leave out messages that are refused.
+	splitsMax = 64
+)
+
+// patience is what is left of these bounds in one call.
+type patience struct {
+	until  time.Time
+	splits int
+}
+
 // insert inserts some of the messages. It returns those whose ids are taken but whose messages
-// are not there. If one is held, it inserts the others without it, and waits for that one only
-// until the given time.
-func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted, until time.Time) (again []int) {
+// are not there. If one is refused for a while, and nobody says which, it goes on in halves.
+func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted, p *patience) (again []int) {
 	err := s.within(ctx, func(ctx context.Context) error {
 		documents := make([]*document, len(items))
 		for n, i := range items {
@@ -79,14 +92,14 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		again, err = s.present(ctx, messages, taken, results)
 		return err
 	})
-	held := err == errHeldID || err == errOrphan
 	switch {
-	case held && len(items) > 1:
+	case err == errHeldID && time.Now().Before(p.until) && rest(ctx, movedPause):
+		return s.insert(ctx, messages, items, results, p)
+	case (err == errHeldID || err == errOrphan) && len(items) > 1 && p.splits > 0 && ctx.Err() == nil:
+		p.splits--
 		half := len(items) / 2
-		again = s.insert(ctx, messages, items[:half], results, until)
-		return append(again, s.insert(ctx, messages, items[half:], results, until)...)
-	case held && time.Now().Before(until) && rest(ctx, movedPause):
-		return s.insert(ctx, messages, items, results, until)
+		again = s.insert(ctx, messages, items[:half], results, p)
+		return append(again, s.insert(ctx, messages, items[half:], results, p)...)
 	case err != nil:
 		err = writeError("scheduling", err)
 		for _, i := range items {

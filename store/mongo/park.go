@@ -54,7 +54,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		unpark.targets = append(unpark.targets, targetOf(found[i]))
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
-		return s.changeApart(ctx, unpark)
+		_, err := s.change(ctx, unpark)
+		return err
 	})
 	return len(found), writeError("unparking", err) // including those that somebody changed meanwhile: fewer would say that no more are parked
 }
@@ -72,8 +73,8 @@ func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChanne
 	crowded, err := s.parkedBuckets(ctx, buckets)
 	if err == nil {
 		err = s.sideBySide(ctx, len(crowded), func(ctx context.Context, i int) error {
-			for after := ""; ; {
-				channels, err := s.parkedAfter(ctx, crowded[i], after)
+			for after, page := "", 1; ; {
+				channels, err := s.parkedAfter(ctx, crowded[i], after, page)
 				if err != nil || len(channels) == 0 {
 					return err
 				}
@@ -83,6 +84,9 @@ func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChanne
 				}
 				mu.Unlock()
 				after = channels[len(channels)-1]
+				if page = min(2*page, parkedPage); 4*len(channels) < page { // many are for the same channel
+					page = 1
+				}
 			}
 		})
 	}
@@ -113,14 +117,14 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	return crowded, err
 }
 
-// parkedPage is how many parked messages are read at a time to see their channels. With one at a
-// time, messages that each have a channel of their own would take a round trip each.
+// parkedPage is how many parked messages are read at a time, at most, to see their channels. With
+// one at a time, messages that each have a channel of their own would take a round trip each.
 const parkedPage = 100
 
 // parkedAfter returns channels after the given one, in order, for which something is parked: at
-// least the next one, unless there is none.
-func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string) (channels []string, err error) {
-	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel", parkedPage)
+// least the next one, unless there is none. It reads page messages.
+func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string, page int) (channels []string, err error) {
+	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel", page)
 	for _, d := range found {
 		channels = append(channels, d.Channel)
 	}

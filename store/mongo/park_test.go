@@ -106,7 +106,7 @@ func TestParkedChannels(t *testing.T) {
 			t.Errorf("%s is named %d times", channel, 1-left)
 		}
 	}
-	if err != nil || finds.Load() > 10 {
+	if err != nil || finds.Load() > 25 {
 		t.Errorf("%d finds, %v", finds.Load(), err)
 	}
 }

@@ -48,11 +48,11 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	var keys keyed
 	keys.add(r.m.Key)
 	targets, err := r.s.targets(ctx, &keys)
-	if err != nil {
-		return rec, false, unreachable("replacing", err)
+	if err == nil {
+		err = r.markAll(ctx, targets, doc("version", int64(r.ifVersion)))
 	}
-	if err := r.markAll(ctx, targets, doc("version", int64(r.ifVersion))); err != nil {
-		return rec, false, err
+	if err != nil {
+		return rec, false, unreachable("replacing", err) // a mark alone changes nothing
 	}
 	found, records, err := r.look(ctx, &keys, nil)
 	if err != nil {
@@ -106,6 +106,9 @@ func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Rec
 			decided = err == nil && result.MatchedCount == 1
 			return err
 		})
+	}
+	if err == errOrphan {
+		_ = r.release(ctx, []target{targetOf(old)}) // else the next try waits for this one's mark
 	}
 	if err != nil {
 		return rec, false, writeError("replacing", err)

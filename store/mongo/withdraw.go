@@ -40,13 +40,10 @@ func (s *Store) withdrawal() *withdrawal {
 }
 
 // markAll sets marks on those of the messages that are PENDING, match also, and bear no mark,
-// or one that is this call's own or stood too long. An error means that nothing was changed, as
-// marks alone change nothing; if a transaction holds one of the messages, it is errHeld.
+// or one that is this call's own or stood too long.
 func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D) error {
-	limited, cancel := w.s.heldLimit(ctx, len(targets))
-	defer cancel()
 	var err error
-	w.id, _, err = w.s.setMarks(limited, func(id bson.ObjectID) []change {
+	w.id, _, err = w.s.setMarks(ctx, func(id bson.ObjectID) []change {
 		unmarked := doc("mark", doc("$exists", false))
 		if free := slices.Concat(w.mine, w.stale()); len(free) > 0 {
 			unmarked = doc("$or", bson.A{unmarked, doc("mark.id", anyOf(free))})
@@ -58,13 +55,7 @@ func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D)
 			update:  doc("$set", doc("mark", mark{ID: id})),
 		}}
 	})
-	switch {
-	case err == nil:
-		return nil
-	case limited.Err() != nil && ctx.Err() == nil:
-		return errHeld
-	}
-	return unreachable("marking a message", err)
+	return err
 }
 
 func (w *withdrawal) stale() (ids []bson.ObjectID) {
@@ -129,7 +120,14 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	defer cancel()
 	for _, round := range rounds(len(keys), func(i int) postdate.Key { return keys[i] }) {
 		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results, unsure: map[int]bool{}}
-		c.run(ctx, round)
+		left := round
+		for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
+			left = c.try(ctx, left)
+			if len(left) > 0 && !rest(ctx, pause) {
+				c.fail(left, unreachable("cancelling", ctx.Err()))
+				break
+			}
+		}
 	}
 	return results
 }
@@ -141,27 +139,6 @@ type cancelling struct {
 	at      postdate.Time
 	results []store.Cancelled
 	unsure  map[int]bool // items for which an earlier try may have written CANCELLED
-}
-
-// run tries until the items are decided.
-func (c *cancelling) run(ctx context.Context, left []int) {
-	for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
-		left = c.try(ctx, left)
-		if len(left) > 0 && !rest(ctx, pause) {
-			c.fail(left, unreachable("cancelling", ctx.Err()))
-			return
-		}
-	}
-}
-
-// runApart is run for each item alone, so that one that is held up holds up no other.
-func (c *cancelling) runApart(ctx context.Context, items []int) {
-	_ = c.s.sideBySide(ctx, len(items), func(ctx context.Context, n int) error {
-		one := cancelling{withdrawal: c.s.withdrawal(), keys: c.keys, at: c.at, results: c.results, unsure: map[int]bool{items[n]: c.unsure[items[n]]}}
-		one.mine = slices.Clone(c.mine) // its marks may stand, or have cancelled
-		one.run(ctx, items[n:n+1])
-		return nil // its result says the rest
-	})
 }
 
 // fail notes an error of the present try.
@@ -183,11 +160,11 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			keys.add(c.keys[i])
 		}
 		targets, err := c.s.targets(ctx, &keys)
-		if err != nil {
-			return unreachable("cancelling", err)
+		if err == nil {
+			err = c.markAll(ctx, targets, nil)
 		}
-		if err := c.markAll(ctx, targets, nil); err != nil {
-			return err
+		if err != nil {
+			return unreachable("cancelling", err) // a mark alone changes nothing
 		}
 		found, records, err := c.look(ctx, &keys, stateFields)
 		if err != nil {
@@ -221,11 +198,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		}
 		return nil
 	})
-	switch {
-	case err == errHeld && len(items) > 1:
-		c.runApart(ctx, items)
-		return nil
-	case err != nil:
+	if err != nil {
 		c.fail(items, writeError("cancelling", err))
 		return nil
 	}

@@ -2,8 +2,6 @@ package mongo
 
 import (
 	"context"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -36,47 +34,6 @@ type change struct {
 // say which ones: a caller that must know looks.
 func (s *Store) change(ctx context.Context, changes ...change) (matched int64, err error) {
 	return s.changeBy(ctx, func() []change { return changes })
-}
-
-// heldLimit bounds how long a write of some messages waits for those that a transaction holds:
-// behind a mongos that may be the reschedule of a node that died, which the server keeps for a
-// minute.
-func (s *Store) heldLimit(ctx context.Context, messages int) (context.Context, context.CancelFunc) {
-	if !s.sharded {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, overtakeMax+time.Duration(messages)*time.Millisecond)
-}
-
-// errHeld says that a write waited as long as that.
-var errHeld error = postdate.E(postdate.KindUnavailable, "the message was not to be had in time, perhaps because another request is changing it: try again")
-
-// changeApart is change for messages that need not all be changed at once. If a transaction
-// holds some of them, it changes the others and returns errHeld.
-func (s *Store) changeApart(ctx context.Context, c change) error {
-	limited, cancel := s.heldLimit(ctx, len(c.targets))
-	defer cancel()
-	_, err := s.change(limited, c)
-	if err == nil || limited.Err() == nil || ctx.Err() != nil {
-		return err
-	}
-	var held atomic.Bool
-	err = s.sideBySide(ctx, len(c.targets), func(ctx context.Context, i int) error {
-		one := c
-		one.targets = c.targets[i : i+1]
-		limited, cancel := s.heldLimit(ctx, 1)
-		defer cancel()
-		_, err := s.change(limited, one)
-		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			held.Store(true)
-			return nil
-		}
-		return err
-	})
-	if err == nil && held.Load() {
-		return errHeld
-	}
-	return err
 }
 
 // setMarks sets a mark that is new in each attempt, and returns the last attempt's. An attempt
