@@ -6,34 +6,23 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
+// loseAnAnswer loses the answer to the next update: the driver hears that no majority has it.
+func loseAnAnswer(set *mongotest.Set) {
+	set.FailCommands(bson.D{{Key: "times", Value: 1}}, bson.D{
+		{Key: "failCommands", Value: bson.A{"update"}},
+		{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 91}, {Key: "errmsg", Value: "the test says so"}}},
+	})
+}
+
 // A cancel writes CANCELLED, but loses the answer, and is cut off when it looks again. It must
 // not say that nothing was done.
 func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 	set := mongotest.Start(t, 1)
-	admin, err := driver.Connect(options.Client().ApplyURI(set.URI()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Disconnect(context.Background())
-	failing := func(mode any) {
-		err := admin.Database("admin").RunCommand(context.Background(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode},
-			{Key: "data", Value: bson.D{
-				{Key: "failCommands", Value: bson.A{"update"}},
-				{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 91}, {Key: "errmsg", Value: "the test says so"}}},
-			}},
-		}).Err()
-		if err != nil {
-			t.Error(err)
-		}
-	}
 	var updates atomic.Int64
 	ctx, cut := context.WithCancel(t.Context())
 	defer cut()
@@ -43,7 +32,7 @@ func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 		}
 		switch updates.Add(1) {
 		case 2: // the first was the mark
-			failing(bson.D{{Key: "times", Value: 1}})
+			loseAnAnswer(set)
 		case 4: // the third found nothing left to do
 			cut()
 		}
@@ -54,7 +43,7 @@ func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 	if r := s.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	err = s.Cancel(ctx, []postdate.Key{m.Key}, 1)[0].Err
+	err := s.Cancel(ctx, []postdate.Key{m.Key}, 1)[0].Err
 	rec, getErr := s.Get(t.Context(), m.Key)
 	if getErr != nil || rec.Status != postdate.Cancelled || updates.Load() != 4 {
 		t.Fatalf("the message is %s, %v, after %d updates, want CANCELLED after 4", rec.Status, getErr, updates.Load())

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -295,10 +294,8 @@ func TestWhatComesAndGoesDuringAClaim(t *testing.T) {
 // finds the claim written.
 func TestClaimWhoseAnswerWasLost(t *testing.T) {
 	set := mongotest.Start(t, 1)
-	uri := set.Fresh()
-	admin := database(t, uri).Client().Database("admin")
 	x := &steps{}
-	s := openWatched(t, config(uri), x.monitor())
+	s := openWatched(t, config(set.Fresh()), x.monitor())
 	defer s.Close()
 	acquireAll(t, s)
 	var all []postdate.Message
@@ -310,16 +307,7 @@ func TestClaimWhoseAnswerWasLost(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 	}
-	err := admin.RunCommand(t.Context(), bson.D{
-		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: bson.D{{Key: "times", Value: 1}}},
-		{Key: "data", Value: bson.D{
-			{Key: "failCommands", Value: bson.A{"update"}},
-			{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 91}, {Key: "errmsg", Value: "the test says so"}}},
-		}},
-	}).Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	loseAnAnswer(set)
 	x.reset(nil)
 	owner := claimer{t: t, s: s, limit: 2}
 	due, results := owner.claim(2000)

@@ -72,23 +72,12 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	admin, err := driver.Connect(options.Client().ApplyURI(set.URI()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Disconnect(context.Background())
 	refusing := func(mode string) {
-		err := admin.Database("admin").RunCommand(context.Background(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode},
-			{Key: "data", Value: bson.D{
-				{Key: "failCommands", Value: bson.A{"insert"}}, {Key: "errorCode", Value: codeTaken},
-				{Key: "errorExtraInfo", Value: doc("keyPattern", doc("_id", 1), "keyValue", doc("_id", "a"))},
-				{Key: "namespace", Value: s.messages.Database().Name() + "." + s.messages.Name()},
-			}},
-		}).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		set.FailCommands(mode, doc(
+			"failCommands", bson.A{"insert"}, "errorCode", codeTaken,
+			"errorExtraInfo", doc("keyPattern", doc("_id", 1), "keyValue", doc("_id", "a")),
+			"namespace", s.messages.Database().Name()+"."+s.messages.Name(),
+		))
 	}
 	m := dueMessage(bucket.KeyOf("default", "a", s.c.Buckets))
 	later := m

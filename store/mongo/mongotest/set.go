@@ -279,6 +279,18 @@ func (s *Set) stepDown(primary int) error {
 	})
 }
 
+// FailCommands has the primary fail commands as data says, by its fail point failCommand. mode is
+// "alwaysOn", "off", or {times: n}.
+func (s *Set) FailCommands(mode any, data bson.D) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	s.must("let commands fail", s.direct(s.Primary(), func(admin *mongo.Database) error {
+		return admin.RunCommand(ctx, bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data},
+		}).Err()
+	}))
+}
+
 // Kill ends a member with SIGKILL, and returns when it has ended.
 func (s *Set) Kill(i int) {
 	s.must("kill", s.members[i].process.Kill())
