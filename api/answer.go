@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
@@ -215,4 +216,27 @@ func appendBucket(b []byte, k *Bucket) []byte {
 	b = append(b, `,"lag":`...)
 	b = strconv.AppendInt(b, k.Lag.Milliseconds(), 10)
 	return append(b, '}')
+}
+
+// appendMember appends a string member to an object that already has a member.
+func appendMember(b []byte, name, value string) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, '"', ':')
+	return appendText(b, value)
+}
+
+// appendText appends a JSON string; bytes that are not UTF-8 become U+FFFD.
+func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}
+
+// appendTime appends a time member to an object that already has a member.
+func appendTime(b []byte, name string, t postdate.Time) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, '"', ':', '"')
+	b = t.AppendText(b)
+	return append(b, '"')
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
 )
@@ -71,6 +72,45 @@ func fieldsOf(t reflect.Type) []string {
 		names = append(names, t.Field(i).Tag.Get("json"))
 	}
 	return names
+}
+
+// singleBody reads the body of a call about one message.
+func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes ...string) *Problem {
+	if p := noQuery(ctx); p != nil {
+		return p
+	}
+	body, p := bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
+	if p != nil {
+		return p
+	}
+	return decodeBody(body, to)
+}
+
+// bodyOf returns the body after a check of its media type and size. A body without a
+// media type counts as JSON.
+func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
+	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " + clip(string(encoding)) + " is not supported: send it uncompressed"}
+	}
+	if given := ctx.Request.Header.ContentType(); len(given) > 0 && !isOneOf(given, types) {
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) + " is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
+	}
+	body := ctx.Request.Body()
+	if len(body) > bytesMax {
+		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " + countOf(bytesMax, "byte") + " are allowed; put large payloads elsewhere and send a reference, or split a batch"}
+	}
+	return body, nil
+}
+
+func isOneOf(given []byte, types []string) bool {
+	mediaType, _, _ := bytes.Cut(given, []byte(";"))
+	mediaType = bytes.TrimSpace(mediaType)
+	for _, t := range types {
+		if len(t) == len(mediaType) && strings.EqualFold(t, string(mediaType)) {
+			return true
+		}
+	}
+	return false
 }
 
 // headerList is decoded from an object of strings, without a map in between.

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/amqp"
 )
 
@@ -25,6 +27,25 @@ type checker struct {
 	now             postdate.Time
 	payloadBytesMax int
 	checkChannel    func(postdate.Channel) error
+}
+
+func (s *Server) checker() checker {
+	return checker{now: s.config.Now(), payloadBytesMax: s.config.PayloadBytesMax, checkChannel: s.config.CheckChannel}
+}
+
+// named checks a body that may have a schedule id, and makes an id if it has none.
+func (c *checker) named(body *messageBody, tenant string, buckets int, m *postdate.Message) (p *Problem, expiring bool) {
+	id := ""
+	if body.ScheduleID != nil {
+		id = *body.ScheduleID
+		if err := postdate.CheckScheduleID(id); err != nil {
+			return fieldProblem("/scheduleId", err), false
+		}
+	} else {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	m.Key = bucket.KeyOf(tenant, id, buckets)
+	return c.message(body, m)
 }
 
 // invalid is an error about a client's input.
@@ -353,4 +374,53 @@ func checkTraceparent(s []byte) string {
 		return ""
 	}
 	return string(s)
+}
+
+// patchable refuses fields that PATCH cannot change.
+func patchable(b *messageBody) *Problem {
+	for _, field := range []struct {
+		name  string
+		given bool
+	}{
+		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
+		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
+	} {
+		if field.given {
+			return fieldProblem("/"+field.name, invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
+		}
+	}
+	if p := unsupported(b); p != nil {
+		return p
+	}
+	if len(b.Payload) == 0 {
+		if b.ContentType != "" {
+			return fieldProblem("/contentType", invalid("contentType goes with a payload: give both"))
+		}
+		if b.PayloadEncoding != "" {
+			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
+		}
+		if b.ExecutionTime == nil && b.Delay == nil {
+			return fieldProblem("", invalid("nothing to change: give executionTime or delay, or payload"))
+		}
+	}
+	return nil
+}
+
+// patched returns old with b's changes. The content type stays if b has none.
+func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
+	m := old
+	when, p := c.when(b, &m)
+	if p != nil {
+		return m, p
+	}
+	if when == "" {
+		when = m.ExecutionTime.String()
+	}
+	if len(b.Payload) > 0 {
+		if p := c.payload(b, &m); p != nil {
+			return m, p
+		}
+	}
+	m.Digest = postdate.DigestOf(&m, when)
+	return m, checkExpiry(&m)
 }

@@ -1,12 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
@@ -41,21 +39,6 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return s.failed("insert", result.Err, m.ScheduleID)
 	}
 	return s.noteInsert(&m, result).write(ctx, statusOf(result))
-}
-
-// named checks a body that may have a schedule id, and makes an id if it has none.
-func (c *checker) named(body *messageBody, tenant string, buckets int, m *postdate.Message) (p *Problem, expiring bool) {
-	id := ""
-	if body.ScheduleID != nil {
-		id = *body.ScheduleID
-		if err := postdate.CheckScheduleID(id); err != nil {
-			return fieldProblem("/scheduleId", err), false
-		}
-	} else {
-		id = uuid.Must(uuid.NewV7()).String()
-	}
-	m.Key = bucket.KeyOf(tenant, id, buckets)
-	return c.message(body, m)
 }
 
 // replayed looks up the answer to an earlier, identical request. It is for a request
@@ -221,98 +204,6 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 		}
 	}
 	return s.failed("patch", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
-}
-
-// patchable refuses fields that PATCH cannot change.
-func patchable(b *messageBody) *Problem {
-	for _, field := range []struct {
-		name  string
-		given bool
-	}{
-		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
-		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
-	} {
-		if field.given {
-			return fieldProblem("/"+field.name, invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
-		}
-	}
-	if p := unsupported(b); p != nil {
-		return p
-	}
-	if len(b.Payload) == 0 {
-		if b.ContentType != "" {
-			return fieldProblem("/contentType", invalid("contentType goes with a payload: give both"))
-		}
-		if b.PayloadEncoding != "" {
-			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
-		}
-		if b.ExecutionTime == nil && b.Delay == nil {
-			return fieldProblem("", invalid("nothing to change: give executionTime or delay, or payload"))
-		}
-	}
-	return nil
-}
-
-// patched returns old with b's changes. The content type stays if b has none.
-func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
-	m := old
-	when, p := c.when(b, &m)
-	if p != nil {
-		return m, p
-	}
-	if when == "" {
-		when = m.ExecutionTime.String()
-	}
-	if len(b.Payload) > 0 {
-		if p := c.payload(b, &m); p != nil {
-			return m, p
-		}
-	}
-	m.Digest = postdate.DigestOf(&m, when)
-	return m, checkExpiry(&m)
-}
-
-func (s *Server) checker() checker {
-	return checker{now: s.config.Now(), payloadBytesMax: s.config.PayloadBytesMax, checkChannel: s.config.CheckChannel}
-}
-
-// singleBody reads the body of a call about one message.
-func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes ...string) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	body, p := bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
-	if p != nil {
-		return p
-	}
-	return decodeBody(body, to)
-}
-
-// bodyOf returns the body after a check of its media type and size. A body without a
-// media type counts as JSON.
-func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
-	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " + clip(string(encoding)) + " is not supported: send it uncompressed"}
-	}
-	if given := ctx.Request.Header.ContentType(); len(given) > 0 && !isOneOf(given, types) {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) + " is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
-	}
-	body := ctx.Request.Body()
-	if len(body) > bytesMax {
-		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " + countOf(bytesMax, "byte") + " are allowed; put large payloads elsewhere and send a reference, or split a batch"}
-	}
-	return body, nil
-}
-
-func isOneOf(given []byte, types []string) bool {
-	mediaType, _, _ := bytes.Cut(given, []byte(";"))
-	mediaType = bytes.TrimSpace(mediaType)
-	for _, t := range types {
-		if len(t) == len(mediaType) && strings.EqualFold(t, string(mediaType)) {
-			return true
-		}
-	}
-	return false
 }
 
 // pathKey returns the key of the message that the path names.

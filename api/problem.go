@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
@@ -228,27 +227,4 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 		p.Detail = "delivery of the message may have begun: GET it in a moment for what became of it"
 	}
 	return p
-}
-
-// appendMember appends a string member to an object that already has a member.
-func appendMember(b []byte, name, value string) []byte {
-	b = append(b, ',', '"')
-	b = append(b, name...)
-	b = append(b, '"', ':')
-	return appendText(b, value)
-}
-
-// appendText appends a JSON string; bytes that are not UTF-8 become U+FFFD.
-func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
-	b, _ = jsontext.AppendQuote(b, s)
-	return b
-}
-
-// appendTime appends a time member to an object that already has a member.
-func appendTime(b []byte, name string, t postdate.Time) []byte {
-	b = append(b, ',', '"')
-	b = append(b, name...)
-	b = append(b, '"', ':', '"')
-	b = t.AppendText(b)
-	return append(b, '"')
 }
