@@ -75,8 +75,8 @@ func TestOneBadItemFailsAlone(t *testing.T) {
 			body := format.open + strings.Join([]string{order("a"), bad.body, order("b"), bad.body}, format.between) + format.end
 			a := r.send("POST", "/v1/messages/batch", body, "Content-Type: "+format.mediaType)
 			wantResults(t, a, "a PENDING", bad.result, "b PENDING", bad.result)
-			if len(r.store.records) != 2 || len(r.nudges) != 2 {
-				t.Errorf("%s: %d stored, %d nudges", body, len(r.store.records), len(r.nudges))
+			if len(r.store.Rows) != 2 || len(r.nudges) != 2 {
+				t.Errorf("%s: %d stored, %d nudges", body, len(r.store.Rows), len(r.nudges))
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func TestBrokenArrayDoesNothing(t *testing.T) {
 	}
 	r.send("POST", "/v1/messages/batch", order("a")).problem(400, InvalidField, "array", "application/x-ndjson")
 	r.send("POST", "/v1/messages/batch", "[]", "Content-Type: text/csv").problem(415, UnsupportedContent, "application/x-ndjson")
-	if len(r.store.records) != 0 {
-		t.Errorf("%d were stored", len(r.store.records))
+	if len(r.store.Rows) != 0 {
+		t.Errorf("%d were stored", len(r.store.Rows))
 	}
 	wantResults(t, r.send("POST", "/v1/messages/batch", " [ ] "))
 	wantResults(t, r.send("POST", "/v1/messages/batch", "\n", "Content-Type: application/x-ndjson"))
@@ -134,7 +134,7 @@ func TestBatchIsOneInsert(t *testing.T) {
 	if inserts != 1 {
 		t.Errorf("%d inserts", inserts)
 	}
-	if rec := r.store.records[keyOf("a")]; rec.Traceparent == "" {
+	if rec := r.store.Rows[keyOf("a")]; rec.Traceparent == "" {
 		t.Error("no traceparent")
 	}
 	a = r.send("POST", "/v1/messages/batch", `[{"channel":"inbox:test","delay":"1h","payload":1}]`)
@@ -177,8 +177,8 @@ func TestBatchLimits(t *testing.T) {
 	}
 	r = newRig(t)
 	r.send("POST", "/v1/messages/batch", "["+items(postdate.BatchItemsMax+1)+"]").problem(413, TooLarge, "10,000 items")
-	if len(r.store.records) != 0 {
-		t.Errorf("%d were stored", len(r.store.records))
+	if len(r.store.Rows) != 0 {
+		t.Errorf("%d were stored", len(r.store.Rows))
 	}
 	// One batch may be far larger than one message, up to its own limit.
 	big := strings.Repeat(" ", 2<<20)

@@ -99,8 +99,8 @@ func TestBadMessages(t *testing.T) {
 			r.send("POST", "/v1/messages", test.body).problem(test.status, test.kind, test.parts...)
 		})
 	}
-	if len(r.store.records) != 0 {
-		t.Errorf("%d messages were stored", len(r.store.records))
+	if len(r.store.Rows) != 0 {
+		t.Errorf("%d messages were stored", len(r.store.Rows))
 	}
 }
 

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,181 +9,94 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
-// fakeStore is a store.Messages in memory, to test what this package does around
-// a store. Package storetest tests that the real stores keep their contract, and
-// package node that both fit together.
+// fakeStore is the model of a store. A test can see its calls, come between them, and make them
+// fail.
 type fakeStore struct {
-	mu      sync.Mutex
-	records map[postdate.Key]postdate.Record
-	claimed postdate.Time
+	*storetest.Mem
 	err     error                                    // every call fails with it
 	between func()                                   // runs once, before the next write
 	seen    func(ctx context.Context, method string) // sees every call
 	list    func(q store.ListQuery) (store.ListPage, error)
 }
 
-func newFakeStore() *fakeStore { return &fakeStore{records: map[postdate.Key]postdate.Record{}} }
+func newFakeStore() *fakeStore { return &fakeStore{Mem: storetest.NewMem(testBuckets)} }
 
-// enter takes the lock. Before a write, it first runs between, if that is set.
+// enter begins a call. Before a write, it first runs between, if that is set.
 func (f *fakeStore) enter(ctx context.Context, method string) error {
-	f.mu.Lock()
 	if f.seen != nil {
 		f.seen(ctx, method)
 	}
 	if between := f.between; between != nil && method != "Get" {
 		f.between = nil
-		f.mu.Unlock()
 		between()
-		f.mu.Lock()
 	}
 	return f.err
 }
 
 func (f *fakeStore) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
 	err := f.enter(ctx, "Insert")
-	defer f.mu.Unlock()
+	if err == nil {
+		return f.Mem.Insert(ctx, messages)
+	}
 	results := make([]store.Inserted, len(messages))
-	for i, m := range messages {
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		r, ok := f.records[m.Key]
-		if ok && r.Digest != m.Digest {
-			results[i].Err = postdate.E(postdate.KindExists, "taken")
-			continue
-		}
-		if !ok {
-			m.Payload = slices.Clone(m.Payload)
-			r = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
-			f.records[m.Key] = r
-		}
-		results[i] = store.Inserted{Created: !ok, ExecutionTime: r.ExecutionTime, Status: r.Status}
+	for i := range results {
+		results[i].Err = err
 	}
 	return results
 }
 
 func (f *fakeStore) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
-	err := f.enter(ctx, "Get")
-	defer f.mu.Unlock()
-	if err != nil {
+	if err := f.enter(ctx, "Get"); err != nil {
 		return postdate.Record{}, err
 	}
-	r, ok := f.records[key]
-	if !ok {
-		return r, postdate.E(postdate.KindNotFound, "none")
-	}
-	return r, nil
-}
-
-func (f *fakeStore) withdrawable(r *postdate.Record) bool {
-	return bucket.Partition{Claimed: bucket.UpTo(f.claimed)}.Withdrawable(r.Key, r.Channel, r.State)
+	return f.Mem.Get(ctx, key)
 }
 
 func (f *fakeStore) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	err := f.enter(ctx, "Replace")
-	defer f.mu.Unlock()
-	r, ok := f.records[m.Key]
-	switch {
-	case err != nil:
-		return r, err
-	case !ok:
-		return r, postdate.E(postdate.KindNotFound, "none")
-	case r.Version != ifVersion:
-		return r, postdate.E(postdate.KindConflict, "version")
-	case !f.withdrawable(&r):
-		return r, postdate.E(postdate.KindTooLate, "too late")
+	if err := f.enter(ctx, "Replace"); err != nil {
+		return postdate.Record{}, err
 	}
-	r = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
-	r.Version = ifVersion + 1
-	f.records[m.Key] = r
-	return r, nil
+	return f.Mem.Replace(ctx, m, ifVersion)
 }
 
 func (f *fakeStore) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	err := f.enter(ctx, "Cancel")
-	defer f.mu.Unlock()
+	if err == nil {
+		return f.Mem.Cancel(ctx, keys, at)
+	}
 	results := make([]store.Cancelled, len(keys))
-	for i, key := range keys {
-		r, ok := f.records[key]
-		switch {
-		case err != nil:
-			results[i].Err = err
-			continue
-		case !ok:
-			results[i].Err = postdate.E(postdate.KindNotFound, "none")
-			continue
-		case r.Status == postdate.Cancelled:
-		case !f.withdrawable(&r):
-			results[i].Err = postdate.E(postdate.KindTooLate, "too late")
-		default:
-			r.Status, r.SettledAt = postdate.Cancelled, at
-			f.records[key] = r
-			results[i].Changed = true
-		}
-		results[i].State = r.State
+	for i := range results {
+		results[i].Err = err
 	}
 	return results
 }
 
 func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
-	err := f.enter(ctx, "List")
-	defer f.mu.Unlock()
-	if err != nil {
+	if err := f.enter(ctx, "List"); err != nil {
 		return store.ListPage{}, err
 	}
 	if f.list != nil {
 		return f.list(q)
 	}
-	var page store.ListPage
-	all := make([]postdate.Record, 0, len(f.records))
-	for _, r := range f.records {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, comparePlaces)
-	for _, r := range all {
-		if q.Status != 0 && r.Status != q.Status || q.Channel != "" && r.Channel != q.Channel ||
-			r.ExecutionTime < q.From || q.To != 0 && r.ExecutionTime >= q.To || !after(q.After, &r) {
-			continue
-		}
-		if len(page.Records) == q.Limit {
-			last := page.Records[q.Limit-1]
-			page.Next = &store.ListPosition{ExecutionTime: last.ExecutionTime, Bucket: last.Bucket, ScheduleID: last.ScheduleID}
-			break
-		}
-		page.Records = append(page.Records, r)
-	}
-	return page, nil
-}
-
-func comparePlaces(a, b postdate.Record) int {
-	return cmp.Or(cmp.Compare(a.ExecutionTime, b.ExecutionTime), cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.ScheduleID, b.ScheduleID))
-}
-
-func after(at *store.ListPosition, r *postdate.Record) bool {
-	if at == nil {
-		return true
-	}
-	var place postdate.Record
-	place.ExecutionTime, place.Key = at.ExecutionTime, postdate.Key{Bucket: at.Bucket, ScheduleID: at.ScheduleID}
-	return comparePlaces(place, *r) < 0
+	return f.Mem.List(ctx, q)
 }
 
 // set changes a stored message without the API.
 func (f *fakeStore) set(key postdate.Key, change func(*postdate.Record)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r := f.records[key]
-	change(&r)
-	f.records[key] = r
+	old := f.Rows[key]
+	next := old.Record
+	change(&next)
+	f.Put("set", old, next, nil)
 }
 
-func (f *fakeStore) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
+// claim claims everything that is due until then.
+func (f *fakeStore) claim(until postdate.Time) {
+	for b := range f.Records {
+		f.Records[b].Claimed = bucket.UpTo(until)
+	}
 }
 
 // fakeInbox is one inbox, whose cursors are numbers.

@@ -103,7 +103,7 @@ func TestListBoundsAPage(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprint("m", i)
 		m := postdate.Message{Key: keyOf(id), Channel: "inbox:a", ExecutionTime: testNow + postdate.Time(i), Payload: large}
-		r.store.records[m.Key] = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
+		r.store.Insert(t.Context(), []postdate.Message{m})
 	}
 	ids, next := pageOf(r.send("GET", "/v1/messages", ""))
 	if ids != "m0 m1 m2" || next == nil {

@@ -133,10 +133,11 @@ func TestPut(t *testing.T) {
 	answer := fmt.Sprintf(`{"scheduleId":"a","bucket":%d,"executionTime":"2027-01-31T12:00:00.000Z","status":"PENDING"}`, keyOf("a").Bucket)
 	r.send("PUT", "/v1/messages/a", body(1)).want(201, answer)
 	r.send("PUT", "/v1/messages/a", body(1)).want(200, answer)
+	first := r.store.Rows[keyOf("a")].Version
 	r.pass(time.Minute)
 	r.send("PUT", "/v1/messages/a", body(2)).want(200, answer)
 	rec, _ := r.store.Get(context.Background(), keyOf("a"))
-	if rec.Version != 2 || string(rec.Payload) != "2" || rec.CreatedAt != testNow {
+	if rec.Version != first+1 || string(rec.Payload) != "2" || rec.CreatedAt != testNow {
 		t.Errorf("record %+v", rec)
 	}
 	r.send("PUT", "/v1/messages/a", `{"scheduleId":"b",`+body(1)[1:]).problem(400, InvalidField, `"pointer":"/scheduleId"`)
@@ -151,7 +152,7 @@ func TestPut(t *testing.T) {
 	r.settle("a", postdate.Delivered)
 	r.send("PUT", "/v1/messages/a", body(4)).want(200, strings.Replace(answer, "PENDING", "DELIVERED", 1))
 	r.send("PUT", "/v1/messages/a", body(5)).problem(409, TooLate, `"messageStatus":"DELIVERED"`, `"deliveredAt":"2027-01-30T12:00:00.001Z"`, `"scheduleId":"a"`)
-	r.store.claimed = testNow.Add(25 * time.Hour)
+	r.store.claim(testNow.Add(25 * time.Hour))
 	r.send("PUT", "/v1/messages/c", body(5)).problem(409, TooLate, `"messageStatus":"PENDING"`)
 }
 
@@ -159,10 +160,8 @@ func TestChangesThatNeverSettleGiveUp(t *testing.T) {
 	r := newRig(t)
 	r.send("POST", "/v1/messages", order("a"))
 	r.store.seen = func(_ context.Context, method string) {
-		if method == "Replace" { // with the store's lock held
-			rec := r.store.records[keyOf("a")]
-			rec.Version++
-			r.store.records[keyOf("a")] = rec
+		if method == "Replace" {
+			r.store.set(keyOf("a"), func(rec *postdate.Record) { rec.Version++ })
 		}
 	}
 	r.send("PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1h","payload":2}`).problem(409, Conflict, "GET")
@@ -195,7 +194,7 @@ func TestPatch(t *testing.T) {
 		r.send("PATCH", "/v1/messages/a", body).problem(400, InvalidField, parts...)
 	}
 	r.send("PATCH", "/v1/messages/none", `{"delay":"1s"}`).problem(404, NotFound)
-	r.store.claimed = testNow.Add(48 * time.Hour)
+	r.store.claim(testNow.Add(48 * time.Hour))
 	r.send("PATCH", "/v1/messages/a", `{"delay":"1s"}`).problem(409, TooLate, `"messageStatus":"PENDING"`)
 	r.settle("a", postdate.Cancelled)
 	r.send("PATCH", "/v1/messages/a", `{"delay":"1s"}`).problem(409, TooLate, `"messageStatus":"CANCELLED"`)
@@ -243,7 +242,7 @@ func TestStoreErrors(t *testing.T) {
 		{postdate.KindUnknown, 504, UnknownOutcome, []string{"may have been done or not", "same scheduleId"}},
 		{postdate.KindInternal, 500, Internal, nil},
 	} {
-		r.store.fail(postdate.E(test.kind, "inner words"))
+		r.store.err = postdate.E(test.kind, "inner words")
 		for _, call := range [][3]string{
 			{"POST", "/v1/messages", order("a")}, {"PUT", "/v1/messages/a", order("a")}, {"PATCH", "/v1/messages/a", `{"delay":"1s"}`},
 			{"DELETE", "/v1/messages/a", ""}, {"GET", "/v1/messages/a", ""}, {"GET", "/v1/messages", ""},

@@ -214,7 +214,7 @@ func (c *contract) failures() {
 	for kind, status := range map[postdate.Kind]int{
 		postdate.KindInternal: 500, postdate.KindUnavailable: 503, postdate.KindUnknown: 504, postdate.KindFull: 507,
 	} {
-		c.store.fail(postdate.E(kind, "inner"))
+		c.store.err = postdate.E(kind, "inner")
 		c.inbox.err = postdate.E(kind, "inner")
 		c.channels.err = postdate.E(kind, "inner")
 		c.call(status, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true}`)

@@ -269,7 +269,7 @@ func TestMetrics(t *testing.T) {
 
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	r := newRig(t)
-	r.store.seen = func(context.Context, string) { r.store.mu.Unlock(); panic("the secret is 42") }
+	r.store.seen = func(context.Context, string) { panic("the secret is 42") }
 	a := r.send("GET", "/v1/messages/a", "").problem(500, Internal)
 	if strings.Contains(a.body, "42") {
 		t.Errorf("inner details: %s", a.body)
