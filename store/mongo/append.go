@@ -24,10 +24,7 @@ type appends struct {
 }
 
 // appending is what waits for one inbox.
-type appending struct {
-	calls []*appendCall
-	last  *segment // the last segment, as far as it is known; nil: to be read
-}
+type appending struct{ calls []*appendCall }
 
 // appendCall is what one call appends to one inbox.
 type appendCall struct {
@@ -85,18 +82,19 @@ func (s *Store) enqueue(inbox string, call *appendCall) {
 
 // drain writes what waits for an inbox until nothing does.
 func (s *Store) drain(inbox string, queue *appending) {
+	var last *segment
 	for {
 		calls, letters := s.nextAppends(inbox, queue)
 		if len(calls) == 0 {
 			return
 		}
-		err := s.within(context.Background(), func(ctx context.Context) error { return s.appendLetters(ctx, inbox, queue, letters) })
+		err := s.within(context.Background(), func(ctx context.Context) (err error) {
+			last, err = s.appendLetters(ctx, inbox, last, letters)
+			return err
+		})
 		for _, c := range calls {
 			c.err = writeError("appending to an inbox", err)
 			close(c.done)
-		}
-		if err != nil {
-			queue.last = nil
 		}
 	}
 }
@@ -124,26 +122,33 @@ func (s *Store) nextAppends(inbox string, queue *appending) (calls []*appendCall
 	return calls, letters
 }
 
-// appendLetters appends all or none.
-func (s *Store) appendLetters(ctx context.Context, inbox string, queue *appending, letters []letter) error {
-	parts := partsOf(letters)
-	if len(parts) == 1 {
-		return s.appendPart(ctx, inbox, queue, parts[0])
-	}
-	return s.untilFirst(ctx, func() error {
-		queue.last = nil
-		err := s.transaction(ctx, func(ctx context.Context) error {
-			for _, part := range parts { // each but the last fills a segment
-				queue.last = nil
-				if err := s.tryAppend(ctx, inbox, queue, part); err != nil {
-					return err
+// appendLetters appends all or none. If another node appends to the same inbox in between, it
+// finds the last segment again. last is the last segment as far as it is known, nil if it is to
+// be read; so is what it returns.
+func (s *Store) appendLetters(ctx context.Context, inbox string, last *segment, letters []letter) (*segment, error) {
+	for parts := partsOf(letters); ; last = nil {
+		var err error
+		if len(parts) == 1 {
+			last, err = s.appendPart(ctx, inbox, last, parts[0])
+		} else {
+			last, err = nil, s.transaction(ctx, func(ctx context.Context) error {
+				for _, part := range parts { // each but the last fills a segment
+					if _, err := s.appendPart(ctx, inbox, nil, part); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
-		queue.last = nil
-		return err
-	})
+				return nil
+			})
+		}
+		switch {
+		case err == nil:
+			return last, nil
+		case err != errMoved:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, postdate.E(postdate.KindUnavailable, "appending to an inbox: other nodes were always quicker: try again")
+		}
+	}
 }
 
 // partsOf splits what is too large for one document. Every part but the last is larger than a
@@ -165,35 +170,14 @@ func partsOf(letters []letter) [][]letter {
 // errMoved says that another process appended in between.
 var errMoved error = postdate.E(postdate.KindConflict, "another node appended to the inbox in between")
 
-// appendPart appends what fits into one document. If other nodes append to the same inbox, it
-// may have to find the last segment again.
-func (s *Store) appendPart(ctx context.Context, inbox string, queue *appending, letters []letter) error {
-	return s.untilFirst(ctx, func() error { return s.tryAppend(ctx, inbox, queue, letters) })
-}
-
-// untilFirst repeats try until no other node was quicker.
-func (s *Store) untilFirst(ctx context.Context, try func() error) error {
-	for {
-		err := try()
-		if err != errMoved {
-			return err
-		}
-		if ctx.Err() != nil {
-			return postdate.E(postdate.KindUnavailable, "appending to an inbox: other nodes were always quicker: try again")
-		}
-	}
-}
-
-// tryAppend pushes to the last segment, or begins the next one.
-func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, letters []letter) error {
-	last := queue.last
+// appendPart pushes what fits into one document to the last segment, or begins the next one. It
+// returns the segment that is the last one now, or nil if that is to be read.
+func (s *Store) appendPart(ctx context.Context, inbox string, last *segment, letters []letter) (_ *segment, err error) {
 	if last == nil {
-		var err error
 		if last, err = s.lastSegment(ctx, inbox); err != nil {
-			return readError("appending to an inbox", err)
+			return nil, readError("appending to an inbox", err)
 		}
 	}
-	queue.last = nil
 	var size int64
 	for i := range letters {
 		size += letters[i].bytes()
@@ -210,16 +194,13 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 			return err
 		})
 		if driver.IsDuplicateKeyError(err) {
-			return errMoved
+			err = errMoved
 		}
-		if err == nil {
-			g.Messages = nil
-			queue.last = &g
-		}
-		return err
+		g.Messages = nil
+		return &g, err
 	}
 	room := doc("_id", last.ID, "count", doc("$lt", segmentMessages), "bytes", doc("$lt", segmentBytes))
-	err := s.once(ctx, func(ctx context.Context) error {
+	err = s.once(ctx, func(ctx context.Context) error {
 		r, err := s.inboxes.UpdateOne(ctx, room, bson.D{
 			{Key: "$push", Value: doc("messages", doc("$each", letters))},
 			{Key: "$inc", Value: doc("count", int64(len(letters)), "bytes", size)},
@@ -231,13 +212,13 @@ func (s *Store) tryAppend(ctx context.Context, inbox string, queue *appending, l
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Others may have pushed too: the counts are lower bounds. A segment that is full by them
 	// is read again before the next one is begun.
 	last.Count, last.Bytes = last.Count+int64(len(letters)), last.Bytes+size
-	if !last.full() {
-		queue.last = last
+	if last.full() {
+		last = nil
 	}
-	return nil
+	return last, nil
 }
