@@ -105,8 +105,8 @@ func (m *Machine) lookSoon(s *site) {
 	case s.parked.len() == 0:
 	case s.down:
 		m.queueFor(s, max(s.probeAt, s.onWayUntil))
-	case s.queue != &m.returns || s.lookAt > m.stepAt: // else it keeps its turn
-		m.queueFor(s, m.stepAt)
+	case s.queue != &m.returns || s.lookAt > m.stepped.Mono: // else it keeps its turn
+		m.queueFor(s, m.stepped.Mono)
 	}
 }
 

@@ -256,7 +256,7 @@ type Machine struct {
 	returns  siteHeap                           // those that are up and have messages parked
 	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
-	stepAt   time.Duration                      // when the present step began
+	stepped  postdate.Now                       // when the present step began, or the last one
 	budgetAt time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
@@ -310,7 +310,7 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 //     waits for its channel. Then the agenda is brought up to date again, for Wake.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	now := m.believe(read)
-	m.stepAt = now.Mono
+	m.stepped = now
 	switch ev := ev.(type) {
 	case fence.Tick:
 	case fence.Gained:
@@ -322,6 +322,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	case fence.LeaseUntil:
 		m.extendLease(now, ev)
 		now = m.believe(read)
+		m.stepped = now
 	case Limits:
 		m.setLimits(now, ev.Settings)
 	case Nudged:
@@ -356,9 +357,9 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
 // Wake returns how long after now Step must be called with a Tick if nothing else happens
-// first.
+// first. Some time may have passed since the last step.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
-	w := waker{now: now, wait: wakeMax}
+	w := waker{tried: m.stepped, now: m.reading(now), wait: wakeMax}
 	if len(m.waiting) > 0 {
 		w.wall(m.waiting[0].due)
 	}
@@ -370,7 +371,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 			w.mono(b.sweepAt)
 		}
 	}
-	if a := &m.agenda; mayCall(now.Mono, m.common.claims, m.common.claimAt, m.common.nextClaim) {
+	if a := &m.agenda; mayCall(w.tried.Mono, m.common.claims, m.common.claimAt, m.common.nextClaim) {
 		if len(a.byDue.list) > 0 {
 			w.wall(a.byDue.list[0].due.Add(m.c.Gather - m.c.Ahead))
 		}
@@ -390,7 +391,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 		}
 	}
 	for _, c := range m.behind {
-		w.mono(c.roomAt(now.Mono))
+		w.mono(c.roomAt(w.tried.Mono))
 	}
 	m.wakeUnparks(&w)
 	if !m.finding {
@@ -403,21 +404,21 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 // wakeMax bounds every wait, because the wall clock may be set meanwhile.
 const wakeMax = time.Second
 
-// waker finds the earliest of many times on two clocks. A time in the past asks for no wake-up:
-// the last step tried what was due then, and it waits for some other event.
+// waker finds the earliest of many times on two clocks. What was due by tried asks for no
+// wake-up: the last step has tried it, and it waits for some other event.
 type waker struct {
-	now  postdate.Now
-	wait time.Duration
+	tried, now postdate.Now
+	wait       time.Duration
 }
 
 func (w *waker) mono(t time.Duration) {
-	if d := t - w.now.Mono; d > 0 {
-		w.wait = min(w.wait, d)
+	if t > w.tried.Mono {
+		w.wait = min(w.wait, max(t-w.now.Mono, 0))
 	}
 }
 
 func (w *waker) wall(t postdate.Time) {
-	if t > w.now.Wall {
-		w.wait = min(w.wait, min(t, w.now.Wall.Add(wakeMax)).Sub(w.now.Wall)) // t may be Far
+	if t > w.tried.Wall {
+		w.wait = min(w.wait, max(min(t, w.now.Wall.Add(wakeMax)).Sub(w.now.Wall), 0)) // t may be Far
 	}
 }

@@ -189,23 +189,30 @@ func (m *Machine) leased(now postdate.Now) bool { return now.Mono < m.leaseUntil
 
 // believe ends the lease if the wall clock was set since the last renewal, or ran on while the
 // machine slept and the monotonic clock stood still: by such a clock a message may seem due
-// when it is not. It returns the reading to use. Until a renewal that began later has checked
-// the clock, that is the reading of a clock that was not set.
+// when it is not. It returns the reading to use.
 func (m *Machine) believe(now postdate.Now) postdate.Now {
 	if m.leaseUntil == 0 {
 		return now // none was judged yet, and nothing is done by it
 	}
-	on := m.judged.Later(now.Mono - m.judged.Mono)
-	off := now.Wall.Sub(on.Wall)
+	off := now.Wall.Sub(m.unset(now).Wall)
 	if by := off - m.setBy; max(by, -by) > m.c.JumpMax {
 		m.leaseUntil, m.setAt, m.setBy = min(m.leaseUntil, now.Mono), now.Mono, off
 		m.emit(fence.ClockSet{By: by})
 	}
+	return m.reading(now)
+}
+
+// reading returns now or, until a renewal that began after the wall clock was set has checked
+// it, the reading of a clock that was not set.
+func (m *Machine) reading(now postdate.Now) postdate.Now {
 	if m.setAt != 0 {
-		return on
+		return m.unset(now)
 	}
 	return now
 }
+
+// unset is the reading of a wall clock that was not set since it was last found good.
+func (m *Machine) unset(now postdate.Now) postdate.Now { return m.judged.Later(now.Mono - m.judged.Mono) }
 
 // extendLease takes in a renewal. If the lease had already ended, somebody may have taken a
 // bucket and given it back before the renewal was written, so nothing that was claimed earlier

@@ -219,7 +219,7 @@ func (b *bench) unpark() store.Unpark {
 }
 
 // A machine asks to be woken for what waits for a time, not earlier, and does it when it is
-// woken then.
+// woken then. It asks for that also if the time has come since the last step.
 func TestWake(t *testing.T) {
 	for name, test := range wakes {
 		t.Run(name, func(t *testing.T) {
@@ -227,6 +227,11 @@ func TestWake(t *testing.T) {
 			test.do(b)
 			if got := b.m.Wake(b.now); got != test.want {
 				t.Fatalf("to be woken after %s, want %s", got, test.want)
+			}
+			for _, passed := range []time.Duration{ms, test.want - ms, test.want, test.want + ms} {
+				if got := b.m.Wake(b.now.Later(passed)); test.then != nil && got != max(test.want-passed, 0) {
+					t.Errorf("%s after the step, to be woken after %s, want %s", passed, got, max(test.want-passed, 0))
+				}
 			}
 			b.after(test.want)
 			effects := b.step(fence.Tick{})
@@ -250,14 +255,14 @@ func TestWakeForNothing(t *testing.T) {
 		-ms: time.Second, 0: time.Second, ms: ms,
 		999 * ms: 999 * ms, time.Second: time.Second, time.Hour: time.Second,
 	} {
-		mono, wall := waker{now, time.Second}, waker{now, time.Second}
+		mono, wall := waker{now, now, time.Second}, waker{now, now, time.Second}
 		mono.mono(now.Mono + after)
 		wall.wall(now.Wall.Add(after))
 		if mono.wait != want || wall.wait != want {
 			t.Errorf("for what is to be done after %s it wakes after %s and %s, want %s", after, mono.wait, wall.wait, want)
 		}
 	}
-	far := waker{now, time.Second}
+	far := waker{now, now, time.Second}
 	far.wall(postdate.Far)
 	if far.wait != time.Second {
 		t.Errorf("for what is never due it wakes after %s", far.wait)

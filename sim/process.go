@@ -106,6 +106,10 @@ func (x *spin) tick(p *process) {
 	}
 }
 
+// askedMax is how long after a step, at most, the loop asks when the next one is due. Meanwhile
+// it begins calls, and shows what it has.
+const askedMax = 3 * time.Millisecond
+
 // step passes an event to the machine, and carries out the effects.
 func (p *process) step(ev machine.Event) {
 	if !p.alive {
@@ -125,7 +129,8 @@ func (p *process) step(ev machine.Event) {
 		p.alive = false
 		return
 	}
-	wait := p.n.clock.trueTime(p.m.Wake(p.now()))
+	passed := p.w.upTo(askedMax)
+	wait := passed + p.n.clock.trueTime(p.m.Wake(p.now().Later(passed)))
 	p.wake(p.w.now + max(wait, 50*time.Microsecond))
 }
 

@@ -22,6 +22,11 @@ var inSource = []struct {
 	first               uint64 // the seed to begin with: one known to find it, if few do
 }{
 	{
+		"nobody is woken for what came due since the last step", "poller/poller.go",
+		"waker{tried: m.stepped, now: m.reading(now), wait: wakeMax}", "waker{tried: now, now: now, wait: wakeMax}",
+		[]int{8}, 0,
+	},
+	{
 		"a bucket is given back without being drained", "node/machine/broker.go",
 		"		m.stepPoller(now, fence.Drain{Holds: working})\n",
 		"		m.stepPoller(now, fence.Lost{Holds: working})\n		m.stepFence(now, fence.Drained{Holds: working})\n",
