@@ -22,7 +22,7 @@ type history struct {
 	gains   map[gain]bucket.Partition      // each as it was gained
 	moves   map[int][]postdate.Time        // when each bucket changed its owner, in true time
 	told    map[poller.Nudge]postdate.Time // when the bucket's owner was last nudged, in true time
-	late    []time.Duration                // how late messages came, for promise 8
+	late    []time.Duration                // how late messages came, 0 for those not judged; for promise 8
 	open    int                            // records that are not final yet and must be in the end
 	sent    int                            // emissions so far
 	counts  map[string]int

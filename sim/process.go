@@ -93,6 +93,7 @@ func (p *process) wake(want time.Duration) {
 type spin struct {
 	since time.Duration
 	ticks int
+	idle  int // steps in a row that did nothing and asked for another one at once
 }
 
 // ticksMax is how many wake-ups a machine may ask for within a second. With more, it spins.
@@ -106,9 +107,21 @@ func (x *spin) tick(p *process) {
 	}
 }
 
-// askedMax is how long after a step, at most, the loop asks when the next one is due. Meanwhile
-// it begins calls, and shows what it has.
-const askedMax = 3 * time.Millisecond
+// askAfterMax is how long after a step, at most, the loop calls Wake. Meanwhile it carries out the
+// effects and shows its state.
+const askAfterMax = 3 * time.Millisecond
+
+// idleMax is how many steps in a row may do nothing and ask for another one at once: time passes
+// meanwhile, in which something else may come due.
+const idleMax = 200
+
+func (x *spin) wake(p *process, idle bool) {
+	if !idle {
+		x.idle = 0
+	} else if x.idle++; x.idle > idleMax {
+		p.w.violate(0, "%s spins: %d steps in a row did nothing, and asked for another one at once", p.n.name, x.idle)
+	}
+}
 
 // step passes an event to the machine, and carries out the effects.
 func (p *process) step(ev machine.Event) {
@@ -121,7 +134,8 @@ func (p *process) step(ev machine.Event) {
 	}
 	p.w.mark(4, uint64(p.n.number))
 	p.n.clock.see()
-	for _, e := range p.m.Step(p.now(), p.event(ev)) {
+	effects := p.m.Step(p.now(), p.event(ev))
+	for _, e := range effects {
 		p.do(p.effect(e))
 	}
 	if p.stopping && p.m.Status().Held == 0 {
@@ -129,9 +143,10 @@ func (p *process) step(ev machine.Event) {
 		p.alive = false
 		return
 	}
-	passed := p.w.upTo(askedMax)
-	wait := passed + p.n.clock.trueTime(p.m.Wake(p.now().Later(passed)))
-	p.wake(p.w.now + max(wait, 50*time.Microsecond))
+	passed := p.w.upTo(askAfterMax)
+	wake := p.m.Wake(p.now().Later(passed))
+	p.spin.wake(p, len(effects) == 0 && wake == 0)
+	p.wake(p.w.now + max(passed+p.n.clock.trueTime(wake), 50*time.Microsecond))
 }
 
 // do carries out one effect, as the product's loop does.

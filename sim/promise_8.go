@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// How late messages may be if nothing goes wrong but that a part of the store is out of reach
-// now and then, however much is stored: each of them, and nine in ten.
+// How late messages may be, however much is stored, in a world in which nothing fails but a part
+// of the store now and then.
 const (
-	quietLateMax   = 1500 * time.Millisecond
-	quietLateOften = 250 * time.Millisecond
+	quietLateMax     = 1500 * time.Millisecond // any of them
+	quietLateMostMax = 250 * time.Millisecond  // nine in ten
 )
 
-// promise8: lateness depends on what is due, not on what is stored. Most messages are on time:
-// a machine that is not woken for what is due would publish it when something else wakes it.
+// promise8: lateness depends on what is due, not on what is stored.
 func promise8(h *history, f fact) string {
 	if h.w.plan.profile != profileBacklog {
 		return ""
@@ -31,10 +30,12 @@ func promise8(h *history, f fact) string {
 		h.late = append(h.late, late)
 	case factEnd:
 		if len(h.late) < 20 {
-			return ""
+			return "" // too few to say what is usual
 		}
+		// A machine that is not woken for what is due publishes it when something else wakes it:
+		// never very late, but often.
 		slices.Sort(h.late)
-		if late := h.late[len(h.late)*9/10]; late > quietLateOften {
+		if late := h.late[len(h.late)*9/10]; late > quietLateMostMax {
 			return fmt.Sprintf("one message in ten is %s late or more, with %d messages stored", late, len(h.w.store.Rows))
 		}
 	}

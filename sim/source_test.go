@@ -27,6 +27,11 @@ var inSource = []struct {
 		[]int{8}, 0,
 	},
 	{
+		"a machine asks to be woken at once, whatever it waits for", "poller/poller.go",
+		"	return w.wait\n", "	return 0\n",
+		[]int{0}, 0,
+	},
+	{
 		"a bucket is given back without being drained", "node/machine/broker.go",
 		"		m.stepPoller(now, fence.Drain{Holds: working})\n",
 		"		m.stepPoller(now, fence.Lost{Holds: working})\n		m.stepFence(now, fence.Drained{Holds: working})\n",
