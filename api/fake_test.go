@@ -12,8 +12,8 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// fakeStore is the model of a store. A test can see its calls, come between them, and make them
-// fail.
+// fakeStore is storetest's model of a store. A test can watch its calls, act between them, and
+// make them fail.
 type fakeStore struct {
 	*storetest.Mem
 	err     error                                    // every call fails with it
@@ -84,7 +84,7 @@ func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage
 	return f.Mem.List(ctx, q)
 }
 
-// set changes a stored message without the API.
+// set changes a message that is stored, without the API, while no call is under way in the model.
 func (f *fakeStore) set(key postdate.Key, change func(*postdate.Record)) {
 	old := f.Rows[key]
 	next := old.Record

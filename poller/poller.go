@@ -256,7 +256,7 @@ type Machine struct {
 	returns  siteHeap                           // those that are up and have messages parked
 	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
-	stepped  postdate.Now                       // when the present step began, or the last one
+	stepped  postdate.Now                       // both clocks, as the present or the latest step took them to be
 	budgetAt time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
@@ -357,7 +357,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
 // Wake returns how long after now Step must be called with a Tick if nothing else happens
-// first. Some time may have passed since the last step.
+// first: 0 if something has come due since the last step.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
 	w := waker{tried: m.stepped, now: m.reading(now), wait: wakeMax}
 	if len(m.waiting) > 0 {
@@ -404,8 +404,8 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 // wakeMax bounds every wait, because the wall clock may be set meanwhile.
 const wakeMax = time.Second
 
-// waker finds the earliest of many times on two clocks. What was due by tried asks for no
-// wake-up: the last step has tried it, and it waits for some other event.
+// waker finds the earliest of many times on two clocks. It leaves out times up to tried, that of
+// the last step: what was due then was tried, and waits for some other event.
 type waker struct {
 	tried, now postdate.Now
 	wait       time.Duration

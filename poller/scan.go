@@ -212,7 +212,9 @@ func (m *Machine) reading(now postdate.Now) postdate.Now {
 }
 
 // unset is the reading of a wall clock that was not set since it was last found good.
-func (m *Machine) unset(now postdate.Now) postdate.Now { return m.judged.Later(now.Mono - m.judged.Mono) }
+func (m *Machine) unset(now postdate.Now) postdate.Now {
+	return m.judged.Later(now.Mono - m.judged.Mono)
+}
 
 // extendLease takes in a renewal. If the lease had already ended, somebody may have taken a
 // bucket and given it back before the renewal was written, so nothing that was claimed earlier

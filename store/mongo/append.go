@@ -80,7 +80,8 @@ func (s *Store) enqueue(inbox string, call *appendCall) {
 	queue.calls = append(queue.calls, call)
 }
 
-// drain writes what waits for an inbox until nothing does.
+// drain writes what waits for an inbox until nothing does. It keeps the last segment from one
+// write to the next, since nobody else in this process writes to the inbox.
 func (s *Store) drain(inbox string, queue *appending) {
 	var last *segment
 	for {
@@ -122,11 +123,12 @@ func (s *Store) nextAppends(inbox string, queue *appending) (calls []*appendCall
 	return calls, letters
 }
 
-// appendLetters appends all or none. If another node appends to the same inbox in between, it
-// finds the last segment again. last is the last segment as far as it is known, nil if it is to
-// be read; so is what it returns.
+// appendLetters appends all or none, and starts over if another node appends to the inbox in
+// between. last is the inbox's last segment, nil if it must be read first. It returns the last
+// segment for the next call, in the same sense.
 func (s *Store) appendLetters(ctx context.Context, inbox string, last *segment, letters []letter) (*segment, error) {
-	for parts := partsOf(letters); ; last = nil {
+	parts := partsOf(letters)
+	for {
 		var err error
 		if len(parts) == 1 {
 			last, err = s.appendPart(ctx, inbox, last, parts[0])
@@ -140,12 +142,10 @@ func (s *Store) appendLetters(ctx context.Context, inbox string, last *segment, 
 				return nil
 			})
 		}
-		switch {
-		case err == nil:
-			return last, nil
-		case err != errMoved:
-			return nil, err
-		case ctx.Err() != nil:
+		if err != errMoved {
+			return last, err
+		}
+		if ctx.Err() != nil {
 			return nil, postdate.E(postdate.KindUnavailable, "appending to an inbox: other nodes were always quicker: try again")
 		}
 	}
@@ -170,8 +170,8 @@ func partsOf(letters []letter) [][]letter {
 // errMoved says that another process appended in between.
 var errMoved error = postdate.E(postdate.KindConflict, "another node appended to the inbox in between")
 
-// appendPart pushes what fits into one document to the last segment, or begins the next one. It
-// returns the segment that is the last one now, or nil if that is to be read.
+// appendPart pushes letters, which fit into one document, to the last segment, or begins the next
+// one. last, and what it returns, are as in appendLetters; with an error it returns nil.
 func (s *Store) appendPart(ctx context.Context, inbox string, last *segment, letters []letter) (_ *segment, err error) {
 	if last == nil {
 		if last, err = s.lastSegment(ctx, inbox); err != nil {
@@ -189,15 +189,18 @@ func (s *Store) appendPart(ctx context.Context, inbox string, last *segment, let
 			g.Number, g.Start, g.Base = last.Number+1, last.end(), last.end()
 		}
 		g.ID = segmentID(inbox, g.Number)
-		err := s.once(ctx, func(ctx context.Context) error {
+		err = s.once(ctx, func(ctx context.Context) error {
 			_, err := s.inboxes.InsertOne(ctx, &g)
 			return err
 		})
 		if driver.IsDuplicateKeyError(err) {
-			err = errMoved
+			return nil, errMoved
+		}
+		if err != nil {
+			return nil, err
 		}
 		g.Messages = nil
-		return &g, err
+		return &g, nil
 	}
 	room := doc("_id", last.ID, "count", doc("$lt", segmentMessages), "bytes", doc("$lt", segmentBytes))
 	err = s.once(ctx, func(ctx context.Context) error {
