@@ -250,6 +250,9 @@ func TestAClockThatIsSetMakesNothingDue(t *testing.T) {
 	quiet("renewed before that", fence.LeaseUntil{Mono: before.Mono + time.Hour, Read: before})
 	b.after(10 * ms)
 	quiet("still ahead", fence.Tick{})
+	if set := of[fence.ClockSet](b.step(fence.Tick{})); len(set) > 0 {
+		t.Fatalf("said again of the clock: %+v", set)
+	}
 	b.now.Wall -= 30_000
 	quiet("set back", fence.Tick{})
 	effects := b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
