@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -183,9 +184,15 @@ func openLSM(c settings) (*lsm.DB, error) {
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
-		EventListener: &lsm.EventListener{WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
-			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
-		}},
+		EventListener: &lsm.EventListener{
+			WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
+				c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
+			},
+			// Without this, one damaged block would end the process each time that it is read.
+			DataCorruption: func(damage lsm.DataCorruptionInfo) {
+				c.Log.Error("a block of the store is damaged: what needs it fails; stop the node and restore the directory from a backup", "file", damage.Path, "error", oneLine(damage.Details))
+			},
+		},
 		// Merging takes at most half of the processors, and rests (pace.go): the others
 		// deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
@@ -198,7 +205,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 	return lsm.Open(c.Dir, o)
 }
 
-// checkDir refuses a directory that holds something else.
+// checkDir refuses a directory that holds something else, or only a part of a store.
 func checkDir(c settings) error {
 	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
 		return openError(c.Dir, err)
@@ -207,15 +214,48 @@ func checkDir(c settings) error {
 	if err != nil {
 		return openError(c.Dir, err)
 	}
-	if len(names) == 0 {
-		return nil
+	if missing := missingFile(names); missing != "" {
+		return errMissing(c.Dir, missing)
 	}
-	for _, name := range names {
-		if ok, _ := filepath.Match("marker.manifest.*", name); ok || name == "LOCK" || name == "lost+found" {
-			return nil
-		}
+	if len(names) > 0 && !has(names, manifestMarker) && !has(names, "LOCK") && !has(names, "lost+found") {
+		return postdate.E(postdate.KindInvalid, "the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
 	}
-	return postdate.E(postdate.KindInvalid, "the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
+	return nil
+}
+
+const (
+	manifestMarker = "marker.manifest.*"
+	formatMarker   = "marker.format-version.*"
+	logFiles       = "[0-9]*[0-9].log"
+	tableFiles     = "[0-9]*[0-9].sst"
+)
+
+// missingFile names a file without which Pebble takes a part of a store for a new
+// or an empty one, and deletes the rest; "" if there is none. A new store gets the marker of
+// its manifest first, then a log, then the marker of its format, and has all three from then on.
+func missingFile(names []string) string {
+	whole := has(names, formatMarker) || has(names, tableFiles)
+	switch {
+	case !has(names, manifestMarker) && (whole || has(names, logFiles)):
+		return manifestMarker
+	case whole && !has(names, logFiles):
+		return "*.log"
+	case whole && !has(names, formatMarker):
+		return formatMarker
+	}
+	return ""
+}
+
+// has says whether one of the names matches the pattern.
+func has(names []string, pattern string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		ok, _ := filepath.Match(pattern, name)
+		return ok
+	})
+}
+
+func errMissing(dir string, what any) error {
+	return postdate.E(postdate.KindInternal, "a file of the store in %s is missing (%v): it was not changed; copy the whole directory, with its empty files, or restore it from a backup", dir, what)
 }
 
 // openError turns what Pebble or the system said into a sentence.
@@ -227,6 +267,10 @@ func openError(dir string, err error) error {
 		return postdate.E(postdate.KindUnavailable, "the store directory %s cannot be written (%w): give this user the right to, or name another directory", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
 		return postdate.E(postdate.KindFull, "the disk of the store directory %s is full: make room and start again; nothing is lost", dir)
+	case errors.Is(err, os.ErrNotExist):
+		return errMissing(dir, err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return postdate.E(postdate.KindInvalid, "the store directory %s is a file, or lies below one: name an empty or a new directory", dir)
 	case lsm.IsCorruptionError(err):
 		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%w): it was not changed; restore the directory from a backup", dir, err)
 	}
@@ -373,7 +417,12 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a stack follows
 	// Pebble goes on into undefined states if this returns.
-	l.c.fail(errors.New(text))
+	l.c.fail(errors.New(oneLine(fmt.Sprintf(format, args...))))
+}
+
+// oneLine is the first line of what Pebble says: a stack may follow.
+func oneLine(said any) string {
+	text, _, _ := strings.Cut(fmt.Sprint(said), "\n")
+	return text
 }
