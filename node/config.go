@@ -132,6 +132,8 @@ func (c Config) Validate() error {
 		return invalid("--join: the embedded store serves one node and cannot join a cluster; give all nodes a store that they share: --store mongodb://HOST/DATABASE")
 	case c.mongoDB() && c.Gossip == "":
 		return invalid("--gossip is empty: the nodes of a cluster find each other by it; name an address like 127.0.0.1:7946")
+	case c.StoreCacheBytes != 0 && c.mongoDB():
+		return invalid("--store-cache: MongoDB has its own cache; leave the flag out, or give mongod --wiredTigerCacheSizeGB")
 	case c.Lease < leaseMin || c.Lease > fence.LeaseMax:
 		return invalid("--lease is %s: it must be between %s and %s", c.Lease, leaseMin, fence.LeaseMax)
 	case c.ClockSkewMax < 10*time.Millisecond || c.ClockSkewMax > time.Minute:

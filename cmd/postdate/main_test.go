@@ -96,6 +96,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"bench", "--backlog", "50,10"}, "--backlog is [50 10]: each size must be greater than the one before"},
 		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
 		{[]string{"serve", "--store-cache", "1000"}, `--store-cache is 1000 bytes: it must be at least 1 MiB`},
+		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--store-cache", "1GiB"}, `--store-cache: MongoDB has its own cache`},
 		{[]string{"serve", "--payload-max", "1GB"}, `--payload-max: "1GB" is not a size like 65536, 256KiB or 1GiB, of at most 64GiB`},
 		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
 		{[]string{"serve", "now"}, "unknown command"},

@@ -76,7 +76,12 @@ func awaitReady(ctx context.Context, stdout io.Reader) (address string, err erro
 	go func() {
 		var a answer
 		text, err := bufio.NewReader(stdout).ReadBytes('\n')
-		if a.err = err; err == nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			a.err = errors.New("it ended")
+		case err != nil:
+			a.err = err
+		default:
 			a.err = json.Unmarshal(text, &a.line)
 		}
 		answers <- a

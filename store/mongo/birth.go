@@ -111,7 +111,7 @@ func opening(err error) error {
 	case errors.As(err, &s) && (s.HasErrorCode(18) || s.HasErrorCode(codeUnauthorized) || s.HasErrorCode(8000)):
 		return postdate.E(postdate.KindInvalid, "MongoDB does not let this user in or at its database: check name, password and roles (readWrite) in the store's address (%w)", err)
 	}
-	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, or has no primary: check the address and the servers (%w)", err)
+	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, has no primary, or its replica set has another name: check the address and the servers (%w)", err)
 }
 
 func (s *Store) births() *driver.Collection { return s.messages.Database().Collection("birth") }
