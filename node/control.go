@@ -25,14 +25,16 @@ type control struct {
 	stale chan struct{} // another node has changed a setting
 	tell  func()        // tells the other nodes of a change
 
-	mu  sync.Mutex // orders reads of the settings, so that an old one is never applied last
-	set map[postdate.Channel]store.ChannelSettings
+	reading sync.Mutex // orders reads of the settings, so that an old one is never applied last
+
+	mu  sync.Mutex                                 // guards set; never held while the store is asked
+	set map[postdate.Channel]store.ChannelSettings // replaced, and never changed
 }
 
 // read loads the settings and passes them to the poller.
 func (c *control) read(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	all, err := c.store.Channels(ctx)
 	if err != nil {
 		return err
@@ -41,9 +43,18 @@ func (c *control) read(ctx context.Context) error {
 	for _, s := range all {
 		set[s.Channel] = s
 	}
+	c.mu.Lock()
 	c.set = set
+	c.mu.Unlock()
 	c.loop.tell(poller.Limits{Settings: all})
 	return nil
+}
+
+// settings are the settings as they were read last.
+func (c *control) settings() map[postdate.Channel]store.ChannelSettings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set
 }
 
 // List implements api.Channels.
@@ -52,19 +63,18 @@ func (c *control) List(ctx context.Context) ([]api.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	set := c.settings()
 	all := make([]api.Channel, 0, len(views))
 	shown := map[postdate.Channel]bool{}
 	for _, v := range views {
 		shown[v.Channel] = true
-		s := c.set[v.Channel]
+		s := set[v.Channel]
 		s.Channel = v.Channel
 		all = append(all, api.Channel{
 			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0, LastError: v.Reason,
 		})
 	}
-	for channel, s := range c.set {
+	for channel, s := range set {
 		if !shown[channel] {
 			all = append(all, api.Channel{ChannelSettings: s})
 		}
@@ -79,9 +89,7 @@ func (c *control) Change(ctx context.Context, channel postdate.Channel, f func(*
 	if err := c.read(ctx); err != nil {
 		return store.ChannelSettings{}, err
 	}
-	c.mu.Lock()
-	s := c.set[channel]
-	c.mu.Unlock()
+	s := c.settings()[channel]
 	s.Channel = channel
 	f(&s)
 	if err := c.store.SetChannel(ctx, s); err != nil {

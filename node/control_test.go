@@ -1,0 +1,44 @@
+package node
+
+import (
+	"context"
+	"testing"
+
+	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// hangingChannels is a store that does not answer what channels have settings.
+type hangingChannels struct{ asked, answer chan struct{} }
+
+func (h hangingChannels) Channels(context.Context) ([]store.ChannelSettings, error) {
+	close(h.asked)
+	<-h.answer
+	return nil, nil
+}
+
+func (hangingChannels) SetChannel(context.Context, store.ChannelSettings) error { return nil }
+
+// Whoever looks into an outage asks for the channels first: the answer must not wait for the
+// store.
+func TestChannelsWhileTheStoreHangs(t *testing.T) {
+	hangs := hangingChannels{make(chan struct{}), make(chan struct{})}
+	l := &loop{asks: make(chan chan []poller.ChannelView), events: make(chan machine.Event, 1)}
+	c := &control{store: hangs, loop: l}
+	go func() {
+		answer := <-l.asks
+		answer <- []poller.ChannelView{{Channel: "rabbitmq:orders", Down: true}}
+	}()
+	read := make(chan error)
+	go func() { read <- c.read(t.Context()) }()
+	<-hangs.asked
+	all, err := c.List(t.Context())
+	if err != nil || len(all) != 1 || !all[0].Down {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	close(hangs.answer)
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+}
