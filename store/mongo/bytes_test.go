@@ -11,13 +11,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
-// BenchmarkBytes measures what a pending message takes on the disk: payloads of 256 random
-// bytes, ids that are UUIDs, due at any time within a month.
+// BenchmarkBytes measures what a message takes on the disk while it is pending, then once it is
+// delivered, and in an inbox: payloads of 256 random bytes, ids that are UUIDs, due at any time
+// within a month.
 //
 //	go test ./store/mongo -run '^$' -bench Bytes -benchtime 500000x
 func BenchmarkBytes(b *testing.B) {
@@ -54,32 +57,79 @@ func measureBytes(b *testing.B, direct, uri string) {
 		b.Fatal(err)
 	}
 	defer client.Disconnect(context.Background())
-	if err := client.Database("admin").RunCommand(b.Context(), bson.D{{Key: "fsync", Value: 1}}).Err(); err != nil {
+	reportBytes(b, client.Database(databaseOf(b, direct)), "pending", "messages", "registry")
+	deliverAll(b, s)
+	reportBytes(b, client.Database(databaseOf(b, direct)), "finished", "messages", "registry")
+	reportBytes(b, client.Database(databaseOf(b, direct)), "inbox", "inboxes")
+}
+
+// deliverAll notes every pending message as delivered when it was due, and puts it into an
+// inbox.
+func deliverAll(b *testing.B, s *mongo.Store) {
+	claims := (&bench{Store: s}).claims(b)
+	for done, number := 0, uint64(1); done < b.N; number++ {
+		for i := range claims {
+			claims[i].Number, claims[i].To, claims[i].Scan.Limit = number, bucket.UpTo(benchDue+1<<40), benchPage/len(claims)
+		}
+		var settle []store.Settlement
+		var letters []store.InboxMessage
+		for i, r := range s.Claim(b.Context(), claims) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+			for _, m := range r.Due {
+				settle = append(settle, store.Settlement{
+					Key: m.Key, ExecutionTime: m.ExecutionTime, Version: m.Version, Token: claims[i].Token,
+					How: store.SettleDelivered, At: m.ExecutionTime, Attempts: 1,
+				})
+				letters = append(letters, store.InboxMessage{
+					Tenant: m.Tenant, Inbox: "a", ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: m.ExecutionTime,
+					Attempt: 1, ContentType: m.ContentType, Payload: m.Payload,
+				})
+			}
+		}
+		if len(settle) == 0 {
+			b.Fatal("nothing is due")
+		}
+		if err := s.AppendInbox(b.Context(), letters); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Settle(b.Context(), settle); err != nil {
+			b.Fatal(err)
+		}
+		done += len(settle)
+	}
+}
+
+// reportBytes reports what these collections take for each message.
+func reportBytes(b *testing.B, db *driver.Database, what string, collections ...string) {
+	if err := db.Client().Database("admin").RunCommand(b.Context(), bson.D{{Key: "fsync", Value: 1}}).Err(); err != nil {
 		b.Fatal(err)
 	}
 	whole := 0.0
 	report := func(bytes int64, unit string) {
 		each := float64(bytes) / float64(b.N)
-		b.ReportMetric(each, unit)
+		b.ReportMetric(each, what+"/"+unit)
 		whole += each
 	}
-	for _, name := range []string{"messages", "registry"} {
+	for _, name := range collections {
 		var stats struct {
-			Size, StorageSize int64
-			IndexSizes        map[string]int64
+			Size, StorageSize, FreeStorageSize int64
+			IndexSizes                         map[string]int64
 		}
-		err := client.Database(databaseOf(b, direct)).RunCommand(b.Context(), bson.D{{Key: "collStats", Value: name}}).Decode(&stats)
+		err := db.RunCommand(b.Context(), bson.D{{Key: "collStats", Value: name}}).Decode(&stats)
 		if err != nil {
 			b.Fatal(err)
 		}
 		if stats.Size == 0 {
 			continue // of a replica set
 		}
-		b.ReportMetric(float64(stats.Size)/float64(b.N), name+"-BSON-B")
+		b.ReportMetric(float64(stats.Size)/float64(b.N), what+"/"+name+"-BSON-B")
+		b.ReportMetric(float64(stats.FreeStorageSize)/float64(b.N), what+"/"+name+"-free-B")
 		report(stats.StorageSize, name+"-disk-B")
 		for index, bytes := range stats.IndexSizes {
 			report(bytes, name+"/"+index+"-B")
 		}
 	}
-	b.ReportMetric(whole, "whole-B")
+	b.ReportMetric(whole, what+"/whole-B")
 }
