@@ -271,19 +271,24 @@ func (r *scanner) end(result *store.ClaimResult) error {
 
 // page reads what c covers, as far as its scan goes.
 func (r *scanner) page(c *store.Claim, from bucket.Position, result *store.ClaimResult) error {
-	payloadBytes := 0
+	payloadBytes, damaged := 0, 0
 	for r.start(c, from); r.next(); {
 		at := r.at()
 		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 		rec, err := r.record(key)
 		if err != nil {
-			r.s.reportDamage(key, err) // one damaged record must not stall a bucket
+			if damaged++; damaged == 1 {
+				r.s.reportDamage(key, err) // one damaged record must not stall a bucket
+			}
 			continue
 		}
 		result.Due = append(result.Due, rec)
 		if payloadBytes += len(rec.Payload); len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
 			break
 		}
+	}
+	if damaged > 1 {
+		r.s.c.Log.Error("more due messages of this bucket cannot be read", "count", damaged-1, "bucket", c.Bucket)
 	}
 	return r.end(result)
 }

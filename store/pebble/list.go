@@ -26,7 +26,9 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, er
 	defer iter.Close()
 	l := lister{s: s, iter: iter, q: &q}
 	for b := range s.c.Buckets {
-		l.seek(listStart(&q, b), b)
+		if err := l.seek(listStart(&q, b), b); err != nil {
+			return store.ListPage{}, s.readError(err)
+		}
 	}
 	defer l.states.close()
 	heap.Init(&l.heads)
@@ -70,18 +72,18 @@ type lister struct {
 	states lookup
 }
 
-// seek adds the first message of bucket b at or after start.
-func (l *lister) seek(start []byte, b int) (listHead, bool) {
+// seek adds the first message of bucket b at or after start, if there is one.
+func (l *lister) seek(start []byte, b int) error {
 	prefix := appendBucket([]byte{spaceMessage}, b)
 	if !l.iter.SeekGE(start) || !bytes.HasPrefix(l.iter.Key(), prefix) {
-		return listHead{}, false
+		return l.iter.Error() // the next seek would clear it
 	}
 	p, _ := splitTimed(l.iter.Key()[len(prefix):])
 	head := listHead{
 		key: postdate.Key{Bucket: b, Tenant: p.Tenant, ScheduleID: p.ScheduleID}, execution: p.Time,
 	}
 	l.heads = append(l.heads, head)
-	return head, true
+	return nil
 }
 
 // page takes messages in order until the page is full.
@@ -107,18 +109,22 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			last = &store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket, ScheduleID: head.key.ScheduleID}
 			examined++
 		}
-		l.advance(head)
+		if err := l.advance(head); err != nil {
+			return page, err
+		}
 	}
-	return page, l.iter.Error()
+	return page, nil
 }
 
 // advance replaces head by the message after it.
-func (l *lister) advance(head listHead) {
+func (l *lister) advance(head listHead) error {
 	heap.Pop(&l.heads)
-	next := append(messageKey(nil, head.key, head.execution), 0)
-	if _, ok := l.seek(next, head.key.Bucket); ok {
-		heap.Fix(&l.heads, len(l.heads)-1)
+	before := len(l.heads)
+	err := l.seek(append(messageKey(nil, head.key, head.execution), 0), head.key.Bucket)
+	if len(l.heads) > before {
+		heap.Fix(&l.heads, before)
 	}
+	return err
 }
 
 // record reads a message, if the query selects it.

@@ -241,7 +241,7 @@ func TestOpenFindsDamage(t *testing.T) {
 				filled(t, dir, count)
 				damage(t, dir, test.pattern, place)
 				before := contents(t, dir)
-				refuse(t, openConfig(dir), postdate.KindInternal, dir, "is damaged", "it was not changed", "restore the directory from a backup")
+				refuse(t, openConfig(dir), postdate.KindInternal, dir, "is damaged", "none of its messages was changed", "restore the directory from a backup")
 				unchanged(t, dir, before)
 			})
 		}
@@ -255,6 +255,7 @@ func TestOpenRefusesAPartOfAStore(t *testing.T) {
 	for _, missing := range [][]string{
 		{"marker.manifest.*"}, {"marker.format-version.*"}, {"marker.*"}, {"MANIFEST-*"}, {"*.sst"}, {"*.log"},
 		{"MANIFEST-*", "marker.*"}, {"marker.*", "*.log"}, {"marker.manifest.*", "*.sst"}, {"marker.*", "LOCK"},
+		{"marker.*", "*.log", "*.sst"},
 	} {
 		t.Run(fmt.Sprint(missing), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
@@ -271,10 +272,24 @@ func TestOpenRefusesAPartOfAStore(t *testing.T) {
 				}
 			}
 			before := contents(t, dir)
-			refuse(t, openConfig(dir), postdate.KindInternal, dir, "is missing", "it was not changed", "copy the whole directory")
+			refuse(t, openConfig(dir), postdate.KindInternal, dir, "is missing", "the store was not changed", "copy the whole directory")
 			unchanged(t, dir, before)
 		})
 	}
+}
+
+// A table that was cut off, as by a copy onto a full disk, is no reason to look for another disk.
+func TestOpenRefusesATableThatIsCutOff(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	filled(t, dir, 300)
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	if err := os.Truncate(tables[0], 1000); err != nil {
+		t.Fatal(err)
+	}
+	refuse(t, openConfig(dir), postdate.KindInternal, dir, "cut off", "copy the whole directory")
 }
 
 // A process that ends while its store is created leaves nothing that keeps the next one from

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -83,12 +84,10 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	if len(e.Buckets) == 0 {
 		return 0, nil
 	}
+	// A damaged block in the way of one must not fill the disk with the other.
 	messages, err := s.expireMessages(ctx, &e)
-	if err != nil {
-		return messages, err
-	}
-	inbox, err := s.expireInboxes(&e)
-	return messages + inbox, err
+	inbox, inboxErr := s.expireInboxes(&e)
+	return messages + inbox, errors.Join(err, inboxErr)
 }
 
 type finished struct {

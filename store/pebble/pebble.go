@@ -26,9 +26,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/time/rate"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -184,15 +186,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
-		EventListener: &lsm.EventListener{
-			WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
-				c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
-			},
-			// Without this, one damaged block would end the process each time that it is read.
-			DataCorruption: func(damage lsm.DataCorruptionInfo) {
-				c.Log.Error("a block of the store is damaged: what needs it fails; stop the node and restore the directory from a backup", "file", damage.Path, "error", oneLine(damage.Details))
-			},
-		},
+		EventListener: listener(c),
 		// Merging takes at most half of the processors, and rests (pace.go): the others
 		// deliver.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
@@ -203,6 +197,37 @@ func openLSM(c settings) (*lsm.DB, error) {
 		o.Levels[i].BlockSize = 16 << 10 // with Pebble's 4 KiB a message takes 28 bytes more
 	}
 	return lsm.Open(c.Dir, o)
+}
+
+// damageEvery is how often the log says that a block is damaged. Each read of it fails.
+const damageEvery = time.Minute
+
+// listener takes Pebble's events. Without it, a damaged block would end the process each time
+// that it is read. With it the node goes on with what it can read, until a table that cannot be
+// merged keeps everything from being merged.
+func listener(c settings) *lsm.EventListener {
+	var unmerged atomic.Bool
+	said := rate.Sometimes{Interval: damageEvery}
+	return &lsm.EventListener{
+		WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
+			if unmerged.Load() {
+				c.fail(fmt.Errorf("a damaged table of the store in %s keeps it from writing: restore the directory from a backup", c.Dir))
+			}
+			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
+		},
+		DataCorruption: func(damage lsm.DataCorruptionInfo) {
+			said.Do(func() {
+				c.Log.Error("a block of the store is damaged, and what needs it fails: stop the node and restore the directory from a backup", "file", damage.Path, "error", oneLine(damage.Details))
+			})
+		},
+		BackgroundError: func(err error) {
+			if lsm.IsCorruptionError(err) {
+				unmerged.Store(true)
+				return // DataCorruption has said it
+			}
+			logger{c}.Errorf("background error: %s", err)
+		},
+	}
 }
 
 // checkDir refuses a directory that holds something else, or only a part of a store.
@@ -232,9 +257,10 @@ const (
 
 // missingFile names a file without which Pebble takes a part of a store for a new
 // or an empty one, and deletes the rest; "" if there is none. A new store gets the marker of
-// its manifest first, then a log, then the marker of its format, and has all three from then on.
+// its manifest first, then a log, then the marker of its format, then its options, and has all
+// from then on.
 func missingFile(names []string) string {
-	whole := has(names, formatMarker) || has(names, tableFiles)
+	whole := has(names, formatMarker) || has(names, tableFiles) || has(names, "OPTIONS-*")
 	switch {
 	case !has(names, manifestMarker) && (whole || has(names, logFiles)):
 		return manifestMarker
@@ -254,8 +280,8 @@ func has(names []string, pattern string) bool {
 	})
 }
 
-func errMissing(dir string, what any) error {
-	return postdate.E(postdate.KindInternal, "a file of the store in %s is missing (%v): it was not changed; copy the whole directory, with its empty files, or restore it from a backup", dir, what)
+func errMissing(dir, what string) error {
+	return postdate.E(postdate.KindInternal, "a file of the store in %s is missing, or cut off (%s): the store was not changed; copy the whole directory, with its empty files, or restore it from a backup", dir, what)
 }
 
 // openError turns what Pebble or the system said into a sentence.
@@ -267,14 +293,14 @@ func openError(dir string, err error) error {
 		return postdate.E(postdate.KindUnavailable, "the store directory %s cannot be written (%w): give this user the right to, or name another directory", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
 		return postdate.E(postdate.KindFull, "the disk of the store directory %s is full: make room and start again; nothing is lost", dir)
-	case errors.Is(err, os.ErrNotExist):
-		return errMissing(dir, err)
+	case errors.Is(err, os.ErrNotExist), strings.Contains(err.Error(), "object size mismatch"):
+		return errMissing(dir, oneLine(err))
 	case errors.Is(err, syscall.ENOTDIR):
 		return postdate.E(postdate.KindInvalid, "the store directory %s is a file, or lies below one: name an empty or a new directory", dir)
 	case lsm.IsCorruptionError(err):
-		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%w): it was not changed; restore the directory from a backup", dir, err)
+		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%s): none of its messages was changed; restore the directory from a backup", dir, oneLine(err))
 	}
-	return postdate.E(postdate.KindUnavailable, "the store in %s cannot be opened: %w", dir, err)
+	return postdate.E(postdate.KindUnavailable, "the store in %s cannot be opened: %s", dir, oneLine(err))
 }
 
 // load reads or writes the birth record, and reads the partition records.
@@ -413,7 +439,7 @@ func (l logger) Infof(format string, args ...any) {
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	l.c.Log.Warn("store: " + fmt.Sprintf(format, args...))
+	l.c.Log.Warn("store: " + oneLine(fmt.Sprintf(format, args...)))
 }
 
 func (l logger) Fatalf(format string, args ...any) {

@@ -103,6 +103,9 @@ func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel,
 			found = append(found, store.ParkedChannel{Bucket: b, Channel: channel})
 			ok = iter.SeekGE(after(parkedPrefix(nil, b, channel)))
 		}
+		if err := iter.Error(); err != nil { // the next seek would clear it
+			return found, s.readError(err)
+		}
 	}
-	return found, s.readError(iter.Error())
+	return found, nil
 }
