@@ -185,7 +185,9 @@ func openLSM(c settings) (*lsm.DB, error) {
 		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
-		LBaseMaxBytes: 64 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
+		// Every seek looks into each level. With Pebble's 64 MiB a store of 11 GB or more has one
+		// level more.
+		LBaseMaxBytes: 512 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
 		EventListener: listener(c),
 		// Merging takes at most half of the processors, and rests (pace.go): the others
 		// deliver.
