@@ -202,7 +202,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		return p, true
 	case postdate.KindUnknown:
 		p.Type, p.retryAfter = UnknownOutcome, 1
-		p.Detail = "the store did not answer in time: what was to be changed may have been done or not. Repeat the same request with the same scheduleId; that is safe, and its answer tells"
+		p.Detail = "the store did not answer in time: a change may have been done or not. Repeat the same request with the same scheduleId; that is safe, and its answer tells"
 		return p, true
 	default:
 		p.Type = Internal

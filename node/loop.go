@@ -277,7 +277,7 @@ func (l *loop) report(e machine.Effect) {
 	case fence.Gained:
 		l.log.Info("took buckets", "count", len(e.Partitions))
 	case fence.Lost:
-		l.log.Warn("lost buckets: another node has them, or the store did not answer or the clock was wrong for longer than the lease allows; the node asks for them again by itself", "count", len(e.Holds))
+		l.log.Warn("lost buckets: another node has them, this node renewed its lease too late or slept, or its clock is wrong; it asks for them again by itself", "count", len(e.Holds))
 	case fence.Fenced:
 		for _, hold := range e.Holds {
 			l.log.Warn("a claim was refused: the bucket has another owner", "bucket", hold.Bucket, "token", hold.Token)

@@ -186,14 +186,21 @@ func TestADamagedTableThatStopsMerging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	written := make(chan struct{})
 	go func() { // it hangs in the end, as the store does
+		defer close(written)
 		for i := 100; i < 10_000; i++ {
 			_ = s.db.Set(messageKey(nil, damageMessage(i%100).Key, postdate.Time(i)), []byte("x"), lsm.NoSync)
 			_ = s.db.Set(messageKey(nil, damageMessage((i+50)%100).Key, postdate.Time(2_000_000_000_000+i)), []byte("x"), lsm.NoSync)
 			_ = s.db.Flush()
 		}
 	}()
-	text := (<-fatal).Error()
+	var text string
+	select {
+	case err := <-fatal:
+		text = err.Error()
+	case <-written:
+	}
 	if !strings.Contains(text, "damaged table") || !strings.Contains(text, "restore the directory from a backup") {
 		t.Errorf("it gives up with %q", text)
 	}

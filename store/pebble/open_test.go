@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -289,7 +291,9 @@ func TestOpenRefusesATableThatIsCutOff(t *testing.T) {
 	if err := os.Truncate(tables[0], 1000); err != nil {
 		t.Fatal(err)
 	}
-	refuse(t, openConfig(dir), postdate.KindInternal, dir, "cut off", "copy the whole directory")
+	before := contents(t, dir)
+	refuse(t, openConfig(dir), postdate.KindInternal, dir, "cut off", "the store was not changed", "copy the whole directory")
+	unchanged(t, dir, before)
 }
 
 // A process that ends while its store is created leaves nothing that keeps the next one from
@@ -300,12 +304,15 @@ func TestOpenAfterEachStepOfACreation(t *testing.T) {
 		op string
 		fs *vfs.MemFS
 	}
+	var mu sync.Mutex // some steps are made in the background
 	var all []left
 	watched := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			for _, percent := range []int{0, 100} {
 				fs := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 2))})
+				mu.Lock()
 				all = append(all, left{fmt.Sprint(op), fs})
+				mu.Unlock()
 			}
 		}
 		return nil
@@ -314,8 +321,13 @@ func TestOpenAfterEachStepOfACreation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
 	created := len(all)
+	mu.Unlock()
 	s.Close()
+	if created == 0 {
+		t.Fatal("no step of the creation was seen")
+	}
 	for i, left := range all[:created] {
 		s, err := OpenWith(openConfig("store"), Parts{FS: left.fs})
 		if err != nil {
@@ -329,6 +341,7 @@ func TestOpenAfterEachStepOfACreation(t *testing.T) {
 // Nor is damage in a table: reading it is an error, each time, and never gives other content.
 func TestDamagedTable(t *testing.T) {
 	const count = 600
+	var failed atomic.Int64
 	for _, place := range []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9} {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
 			dir := leftOpen(t)
@@ -337,7 +350,7 @@ func TestDamagedTable(t *testing.T) {
 			fatal := make(chan error, 1)
 			parts := Parts{Fatal: func(err error) { fatal <- err; select {} }}
 			over := make(chan error, 1)
-			go func() { over <- openAndRead(openConfig(dir), parts, count) }()
+			go func() { over <- openAndRead(openConfig(dir), parts, count, &failed) }()
 			select {
 			case err := <-over:
 				if err != nil {
@@ -347,6 +360,9 @@ func TestDamagedTable(t *testing.T) {
 				t.Errorf("it would end the process now: %v", err)
 			}
 		})
+	}
+	if failed.Load() == 0 {
+		t.Error("no read failed: the damage was elsewhere")
 	}
 }
 
@@ -363,8 +379,8 @@ func leftOpen(t *testing.T) string {
 }
 
 // openAndRead reads every message, unless the store is refused, and fails if one is missing or
-// has other content.
-func openAndRead(c Config, parts Parts, n int) error {
+// has other content. It reads what fails twice, and counts it.
+func openAndRead(c Config, parts Parts, n int, failed *atomic.Int64) error {
 	s, err := OpenWith(c, parts)
 	if err != nil {
 		return nil
@@ -372,6 +388,12 @@ func openAndRead(c Config, parts Parts, n int) error {
 	for i := range n {
 		m := openMessage(i)
 		r, err := s.Get(context.Background(), m.Key)
+		if err != nil {
+			failed.Add(1)
+			if _, again := s.Get(context.Background(), m.Key); again == nil {
+				return fmt.Errorf("message %d failed once only: %w", i, err)
+			}
+		}
 		switch {
 		case err == nil && string(r.Payload) != string(m.Payload):
 			return fmt.Errorf("message %d has other content", i)

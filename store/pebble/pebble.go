@@ -120,7 +120,7 @@ type Store struct {
 }
 
 // Open opens the store in c.Dir, and creates it if there is none. Errors are sentences for the
-// operator; if one is returned, nothing was changed.
+// operator; if one is returned, no message was changed.
 func Open(c Config) (*Store, error) { return OpenWith(c, Parts{}) }
 
 // OpenWith is Open for tests.
@@ -185,8 +185,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
-		// Every seek looks into each level. With Pebble's 64 MiB a store of 11 GB or more has one
-		// level more.
+		// Every seek looks into each level. With Pebble's 64 MiB most large stores have one more.
 		LBaseMaxBytes: 512 << 20, BytesPerSync: 1 << 20, WALBytesPerSync: 0,
 		EventListener: listener(c),
 		// Merging takes at most half of the processors, and rests (pace.go): the others
@@ -208,14 +207,24 @@ const damageEvery = time.Minute
 // that it is read. With it the node goes on with what it can read, until a table that cannot be
 // merged keeps everything from being merged.
 func listener(c settings) *lsm.EventListener {
-	var unmerged atomic.Bool
+	var stalled, unmerged atomic.Bool // writes wait for merging; the last merge failed on damage
+	endIfStuck := func() {
+		if stalled.Load() && unmerged.Load() {
+			c.fail(fmt.Errorf("a damaged table of the store in %s keeps it from writing: restore the directory from a backup", c.Dir))
+		}
+	}
 	said := rate.Sometimes{Interval: damageEvery}
 	return &lsm.EventListener{
 		WriteStallBegin: func(stall lsm.WriteStallBeginInfo) {
-			if unmerged.Load() {
-				c.fail(fmt.Errorf("a damaged table of the store in %s keeps it from writing: restore the directory from a backup", c.Dir))
-			}
 			c.Log.Warn("every write waits: the disk does not keep up", "reason", stall.Reason)
+			stalled.Store(stall.Reason == "L0 file count limit exceeded") // else it waits for a flush
+			endIfStuck()
+		},
+		WriteStallEnd: func() { stalled.Store(false) },
+		CompactionEnd: func(merge lsm.CompactionInfo) {
+			if merge.Err == nil {
+				unmerged.Store(false)
+			}
 		},
 		DataCorruption: func(damage lsm.DataCorruptionInfo) {
 			said.Do(func() {
@@ -225,6 +234,7 @@ func listener(c settings) *lsm.EventListener {
 		BackgroundError: func(err error) {
 			if lsm.IsCorruptionError(err) {
 				unmerged.Store(true)
+				endIfStuck()
 				return // DataCorruption has said it
 			}
 			logger{c}.Errorf("background error: %s", err)
@@ -234,7 +244,9 @@ func listener(c settings) *lsm.EventListener {
 
 // checkDir refuses a directory that holds something else, or only a part of a store.
 func checkDir(c settings) error {
-	if err := c.FS.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := c.FS.MkdirAll(c.Dir, 0o755); errors.Is(err, os.ErrNotExist) {
+		return postdate.E(postdate.KindInvalid, "the store directory %s cannot be made: name another one", c.Dir)
+	} else if err != nil {
 		return openError(c.Dir, err)
 	}
 	names, err := c.FS.List(c.Dir)
@@ -257,10 +269,10 @@ const (
 	tableFiles     = "[0-9]*[0-9].sst"
 )
 
-// missingFile names a file without which Pebble takes a part of a store for a new
-// or an empty one, and deletes the rest; "" if there is none. A new store gets the marker of
-// its manifest first, then a log, then the marker of its format, then its options, and has all
-// from then on.
+// missingFile names a file that a part of a store lacks; "" if there is none. Without it Pebble
+// takes the part for a new or an empty store, and deletes the rest. A new store gets the marker
+// of its manifest first, then a log, then the marker of its format, then its options, and has
+// all from then on.
 func missingFile(names []string) string {
 	whole := has(names, formatMarker) || has(names, tableFiles) || has(names, "OPTIONS-*")
 	switch {
