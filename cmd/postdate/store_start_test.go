@@ -32,8 +32,8 @@ func TestServeRefusesAStore(t *testing.T) {
 
 	refused(t, dir, []string{"--buckets", "8"}, "has 64 buckets", "start it with --buckets 64")
 	file := filepath.Join(dir, "LOCK")
-	refused(t, file, nil, "not a directory")
-	refused(t, filepath.Join(file, "below"), nil, "not a directory")
+	refused(t, file, nil, "is a file, or lies below one", "name an empty or a new directory")
+	refused(t, filepath.Join(file, "below"), nil, "is a file, or lies below one")
 	refused(t, filepath.Dir(dir), nil, "holds other files", "name an empty or a new directory")
 	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
