@@ -42,11 +42,7 @@ func damageable(t *testing.T, dir string) (table string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for b := range openBuckets {
-		if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: b, Owner: "n", Lease: "n/1"}}); err != nil || !got[0].OK {
-			t.Fatal(got, err)
-		}
-	}
+	acquireAll(t, s)
 	var park []store.Settlement
 	for i := range damageMessages {
 		m := damageMessage(i)

@@ -20,12 +20,18 @@ func ownedBuckets(t *testing.T, buckets int) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	for b := range buckets {
+	acquireAll(t, s)
+	return s
+}
+
+// acquireAll makes one node the owner of every bucket, with token 1 in a new store.
+func acquireAll(t *testing.T, s *Store) {
+	t.Helper()
+	for b := range s.Buckets() {
 		if got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: b, Owner: "n", Lease: "n/1"}}); err != nil || !got[0].OK {
 			t.Fatal(got, err)
 		}
 	}
-	return s
 }
 
 // owned is such a store of one bucket, with a message that is due at 1000.
