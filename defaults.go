@@ -22,4 +22,5 @@ const (
 // RetryDefault is the policy of a message that has none (--retry-max-attempts and the flags
 // after it): five attempts within about 15 s if the broker refuses the message. A channel
 // that is down costs no attempt: its messages wait until it is up again, for up to a day.
-var RetryDefault = RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute, MaxParked: 24 * time.Hour}
+var RetryDefault = RetryPolicy{MaxAttempts: 5, MinBackoff: time.Second, MaxBackoff: time.Minute,
+	MaxParked: 24 * time.Hour}

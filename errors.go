@@ -23,7 +23,8 @@ const (
 	KindFenced                  // the bucket has another owner by now
 )
 
-var kindNames = [...]string{"internal", "invalid", "not found", "exists", "conflict", "too late", "too large", "full", "unavailable", "unknown outcome", "fenced"}
+var kindNames = [...]string{"internal", "invalid", "not found", "exists", "conflict", "too late", "too large", "full",
+	"unavailable", "unknown outcome", "fenced"}
 
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {

@@ -96,11 +96,13 @@ type Digest [16]byte
 
 // State is the part of a message that changes.
 type State struct {
-	Status            Status
-	Version           uint64 // drawn at creation, different for each message of the same id; grows by one with every reschedule
+	Status Status
+	// Version is drawn at creation, different for each message of the same id, and grows by one
+	// with every reschedule.
+	Version           uint64
 	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
 	AttemptTime       Time   // when the next publish is due; at first the execution time
-	Parked            bool   // waits for its channel to be up again; checked at AttemptTime if the channel is still down then
+	Parked            bool   // waits until its channel is up; looked at again at AttemptTime
 	DownSince         Time   // since when it waits for a channel that is down; 0: it does not wait
 	PossibleDuplicate bool   // an earlier publish has an unknown outcome
 	SettledAt         Time   // when its status became final; for DELIVERED, the time of the confirm
@@ -184,7 +186,8 @@ func checkName(what, s string, bytesMax int) error {
 	}
 	for i := range len(s) {
 		if !nameByte(s[i]) {
-			return E(KindInvalid, "%s %q has a forbidden character at byte %d: allowed are letters, digits and - _ . : ~ @ + = ,", what, s, i)
+			return E(KindInvalid, "%s %q has a forbidden character at byte %d: "+
+				"allowed are letters, digits and - _ . : ~ @ + = ,", what, s, i)
 		}
 	}
 	if s == "." || s == ".." {

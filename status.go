@@ -13,7 +13,8 @@ const (
 	Cancelled                        // cancelled before delivery could have begun
 )
 
-var statusNames = [...]string{Pending: "PENDING", Delivered: "DELIVERED", DeliveryFailed: "DELIVERY_FAILED", Cancelled: "CANCELLED"}
+var statusNames = [...]string{Pending: "PENDING", Delivered: "DELIVERED", DeliveryFailed: "DELIVERY_FAILED",
+	Cancelled: "CANCELLED"}
 
 // Statuses lists all of them, in the order of a message's life.
 func Statuses() []Status { return []Status{Pending, Delivered, DeliveryFailed, Cancelled} }

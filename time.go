@@ -55,7 +55,8 @@ func ParseTime(s string) (Time, error) {
 		if year, _, ok := strings.Cut(s, "-"); ok && len(year) > 4 && strings.Trim(year, "0123456789") == "" {
 			return 0, E(KindInvalid, "time %q is out of range: the latest is %s", s, LatestTime)
 		}
-		return 0, E(KindInvalid, "time %q is not RFC 3339: write it like 2027-01-31T09:30:00Z or 2027-01-31T09:30:00.250+02:00", s)
+		return 0, E(KindInvalid, "time %q is not RFC 3339: write it like 2027-01-31T09:30:00Z or "+
+			"2027-01-31T09:30:00.250+02:00", s)
 	}
 	at := TimeOf(t)
 	if at < EarliestTime || at > LatestTime {

@@ -81,7 +81,8 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 // add checks one item. A p that is not nil says why the item could not be read.
 func (t *batch) add(body *messageBody, p *Problem) *Problem {
 	if len(t.items) == postdate.BatchItemsMax {
-		return &Problem{Type: TooLarge, Detail: "the batch has more than " + countOf(postdate.BatchItemsMax, "item") + ": split it; nothing of it was done"}
+		return &Problem{Type: TooLarge, Detail: "the batch has more than " + countOf(postdate.BatchItemsMax, "item") +
+			": split it; nothing of it was done"}
 	}
 	item := batchItem{message: -1, problem: p}
 	if body.ScheduleID != nil {
@@ -149,7 +150,8 @@ func eachOfArray(body []byte, add func(*messageBody, *Problem) *Problem) *Proble
 		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON array of messages"}
 	}
 	if body[at] != '[' {
-		return &Problem{Type: InvalidField, Detail: "a JSON array of messages was expected: for one message a line, send it with Content-Type: " + contentTypeLines}
+		return &Problem{Type: InvalidField, Detail: "a JSON array of messages was expected: " +
+			"for one message a line, send it with Content-Type: " + contentTypeLines}
 	}
 	at = skipSpace(body, at+1)
 	if at < len(body) && body[at] == ']' {

@@ -90,14 +90,18 @@ func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes
 // media type counts as JSON.
 func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
 	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " + clip(string(encoding)) + " is not supported: send it uncompressed"}
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " +
+			clip(string(encoding)) + " is not supported: send it uncompressed"}
 	}
 	if given := ctx.Request.Header.ContentType(); len(given) > 0 && !isOneOf(given, types) {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) + " is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
+		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) +
+			" is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
 	}
 	body := ctx.Request.Body()
 	if len(body) > bytesMax {
-		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " + countOf(bytesMax, "byte") + " are allowed; put large payloads elsewhere and send a reference, or split a batch"}
+		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " +
+			countOf(bytesMax, "byte") +
+			" are allowed; put large payloads elsewhere and send a reference, or split a batch"}
 	}
 	return body, nil
 }
@@ -197,7 +201,8 @@ func syntacticProblem(err *jsontext.SyntacticError) *Problem {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &Problem{Type: MalformedJSON, Offset: err.ByteOffset, Detail: "the JSON ends too early"}
 	}
-	return &Problem{Type: MalformedJSON, Offset: err.ByteOffset, Detail: fmt.Sprintf("the body is not JSON: %v", err.Err)}
+	return &Problem{Type: MalformedJSON, Offset: err.ByteOffset,
+		Detail: fmt.Sprintf("the body is not JSON: %v", err.Err)}
 }
 
 func semanticProblem(err *json.SemanticError, to any) *Problem {

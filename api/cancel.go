@@ -57,7 +57,8 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	case body.ScheduleIDs == nil:
 		return fieldProblem("/scheduleIds", invalid("scheduleIds is missing: give an array of ids"))
 	case n > postdate.CancelItemsMax:
-		return fieldProblem("/scheduleIds", postdate.E(postdate.KindTooLarge, "%d ids are too many: at most %d are allowed in one request; split it", n, postdate.CancelItemsMax))
+		return fieldProblem("/scheduleIds", postdate.E(postdate.KindTooLarge,
+			"%d ids are too many: at most %d are allowed in one request; split it", n, postdate.CancelItemsMax))
 	}
 	problems := make([]*Problem, len(body.ScheduleIDs))
 	places := make([]int, 0, len(body.ScheduleIDs))

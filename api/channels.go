@@ -104,9 +104,11 @@ func (b *channelBody) check(checkChannel func(postdate.Channel) error) (postdate
 	case b.Paused == nil && b.MaxPerSecond == nil && b.MaxInFlight == nil:
 		return "", fieldProblem("", invalid("nothing to change: give paused, maxPerSecond or maxInFlight"))
 	case b.MaxPerSecond != nil && (math.IsNaN(*b.MaxPerSecond) || *b.MaxPerSecond < 0 || *b.MaxPerSecond > rateMax):
-		return "", fieldProblem("/maxPerSecond", invalid("maxPerSecond must be between 0 (no limit) and %d", int(rateMax)))
+		return "", fieldProblem("/maxPerSecond", invalid("maxPerSecond must be between 0 (no limit) and %d",
+			int(rateMax)))
 	case b.MaxInFlight != nil && (*b.MaxInFlight < 0 || *b.MaxInFlight > inFlightMax):
-		return "", fieldProblem("/maxInFlight", invalid("maxInFlight must be between 0 (no limit of its own) and %d", inFlightMax))
+		return "", fieldProblem("/maxInFlight", invalid("maxInFlight must be between 0 (no limit of its own) and %d",
+			inFlightMax))
 	}
 	return channel, nil
 }
@@ -161,6 +163,7 @@ type noChannels struct{}
 
 func (noChannels) List(context.Context) ([]Channel, error) { return nil, nil }
 
-func (noChannels) Change(context.Context, postdate.Channel, func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+func (noChannels) Change(context.Context, postdate.Channel,
+	func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	return store.ChannelSettings{}, postdate.E(postdate.KindUnavailable, "this node keeps no settings of channels")
 }

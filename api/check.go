@@ -34,7 +34,8 @@ func (s *Server) checker() checker {
 }
 
 // named checks a body that may have a schedule id, and makes an id if it has none.
-func (c *checker) named(body *messageBody, tenant string, buckets int, m *postdate.Message) (p *Problem, expiring bool) {
+func (c *checker) named(body *messageBody, tenant string, buckets int,
+	m *postdate.Message) (p *Problem, expiring bool) {
 	id := ""
 	if body.ScheduleID != nil {
 		id = *body.ScheduleID
@@ -74,7 +75,8 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 		return p, false
 	}
 	if when == "" {
-		return &Problem{Type: InvalidField, Pointer: "/executionTime", Detail: `say when: give executionTime (like "2027-01-31T09:30:00Z") or delay (like "PT15M")`}, false
+		return &Problem{Type: InvalidField, Pointer: "/executionTime",
+			Detail: `say when: give executionTime (like "2027-01-31T09:30:00Z") or delay (like "PT15M")`}, false
 	}
 	if p := c.payload(b, m); p != nil {
 		return p, false
@@ -92,7 +94,8 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 // checkExpiry refuses a message that would expire before its time.
 func checkExpiry(m *postdate.Message) *Problem {
 	if m.ExpiresAt != 0 && m.ExpiresAt <= m.ExecutionTime {
-		return fieldProblem("/expiresAt", invalid("expiresAt %s must lie after the execution time, which is %s", m.ExpiresAt, m.ExecutionTime))
+		return fieldProblem("/expiresAt", invalid("expiresAt %s must lie after the execution time, which is %s",
+			m.ExpiresAt, m.ExecutionTime))
 	}
 	return nil
 }
@@ -104,7 +107,8 @@ func unsupported(b *messageBody) *Problem {
 		value jsontext.Value
 	}{{"recurrence", b.Recurrence}, {"priority", b.Priority}} {
 		if present(field.value) {
-			return &Problem{Type: NotSupported, Pointer: "/" + field.name, Detail: field.name + " is not supported by this version: leave it out"}
+			return &Problem{Type: NotSupported, Pointer: "/" + field.name, Detail: field.name +
+				" is not supported by this version: leave it out"}
 		}
 	}
 	return nil
@@ -117,7 +121,8 @@ func present(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
 func (c *checker) when(b *messageBody, m *postdate.Message) (string, *Problem) {
 	switch {
 	case b.ExecutionTime != nil && b.Delay != nil:
-		return "", &Problem{Type: InvalidField, Pointer: "/delay", Detail: "executionTime and delay exclude each other: give one of them"}
+		return "", &Problem{Type: InvalidField, Pointer: "/delay",
+			Detail: "executionTime and delay exclude each other: give one of them"}
 	case b.ExecutionTime != nil:
 		at, err := postdate.ParseTime(*b.ExecutionTime)
 		if err != nil {
@@ -131,10 +136,12 @@ func (c *checker) when(b *messageBody, m *postdate.Message) (string, *Problem) {
 			return "", fieldProblem("/delay", err)
 		}
 		if d < 0 {
-			return "", fieldProblem("/delay", invalid("delay %q is negative: give one of zero or more, or a past executionTime for now", *b.Delay))
+			return "", fieldProblem("/delay", invalid("delay %q is negative: "+
+				"give one of zero or more, or a past executionTime for now", *b.Delay))
 		}
 		if d > postdate.DelayMax {
-			return "", fieldProblem("/delay", invalid("delay %q is too long: at most %d days are allowed", *b.Delay, daysOf(postdate.DelayMax)))
+			return "", fieldProblem("/delay", invalid("delay %q is too long: at most %d days are allowed",
+				*b.Delay, daysOf(postdate.DelayMax)))
 		}
 		m.ExecutionTime = c.now.Add(d)
 		return *b.Delay, nil
@@ -158,7 +165,8 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 	switch {
 	case b.PayloadEncoding == "base64":
 		if !isText {
-			return fieldProblem("/payload", invalid(`with payloadEncoding "base64", payload must be a string, not %s`, kindName(b.Payload.Kind())))
+			return fieldProblem("/payload", invalid(`with payloadEncoding "base64", payload must be a string, not %s`,
+				kindName(b.Payload.Kind())))
 		}
 		raw, err := decodeBase64(b.Payload)
 		if err != nil {
@@ -167,7 +175,8 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 		m.Encoding, m.Payload = postdate.EncodingBase64, raw
 		m.ContentType = orElse(m.ContentType, contentTypeBinary)
 	case b.PayloadEncoding != "":
-		return fieldProblem("/payloadEncoding", invalid(`payloadEncoding %q is not known: it is "base64" or absent`, clip(b.PayloadEncoding)))
+		return fieldProblem("/payloadEncoding", invalid(`payloadEncoding %q is not known: it is "base64" or absent`,
+			clip(b.PayloadEncoding)))
 	case isText && m.ContentType != "" && !postdate.IsJSON(m.ContentType):
 		text, err := jsontext.AppendUnquote(nil, b.Payload)
 		if err != nil {
@@ -179,7 +188,8 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 		m.ContentType = orElse(m.ContentType, contentTypeJSON)
 	}
 	if len(m.Payload) > c.payloadBytesMax {
-		return fieldProblem("/payload", postdate.E(postdate.KindTooLarge, "payload is %d bytes long: at most %d are allowed; put it elsewhere and send a reference", len(m.Payload), c.payloadBytesMax))
+		return fieldProblem("/payload", postdate.E(postdate.KindTooLarge, "payload is %d bytes long: "+
+			"at most %d are allowed; put it elsewhere and send a reference", len(m.Payload), c.payloadBytesMax))
 	}
 	return nil
 }
@@ -206,7 +216,8 @@ func decodeBase64(quoted jsontext.Value) ([]byte, error) {
 	if bytes.ContainsAny(text, "\r\n") {
 		return nil, invalid("payload has line breaks: write its base64 in one line")
 	}
-	raw, err := base64.StdEncoding.Strict().AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))), text)
+	raw, err := base64.StdEncoding.Strict().AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(text))),
+		text)
 	if err != nil {
 		return nil, invalid("payload is not base64 in the standard alphabet with padding: %w", err)
 	}
@@ -216,7 +227,8 @@ func decodeBase64(quoted jsontext.Value) ([]byte, error) {
 // rest sets everything but the channel, the times that when sets, and the payload.
 func rest(b *messageBody, m *postdate.Message) *Problem {
 	if len(b.Key) > postdate.KeyBytesMax {
-		return fieldProblem("/key", invalid("key is %d bytes long: at most %d are allowed", len(b.Key), postdate.KeyBytesMax))
+		return fieldProblem("/key", invalid("key is %d bytes long: at most %d are allowed",
+			len(b.Key), postdate.KeyBytesMax))
 	}
 	m.PartitionKey = b.Key
 	if p := checkHeaders(b.Headers); p != nil {
@@ -224,7 +236,8 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 	}
 	for _, h := range b.Headers {
 		if strings.EqualFold(h.Name, amqp.MessageID) {
-			return headerProblem(h.Name, invalid("header %s is for messages that are taken from RabbitMQ: leave it out; the message-id of a delivery is the scheduleId", h.Name))
+			return headerProblem(h.Name, invalid("header %s is for messages that are taken from RabbitMQ: "+
+				"leave it out; the message-id of a delivery is the scheduleId", h.Name))
 		}
 	}
 	m.Headers = b.Headers
@@ -246,7 +259,8 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
 	if b.MaxAttempts != nil {
 		if n := *b.MaxAttempts; n < 1 || n > postdate.RetryAttemptMax {
-			return fieldProblem("/retry/maxAttempts", invalid("maxAttempts is %d: it must be between 1, no retry, and %d", n, postdate.RetryAttemptMax))
+			return fieldProblem("/retry/maxAttempts",
+				invalid("maxAttempts is %d: it must be between 1, no retry, and %d", n, postdate.RetryAttemptMax))
 		}
 		to.MaxAttempts = *b.MaxAttempts
 	}
@@ -273,7 +287,8 @@ func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
 		*field.to = d
 	}
 	if to.MinBackoff != 0 && to.MaxBackoff != 0 && to.MinBackoff > to.MaxBackoff {
-		return fieldProblem("/retry/minBackoff", invalid("minBackoff %s is longer than maxBackoff %s", to.MinBackoff, to.MaxBackoff))
+		return fieldProblem("/retry/minBackoff", invalid("minBackoff %s is longer than maxBackoff %s",
+			to.MinBackoff, to.MaxBackoff))
 	}
 	return nil
 }
@@ -281,12 +296,14 @@ func retryPolicy(b *retryBody, to *postdate.RetryPolicy) *Problem {
 // checkHeaders checks the client's own headers, name by name.
 func checkHeaders(headers []postdate.Header) *Problem {
 	if len(headers) > postdate.HeadersMax {
-		return fieldProblem("/headers", invalid("%d headers are too many: at most %d are allowed", len(headers), postdate.HeadersMax))
+		return fieldProblem("/headers", invalid("%d headers are too many: at most %d are allowed",
+			len(headers), postdate.HeadersMax))
 	}
 	for _, h := range headers {
 		err := checkHeaderName(h.Name)
 		if err == nil && len(h.Value) > postdate.HeaderValueBytesMax {
-			err = invalid("header %s is %d bytes long: at most %d are allowed", h.Name, len(h.Value), postdate.HeaderValueBytesMax)
+			err = invalid("header %s is %d bytes long: at most %d are allowed",
+				h.Name, len(h.Value), postdate.HeaderValueBytesMax)
 		}
 		if err == nil && strings.ContainsFunc(h.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			err = invalid("header %s has a control character", h.Name)
@@ -304,11 +321,13 @@ func headerProblem(name string, err error) *Problem {
 
 func checkHeaderName(name string) error {
 	if name == "" || len(name) > postdate.HeaderNameBytesMax {
-		return invalid("a header's name of %d bytes is not possible: it has 1 to %d", len(name), postdate.HeaderNameBytesMax)
+		return invalid("a header's name of %d bytes is not possible: it has 1 to %d",
+			len(name), postdate.HeaderNameBytesMax)
 	}
 	for i := range len(name) {
 		if !tokenByte(name[i]) {
-			return invalid("header name %q has a forbidden character at byte %d: allowed are letters, digits and ! # $ %% & ' * + - . ^ _ ` | ~", name, i)
+			return invalid("header name %q has a forbidden character at byte %d: "+
+				"allowed are letters, digits and ! # $ %% & ' * + - . ^ _ ` | ~", name, i)
 		}
 	}
 	const reserved = "postdate-"
@@ -317,7 +336,8 @@ func checkHeaderName(name string) error {
 	case strings.HasPrefix(lower, reserved):
 		return invalid("header %s begins with postdate-, which Postdate keeps for its own: choose another name", name)
 	case lower == "traceparent":
-		return invalid("header traceparent is set by Postdate: send it as a header of the HTTP request, and it is passed on")
+		return invalid("header traceparent is set by Postdate: " +
+			"send it as a header of the HTTP request, and it is passed on")
 	case lower == "message-id":
 		return invalid("header message-id is set by Postdate to the scheduleId: choose another name")
 	}
@@ -342,8 +362,10 @@ func checkContentType(s string) error {
 		return nil
 	}
 	mediaType, _, err := mime.ParseMediaType(s)
-	if err != nil || !strings.Contains(mediaType, "/") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return invalid("contentType %q is not a media type: write it like application/json or text/plain; charset=utf-8", s)
+	if err != nil || !strings.Contains(mediaType, "/") || strings.ContainsFunc(s,
+		func(r rune) bool { return r < ' ' || r > '~' }) {
+		return invalid("contentType %q is not a media type: write it like application/json or text/plain; "+
+			"charset=utf-8", s)
 	}
 	return nil
 }
@@ -386,7 +408,8 @@ func patchable(b *messageBody) *Problem {
 		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
 	} {
 		if field.given {
-			return fieldProblem("/"+field.name, invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
+			return fieldProblem("/"+field.name,
+				invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
 		}
 	}
 	if p := unsupported(b); p != nil {

@@ -121,12 +121,15 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("api: "+format, args...))
 		}
 	}
-	check(c.Buckets >= 1 && c.Buckets <= postdate.BucketsMax, "Buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+	check(c.Buckets >= 1 && c.Buckets <= postdate.BucketsMax, "Buckets is %d: it must be between 1 and %d",
+		c.Buckets, postdate.BucketsMax)
 	check(c.Messages != nil, "Messages is missing")
 	check(c.Inbox != nil, "Inbox is missing")
-	check(c.PayloadBytesMax >= 0 && c.PayloadBytesMax <= postdate.BatchBytesMax/2, "PayloadBytesMax is %d: it must be between 0 (the default) and %d", c.PayloadBytesMax, postdate.BatchBytesMax/2)
+	check(c.PayloadBytesMax >= 0 && c.PayloadBytesMax <= postdate.BatchBytesMax/2,
+		"PayloadBytesMax is %d: it must be between 0 (the default) and %d", c.PayloadBytesMax, postdate.BatchBytesMax/2)
 	check(c.HeaderBytesMax >= 0 && c.ConnectionsMax >= 0, "HeaderBytesMax and ConnectionsMax must not be negative")
-	check(c.StoreTimeout >= 0 && c.ReadTimeout >= 0 && c.WriteTimeout >= 0 && c.IdleTimeout >= 0, "a time-out must not be negative")
+	check(c.StoreTimeout >= 0 && c.ReadTimeout >= 0 && c.WriteTimeout >= 0 && c.IdleTimeout >= 0,
+		"a time-out must not be negative")
 	return errors.Join(errs...)
 }
 
@@ -147,5 +150,7 @@ type Bucket struct {
 	Token      uint64
 	Checkpoint postdate.Time
 	Claimed    postdate.Time
-	Lag        time.Duration // since the earliest unsettled message became due; for another node's bucket: since its checkpoint
+	// since the earliest unsettled message became due; for another node's bucket: since its
+	// checkpoint
+	Lag time.Duration
 }

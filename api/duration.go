@@ -22,7 +22,8 @@ var isoShape = regexp.MustCompile(`^-?P(?:\d+(?:\.\d+)?W)?(?:\d+(?:\.\d+)?D)?(?:
 // error here.
 func ParseDuration(s string) (time.Duration, error) {
 	if len(s) > durationBytesMax {
-		return 0, postdate.E(postdate.KindInvalid, "a duration of %d bytes is too long: at most %d are allowed", len(s), durationBytesMax)
+		return 0, postdate.E(postdate.KindInvalid, "a duration of %d bytes is too long: at most %d are allowed",
+			len(s), durationBytesMax)
 	}
 	if !strings.HasPrefix(s, "P") && !strings.HasPrefix(s, "-P") {
 		d, err := time.ParseDuration(s)
@@ -34,7 +35,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	last := s[len(s)-1]
 	if !isoShape.MatchString(s) || last == 'P' || last == 'T' {
 		if date, _, _ := strings.Cut(s, "T"); strings.ContainsAny(date, "YM") {
-			return 0, postdate.E(postdate.KindInvalid, "duration %q has years or months, whose length varies: count it in days (P30D), or name an executionTime", s)
+			return 0, postdate.E(postdate.KindInvalid, "duration %q has years or months, whose length varies: "+
+				"count it in days (P30D), or name an executionTime", s)
 		}
 		return 0, badDuration(s)
 	}
@@ -44,7 +46,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	hours := (iso.Weeks*7+iso.Days)*24 + iso.Hours + iso.Minutes/60 + iso.Seconds/3600
 	if hours > 2*postdate.DelayMax.Hours() {
-		return 0, postdate.E(postdate.KindInvalid, "duration %q is too long: at most %d days are allowed", s, daysOf(postdate.DelayMax))
+		return 0, postdate.E(postdate.KindInvalid, "duration %q is too long: at most %d days are allowed",
+			s, daysOf(postdate.DelayMax))
 	}
 	return iso.ToTimeDuration(), nil
 }

@@ -100,9 +100,12 @@ func (in *Intake) Key(scheduleID string) postdate.Key {
 func checkParcel(p *Parcel, payloadBytesMax int) error {
 	switch {
 	case len(p.Payload) > payloadBytesMax:
-		return postdate.E(postdate.KindTooLarge, "the body is %d bytes long: at most %d are allowed; put it elsewhere and send a reference", len(p.Payload), payloadBytesMax)
-	case len(p.ContentType) > postdate.ContentTypeBytesMax || strings.ContainsFunc(p.ContentType, func(r rune) bool { return r < ' ' || r > '~' }):
-		return invalid("the content type %q is not printable ASCII of at most %d bytes", clip(p.ContentType), postdate.ContentTypeBytesMax)
+		return postdate.E(postdate.KindTooLarge, "the body is %d bytes long: at most %d are allowed; "+
+			"put it elsewhere and send a reference", len(p.Payload), payloadBytesMax)
+	case len(p.ContentType) > postdate.ContentTypeBytesMax || strings.ContainsFunc(p.ContentType,
+		func(r rune) bool { return r < ' ' || r > '~' }):
+		return invalid("the content type %q is not printable ASCII of at most %d bytes",
+			clip(p.ContentType), postdate.ContentTypeBytesMax)
 	case len(p.PartitionKey) > postdate.KeyBytesMax:
 		return invalid("the key is %d bytes long: at most %d are allowed", len(p.PartitionKey), postdate.KeyBytesMax)
 	case !utf8.ValidString(p.PartitionKey):

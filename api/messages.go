@@ -97,7 +97,8 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	if body.ScheduleID != nil && *body.ScheduleID != key.ScheduleID {
-		return fieldProblem("/scheduleId", invalid("scheduleId %q in the body is not the one in the path, %q: leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
+		return fieldProblem("/scheduleId", invalid("scheduleId %q in the body is not the one in the path, %q: "+
+			"leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
 	}
 	m := postdate.Message{Key: key, Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
 	c := s.checker()
@@ -221,7 +222,8 @@ func pathName(ctx *fasthttp.RequestCtx, parameter string, check func(string) err
 	raw, _ := ctx.UserValue(parameter).(string)
 	name, err := url.PathUnescape(strings.Clone(raw))
 	if err != nil {
-		return "", parameterProblem(parameter, invalid("%s %q is not percent-encoded rightly: write a percent sign as %%25", parameter, clip(raw)))
+		return "", parameterProblem(parameter,
+			invalid("%s %q is not percent-encoded rightly: write a percent sign as %%25", parameter, clip(raw)))
 	}
 	if err := check(name); err != nil {
 		return "", parameterProblem(parameter, err)

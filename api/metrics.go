@@ -25,8 +25,9 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "HTTP requests that were answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "postdate_http_request_seconds",
-			Help:    "Time from a request's arrival to its answer, by route and method; a long poll counts with its wait.",
+			Name: "postdate_http_request_seconds",
+			Help: "Time from a request's arrival to its answer, by route and method; " +
+				"a long poll counts with its wait.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
 		scheduled: prometheus.NewCounterVec(prometheus.CounterOpts{

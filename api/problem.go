@@ -181,10 +181,12 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		p.Type = InvalidField
 	case postdate.KindNotFound:
 		p.Type = NotFound
-		p.Detail = "there is no message with this scheduleId; it may never have been scheduled, or it is finished and its retention is over"
+		p.Detail = "there is no message with this scheduleId; it may never have been scheduled, " +
+			"or it is finished and its retention is over"
 	case postdate.KindExists:
 		p.Type = Exists
-		p.Detail = "the scheduleId is taken by a message with other content: choose another id, or replace that message with PUT while it is PENDING"
+		p.Detail = "the scheduleId is taken by a message with other content: " +
+			"choose another id, or replace that message with PUT while it is PENDING"
 	case postdate.KindTooLate:
 		p.Type = TooLate
 	case postdate.KindConflict:
@@ -194,7 +196,8 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		p.Type = TooLarge
 	case postdate.KindFull:
 		p.Type, p.retryAfter = StoreFull, 30
-		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, then repeat the request"
+		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, " +
+			"then repeat the request"
 		return p, false // the store has logged it, once instead of for each request
 	case postdate.KindUnavailable, postdate.KindFenced:
 		p.Type, p.retryAfter = Unavailable, 1
@@ -202,11 +205,13 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		return p, true
 	case postdate.KindUnknown:
 		p.Type, p.retryAfter = UnknownOutcome, 1
-		p.Detail = "the store did not answer in time: a change may have been done or not. Repeat the same request with the same scheduleId; that is safe, and its answer tells"
+		p.Detail = "the store did not answer in time: a change may have been done or not. Repeat the same request " +
+			"with the same scheduleId; that is safe, and its answer tells"
 		return p, true
 	default:
 		p.Type = Internal
-		p.Detail = "the node failed in a way that it did not expect; its log says more. Whether the request was done is unknown: repeating it with the same scheduleId is safe"
+		p.Detail = "the node failed in a way that it did not expect; its log says more. Whether the request was done " +
+			"is unknown: repeating it with the same scheduleId is safe"
 		return p, true
 	}
 	return p, false

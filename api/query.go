@@ -64,7 +64,8 @@ func limitOf(args *fasthttp.Args, limitMax int) (int, *Problem) {
 	text := string(args.Peek("limit"))
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > limitMax {
-		return 0, parameterProblem("limit", invalid("limit %q is not a whole number between 1 and %d", clip(text), limitMax))
+		return 0, parameterProblem("limit", invalid("limit %q is not a whole number between 1 and %d",
+			clip(text), limitMax))
 	}
 	return n, nil
 }

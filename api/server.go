@@ -130,10 +130,12 @@ func (s *Server) router() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
 	r.NotFound = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
-		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) + ": the calls are described at /openapi.json"}
+		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
+			": the calls are described at /openapi.json"}
 	})
 	r.MethodNotAllowed = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
-		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " + clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
+		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " +
+			clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
 	})
 	for _, route := range routes {
 		handle := s.measured(route.path, route.handle)
@@ -161,7 +163,8 @@ func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
 func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()), "cause", cause, "stack", string(debug.Stack()))
+			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()),
+				"cause", cause, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			p, _ = storeProblem(errors.New("panic"), "")
 		}
@@ -190,9 +193,11 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &tooSmall):
-		p = &Problem{Type: HeadersTooLarge, Detail: "the request's line and headers are too large: send fewer or shorter ones"}
+		p = &Problem{Type: HeadersTooLarge, Detail: "the request's line and headers are too large: " +
+			"send fewer or shorter ones"}
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p = &Problem{Type: TooLarge, Detail: "the body is far beyond the limit: put large payloads elsewhere and send a reference, or split a batch"}
+		p = &Problem{Type: TooLarge, Detail: "the body is far beyond the limit: " +
+			"put large payloads elsewhere and send a reference, or split a batch"}
 		if conn := ctx.Conn(); conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
 			_, _ = io.Copy(io.Discard, conn)
 		}

@@ -33,7 +33,8 @@ type many struct {
 
 var (
 	scheduleMany = many{path: "/v1/messages/batch", open: "[", end: "]", itemsMax: postdate.BatchItemsMax}
-	cancelMany   = many{path: "/v1/messages/cancel", open: `{"scheduleIds":[`, end: "]}", itemsMax: postdate.CancelItemsMax, status: Cancelled}
+	cancelMany   = many{path: "/v1/messages/cancel", open: `{"scheduleIds":[`,
+		end: "]}", itemsMax: postdate.CancelItemsMax, status: Cancelled}
 )
 
 // try makes the call once.
@@ -43,7 +44,8 @@ func (k *many) try(ctx context.Context, c *Client, items [][]byte) ([]Result, er
 		Results []Result `json:"results"`
 	}
 	server := c.Server()
-	if _, err := c.try(ctx, Call{Method: http.MethodPost, Path: k.path, Body: append(body, k.end...)}, &answer); err != nil {
+	if _, err := c.try(ctx, Call{Method: http.MethodPost, Path: k.path, Body: append(body, k.end...)},
+		&answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Results) != len(items) {
@@ -51,7 +53,8 @@ func (k *many) try(ctx context.Context, c *Client, items [][]byte) ([]Result, er
 	}
 	for n, r := range answer.Results {
 		if r.Problem == nil && (r.Status == "" || k.status != "" && r.Status != k.status) {
-			return nil, garbled(server, true, fmt.Errorf("result %d has neither a status that is possible nor an error", n))
+			return nil, garbled(server, true, fmt.Errorf("result %d has neither a status that is possible nor an error",
+				n))
 		}
 	}
 	return answer.Results, nil

@@ -71,7 +71,8 @@ func formOf(payload []byte, contentType string) (form []byte, encoding string, e
 	switch {
 	case contentType == "" || postdate.IsJSON(contentType):
 		if !json.Valid(payload) {
-			return nil, "", errors.New("the payload is not JSON, which its content type says: name another ContentType, such as text/plain")
+			return nil, "", errors.New("the payload is not JSON, which its content type says: " +
+				"name another ContentType, such as text/plain")
 		}
 		return payload, "", nil
 	case utf8.Valid(payload):
@@ -146,7 +147,8 @@ type retryWire struct {
 
 // MarshalJSON encodes r in the API's form.
 func (r Retry) MarshalJSON() ([]byte, error) {
-	return json.Marshal(retryWire{r.MaxAttempts, durationText(r.MinBackoff), durationText(r.MaxBackoff), durationText(r.MaxParked)})
+	return json.Marshal(retryWire{r.MaxAttempts, durationText(r.MinBackoff), durationText(r.MaxBackoff),
+		durationText(r.MaxParked)})
 }
 
 // UnmarshalJSON decodes r from the API's form.

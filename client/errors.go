@@ -106,11 +106,14 @@ var ErrGarbled = errors.New("the answer is not what a Postdate server says")
 func (e *NoAnswer) Error() string {
 	switch {
 	case e.MayBeDone:
-		return fmt.Sprintf("no answer from %s (%v): the call may have been done or not; repeat a schedule or a cancel with the same scheduleId, which is safe, and look at the message before you repeat anything else", e.Server, e.Err)
+		return fmt.Sprintf("no answer from %s (%v): the call may have been done or not; "+
+			"repeat a schedule or a cancel with the same scheduleId, which is safe, "+
+			"and look at the message before you repeat anything else", e.Server, e.Err)
 	case e.Server == "":
 		return fmt.Sprintf("the call was not sent (%v): nothing was done", e.Err)
 	}
-	return fmt.Sprintf("no answer from %s (%v): nothing was done; see that a Postdate node serves there, and repeat the call", e.Server, e.Err)
+	return fmt.Sprintf("no answer from %s (%v): nothing was done; see that a Postdate node serves there, "+
+		"and repeat the call", e.Server, e.Err)
 }
 
 // Unwrap returns the reason.

@@ -106,7 +106,8 @@ func (g *gatherer) take(to *group) (items []*item) {
 	defer g.mu.Unlock()
 	bytes, taken := len(g.together.open)+len(g.together.end), 0
 	for _, i := range g.waiting {
-		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax || len(items) > 0 && bytes > postdate.BatchBytesMax {
+		if bytes += len(i.body) + 1; len(items) == g.together.itemsMax ||
+			len(items) > 0 && bytes > postdate.BatchBytesMax {
 			break
 		}
 		taken++

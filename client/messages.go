@@ -30,10 +30,11 @@ const (
 
 // Message is a message to schedule. Zero fields are left out of the request.
 type Message struct {
-	ScheduleID    string            `json:"scheduleId,omitempty"` // its name and idempotency key; "": the client makes one
-	Channel       string            `json:"channel,omitempty"`    // such as rabbitmq:orders or inbox:test
+	// ScheduleID is its name and idempotency key; "": the client makes one.
+	ScheduleID    string            `json:"scheduleId,omitempty"`
+	Channel       string            `json:"channel,omitempty"` // such as rabbitmq:orders or inbox:test
 	ExecutionTime time.Time         `json:"executionTime,omitzero"`
-	Delay         time.Duration     `json:"-"`                     // instead of ExecutionTime: from the request's arrival
+	Delay         time.Duration     `json:"-"`                     // instead of ExecutionTime, from the arrival on
 	Payload       []byte            `json:"-"`                     // the bytes that the consumer gets
 	ContentType   string            `json:"contentType,omitempty"` // "": application/json
 	Headers       map[string]string `json:"headers,omitempty"`
@@ -76,7 +77,7 @@ type Record struct {
 // Change is what Patch changes. Zero fields leave the message's as they are.
 type Change struct {
 	ExecutionTime time.Time
-	Delay         time.Duration // instead of ExecutionTime: from the request's arrival
+	Delay         time.Duration // instead of ExecutionTime
 	Payload       []byte
 	ContentType   string // only together with a payload
 }
@@ -95,7 +96,8 @@ func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id)
 // checkID refuses an id that would turn the path into that of another call.
 func checkID(id string) error {
 	if err := postdate.CheckScheduleID(id); err != nil {
-		return &Problem{Type: InvalidField, Title: "The schedule id is invalid", Status: http.StatusBadRequest, Detail: err.Error(), ScheduleID: id}
+		return &Problem{Type: InvalidField, Title: "The schedule id is invalid", Status: http.StatusBadRequest,
+			Detail: err.Error(), ScheduleID: id}
 	}
 	return nil
 }
@@ -111,7 +113,8 @@ func (c *Client) Schedule(ctx context.Context, m Message) (s Scheduled, err erro
 	}
 	err = c.retry(ctx, true, func() error {
 		if m.Traceparent != "" {
-			s, err = c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: body, Header: named.trace()})
+			s, err = c.scheduleOnce(ctx, Call{Method: http.MethodPost, Path: "/v1/messages", Body: body,
+				Header: named.trace()})
 		} else {
 			s, err = c.schedules.call(ctx, named.ScheduleID, body)
 		}

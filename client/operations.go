@@ -12,7 +12,7 @@ type ChannelSettings struct {
 	Channel      string  `json:"channel"`
 	Paused       bool    `json:"paused"`
 	MaxPerSecond float64 `json:"maxPerSecond"` // messages per second and node; 0: no limit
-	MaxInFlight  int     `json:"maxInFlight"`  // messages at the broker at the same time, per node; 0: no limit of its own
+	MaxInFlight  int     `json:"maxInFlight"`  // at the broker at the same time, per node; 0: no limit of its own
 }
 
 // Channel is a channel as the answering node sees it.
@@ -89,7 +89,9 @@ type Bucket struct {
 	Token      uint64    `json:"token"`      // grows by one at every change of owner
 	Checkpoint time.Time `json:"checkpoint"` // everything due up to here is settled
 	Claimed    time.Time `json:"claimed"`    // the owner may publish up to here
-	LagMs      int64     `json:"lag"`        // since its earliest unsettled message became due; for another node's bucket: since Checkpoint
+	// LagMs counts since its earliest unsettled message became due; for another node's bucket,
+	// since Checkpoint.
+	LagMs int64 `json:"lag"`
 }
 
 // Cluster returns the cluster as one node sees it.

@@ -32,7 +32,8 @@ func (c *Client) retry(ctx context.Context, repeatable bool, try func() error) e
 		}
 		deadline, limited := ctx.Deadline()
 		switch {
-		case ctx.Err() != nil, lost && !repeatable, time.Since(begun)+pause > c.config.RetryFor, limited && time.Until(deadline) < pause:
+		case ctx.Err() != nil, lost && !repeatable, time.Since(begun)+pause > c.config.RetryFor, limited &&
+			time.Until(deadline) < pause:
 			return c.since(lost, err)
 		}
 		select {
@@ -51,7 +52,8 @@ func (c *Client) since(lost bool, err error) error {
 	if err == nil || !lost || MayBeDone(err) {
 		return err
 	}
-	return &NoAnswer{Server: c.Server(), MayBeDone: true, Err: fmt.Errorf("an earlier try was lost; the last one: %w", err)}
+	return &NoAnswer{Server: c.Server(), MayBeDone: true, Err: fmt.Errorf("an earlier try was lost; the last one: %w",
+		err)}
 }
 
 // conclusive says whether err decides the outcome of a call even if an earlier try was lost.

@@ -63,11 +63,14 @@ func (c Config) Validate() error {
 	case c.SkewMax < 0:
 		return postdate.E(postdate.KindInvalid, "the bound of the clock's skew is negative")
 	case c.LeaseTime > LeaseMax:
-		return postdate.E(postdate.KindInvalid, "the lease time %s is too long: it must be at most %s", c.LeaseTime, LeaseMax)
+		return postdate.E(postdate.KindInvalid, "the lease time %s is too long: it must be at most %s",
+			c.LeaseTime, LeaseMax)
 	case c.LeaseTime < 3*c.LookEvery:
-		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three looks of %s", c.LeaseTime, c.LookEvery)
+		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three looks of %s",
+			c.LeaseTime, c.LookEvery)
 	case c.LeaseTime < 3*c.RenewEvery:
-		return postdate.E(postdate.KindInvalid, "the lease time %s is too short: it must be at least three renewals of %s", c.LeaseTime, c.RenewEvery)
+		return postdate.E(postdate.KindInvalid,
+			"the lease time %s is too short: it must be at least three renewals of %s", c.LeaseTime, c.RenewEvery)
 	}
 	return nil
 }
@@ -81,13 +84,15 @@ type held struct {
 
 // Machine decides. Step must not be called concurrently.
 type Machine struct {
-	c         Config
-	want      map[int]bool
-	held      map[int]*held
-	drained   map[int]bool   // buckets that are held and may be given back
-	gave      map[int]uint64 // the last token under which each bucket was given back
-	loose     map[int]uint64 // buckets that are not held and may hang on the own lease: by the token before that acquisition
-	named     map[int]bool   // those that are held and that the next look reads: a hint named them, or a release failed
+	c       Config
+	want    map[int]bool
+	held    map[int]*held
+	drained map[int]bool   // buckets that are held and may be given back
+	gave    map[int]uint64 // the last token under which each bucket was given back
+	// buckets that are not held and may hang on the own lease: by the token before that
+	// acquisition
+	loose     map[int]uint64
+	named     map[int]bool // those that are held and that the next look reads: a hint named them, or a release failed
 	watch     watch
 	ahead     time.Duration // of the wall clock before the store's, where that is too much; 0: it is not
 	renewals  uint64
@@ -108,7 +113,8 @@ type Machine struct {
 // NewMachine makes a machine that owns nothing and wants nothing.
 func NewMachine(c Config) *Machine {
 	return &Machine{
-		c: c, want: map[int]bool{}, held: map[int]*held{}, drained: map[int]bool{}, gave: map[int]uint64{}, loose: map[int]uint64{}, named: map[int]bool{},
+		c: c, want: map[int]bool{}, held: map[int]*held{}, drained: map[int]bool{}, gave: map[int]uint64{},
+		loose: map[int]uint64{}, named: map[int]bool{},
 		watch: watch{own: c.LeaseTime},
 	}
 }

@@ -105,7 +105,8 @@ func (c Config) Validate() error {
 		if host, port, err := split("--gossip-advertise", c.Advertise); err != nil {
 			return err
 		} else if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			return invalid("--gossip-advertise %q is no address that others can reach: name this machine, like 10.0.0.5:%d", c.Advertise, port)
+			return invalid("--gossip-advertise %q is no address that others can reach: "+
+				"name this machine, like 10.0.0.5:%d", c.Advertise, port)
 		}
 	}
 	for _, s := range c.Seeds {
@@ -147,7 +148,8 @@ func keyOf(text []byte) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(string(text))
 	if err != nil || !fits(len(key)) {
-		return nil, invalid("--gossip-key must be the base64 of 16, 24 or 32 bytes: make one with: openssl rand -base64 32")
+		return nil, invalid("--gossip-key must be the base64 of 16, 24 or 32 bytes: make one with: " +
+			"openssl rand -base64 32")
 	}
 	return key, nil
 }
@@ -169,7 +171,8 @@ func lookup(ctx context.Context, resolver *net.Resolver, host string) ([]netip.A
 func pick(ctx context.Context, flag, host string) (string, error) {
 	ips, err := lookup(ctx, nil, host)
 	if err != nil || len(ips) == 0 {
-		return "", postdate.E(postdate.KindUnavailable, "%s: no address is known for %q: name an IP address, or mend its DNS entry (%v)", flag, host, err)
+		return "", postdate.E(postdate.KindUnavailable,
+			"%s: no address is known for %q: name an IP address, or mend its DNS entry (%v)", flag, host, err)
 	}
 	for _, ip := range ips {
 		if ip.Is4() {

@@ -44,7 +44,8 @@ func (m Meta) encode() ([]byte, error) {
 	b := append([]byte{metaVersion}, m.Lease...)
 	b = append(append(b, 0), m.HTTP...)
 	if len(b) > memberlist.MetaMaxSize || bytes.Count(b, []byte{0}) != 1 {
-		return nil, invalid("a node's lease id and HTTP address must have less than %d bytes together, and no zero byte", memberlist.MetaMaxSize)
+		return nil, invalid("a node's lease id and HTTP address must have less than %d bytes together, "+
+			"and no zero byte", memberlist.MetaMaxSize)
 	}
 	return b, nil
 }

@@ -76,8 +76,10 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 	}
 	m := &Membership{
 		config: c, parts: p, log: c.Log, meta: meta,
-		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1), stop: make(chan struct{}),
-		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{}, outbox: map[string]map[int]postdate.Time{},
+		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1),
+		stop:   make(chan struct{}),
+		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
+		outbox: map[string]map[int]postdate.Time{},
 	}
 	if m.metrics, err = newMetrics(c.Metrics); err != nil {
 		return nil, err
@@ -119,7 +121,8 @@ func (m *Membership) open(ctx context.Context) error {
 	tuned.Delegate, tuned.Events, tuned.Conflict = hooks, hooks, hooks
 	if m.list, err = memberlist.Create(tuned); err != nil {
 		m.transport.Shutdown()
-		return postdate.E(postdate.KindUnavailable, "--gossip %s: %w (name the address that others reach with --gossip-advertise)", m.config.Bind, err)
+		return postdate.E(postdate.KindUnavailable,
+			"--gossip %s: %w (name the address that others reach with --gossip-advertise)", m.config.Bind, err)
 	}
 	if len(key) == 0 && !m.transport.loopback() {
 		m.log.Warn("gossip: whoever reaches this port can join the cluster: set --gossip-key", "address", m.address)
@@ -143,7 +146,8 @@ func (m *Membership) advertise(ctx context.Context, tuned *memberlist.Config) er
 	}
 	ip, port, err := m.transport.FinalAdvertiseAddr(tuned.AdvertiseAddr, tuned.AdvertisePort)
 	if err != nil || ip.IsUnspecified() {
-		return invalid("--gossip %s listens everywhere, and which address others reach is unclear: name it with --gossip-advertise", m.config.Bind)
+		return invalid("--gossip %s listens everywhere, and which address others reach is unclear: "+
+			"name it with --gossip-advertise", m.config.Bind)
 	}
 	m.address = net.JoinHostPort(ip.String(), strconv.Itoa(port))
 	return nil
@@ -170,7 +174,8 @@ func (m *Membership) Leave(ctx context.Context) error {
 	m.mu.Unlock()
 	m.toAll(append([]byte{packetLeaving}, m.config.Name...))
 	if err := m.list.Leave(timeout); err != nil {
-		return postdate.E(postdate.KindUnavailable, "the other nodes may not have heard that this one leaves, and will miss it first: %w", err)
+		return postdate.E(postdate.KindUnavailable,
+			"the other nodes may not have heard that this one leaves, and will miss it first: %w", err)
 	}
 	return nil
 }

@@ -88,7 +88,8 @@ func (m *Membership) Nudge(to string, nudges ...Nudge) error {
 	for _, n := range nudges {
 		at, ok := waiting[n.Bucket]
 		switch {
-		case n.Bucket < 0 || n.Bucket >= postdate.BucketsMax || n.At < postdate.EarliestTime || n.At > postdate.LatestTime:
+		case n.Bucket < 0 || n.Bucket >= postdate.BucketsMax || n.At < postdate.EarliestTime ||
+			n.At > postdate.LatestTime:
 			m.metrics.dropped.Inc()
 		case !ok || n.At < at:
 			waiting[n.Bucket] = n.At
@@ -165,7 +166,8 @@ func (m *Membership) Tell(to string, payload []byte) error {
 
 func wordPacket(payload []byte) ([]byte, error) {
 	if len(payload) >= packetBytesMax {
-		return nil, postdate.E(postdate.KindTooLarge, "a broadcast has %d bytes: less than %d fit into a packet", len(payload), packetBytesMax)
+		return nil, postdate.E(postdate.KindTooLarge, "a broadcast has %d bytes: less than %d fit into a packet",
+			len(payload), packetBytesMax)
 	}
 	return append([]byte{packetBroadcast}, payload...), nil
 }

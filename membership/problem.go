@@ -36,7 +36,8 @@ func (m *Membership) Problem() error {
 	defer m.mu.Unlock()
 	var last problem
 	for reason, p := range m.problems {
-		if time.Since(p.seen) < 3*m.config.RejoinEvery+time.Second && p.seen.After(last.seen) && reason != problemAlone {
+		if time.Since(p.seen) < 3*m.config.RejoinEvery+time.Second && p.seen.After(last.seen) &&
+			reason != problemAlone {
 			last = p
 		}
 	}
@@ -84,9 +85,11 @@ func explain(text, address string) (reason string, err *postdate.Error) {
 	lower := strings.ToLower(text)
 	switch {
 	case strings.Contains(lower, "unacceptable label"):
-		return problemCluster, postdate.E(postdate.KindConflict, "A node at %s belongs to another cluster and is not heard: --join must name nodes that share this node's --store.", address)
+		return problemCluster, postdate.E(postdate.KindConflict, "A node at %s belongs to another cluster and is not "+
+			"heard: --join must name nodes that share this node's --store.", address)
 	case strings.Contains(lower, "decrypt"), strings.Contains(lower, "encryption is"):
-		return problemKey, postdate.E(postdate.KindConflict, "A node at %s has another --gossip-key than this one, or only one of them has any: give all nodes of a cluster the same.", address)
+		return problemKey, postdate.E(postdate.KindConflict, "A node at %s has another --gossip-key than this one, "+
+			"or only one of them has any: give all nodes of a cluster the same.", address)
 	}
 	return "", nil
 }

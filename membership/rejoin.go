@@ -101,9 +101,13 @@ func (m *Membership) join(ctx context.Context, everybody, first bool) {
 		return // the first node of a cluster is alone at first
 	}
 	if elsewhere := outside(seeds); m.transport.loopback() && elsewhere != "" {
-		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "This node is alone: --gossip %s is reached from this machine only, and --join names %s on another one. Write --gossip 0.0.0.0:7946, or an address of the network between them.", m.config.Bind, elsewhere))
+		m.report(problemAlone, postdate.E(postdate.KindUnavailable,
+			"This node is alone: --gossip %s is reached from this machine only, and --join names %s on another one. "+
+				"Write --gossip 0.0.0.0:7946, or an address of the network between them.", m.config.Bind, elsewhere))
 	} else {
-		m.report(problemAlone, postdate.E(postdate.KindUnavailable, "None of the addresses in --join answers as a node of this cluster: this node is alone, and tries again every %s. Its own address is %s, over TCP and UDP.", m.config.RejoinEvery, m.address))
+		m.report(problemAlone, postdate.E(postdate.KindUnavailable,
+			"None of the addresses in --join answers as a node of this cluster: this node is alone, "+
+				"and tries again every %s. Its own address is %s, over TCP and UDP.", m.config.RejoinEvery, m.address))
 	}
 }
 
@@ -129,7 +133,9 @@ func (m *Membership) try(address string) {
 	if reason, sentence := explain(err.Error(), address); sentence != nil {
 		m.report(reason, sentence)
 	} else if text := err.Error(); strings.Contains(text, "EOF") || strings.Contains(text, "connection reset") {
-		m.report(problemCluster, postdate.E(postdate.KindConflict, "What listens at %s hangs up: it is no node of this cluster, or no node at all. --join must name the --gossip addresses of nodes that share this node's --store.", address))
+		m.report(problemCluster, postdate.E(postdate.KindConflict,
+			"What listens at %s hangs up: it is no node of this cluster, or no node at all. --join must name the "+
+				"--gossip addresses of nodes that share this node's --store.", address))
 	}
 }
 
@@ -176,7 +182,8 @@ func (m *Membership) refuseTwin(ctx context.Context) error {
 		case c := <-m.clashes:
 			if c.name == m.config.Name && m.answers(ctx, c) {
 				m.metrics.refused.WithLabelValues(problemName).Inc()
-				return postdate.E(postdate.KindConflict, "another node of this cluster is called %q already, and answers at %s: give each node its own --node-id", c.name, c.other)
+				return postdate.E(postdate.KindConflict, "another node of this cluster is called %q already, "+
+					"and answers at %s: give each node its own --node-id", c.name, c.other)
 			} else if c.name == m.config.Name {
 				events{m}.clash(c) // for rejoin
 				return nil
@@ -208,7 +215,8 @@ func (m *Membership) answers(ctx context.Context, c clash) bool {
 // node again, because they still believe its old address.
 func (m *Membership) settle(ctx context.Context, c clash) (everybody bool) {
 	if c.name != m.config.Name {
-		m.report(problemName, postdate.E(postdate.KindConflict, "Two nodes are called %q, at %s and at %s: give each its own --node-id. Until then only the first is heard.", c.name, c.mine, c.other))
+		m.report(problemName, postdate.E(postdate.KindConflict, "Two nodes are called %q, at %s and at %s: "+
+			"give each its own --node-id. Until then only the first is heard.", c.name, c.mine, c.other))
 		return false
 	}
 	if !m.pause(ctx, twinGrace/2) {
@@ -220,7 +228,8 @@ func (m *Membership) settle(ctx context.Context, c clash) (everybody bool) {
 	if !m.pause(ctx, twinGrace/2) || !m.answers(ctx, c) {
 		return false // the other node gave up its start
 	}
-	m.report(problemName, postdate.E(postdate.KindConflict, "Another node is called %q too, at %s: give each its own --node-id.", c.name, c.other))
+	m.report(problemName, postdate.E(postdate.KindConflict,
+		"Another node is called %q too, at %s: give each its own --node-id.", c.name, c.other))
 	if m.config.OnConflict != nil {
 		m.config.OnConflict(Conflict{Name: c.name, Mine: m.address, Other: c.other, Yield: m.address > c.other})
 	}

@@ -36,14 +36,16 @@ func listen(ctx context.Context, bind string, logger *log.Logger) (*transport, e
 		return nil, err
 	}
 	for try := 0; ; try++ {
-		inner, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip}, BindPort: port, Logger: logger})
+		inner, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip}, BindPort: port,
+			Logger: logger})
 		if err == nil {
 			t := &transport{NetTransport: inner, packets: make(chan *memberlist.Packet), done: make(chan struct{})}
 			go t.pump()
 			return t, nil
 		}
 		if port != 0 || try == 10 || !strings.Contains(err.Error(), "address already in use") {
-			return nil, postdate.E(postdate.KindUnavailable, "--gossip %s: %w (is another node running here? TCP and UDP are both needed)", bind, err)
+			return nil, postdate.E(postdate.KindUnavailable,
+				"--gossip %s: %w (is another node running here? TCP and UDP are both needed)", bind, err)
 		}
 	}
 }

@@ -31,7 +31,8 @@ type channels struct {
 
 // openChannels makes the publishers. taken is called when another node has taken a bucket at
 // its broker.
-func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(bucket int), r prometheus.Registerer) (*channels, error) {
+func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(bucket int),
+	r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
@@ -65,12 +66,14 @@ func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(
 	return ch, nil
 }
 
-func (ch *channels) publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+func (ch *channels) publish(ctx context.Context, channel postdate.Channel,
+	batch []postdate.Delivery) []publisher.Result {
 	p := ch.publishers[channel.Broker()]
 	if p == nil { // it was configured when the message was scheduled, or is configured on another node
 		why := ch.missing(channel)
 		if _, warned := ch.warned.LoadOrStore(channel.Broker(), true); !warned {
-			ch.log.Warn("messages wait for a broker that this node does not have: they fail after retry.maxParked", "error", why)
+			ch.log.Warn("messages wait for a broker that this node does not have: they fail after retry.maxParked",
+				"error", why)
 		}
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: why.Error()})
 	}
@@ -102,7 +105,8 @@ func (ch *channels) missing(channel postdate.Channel) error {
 			hint = "; did you mean " + meant + ":?"
 		}
 	}
-	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s", channel, strings.Join(names, ", "), hint)
+	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s",
+		channel, strings.Join(names, ", "), hint)
 }
 
 // nearestBroker returns the broker that was probably meant, or "". It ignores the schemes of

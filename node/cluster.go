@@ -80,7 +80,8 @@ func (c *cluster) members() (all []api.Member) {
 	alive := c.loop.Status().Alive
 	for _, m := range append(c.gossip.Members(), c.gossip.Gone()...) {
 		state := string(m.State)
-		if m.State == membership.StateAlive && m.Name != c.me && !(slices.Contains(alive, m.Lease) && machine.LeaseOf(m.Name, m.Lease)) {
+		if m.State == membership.StateAlive && m.Name != c.me &&
+			!(slices.Contains(alive, m.Lease) && machine.LeaseOf(m.Name, m.Lease)) {
 			state = "unfenced" // gossip hears it, but its lease does not move: it gets no buckets
 		}
 		all = append(all, api.Member{Node: m.Name, Address: m.HTTP, State: state})
@@ -115,7 +116,8 @@ func (n *Node) heard(payload []byte) {
 // conflict stops this node if it has the same name as another and must yield.
 func (n *Node) conflict(x membership.Conflict) {
 	if x.Yield {
-		n.fail(postdate.E(postdate.KindUnavailable, "another node of this cluster, at %s, is called %s too: give each node a --node-id of its own", x.Other, x.Name))
+		n.fail(postdate.E(postdate.KindUnavailable, "another node of this cluster, at %s, is called %s too: "+
+			"give each node a --node-id of its own", x.Other, x.Name))
 	}
 }
 

@@ -27,12 +27,14 @@ type Config struct {
 	NodeID   string   // this node's name
 
 	// For a cluster, in which nodes share a store.
-	Gossip          string        // address to gossip on
-	GossipAdvertise string        // address at which others reach it; "": Gossip
-	GossipKey       string        // base64 of 16, 24 or 32 bytes; "": gossip is not encrypted
-	Join            []string      // gossip addresses of some nodes
-	Lease           time.Duration // how long this node keeps its buckets after it falls silent; other nodes may use another value
-	ClockSkewMax    time.Duration // how far the wall clock may be from the store's
+	Gossip          string   // address to gossip on
+	GossipAdvertise string   // address at which others reach it; "": Gossip
+	GossipKey       string   // base64 of 16, 24 or 32 bytes; "": gossip is not encrypted
+	Join            []string // gossip addresses of some nodes
+	// how long this node keeps its buckets after it falls silent; other nodes may use another
+	// value
+	Lease        time.Duration
+	ClockSkewMax time.Duration // how far the wall clock may be from the store's
 
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
@@ -88,12 +90,14 @@ func (k Kafka) config() kafka.Config {
 func (k Kafka) validate() error {
 	if len(k.Seeds) == 0 {
 		if k.TLS || k.Fenced || k.SASL != "" || k.User != "" || k.Password != "" {
-			return postdate.E(postdate.KindInvalid, "--kafka is missing: name some brokers, like kafka1:9092,kafka2:9092")
+			return postdate.E(postdate.KindInvalid,
+				"--kafka is missing: name some brokers, like kafka1:9092,kafka2:9092")
 		}
 		return nil
 	}
 	if k.SASL == "" && (k.User != "" || k.Password != "") {
-		return postdate.E(postdate.KindInvalid, "--kafka-sasl is missing: with a user, say how to log in: plain, scram-sha-256 or scram-sha-512")
+		return postdate.E(postdate.KindInvalid,
+			"--kafka-sasl is missing: with a user, say how to log in: plain, scram-sha-256 or scram-sha-512")
 	}
 	if err := k.config().Validate(); err != nil {
 		return postdate.E(postdate.KindInvalid, "--kafka: %w", err)
@@ -119,9 +123,6 @@ func DefaultConfig() Config {
 
 // Validate says what is wrong with c, in a sentence that names the flag.
 func (c Config) Validate() error {
-	invalid := func(format string, args ...any) error {
-		return postdate.E(postdate.KindInvalid, format, args...)
-	}
 	if !c.mongoDB() {
 		if _, err := c.storeDir(); err != nil {
 			return err
@@ -129,11 +130,14 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case len(c.Join) > 0 && !c.mongoDB():
-		return invalid("--join: the embedded store serves one node and cannot join a cluster; give all nodes a store that they share: --store mongodb://HOST/DATABASE")
+		return invalid("--join: the embedded store serves one node and cannot join a cluster; " +
+			"give all nodes a store that they share: --store mongodb://HOST/DATABASE")
 	case c.mongoDB() && c.Gossip == "":
-		return invalid("--gossip is empty: the nodes of a cluster find each other by it; name an address like 127.0.0.1:7946")
+		return invalid("--gossip is empty: the nodes of a cluster find each other by it; " +
+			"name an address like 127.0.0.1:7946")
 	case c.StoreCacheBytes != 0 && c.mongoDB():
-		return invalid("--store-cache: MongoDB has its own cache; leave the flag out, or give mongod --wiredTigerCacheSizeGB")
+		return invalid("--store-cache: MongoDB has its own cache; leave the flag out, " +
+			"or give mongod --wiredTigerCacheSizeGB")
 	case c.Lease < leaseMin || c.Lease > fence.LeaseMax:
 		return invalid("--lease is %s: it must be between %s and %s", c.Lease, leaseMin, fence.LeaseMax)
 	case c.ClockSkewMax < 10*time.Millisecond || c.ClockSkewMax > time.Minute:
@@ -145,23 +149,22 @@ func (c Config) Validate() error {
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
 		return invalid("--buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
 	case c.StoreCacheBytes != 0 && c.StoreCacheBytes < storeCacheMin:
-		return invalid("--store-cache is %d bytes: it must be at least %d MiB, or 0 for a share of the memory", c.StoreCacheBytes, storeCacheMin>>20)
+		return invalid("--store-cache is %d bytes: it must be at least %d MiB, or 0 for a share of the memory",
+			c.StoreCacheBytes, storeCacheMin>>20)
 	case c.Retention < time.Second || c.InboxRetention < time.Second:
 		return invalid("--retention and --inbox-retention must be at least 1s")
 	case c.PayloadBytesMax < 1 || c.PayloadBytesMax > postdate.BatchBytesMax/2:
-		return invalid("--payload-max is %d bytes: it must be between 1 and %d", c.PayloadBytesMax, postdate.BatchBytesMax/2)
-	case c.Retry.MaxAttempts < 1 || c.Retry.MaxAttempts > postdate.RetryAttemptMax:
-		return invalid("--retry-max-attempts is %d: it must be between 1 and %d", c.Retry.MaxAttempts, postdate.RetryAttemptMax)
-	case c.Retry.MinBackoff < time.Millisecond || c.Retry.MaxBackoff < c.Retry.MinBackoff || c.Retry.MaxBackoff > postdate.RetryBackoffMax:
-		return invalid("--retry-min-backoff is %s and --retry-max-backoff is %s: the first must be at least 1ms, the second between the first and %s", c.Retry.MinBackoff, c.Retry.MaxBackoff, postdate.RetryBackoffMax)
-	case c.Retry.MaxParked < time.Millisecond || c.Retry.MaxParked > postdate.RetryParkedMax:
-		return invalid("--retry-max-parked is %s: it must be between 1ms and %s", c.Retry.MaxParked, postdate.RetryParkedMax)
+		return invalid("--payload-max is %d bytes: it must be between 1 and %d",
+			c.PayloadBytesMax, postdate.BatchBytesMax/2)
 	}
 	if c.mongoDB() {
 		// First: opening the store creates a missing one, with its number of buckets.
 		if err := c.gossip().Validate(); err != nil {
 			return err
 		}
+	}
+	if err := validateRetry(c.Retry); err != nil {
+		return err
 	}
 	if err := c.Kafka.validate(); err != nil {
 		return err
@@ -181,6 +184,26 @@ func (c Config) Validate() error {
 	return nil
 }
 
+func validateRetry(p postdate.RetryPolicy) error {
+	switch {
+	case p.MaxAttempts < 1 || p.MaxAttempts > postdate.RetryAttemptMax:
+		return invalid("--retry-max-attempts is %d: it must be between 1 and %d",
+			p.MaxAttempts, postdate.RetryAttemptMax)
+	case p.MinBackoff < time.Millisecond || p.MaxBackoff < p.MinBackoff ||
+		p.MaxBackoff > postdate.RetryBackoffMax:
+		return invalid("--retry-min-backoff is %s and --retry-max-backoff is %s: the first must be at least 1ms, "+
+			"the second between the first and %s", p.MinBackoff, p.MaxBackoff, postdate.RetryBackoffMax)
+	case p.MaxParked < time.Millisecond || p.MaxParked > postdate.RetryParkedMax:
+		return invalid("--retry-max-parked is %s: it must be between 1ms and %s",
+			p.MaxParked, postdate.RetryParkedMax)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return postdate.E(postdate.KindInvalid, format, args...)
+}
+
 // storeCacheMin is the lowest --store-cache, in bytes: with less, every read goes to disk.
 const storeCacheMin = 1 << 20
 
@@ -189,7 +212,8 @@ const leaseMin = 500 * time.Millisecond
 
 // gossip is the gossip configuration, without what only the running node knows.
 func (c Config) gossip() membership.Config {
-	return membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join, Key: []byte(c.GossipKey)}
+	return membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join,
+		Key: []byte(c.GossipKey)}
 }
 
 // mongoDB reports whether the store is MongoDB, which nodes can share.
@@ -202,5 +226,6 @@ func (c Config) storeDir() (string, error) {
 	if kind, rest, _ := strings.Cut(c.Store, ":"); kind == "pebble" && rest != "" {
 		return rest, nil
 	}
-	return "", postdate.E(postdate.KindInvalid, "--store %q is neither of the form pebble:FOLDER, like pebble:./data, nor a MongoDB URI, like mongodb://HOST/DATABASE", c.Store)
+	return "", postdate.E(postdate.KindInvalid, "--store %q is neither of the form pebble:FOLDER, "+
+		"like pebble:./data, nor a MongoDB URI, like mongodb://HOST/DATABASE", c.Store)
 }

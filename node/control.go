@@ -71,7 +71,8 @@ func (c *control) List(ctx context.Context) ([]api.Channel, error) {
 		s := set[v.Channel]
 		s.Channel = v.Channel
 		all = append(all, api.Channel{
-			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0, LastError: v.Reason,
+			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0,
+			LastError: v.Reason,
 		})
 	}
 	for channel, s := range set {
@@ -85,7 +86,8 @@ func (c *control) List(ctx context.Context) ([]api.Channel, error) {
 
 // Change implements api.Channels. If two nodes change a channel at the same time, the last
 // change wins as a whole.
-func (c *control) Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+func (c *control) Change(ctx context.Context, channel postdate.Channel,
+	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	if err := c.read(ctx); err != nil {
 		return store.ChannelSettings{}, err
 	}

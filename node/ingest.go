@@ -26,7 +26,9 @@ func parseOrigin(text string) (o origin, err error) {
 	o.broker, o.name, ok = strings.Cut(text, ":")
 	o.name, o.channel, _ = strings.Cut(o.name, "=")
 	if !ok || o.name == "" || o.broker != "rabbitmq" && o.broker != "kafka" {
-		return o, postdate.E(postdate.KindInvalid, "--ingest %q is not of the form rabbitmq:QUEUE or kafka:TOPIC, with =CHANNEL behind it where messages do not say theirs, like rabbitmq:in=rabbitmq:orders/{routing-key}", text)
+		return o, postdate.E(postdate.KindInvalid,
+			"--ingest %q is not of the form rabbitmq:QUEUE or kafka:TOPIC, with =CHANNEL behind it where messages do "+
+				"not say theirs, like rabbitmq:in=rabbitmq:orders/{routing-key}", text)
 	}
 	return o, nil
 }
@@ -39,9 +41,11 @@ func (c Config) validateIngest() error {
 		case err != nil:
 			return err
 		case o.broker == "rabbitmq" && c.RabbitMQ == "":
-			return postdate.E(postdate.KindInvalid, "--ingest %s: there is no RabbitMQ to take from: start the node with --rabbitmq", text)
+			return postdate.E(postdate.KindInvalid,
+				"--ingest %s: there is no RabbitMQ to take from: start the node with --rabbitmq", text)
 		case o.broker == "kafka" && len(c.Kafka.Seeds) == 0:
-			return postdate.E(postdate.KindInvalid, "--ingest %s: there is no Kafka to take from: start the node with --kafka", text)
+			return postdate.E(postdate.KindInvalid,
+				"--ingest %s: there is no Kafka to take from: start the node with --kafka", text)
 		}
 	}
 	return nil

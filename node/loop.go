@@ -55,8 +55,10 @@ func (n *Node) openLoop() error {
 		return fmt.Errorf("naming this run: %w", err)
 	}
 	c := machine.Config{
-		Fence: fence.DefaultConfig(n.c.NodeID, machine.LeaseID(n.c.NodeID, run.String())), Poller: poller.DefaultConfig(),
-		Buckets: n.store.Buckets(), Broker: n.c.Kafka.Fenced, Retention: n.c.Retention, InboxRetention: n.c.InboxRetention,
+		Fence:   fence.DefaultConfig(n.c.NodeID, machine.LeaseID(n.c.NodeID, run.String())),
+		Poller:  poller.DefaultConfig(),
+		Buckets: n.store.Buckets(), Broker: n.c.Kafka.Fenced, Retention: n.c.Retention,
+		InboxRetention: n.c.InboxRetention,
 	}
 	c.Fence.Exclusive, c.Fence.SkewMax = n.store.Exclusive(), n.c.ClockSkewMax
 	if n.c.Lease > 0 {
@@ -66,7 +68,8 @@ func (n *Node) openLoop() error {
 	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
 	if !n.store.Exclusive() {
 		// A claim takes two round trips to a majority, instead of one sync of a local disk.
-		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond, 20*time.Millisecond
+		c.Poller.Ahead, c.Poller.Gather, c.Poller.SettleGather = 80*time.Millisecond, 40*time.Millisecond,
+			20*time.Millisecond
 	}
 	if err := cmp.Or(c.Fence.Validate(), c.Poller.Validate()); err != nil {
 		return err
@@ -78,8 +81,10 @@ func (n *Node) openLoop() error {
 func newLoop(c machine.Config, s store.Store, clock clock, metrics *poller.Metrics, log *slog.Logger) *loop {
 	m := machine.New(c, rand.Float64)
 	return &loop{
-		m: m, board: m.Board(), store: s, clock: clock, leaseID: c.Fence.Lease, lease: c.Fence.LeaseTime, metrics: metrics, log: log,
-		events: make(chan machine.Event, 256), nudged: make(chan struct{}, 1), asks: make(chan chan []poller.ChannelView),
+		m: m, board: m.Board(), store: s, clock: clock, leaseID: c.Fence.Lease, lease: c.Fence.LeaseTime,
+		metrics: metrics, log: log,
+		events: make(chan machine.Event, 256), nudged: make(chan struct{}, 1),
+		asks:  make(chan chan []poller.ChannelView),
 		ended: make(chan struct{}),
 	}
 }
@@ -125,7 +130,8 @@ func (l *loop) run(ctx context.Context) {
 		case answer := <-l.asks:
 			answer <- l.m.Channels()
 		}
-		for range len(l.events) { // events that came meanwhile, before the alarm is set; those that come during their steps wait
+		// Events that came meanwhile, before the alarm is set; those that come during their steps wait.
+		for range len(l.events) {
 			l.step(ctx, <-l.events)
 		}
 		l.show()
@@ -246,7 +252,8 @@ func (l *loop) keepOut(ctx context.Context, e machine.KeepOut) error {
 	}
 	err := l.channels.fencer.Gained(ctx, buckets)
 	if err != nil && ctx.Err() != context.Canceled {
-		l.log.Warn("fencing buckets at Kafka failed and is repeated; their messages for Kafka wait", "buckets", len(buckets), "error", err)
+		l.log.Warn("fencing buckets at Kafka failed and is repeated; their messages for Kafka wait",
+			"buckets", len(buckets), "error", err)
 	}
 	return err
 }
@@ -257,7 +264,8 @@ func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publish
 	defer func() {
 		if p := recover(); p != nil {
 			l.log.Error("a publisher panicked", "channel", e.Channel, "panic", p, "stack", string(debug.Stack()))
-			results = publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Unknown, Reason: fmt.Sprint("internal error of the publisher: ", p)})
+			results = publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Unknown,
+				Reason: fmt.Sprint("internal error of the publisher: ", p)})
 		}
 	}()
 	batch := make([]postdate.Delivery, len(e.Batch))
@@ -266,7 +274,8 @@ func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publish
 	}
 	results = l.channels.publish(ctx, e.Channel, batch)
 	if len(results) != len(batch) {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown, Reason: "internal error: the publisher did not say what became of each message"})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown,
+			Reason: "internal error: the publisher did not say what became of each message"})
 	}
 	return results
 }
@@ -277,16 +286,19 @@ func (l *loop) report(e machine.Effect) {
 	case fence.Gained:
 		l.log.Info("took buckets", "count", len(e.Partitions))
 	case fence.Lost:
-		l.log.Warn("lost buckets: another node has them, this node renewed its lease too late or slept, or its clock is wrong; it asks for them again by itself", "count", len(e.Holds))
+		l.log.Warn("lost buckets: another node has them, this node renewed its lease too late or slept, "+
+			"or its clock is wrong; it asks for them again by itself", "count", len(e.Holds))
 	case fence.Fenced:
 		for _, hold := range e.Holds {
 			l.log.Warn("a claim was refused: the bucket has another owner", "bucket", hold.Bucket, "token", hold.Token)
 		}
 	case fence.ClockSet:
-		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed", "by", e.By)
+		l.log.Warn("the wall clock was set, or the machine slept: nothing is delivered until the lease is renewed",
+			"by", e.By)
 	case fence.Skewed:
 		if e.Ahead != 0 {
-			l.log.Error("this machine's clock is too far from the store's: the node gives up its buckets until they agree; set the clock", "ahead", e.Ahead)
+			l.log.Error("this machine's clock is too far from the store's: "+
+				"the node gives up its buckets until they agree; set the clock", "ahead", e.Ahead)
 		} else {
 			l.log.Info("the clock agrees with the store's again")
 		}

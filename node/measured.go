@@ -25,7 +25,8 @@ func measure(s store.Store, r prometheus.Registerer) *measured {
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1, 5},
 		}, []string{"operation"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_store_errors_total", Help: "Store operations that failed or whose outcome is unknown, by kind.",
+			Name: "postdate_store_errors_total",
+			Help: "Store operations that failed or whose outcome is unknown, by kind.",
 		}, []string{"operation", "kind"}),
 	}
 	r.MustRegister(m.seconds, m.errors)
@@ -39,7 +40,8 @@ func (m *measured) timed(operation string) func(err error) {
 		m.seconds.WithLabelValues(operation).Observe(time.Since(start).Seconds())
 		switch kind := postdate.KindOf(err); {
 		case err == nil:
-		case kind == postdate.KindInternal, kind == postdate.KindFull, kind == postdate.KindUnavailable, kind == postdate.KindUnknown, kind == postdate.KindFenced:
+		case kind == postdate.KindInternal, kind == postdate.KindFull, kind == postdate.KindUnavailable,
+			kind == postdate.KindUnknown, kind == postdate.KindFenced:
 			m.errors.WithLabelValues(operation, kind.String()).Inc()
 		}
 	}
@@ -108,7 +110,8 @@ func (m *measured) AppendInbox(ctx context.Context, messages []store.InboxMessag
 	return err
 }
 
-func (m *measured) ReadInbox(ctx context.Context, tenant, name, after string, limit int) ([]store.InboxMessage, string, error) {
+func (m *measured) ReadInbox(ctx context.Context, tenant, name, after string,
+	limit int) ([]store.InboxMessage, string, error) {
 	done := m.timed("read_inbox")
 	messages, next, err := m.Store.ReadInbox(ctx, tenant, name, after, limit)
 	done(err)

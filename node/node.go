@@ -82,9 +82,11 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{c: c, parts: parts, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(), failed: make(chan struct{})}
+	n := &Node{c: c, parts: parts, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(),
+		failed: make(chan struct{})}
 	n.life, n.quit = context.WithCancel(context.Background())
-	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.metrics.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.close(ctx))
 	}
@@ -119,7 +121,8 @@ func (n *Node) open(ctx context.Context) error {
 	var err error
 	// The port comes first, because a failure costs the least there.
 	if n.listener, err = net.Listen("tcp", n.c.HTTP); err != nil {
-		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
+		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; "+
+			"name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
 	}
 	if err := n.openStore(ctx); err != nil {
 		return err
@@ -230,7 +233,8 @@ func (n *Node) awaitHeld(ctx context.Context, want int) error {
 		case held == want:
 			return nil
 		case want == 0:
-			return postdate.E(postdate.KindUnavailable, "%d buckets were not handed over in time: other nodes take them when this node's lease has ended", held)
+			return postdate.E(postdate.KindUnavailable,
+				"%d buckets were not handed over in time: other nodes take them when this node's lease has ended", held)
 		}
 		return postdate.E(postdate.KindUnavailable, "%d of %d buckets were owned when time ran out", held, want)
 	})
@@ -293,7 +297,8 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.serving.Wait()
 		if n.cluster != nil {
 			if err := n.cluster.gossip.Leave(ctx); err != nil { // so that the others take its buckets
-				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err) // the store still shows the buckets as released
+				// the store still shows the buckets as released
+				n.c.Log.Warn("said goodbye to the other nodes, perhaps unheard", "error", err)
 			}
 		}
 		n.loop.tell(machine.Leave{})

@@ -18,7 +18,9 @@ func (n *Node) ready() error {
 	status := n.loop.Status()
 	switch held, want := status.Held, n.store.Buckets(); {
 	case status.Ahead != 0:
-		return postdate.E(postdate.KindUnavailable, "this machine's clock is %s ahead of the store's, and at most %s are allowed (--clock-skew-max): set the clock; until then the node owns no buckets", status.Ahead, n.c.ClockSkewMax)
+		return postdate.E(postdate.KindUnavailable,
+			"this machine's clock is %s ahead of the store's, and at most %s are allowed (--clock-skew-max): "+
+				"set the clock; until then the node owns no buckets", status.Ahead, n.c.ClockSkewMax)
 	case n.cluster != nil && n.clock.mono() >= status.Lease:
 		return postdate.E(postdate.KindUnavailable, "the node has no lease: the store does not answer")
 	case n.cluster != nil && !n.loop.board.Looked():

@@ -84,7 +84,8 @@ func (a *agenda) put(b *owned, in bool) {
 // wanting reports whether b may have something to do right away. An unanswered claim of one
 // channel must be made again, because it takes up that channel's room.
 func (b *owned) wanting() bool {
-	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard, func(u unheard) bool { return u.only != nil })
+	return b.late != nowhere || b.resting() || slices.ContainsFunc(b.unheard,
+		func(u unheard) bool { return u.only != nil })
 }
 
 // take removes and returns the buckets that are due by a wall-clock time or to be swept by a

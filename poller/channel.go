@@ -95,7 +95,8 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 
 // forget drops a channel if nothing is known about it but its name.
 func (m *Machine) forget(c *channel) {
-	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded || m.channels[c.name] != c {
+	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded ||
+		m.channels[c.name] != c {
 		return
 	}
 	delete(m.channels, c.name)
@@ -235,7 +236,8 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 		if it.rec.LastError != "" {
 			reason += "; last error: " + it.rec.LastError
 		}
-		m.settleAs(it, store.Settlement{How: store.SettleFailed, At: m.endsAt(now), Attempts: it.rec.Attempts, Reason: reason})
+		m.settleAs(it, store.Settlement{How: store.SettleFailed, At: m.endsAt(now), Attempts: it.rec.Attempts,
+			Reason: reason})
 		return true
 	})
 }

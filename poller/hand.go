@@ -65,7 +65,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	inDoubt := !rec.Parked && b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
 	it := &Item{
 		Delivery: postdate.Delivery{
-			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
+			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt ||
+				rec.MayRepeat,
 		},
 		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
 		next: postdate.Far,
@@ -84,9 +85,11 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	switch {
 	case it.due <= now.Wall:
 		m.makeReady(it)
-	case rec.AttemptTime < rec.ExecutionTime: // it was parked while a clock ran ahead: it waits in the store until it is due
+	// it was parked while a clock ran ahead: it waits in the store until it is due
+	case rec.AttemptTime < rec.ExecutionTime:
 		it.channel.site.onWayUntil = now.Mono // and probes nothing: the next one comes after the others
-		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime, Reason: rec.LastError})
+		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime,
+			Reason: rec.LastError})
 	default:
 		heap.Push(&m.waiting, it)
 	}

@@ -43,10 +43,12 @@ type lane struct {
 	nextClaim   time.Duration // when the next one may begin, after a failure
 	behindFirst bool          // of the common lane: the next one takes first what is behind
 
-	settle     []settling    // what is to be settled and not under way
-	settles    int           // under way
-	settleAt   time.Duration // when the last one began
-	nextSettle time.Duration // when the next one may begin, after a failure; 0: there was none, or a call went through since
+	settle   []settling    // what is to be settled and not under way
+	settles  int           // under way
+	settleAt time.Duration // when the last one began
+	// when the next one may begin, after a failure; 0: there was none, or a call went through
+	// since
+	nextSettle time.Duration
 }
 
 // claiming is a claim call that is under way, settlingCall a settle call.
@@ -132,7 +134,8 @@ func byNumber(a, b *owned) int { return a.hold.Bucket - b.hold.Bucket }
 // lane claims nothing while a settle of it is under way, or while more settlements wait than
 // its part of a quarter of DoubtMax, which all lanes that are apart share.
 func (m *Machine) stuck(l *lane) bool {
-	return l.nextSettle != 0 && l.pause > m.c.RetryAfter && (l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
+	return l.nextSettle != 0 && l.pause > m.c.RetryAfter &&
+		(l.settles > 0 || len(l.settle) > m.c.DoubtMax/4/len(m.apart))
 }
 
 // moveSettlements moves what waits in a lane to the lanes of its buckets.
@@ -319,7 +322,8 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 		m.failed(now, call.lane, failed, func(l *lane) *time.Duration { return &l.nextClaim })
 		return
 	}
-	if l := call.lane; l.settles == 0 && (len(l.settle) == 0 || l.nextSettle == 0) { // else it says nothing of what cannot be settled
+	// Otherwise it says nothing of what cannot be settled.
+	if l := call.lane; l.settles == 0 && (len(l.settle) == 0 || l.nextSettle == 0) {
 		m.succeeded(now, l, call.began)
 	}
 }

@@ -33,7 +33,8 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_publishes_total", Help: "Publishes by channel and outcome (confirmed, refused, down, unknown).",
+			Name: "postdate_publishes_total",
+			Help: "Publishes by channel and outcome (confirmed, refused, down, unknown).",
 		}, []string{"channel", "outcome"}),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_lateness_seconds", Help: "From the execution time to the broker's confirm.",
@@ -43,10 +44,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "postdate_settled_total", Help: "Attempts by what became of them (delivered, retry, failed, parked).",
 		}, []string{"how"}),
 		marked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "postdate_possible_duplicates_total", Help: "Messages published with the mark of a possible duplicate.",
+			Name: "postdate_possible_duplicates_total",
+			Help: "Messages published with the mark of a possible duplicate.",
 		}),
 		overdue: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been due; 0 where none is. Parked messages do not count.",
+			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been " +
+				"due; 0 where none is. Parked messages do not count.",
 		}),
 		hand: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_messages_in_hand", Help: "Messages in memory: claimed and not settled.",
@@ -101,7 +104,8 @@ func (m *Metrics) Published(p Published, at time.Time) {
 	m.marked.Add(float64(marked))
 }
 
-var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry", store.SettleFailed: "failed", store.SettlePark: "parked"}
+var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry",
+	store.SettleFailed: "failed", store.SettlePark: "parked"}
 
 // Settled counts the settlements that were written.
 func (m *Metrics) Settled(ss []store.Settlement) {

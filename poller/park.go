@@ -187,7 +187,8 @@ func (m *Machine) nextLook(now postdate.Now) (next *site) {
 	if len(m.returns) > 0 && m.returns[0].lookAt <= now.Mono {
 		next = m.returns[0]
 	}
-	if len(m.probes) > 0 && m.probes[0].lookAt <= now.Mono && m.budgetAt <= now.Mono && (next == nil || m.probes[0].lookedAtBefore(next)) {
+	if len(m.probes) > 0 && m.probes[0].lookAt <= now.Mono && m.budgetAt <= now.Mono &&
+		(next == nil || m.probes[0].lookedAtBefore(next)) {
 		next = m.probes[0]
 	}
 	return next
@@ -244,7 +245,8 @@ func (m *Machine) retryIn(b *owned, looks *int) (*channel, bool) {
 // mayUnpark reports whether messages of a channel may be brought back in a bucket. Only one
 // call does so at a time, because two may choose the same messages.
 func (m *Machine) mayUnpark(c *channel, b *owned) bool {
-	return b.worksFor(c) && !slices.ContainsFunc(m.unparks, func(u *unparking) bool { return u.bucket == b && u.of.Channel == c.name })
+	return b.worksFor(c) && !slices.ContainsFunc(m.unparks,
+		func(u *unparking) bool { return u.bucket == b && u.of.Channel == c.name })
 }
 
 // unparkIn is the next bucket in which messages of a channel can be brought back. Buckets that
@@ -275,8 +277,9 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 	})
 	switch {
 	case found:
-		m.startOne(now, &unparking{}, c, b, min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1))) // several at a time, each in a bucket of its own
-		return now.Mono                                                                     // after the others
+		// several at a time, each in a bucket of its own
+		m.startOne(now, &unparking{}, c, b, min(m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
+		return now.Mono // after the others
 	case looks <= 0:
 		return now.Mono + lookOn
 	}
@@ -345,7 +348,8 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	switch {
 	case at <= ahead.Add(claimedAhead):
 		return at
-	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: ahead}): // 0: nothing lies before it
+	// 0: nothing lies before it
+	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: ahead}):
 		return b.inherited.Checkpoint
 	}
 	return ahead

@@ -93,9 +93,12 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
-		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
-		DrainMax: 5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
-		HandMax: 16_384, DoubtMax: 1_000, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, PageMax: 512,
+		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second,
+		RetryAfter: 100 * time.Millisecond,
+		DrainMax:   5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond,
+		JumpMax: 100 * time.Millisecond,
+		HandMax: 16_384, DoubtMax: 1_000, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax,
+		PageMax:  512,
 		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second, ParkMin: time.Minute,
 		Retry: postdate.RetryDefault,
@@ -105,17 +108,22 @@ func DefaultConfig() Config {
 // Validate returns an error for the first setting that is too small, if there is one.
 func (c Config) Validate() error {
 	return cmp.Or(
-		atLeast("Gather", c.Gather, 0), atLeast("Ahead", c.Ahead, c.Gather+1), atLeast("SettleGather", c.SettleGather, 0),
-		atLeast("SweepEvery", c.SweepEvery, 1), atLeast("FindEvery", c.FindEvery, 1), atLeast("RetryAfter", c.RetryAfter, 1),
+		atLeast("Gather", c.Gather, 0), atLeast("Ahead", c.Ahead, c.Gather+1),
+		atLeast("SettleGather", c.SettleGather, 0),
+		atLeast("SweepEvery", c.SweepEvery, 1), atLeast("FindEvery", c.FindEvery, 1),
+		atLeast("RetryAfter", c.RetryAfter, 1),
 		atLeast("DrainStep", c.DrainStep, 1), atLeast("DrainMax", c.DrainMax, c.DrainStep),
 		atLeast("LeaseMargin", c.LeaseMargin, 1), atLeast("JumpMax", c.JumpMax, 1),
 		atLeast("HandMax", c.HandMax, 8), atLeast("DoubtMax", c.DoubtMax, 2),
 		atLeast("PayloadBytesMax", c.PayloadBytesMax, 1), atLeast("HandBytesMax", c.HandBytesMax, 4*c.PayloadBytesMax),
 		atLeast("PageMax", c.PageMax, 1), atLeast("BatchMax", c.BatchMax, 1), atLeast("BatchesMax", c.BatchesMax, 1),
-		atLeast("SettleMax", c.SettleMax, 1), atLeast("UnparkMax", c.UnparkMax, 1), atLeast("UnparksMax", c.UnparksMax, 1),
-		atLeast("ProbeMin", c.ProbeMin, 1), atLeast("ProbeMax", c.ProbeMax, c.ProbeMin), atLeast("ParkMin", c.ParkMin, 1),
+		atLeast("SettleMax", c.SettleMax, 1), atLeast("UnparkMax", c.UnparkMax, 1),
+		atLeast("UnparksMax", c.UnparksMax, 1),
+		atLeast("ProbeMin", c.ProbeMin, 1), atLeast("ProbeMax", c.ProbeMax, c.ProbeMin),
+		atLeast("ParkMin", c.ParkMin, 1),
 		atLeast("Retry.MaxAttempts", c.Retry.MaxAttempts, 1), atLeast("Retry.MinBackoff", c.Retry.MinBackoff, 1),
-		atLeast("Retry.MaxBackoff", c.Retry.MaxBackoff, c.Retry.MinBackoff), atLeast("Retry.MaxParked", c.Retry.MaxParked, 1),
+		atLeast("Retry.MaxBackoff", c.Retry.MaxBackoff, c.Retry.MinBackoff),
+		atLeast("Retry.MaxParked", c.Retry.MaxParked, 1),
 	)
 }
 
@@ -230,12 +238,14 @@ type Machine struct {
 	random     func() float64                   // in [0, 1): jitter
 	endsAt     func(postdate.Now) postdate.Time // when what ends now is said to have ended
 	leaseUntil time.Duration
-	judged     postdate.Now  // the last reading of both clocks that was found good
-	setAt      time.Duration // when the wall clock was last seen to have been set since then, by the monotonic one; 0: it was not
-	setBy      time.Duration // by how much it had been set since then, as seen at setAt
-	lapses     int           // how often the lease ended before it was renewed
-	droppedAt  time.Duration // when messages were last dropped for that; 0: they no longer take room
-	out        []Effect
+	judged     postdate.Now // the last reading of both clocks that was found good
+	// when the wall clock was last seen to have been set since then, by the monotonic one; 0:
+	// it was not
+	setAt     time.Duration
+	setBy     time.Duration // by how much it had been set since then, as seen at setAt
+	lapses    int           // how often the lease ended before it was renewed
+	droppedAt time.Duration // when messages were last dropped for that; 0: they no longer take room
+	out       []Effect
 
 	buckets map[int]*owned
 	touched []*owned // those whose place on the agenda, or horizon, may be another
@@ -290,9 +300,11 @@ type Machine struct {
 // returns the time to record for something that ends now, since the wall clock may be wrong.
 func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
-		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{}, agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
+		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{},
+		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{}, limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
+		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{},
+		limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
 	}
 }
 

@@ -94,10 +94,12 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		}
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
-			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, leftOut: nowhere, leftOutAgain: nowhere, sweepAt: now.Mono,
-			nudged: postdate.Far,
-			hand:   map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common, dropped: map[postdate.Key]*channel{},
-			behind: map[postdate.Channel]struct{}{},
+			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, leftOut: nowhere, leftOutAgain: nowhere,
+			sweepAt: now.Mono,
+			nudged:  postdate.Far,
+			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
+			dropped: map[postdate.Key]*channel{},
+			behind:  map[postdate.Channel]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
 		m.find = append(m.find, p.Bucket)

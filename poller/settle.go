@@ -28,7 +28,8 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 		s.How = store.SettleFailed
 	} else {
 		s.How = store.SettleRetry
-		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), min(r.RetryAfter, policy.MaxBackoff), 1))
+		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), min(r.RetryAfter, policy.MaxBackoff),
+			1))
 		if it.rec.ExpiresAt != 0 {
 			s.AttemptTime = min(s.AttemptTime, max(it.rec.ExpiresAt, now.Wall+1))
 		}
@@ -76,7 +77,8 @@ func (m *Machine) startSettles(now postdate.Now) {
 }
 
 func (m *Machine) startSettle(now postdate.Now, l *lane) {
-	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, max(l.nextSettle, l.joinBy)) || !l.settleReady(now.Mono, m.c) {
+	if len(l.settle) == 0 || !mayCall(now.Mono, l.settles, l.settleAt, max(l.nextSettle, l.joinBy)) ||
+		!l.settleReady(now.Mono, m.c) {
 		return
 	}
 	n := min(len(l.settle), m.c.SettleMax)

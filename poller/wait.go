@@ -100,5 +100,6 @@ func (m *Machine) giveUp(now postdate.Now, it *Item) {
 		reason += "; an earlier attempt may have been delivered"
 	}
 	reason += "; last error: " + it.channel.site.reason
-	m.settleAs(it, store.Settlement{How: store.SettleFailed, At: m.endsAt(now), Attempts: it.rec.Attempts, Reason: reason})
+	m.settleAs(it, store.Settlement{How: store.SettleFailed, At: m.endsAt(now), Attempts: it.rec.Attempts,
+		Reason: reason})
 }

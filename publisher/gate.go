@@ -54,7 +54,8 @@ func (g *Gate) Close(ctx context.Context, what string) error {
 	case <-g.drained:
 		return nil
 	case <-ctx.Done():
-		return postdate.E(postdate.KindUnknown, "closed %s before all that was under way had ended: %w", what, ctx.Err())
+		return postdate.E(postdate.KindUnknown, "closed %s before all that was under way had ended: %w",
+			what, ctx.Err())
 	}
 }
 

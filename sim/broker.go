@@ -125,7 +125,8 @@ func (p *process) brokerFate(b *broker) fateOf {
 			f.result.RetryAfter = w.upTo(2 * time.Second)
 		}
 	case w.chance(b.lose.now(w.now)):
-		f.result, f.arrives = publisher.Result{Outcome: publisher.Unknown, Reason: "the connection was lost"}, w.r.IntN(2) == 0
+		f.result, f.arrives = publisher.Result{Outcome: publisher.Unknown, Reason: "the connection was lost"},
+			w.r.IntN(2) == 0
 		f.arrival = w.upTo(2 * took)
 	case w.now < b.late:
 		f.took += w.upTo(b.lateBy)
@@ -135,7 +136,8 @@ func (p *process) brokerFate(b *broker) fateOf {
 
 // injectedFate is the fate of a publish that is made to fail.
 func injectedFate(h how) fateOf {
-	f := fateOf{result: publisher.Result{Outcome: publisher.Unknown, Reason: "made to fail"}, took: 2 * time.Millisecond, arrival: time.Millisecond}
+	f := fateOf{result: publisher.Result{Outcome: publisher.Unknown, Reason: "made to fail"},
+		took: 2 * time.Millisecond, arrival: time.Millisecond}
 	f.arrives = h == failsAfter || h == hangsWithEffect
 	if h == hangs || h == hangsWithEffect {
 		f.took = publishDeadline

@@ -62,7 +62,8 @@ const (
 // machineConfig returns the configuration of a process's machine.
 func (w *world) machineConfig(p *process) machine.Config {
 	c := machine.Config{
-		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets, Broker: w.plan.broker,
+		Fence: fence.DefaultConfig(p.n.name, p.lease), Poller: w.plan.poller, Buckets: w.plan.buckets,
+		Broker:    w.plan.broker,
 		Retention: w.plan.retention, InboxRetention: w.plan.inboxRetention,
 	}.WithLease(p.lasts)
 	c.Fence.Exclusive = w.plan.alone()

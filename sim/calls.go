@@ -32,11 +32,12 @@ type weather struct {
 	loseRequest, loseAnswer, hang, stray window
 	slowUntil                            time.Duration
 	slowBy                               time.Duration
-	settlesSlowMin, settlesSlowBy        time.Duration // until slowUntil, settlements take this much longer: at least, and at most
-	outage                               time.Duration // until then
-	failover                             time.Duration // until then; the outcome of calls under way is unknown
-	failovers                            int
-	parts                                []part // those that fail, or have failed
+	// until slowUntil, settlements take this much longer: at least, and at most
+	settlesSlowMin, settlesSlowBy time.Duration
+	outage                        time.Duration // until then
+	failover                      time.Duration // until then; the outcome of calls under way is unknown
+	failovers                     int
+	parts                         []part // those that fail, or have failed
 }
 
 // storeCall is one call of the store.
@@ -209,7 +210,8 @@ func (p *process) claim(e poller.Claim) {
 	var buckets []int
 	for _, c := range e.Claims {
 		buckets = append(buckets, c.Bucket)
-		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.To.Time), uint64(c.Scan.After.Time), uint64(c.Scan.Limit), uint64(len(c.Behind)))
+		w.mark(8, uint64(c.Bucket), c.Token, uint64(c.Checkpoint), uint64(c.To.Time), uint64(c.Scan.After.Time),
+			uint64(c.Scan.Limit), uint64(len(c.Behind)))
 		w.markText(string(c.Only))
 		w.tell(p.n, "claims bucket %d, token %d: claim %d, (%d, %s], only of %q, behind %v, reads %d from %s",
 			c.Bucket, c.Token, c.Number, c.Checkpoint-epoch, at(c.To), c.Only, c.Behind, c.Scan.Limit, at(c.Scan.After))
@@ -263,7 +265,8 @@ func (p *process) settle(e poller.Settle) {
 		buckets = append(buckets, s.Key.Bucket)
 		w.markText(s.Key.ScheduleID)
 		w.mark(9, uint64(s.How), uint64(s.AttemptTime), uint64(s.Attempts))
-		w.tell(p.n, "settles %s version %d: how %d, attempts %d, attempt time %d, doubt %t (%s)", s.Key.ScheduleID, s.Version, s.How, s.Attempts, s.AttemptTime-epoch, s.PossibleDuplicate, s.Reason)
+		w.tell(p.n, "settles %s version %d: how %d, attempts %d, attempt time %d, doubt %t (%s)",
+			s.Key.ScheduleID, s.Version, s.How, s.Attempts, s.AttemptTime-epoch, s.PossibleDuplicate, s.Reason)
 	}
 	all := slices.Clone(e.Settlements)
 	p.call(storeCall{
@@ -293,7 +296,8 @@ func (p *process) unpark(e poller.Unpark) {
 func (p *process) findParked(e poller.FindParked) {
 	var found []store.ParkedChannel
 	p.call(storeCall{
-		name: "find parked", buckets: e.Buckets, effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
+		name: "find parked", buckets: e.Buckets,
+		effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
 		answer: func() { p.step(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
 		failed: func(err error) { p.step(poller.ParkedFound{Buckets: e.Buckets, Err: err}) },
 	})

@@ -95,7 +95,8 @@ func (w *world) happen(i int) {
 		})
 	case opList:
 		p.call(storeCall{
-			name: "list", effect: []func(){func() { w.store.List(ctx, store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 100}) }},
+			name:   "list",
+			effect: []func(){func() { w.store.List(ctx, store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 100}) }},
 			answer: func() {}, failed: func(error) {},
 		})
 	}
@@ -118,8 +119,10 @@ func (w *world) anyProcess() *process {
 // message returns the message that item it schedules.
 func (w *world) message(it item, key postdate.Key, edition string) *postdate.Message {
 	m := &postdate.Message{
-		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(), Payload: []byte(edition), MayRepeat: it.a%37 == 36,
-		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5, MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
+		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(),
+		Payload: []byte(edition), MayRepeat: it.a%37 == 36,
+		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5,
+			MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
 	}
 	if it.e > 0 {
 		m.ExpiresAt = max(m.ExecutionTime, w.wall()).Add(it.e)

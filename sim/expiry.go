@@ -40,7 +40,8 @@ func (d *draw) retention() {
 		return
 	}
 	p.retention, p.inboxRetention = d.between(30*time.Second, 2*time.Minute), d.between(30*time.Second, 2*time.Minute)
-	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind == opExpire }) // otherwise little would be left
+	// otherwise little would be left
+	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind == opExpire })
 	if !p.calm() {
 		d.wrongClocks()
 	}
@@ -83,7 +84,8 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
 	for _, e := range slices.Backward(s.emissions) {
 		// Of several with one number only the last was an attempt: the channel was down before.
-		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
+		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts &&
+			e.answered != 0 {
 			return e.answered
 		}
 	}
@@ -128,13 +130,15 @@ func keptLongEnough(h *history, f factExpired) string {
 	for _, r := range f.old {
 		ended := h.about[string(r.Payload)].ended
 		if kept := now.Sub(ended); kept < p.retention-unknown {
-			return fmt.Sprintf("%s was %s for %s only, and is deleted by %s: it says that it ended at %d, and did at %d",
+			return fmt.Sprintf("%s was %s for %s only, and is deleted by %s: "+
+				"it says that it ended at %d, and did at %d",
 				r.ScheduleID, r.Status, kept, f.by.node, r.SettledAt-epoch, ended-epoch)
 		}
 	}
 	for _, l := range f.letters {
 		if kept := now.Sub(l.at); kept < p.inboxRetention-unknown {
-			return fmt.Sprintf("%s was in the inbox for %s only, and is deleted by %s: it says that it came at %d, and did at %d",
+			return fmt.Sprintf("%s was in the inbox for %s only, and is deleted by %s: "+
+				"it says that it came at %d, and did at %d",
 				l.story.key.ScheduleID, kept, f.by.node, l.wall-epoch, l.at-epoch)
 		}
 	}
@@ -150,12 +154,14 @@ func keptTooLong(h *history) string {
 	}
 	looked := func(retention time.Duration) bool { return last >= epoch.Add(since+p.belief(retention)) }
 	for _, s := range h.order {
-		if r := h.record(s); looked(p.retention) && r != nil && r.Status.Final() && r.SettledAt.Add(p.retention) < last {
+		if r := h.record(s); looked(p.retention) && r != nil && r.Status.Final() &&
+			r.SettledAt.Add(p.retention) < last {
 			return fmt.Sprintf("%s ended at %d, and is still there", s.key.ScheduleID, r.SettledAt-epoch)
 		}
 	}
 	if looked(p.inboxRetention) && len(h.letters) > 0 && h.letters[0].wall.Add(p.inboxRetention) < last {
-		return fmt.Sprintf("%s came at %d, and is still in the inbox", h.letters[0].story.key.ScheduleID, h.letters[0].wall-epoch)
+		return fmt.Sprintf("%s came at %d, and is still in the inbox",
+			h.letters[0].story.key.ScheduleID, h.letters[0].wall-epoch)
 	}
 	return ""
 }

@@ -9,7 +9,8 @@ import (
 
 // calm reports whether store and network work without faults in this sort of world.
 func (p *plan) calm() bool {
-	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog || p.profile == profileDrains ||
+	return p.profile == profileQuiet || p.profile == profileChannels || p.profile == profileBacklog ||
+		p.profile == profileDrains ||
 		p.profile == profileAloneQuiet || p.profile == profileParts
 }
 
@@ -22,7 +23,8 @@ func (w *world) fault(it item) {
 	w.tell(nil, "FAULT %s", it)
 	until := w.now + it.d
 	switch it.kind {
-	case faultCrash, faultPause, faultFreeze, faultStop, faultJump, faultDrift, faultCut, faultGossip, faultGhost, faultBlind, faultNoStore:
+	case faultCrash, faultPause, faultFreeze, faultStop, faultJump, faultDrift, faultCut, faultGossip, faultGhost,
+		faultBlind, faultNoStore:
 		w.nodeFault(w.nodes[it.a%len(w.nodes)], it)
 	case faultDown, faultBlocked, faultRefuse, faultLoseConfirm, faultLateConfirm, faultLimit, faultSilent:
 		w.brokerFault(w.channels[w.plan.channels[it.b]], it)
@@ -47,7 +49,8 @@ func (w *world) fault(it item) {
 	case faultShard:
 		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, hangs: true})
 	case faultPart:
-		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, calls: partCalls[it.a], unknown: it.p, takes: it.e})
+		w.weather.parts = append(w.weather.parts, part{from: w.now, until: until, first: it.b, calls: partCalls[it.a],
+			unknown: it.p, takes: it.e})
 	case faultForgotten:
 		w.store.forget(it.b)
 	}
@@ -111,7 +114,8 @@ func (w *world) brokerFault(b *broker, it item) {
 	case faultLateConfirm:
 		b.late, b.lateBy = until, it.e
 	case faultLimit:
-		w.limit(b, store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(), MaxInFlight: it.a})
+		w.limit(b, store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(),
+			MaxInFlight: it.a})
 		w.after(it.d, func() { w.limit(b, store.ChannelSettings{}) })
 	case faultSilent:
 		b.deleted = until

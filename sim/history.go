@@ -118,11 +118,13 @@ type (
 
 // watchers check the promises, by number. Each says what is wrong with a fact, or "".
 var watchers = [...]func(h *history, f fact) string{
-	0: conservation, 1: promise1, 2: promise2, 3: promise3, 4: promise4, 5: promise5, 6: promise6, 7: promise7, 8: promise8,
+	0: conservation, 1: promise1, 2: promise2, 3: promise3, 4: promise4, 5: promise5, 6: promise6, 7: promise7,
+	8: promise8,
 }
 
 func newHistory(w *world) *history {
-	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{}, moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{}}
+	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{},
+		moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{}}
 }
 
 // order is the order in which the watchers look: the most specific first.
@@ -180,7 +182,8 @@ func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emissio
 	s := h.about[string(m.Payload)]
 	h.sent++
 	e := &emission{
-		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m, attempt: d.Attempt, marked: marked,
+		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m,
+		attempt: d.Attempt, marked: marked,
 		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.Records[m.Bucket], first: true,
 		unaware: h.w.now < p.n.unaware,
 	}
@@ -199,7 +202,8 @@ func (h *history) arrived(e *emission) {
 	e.arrivedAt = h.w.now
 	if h.w.plan.short() && e.message.Channel.Broker() == "inbox" {
 		h.letters = append(h.letters, letter{e.story, e.handedOver, e.delivered})
-		h.w.store.AppendInbox(ctx, []store.InboxMessage{{Tenant: e.message.Tenant, Inbox: e.message.Channel.Target(), DeliveredAt: e.delivered}})
+		h.w.store.AppendInbox(ctx, []store.InboxMessage{{Tenant: e.message.Tenant, Inbox: e.message.Channel.Target(),
+			DeliveredAt: e.delivered}})
 	}
 	h.w.mark(14, uint64(e.story.number), b2u(e.marked))
 	h.w.tell(nil, "%s %q arrives, marked %t", e.story.key.ScheduleID, e.edition, e.marked)

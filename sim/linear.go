@@ -91,7 +91,8 @@ func notLinear(h *history) string {
 				ended = math.MaxInt64
 			}
 			ops = append(ops, porcupine.Operation{
-				ClientId: len(ops), Input: deed{r.kind, r.edition}, Output: r.outcome, Call: int64(r.began), Return: ended,
+				ClientId: len(ops), Input: deed{r.kind, r.edition}, Output: r.outcome, Call: int64(r.began),
+				Return: ended,
 			})
 		}
 		if withdrawals == 0 {
@@ -100,7 +101,8 @@ func notLinear(h *history) string {
 		for _, e := range s.emissions {
 			if e.arrivedAt > 0 {
 				ops = append(ops, porcupine.Operation{
-					ClientId: len(ops), Input: deed{delivery, e.edition}, Output: done, Call: int64(e.at), Return: int64(e.arrivedAt),
+					ClientId: len(ops), Input: deed{delivery, e.edition}, Output: done, Call: int64(e.at),
+					Return: int64(e.arrivedAt),
 				})
 			}
 		}
@@ -118,7 +120,8 @@ func describe(ops []porcupine.Operation) (text string) {
 		if d.kind != delivery {
 			name = d.kind.String()
 		}
-		text += fmt.Sprintf("\n\t%s %q from %.6f to %.6f: %s", name, d.edition, float64(op.Call)/1e9, float64(op.Return)/1e9, op.Output)
+		text += fmt.Sprintf("\n\t%s %q from %.6f to %.6f: %s",
+			name, d.edition, float64(op.Call)/1e9, float64(op.Return)/1e9, op.Output)
 	}
 	return text
 }

@@ -114,7 +114,8 @@ func (n *node) freeze(d time.Duration) {
 				}
 			})
 		}
-		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax && !n.w.plan.alone() { // if it is alone, no other node takes its buckets
+		// If it is alone, no other node takes its buckets.
+		if n.clock.offset-offset < d-poller.DefaultConfig().JumpMax && !n.w.plan.alone() {
 			n.unaware = n.w.now + p.lasts
 		}
 	})

@@ -22,14 +22,16 @@ type part struct {
 
 // partCalls are the sorts of calls that fail together.
 var partCalls = [][]string{
-	{"claim"}, {"unpark"}, {"find parked"}, {"claim", "unpark", "find parked"}, {"settle"}, {"claim", "settle", "unpark", "find parked"},
+	{"claim"}, {"unpark"}, {"find parked"}, {"claim", "unpark", "find parked"}, {"settle"},
+	{"claim", "settle", "unpark", "find parked"},
 }
 
 func (x part) has(bucket int) bool { return bucket%3 == x.first }
 
 // fails reports whether a call that arrives at now fails.
 func (x part) fails(now time.Duration, c *storeCall) bool {
-	return now < x.until && (x.calls == nil || slices.Contains(x.calls, c.name)) && slices.ContainsFunc(c.buckets, x.has)
+	return now < x.until && (x.calls == nil || slices.Contains(x.calls, c.name)) &&
+		slices.ContainsFunc(c.buckets, x.has)
 }
 
 // fate draws how a failing call ends.
@@ -70,7 +72,8 @@ func (x part) excuses(bucket int) time.Duration {
 
 // ofParked reports whether only parked messages are affected: no other sorts of calls fail.
 func (x part) ofParked() bool {
-	return x.calls != nil && !slices.ContainsFunc(x.calls, func(c string) bool { return c != "unpark" && c != "find parked" })
+	return x.calls != nil && !slices.ContainsFunc(x.calls,
+		func(c string) bool { return c != "unpark" && c != "find parked" })
 }
 
 // excusesParked returns the time until which no parked message counts as late in a bucket

@@ -78,7 +78,7 @@ const (
 	faultNoStore     // node a cannot reach the store for d
 	faultForgotten   // the checkpoint of bucket b is lost
 	faultShard       // for d, calls that touch any of every third bucket, from b on, do not return
-	faultPart        // for d, calls of the sorts a in every third bucket, from b on, fail after e; with probability p it is unknown whether they were done
+	faultPart        // for d, calls of the sorts a in each third bucket from b on fail after e, with p as unknown
 	faultDown        // channel b accepts nothing for d
 	faultBlocked     // channel b answers nothing for d
 	faultRefuse      // channel b refuses with p for d
@@ -90,9 +90,12 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
-	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs", "stray call", "slow store",
-	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach", "part of the store fails", "channel down", "channel blocked", "refusals",
+	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop",
+	"clock jump", "clock drift",
+	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs",
+	"stray call", "slow store",
+	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach",
+	"part of the store fails", "channel down", "channel blocked", "refusals",
 	"confirms lost", "confirms late", "operator's limit", "queue deleted",
 }
 
@@ -120,13 +123,15 @@ const (
 )
 
 func (p profile) String() string {
-	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains", "alone", "parts", "alone and quiet"}[p]
+	return [...]string{"storm", "races", "quiet", "channels", "backlog", "drains", "alone", "parts",
+		"alone and quiet"}[p]
 }
 
 // profileOf is the sort of world that a seed gives.
 func profileOf(seed uint64) profile {
 	return [...]profile{
-		profileStorm, profileRaces, profileStorm, profileQuiet, profileStorm, profileChannels, profileRaces, profileBacklog,
+		profileStorm, profileRaces, profileStorm, profileQuiet, profileStorm, profileChannels, profileRaces,
+		profileBacklog,
 		profileParts, profileAlone,
 	}[seed%10]
 }
@@ -258,7 +263,8 @@ func (d *draw) leases() {
 func (d *draw) operations() {
 	if d.p.profile == profileBacklog {
 		for range 4_000 { // due long after the end
-			d.add(item{at: d.upTo(time.Second), kind: opSchedule, a: d.n, d: d.p.length + healMax + d.upTo(240*time.Hour)})
+			d.add(item{at: d.upTo(time.Second), kind: opSchedule, a: d.n, d: d.p.length + healMax +
+				d.upTo(240*time.Hour)})
 			d.n++
 		}
 	}
@@ -286,7 +292,8 @@ func (d *draw) burst(at time.Duration) {
 		return
 	}
 	for node := range d.p.clocks {
-		it := item{at: due + d.between(-40*time.Millisecond, 5*time.Millisecond), a: node, d: d.between(time.Second, 10*time.Second)}
+		it := item{at: due + d.between(-40*time.Millisecond, 5*time.Millisecond), a: node,
+			d: d.between(time.Second, 10*time.Second)}
 		if d.r.IntN(2) == 0 {
 			it.at = due + d.upTo(1500*time.Millisecond)
 		}
@@ -343,7 +350,8 @@ func (d *draw) message(at time.Duration) {
 		case 0:
 			d.add(item{at: max(then, at), kind: opRepeat, a: it.a})
 		case 1, 2:
-			d.add(item{at: max(then, at), kind: opMove, a: it.a, d: d.around(100*time.Millisecond) + d.upTo(3*time.Second)})
+			d.add(item{at: max(then, at), kind: opMove, a: it.a, d: d.around(100*time.Millisecond) +
+				d.upTo(3*time.Second)})
 		case 3:
 			d.add(item{at: max(then, at), kind: opCancel, a: it.a})
 		default:
@@ -361,9 +369,11 @@ func (d *draw) message(at time.Duration) {
 // after: an owner that does not know yet how the old ones ended must not touch the new ones.
 func (d *draw) expiries() {
 	for at := 5 * time.Second; at < d.p.length; at += d.upTo(4 * time.Second) {
-		d.add(item{at: at, kind: opExpire, d: d.upTo([]time.Duration{200 * time.Millisecond, 2 * time.Second}[d.r.IntN(2)])})
+		d.add(item{at: at, kind: opExpire,
+			d: d.upTo([]time.Duration{200 * time.Millisecond, 2 * time.Second}[d.r.IntN(2)])})
 		for range d.r.IntN(6) {
-			it := item{at: at + 2*time.Millisecond + d.upTo(10*time.Millisecond), kind: opReuse, a: d.n, b: d.r.IntN(len(d.p.channels)), d: d.upTo(3 * time.Second)}
+			it := item{at: at + 2*time.Millisecond + d.upTo(10*time.Millisecond), kind: opReuse, a: d.n,
+				b: d.r.IntN(len(d.p.channels)), d: d.upTo(3 * time.Second)}
 			d.n++
 			d.add(it)
 			if d.r.IntN(2) == 0 {
@@ -384,5 +394,6 @@ func (d *draw) when(at, due time.Duration) time.Duration {
 	case 2, 3:
 		return due + d.around(500*time.Millisecond)
 	}
-	return due - 20*time.Millisecond + d.around([]time.Duration{25 * time.Millisecond, 4 * time.Millisecond}[d.r.IntN(2)])
+	return due - 20*time.Millisecond +
+		d.around([]time.Duration{25 * time.Millisecond, 4 * time.Millisecond}[d.r.IntN(2)])
 }

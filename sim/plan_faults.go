@@ -42,7 +42,8 @@ func (d *draw) crowd() {
 		d.p.channels, d.p.kinds = append(d.p.channels, name), append(d.p.kinds, kind)
 		at := 5*time.Second + d.upTo(d.p.length/2)
 		for range 4 + d.r.IntN(1+1_200/n) {
-			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: len(d.p.channels) - 1, d: d.upTo(2 * time.Second)})
+			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: len(d.p.channels) - 1,
+				d: d.upTo(2 * time.Second)})
 			d.n++
 		}
 	}
@@ -91,7 +92,8 @@ func (d *draw) badChannels() {
 func (d *draw) backlogs() {
 	for at := 12 * time.Second; at < d.p.length; at += d.between(20*time.Second, 60*time.Second) {
 		for range 300 {
-			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: int(channelSlow), d: d.upTo(4 * time.Second)})
+			d.add(item{at: at + d.upTo(time.Second), kind: opSchedule, a: d.n, b: int(channelSlow),
+				d: d.upTo(4 * time.Second)})
 			d.n++
 		}
 		it := item{at: at, kind: faultLimit, b: int(channelSlow), d: d.between(10*time.Second, 50*time.Second)}
@@ -248,7 +250,8 @@ func (d *draw) lateClaims() {
 		d.add(item{at: at, kind: faultStop, a: d.r.IntN(len(d.p.clocks)), d: 14 * time.Second})
 		d.add(item{at: at, kind: faultStray, d: 8 * time.Second, p: 0.6 * d.r.Float64()})
 		for range 40 {
-			d.add(item{at: at + d.between(-500*time.Millisecond, 8*time.Second), kind: opSchedule, a: d.n, b: int(channelSlow), d: -d.upTo(9 * time.Second)})
+			d.add(item{at: at + d.between(-500*time.Millisecond, 8*time.Second), kind: opSchedule, a: d.n,
+				b: int(channelSlow), d: -d.upTo(9 * time.Second)})
 			d.n++
 		}
 	}

@@ -52,7 +52,8 @@ func (d *draw) parts() {
 
 // channel adds one channel.
 func (d *draw) channel(kind channelKind, name string, args ...any) {
-	d.p.channels, d.p.kinds = append(d.p.channels, postdate.Channel(fmt.Sprintf(name, args...))), append(d.p.kinds, kind)
+	d.p.channels, d.p.kinds = append(d.p.channels, postdate.Channel(fmt.Sprintf(name, args...))), append(d.p.kinds,
+		kind)
 }
 
 // part draws a fault of calls of some sorts in every third bucket, from first on.
@@ -78,7 +79,8 @@ func (d *draw) partFails(at time.Duration) {
 	for c := range manyChannels {
 		d.comesAndGoes(at+d.between(-5*time.Second, lasts/3), manyAt+c)
 	}
-	if stops := lasts < stopMax/2 || !slices.Contains(calls, "settle"); stops && d.r.IntN(2) == 0 { // otherwise it waits for its settlements
+	// Otherwise it waits for its settlements.
+	if stops := lasts < stopMax/2 || !slices.Contains(calls, "settle"); stops && d.r.IntN(2) == 0 {
 		d.stop(at + d.upTo(lasts/3))
 	}
 }
@@ -128,7 +130,8 @@ func (d *draw) settlesFail(at time.Duration) {
 	const before = 3 * time.Second
 	d.load(at-before, 15*time.Second)
 	for c := range trickleChannels {
-		d.add(item{at: at - before + d.upTo(time.Second), kind: opSchedule, a: d.n, b: trickleAt + c, d: d.upTo(time.Second)})
+		d.add(item{at: at - before + d.upTo(time.Second), kind: opSchedule, a: d.n, b: trickleAt + c,
+			d: d.upTo(time.Second)})
 		d.n++
 	}
 	d.add(item{at: at, kind: faultSlow, b: 400, d: 12 * time.Second, e: 4 * time.Millisecond, p: 0.75})
@@ -152,7 +155,8 @@ func (d *draw) comesAndGoes(at time.Duration, channel int) {
 	down := d.between(time.Second, 10*time.Second)
 	d.add(item{at: at, kind: faultDown, b: channel, d: down})
 	for range 20 + d.r.IntN(60) {
-		d.add(item{at: at - time.Second + d.upTo(down), kind: opSchedule, a: d.n, b: channel, d: d.upTo(2 * time.Second)})
+		d.add(item{at: at - time.Second + d.upTo(down), kind: opSchedule, a: d.n, b: channel,
+			d: d.upTo(2 * time.Second)})
 		d.n++
 	}
 }
@@ -166,7 +170,8 @@ func (d *draw) flaps() {
 		d.add(item{at: begin, kind: faultSlow, d: lasts, e: d.upTo(300 * time.Millisecond)})
 		for at := begin; at < begin+lasts; at += d.upTo(time.Second) {
 			d.add(item{at: at, kind: faultDown, d: d.upTo(500 * time.Millisecond)})
-			d.add(item{at: at + d.upTo(time.Second), kind: faultPart, a: settles, b: d.r.IntN(3), d: d.upTo(400 * time.Millisecond), p: 1})
+			d.add(item{at: at + d.upTo(time.Second), kind: faultPart, a: settles, b: d.r.IntN(3),
+				d: d.upTo(400 * time.Millisecond), p: 1})
 		}
 		for range 200 {
 			it := item{at: begin + d.upTo(lasts), kind: opSchedule, a: d.n, d: d.upTo(time.Second)}

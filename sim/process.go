@@ -186,7 +186,8 @@ func (p *process) report(e machine.Effect) {
 	case fence.Gained:
 		for _, g := range e.Partitions {
 			p.w.mark(2, uint64(g.Bucket), g.Token)
-			p.w.tell(p.n, "has bucket %d, token %d, in doubt (%d, %s], behind %v", g.Bucket, g.Token, g.Checkpoint-epoch, at(g.Claimed), g.Behind)
+			p.w.tell(p.n, "has bucket %d, token %d, in doubt (%d, %s], behind %v",
+				g.Bucket, g.Token, g.Checkpoint-epoch, at(g.Claimed), g.Behind)
 			p.w.history.gained(p, g)
 		}
 		p.serves = p.serves || p.w.plan.alone() && p.m.Status().Held == p.w.plan.buckets

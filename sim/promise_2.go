@@ -17,10 +17,12 @@ func promise2(h *history, f fact) string {
 	}
 	e := emit.e
 	if early := e.message.ExecutionTime - e.wall; early >= 0 {
-		return fmt.Sprintf("%s is published %d ms before its time by its node's own clock", e.story.key.ScheduleID, early)
+		return fmt.Sprintf("%s is published %d ms before its time by its node's own clock",
+			e.story.key.ScheduleID, early)
 	}
 	if early := e.message.ExecutionTime.Sub(h.w.wall()); early > earlyMax(e.process) && !h.w.plan.alone() {
-		return fmt.Sprintf("%s is published %s before its time by a node whose clock is ahead", e.story.key.ScheduleID, early)
+		return fmt.Sprintf("%s is published %s before its time by a node whose clock is ahead",
+			e.story.key.ScheduleID, early)
 	}
 	return ""
 }

@@ -17,7 +17,8 @@ func promise3(h *history, f fact) string {
 		}
 	case factRecord:
 		if f.settlement != nil && f.settlement.Version != f.before.Version {
-			return fmt.Sprintf("the settlement of version %d of %s overwrote version %d", f.settlement.Version, f.story.key.ScheduleID, f.before.Version)
+			return fmt.Sprintf("the settlement of version %d of %s overwrote version %d",
+				f.settlement.Version, f.story.key.ScheduleID, f.before.Version)
 		}
 		if f.before != nil && h.about[string(f.before.Payload)] != f.story {
 			return fmt.Sprintf("the %s of an earlier message of %s changed a later one", f.by, f.story.key.ScheduleID)
@@ -27,7 +28,8 @@ func promise3(h *history, f fact) string {
 		}
 		for _, e := range f.story.emissions {
 			if e.edition == string(f.before.Payload) && e.arrivedAt > 0 {
-				return fmt.Sprintf("%s %q was taken back for certain (%s), and had arrived at %s", f.story.key.ScheduleID, e.edition, f.by, e.arrivedAt)
+				return fmt.Sprintf("%s %q was taken back for certain (%s), and had arrived at %s",
+					f.story.key.ScheduleID, e.edition, f.by, e.arrivedAt)
 			}
 		}
 	case factEnd:

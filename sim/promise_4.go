@@ -35,7 +35,8 @@ func promise4(h *history, f fact) string {
 				continue
 			}
 			if late := f.e.story.byNumber(later); !late.marked && !late.unaware {
-				return fmt.Sprintf("%s %q arrived twice, and the later one, published at %s, has no mark", late.story.key.ScheduleID, late.edition, late.at)
+				return fmt.Sprintf("%s %q arrived twice, and the later one, published at %s, has no mark",
+					late.story.key.ScheduleID, late.edition, late.at)
 			}
 		}
 	}

@@ -19,12 +19,16 @@ func promise6(h *history, f fact) string {
 				break
 			}
 			if h.publishing(r, f.after.Token) {
-				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and is being published",
-					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
+				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, "+
+					"which is due at %d and is being published",
+					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch,
+					r.ScheduleID, r.AttemptTime-epoch)
 			}
 			if !r.Late && !f.after.ClaimedFor(r.Channel).Before(bucket.PositionOf(r.Key, r.AttemptTime)) {
-				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, which is due at %d and not settled",
-					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch, r.ScheduleID, r.AttemptTime-epoch)
+				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, "+
+					"which is due at %d and not settled",
+					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch,
+					r.ScheduleID, r.AttemptTime-epoch)
 			}
 		}
 	case factEmit:

@@ -25,13 +25,15 @@ func promise7(h *history, f fact) string {
 		}
 	case factArrive:
 		healthy := h.w.channels[f.e.message.Channel].kind == channelGood
-		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet, profileParts}, h.w.plan.profile)
+		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet, profileParts},
+			h.w.plan.profile)
 		late := h.lateness(f.e)
 		if !healthy || !watched || late <= 0 {
 			return ""
 		}
 		if most := h.healthyLateMax(f.e); late > most {
-			return fmt.Sprintf("%s of a healthy channel is %s late while others are in trouble, and may be %s", f.e.story.key.ScheduleID, late, most)
+			return fmt.Sprintf("%s of a healthy channel is %s late while others are in trouble, and may be %s",
+				f.e.story.key.ScheduleID, late, most)
 		}
 	}
 	return ""
@@ -45,7 +47,9 @@ func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
 	told := h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}]
 	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && told < e.row.Written {
-		most += c.SweepEvery // its nudge was lost, or went to a node that stops or that will own the bucket: a sweep finds it
+		// its nudge was lost, or went to a node that stops or that will own the bucket: a sweep
+		// finds it
+		most += c.SweepEvery
 	}
 	rests := 2*c.DrainStep + brokerFirst // the bucket changes hands, and then its new owner waits for the broker
 	since := h.w.wall().Add(-h.lateness(e) - brokerFirst)
@@ -72,7 +76,8 @@ func (h *history) lateness(e *emission) time.Duration {
 	if h.w.plan.profile == profileChannels && !h.evenly(e) {
 		there = e.row.Written
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e), h.cameBack(e.message.Channel)))
+	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e),
+		h.cameBack(e.message.Channel)))
 }
 
 // excused returns the time until which a message does not count as late, because of the store.
@@ -100,7 +105,8 @@ func (h *history) settledDown() postdate.Time { return epoch.Add(h.w.upSince + 5
 
 // broughtBefore reports whether an earlier publish of the edition has arrived, or may.
 func broughtBefore(e *emission) bool {
-	return slices.ContainsFunc(e.story.emissions, func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
+	return slices.ContainsFunc(e.story.emissions,
+		func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
 }
 
 // evenly reports whether the node that sent a message has at most half of the buckets, and no

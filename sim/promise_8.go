@@ -25,7 +25,8 @@ func promise8(h *history, f fact) string {
 		}
 		late := h.lateness(f.e)
 		if late > quietLateMax {
-			return fmt.Sprintf("%s is %s late, with %d messages stored", f.e.story.key.ScheduleID, late, len(h.w.store.Rows))
+			return fmt.Sprintf("%s is %s late, with %d messages stored",
+				f.e.story.key.ScheduleID, late, len(h.w.store.Rows))
 		}
 		h.late = append(h.late, late)
 	case factEnd:
@@ -36,7 +37,8 @@ func promise8(h *history, f fact) string {
 		// never very late, but often.
 		slices.Sort(h.late)
 		if late := h.late[len(h.late)*9/10]; late > quietLateMostMax {
-			return fmt.Sprintf("one message in ten is %s late or more, with %d messages stored", late, len(h.w.store.Rows))
+			return fmt.Sprintf("one message in ten is %s late or more, with %d messages stored",
+				late, len(h.w.store.Rows))
 		}
 	}
 	return ""

@@ -83,7 +83,8 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 			next := r.Record
 			next.State = next.State.Cancel(at)
 			s.Put("cancel", r, next, nil)
-		case s.w.bug == bugCancelForgotten && r.Attempts > 0 && s.Records[key.Bucket].Withdrawable(key, r.Channel, r.State):
+		case s.w.bug == bugCancelForgotten && r.Attempts > 0 &&
+			s.Records[key.Bucket].Withdrawable(key, r.Channel, r.State):
 			return []store.Cancelled{{State: r.State, Changed: true}}
 		}
 	}
@@ -187,7 +188,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	for i := range settlements {
 		st := &settlements[i]
 		old := s.Rows[st.Key]
-		if old != nil && old.Version == st.Version && old.ExecutionTime != st.ExecutionTime && s.w.bug != bugVersionAgain {
+		if old != nil && old.Version == st.Version && old.ExecutionTime != st.ExecutionTime &&
+			s.w.bug != bugVersionAgain {
 			panic("a settlement names another execution time than its message has: a sharded store does not find it")
 		}
 		if old != nil && s.settlesAnyway(old, st) {

@@ -78,7 +78,8 @@ func (h *history) gaveUpEarly(f factRecord) string {
 // gaveUp reports whether a settlement ends a message that has waited too long: it fails, but
 // neither by an attempt nor because it expired.
 func gaveUp(r *row, st *store.Settlement) bool {
-	return st != nil && st.How == store.SettleFailed && st.Attempts == r.Attempts && (r.ExpiresAt == 0 || st.At < r.ExpiresAt)
+	return st != nil && st.How == store.SettleFailed && st.Attempts == r.Attempts &&
+		(r.ExpiresAt == 0 || st.At < r.ExpiresAt)
 }
 
 // clocksApart is how far apart the clocks of two owners may be.

@@ -99,7 +99,8 @@ func (w *world) play() {
 	w.run(w.plan.length)
 	w.callsBefore = w.calls
 	w.heal()
-	for end := w.plan.length + max(healMax, w.plan.rest()); w.violation == nil && w.now < end && (w.history.unfinished() || w.now < w.plan.length+w.plan.rest()); {
+	for end := w.plan.length + max(healMax, w.plan.rest()); w.violation == nil && w.now < end &&
+		(w.history.unfinished() || w.now < w.plan.length+w.plan.rest()); {
 		w.run(w.now + 2*time.Second)
 	}
 	if w.violation == nil {

@@ -6,25 +6,29 @@ import "github.com/postdate/postdate"
 
 // ErrNotFound says that there is no such message.
 func ErrNotFound(key postdate.Key) error {
-	return postdate.E(postdate.KindNotFound, "there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
+	return postdate.E(postdate.KindNotFound,
+		"there is no message %q: it was never scheduled, or it expired after its retention", key.ScheduleID)
 }
 
 // ErrExists says that another message, with that status, has the id.
 func ErrExists(key postdate.Key, status postdate.Status) error {
-	return postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): choose another id, or replace it with PUT while it is PENDING", key.ScheduleID, status)
+	return postdate.E(postdate.KindExists, "scheduleId %q is taken by a message with other content (%s): "+
+		"choose another id, or replace it with PUT while it is PENDING", key.ScheduleID, status)
 }
 
 // ErrTooLate says that a message in that state can be neither cancelled nor replaced.
 func ErrTooLate(key postdate.Key, st postdate.State) error {
 	if st.Status == postdate.Pending {
-		return postdate.E(postdate.KindTooLate, "message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
+		return postdate.E(postdate.KindTooLate,
+			"message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)
 	}
 	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
 }
 
 // ErrChanged says that a message is not at the version that the caller knows.
 func ErrChanged(key postdate.Key) error {
-	return postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again", key.ScheduleID)
+	return postdate.E(postdate.KindConflict, "message %q was changed by somebody else in between: read it again",
+		key.ScheduleID)
 }
 
 // ErrCursorAhead says that nothing as late as a cursor was ever in its inbox.

@@ -294,7 +294,8 @@ type Inbox interface {
 	// in the order in which they were appended, and the cursor after the last one returned. A
 	// reader that goes on from cursor to cursor sees every message. An invalid cursor is
 	// KindInvalid.
-	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string, err error)
+	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string,
+		err error)
 }
 
 // InboxRead asks for what lies in an inbox after a cursor, for a reader that can wait.

@@ -77,7 +77,8 @@ func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decisio
 	case len(bytes.TrimLeft(c.Body, " \t\r\n")) > 0 && bytes.TrimLeft(c.Body, " \t\r\n")[0] == '{':
 		d, err = fromJSON(in, c, offer, &name)
 	default:
-		return refuse(invalid("it does not say when: give it a header x-delay (milliseconds) or postdate-execution-time (like 2027-01-31T09:30:00Z), or send the JSON that POST /v1/messages takes"))
+		return refuse(invalid("it does not say when: give it a header x-delay (milliseconds) or " +
+			"postdate-execution-time (like 2027-01-31T09:30:00Z), or send the JSON that POST /v1/messages takes"))
 	}
 	d.Identity = name.identity
 	if err != nil {
@@ -115,7 +116,8 @@ type sorted struct {
 
 func sort(c *Command) (s sorted, err error) {
 	own := map[string]**string{
-		HeaderDelay: &s.delay, HeaderExecutionTime: &s.at, HeaderChannel: &s.channel, HeaderScheduleID: &s.id, headerAttempt: &s.attempt,
+		HeaderDelay: &s.delay, HeaderExecutionTime: &s.at, HeaderChannel: &s.channel, HeaderScheduleID: &s.id,
+		headerAttempt: &s.attempt,
 	}
 	property := map[string]bool{}
 	for _, p := range c.Properties {
@@ -132,7 +134,8 @@ func sort(c *Command) (s sorted, err error) {
 			*to = &h.Value
 		case name == headerTrace:
 			s.trace = h.Value
-		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name], name == amqp.MessageID: // a property of AMQP alone
+		// a property of AMQP alone
+		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name], name == amqp.MessageID:
 		default:
 			s.rest = append(s.rest, *h)
 		}
@@ -155,7 +158,8 @@ func (s *sorted) returned(c *Command) error {
 		return nil // the body may be JSON
 	}
 	if ms, err := parseDelay(*s.delay); err == nil && ms <= 0 {
-		return invalid("this is a delivery of Postdate's own with no new delay: if nobody sent it back, its channel leads into the queue from which schedules are taken")
+		return invalid("this is a delivery of Postdate's own with no new delay: " +
+			"if nobody sent it back, its channel leads into the queue from which schedules are taken")
 	}
 	return nil
 }
@@ -199,7 +203,8 @@ func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 		return refuse(invalid("a record without a value cancels, and one that says when schedules: it cannot do both"))
 	}
 	if err := postdate.CheckScheduleID(c.Key); err != nil {
-		return refuse(invalid("a record without a value cancels the schedule whose id is its key, and this key is none: %w", err))
+		return refuse(invalid("a record without a value cancels the schedule whose id is its key, "+
+			"and this key is none: %w", err))
 	}
 	return Decision{Action: Cancel, Identity: Given, Message: postdate.Message{Key: in.Key(c.Key)}}
 }
@@ -207,7 +212,8 @@ func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 // parcel reads a message whose body is the payload.
 func (s *sorted) parcel(in *api.Intake, c *Command, offer api.Offer) (d Decision, err error) {
 	if offer.Channel == "" {
-		return d, invalid("it does not say where to: give it a header postdate-channel, or name a channel after = in --ingest; one with {key} in it serves only records with a key")
+		return d, invalid("it does not say where to: give it a header postdate-channel, " +
+			"or name a channel after = in --ingest; one with {key} in it serves only records with a key")
 	}
 	p := api.Parcel{Offer: offer, Payload: c.Body, ContentType: c.ContentType, Headers: s.rest, PartitionKey: c.Key}
 	if s.delay != nil {
@@ -243,7 +249,8 @@ func parseDelay(text string) (int64, error) {
 		ms = int64(min(max(f, -1e15), 1e15))
 	}
 	if ms > postdate.DelayMax.Milliseconds() {
-		return 0, invalid("x-delay %d is too long: at most %d milliseconds are allowed", ms, postdate.DelayMax.Milliseconds())
+		return 0, invalid("x-delay %d is too long: at most %d milliseconds are allowed",
+			ms, postdate.DelayMax.Milliseconds())
 	}
 	return max(ms, -postdate.DelayMax.Milliseconds()), nil
 }
@@ -254,7 +261,8 @@ func fromJSON(in *api.Intake, c *Command, offer api.Offer, n *name) (d Decision,
 	m, r, err := in.FromJSON(c.Body, offer)
 	if r.Named {
 		if given && err == nil && m.ScheduleID != n.id {
-			return d, invalid("the header postdate-schedule-id is %q and the body's scheduleId another: leave one out", n.id)
+			return d, invalid("the header postdate-schedule-id is %q and the body's scheduleId another: leave one out",
+				n.id)
 		}
 		n.identity = Given
 	}
@@ -268,14 +276,16 @@ func fromJSON(in *api.Intake, c *Command, offer api.Offer, n *name) (d Decision,
 // withSource adds a header that says where a message came from. The digest does not
 // cover it: the same content from another place is the same message.
 func withSource(headers []postdate.Header, p Place) []postdate.Header {
-	headers = append(headers, postdate.Header{Name: HeaderSource, Value: fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)})
+	headers = append(headers, postdate.Header{Name: HeaderSource,
+		Value: fmt.Sprintf("%s/%d/%d", p.Topic, p.Partition, p.Offset)})
 	postdate.SortHeaders(headers)
 	return headers
 }
 
 // isFrom says whether a message came from p.
 func isFrom(m *postdate.Message, p Place) bool {
-	return slices.ContainsFunc(withSource(nil, p), func(h postdate.Header) bool { return slices.Contains(m.Headers, h) })
+	return slices.ContainsFunc(withSource(nil, p),
+		func(h postdate.Header) bool { return slices.Contains(m.Headers, h) })
 }
 
 // supersedes says whether a stored message came from p or from a later place in the same

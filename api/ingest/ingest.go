@@ -126,7 +126,8 @@ func ParseTemplate(text, placeholder string, check func(postdate.Channel) error)
 		return t, nil
 	}
 	if rest := strings.ReplaceAll(text, placeholder, ""); strings.ContainsAny(rest, "{}") {
-		return t, postdate.E(postdate.KindInvalid, "the channel %q has braces of which only %s is known here", text, placeholder)
+		return t, postdate.E(postdate.KindInvalid, "the channel %q has braces of which only %s is known here",
+			text, placeholder)
 	}
 	if strings.HasPrefix(text, placeholder) {
 		return t, nil // the sender chooses the whole channel

@@ -26,11 +26,13 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_ingest_commands_total",
-			Help: "Commands that were taken from brokers, by source and by what became of them: scheduled, replaced, cancelled, repeated (done before) or bad.",
+			Help: "Commands that were taken from brokers, by source and by what became of them: " +
+				"scheduled, replaced, cancelled, repeated (done before) or bad.",
 		}, []string{"source", "result"}),
 		retried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_ingest_retries_total",
-			Help: "Commands that could not be carried out when they were read, and are tried again, by source; each time counts.",
+			Help: "Commands that could not be carried out when they were read, and are tried again, by source; " +
+				"each time counts.",
 		}, []string{"source"}),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "postdate_ingest_lag",

@@ -44,7 +44,8 @@ type Taker struct {
 // NewTaker makes a Taker.
 func NewTaker(c Config) (*Taker, error) {
 	if c.Messages == nil || c.Intake.Buckets < 1 {
-		return nil, postdate.E(postdate.KindInternal, "what takes schedules from brokers needs a store and its number of buckets")
+		return nil, postdate.E(postdate.KindInternal,
+			"what takes schedules from brokers needs a store and its number of buckets")
 	}
 	if c.Intake.Tenant == "" {
 		c.Intake.Tenant = postdate.DefaultTenant
@@ -237,7 +238,8 @@ func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) 
 	}
 }
 
-const nothingThere = "nothing was cancelled: there is no message with this id; it may never have been scheduled, or it is finished and its retention is over"
+const nothingThere = "nothing was cancelled: there is no message with this id; " +
+	"it may never have been scheduled, or it is finished and its retention is over"
 
 func tooLate(s postdate.State) string {
 	if s.Status == postdate.Pending {
@@ -298,7 +300,8 @@ func taken(r store.Inserted) bool {
 func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inserted {
 	d := c.decision
 	switch kind := postdate.KindOf(r.Err); {
-	case r.Err == nil && (r.Created || d.Identity != Borrowed || r.Status == postdate.Pending && r.ExecutionTime > t.config.Now()):
+	case r.Err == nil && (r.Created || d.Identity != Borrowed ||
+		r.Status == postdate.Pending && r.ExecutionTime > t.config.Now()):
 		if r.Status == postdate.Pending {
 			t.config.Scheduled(d.Message.Bucket, r.ExecutionTime)
 		}

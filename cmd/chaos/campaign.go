@@ -64,7 +64,8 @@ type outcome struct {
 
 // runCampaign runs a scenario: servers, load, faults, healing, account.
 func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err error) {
-	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(), random: rand.New(rand.NewPCG(o.seed, 2)), began: time.Now()}
+	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(), random: rand.New(rand.NewPCG(o.seed, 2)),
+		began: time.Now()}
 	config := s.config
 	config.Dir, config.Race, config.Binary = o.dir, o.race, o.binary
 	c.logf("%s, seed %d: starting the servers", s.name, o.seed)
@@ -159,7 +160,8 @@ func (c *campaign) drain(ctx context.Context) error {
 			deadline, least = time.Now().Add(drainTimeout), open
 		}
 		if time.Now().After(deadline) {
-			c.logf("for %s there have been %d messages that do not arrive, and %s PENDING", drainTimeout, open, count(pending))
+			c.logf("for %s there have been %d messages that do not arrive, and %s PENDING",
+				drainTimeout, open, count(pending))
 			break // the account says which
 		}
 		if err := c.pause(ctx, 500*time.Millisecond); err != nil {
@@ -203,11 +205,13 @@ func (c *campaign) tellLate() {
 		sum, to := seconds[0], seconds[0].From
 		rest := seconds[1:]
 		for len(rest) > 0 && rest[0].From.Sub(to) == time.Second && to.Sub(sum.From) < 9*time.Second {
-			to, sum.Due, sum.Late, sum.Worst = rest[0].From, sum.Due+rest[0].Due, sum.Late+rest[0].Late, max(sum.Worst, rest[0].Worst)
+			to, sum.Due, sum.Late, sum.Worst = rest[0].From, sum.Due+rest[0].Due, sum.Late+rest[0].Late, max(sum.Worst,
+				rest[0].Worst)
 			rest = rest[1:]
 		}
 		c.logf("  of %d that were due from %s to %s, %d came more than %s late, the last %s",
-			sum.Due, sum.From.Format(time.TimeOnly), to.Add(time.Second).Format(time.TimeOnly), sum.Late, lateShown, sum.Worst.Round(time.Millisecond))
+			sum.Due, sum.From.Format(time.TimeOnly), to.Add(time.Second).Format(time.TimeOnly),
+			sum.Late, lateShown, sum.Worst.Round(time.Millisecond))
 		seconds = rest
 	}
 }
@@ -224,7 +228,8 @@ func (c *campaign) pause(ctx context.Context, d time.Duration) error {
 
 func (c *campaign) logf(format string, args ...any) {
 	if c.verbose {
-		fmt.Fprintf(c.out, "%s %7.1f s  %s\n", time.Now().Format("15:04:05.000"), time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
+		fmt.Fprintf(c.out, "%s %7.1f s  %s\n", time.Now().Format("15:04:05.000"), time.Since(c.began).Seconds(),
+			fmt.Sprintf(format, args...))
 	}
 }
 

@@ -110,7 +110,8 @@ func (c *campaign) tokensGrew(before client.Cluster, asleep *cluster.Node) {
 				kept++
 			}
 		}
-		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token, so that its claims would be accepted", asleep.Name, owned(before, asleep.Name), kept)
+		c.note("%s slept for three leases: of its %d buckets %d kept their owner or token, "+
+			"so that its claims would be accepted", asleep.Name, owned(before, asleep.Name), kept)
 		if kept > 0 {
 			c.miss("%d buckets of %s were not taken within three lease times", kept, asleep.Name)
 		}
@@ -154,21 +155,23 @@ func splitOneWay(ctx context.Context, c *campaign) error {
 // cutStore cuts a node off from MongoDB for 20 s.
 func cutStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
-	return c.window(account.Window{Fault: n.Name + " cut off from MongoDB", Marks: true, HoldsUp: "inbox"}, func() error {
-		n.Store.Cut()
-		defer n.Store.Heal()
-		return c.pause(ctx, 20*time.Second)
-	})
+	return c.window(account.Window{Fault: n.Name + " cut off from MongoDB", Marks: true, HoldsUp: "inbox"},
+		func() error {
+			n.Store.Cut()
+			defer n.Store.Heal()
+			return c.pause(ctx, 20*time.Second)
+		})
 }
 
 // delayStore delays everything between a node and MongoDB by 5 s.
 func delayStore(ctx context.Context, c *campaign) error {
 	n := c.pick()
-	return c.window(account.Window{Fault: "5 s between " + n.Name + " and MongoDB", Marks: true, HoldsUp: "inbox"}, func() error {
-		n.Store.Delay(5 * time.Second)
-		defer n.Store.Heal()
-		return c.pause(ctx, 12*time.Second)
-	})
+	return c.window(account.Window{Fault: "5 s between " + n.Name + " and MongoDB", Marks: true, HoldsUp: "inbox"},
+		func() error {
+			n.Store.Delay(5 * time.Second)
+			defer n.Store.Heal()
+			return c.pause(ctx, 12*time.Second)
+		})
 }
 
 // resetStore loses MongoDB's answers to a node.
@@ -249,7 +252,8 @@ func killBroker(ctx context.Context, c *campaign) error {
 // alarmBroker makes RabbitMQ block its publishers.
 func alarmBroker(ctx context.Context, c *campaign) error {
 	return c.during("memory alarm of RabbitMQ", func() error {
-		return try(func() { c.Rabbit.SetMemoryAlarm(true) }, func() { _ = c.pause(ctx, 8*time.Second) }, func() { c.Rabbit.SetMemoryAlarm(false) })
+		return try(func() { c.Rabbit.SetMemoryAlarm(true) }, func() { _ = c.pause(ctx, 8*time.Second) },
+			func() { c.Rabbit.SetMemoryAlarm(false) })
 	})
 }
 

@@ -43,7 +43,8 @@ type load struct {
 }
 
 func newLoad(ledger *account.Ledger, nodes []*cluster.Node, rate int, seed uint64) *load {
-	return &load{ledger: ledger, nodes: nodes, rate: rate, random: rand.New(rand.NewPCG(seed, 1)), calls: make(chan struct{}, callsMax)}
+	return &load{ledger: ledger, nodes: nodes, rate: rate, random: rand.New(rand.NewPCG(seed, 1)),
+		calls: make(chan struct{}, callsMax)}
 }
 
 // roll returns a random number in [0, 1).
@@ -128,8 +129,9 @@ func (l *load) message() (client.Message, time.Time) {
 	channel := l.queues[int(l.roll()*float64(len(l.queues)))]
 	l.ledger.Sent(id, channel, due)
 	return client.Message{
-		ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: fmt.Appendf(nil, `{"id":%q,"fill":%q}`, id, fill),
-		Retry: &client.Retry{MaxAttempts: 50}, // a fault must not make a message fail
+		ScheduleID: id, Channel: channel, ExecutionTime: due,
+		Payload: fmt.Appendf(nil, `{"id":%q,"fill":%q}`, id, fill),
+		Retry:   &client.Retry{MaxAttempts: 50}, // a fault must not make a message fail
 	}, due
 }
 

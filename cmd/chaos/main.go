@@ -72,9 +72,11 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	name := flags.String("scenario", "mixed", "what is to go wrong:\n"+list())
-	flags.DurationVar(&o.duration, "duration", 2*time.Minute, "how long the load lasts; a fault that has begun is finished")
+	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
+		"how long the load lasts; a fault that has begun is finished")
 	flags.IntVar(&o.rate, "rate", 1000, "schedules per second")
-	flags.Float64Var(&o.races, "races", 0.2, "the share of messages that are cancelled or moved, half of them close to their time")
+	flags.Float64Var(&o.races, "races", 0.2,
+		"the share of messages that are cancelled or moved, half of them close to their time")
 	flags.Uint64Var(&o.seed, "seed", 1, "the sequence of faults")
 	flags.BoolVar(&o.race, "race", false, "build the nodes with the race detector")
 	flags.StringVar(&o.binary, "binary", "", "the postdate command to run (default: the one in this module is built)")
@@ -93,7 +95,8 @@ func parse(args []string, stderr io.Writer) (scenario, options, error) {
 	case o.rate < 1 || o.rate > 100_000:
 		return s, o, fmt.Errorf("-rate is %d: it must be between 1 and 100000", o.rate)
 	case o.duration < warmUp:
-		return s, o, fmt.Errorf("-duration is %s: it must be at least %s, for faults begin only then", o.duration, warmUp)
+		return s, o, fmt.Errorf("-duration is %s: it must be at least %s, for faults begin only then",
+			o.duration, warmUp)
 	}
 	if err := s.config.Possible(); err != nil {
 		return s, o, fmt.Errorf("the scenario %s cannot be run here: %w", s.name, err)

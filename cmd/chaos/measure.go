@@ -61,7 +61,8 @@ func (c *campaign) measured() {
 	})
 	for _, name := range names {
 		if s := all[name]; s.count > 0 {
-			c.logf("  %-40s %8.0f times, %s on average", name, s.count, time.Duration(s.seconds/s.count*float64(time.Second)).Round(10*time.Microsecond))
+			c.logf("  %-40s %8.0f times, %s on average",
+				name, s.count, time.Duration(s.seconds/s.count*float64(time.Second)).Round(10*time.Microsecond))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(errors)) {

@@ -155,7 +155,8 @@ func (l *load) followOnce(n *cluster.Node, inbox, cursor string) (next string, e
 	received := time.Now()
 	for _, m := range page.Messages {
 		l.ledger.Arrived(account.Arrival{
-			ID: m.ScheduleID, Via: "inbox", Due: m.ExecutionTime.Local(), Received: received, Marked: m.PossibleDuplicate, Attempt: m.Attempt,
+			ID: m.ScheduleID, Via: "inbox", Due: m.ExecutionTime.Local(), Received: received,
+			Marked: m.PossibleDuplicate, Attempt: m.Attempt,
 		})
 	}
 	return page.NextCursor, nil

@@ -29,22 +29,30 @@ var (
 )
 
 var everything = []fault{
-	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns(3), depose, killBroker, alarmBroker, cutBroker,
+	killNode, stopNode, splitOne, splitAll, splitOneWay, cutStore, delayStore, resetStore, killPrimary, stepDowns(3),
+	depose, killBroker, alarmBroker, cutBroker,
 }
 
 // scenarios lists all scenarios, in the order in which list shows them.
 var scenarios = []scenario{
 	{"mixed", "a random sequence of all faults of a cluster", 3, apart, shuffled(everything), nil},
-	{"kill9", "kill -9 of one of three nodes", 3, three, repeated(killNode), []func(*campaign){backWithin(4 * time.Second)}},
+	{"kill9", "kill -9 of one of three nodes", 3, three, repeated(killNode),
+		[]func(*campaign){backWithin(4 * time.Second)}},
 	{"stop", "SIGSTOP of an owner for three lease times", 3, three, repeated(stopNode), nil},
-	{"rolling", "all nodes restarted in turn, then 1, 5 and 2 nodes", 3, cluster.Config{Nodes: 5}, rolling, []func(*campaign){noGapOver(500 * time.Millisecond)}},
-	{"netsplit", "nodes cut off from each other, not from their store", 3, apart, repeated(splitOne, splitAll, splitOneWay), nil},
-	{"storecut", "a node cut off from MongoDB, or far from it, or never answered", 3, apart, repeated(cutStore, delayStore, resetStore), nil},
+	{"rolling", "all nodes restarted in turn, then 1, 5 and 2 nodes",
+		3, cluster.Config{Nodes: 5}, rolling, []func(*campaign){noGapOver(500 * time.Millisecond)}},
+	{"netsplit", "nodes cut off from each other, not from their store",
+		3, apart, repeated(splitOne, splitAll, splitOneWay), nil},
+	{"storecut", "a node cut off from MongoDB, or far from it, or never answered",
+		3, apart, repeated(cutStore, delayStore, resetStore), nil},
 	{"primary", "MongoDB's primary killed, and stepping down", 3, three, repeated(killPrimary, stepDowns(12)), nil},
 	{"deposed", "MongoDB's primary stopped and awake again as a deposed one", 3, three, repeated(depose), nil},
-	{"broker", "RabbitMQ killed, alarmed, its connections cut", 3, three, repeated(killBroker, alarmBroker, cutBroker), nil},
-	{"disk", "the embedded store on a disk that fills up", 1, cluster.Config{Nodes: 1, Embedded: true, DiskMiB: 1024}, repeated(fillDisk), nil},
-	{"clock", "MongoDB's clock further from the nodes' than is allowed", 3, cluster.Config{Nodes: 3, Clock: true}, repeated(shiftClock), nil},
+	{"broker", "RabbitMQ killed, alarmed, its connections cut",
+		3, three, repeated(killBroker, alarmBroker, cutBroker), nil},
+	{"disk", "the embedded store on a disk that fills up",
+		1, cluster.Config{Nodes: 1, Embedded: true, DiskMiB: 1024}, repeated(fillDisk), nil},
+	{"clock", "MongoDB's clock further from the nodes' than is allowed",
+		3, cluster.Config{Nodes: 3, Clock: true}, repeated(shiftClock), nil},
 	{"alone", "kill -9 of one node on the embedded store", 1, embedded, repeated(crashNode), nil},
 }
 
@@ -165,7 +173,8 @@ func shiftClock(ctx context.Context, c *campaign) error {
 		for _, n := range c.Nodes {
 			ready := n.API().Ready(ctx)
 			v, err := n.API().Cluster(ctx)
-			c.note("clock off by %s: /readyz of %s says %v, and it owns %d buckets (%v)", by, n.Name, ready, owned(v, n.Name), err)
+			c.note("clock off by %s: /readyz of %s says %v, and it owns %d buckets (%v)",
+				by, n.Name, ready, owned(v, n.Name), err)
 			if ready == nil || owned(v, n.Name) > 0 {
 				c.miss("%s takes part though the clocks differ by %s", n.Name, by)
 			}
@@ -180,7 +189,8 @@ func backWithin(limit time.Duration) func(*campaign) {
 	return func(c *campaign) {
 		for _, kill := range c.kills {
 			last := c.ledger.Recovered(kill, kill.Add(limit), late)
-			c.note("the last message that was more than %s late came %s after the kill", late, last.Round(time.Millisecond))
+			c.note("the last message that was more than %s late came %s after the kill",
+				late, last.Round(time.Millisecond))
 			if last > limit {
 				c.miss("the last late message came %s after a kill, limit %s", last.Round(time.Millisecond), limit)
 			}
@@ -192,7 +202,8 @@ func backWithin(limit time.Duration) func(*campaign) {
 func noGapOver(limit time.Duration) func(*campaign) {
 	return func(c *campaign) {
 		if gap := c.ledger.Check().Gap; gap.Long > limit {
-			c.miss("nothing came for %s from %s, limit %s", gap.Long.Round(time.Millisecond), gap.From.Format("15:04:05.000"), limit)
+			c.miss("nothing came for %s from %s, limit %s",
+				gap.Long.Round(time.Millisecond), gap.From.Format("15:04:05.000"), limit)
 		}
 	}
 }

@@ -19,7 +19,8 @@ func (c *campaign) awaitWhole(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after %s not every bucket has an owner among %d nodes: %+v (%v)", settleTime, c.scenario.nodes, view, err)
+			return fmt.Errorf("after %s not every bucket has an owner among %d nodes: %+v (%v)",
+				settleTime, c.scenario.nodes, view, err)
 		}
 		if err := c.pause(ctx, 100*time.Millisecond); err != nil {
 			return err

@@ -54,14 +54,16 @@ type bench struct {
 func newBench(f flags) (*bench, error) {
 	b := &bench{f: f, overlay: map[string]string{}, trees: map[string]string{}, tests: map[string][]check{}}
 	for _, p := range packages {
-		if _, err := os.Stat(p.dir); err == nil && (f.only == "" || slices.Contains(strings.Split(f.only, ","), p.dir)) {
+		if _, err := os.Stat(p.dir); err == nil && (f.only == "" ||
+			slices.Contains(strings.Split(f.only, ","), p.dir)) {
 			b.dirs = append(b.dirs, p.dir)
 		}
 	}
 	if f.only != "" && len(b.dirs) != len(strings.Split(f.only, ",")) {
 		return nil, fmt.Errorf("of the packages in -only %s, the pure ones here are %v", f.only, b.dirs)
 	}
-	arguments := []string{"list", "-export", "-deps", "-json=Dir,ImportPath,Export,Standard,GoFiles,TestGoFiles,XTestGoFiles", "./cmd/sim", "./cmd/mutants"}
+	arguments := []string{"list", "-export", "-deps",
+		"-json=Dir,ImportPath,Export,Standard,GoFiles,TestGoFiles,XTestGoFiles", "./cmd/sim", "./cmd/mutants"}
 	out, err := exec.Command("go", arguments...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -85,7 +87,8 @@ func newBench(f flags) (*bench, error) {
 		}
 	}
 	for _, dir := range b.dirs {
-		b.overlay[filepath.Join(all[module+"/"+dir].Dir, "mutants_switches.go")] = withSwitches(path.Base(dir), len(b.mutants))
+		b.overlay[filepath.Join(all[module+"/"+dir].Dir, "mutants_switches.go")] = withSwitches(path.Base(dir),
+			len(b.mutants))
 	}
 	among := func(string) bool { return true }
 	if f.among != "" {
@@ -95,7 +98,8 @@ func newBench(f flags) (*bench, error) {
 		}
 		among = func(name string) bool { return strings.Contains("\n"+string(text)+"\n", "\n"+name+"\n") }
 	}
-	b.mutants = slices.DeleteFunc(b.mutants, func(m mutant) bool { return !strings.Contains(m.Name(), f.match) || !among(m.Name()) })
+	b.mutants = slices.DeleteFunc(b.mutants,
+		func(m mutant) bool { return !strings.Contains(m.Name(), f.match) || !among(m.Name()) })
 	return b, b.hash(all)
 }
 
@@ -119,8 +123,12 @@ func (b *bench) find(all map[string]listed, p listed, dir string, skip []string)
 		}
 		trees, texts[name] = append(trees, tree), string(text)
 	}
-	exports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(all[path].Export) })
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	exports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser,
+		error) {
+		return os.Open(all[path].Export)
+	})
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{}}
 	if _, err := (&types.Config{Importer: exports}).Check(p.ImportPath, set, trees, info); err != nil {
 		return err
 	}
@@ -128,7 +136,8 @@ func (b *bench) find(all map[string]listed, p listed, dir string, skip []string)
 		if slices.Contains(skip, name) {
 			continue
 		}
-		f := &finder{set: set, info: info, text: texts[name], next: len(b.mutants) + 1, file: mutant{Package: dir, File: path.Join(dir, name)}}
+		f := &finder{set: set, info: info, text: texts[name], next: len(b.mutants) + 1,
+			file: mutant{Package: dir, File: path.Join(dir, name)}}
 		b.overlay[filepath.Join(p.Dir, name)] = f.find(trees[i])
 		b.mutants = append(b.mutants, f.found...)
 	}

@@ -37,7 +37,8 @@ func (m mutant) Name() string {
 // What a mutant has in the place of an operator or a name.
 var (
 	boundary = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
-	negation = map[token.Token]string{token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">", token.GTR: "<=", token.GEQ: "<"}
+	negation = map[token.Token]string{token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">",
+		token.GTR: "<=", token.GEQ: "<"}
 	sums     = map[token.Token]string{token.ADD: "-", token.SUB: "+", token.MUL: "/", token.QUO: "*", token.REM: "*"}
 	assigned = map[token.Token]string{token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+=", token.INC: "--", token.DEC: "++"}
 	logical  = map[token.Token]string{token.LAND: "||", token.LOR: "&&"}
@@ -47,7 +48,8 @@ var (
 // helpers are the functions of switches.go.txt, by what they do where the mutant is off.
 var helpers = map[token.Token]string{
 	token.LSS: "mutantLess", token.LEQ: "mutantAtMost", token.GTR: "mutantMore", token.GEQ: "mutantAtLeast",
-	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo", token.REM: "mutantRem",
+	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo",
+	token.REM:        "mutantRem",
 	token.ADD_ASSIGN: "mutantAdd", token.SUB_ASSIGN: "mutantSub", token.INC: "mutantAdd", token.DEC: "mutantSub",
 }
 
@@ -181,7 +183,8 @@ func (f *finder) unary(n *ast.UnaryExpr) {
 // truth changes true, false, and conditions that compare nothing.
 func (f *finder) truth(e ast.Expr) {
 	parent := f.stack[len(f.stack)-1]
-	if id, ok := e.(*ast.Ident); ok && f.info.Uses[id] != nil && f.info.Uses[id].Parent() == types.Universe && (id.Name == "true" || id.Name == "false") {
+	if id, ok := e.(*ast.Ident); ok && f.info.Uses[id] != nil && f.info.Uses[id].Parent() == types.Universe &&
+		(id.Name == "true" || id.Name == "false") {
 		if _, assigned := parent.(*ast.AssignStmt); !assigned { // to leave that out is the same
 			f.negate(id, "constant", id.Pos(), id.Name, others[id.Name])
 		}
@@ -216,7 +219,8 @@ func (f *finder) negate(e ast.Expr, operator string, at token.Pos, from, to stri
 
 func (f *finder) minOrMax(n *ast.CallExpr) {
 	name, ok := n.Fun.(*ast.Ident)
-	if !ok || f.constant(n) || f.info.Uses[name] != types.Universe.Lookup("min") && f.info.Uses[name] != types.Universe.Lookup("max") {
+	if !ok || f.constant(n) || f.info.Uses[name] != types.Universe.Lookup("min") &&
+		f.info.Uses[name] != types.Universe.Lookup("max") {
 		return
 	}
 	id := f.add("min or max", name.Pos(), name.Name, others[name.Name])
@@ -328,7 +332,8 @@ func nameOf(d *ast.FuncDecl) string {
 
 func (f *finder) wrap(n ast.Node, before, after string) {
 	f.nest++
-	f.edits = append(f.edits, edit{f.offset(n.Pos()), 0, opens, f.nest, before}, edit{f.offset(n.End()), 0, closes, f.nest, after})
+	f.edits = append(f.edits, edit{f.offset(n.Pos()), 0, opens, f.nest, before},
+		edit{f.offset(n.End()), 0, closes, f.nest, after})
 }
 
 func (f *finder) replace(at token.Pos, drop int, text string) {

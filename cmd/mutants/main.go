@@ -166,7 +166,8 @@ func (all items) name(m mutant) bool {
 func (all items) gone(b *bench) (gone items) {
 	for _, item := range all {
 		file, _, _ := strings.Cut(strings.TrimPrefix(item, "`"), "`")
-		known := b.f.match != "" || b.f.among != "" || slices.ContainsFunc(b.mutants, func(m mutant) bool { return names(item, m) })
+		known := b.f.match != "" || b.f.among != "" || slices.ContainsFunc(b.mutants,
+			func(m mutant) bool { return names(item, m) })
 		if !known && slices.Contains(b.dirs, path.Dir(file)) {
 			gone = append(gone, item)
 		}

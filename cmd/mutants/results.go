@@ -122,10 +122,12 @@ func report(mutants []mutant, results map[string]result, known items) (unknown i
 		}
 	}
 	fmt.Printf("\n%-14s %8s %8s %8s %9s %8s %8s %9s\n", "", "", "killed", "killed by", "", "", "of those", "not in")
-	fmt.Printf("%-14s %8s %8s %8s %9s %8s %8s %9s\n", "package", "mutants", "by tests", "simulator", "killed", "live", "named", "any test")
+	fmt.Printf("%-14s %8s %8s %8s %9s %8s %8s %9s\n",
+		"package", "mutants", "by tests", "simulator", "killed", "live", "named", "any test")
 	row := func(name string, c count) {
 		tried := c.all - c.left
-		fmt.Printf("%-14s %8d %8d %9d %7.1f %% %8d %8d %9d", name, c.all, c.tests, c.worlds, 100*float64(c.tests+c.worlds)/float64(max(tried, 1)), c.lived, c.named, c.missed)
+		fmt.Printf("%-14s %8d %8d %9d %7.1f %% %8d %8d %9d", name, c.all, c.tests, c.worlds,
+			100*float64(c.tests+c.worlds)/float64(max(tried, 1)), c.lived, c.named, c.missed)
 		if c.left > 0 {
 			fmt.Printf("  (%d not tried)", c.left)
 		}

@@ -67,7 +67,8 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	f.IntVar(&c.Rate, "rate", c.Rate, "the steady load, in messages per second, due 1 to 10 s ahead")
 	f.DurationVar(&c.Duration, "duration", c.Duration, "how long the steady load lasts")
 	f.DurationVar(&c.Every, "every", 0, "so often a row for the steady load besides")
-	f.IntSliceVar(&c.Backlog, "backlog", c.Backlog, "measure again above so many far-off messages; 1000000,10000000: above each")
+	f.IntSliceVar(&c.Backlog, "backlog", c.Backlog,
+		"measure again above so many far-off messages; 1000000,10000000: above each")
 	f.DurationVar(&c.Rest, "rest", c.Rest, "pause after the backlog is loaded, in which the store merges it")
 	f.IntVar(&c.Payload, "payload", c.Payload, "bytes of one payload")
 	f.BoolVar(&b.json, "json", false, "print the figures as JSON")
@@ -91,7 +92,8 @@ func (b *benchCommand) run(cmd *cobra.Command, _ []string) error {
 	if report == nil || len(report.Rows) == 0 {
 		return secrets{urls: []string{b.config.RabbitMQ}}.redactError(err)
 	}
-	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report), report.Verdict()))
+	return secrets{urls: []string{b.config.RabbitMQ}}.redactError(errors.Join(err, b.print(cmd.OutOrStdout(), report),
+		report.Verdict()))
 }
 
 // environ returns the variables that bench reads: not the store, which a running node may use,

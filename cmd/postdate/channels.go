@@ -72,7 +72,8 @@ func newResume(p process) *cobra.Command {
 }
 
 // newSwitch makes cmd pause or resume the channels in its arguments; turn does it.
-func newSwitch(p process, done string, turn func(*client.Client, context.Context, string) error, cmd *cobra.Command) *cobra.Command {
+func newSwitch(p process, done string, turn func(*client.Client, context.Context, string) error,
+	cmd *cobra.Command) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd.Args = cobra.MinimumNArgs(1)
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, channels []string) error {

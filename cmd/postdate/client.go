@@ -29,7 +29,8 @@ func connect(server string) (*client.Client, error) {
 // explain adds advice for the command line to an error.
 func explain(err error) error {
 	if lost, ok := err.(*client.NoAnswer); ok && lost.Server != "" && !lost.MayBeDone {
-		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address", lost.Server, lost.Err)
+		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address",
+			lost.Server, lost.Err)
 	}
 	return err
 }
@@ -69,7 +70,8 @@ type clientCommand struct {
 
 // bind gives cmd the flags that all client commands share, and runs f with a client of the
 // server that they name.
-func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.Client, []string) error) *cobra.Command {
+func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.Client,
+	[]string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if err := resolve(cmd.Flags(), c.process.only("server")); err != nil {

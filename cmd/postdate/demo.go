@@ -133,13 +133,15 @@ func (s *demoShow) schedule(ctx context.Context) error {
 	start := time.Now().Add(demoFirst)
 	for i := range demoMessages {
 		at := postdate.TimeOf(start.Add(time.Duration(i) * (demoLast - demoFirst) / (demoMessages - 1)))
-		m := client.Message{ScheduleID: demoID(i), Channel: s.channel, ExecutionTime: at.Std(), Payload: fmt.Appendf(nil, `{"number":%d}`, i+1)}
+		m := client.Message{ScheduleID: demoID(i), Channel: s.channel, ExecutionTime: at.Std(),
+			Payload: fmt.Appendf(nil, `{"number":%d}`, i+1)}
 		if _, err := s.client.Schedule(ctx, m); err != nil {
 			return fmt.Errorf("cannot schedule %s: %w", demoID(i), err)
 		}
 		s.due[demoID(i)] = at.Std()
 	}
-	fmt.Fprintf(s.out, "  scheduled  %d messages for %s, due in %v to %v\n", demoMessages, s.channel, demoFirst, demoLast)
+	fmt.Fprintf(s.out, "  scheduled  %d messages for %s, due in %v to %v\n",
+		demoMessages, s.channel, demoFirst, demoLast)
 	return nil
 }
 

@@ -181,7 +181,8 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 			if err := decode(raw, &m); err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status, m.Attempts, m.Channel)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status, m.Attempts,
+				m.Channel)
 		}
 		shown, cursor = shown+len(page.Messages), page.NextCursor
 		if cursor == "" || (l.limit > 0 && shown >= l.limit) {

@@ -30,34 +30,52 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	c := &n.config
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
-	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, mongodb://HOST/DATABASE one that the nodes of a cluster share")
-	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: %d %% of the machine's or its cgroup's, between %dMiB and %dMiB",
+	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, "+
+		"mongodb://HOST/DATABASE one that the nodes of a cluster share")
+	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: "+
+		"%d %% of the machine's or its cgroup's, between %dMiB and %dMiB",
 		100/postdate.StoreCacheShare, postdate.StoreCacheDefaultMin>>20, postdate.StoreCacheDefaultMax>>20))
-	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ, "RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
+	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ,
+		"RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
 	f.StringSliceVar(&c.Kafka.Seeds, "kafka", nil, "some of Kafka's brokers, host:port; none: no kafka: channels")
 	f.BoolVar(&c.Kafka.TLS, "kafka-tls", false, "speak TLS with Kafka")
-	f.StringVar(&c.Kafka.SASL, "kafka-sasl", "", "how to log in to Kafka: plain, scram-sha-256 or scram-sha-512; none: not at all")
+	f.StringVar(&c.Kafka.SASL, "kafka-sasl", "",
+		"how to log in to Kafka: plain, scram-sha-256 or scram-sha-512; none: not at all")
 	f.StringVar(&c.Kafka.User, "kafka-user", "", "who logs in to Kafka")
 	f.StringVar(&c.Kafka.Password, "kafka-password", "", "with which password; better as an environment variable")
-	f.BoolVar(&c.Kafka.Fenced, "kafka-fenced", false, "publish to Kafka in transactions, so that it refuses what a node sends that has lost its bucket")
-	f.StringSliceVar(&c.Webhook.Allow, "webhook-allow", nil, "private hosts, addresses or networks that webhooks may reach, like 10.0.0.0/8; may be repeated")
-	f.StringSliceVar(&c.Webhook.Secrets, "webhook-secret", nil, "whsec_ and base64: signs webhooks; a second one while the first is replaced; better as an environment variable")
-	f.StringSliceVar(&c.Ingest, "ingest", nil, "where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
-	f.IntVar(&c.Buckets, "buckets", c.Buckets, "into how many buckets messages are divided; fixed when the store is made")
+	f.BoolVar(&c.Kafka.Fenced, "kafka-fenced", false,
+		"publish to Kafka in transactions, so that it refuses what a node sends that has lost its bucket")
+	f.StringSliceVar(&c.Webhook.Allow, "webhook-allow", nil,
+		"private hosts, addresses or networks that webhooks may reach, like 10.0.0.0/8; may be repeated")
+	f.StringSliceVar(&c.Webhook.Secrets, "webhook-secret", nil, "whsec_ and base64: signs webhooks; "+
+		"a second one while the first is replaced; better as an environment variable")
+	f.StringSliceVar(&c.Ingest, "ingest", nil,
+		"where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
+	f.IntVar(&c.Buckets, "buckets", c.Buckets,
+		"into how many buckets messages are divided; fixed when the store is made")
 	f.StringVar(&c.NodeID, "node-id", "", "this node's name (default: the host's)")
 	f.StringVar(&c.Gossip, "gossip", c.Gossip, "with MongoDB: address at which the nodes of a cluster find each other")
-	f.StringVar(&c.GossipAdvertise, "gossip-advertise", "", "with MongoDB: address under which others reach --gossip (default: the same)")
-	f.StringVar(&c.GossipKey, "gossip-key", "", "with MongoDB: base64 of 16, 24 or 32 bytes that encrypt gossip; none: it is open")
-	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; may be repeated")
-	f.DurationVar(&c.Lease, "lease", c.Lease, "with MongoDB: how long this node keeps its buckets when it falls silent; 500ms to 5m")
-	f.DurationVar(&c.ClockSkewMax, "clock-skew-max", c.ClockSkewMax, "with MongoDB: how far this machine's clock may be from the database's")
+	f.StringVar(&c.GossipAdvertise, "gossip-advertise", "",
+		"with MongoDB: address under which others reach --gossip (default: the same)")
+	f.StringVar(&c.GossipKey, "gossip-key", "",
+		"with MongoDB: base64 of 16, 24 or 32 bytes that encrypt gossip; none: it is open")
+	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; "+
+		"may be repeated")
+	f.DurationVar(&c.Lease, "lease", c.Lease,
+		"with MongoDB: how long this node keeps its buckets when it falls silent; 500ms to 5m")
+	f.DurationVar(&c.ClockSkewMax, "clock-skew-max", c.ClockSkewMax,
+		"with MongoDB: how far this machine's clock may be from the database's")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long a finished message can still be read")
 	f.DurationVar(&c.InboxRetention, "inbox-retention", c.InboxRetention, "how long an inbox keeps a message")
 	f.Var(&n.payloadMax, "payload-max", "the largest payload")
-	f.IntVar(&c.Retry.MaxAttempts, "retry-max-attempts", c.Retry.MaxAttempts, "attempts, with the first, for a message that names no number")
-	f.DurationVar(&c.Retry.MinBackoff, "retry-min-backoff", c.Retry.MinBackoff, "pause before the second attempt, cut by up to a half at random; it doubles from there")
-	f.DurationVar(&c.Retry.MaxBackoff, "retry-max-backoff", c.Retry.MaxBackoff, "the longest pause between two attempts")
-	f.DurationVar(&c.Retry.MaxParked, "retry-max-parked", c.Retry.MaxParked, "how long a message waits for a channel that is down; then it fails")
+	f.IntVar(&c.Retry.MaxAttempts, "retry-max-attempts", c.Retry.MaxAttempts,
+		"attempts, with the first, for a message that names no number")
+	f.DurationVar(&c.Retry.MinBackoff, "retry-min-backoff", c.Retry.MinBackoff,
+		"pause before the second attempt, cut by up to a half at random; it doubles from there")
+	f.DurationVar(&c.Retry.MaxBackoff, "retry-max-backoff", c.Retry.MaxBackoff,
+		"the longest pause between two attempts")
+	f.DurationVar(&c.Retry.MaxParked, "retry-max-parked", c.Retry.MaxParked,
+		"how long a message waits for a channel that is down; then it fails")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
 }

@@ -40,7 +40,8 @@ func startOwnNode(ctx context.Context, c ownNodeConfig) (*ownNode, error) {
 		return nil, fmt.Errorf("cannot find this program to start a node: %w", err)
 	}
 	n := &ownNode{stderr: &tail{}}
-	n.cmd = exec.Command(binary, append([]string{"serve", "--http", "127.0.0.1:0", "--store", c.store, "--log-level", "warn"}, c.flags...)...)
+	n.cmd = exec.Command(binary, append([]string{"serve", "--http", "127.0.0.1:0", "--store", c.store, "--log-level",
+		"warn"}, c.flags...)...)
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, envPrefix) {
 			n.cmd.Env = append(n.cmd.Env, entry)

@@ -59,7 +59,8 @@ application/octet-stream.`,
 	f := cmd.Flags()
 	f.StringVar(&s.request.ExecutionTime, "at", "", "when: an RFC 3339 time with its zone, like 2027-01-31T09:30:00Z")
 	f.StringVar(&s.request.Delay, "in", "", "when: a delay from now, like 90s, 15m or PT15M")
-	f.StringVar(&s.request.Channel, "channel", "", "where to: rabbitmq:QUEUE, rabbitmq:EXCHANGE/KEY, kafka:TOPIC, https://… or inbox:NAME")
+	f.StringVar(&s.request.Channel, "channel", "",
+		"where to: rabbitmq:QUEUE, rabbitmq:EXCHANGE/KEY, kafka:TOPIC, https://… or inbox:NAME")
 	f.StringVar(&s.data, "data", "", "what: the text itself, @FILE, or - for standard input")
 	f.StringVar(&s.request.ScheduleID, "id", "", "the message's schedule id (default: the server makes one)")
 	f.StringVar(&s.request.ContentType, "content-type", "", "the data's type (default: by its look, see above)")

@@ -60,7 +60,8 @@ func parseFile(text []byte) ([]entry, error) {
 		}
 		mapping, ok := doc.Body.(ast.MapNode)
 		if !ok {
-			return nil, fmt.Errorf("line %d: expected settings, one a line, like \"store: pebble:./data\"", lineOf(doc.Body))
+			return nil, fmt.Errorf("line %d: expected settings, one a line, like \"store: pebble:./data\"",
+				lineOf(doc.Body))
 		}
 		for pairs := mapping.MapRange(); pairs.Next(); {
 			e, err := parseEntry(pairs.KeyValue())

@@ -116,7 +116,8 @@ func (r *runner) again(t test) error {
 // goTest runs go test once, and shows what it says. An error says that it could not
 // be run.
 func (r *runner) goTest(more, packages []string) (outcome, error) {
-	cmd := exec.Command(cmp.Or(os.Getenv("GO"), "go"), slices.Concat([]string{"test", "-json"}, r.flags, more, packages)...)
+	cmd := exec.Command(cmp.Or(os.Getenv("GO"), "go"), slices.Concat([]string{"test", "-json"}, r.flags, more,
+		packages)...)
 	cmd.Stderr = r.stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -194,5 +194,6 @@ func (f failure) flaky(seed string) string {
 		seed = m[1]
 	}
 	output := strings.TrimRight(f.output, "\n")
-	return fmt.Sprintf("FLAKY %s %s, seed %s. It printed:\n    %s\n", f.pkg, f.name, seed, strings.ReplaceAll(output, "\n", "\n    "))
+	return fmt.Sprintf("FLAKY %s %s, seed %s. It printed:\n    %s\n",
+		f.pkg, f.name, seed, strings.ReplaceAll(output, "\n", "\n    "))
 }

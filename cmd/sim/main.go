@@ -121,7 +121,8 @@ func run(f flags) bool {
 		}
 		if time.Since(progress) > 30*time.Second {
 			progress = time.Now()
-			fmt.Printf("%8.1f h simulated, %.0f times real time, at seed %d\n", t.simulated.Hours(), t.simulated.Seconds()/real.Seconds(), seed)
+			fmt.Printf("%8.1f h simulated, %.0f times real time, at seed %d\n",
+				t.simulated.Hours(), t.simulated.Seconds()/real.Seconds(), seed)
 		}
 	}
 	t.print(time.Since(began))
@@ -130,7 +131,8 @@ func run(f flags) bool {
 }
 
 func (t *total) print(real time.Duration) {
-	fmt.Printf("worlds %d, simulated %s in %s: %.0f times real time\n", t.worlds, t.simulated.Round(time.Second), real.Round(time.Millisecond), t.simulated.Seconds()/real.Seconds())
+	fmt.Printf("worlds %d, simulated %s in %s: %.0f times real time\n",
+		t.worlds, t.simulated.Round(time.Second), real.Round(time.Millisecond), t.simulated.Seconds()/real.Seconds())
 	fmt.Printf("operations %d, store and broker calls %d, steps %d\n", t.operations, t.calls, t.steps)
 	fmt.Print("messages:")
 	for _, name := range slices.Sorted(maps.Keys(t.messages)) {
@@ -158,5 +160,6 @@ func failed(f flags, o sim.Options, r sim.Result) {
 	for _, line := range lines[max(0, len(lines)-traceMax):] {
 		fmt.Println(line)
 	}
-	fmt.Printf("trace %016x\nreplay it with: go run ./cmd/sim -v -seed %d -keep %s\n", short.Trace, o.Seed, sim.Ranges(short.Items))
+	fmt.Printf("trace %016x\nreplay it with: go run ./cmd/sim -v -seed %d -keep %s\n",
+		short.Trace, o.Seed, sim.Ranges(short.Items))
 }

@@ -72,7 +72,8 @@ func TextOf(value any) (text, kind string) {
 	case nil:
 		return "", kindNull
 	case string:
-		if utf8.ValidString(v) && !strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		if utf8.ValidString(v) && !strings.ContainsFunc(v,
+			func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return v, ""
 		}
 		return base64.StdEncoding.EncodeToString([]byte(v)), kindText

@@ -130,7 +130,8 @@ func reserve(port int) (bool, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
 	if reserved.locks == nil {
-		locks, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("postdate-test-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+		locks, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("postdate-test-ports-%d", os.Getuid())),
+			os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return false, err
 		}

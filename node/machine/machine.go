@@ -103,7 +103,8 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 		m.stepFence(now, ev)
 	case fence.Hint, fence.Freed, fence.Renewed, fence.Took:
 		m.stepFence(now, ev)
-	case poller.Limits, poller.Nudged, poller.Claimed, poller.Published, poller.Settled, poller.ParkedFound, poller.Unparked:
+	case poller.Limits, poller.Nudged, poller.Claimed, poller.Published, poller.Settled, poller.ParkedFound,
+		poller.Unparked:
 		m.stepPoller(now, ev)
 	case Members:
 		m.share.members, m.share.stale = ev.Members, true

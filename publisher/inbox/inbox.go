@@ -59,9 +59,11 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 
 // Publish implements publisher.Publisher. If the store does not answer before ctx ends, the
 // outcome is Unknown.
-func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
+	batch []postdate.Delivery) []publisher.Result {
 	if err := p.Check(channel); err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(),
+			Permanent: true})
 	}
 	if len(batch) == 0 {
 		return nil
@@ -71,7 +73,8 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	}
 	if ctx.Err() != nil {
 		p.gate.Leave()
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was appended"})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down,
+			Reason: "the node stopped waiting before the message was appended"})
 	}
 	// The store may hang on its disk, where ctx does not reach it.
 	answer := make(chan []publisher.Result, 1)
@@ -83,7 +86,8 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	case results := <-answer:
 		return results
 	case <-ctx.Done():
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown, Reason: "the store did not answer in time"})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown,
+			Reason: "the store did not answer in time"})
 	}
 }
 

@@ -43,7 +43,8 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case "scram-sha-512":
 		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism(), nil
 	}
-	return nil, postdate.E(postdate.KindInvalid, "the Kafka login's mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
+	return nil, postdate.E(postdate.KindInvalid,
+		"the Kafka login's mechanism %q is none of plain, scram-sha-256, scram-sha-512", s.Mechanism)
 }
 
 // Keys of Kafka's protocol that are limited to an older version.

@@ -68,14 +68,16 @@ func (p *Publisher) Gained(ctx context.Context, buckets []int) error {
 	}
 	_ = group.Wait() // its functions return no error
 	if len(failed) > 0 {
-		return postdate.E(postdate.KindUnavailable, "fenced %d of %d buckets at Kafka; call again for the others: %w", len(buckets)-len(failed), len(buckets), errors.Join(failed...))
+		return postdate.E(postdate.KindUnavailable, "fenced %d of %d buckets at Kafka; call again for the others: %w",
+			len(buckets)-len(failed), len(buckets), errors.Join(failed...))
 	}
 	return nil
 }
 
 // gain takes over a bucket's transactional id, whoever holds it.
 func (p *Publisher) gain(ctx context.Context, bucket int) error {
-	s := &session{bucket: bucket, name: p.config.TransactionPrefix + strconv.Itoa(bucket), coordinator: -1, bytesMax: batchBytesMax, failing: map[string]time.Time{}}
+	s := &session{bucket: bucket, name: p.config.TransactionPrefix + strconv.Itoa(bucket), coordinator: -1,
+		bytesMax: batchBytesMax, failing: map[string]time.Time{}}
 	if err := p.initialize(ctx, s, producer{id: -1, epoch: -1}); err != nil {
 		return err
 	}
@@ -116,7 +118,8 @@ func (p *Publisher) routeFenced(items []*item) {
 		s := p.sessions[it.bucket]
 		switch {
 		case s == nil:
-			it.finish(publisher.Result{Outcome: publisher.Down, Reason: fmt.Sprintf("bucket %d is not fenced at Kafka yet", it.bucket)})
+			it.finish(publisher.Result{Outcome: publisher.Down,
+				Reason: fmt.Sprintf("bucket %d is not fenced at Kafka yet", it.bucket)})
 		case s.over != "":
 			it.finish(publisher.Result{Outcome: publisher.Down, Reason: s.over})
 		default:
@@ -254,7 +257,8 @@ func (p *Publisher) heal(ctx context.Context, s *session) error {
 // one, after the latest.
 func (p *Publisher) initialize(ctx context.Context, s *session, after producer) error {
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID, req.TransactionTimeoutMillis = &s.name, int32((p.config.PublishTimeout+answerTime)/time.Millisecond)
+	req.TransactionalID, req.TransactionTimeoutMillis = &s.name,
+		int32((p.config.PublishTimeout+answerTime)/time.Millisecond)
 	req.ProducerID, req.ProducerEpoch = after.id, after.epoch
 	return p.patiently(ctx, func() error {
 		resp, err := req.RequestWith(ctx, p.client)
@@ -269,7 +273,8 @@ func (p *Publisher) initialize(ctx context.Context, s *session, after producer) 
 }
 
 // passing lists the errors that a coordinator gives while it is busy or moving.
-var passing = []error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator}
+var passing = []error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable,
+	kerr.NotCoordinator}
 
 // patiently repeats a request while it fails with a passing error. The first wait is short,
 // because a coordinator takes some milliseconds to end the last transaction.

@@ -92,12 +92,14 @@ func (c Config) withDefaults() Config {
 // stand for their defaults.
 func (c Config) Validate() error {
 	if len(c.Seeds) == 0 {
-		return postdate.E(postdate.KindInvalid, "no Kafka broker is named: write one or more, like kafka1:9092,kafka2:9092")
+		return postdate.E(postdate.KindInvalid,
+			"no Kafka broker is named: write one or more, like kafka1:9092,kafka2:9092")
 	}
 	for _, seed := range c.Seeds {
 		host, port, err := net.SplitHostPort(seed)
 		if err != nil || host == "" || port == "" {
-			return postdate.E(postdate.KindInvalid, "the Kafka broker %q is not of the form host:port: write it like kafka1:9092", seed)
+			return postdate.E(postdate.KindInvalid,
+				"the Kafka broker %q is not of the form host:port: write it like kafka1:9092", seed)
 		}
 	}
 	if c.PublishTimeout < 0 {
@@ -170,7 +172,8 @@ func check(channel postdate.Channel) error {
 	case channel.Broker() != "kafka" || topic == "":
 		return postdate.E(postdate.KindInvalid, "channel %q names no topic: write kafka:topic", channel)
 	case len(topic) > topicBytesMax:
-		return postdate.E(postdate.KindInvalid, "channel %q: the topic's name is %d bytes long, and Kafka allows %d", channel, len(topic), topicBytesMax)
+		return postdate.E(postdate.KindInvalid, "channel %q: the topic's name is %d bytes long, and Kafka allows %d",
+			channel, len(topic), topicBytesMax)
 	case topic == "." || topic == "..":
 		return postdate.E(postdate.KindInvalid, "channel %q: Kafka allows no topic of that name", channel)
 	}
@@ -178,7 +181,8 @@ func check(channel postdate.Channel) error {
 		switch b := topic[i]; {
 		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
 		default:
-			return postdate.E(postdate.KindInvalid, "channel %q: a topic's name has letters, digits and . _ - only", channel)
+			return postdate.E(postdate.KindInvalid, "channel %q: a topic's name has letters, digits and . _ - only",
+				channel)
 		}
 	}
 	return nil

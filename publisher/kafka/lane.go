@@ -66,7 +66,8 @@ func (p *Publisher) stir(l *lane) {
 		return
 	}
 	if l.leader < 0 {
-		p.rest(l, publisher.Result{Outcome: publisher.Down, Reason: "LEADER_NOT_AVAILABLE: a partition of topic " + l.topic.name + " has no leader"})
+		p.rest(l, publisher.Result{Outcome: publisher.Down, Reason: "LEADER_NOT_AVAILABLE: a partition of topic " +
+			l.topic.name + " has no leader"})
 		return
 	}
 	to := p.leaders[l.leader]

@@ -54,8 +54,9 @@ func record(d *postdate.Delivery) kmsg.Record {
 
 // Sizes in the record format, in bytes; for parts of variable length, the largest.
 const (
-	batchHead  = 61
-	recordHead = 5 + 1 + 1 + 5 + 5 + 5 + 5 // length, attributes, timestamp, offset, lengths of key and value, count of headers
+	batchHead = 61
+	// length, attributes, timestamp, offset, lengths of key and value, count of headers
+	recordHead = 5 + 1 + 1 + 5 + 5 + 5 + 5
 	headerHead = 5 + 5
 )
 

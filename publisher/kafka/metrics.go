@@ -20,7 +20,8 @@ type metrics struct {
 func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "postdate_kafka_connects_total", Help: "Connections made to Kafka's brokers; each broker takes a few.",
+			Name: "postdate_kafka_connects_total",
+			Help: "Connections made to Kafka's brokers; each broker takes a few.",
 		}),
 		outcomes: publisher.NewOutcomes("kafka", "Publishes to Kafka by outcome."),
 	}

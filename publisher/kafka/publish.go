@@ -54,18 +54,22 @@ func finishAll(items []*item, r publisher.Result) {
 }
 
 // Publish implements publisher.Publisher.
-func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
+	batch []postdate.Delivery) []publisher.Result {
 	if err := check(channel); err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(),
+			Permanent: true})
 	}
 	if len(batch) == 0 {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was sent"}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch),
+			publisher.Result{Outcome: publisher.Down, Reason: "the node stopped waiting before the message was sent"}))
 	}
 	if !p.gate.Enter() {
-		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch),
+			publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
 	}
 	defer p.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, p.config.PublishTimeout)
@@ -113,9 +117,11 @@ func (p *Publisher) giveUp(ctx context.Context, items []*item) {
 		b := it.batch
 		switch {
 		case it.stage == queued || it.stage == taken && !b.maybe && !b.written:
-			it.finish(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" + p.lastWords(b)})
+			it.finish(publisher.Result{Outcome: publisher.Down, Reason: why + " before the message was sent" +
+				p.lastWords(b)})
 		case it.stage == taken:
-			it.finish(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" + p.lastWords(b)})
+			it.finish(publisher.Result{Outcome: publisher.Unknown, Reason: why + " before Kafka confirmed it" +
+				p.lastWords(b)})
 		}
 		if b != nil && !b.left {
 			b.left = true

@@ -99,7 +99,8 @@ func (p *Publisher) ask(t *topic, after time.Duration) {
 		p.reached(err)
 		if err != nil {
 			// Lanes whose batches get through do not need the answer.
-			p.giveBack(t, func(l *lane) bool { return !l.failing.IsZero() }, publisher.Result{Outcome: publisher.Down, Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
+			p.giveBack(t, func(l *lane) bool { return !l.failing.IsZero() }, publisher.Result{Outcome: publisher.Down,
+				Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
 			p.forget(t)
 			return
 		}
@@ -185,7 +186,8 @@ func (p *Publisher) giveBack(t *topic, some func(*lane) bool, r publisher.Result
 // forget drops a topic that nothing was ever sent to. Others must stay: a partition's sequence
 // numbers must never start again under the same producer id.
 func (p *Publisher) forget(t *topic) {
-	if p.topics[t.name] == t && len(t.lanes) == 0 && len(t.waiting) == 0 && !t.asking && !time.Now().Before(t.refusedUntil) {
+	if p.topics[t.name] == t && len(t.lanes) == 0 && len(t.waiting) == 0 && !t.asking &&
+		!time.Now().Before(t.refusedUntil) {
 		delete(p.topics, t.name)
 	}
 }

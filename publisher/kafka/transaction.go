@@ -259,7 +259,8 @@ func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*sha
 	for leader, shares := range byLeader {
 		wg.Go(func() {
 			req := kmsg.NewPtrProduceRequest()
-			req.TransactionID, req.Acks, req.TimeoutMillis = &s.name, allAcks, int32(p.config.PublishTimeout/2/time.Millisecond)
+			req.TransactionID, req.Acks, req.TimeoutMillis = &s.name, allAcks,
+				int32(p.config.PublishTimeout/2/time.Millisecond)
 			at := map[string]int{}
 			for _, sh := range shares {
 				i, ok := at[sh.topic]
@@ -272,7 +273,8 @@ func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*sha
 				}
 				part := kmsg.NewProduceRequestTopicPartition()
 				part.Partition = sh.partition
-				part.Records = encode(sh.records, s.producer, s.sequences[sh.place], transactional, time.Now().UnixMilli())
+				part.Records = encode(sh.records, s.producer, s.sequences[sh.place], transactional,
+					time.Now().UnixMilli())
 				req.Topics[i].Partitions = append(req.Topics[i].Partitions, part)
 			}
 			resp, err := p.client.Broker(int(leader)).Request(ctx, req)

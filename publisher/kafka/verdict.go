@@ -45,7 +45,8 @@ func judge(said *kmsg.ProduceResponseTopicPartition) answer {
 		return surely(refused)
 	case kerr.NotEnoughReplicas:
 		return surely(down)
-	case kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping:
+	case kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID, kerr.InvalidProducerEpoch,
+		kerr.InvalidProducerIDMapping:
 		return surely(anew)
 	case kerr.LeaderNotAvailable, kerr.ThrottlingQuotaExceeded:
 		return surely(again)

@@ -86,7 +86,8 @@ func same(t *testing.T, got Consumed, d postdate.Delivery) {
 
 // publish publishes a batch and checks the form of the results: one valid result per delivery,
 // with a reason unless it is confirmed, within the deadline.
-func publish(ctx context.Context, t *testing.T, h Harness, p publisher.Publisher, batch []postdate.Delivery) []publisher.Result {
+func publish(ctx context.Context, t *testing.T, h Harness, p publisher.Publisher,
+	batch []postdate.Delivery) []publisher.Result {
 	t.Helper()
 	start := time.Now()
 	results := p.Publish(ctx, batchChannel(batch), batch)

@@ -35,7 +35,8 @@ const (
 	Closed
 )
 
-var phaseNames = [...]string{Connecting: "connecting", Connected: "connected", Blocked: "blocked", Lost: "down", Closed: "closed"}
+var phaseNames = [...]string{Connecting: "connecting", Connected: "connected", Blocked: "blocked", Lost: "down",
+	Closed: "closed"}
 
 func (p Phase) String() string {
 	if int(p) >= len(phaseNames) || p == 0 {

@@ -214,7 +214,8 @@ func (l *lane) answered(it *item, acked bool) {
 	l.drop(l.release(it))
 	switch {
 	case !acked:
-		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: "the broker answered with a nack: a full queue that rejects, or an error in the queue"})
+		it.finish(publisher.Result{Outcome: publisher.Refused,
+			Reason: "the broker answered with a nack: a full queue that rejects, or an error in the queue"})
 	case returned:
 		it.finish(publisher.Result{Outcome: publisher.Refused, Reason: words})
 	default:

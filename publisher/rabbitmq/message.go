@@ -44,9 +44,11 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 		case isProperty:
 			continue
 		case h.Name == "CC" || h.Name == "BCC":
-			return amqp.Publishing{}, fmt.Errorf("header %s: RabbitMQ takes it for a list of further queues, and a text is none", h.Name)
+			return amqp.Publishing{}, fmt.Errorf("header %s: RabbitMQ takes it for a list of further queues, "+
+				"and a text is none", h.Name)
 		case len(h.Name) > amqpheader.ShortBytesMax:
-			return amqp.Publishing{}, fmt.Errorf("header name of %d bytes: RabbitMQ allows %d", len(h.Name), amqpheader.ShortBytesMax)
+			return amqp.Publishing{}, fmt.Errorf("header name of %d bytes: RabbitMQ allows %d",
+				len(h.Name), amqpheader.ShortBytesMax)
 		}
 		headers[h.Name] = amqpheader.ValueOf(h.Value, kinds[h.Name])
 		bytes += fieldFix + len(h.Name) + max(len(h.Value), numberMax)
@@ -68,11 +70,14 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 	bytes += propertiesBytes(&msg)
 	switch {
 	case len(m.ContentType) > amqpheader.ShortBytesMax:
-		return amqp.Publishing{}, fmt.Errorf("content type of %d bytes: RabbitMQ allows %d", len(m.ContentType), amqpheader.ShortBytesMax)
+		return amqp.Publishing{}, fmt.Errorf("content type of %d bytes: RabbitMQ allows %d",
+			len(m.ContentType), amqpheader.ShortBytesMax)
 	case len(msg.MessageId) > amqpheader.ShortBytesMax:
-		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d", len(msg.MessageId), amqpheader.ShortBytesMax)
+		return amqp.Publishing{}, fmt.Errorf("message id of %d bytes: RabbitMQ allows %d",
+			len(msg.MessageId), amqpheader.ShortBytesMax)
 	case frameBytesMax > 0 && bytes > frameBytesMax-frameOverhead:
-		return amqp.Publishing{}, fmt.Errorf("headers of %d bytes: they must fit into one frame, and this broker's frames hold %d", bytes, frameBytesMax-frameOverhead)
+		return amqp.Publishing{}, fmt.Errorf("headers of %d bytes: they must fit into one frame, "+
+			"and this broker's frames hold %d", bytes, frameBytesMax-frameOverhead)
 	}
 	msg.Headers = headers
 	return msg, nil
@@ -81,7 +86,8 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 // propertiesBytes returns the size of the optional properties in a frame.
 func propertiesBytes(p *amqp.Publishing) int {
 	n := 1 // priority
-	for _, s := range []string{p.ContentType, p.ContentEncoding, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type, p.AppId, p.Expiration} {
+	for _, s := range []string{p.ContentType, p.ContentEncoding, p.MessageId, p.CorrelationId, p.ReplyTo, p.Type,
+		p.AppId, p.Expiration} {
 		n += 1 + len(s)
 	}
 	return n

@@ -16,7 +16,8 @@ type metrics struct {
 func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "postdate_rabbitmq_connects_total", Help: "Connections made to RabbitMQ; all but the first replace a lost one.",
+			Name: "postdate_rabbitmq_connects_total",
+			Help: "Connections made to RabbitMQ; all but the first replace a lost one.",
 		}),
 		outcomes: publisher.NewOutcomes("rabbitmq", "Publishes to RabbitMQ by outcome."),
 	}

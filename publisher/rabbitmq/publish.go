@@ -19,13 +19,16 @@ type call struct {
 }
 
 // Publish implements publisher.Publisher.
-func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
+	batch []postdate.Delivery) []publisher.Result {
 	to, err := parseTarget(channel)
 	if err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(),
+			Permanent: true})
 	}
 	if !p.gate.Enter() {
-		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch),
+			publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
 	}
 	defer p.gate.Leave()
 	ctx, cancel := context.WithTimeout(ctx, p.config.PublishTimeout)
@@ -33,7 +36,8 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch
 	c := &call{p: p, items: make([]item, len(batch)), bell: make(chan struct{}, 1)}
 	c.prepare(to, batch)
 	if down := c.enqueue(to.exchange); down != "" {
-		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: down}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch),
+			publisher.Result{Outcome: publisher.Down, Reason: down}))
 	}
 	for i := range c.items {
 		if !c.wait(ctx, &c.items[i]) {

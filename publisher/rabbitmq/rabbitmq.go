@@ -71,7 +71,8 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if _, err := amqp.ParseURI(c.URL); err != nil || c.URL == "" {
-		return postdate.E(postdate.KindInvalid, "the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost, with %%XX for special characters in user, password and vhost")
+		return postdate.E(postdate.KindInvalid, "the RabbitMQ URL cannot be read: write it like "+
+			"amqp://user:password@host:5672/vhost, with %%XX for special characters in user, password and vhost")
 	}
 	if c.PublishTimeout < 0 {
 		return postdate.E(postdate.KindInvalid, "the RabbitMQ publish timeout %s is negative", c.PublishTimeout)

@@ -130,7 +130,8 @@ func (l *link) takeReturns(into map[name]string) {
 		if !ok {
 			return
 		}
-		into[name{key: r.RoutingKey, id: r.MessageId}] = fmt.Sprintf("%d %s: no queue takes routing key %q of exchange %q", r.ReplyCode, r.ReplyText, r.RoutingKey, r.Exchange)
+		into[name{key: r.RoutingKey, id: r.MessageId}] = fmt.Sprintf("%d %s: no queue takes routing key %q of "+
+			"exchange %q", r.ReplyCode, r.ReplyText, r.RoutingKey, r.Exchange)
 	}
 }
 

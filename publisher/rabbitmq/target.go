@@ -25,11 +25,14 @@ func parseTarget(channel postdate.Channel) (target, error) {
 	}
 	switch {
 	case exchange == "" && key == "":
-		return target{}, postdate.E(postdate.KindInvalid, "channel %q names no queue: write rabbitmq:queue or rabbitmq:exchange/routing.key", channel)
+		return target{}, postdate.E(postdate.KindInvalid,
+			"channel %q names no queue: write rabbitmq:queue or rabbitmq:exchange/routing.key", channel)
 	case len(exchange) > amqpheader.ShortBytesMax:
-		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the exchange is %d bytes long, and RabbitMQ allows %d", channel, len(exchange), amqpheader.ShortBytesMax)
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the exchange is %d bytes long, "+
+			"and RabbitMQ allows %d", channel, len(exchange), amqpheader.ShortBytesMax)
 	case len(key) > amqpheader.ShortBytesMax:
-		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the queue or routing key is %d bytes long, and RabbitMQ allows %d", channel, len(key), amqpheader.ShortBytesMax)
+		return target{}, postdate.E(postdate.KindInvalid, "channel %q: the queue or routing key is %d bytes long, "+
+			"and RabbitMQ allows %d", channel, len(key), amqpheader.ShortBytesMax)
 	case !utf8.ValidString(exchange) || !utf8.ValidString(key):
 		return target{}, postdate.E(postdate.KindInvalid, "channel %q is not UTF-8", channel)
 	}

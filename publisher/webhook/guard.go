@@ -27,7 +27,8 @@ func newGuard(allow []string) (*guard, error) {
 			continue
 		}
 		if entry == "" || strings.ContainsAny(entry, "/:@*[]% ") {
-			return nil, postdate.E(postdate.KindInvalid, "%q cannot be allowed to webhooks: write a host (without port), an address or a network like 10.0.0.0/8", entry)
+			return nil, postdate.E(postdate.KindInvalid, "%q cannot be allowed to webhooks: "+
+				"write a host (without port), an address or a network like 10.0.0.0/8", entry)
 		}
 		g.hosts[hostKey(entry)] = true
 	}
@@ -98,7 +99,8 @@ func (g *guard) checkHost(host string) string {
 	switch {
 	case err == nil && !g.permits(host, addr):
 		return "the address " + host + " is not public: " + remedy
-	case err != nil && (hostKey(host) == "localhost" || strings.HasSuffix(hostKey(host), ".localhost")) && !g.hosts[hostKey(host)] && !g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1})):
+	case err != nil && (hostKey(host) == "localhost" || strings.HasSuffix(hostKey(host), ".localhost")) &&
+		!g.hosts[hostKey(host)] && !g.allows(netip.AddrFrom4([4]byte{127, 0, 0, 1})):
 		return "the host " + host + " is this machine: " + remedy
 	}
 	return ""

@@ -39,16 +39,19 @@ func (p *Publisher) done(name string, h *host) {
 }
 
 // Publish implements publisher.Publisher.
-func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery) []publisher.Result {
+func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
+	batch []postdate.Delivery) []publisher.Result {
 	to, err := p.parse(channel)
 	if err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
+		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(),
+			Permanent: true})
 	}
 	if len(batch) == 0 {
 		return nil
 	}
 	if !p.gate.Enter() {
-		return p.metrics.outcomes.Count(publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
+		return p.metrics.outcomes.Count(publisher.All(len(batch),
+			publisher.Result{Outcome: publisher.Down, Reason: "the publisher is closed"}))
 	}
 	defer p.gate.Leave()
 	h := p.host(to.Host)
@@ -106,7 +109,8 @@ func (c *call) unsent(ctx context.Context) publisher.Result {
 	case ctx.Err() != nil:
 		r.Reason = "the node stopped waiting before the message was sent"
 	default:
-		r.Reason = "the receiver answers too slowly: the batch's time of " + c.p.config.Timeout.String() + " was over before the message was sent"
+		r.Reason = "the receiver answers too slowly: the batch's time of " + c.p.config.Timeout.String() +
+			" was over before the message was sent"
 	}
 	return r
 }

@@ -82,7 +82,8 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the webhook timeout %s is negative", c.Timeout)
 	}
 	if c.InFlight < 1 || c.InFlight > inFlightMax {
-		return postdate.E(postdate.KindInvalid, "the number of webhooks in flight, %d, is not between 1 and %d", c.InFlight, inFlightMax)
+		return postdate.E(postdate.KindInvalid, "the number of webhooks in flight, %d, is not between 1 and %d",
+			c.InFlight, inFlightMax)
 	}
 	if _, err := newGuard(c.Allow); err != nil {
 		return err
@@ -102,7 +103,8 @@ func signers(secrets []string) ([]*standardwebhooks.Webhook, error) {
 	for i, secret := range secrets {
 		w, err := standardwebhooks.NewWebhook(secret)
 		if err != nil || !strings.HasPrefix(secret, "whsec_") || !secretFits(secret) {
-			return nil, postdate.E(postdate.KindInvalid, "webhook secret %d is not whsec_ and the base64 of %d to %d bytes: make one with `echo whsec_$(openssl rand -base64 32)`", i+1, secretBytesMin, secretBytesMax)
+			return nil, postdate.E(postdate.KindInvalid, "webhook secret %d is not whsec_ and the base64 of %d to %d "+
+				"bytes: make one with `echo whsec_$(openssl rand -base64 32)`", i+1, secretBytesMin, secretBytesMax)
 		}
 		all = append(all, w)
 	}
@@ -165,13 +167,17 @@ func (p *Publisher) parse(channel postdate.Channel) (*url.URL, error) {
 	u, err := url.Parse(string(channel))
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
-		return nil, postdate.E(postdate.KindInvalid, "channel %q is not a URL: write it like https://example.com/hook", channel)
+		return nil, postdate.E(postdate.KindInvalid, "channel %q is not a URL: write it like https://example.com/hook",
+			channel)
 	case u.User != nil:
-		return nil, postdate.E(postdate.KindInvalid, "a webhook's URL may hold no user and password: send an Authorization header instead, or rely on the signature")
+		return nil, postdate.E(postdate.KindInvalid, "a webhook's URL may hold no user and password: "+
+			"send an Authorization header instead, or rely on the signature")
 	case strings.Contains(string(channel), "#"):
-		return nil, postdate.E(postdate.KindInvalid, "channel %q has a fragment (#…), which no receiver ever sees: leave it out", channel)
+		return nil, postdate.E(postdate.KindInvalid,
+			"channel %q has a fragment (#…), which no receiver ever sees: leave it out", channel)
 	case u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "% \\"):
-		return nil, postdate.E(postdate.KindInvalid, "channel %q names no host: write it like https://example.com/hook", channel)
+		return nil, postdate.E(postdate.KindInvalid, "channel %q names no host: write it like https://example.com/hook",
+			channel)
 	case !portFits(u):
 		return nil, postdate.E(postdate.KindInvalid, "channel %q has a port that is not between 1 and 65535", channel)
 	}

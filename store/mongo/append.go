@@ -146,7 +146,8 @@ func (s *Store) appendLetters(ctx context.Context, inbox string, last *segment, 
 			return last, err
 		}
 		if ctx.Err() != nil {
-			return nil, postdate.E(postdate.KindUnavailable, "appending to an inbox: other nodes were always quicker: try again")
+			return nil, postdate.E(postdate.KindUnavailable,
+				"appending to an inbox: other nodes were always quicker: try again")
 		}
 	}
 }
@@ -184,7 +185,8 @@ func (s *Store) appendPart(ctx context.Context, inbox string, last *segment, let
 	}
 	oldest := slices.MinFunc(letters, func(a, b letter) int { return int(a.DeliveredAt - b.DeliveredAt) }).DeliveredAt
 	if last == nil || last.full() {
-		g := segment{Bucket: s.inboxBucket(inbox), Count: int64(len(letters)), Bytes: size, Oldest: &oldest, Messages: letters}
+		g := segment{Bucket: s.inboxBucket(inbox), Count: int64(len(letters)), Bytes: size, Oldest: &oldest,
+			Messages: letters}
 		if last != nil {
 			g.Number, g.Start, g.Base = last.Number+1, last.end(), last.end()
 		}

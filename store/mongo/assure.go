@@ -62,10 +62,12 @@ func (a *assurance) check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.weak != nil {
-		return postdate.E(postdate.KindInternal, "a command went out that does not ask for a majority with its journal: %.300s", a.weak.String())
+		return postdate.E(postdate.KindInternal,
+			"a command went out that does not ask for a majority with its journal: %.300s", a.weak.String())
 	}
 	if !a.wrote || !a.read {
-		return postdate.E(postdate.KindInternal, "the store was opened without a write and a read, so that nothing shows what they ask for")
+		return postdate.E(postdate.KindInternal,
+			"the store was opened without a write and a read, so that nothing shows what they ask for")
 	}
 	return nil
 }

@@ -96,7 +96,8 @@ func (s *Store) checkServer(ctx context.Context) error {
 		return s.checkRouter(ctx)
 	}
 	if hello.SetName == "" {
-		return postdate.E(postdate.KindInvalid, "the MongoDB server of the store stands alone: it must be a replica set, if only of one member; start mongod with --replSet rs0 and call rs.initiate() once")
+		return postdate.E(postdate.KindInvalid, "the MongoDB server of the store stands alone: it must be a replica "+
+			"set, if only of one member; start mongod with --replSet rs0 and call rs.initiate() once")
 	}
 	return nil
 }
@@ -109,9 +110,11 @@ func opening(err error) error {
 	case err == nil, errors.As(err, &known):
 		return err
 	case errors.As(err, &s) && (s.HasErrorCode(18) || s.HasErrorCode(codeUnauthorized) || s.HasErrorCode(8000)):
-		return postdate.E(postdate.KindInvalid, "MongoDB does not let this user in or at its database: check name, password and roles (readWrite) in the store's address (%w)", err)
+		return postdate.E(postdate.KindInvalid, "MongoDB does not let this user in or at its database: "+
+			"check name, password and roles (readWrite) in the store's address (%w)", err)
 	}
-	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, has no primary, or its replica set has another name: check the address and the servers (%w)", err)
+	return postdate.E(postdate.KindUnavailable, "the MongoDB of the store cannot be reached, has no primary, "+
+		"or its replica set has another name: check the address and the servers (%w)", err)
 }
 
 func (s *Store) births() *driver.Collection { return s.messages.Database().Collection("birth") }
@@ -122,7 +125,8 @@ func (s *Store) beBorn(ctx context.Context) (b birth, err error) {
 	births := s.births()
 	mine := birth{ID: "birth", Layout: layout, Buckets: s.c.Buckets, Name: int64(rand.Uint32()), Sharded: s.sharded}
 	_, err = births.UpdateOne(ctx, doc("_id", "birth"), doc("$setOnInsert", doc(
-		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false, "sharded", mine.Sharded)), options.UpdateOne().SetUpsert(true))
+		"layout", mine.Layout, "buckets", mine.Buckets, "name", mine.Name, "whole", false, "sharded", mine.Sharded)),
+		options.UpdateOne().SetUpsert(true))
 	if err != nil && !driver.IsDuplicateKeyError(err) {
 		return b, opening(err)
 	}
@@ -137,17 +141,26 @@ func (s *Store) checkBirth(b birth) error {
 	name := s.messages.Database().Name()
 	switch {
 	case b.Sharded && !s.sharded:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s is sharded, and this address leads past the mongos to one of its shards: use that of the mongos", name)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s is sharded, "+
+			"and this address leads past the mongos to one of its shards: use that of the mongos", name)
 	case b.Layout > layout:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s has layout %d, and this version of "+
+			"postdate knows %d: use the version that wrote it, or name another database", name, b.Layout, layout)
 	case b.Buckets != s.c.Buckets:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, and the setting is %d: use --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s has %d buckets, fixed at its birth, "+
+			"and the setting is %d: use --buckets %d", name, b.Buckets, s.c.Buckets, b.Buckets)
 	case b.Layout == layoutUnderway:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s is being converted, or its conversion was interrupted: run `postdate store init` with its address once more, and wait for its end", name)
+		return postdate.E(postdate.KindInvalid, "the store in the database %s is being converted, or its conversion "+
+			"was interrupted: run `postdate store init` with its address once more, and wait for its end", name)
 	case b.Layout < layout:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
+		return postdate.E(postdate.KindInvalid,
+			"the store in the database %s was written by an earlier version of postdate (layout %d, this one is %d): "+
+				"stop all nodes and run `postdate store init` with its address once", name, b.Layout, layout)
 	case s.sharded && !b.Sharded:
-		return postdate.E(postdate.KindInvalid, "the store in the database %s was made on a replica set, and this is the address of a mongos: stop all nodes and run `postdate store init` with this address once, which registers its ids and shards it", name)
+		return postdate.E(postdate.KindInvalid,
+			"the store in the database %s was made on a replica set, and this is the address of a mongos: stop all "+
+				"nodes and run `postdate store init` with this address once, "+
+				"which registers its ids and shards it", name)
 	}
 	return nil
 }
@@ -161,7 +174,10 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	}
 	if b.Whole {
 		if n != int64(b.Buckets) {
-			return postdate.E(postdate.KindInternal, "the store in the database %s has %d partition records and should have %d: it was damaged, and is not used; restore it from a backup", s.messages.Database().Name(), n, b.Buckets)
+			return postdate.E(postdate.KindInternal,
+				"the store in the database %s has %d partition records and should have %d: "+
+					"it was damaged, and is not used; restore it from a backup",
+				s.messages.Database().Name(), n, b.Buckets)
 		}
 		return nil
 	}
@@ -169,7 +185,8 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	for i := range b.Buckets {
 		records = append(records, partition{Bucket: i})
 	}
-	if _, err := s.partitions.InsertMany(ctx, records, options.InsertMany().SetOrdered(false)); err != nil && !driver.IsDuplicateKeyError(err) {
+	if _, err := s.partitions.InsertMany(ctx, records, options.InsertMany().SetOrdered(false)); err != nil &&
+		!driver.IsDuplicateKeyError(err) {
 		return opening(err)
 	}
 	_, err = s.births().UpdateOne(ctx, doc("_id", "birth"), doc("$set", doc("whole", true)))
@@ -192,9 +209,11 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	}
 	indexes := []driver.IndexModel{
 		{Keys: due, Options: where(doc("due", there)).SetName(s.dueIndex())},
-		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1), Options: where(doc("parked", true)).SetName(indexParked)},
+		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1),
+			Options: where(doc("parked", true)).SetName(indexParked)},
 		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
-		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1), Options: options.Index().SetName(indexList)},
+		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1),
+			Options: options.Index().SetName(indexList)},
 	}
 	if s.sharded {
 		indexes = append(indexes, driver.IndexModel{

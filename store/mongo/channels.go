@@ -29,7 +29,8 @@ func (s *Store) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
 	settings := make([]store.ChannelSettings, len(all))
 	for i, c := range all {
 		settings[i] = store.ChannelSettings{
-			Channel: postdate.Channel(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
+			Channel: postdate.Channel(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond,
+			MaxInFlight: c.MaxInFlight,
 		}
 	}
 	return settings, readError("reading the channels' settings", err)

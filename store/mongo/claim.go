@@ -82,7 +82,8 @@ func (s *Store) writeClaims(ctx context.Context, scans []*scan) (all bool, err e
 	update := bson.A{
 		doc("$set", doc("claims", number, "claimed", doc("$max", bson.A{"$claimed", to}),
 			"checkpoint", at.column(func(i int) any { return scans[i].Checkpoint }), "behind", behindOf(at, scans))),
-		doc("$set", doc("behind", doc("$filter", doc("input", "$behind", "cond", doc("$lt", bson.A{"$$this.to", "$claimed"}))))),
+		doc("$set", doc("behind", doc("$filter", doc("input", "$behind",
+			"cond", doc("$lt", bson.A{"$$this.to", "$claimed"}))))),
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.partitions.UpdateMany(ctx, filter, update, options.UpdateMany().SetHint(indexID))

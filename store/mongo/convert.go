@@ -78,7 +78,10 @@ func (x *conversion) run(ctx context.Context) error {
 			return err
 		}
 		if key != nil {
-			return postdate.E(postdate.KindInvalid, "the store in the database %s was written by an earlier version of postdate and is sharded: the times in its shard key cannot be changed in place; let that version deliver what is pending, and begin a new database", x.messages.Database().Name())
+			return postdate.E(postdate.KindInvalid,
+				"the store in the database %s was written by an earlier version of postdate and is sharded: "+
+					"the times in its shard key cannot be changed in place; let that version deliver what is pending, "+
+					"and begin a new database", x.messages.Database().Name())
 		}
 	}
 	if err := x.nobody(ctx); err != nil {
@@ -128,7 +131,8 @@ func (x *conversion) run(ctx context.Context) error {
 func (x *conversion) note(ctx context.Context, was int, fields bson.D) error {
 	r, err := x.births().UpdateOne(ctx, doc("_id", "birth", "layout", was), doc("$set", fields))
 	if err == nil && r.MatchedCount == 0 {
-		return postdate.E(postdate.KindConflict, "somebody else converted the store in between: see whether nodes start on it")
+		return postdate.E(postdate.KindConflict,
+			"somebody else converted the store in between: see whether nodes start on it")
 	}
 	return err
 }
@@ -176,7 +180,8 @@ func (x *conversion) keep() (leave func(), err error) {
 func (x *conversion) nobody(ctx context.Context) error {
 	var l lease
 	lasts := doc("$max", bson.A{convertLease.Milliseconds(), "$lasts"})
-	err := x.leases.FindOne(ctx, doc("_id", doc("$ne", x.lease.ID), "$expr", doc("$gt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", lasts})})),
+	err := x.leases.FindOne(ctx, doc("_id", doc("$ne", x.lease.ID),
+		"$expr", doc("$gt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", lasts})})),
 		options.FindOne().SetSort(doc("at", -1))).Decode(&l)
 	switch {
 	case errors.Is(err, driver.ErrNoDocuments):
@@ -185,7 +190,9 @@ func (x *conversion) nobody(ctx context.Context) error {
 		return err
 	}
 	ends := l.At.Add(max(convertLease, time.Duration(l.Lasts)*time.Millisecond))
-	return postdate.E(postdate.KindConflict, "the store is in use, or was a moment ago: the last lease is that of %s, renewed at %s; stop all nodes, and try again after %s", l.ID, l.At.Format(time.RFC3339), ends.Format(time.RFC3339))
+	return postdate.E(postdate.KindConflict,
+		"the store is in use, or was a moment ago: the last lease is that of %s, renewed at %s; "+
+			"stop all nodes, and try again after %s", l.ID, l.At.Format(time.RFC3339), ends.Format(time.RFC3339))
 }
 
 // dateOf is an expression for a time that may still be a number.
@@ -210,7 +217,8 @@ func withNumbers() bson.D {
 // time, even after the conversion: what it wrote would be acknowledged, but never found.
 func (x *conversion) refuseNumbers(ctx context.Context) error {
 	err := x.messages.Database().RunCommand(ctx, doc("collMod", x.messages.Name(),
-		"validator", doc("$nor", bson.A{withNumbers()}), "validationLevel", "strict", "validationAction", "error")).Err()
+		"validator", doc("$nor",
+			bson.A{withNumbers()}), "validationLevel", "strict", "validationAction", "error")).Err()
 	if isCode(err, codeNamespaceNotFound) {
 		return nil // no message was ever written
 	}
@@ -232,8 +240,10 @@ func (x *conversion) convertTimes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	letter := doc("$mergeObjects", bson.A{"$$m", doc("at", dateOf("$$m.at"), "executionTime", dateOf("$$m.executionTime"))})
-	segment := bson.A{doc("$set", doc("oldest", dateOf("$oldest"), "messages", doc("$map", doc("input", "$messages", "as", "m", "in", letter))))}
+	letter := doc("$mergeObjects", bson.A{"$$m", doc("at", dateOf("$$m.at"),
+		"executionTime", dateOf("$$m.executionTime"))})
+	segment := bson.A{doc("$set", doc("oldest", dateOf("$oldest"),
+		"messages", doc("$map", doc("input", "$messages", "as", "m", "in", letter))))}
 	err = x.convertAll(ctx, x.inboxes, func(ctx context.Context, some bson.D) error {
 		_, err := x.inboxes.UpdateMany(ctx, append(doc("messages.at", number), some...), segment)
 		return err
@@ -242,11 +252,13 @@ func (x *conversion) convertTimes(ctx context.Context) error {
 		return err
 	}
 	claimed := doc("$cond", bson.A{
-		doc("$isNumber", "$claimed"), doc("t", doc("$add", bson.A{bson.DateTime(1), "$claimed"}), "id", ""), doc("t", dateOf("$claimed.t"), "id", "$claimed.id"),
+		doc("$isNumber", "$claimed"), doc("t", doc("$add", bson.A{bson.DateTime(1), "$claimed"}), "id", ""),
+		doc("t", dateOf("$claimed.t"), "id", "$claimed.id"),
 	})
 	behind := doc("$cond", bson.A{doc("$isArray", "$behind"), doc("$map", doc("input", "$behind", "as", "b",
 		"in", doc("channel", "$$b.channel", "to", doc("t", dateOf("$$b.to.t"), "id", "$$b.to.id")))), "$behind"})
-	_, err = x.partitions.UpdateMany(ctx, doc(), bson.A{doc("$set", doc("checkpoint", dateOf("$checkpoint"), "claimed", claimed, "behind", behind))})
+	_, err = x.partitions.UpdateMany(ctx, doc(),
+		bson.A{doc("$set", doc("checkpoint", dateOf("$checkpoint"), "claimed", claimed, "behind", behind))})
 	return err
 }
 
@@ -260,7 +272,8 @@ func (x *conversion) convertToSharded(ctx context.Context) error {
 	}
 	err := x.convertAll(ctx, x.messages, func(ctx context.Context, some bson.D) error {
 		cursor, err := x.messages.Aggregate(ctx, bson.A{
-			doc("$match", some), doc("$project", doc("_id", 1)), doc("$merge", doc("into", x.registry.Name(), "whenMatched", "keepExisting")),
+			doc("$match", some), doc("$project", doc("_id", 1)),
+			doc("$merge", doc("into", x.registry.Name(), "whenMatched", "keepExisting")),
 		})
 		if err != nil {
 			return err
@@ -277,7 +290,8 @@ func (x *conversion) convertToSharded(ctx context.Context) error {
 }
 
 // convertAll calls f with one range of a collection's _ids after another.
-func (x *conversion) convertAll(ctx context.Context, on *driver.Collection, f func(ctx context.Context, some bson.D) error) error {
+func (x *conversion) convertAll(ctx context.Context, on *driver.Collection,
+	f func(ctx context.Context, some bson.D) error) error {
 	var after any = bson.MinKey{}
 	for n := 0; ; n += convertAtOnce {
 		x.c.Log.Info("converting the store", "collection", on.Name(), "done", n)

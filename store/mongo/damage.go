@@ -79,7 +79,8 @@ func (s *Store) sound(all []*document) []*document {
 
 // report logs a damaged message that is skipped.
 func (s *Store) report(d *document) {
-	s.c.Log.Error("a message cannot be read: it is passed over and stays as it is", "scheduleId", d.ScheduleID, "bucket", d.Bucket, "error", d.damaged)
+	s.c.Log.Error("a message cannot be read: it is passed over and stays as it is",
+		"scheduleId", d.ScheduleID, "bucket", d.Bucket, "error", d.damaged)
 }
 
 // errMoving is the damage of a message that exists but was not found: its state is unknown.
@@ -90,7 +91,9 @@ func (d *document) moving() bool { return d.damaged == errMoving }
 // errDamaged is the answer of a call that needs the message and has changed nothing.
 func errDamaged(d *document) error {
 	if d.moving() {
-		return postdate.E(postdate.KindUnavailable, "message %q is on its way from one shard to another: try again (%w)", d.ScheduleID, d.damaged)
+		return postdate.E(postdate.KindUnavailable,
+			"message %q is on its way from one shard to another: try again (%w)", d.ScheduleID, d.damaged)
 	}
-	return postdate.E(postdate.KindInternal, "message %q cannot be read: its document is damaged (%w)", d.ScheduleID, d.damaged)
+	return postdate.E(postdate.KindInternal, "message %q cannot be read: its document is damaged (%w)",
+		d.ScheduleID, d.damaged)
 }

@@ -25,10 +25,11 @@ func (m *mark) is(id bson.ObjectID) bool { return m != nil && m.ID == id }
 type verdict uint8
 
 const (
-	verdictFinish    verdict = iota + 1 // the mark stands and no claim covers the message: write, if the mark still stands
-	verdictTooLate                      // a claim covers the message, or it has ended
-	verdictCancelled                    // it is CANCELLED
-	verdictWait                         // somebody else is about to change it: look again soon
+	// the mark stands and no claim covers the message: write, if the mark still stands
+	verdictFinish    verdict = iota + 1
+	verdictTooLate           // a claim covers the message, or it has ended
+	verdictCancelled         // it is CANCELLED
+	verdictWait              // somebody else is about to change it: look again soon
 )
 
 // sighting is what a cancel or a replace saw of a message.
@@ -71,7 +72,8 @@ func meet(m *mark, token uint64) meeting {
 // stillDue says whether a message whose mark was already gone is still what the owner's claim
 // covers. was is its state when it was found, with the mark.
 func stillDue(was, now postdate.State) bool {
-	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked && now.AttemptTime == was.AttemptTime
+	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked &&
+		now.AttemptTime == was.AttemptTime
 }
 
 // overtaken says whether a message that was found marked, as was, may be handed out as it is

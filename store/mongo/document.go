@@ -73,8 +73,9 @@ func keyOf(bucket int, id string) postdate.Key {
 func documentOf(m *postdate.Message, st *postdate.State) *document {
 	d := &document{
 		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime,
-		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked, DownSince: st.DownSince,
-		Attempts: st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
+		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked,
+		DownSince: st.DownSince,
+		Attempts:  st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
 		Channel: string(m.Channel), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
@@ -104,7 +105,8 @@ func (d *document) key() postdate.Key {
 func (d *document) state() postdate.State {
 	st := postdate.State{
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
-		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate, LastError: d.LastError,
+		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate,
+		LastError: d.LastError,
 	}
 	if d.SettledAt != nil {
 		st.SettledAt = *d.SettledAt
@@ -129,7 +131,8 @@ func (d *document) record() postdate.Record {
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
 		Retry: postdate.RetryPolicy{
-			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff), MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),
+			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff),
+			MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),
 		},
 	}
 	if d.LargeBytes > 0 {

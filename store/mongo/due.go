@@ -77,9 +77,11 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 	}
 	packs := packed(scans)
 	reads := []func(ctx context.Context) error{func(ctx context.Context) error {
-		return s.sideBySide(ctx, len(packs), func(ctx context.Context, i int) error { return s.readCommon(ctx, packs[i], lightly) })
+		return s.sideBySide(ctx, len(packs),
+			func(ctx context.Context, i int) error { return s.readCommon(ctx, packs[i], lightly) })
 	}}
-	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans), func(c *scan) bool { return !c.whole() || c.ahead }))...)
+	return append(reads, s.nextReads(slices.DeleteFunc(slices.Clone(scans),
+		func(c *scan) bool { return !c.whole() || c.ahead }))...)
 }
 
 // allQuiet says whether the look found nothing in any bucket and one read can confirm it: all
@@ -213,7 +215,8 @@ func (s *Store) sideBySide(ctx context.Context, n int, f func(ctx context.Contex
 
 // findDue reads up to limit messages that wait in spans, after the first skip ones.
 func (s *Store) findDue(ctx context.Context, spans []span, r projection, skip, limit int) ([]*document, error) {
-	return s.findIn(ctx, spans, options.Find().SetSort(orderDue).SetProjection(r.fields).SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+	return s.findIn(ctx, spans, options.Find().SetSort(orderDue).SetProjection(r.fields).
+		SetSkip(int64(skip)).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
 }
 
 // findIn reads messages that wait in spans.
@@ -236,7 +239,8 @@ const nextMin = 20
 // readNext looks for the first message beyond a position in each bucket.
 func (s *Store) readNext(ctx context.Context, from bucket.Position, scans []*scan) error {
 	some := slices.Collect(slices.Chunk(scans, rangesMax/2)) // a place within a millisecond takes two ranges
-	return s.sideBySide(ctx, len(some), func(ctx context.Context, i int) error { return s.readFirst(ctx, from, some[i]) })
+	return s.sideBySide(ctx, len(some),
+		func(ctx context.Context, i int) error { return s.readFirst(ctx, from, some[i]) })
 }
 
 // readFirst finds the first messages beyond a position in some buckets together, in order of
@@ -250,7 +254,8 @@ func (s *Store) readFirst(ctx context.Context, from bucket.Position, scans []*sc
 		spans[i] = span{bucket: c.Bucket, after: from, to: bucket.Position{Time: postdate.Far}}
 	}
 	limit := nextMin + len(scans)
-	first, err := s.findIn(ctx, spans, options.Find().SetSort(orderTime).SetProjection(keys.fields).SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
+	first, err := s.findIn(ctx, spans, options.Find().SetSort(orderTime).SetProjection(keys.fields).
+		SetLimit(int64(limit)).SetBatchSize(int32(limit+1)))
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
 	old, err := s.find(ctx, doc("bucket", anyOf(e.Buckets), "settledAt", doc("$lt", e.SettledBefore)),
-		options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetBatchSize(int32(e.Limit+1)).SetProjection(doc("bucket", 1)))
+		options.Find().SetHint(indexSettled).SetLimit(int64(e.Limit)).SetBatchSize(int32(e.Limit+1)).
+			SetProjection(doc("bucket", 1)))
 	old = s.sound(old)
 	if err != nil || len(old) == 0 {
 		return 0, err
@@ -77,8 +78,10 @@ func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error)
 	}
 	expired := 0
 	for expired < e.Limit {
-		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", e.DeliveredBefore)), options.Find().
-			SetHint(indexAged).SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1, "count", 1)))
+		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", e.DeliveredBefore)),
+			options.Find().
+				SetHint(indexAged).SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1,
+				"count", 1)))
 		if err != nil {
 			return expired, err
 		}
@@ -112,15 +115,18 @@ func (s *Store) expireSegment(ctx context.Context, g *segment, before postdate.T
 	if n == 0 {
 		return 0, nil
 	}
-	first := doc("$let", doc("vars", doc("m", doc("$arrayElemAt", bson.A{"$messages", 0})), "in", doc("$ifNull", bson.A{"$$m.at", "$$REMOVE"})))
+	first := doc("$let", doc("vars", doc("m", doc("$arrayElemAt", bson.A{"$messages", 0})),
+		"in", doc("$ifNull", bson.A{"$$m.at", "$$REMOVE"})))
 	r, err := s.inboxes.UpdateOne(ctx, doc("_id", g.ID, "base", g.Base), bson.A{
-		doc("$set", doc("messages", doc("$slice", bson.A{"$messages", n, segmentMessages * segmentMessages}), "base", g.Base+int64(n))),
+		doc("$set", doc("messages", doc("$slice", bson.A{"$messages", n, segmentMessages * segmentMessages}),
+			"base", g.Base+int64(n))),
 		doc("$set", doc("oldest", first)),
 	}, options.UpdateOne().SetHint(indexID))
 	if err != nil || r.MatchedCount == 0 {
 		return 0, err
 	}
 	inbox := g.ID[:len(g.ID)-16]
-	_, err = s.inboxes.DeleteMany(ctx, doc("_id", doc("$gte", inbox, "$lt", g.ID), "oldest", doc("$exists", false)), options.DeleteMany().SetHint(indexID))
+	_, err = s.inboxes.DeleteMany(ctx, doc("_id", doc("$gte", inbox, "$lt", g.ID), "oldest", doc("$exists", false)),
+		options.DeleteMany().SetHint(indexID))
 	return n, err
 }

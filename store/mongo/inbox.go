@@ -54,7 +54,8 @@ type letter struct {
 func letterOf(m *store.InboxMessage) letter {
 	l := letter{
 		ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: m.DeliveredAt, Attempt: m.Attempt,
-		PossibleDuplicate: m.PossibleDuplicate, ContentType: m.ContentType, Encoding: int(m.Encoding), Payload: m.Payload,
+		PossibleDuplicate: m.PossibleDuplicate, ContentType: m.ContentType, Encoding: int(m.Encoding),
+		Payload: m.Payload,
 	}
 	for _, h := range m.Headers {
 		l.Headers = append(l.Headers, header(h))
@@ -107,7 +108,8 @@ func segmentsFrom(inbox string, number int64) bson.D {
 }
 
 // ReadInbox implements store.Inbox.
-func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []store.InboxMessage, next string, err error) {
+func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string,
+	limit int) (messages []store.InboxMessage, next string, err error) {
 	from, err := s.readCursor(after)
 	if err != nil {
 		return nil, "", err
@@ -130,11 +132,14 @@ func (s *Store) ReadInbox(ctx context.Context, tenant, name, after string, limit
 // or a later one.
 type place struct{ segment, number int64 }
 
-func (s *Store) readSegments(ctx context.Context, tenant, name string, at place, limit int) ([]store.InboxMessage, place, error) {
+func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
+	limit int) ([]store.InboxMessage, place, error) {
 	inbox := inboxID(tenant, name)
 	offset := doc("$max", bson.A{0, doc("$subtract", bson.A{at.number, "$base"})})
-	cursor, err := s.inboxes.Find(ctx, segmentsFrom(inbox, at.segment), options.Find().SetHint(indexID).SetSort(doc("_id", 1)).SetBatchSize(2).
-		SetProjection(doc("number", 1, "start", 1, "base", 1, "count", 1, "messages", doc("$slice", bson.A{"$messages", offset, limit}))))
+	cursor, err := s.inboxes.Find(ctx, segmentsFrom(inbox, at.segment),
+		options.Find().SetHint(indexID).SetSort(doc("_id", 1)).SetBatchSize(2).
+			SetProjection(doc("number", 1, "start", 1, "base", 1, "count", 1,
+				"messages", doc("$slice", bson.A{"$messages", offset, limit}))))
 	if err != nil {
 		return nil, at, err
 	}
@@ -190,7 +195,8 @@ func (s *Store) readCursor(cursor string) (at place, err error) {
 func (s *Store) lastSegment(ctx context.Context, inbox string) (*segment, error) {
 	var g segment
 	err := s.once(ctx, func(ctx context.Context) error {
-		return s.inboxes.FindOne(ctx, segmentsFrom(inbox, 0), options.FindOne().SetHint(indexID).SetSort(doc("_id", -1)).SetProjection(doc("messages", 0))).Decode(&g)
+		return s.inboxes.FindOne(ctx, segmentsFrom(inbox, 0),
+			options.FindOne().SetHint(indexID).SetSort(doc("_id", -1)).SetProjection(doc("messages", 0))).Decode(&g)
 	})
 	if err == driver.ErrNoDocuments {
 		return nil, nil

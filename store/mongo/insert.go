@@ -41,7 +41,8 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 		})
 		for try := 0; len(left) > 0; try++ {
 			if try == insertTries {
-				fail(results, left, postdate.E(postdate.KindUnavailable, "the message came and went while it was scheduled: try again"))
+				fail(results, left, postdate.E(postdate.KindUnavailable,
+					"the message came and went while it was scheduled: try again"))
 				break
 			}
 			left = s.insert(ctx, messages, left, results, &p)
@@ -76,7 +77,8 @@ type patience struct {
 
 // insert inserts some of the messages. It returns those whose ids are taken but whose messages
 // are not there. If one is refused for a while, and nobody says which, it goes on in halves.
-func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted, p *patience) (again []int) {
+func (s *Store) insert(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted,
+	p *patience) (again []int) {
 	err := s.within(ctx, func(ctx context.Context) error {
 		documents := make([]*document, len(items))
 		for n, i := range items {
@@ -112,7 +114,8 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 }
 
 // write inserts the items' documents, and returns the items whose ids are taken.
-func (s *Store) write(ctx context.Context, documents []*document, items []int, results []store.Inserted) (taken []int, err error) {
+func (s *Store) write(ctx context.Context, documents []*document, items []int,
+	results []store.Inserted) (taken []int, err error) {
 	if !s.sharded {
 		// In a repetition, what an earlier attempt wrote counts as there already.
 		err := s.repeat(ctx, func(ctx context.Context) error {
@@ -143,7 +146,8 @@ func takenOf(err error, items []int, results []store.Inserted) (taken []int, res
 			taken = append(taken, i)
 			continue
 		}
-		results[i] = store.Inserted{Err: writeError("scheduling", driver.WriteException{WriteErrors: driver.WriteErrors{e.WriteError}})}
+		results[i] = store.Inserted{Err: writeError("scheduling",
+			driver.WriteException{WriteErrors: driver.WriteErrors{e.WriteError}})}
 	}
 	if len(bulk.WriteErrors) == 0 {
 		return nil, err
@@ -153,7 +157,8 @@ func takenOf(err error, items []int, results []store.Inserted) (taken []int, res
 
 // present answers for messages whose ids are taken. It returns those that are not there (any
 // longer).
-func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int, results []store.Inserted) (gone []int, err error) {
+func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int,
+	results []store.Inserted) (gone []int, err error) {
 	var keys keyed
 	for _, i := range items {
 		results[i] = store.Inserted{}

@@ -18,7 +18,8 @@ const (
 )
 
 var (
-	keys            = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)} // the index has them: no message is read
+	// the index has them: no message is read
+	keys            = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)}
 	keysAndChannels = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
 )
 
@@ -50,7 +51,8 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 	}
 	if len(alone) > 0 {
 		looks = append(looks, func(ctx context.Context) error {
-			return s.sideBySide(ctx, len(alone), func(ctx context.Context, i int) error { return s.lookAlone(ctx, alone[i]) })
+			return s.sideBySide(ctx, len(alone),
+				func(ctx context.Context, i int) error { return s.lookAlone(ctx, alone[i]) })
 		})
 	}
 	if err := s.all(ctx, append(looks, s.nextReads(ifDue)...)...); err != nil {

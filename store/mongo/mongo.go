@@ -35,8 +35,10 @@ type Config struct {
 	Buckets int           // N: fixed at the store's birth, and checked from then on
 	Timeout time.Duration // of a call without a deadline of its own, retries included
 	Attempt time.Duration // of one try of a command, which is then repeated: a frozen server never answers
-	Select  time.Duration // how long a call waits for a primary before it gives up; the URI's own setting takes precedence
-	Log     *slog.Logger
+	// how long a call waits for a primary before it gives up; the URI's own setting takes
+	// precedence
+	Select time.Duration
+	Log    *slog.Logger
 }
 
 // DatabaseDefault is the database of an address that names none.
@@ -45,21 +47,24 @@ const DatabaseDefault = "postdate"
 // DefaultConfig is a Config for the address uri.
 func DefaultConfig(uri string) Config {
 	return Config{
-		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Attempt: 8 * time.Second, Select: 10 * time.Second,
-		Log: slog.Default(),
+		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Attempt: 8 * time.Second,
+		Select: 10 * time.Second,
+		Log:    slog.Default(),
 	}
 }
 
 // Validate says what is wrong with c, as a sentence that helps.
 func (c Config) Validate() error {
 	if c.Buckets < 1 || c.Buckets > postdate.BucketsMax {
-		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d",
+			c.Buckets, postdate.BucketsMax)
 	}
 	if c.Timeout <= 0 || c.Attempt <= 0 || c.Select <= 0 {
 		return postdate.E(postdate.KindInvalid, "the timeouts of the MongoDB store must be positive")
 	}
 	if _, err := connstring.ParseAndValidate(c.URI); err != nil {
-		return postdate.E(postdate.KindInvalid, "the address of the store is none that MongoDB's driver takes (%w): write it like mongodb://host1,host2,host3/%s?replicaSet=rs0", err, DatabaseDefault)
+		return postdate.E(postdate.KindInvalid, "the address of the store is none that MongoDB's driver takes (%w): "+
+			"write it like mongodb://host1,host2,host3/%s?replicaSet=rs0", err, DatabaseDefault)
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func readError(what string, err error) error {
 }
 
 func unreachable(what string, err error) error {
-	return postdate.E(postdate.KindUnavailable, "%s: MongoDB cannot be reached or has no primary: try again (%w)", what, err)
+	return postdate.E(postdate.KindUnavailable, "%s: MongoDB cannot be reached or has no primary: try again (%w)",
+		what, err)
 }
 
 // notSent says that no server was found, or none had a free connection. The driver shows such

@@ -57,7 +57,8 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		_, err := s.change(ctx, unpark)
 		return err
 	})
-	return len(found), writeError("unparking", err) // including those that somebody changed meanwhile: fewer would say that no more are parked
+	// including those that somebody changed meanwhile: fewer would say that no more are parked
+	return len(found), writeError("unparking", err)
 }
 
 // Parked implements store.Due. It first asks whether anything is parked at all, and only then
@@ -124,7 +125,8 @@ const parkedPage = 100
 // parkedAfter returns channels after the given one, in order, for which something is parked: at
 // least the next one, unless there is none. It reads page messages.
 func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string, page int) (channels []string, err error) {
-	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)), "channel", page)
+	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)),
+		"channel", page)
 	for _, d := range found {
 		channels = append(channels, d.Channel)
 	}

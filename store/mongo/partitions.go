@@ -83,7 +83,8 @@ func (s *Store) lookAt(ctx context.Context, buckets []int) (map[int]*partition, 
 	}
 	var all []partition
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)), options.Find().SetHint(indexID).SetBatchSize(int32(len(buckets)+1)))
+		cursor, err := s.partitions.Find(ctx, doc("_id", anyOf(buckets)),
+			options.Find().SetHint(indexID).SetBatchSize(int32(len(buckets)+1)))
 		if err != nil {
 			return err
 		}
@@ -183,7 +184,8 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 		filter := doc("_id", anyOf(at.buckets), "$expr", doc("$eq", bson.A{"$token", token}))
 		err := s.within(ctx, func(ctx context.Context) error {
 			return s.repeat(ctx, func(ctx context.Context) error {
-				_, err := s.partitions.UpdateMany(ctx, filter, doc("$set", doc("owner", "", "lease", "")), options.UpdateMany().SetHint(indexID))
+				_, err := s.partitions.UpdateMany(ctx, filter, doc("$set", doc("owner", "", "lease", "")),
+					options.UpdateMany().SetHint(indexID))
 				return err
 			})
 		})
@@ -197,12 +199,14 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 // Renew implements store.Partitions.
 func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error) {
 	lasts := (l.Lasts + time.Millisecond - 1).Milliseconds()
-	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "lasts", lasts, "at", "$$NOW"))}
+	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "lasts", lasts,
+		"at", "$$NOW"))}
 	var after lease
 	err := s.within(ctx, func(ctx context.Context) error {
 		return s.repeat(ctx, func(ctx context.Context) error {
 			return s.leases.FindOneAndUpdate(ctx, doc("_id", l.ID), update,
-				options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetHint(indexID)).Decode(&after)
+				options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetHint(indexID)).
+				Decode(&after)
 		})
 	})
 	if err != nil {
@@ -213,7 +217,8 @@ func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error
 
 // forgetLeases removes the leases of runs that ended long ago.
 func (s *Store) forgetLeases(ctx context.Context) error {
-	_, err := s.leases.DeleteMany(ctx, doc("$expr", doc("$lt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", leaseKept.Milliseconds()})})))
+	_, err := s.leases.DeleteMany(ctx,
+		doc("$expr", doc("$lt", bson.A{"$at", doc("$subtract", bson.A{"$$NOW", leaseKept.Milliseconds()})})))
 	return err
 }
 
@@ -248,7 +253,8 @@ func (t *table) column(value func(item int) any) any {
 
 // pick is column for values that exist already, in the order of the items.
 func (t *table) pick(values bson.A) any {
-	return doc("$arrayElemAt", bson.A{doc("$literal", values), doc("$indexOfArray", bson.A{doc("$literal", t.buckets), "$_id"})})
+	return doc("$arrayElemAt", bson.A{doc("$literal", values),
+		doc("$indexOfArray", bson.A{doc("$literal", t.buckets), "$_id"})})
 }
 
 // rounds splits n items so that no two in a round have the same key, and those with the same

@@ -75,7 +75,8 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 	}
 	if d.Mark.is(r.id) && d.Status == int(postdate.Pending) {
 		if err := r.release(ctx, []target{targetOf(d)}); err != nil {
-			r.s.c.Log.Warn("the mark of a replace that came too late could not be removed: it goes with the next claim", "error", err)
+			r.s.c.Log.Warn("the mark of a replace that came too late could not be removed: it goes with the next claim",
+				"error", err)
 		}
 	}
 	switch {

@@ -83,8 +83,9 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 		for g, targets := range groups {
 			changes = append(changes, change{
 				targets: targets,
-				where:   doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))), // a later owner's mark stands
-				update:  doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
+				// a later owner's mark stands
+				where:  doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))),
+				update: doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
 			})
 		}
 		return changes
@@ -114,7 +115,8 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 
 // finishSettle writes the states of messages whose mark id still stands, and removes it from
 // those that are no longer the owner's.
-func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement, stale []target) (done bool, err error) {
+func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement,
+	stale []target) (done bool, err error) {
 	changes := []change{unmark(stale, id)}
 	for o, targets := range byOutcome(present) {
 		changes = append(changes, o.change(targets, &id))
@@ -143,7 +145,8 @@ type outcome struct {
 func byOutcome(some []*store.Settlement) map[outcome][]target {
 	groups := map[outcome][]target{}
 	for _, p := range some {
-		o := outcome{p.How, reschedules(p.Version), p.At, p.Again(), p.DownSince, p.Attempts, p.PossibleDuplicate, p.Reason}
+		o := outcome{p.How, reschedules(p.Version), p.At, p.Again(), p.DownSince, p.Attempts, p.PossibleDuplicate,
+			p.Reason}
 		switch p.How { // what is not part of the state does not separate messages
 		case store.SettleRetry:
 			o.at, o.downSince = 0, 0

@@ -47,7 +47,8 @@ func (s *Store) checkRouter(ctx context.Context) error {
 		return opening(err)
 	}
 	if len(info.Numbers) == 0 || info.Numbers[0] < routerMin {
-		return postdate.E(postdate.KindInvalid, "the mongos of the store has version %s: sharded, it needs MongoDB %d.0 or later", info.Version, routerMin)
+		return postdate.E(postdate.KindInvalid,
+			"the mongos of the store has version %s: sharded, it needs MongoDB %d.0 or later", info.Version, routerMin)
 	}
 	s.sharded = true
 	return nil
@@ -60,18 +61,23 @@ func (s *Store) shard(ctx context.Context, whole bool) error {
 		present, err := s.shardKey(ctx, collection)
 		if err == nil && present == nil {
 			namespace := collection.Database().Name() + "." + collection.Name()
-			if err = s.client.Database("admin").RunCommand(ctx, doc("shardCollection", namespace, "key", key)).Err(); err == nil {
+			if err = s.client.Database("admin").RunCommand(ctx,
+				doc("shardCollection", namespace, "key", key)).Err(); err == nil {
 				present, err = s.shardKey(ctx, collection)
 			}
 		}
 		switch {
 		case isCode(err, codeUnauthorized) && whole:
 		case isCode(err, codeUnauthorized):
-			return postdate.E(postdate.KindInvalid, "this user may not shard the store, or not look how it is sharded (%w): run `postdate store init` once as a user with the roles readWrite and clusterManager", err)
+			return postdate.E(postdate.KindInvalid,
+				"this user may not shard the store, or not look how it is sharded (%w): "+
+					"run `postdate store init` once as a user with the roles readWrite and clusterManager", err)
 		case err != nil:
-			return postdate.E(postdate.KindUnavailable, "the collection %s cannot be sharded: %w", collection.Name(), err)
+			return postdate.E(postdate.KindUnavailable, "the collection %s cannot be sharded: %w",
+				collection.Name(), err)
 		case !sameKey(present, key):
-			return postdate.E(postdate.KindInvalid, "the collection %s is sharded by %v, and must be by %v: name another database, or drop it if it is empty", collection.Name(), present, key)
+			return postdate.E(postdate.KindInvalid, "the collection %s is sharded by %v, and must be by %v: "+
+				"name another database, or drop it if it is empty", collection.Name(), present, key)
 		}
 	}
 	return nil
@@ -94,7 +100,10 @@ func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bs
 
 // sameKey compares keys, whatever types of number they use.
 func sameKey(a, b bson.D) bool {
-	return slices.EqualFunc(a, b, func(a, b bson.E) bool { return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value) })
+	return slices.EqualFunc(a, b, func(a, b bson.E) bool {
+		return a.Key == b.Key &&
+			fmt.Sprint(a.Value) == fmt.Sprint(b.Value)
+	})
 }
 
 // insertSharded registers ids and writes their messages: all or none, except those whose ids
@@ -154,7 +163,8 @@ var (
 	// then keeps it for a minute.
 	errHeldID error = postdate.E(postdate.KindUnavailable, "another request for the same id is under way: try again")
 	// errOrphan: a shard gave a message with this id to another one, and still has its own copy.
-	errOrphan error = postdate.E(postdate.KindUnavailable, "a shard has not removed its copy of a message with the same id yet, which by default takes up to 15 minutes after a migration: try again")
+	errOrphan error = postdate.E(postdate.KindUnavailable, "a shard has not removed its copy of a message with the "+
+		"same id yet, which by default takes up to 15 minutes after a migration: try again")
 )
 
 // orphaned is the error of a write of messages whose ids are registered.
@@ -175,7 +185,8 @@ const (
 // readMoved reads again what was not found, as long as its id is taken: a reschedule may move a
 // message from one shard to another while a read asks both, and the read finds it on neither. A
 // message that is never found exists all the same, and comes as a document that says so.
-func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, found map[string]*document) (map[string]*document, error) {
+func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any,
+	found map[string]*document) (map[string]*document, error) {
 	for try := 0; ; try++ {
 		missing, err := s.missing(ctx, keys, found)
 		if err != nil || len(missing.ids) == 0 {
@@ -183,7 +194,8 @@ func (s *Store) readMoved(ctx context.Context, keys *keyed, projection any, foun
 		}
 		if try == movedTries || !rest(ctx, movedPause) {
 			for _, key := range missing.all {
-				found[idOf(key)] = &document{ID: idOf(key), Bucket: key.Bucket, Tenant: key.Tenant, ScheduleID: key.ScheduleID, damaged: errMoving}
+				found[idOf(key)] = &document{ID: idOf(key), Bucket: key.Bucket, Tenant: key.Tenant,
+					ScheduleID: key.ScheduleID, damaged: errMoving}
 			}
 			return found, nil
 		}
@@ -223,7 +235,8 @@ func (s *Store) registered(ctx context.Context, ids []registered) (map[string]bo
 	}
 	var found []registered
 	err := s.repeat(ctx, func(ctx context.Context) error {
-		cursor, err := s.registry.Find(ctx, doc("_id", anyOf(names)), options.Find().SetHint(indexID).SetBatchSize(int32(len(names)+1)))
+		cursor, err := s.registry.Find(ctx, doc("_id", anyOf(names)),
+			options.Find().SetHint(indexID).SetBatchSize(int32(len(names)+1)))
 		if err != nil {
 			return err
 		}
@@ -243,7 +256,8 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 	var there []*document
 	err := s.transaction(ctx, func(ctx context.Context) error {
 		there = nil
-		cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetBatchSize(int32(batch+1)).SetProjection(shardKeyFields))
+		cursor, err := s.messages.Find(ctx, filter,
+			options.Find().SetHint(indexID).SetBatchSize(int32(batch+1)).SetProjection(shardKeyFields))
 		if err != nil {
 			return err
 		}
@@ -263,7 +277,8 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 			return err
 		}
 		if int(r.DeletedCount) != len(there) { // a transaction never shows this; it would free the wrong ids
-			return postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back", len(there), r.DeletedCount)
+			return postdate.E(postdate.KindInternal, "a transaction that saw %d messages deleted %d: it was taken back",
+				len(there), r.DeletedCount)
 		}
 		_, err = s.registry.BulkWrite(ctx, ids)
 		return err
@@ -279,7 +294,8 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 // transaction.
 func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.ObjectID) (moved bool, err error) {
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		filter := append(targetOf(old).shardKey(), doc("mark.id", id, "status", int(postdate.Pending), "version", old.Version)...)
+		filter := append(targetOf(old).shardKey(), doc("mark.id", id, "status", int(postdate.Pending),
+			"version", old.Version)...)
 		r, err := s.messages.DeleteOne(ctx, filter, options.DeleteOne().SetHint(indexID))
 		if err != nil {
 			return err

@@ -17,10 +17,12 @@ var timeType = reflect.TypeFor[postdate.Time]()
 // bsonTypes is the driver's own registry of types, with postdate.Time added.
 func bsonTypes() *bson.Registry {
 	r := bson.NewRegistry()
-	r.RegisterTypeEncoder(timeType, bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
+	r.RegisterTypeEncoder(timeType, bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter,
+		v reflect.Value) error {
 		return w.WriteDateTime(v.Int())
 	}))
-	r.RegisterTypeDecoder(timeType, bson.ValueDecoderFunc(func(_ bson.DecodeContext, r bson.ValueReader, v reflect.Value) error {
+	r.RegisterTypeDecoder(timeType, bson.ValueDecoderFunc(func(_ bson.DecodeContext, r bson.ValueReader,
+		v reflect.Value) error {
 		if r.Type() != bson.TypeDateTime {
 			return fmt.Errorf("a time is stored as %s, and not as a date", r.Type())
 		}

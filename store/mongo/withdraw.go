@@ -51,8 +51,9 @@ func (w *withdrawal) markAll(ctx context.Context, targets []target, also bson.D)
 		w.mine = append(w.mine, id)
 		return []change{{
 			targets: targets,
-			where:   slices.Concat(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)), also, unmarked),
-			update:  doc("$set", doc("mark", mark{ID: id})),
+			where: slices.Concat(doc("status", int(postdate.Pending), "possibleDuplicate", doc("$exists", false)),
+				also, unmarked),
+			update: doc("$set", doc("mark", mark{ID: id})),
 		}}
 	})
 	return err
@@ -69,7 +70,8 @@ func (w *withdrawal) stale() (ids []bson.ObjectID) {
 
 // look reads the messages and their buckets' records, after the marks: in sessions of its own
 // that see them.
-func (w *withdrawal) look(ctx context.Context, keys *keyed, projection any) (found map[string]*document, records map[int]*partition, err error) {
+func (w *withdrawal) look(ctx context.Context, keys *keyed,
+	projection any) (found map[string]*document, records map[int]*partition, err error) {
 	w.s.sawSession(ctx)
 	err = w.s.all(ctx,
 		func(ctx context.Context) (err error) {
@@ -110,7 +112,8 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 }
 
 // stateFields are the fields that make up a state.
-var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1, "version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
+var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1,
+	"version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
 // Cancel implements store.Messages.
@@ -194,7 +197,8 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		}
 		left = append(left, again...)
 		if err := c.release(ctx, release); err != nil {
-			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim", "messages", len(release), "error", err)
+			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim",
+				"messages", len(release), "error", err)
 		}
 		return nil
 	})
@@ -237,8 +241,9 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		return nil, nil
 	}
 	write := change{
-		where:  doc("mark.id", c.id, "status", int(postdate.Pending)),
-		update: doc("$set", doc("status", int(postdate.Cancelled), "settledAt", c.at), "$unset", doc("due", "", "parked", "", "downSince", "")),
+		where: doc("mark.id", c.id, "status", int(postdate.Pending)),
+		update: doc("$set", doc("status", int(postdate.Cancelled), "settledAt", c.at),
+			"$unset", doc("due", "", "parked", "", "downSince", "")),
 	}
 	for _, i := range items {
 		write.targets = append(write.targets, targetOf(found[idOf(c.keys[i])]))

@@ -40,7 +40,8 @@ func (s *Store) change(ctx context.Context, changes ...change) (matched int64, e
 // that was given up may still be under way, and must not set again what an owner has overtaken
 // since. Therefore nobody finishes by its mark, but only by one whose statement was answered,
 // which cannot arrive again.
-func (s *Store) setMarks(ctx context.Context, changes func(id bson.ObjectID) []change) (id bson.ObjectID, matched int64, err error) {
+func (s *Store) setMarks(ctx context.Context,
+	changes func(id bson.ObjectID) []change) (id bson.ObjectID, matched int64, err error) {
 	matched, err = s.changeBy(ctx, func() []change {
 		id = bson.NewObjectID()
 		return changes(id)
@@ -93,14 +94,16 @@ func (s *Store) addStatements(statements []driver.WriteModel, c change) []driver
 		if len(versions) > 0 {
 			filter = append(filter, bson.E{Key: "version", Value: anyOf(versions)})
 		}
-		return append(statements, driver.NewUpdateManyModel().SetHint(indexID).SetFilter(append(filter, c.where...)).SetUpdate(c.update))
+		return append(statements, driver.NewUpdateManyModel().SetHint(indexID).SetFilter(append(filter,
+			c.where...)).SetUpdate(c.update))
 	}
 	for _, t := range c.targets {
 		filter := t.shardKey()
 		if t.version != 0 {
 			filter = append(filter, bson.E{Key: "version", Value: int64(t.version)})
 		}
-		statements = append(statements, driver.NewUpdateOneModel().SetHint(indexID).SetFilter(append(filter, c.where...)).SetUpdate(c.update))
+		statements = append(statements,
+			driver.NewUpdateOneModel().SetHint(indexID).SetFilter(append(filter, c.where...)).SetUpdate(c.update))
 	}
 	return statements
 }

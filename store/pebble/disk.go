@@ -35,7 +35,8 @@ func (s *Store) checkDisk() {
 		return
 	}
 	if full {
-		s.c.Log.Error("the disk is almost full: new messages are refused, pending ones are still delivered", "availableBytes", use.AvailBytes, "reserveBytes", s.c.ReserveBytes)
+		s.c.Log.Error("the disk is almost full: new messages are refused, pending ones are still delivered",
+			"availableBytes", use.AvailBytes, "reserveBytes", s.c.ReserveBytes)
 	} else {
 		s.c.Log.Info("the disk has room again: new messages are accepted", "availableBytes", use.AvailBytes)
 	}
@@ -65,5 +66,6 @@ func (s *Store) awaitRoom() {
 }
 
 func (s *Store) errFull() error {
-	return postdate.E(postdate.KindFull, "the store's disk is almost full: less than %d MiB are free; make room, or let pending messages be delivered, then try again", s.c.ReserveBytes>>20)
+	return postdate.E(postdate.KindFull, "the store's disk is almost full: less than %d MiB are free; "+
+		"make room, or let pending messages be delivered, then try again", s.c.ReserveBytes>>20)
 }

@@ -305,7 +305,8 @@ func (r *scanner) record(key postdate.Key) (postdate.Record, error) {
 
 func (r *scanner) message(key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
 	if r.messages == nil {
-		r.messages, err = r.s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
+		r.messages, err = r.s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage},
+			UpperBound: []byte{spaceMessage + 1}})
 		if err != nil {
 			return m, err
 		}
@@ -321,5 +322,6 @@ func (r *scanner) message(key postdate.Key, execution postdate.Time) (m postdate
 }
 
 func (s *Store) reportDamage(key postdate.Key, err error) {
-	s.c.Log.Error("a due message cannot be read: it is passed over and stays PENDING", "scheduleId", key.ScheduleID, "bucket", key.Bucket, "error", err)
+	s.c.Log.Error("a due message cannot be read: it is passed over and stays PENDING",
+		"scheduleId", key.ScheduleID, "bucket", key.Bucket, "error", err)
 }

@@ -15,7 +15,8 @@ func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) er
 	// Each run of messages for one inbox is one write.
 	for from := 0; from < len(messages); {
 		to := from + 1
-		for to < len(messages) && messages[to].Inbox == messages[from].Inbox && messages[to].Tenant == messages[from].Tenant {
+		for to < len(messages) && messages[to].Inbox == messages[from].Inbox &&
+			messages[to].Tenant == messages[from].Tenant {
 			to++
 		}
 		if err := s.appendRun(messages[from:to]); err != nil {
@@ -56,7 +57,8 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 }
 
 // ReadInbox implements store.Inbox.
-func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit int) ([]store.InboxMessage, string, error) {
+func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string,
+	limit int) ([]store.InboxMessage, string, error) {
 	from, err := s.readCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -85,7 +87,8 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string, limit 
 		from = binary.BigEndian.Uint64(iter.Key()[len(iter.Key())-8:])
 		m, err := readInboxMessage(iter.Value(), tenant, name)
 		if err != nil {
-			s.c.Log.Error("an inbox message cannot be read and is passed over", "inbox", name, "number", from, "error", err)
+			s.c.Log.Error("an inbox message cannot be read and is passed over",
+				"inbox", name, "number", from, "error", err)
 			continue
 		}
 		messages = append(messages, m)

@@ -20,8 +20,10 @@ type inbox struct {
 	last   uint64     // the last number given
 	listed bool       // it has messages, and an entry in the order of expiry
 
-	loaded  atomic.Bool
-	durable atomic.Uint64 // the last number on disk: readers see no further, or a number could be given twice after a power loss
+	loaded atomic.Bool
+	// the last number on disk: readers see no further, or a number could be given twice after a
+	// power loss
+	durable atomic.Uint64
 }
 
 // reached notes that everything up to a number is on disk.

@@ -95,7 +95,8 @@ func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int)
 // expiredIn counts the messages at the front of an inbox that are old enough. It also returns
 // the last one's number, and when the first one that stays was delivered: postdate.Far if none
 // stays. Messages are in the order of their delivery.
-func (s *Store) expiredIn(tenant, name string, before postdate.Time, limit int) (n int, last uint64, next postdate.Time, err error) {
+func (s *Store) expiredIn(tenant, name string, before postdate.Time,
+	limit int) (n int, last uint64, next postdate.Time, err error) {
 	prefix := inboxPrefix(nil, tenant, name)
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
@@ -121,7 +122,8 @@ const listPage = 10_000
 // the floor from what that version kept of empty ones. The floor goes into b, which the caller
 // commits last: if it is interrupted before that, it starts again.
 func (s *Store) listInboxes(b *lsm.Batch) error {
-	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail}, UpperBound: []byte{spaceInboxTail + 1}})
+	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail},
+		UpperBound: []byte{spaceInboxTail + 1}})
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,8 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			page.Records = append(page.Records, rec)
 		}
 		if head.key.Tenant == l.q.Tenant { // another tenant's ids must not show, not even in a cursor
-			last = &store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket, ScheduleID: head.key.ScheduleID}
+			last = &store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket,
+				ScheduleID: head.key.ScheduleID}
 			examined++
 		}
 		if err := l.advance(head); err != nil {

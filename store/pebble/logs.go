@@ -74,7 +74,8 @@ func checkLog(c settings, name string, number uint32) error {
 		return openError(c.Dir, err)
 	}
 	if at, broken := brokenChunk(b, number); broken {
-		return openError(c.Dir, fmt.Errorf("%w: %s is broken at byte %d, and goes on behind it", lsm.ErrCorruption, name, at))
+		return openError(c.Dir, fmt.Errorf("%w: %s is broken at byte %d, and goes on behind it",
+			lsm.ErrCorruption, name, at))
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ func inOrder(n int, keyOf func(i int) *postdate.Key) []int {
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		a, b := keyOf(i), keyOf(j)
-		return cmp.Or(a.Bucket-b.Bucket, strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ScheduleID, b.ScheduleID))
+		return cmp.Or(a.Bucket-b.Bucket, strings.Compare(a.Tenant, b.Tenant),
+			strings.Compare(a.ScheduleID, b.ScheduleID))
 	})
 	return order
 }

@@ -11,7 +11,8 @@ import (
 // cacheFor is the default size of the cache, in bytes, on a machine with this much memory. The
 // filters of a hundred million messages take 125 MB of it.
 func cacheFor(memory uint64) int64 {
-	return int64(min(max(memory/postdate.StoreCacheShare, postdate.StoreCacheDefaultMin), postdate.StoreCacheDefaultMax))
+	return int64(min(max(memory/postdate.StoreCacheShare, postdate.StoreCacheDefaultMin),
+		postdate.StoreCacheDefaultMax))
 }
 
 // memoryBytes is the memory that this process may use: the machine's, or its cgroup's if that

@@ -98,7 +98,8 @@ func (p *pace) admit(ctx context.Context, bytes int) error {
 	ctx, cancel := context.WithTimeout(ctx, intakeWaitMax)
 	defer cancel()
 	if err := p.intake.WaitN(ctx, min(bytes, p.intake.Burst())); err != nil {
-		return postdate.E(postdate.KindUnavailable, "messages come faster than this disk takes them: send them more slowly (%w)", err)
+		return postdate.E(postdate.KindUnavailable,
+			"messages come faster than this disk takes them: send them more slowly (%w)", err)
 	}
 	return nil
 }

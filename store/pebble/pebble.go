@@ -86,7 +86,8 @@ func (c Config) Validate() error {
 		return postdate.E(postdate.KindInvalid, "the store has no directory: write --store pebble:./data")
 	}
 	if c.Buckets < 1 || c.Buckets > postdate.BucketsMax {
-		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d", c.Buckets, postdate.BucketsMax)
+		return postdate.E(postdate.KindInvalid, "the number of buckets is %d: it must be between 1 and %d",
+			c.Buckets, postdate.BucketsMax)
 	}
 	return nil
 }
@@ -210,7 +211,8 @@ func listener(c settings) *lsm.EventListener {
 	var stalled, unmerged atomic.Bool // writes wait for merging; the last merge failed on damage
 	endIfStuck := func() {
 		if stalled.Load() && unmerged.Load() {
-			c.fail(fmt.Errorf("a damaged table of the store in %s keeps it from writing: restore the directory from a backup", c.Dir))
+			c.fail(fmt.Errorf("a damaged table of the store in %s keeps it from writing: "+
+				"restore the directory from a backup", c.Dir))
 		}
 	}
 	said := rate.Sometimes{Interval: damageEvery}
@@ -228,7 +230,8 @@ func listener(c settings) *lsm.EventListener {
 		},
 		DataCorruption: func(damage lsm.DataCorruptionInfo) {
 			said.Do(func() {
-				c.Log.Error("a block of the store is damaged, and what needs it fails: stop the node and restore the directory from a backup", "file", damage.Path, "error", oneLine(damage.Details))
+				c.Log.Error("a block of the store is damaged, and what needs it fails: stop the node and restore the "+
+					"directory from a backup", "file", damage.Path, "error", oneLine(damage.Details))
 			})
 		},
 		BackgroundError: func(err error) {
@@ -257,7 +260,8 @@ func checkDir(c settings) error {
 		return errMissing(c.Dir, missing)
 	}
 	if len(names) > 0 && !has(names, manifestMarker) && !has(names, "LOCK") && !has(names, "lost+found") {
-		return postdate.E(postdate.KindInvalid, "the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
+		return postdate.E(postdate.KindInvalid,
+			"the store directory %s holds other files and no store: name an empty or a new directory", c.Dir)
 	}
 	return nil
 }
@@ -295,24 +299,30 @@ func has(names []string, pattern string) bool {
 }
 
 func errMissing(dir, what string) error {
-	return postdate.E(postdate.KindInternal, "a file of the store in %s is missing, or cut off (%s): the store was not changed; copy the whole directory, with its empty files, or restore it from a backup", dir, what)
+	return postdate.E(postdate.KindInternal, "a file of the store in %s is missing, or cut off (%s): the store was "+
+		"not changed; copy the whole directory, with its empty files, or restore it from a backup", dir, what)
 }
 
 // openError turns what Pebble or the system said into a sentence.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK):
-		return postdate.E(postdate.KindUnavailable, "the store directory %s is in use by another process: stop that one, or name another directory", dir)
+		return postdate.E(postdate.KindUnavailable,
+			"the store directory %s is in use by another process: stop that one, or name another directory", dir)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
-		return postdate.E(postdate.KindUnavailable, "the store directory %s cannot be written (%w): give this user the right to, or name another directory", dir, err)
+		return postdate.E(postdate.KindUnavailable, "the store directory %s cannot be written (%w): "+
+			"give this user the right to, or name another directory", dir, err)
 	case errors.Is(err, syscall.ENOSPC):
-		return postdate.E(postdate.KindFull, "the disk of the store directory %s is full: make room and start again; nothing is lost", dir)
+		return postdate.E(postdate.KindFull,
+			"the disk of the store directory %s is full: make room and start again; nothing is lost", dir)
 	case errors.Is(err, os.ErrNotExist), strings.Contains(err.Error(), "object size mismatch"):
 		return errMissing(dir, oneLine(err))
 	case errors.Is(err, syscall.ENOTDIR):
-		return postdate.E(postdate.KindInvalid, "the store directory %s is a file, or lies below one: name an empty or a new directory", dir)
+		return postdate.E(postdate.KindInvalid,
+			"the store directory %s is a file, or lies below one: name an empty or a new directory", dir)
 	case lsm.IsCorruptionError(err):
-		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%s): none of its messages was changed; restore the directory from a backup", dir, oneLine(err))
+		return postdate.E(postdate.KindInternal, "the store in %s is damaged (%s): none of its messages was changed; "+
+			"restore the directory from a backup", dir, oneLine(err))
 	}
 	return postdate.E(postdate.KindUnavailable, "the store in %s cannot be opened: %s", dir, oneLine(err))
 }
@@ -331,10 +341,12 @@ func (s *Store) load() error {
 		n, birth, written, err := readBirth(v)
 		closer.Close()
 		if err != nil {
-			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate, or its birth record is damaged: use that version or a later one, or a backup", s.c.Dir)
+			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate, "+
+				"or its birth record is damaged: use that version or a later one, or a backup", s.c.Dir)
 		}
 		if n != s.c.Buckets {
-			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
+			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, "+
+				"and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
 		}
 		s.birth = birth
 		if err := s.loadFloor(written); err != nil {
@@ -420,7 +432,8 @@ func sealBirth(b []byte) []byte { return binary.BigEndian.AppendUint32(b, crc32.
 
 // readBirth also reads what earlier versions wrote.
 func readBirth(v []byte) (buckets int, birth uint32, written byte, err error) {
-	if len(v) != 13 || v[0] < layout || v[0] > layoutNow || crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
+	if len(v) != 13 || v[0] < layout || v[0] > layoutNow ||
+		crc32.ChecksumIEEE(v[:9]) != binary.BigEndian.Uint32(v[9:]) {
 		return 0, 0, 0, errLayout
 	}
 	return int(binary.BigEndian.Uint32(v[1:])), binary.BigEndian.Uint32(v[5:]), v[0], nil

@@ -48,7 +48,8 @@ func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 	st := old
 	st.State = p.State(old.State)
 	if !old.Status.CanBecome(st.Status) {
-		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " + st.Status.String())
+		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " +
+			st.Status.String())
 	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)

@@ -150,7 +150,8 @@ type failure struct {
 
 // under runs decide for each chunk of n items under the locks of its buckets, then waits for
 // the disk. decide gets the bounds of its chunk. Chunks fail each alone.
-func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error) (failures []failure) {
+func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int,
+	decide func(w *writer, from, to int) error) (failures []failure) {
 	type applied struct {
 		w        *writer
 		from, to int
@@ -159,7 +160,8 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, deci
 	for from := 0; from < n; from += chunkMax {
 		to := min(from+chunkMax, n)
 		if err := ctx.Err(); err != nil {
-			failures = append(failures, failure{from, n, postdate.E(postdate.KindUnavailable, "given up before it was written: %w", err)})
+			failures = append(failures, failure{from, n, postdate.E(postdate.KindUnavailable,
+				"given up before it was written: %w", err)})
 			break
 		}
 		buckets := make([]int, 0, to-from)
@@ -191,7 +193,8 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int, deci
 
 // underAll is under for a call that has one error for all of its items. A sync's error, which
 // leaves the outcome unknown, comes last, and counts.
-func (s *Store) underAll(ctx context.Context, n int, bucketOf func(i int) int, decide func(w *writer, from, to int) error) error {
+func (s *Store) underAll(ctx context.Context, n int, bucketOf func(i int) int,
+	decide func(w *writer, from, to int) error) error {
 	failures := s.under(ctx, n, bucketOf, decide)
 	if len(failures) == 0 {
 		return nil

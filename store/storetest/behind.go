@@ -23,10 +23,12 @@ func lagging() []check {
 		{"of a channel that is behind, what lies beyond its place is neither claimed nor returned", behindLeaves},
 		{"it does not count towards the limit", behindUncounted},
 		{"a place within a millisecond parts the messages of that millisecond", behindParts},
-		{"what comes in for a channel that is behind can be taken back, unless it lies up to its place", behindNewcomers},
+		{"what comes in for a channel that is behind can be taken back, unless it lies up to its place",
+			behindNewcomers},
 		{"a message that is put from one channel to another is judged by the one that it has", behindReplaced},
 		{"what is parked or retried of a channel that is behind is judged by its place", behindRetried},
-		{"a claim says anew what is behind: a channel that it does not name is claimed as the others are", behindCatchesUp},
+		{"a claim says anew what is behind: a channel that it does not name is claimed as the others are",
+			behindCatchesUp},
 		{"a channel can fall behind again, down to what was handed out of it", behindFalls},
 		{"a place that lies beyond what is claimed is none", behindBeyond},
 		{"a claim of only one channel claims and returns nothing of the others", onlyOne},
@@ -161,7 +163,8 @@ func behindRetried(x *trial) {
 	c := everything(home, token, t0+100)
 	c.Behind = places{slow: bucket.UpTo(t0 + 50)}
 	x.wantDue(c, within, beyond, parked)
-	x.settle(x.retryAt(within, token, t0+50), x.retryAt(beyond, token, t0+51), x.settlement(parked, token, store.SettlePark))
+	x.settle(x.retryAt(within, token, t0+50), x.retryAt(beyond, token, t0+51),
+		x.settlement(parked, token, store.SettlePark))
 	x.wantDue(c, within)
 	x.wantTooLate(within)
 	x.wantCancelled(beyond)
@@ -336,7 +339,8 @@ func oddPlaces() places {
 	for i := range 8 {
 		name := strings.Repeat("~", postdate.ChannelBytesMax-7) + string(rune('a'+i))
 		odd[postdate.Channel("kafka:"+name)] = bucket.Position{
-			Time: t0 + postdate.Time(i), Tenant: strings.Repeat("~", postdate.TenantBytesMax), ScheduleID: strings.Repeat("z", postdate.ScheduleIDBytesMax),
+			Time: t0 + postdate.Time(i), Tenant: strings.Repeat("~", postdate.TenantBytesMax),
+			ScheduleID: strings.Repeat("z", postdate.ScheduleIDBytesMax),
 		}
 	}
 	return odd
@@ -367,14 +371,16 @@ func behindInherited(x *trial) {
 	x.claim(c)
 	want := x.partition(home)
 	want.Owner, want.Lease, want.Token = "node-b", "lease-b", token+1
-	got, err := x.store.Acquire(x.ctx, []store.Acquisition{{Bucket: home, SeenToken: token, Owner: "node-b", Lease: "lease-b"}})
+	got, err := x.store.Acquire(x.ctx,
+		[]store.Acquisition{{Bucket: home, SeenToken: token, Owner: "node-b", Lease: "lease-b"}})
 	if err != nil || len(got) != 1 || !got[0].OK || !got[0].Partition.Equal(want) {
 		x.Fatalf("Acquire: got %+v, %v, want %+v", got, err, want)
 	}
 	x.wantBehind(c.Behind)
 	x.wantTooLate(all[3])
 	x.wantCancelled(all[4])
-	lost, err := x.store.Acquire(x.ctx, []store.Acquisition{{Bucket: home, SeenToken: token, Owner: "node-c", Lease: "lease-c"}})
+	lost, err := x.store.Acquire(x.ctx,
+		[]store.Acquisition{{Bucket: home, SeenToken: token, Owner: "node-c", Lease: "lease-c"}})
 	if err != nil || len(lost) != 1 || lost[0].OK || !lost[0].Partition.Equal(want) {
 		x.Errorf("Acquire by who came too late: got %+v, %v, want the record %+v", lost, err, want)
 	}

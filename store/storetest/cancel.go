@@ -14,7 +14,8 @@ func cancelling() []check {
 				x.Errorf("a cancel that changed the message does not say so: %+v", first)
 			}
 			again := x.cancel(m, t0-50)
-			if again.Err != nil || again.Changed || again.State != x.get(m.Key).State || again.State.SettledAt != t0-100 {
+			if again.Err != nil || again.Changed || again.State != x.get(m.Key).State ||
+				again.State.SettledAt != t0-100 {
 				x.Errorf("cancelled again: got %+v, want it CANCELLED at %d", again, t0-100)
 			}
 		}},
@@ -36,7 +37,8 @@ func cancelling() []check {
 			delivered, failed := x.add(t0), x.add(t0)
 			token := x.own(home)
 			x.claim(everything(home, token, t0))
-			x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))
+			x.settle(x.settlement(delivered, token, store.SettleDelivered),
+				x.settlement(failed, token, store.SettleFailed))
 			x.wantTooLate(delivered)
 			x.wantTooLate(failed)
 		}},
@@ -132,7 +134,8 @@ func cancelMany(x *trial) {
 	x.wantKind(results[1].Err, postdate.KindNotFound)
 	x.wantKind(results[2].Err, postdate.KindTooLate)
 	for _, i := range []int{0, 3, 4} {
-		if results[i].Err != nil || results[i].State != x.get(keys[i]).State || results[i].State.Status != postdate.Cancelled {
+		if results[i].Err != nil || results[i].State != x.get(keys[i]).State ||
+			results[i].State.Status != postdate.Cancelled {
 			x.Errorf("item %d: got %+v, want it CANCELLED", i, results[i])
 		}
 	}

@@ -12,7 +12,8 @@ func claiming() []check {
 			token := x.own(home)
 			c := numbered(home, token, 3, t0-40, t0)
 			x.claim(c)
-			want := bucket.Partition{Bucket: home, Owner: "node-a", Lease: "lease-a", Token: token, Claims: 3, Checkpoint: t0 - 40, Claimed: c.To}
+			want := bucket.Partition{Bucket: home, Owner: "node-a", Lease: "lease-a", Token: token, Claims: 3,
+				Checkpoint: t0 - 40, Claimed: c.To}
 			if got := x.partition(home); !got.Equal(want) {
 				x.Errorf("the record is %+v, want %+v", got, want)
 			}
@@ -33,7 +34,8 @@ func claiming() []check {
 			x.wantFenced(token)
 		}},
 		{"claimed never moves back, and the checkpoint can", claimBack},
-		{"a claim covers no more messages than its limit, and ends with one: all beyond it can be taken back", claimNoMore},
+		{"a claim covers no more messages than its limit, and ends with one: all beyond it can be taken back",
+			claimNoMore},
 		{"nor does it where pages follow each other", claimPages},
 		{"where fewer are there, it covers all up to its end, also what comes later", claimFewer},
 		{"what is claimed already counts towards the limit where it is read again", claimAgainstLimit},
@@ -92,7 +94,8 @@ func claimBack(x *trial) {
 		{t0 + 101, t0 + 101, t0 + 101},
 		{t0 - 60, t0 + 20, t0 + 101},
 	} {
-		x.wantClaimed(numbered(home, token, uint64(i+1), step.checkpoint, step.claimed), step.checkpoint, bucket.UpTo(step.want))
+		x.wantClaimed(numbered(home, token, uint64(i+1), step.checkpoint, step.claimed), step.checkpoint,
+			bucket.UpTo(step.want))
 	}
 	m := x.add(t0 + 60)
 	x.wantTooLate(m)
@@ -110,7 +113,8 @@ func (x *trial) wantClaimed(c store.Claim, checkpoint postdate.Time, claimed buc
 	x.Helper()
 	r := x.claim(c)
 	if p := x.partition(c.Bucket); p.Claimed != claimed || p.Checkpoint != checkpoint {
-		x.broken("after the claim %+v the record is (%d, %v], want (%d, %v]", c, p.Checkpoint, p.Claimed, checkpoint, claimed)
+		x.broken("after the claim %+v the record is (%d, %v], want (%d, %v]",
+			c, p.Checkpoint, p.Claimed, checkpoint, claimed)
 	}
 	return r
 }
@@ -141,7 +145,8 @@ func claimNoMore(x *trial) {
 		r := x.wantClaimed(c, 0, place(all[taken-1]))
 		x.wantIDs("a page", idsOf(r.Due), all[taken-limit:taken]...)
 		if r.To != place(all[taken-1]) || r.Ended != r.To {
-			x.Errorf("a page by %d ended at %v and claimed up to %v, want both to be %v", limit, r.Ended, r.To, place(all[taken-1]))
+			x.Errorf("a page by %d ended at %v and claimed up to %v, want both to be %v",
+				limit, r.Ended, r.To, place(all[taken-1]))
 		}
 		for _, m := range all[:taken] {
 			x.wantTooLate(m)
@@ -290,7 +295,8 @@ func claimIfDue(x *trial) {
 	c.IfDue = true
 	before := x.partition(home)
 	r := x.store.Claim(x.ctx, []store.Claim{c})[0]
-	if r.Err != nil || len(r.Due) > 0 || r.To != (bucket.Position{}) || r.Ended != c.To || !r.Complete || r.Next != m.ExecutionTime {
+	if r.Err != nil || len(r.Due) > 0 || r.To != (bucket.Position{}) || r.Ended != c.To || !r.Complete ||
+		r.Next != m.ExecutionTime {
 		x.Errorf("where nothing is due it answers %+v", r)
 	}
 	if p := x.partition(home); !p.Equal(before) {
@@ -314,7 +320,8 @@ func claimLateMany(x *trial) {
 		x.Fatalf("Claim of two buckets: got %+v", results)
 	}
 	x.wantKind(results[0].Err, postdate.KindConflict)
-	for b, want := range map[int]bucket.Partition{home: {Claims: 3, Checkpoint: t0}, abroad: {Claims: 7, Checkpoint: t0 - 50}} {
+	for b, want := range map[int]bucket.Partition{home: {Claims: 3, Checkpoint: t0},
+		abroad: {Claims: 7, Checkpoint: t0 - 50}} {
 		if p := x.partition(b); p.Claims != want.Claims || p.Checkpoint != want.Checkpoint {
 			x.Errorf("the record is %+v, want claim %d and the checkpoint %d", p, want.Claims, want.Checkpoint)
 		}

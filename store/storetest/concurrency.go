@@ -115,7 +115,8 @@ func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 		if key.Bucket >= fairBuckets {
 			continue
 		}
-		m := postdate.Message{Key: key, Channel: fairChannels[r.IntN(len(fairChannels))], ExecutionTime: at, Payload: []byte("{}")}
+		m := postdate.Message{Key: key, Channel: fairChannels[r.IntN(len(fairChannels))], ExecutionTime: at,
+			Payload: []byte("{}")}
 		f.mu.Lock()
 		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
@@ -239,7 +240,8 @@ func (f *fair) cycle(h *held, r *rand.Rand) bool {
 	lives := true
 	for _, rec := range result.Due {
 		if before[versionOf{rec.Key, rec.Version}] {
-			f.broken("a scan returned %s at version %d, which was settled or taken back before it began", rec.ScheduleID, rec.Version)
+			f.broken("a scan returned %s at version %d, which was settled or taken back before it began",
+				rec.ScheduleID, rec.Version)
 		}
 		if rec.Status != postdate.Pending || rec.Parked {
 			f.broken("a scan returned %+v", rec.State)
@@ -342,7 +344,8 @@ func (f *fair) promised(h *held) (passedOn bool, never map[versionOf]bool) {
 // publish decides the outcome of an attempt.
 func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlement {
 	s := store.Settlement{
-		Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: h.token, At: rec.AttemptTime, Attempts: rec.Attempts + 1,
+		Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: h.token, At: rec.AttemptTime,
+		Attempts:          rec.Attempts + 1,
 		PossibleDuplicate: rec.PossibleDuplicate || !h.gained.ClaimedFor(rec.Channel).Before(positionOf(&rec)),
 	}
 	n := r.IntN(10)

@@ -10,7 +10,8 @@ func durable() []check {
 	return []check{
 		{"an inserted message survives", func(x *trial) {
 			alone := x.add(t0)
-			batch := []postdate.Message{x.message(t0), x.messageIn(abroad, tenant, t0+1), x.messageIn(0, "tenant-b", t0)}
+			batch := []postdate.Message{x.message(t0), x.messageIn(abroad, tenant, t0+1),
+				x.messageIn(0, "tenant-b", t0)}
 			x.insert(batch...)
 			x.crash()
 			for _, m := range append(batch, alone) {

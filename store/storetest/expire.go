@@ -26,7 +26,8 @@ func expiring() []check {
 // expire expires in all buckets.
 func (x *trial) expire(settled, delivered postdate.Time, limit, want int) {
 	x.Helper()
-	x.expireIn(store.Expiry{Buckets: x.everywhere(), SettledBefore: settled, DeliveredBefore: delivered, Limit: limit}, want)
+	x.expireIn(store.Expiry{Buckets: x.everywhere(), SettledBefore: settled, DeliveredBefore: delivered, Limit: limit},
+		want)
 }
 
 // everywhere is all of the store's buckets.
@@ -65,7 +66,8 @@ func expireSettled(x *trial) {
 	failed, cancelled := x.add(t0), x.add(t0+50)
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
-	x.settledAt(token, store.SettleDelivered, map[*postdate.Message]postdate.Time{&old: t0 + 9, &edge: t0 + 10, &young: t0 + 11})
+	x.settledAt(token, store.SettleDelivered, map[*postdate.Message]postdate.Time{&old: t0 + 9, &edge: t0 + 10,
+		&young: t0 + 11})
 	x.settledAt(token, store.SettleFailed, map[*postdate.Message]postdate.Time{&failed: t0 + 9})
 	x.cancel(cancelled, t0+9)
 	x.expire(t0+9, 0, plenty, 0)

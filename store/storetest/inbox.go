@@ -44,7 +44,8 @@ func inboxes() []check {
 		{"a cursor that is none is KindInvalid", func(x *trial) {
 			x.appendInbox(letter("news", 1))
 			_, next := x.readInbox(tenant, "news", "", 1)
-			for _, bad := range []string{"x", "-1", " ", "\x00", "9999999999999999999999", "ä", next + "x", next + " ", "x" + next} {
+			for _, bad := range []string{"x", "-1", " ", "\x00", "9999999999999999999999", "ä", next + "x", next + " ",
+				"x" + next} {
 				_, _, err := x.store.ReadInbox(x.ctx, tenant, "news", bad, 1)
 				x.wantKind(err, postdate.KindInvalid)
 			}

@@ -34,7 +34,8 @@ func listing() []check {
 		{"From is inclusive and To exclusive", listRange},
 		{"a status selects, and so does a channel, and all filters together", listFilters},
 		{"records are whole, as Get gives them, in the order of execution times also after a retry", listRecords},
-		{"who follows the cursor while messages come and end sees each that was there throughout once", listUnderChange},
+		{"who follows the cursor while messages come and end sees each that was there throughout once",
+			listUnderChange},
 	}
 }
 

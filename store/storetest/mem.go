@@ -68,7 +68,8 @@ func NewMem(buckets int) *Mem {
 			Seen: make([]bucket.Position, buckets),
 		},
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
-		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{}, channels: map[postdate.Channel]store.ChannelSettings{},
+		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
+		channels: map[postdate.Channel]store.ChannelSettings{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -147,7 +148,8 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 		old := m.Rows[message.Key]
 		switch {
 		case old == nil:
-			m.Put("insert", nil, postdate.Record{Message: message, State: postdate.NewState(&message, m.firstVersion())}, nil)
+			m.Put("insert", nil, postdate.Record{Message: message,
+				State: postdate.NewState(&message, m.firstVersion())}, nil)
 			results[i] = store.Inserted{Created: true, ExecutionTime: message.ExecutionTime, Status: postdate.Pending}
 		case old.Digest == message.Digest:
 			results[i] = store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}

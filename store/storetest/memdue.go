@@ -201,7 +201,8 @@ func (m *Mem) Release(_ context.Context, holds []store.Hold) error {
 func (m *Mem) Renew(_ context.Context, lease bucket.Lease) (postdate.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, found := slices.BinarySearchFunc(m.leases, lease.ID, func(l bucket.Lease, id string) int { return strings.Compare(l.ID, id) })
+	i, found := slices.BinarySearchFunc(m.leases, lease.ID,
+		func(l bucket.Lease, id string) int { return strings.Compare(l.ID, id) })
 	if !found {
 		m.leases = slices.Insert(m.leases, i, lease)
 	}

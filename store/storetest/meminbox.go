@@ -34,7 +34,8 @@ func (m *Mem) AppendInbox(_ context.Context, messages []store.InboxMessage) erro
 }
 
 // ReadInbox implements store.Inbox.
-func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string, limit int) ([]store.InboxMessage, string, error) {
+func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string,
+	limit int) ([]store.InboxMessage, string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box := m.inboxes[inboxName{tenant, name}]

@@ -36,7 +36,8 @@ func parking() []check {
 			x.park(stale, m)
 			present := x.own(home)
 			for _, token := range []uint64{stale, 0, present + 1} {
-				_, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty})
+				_, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0,
+					Limit: plenty})
 				x.wantKind(err, postdate.KindFenced)
 			}
 			x.wantDue(everything(home, present, t0))
@@ -216,7 +217,8 @@ func unparkChannel(x *trial) {
 	}
 	x.wantDue(everything(home, token, t0+10), one)
 	x.wantDue(everything(abroad, token2, t0+10))
-	x.wantParked([]int{home, abroad}, store.ParkedChannel{Bucket: home, Channel: ab}, store.ParkedChannel{Bucket: abroad, Channel: a})
+	x.wantParked([]int{home, abroad}, store.ParkedChannel{Bucket: home, Channel: ab},
+		store.ParkedChannel{Bucket: abroad, Channel: a})
 }
 
 func parkedChannels(x *trial) {

@@ -42,7 +42,8 @@ func partitions() []check {
 		}},
 		{"of many contenders exactly one acquires a bucket", acquireRace},
 		{"a release leaves token, checkpoint and claimed, and the next token is higher", release},
-		{"a release with a token that was passed on changes nothing, and the others of its call are released", releaseStale},
+		{"a release with a token that was passed on changes nothing, and the others of its call are released",
+			releaseStale},
 		{"a lease is seen as it was renewed last, and for how long it lasts", renew},
 		{"a renewal tells the store's clock, if it has one, and it never goes back", clock},
 	}
@@ -121,7 +122,8 @@ func acquireStale(x *trial) {
 		}
 		got, err := x.store.Acquire(x.ctx, wants)
 		if err != nil || len(got) != 2 || got[0].OK || !got[0].Partition.Equal(before) || !got[1].OK {
-			x.Errorf("Acquire at token %d: got %+v, %v; want the present record %+v and the other bucket", seen, got, err, before)
+			x.Errorf("Acquire at token %d: got %+v, %v; want the present record %+v and the other bucket",
+				seen, got, err, before)
 		}
 		if p := x.partition(home); !p.Equal(before) {
 			x.Errorf("the record changed from %+v to %+v", before, p)
@@ -135,7 +137,8 @@ func acquireRace(x *trial) {
 		var group sync.WaitGroup
 		results := make([]store.Acquired, contenders)
 		for i := range contenders {
-			want := store.Acquisition{Bucket: home, SeenToken: token, Owner: fmt.Sprint("node-", i), Lease: fmt.Sprint("lease-", i)}
+			want := store.Acquisition{Bucket: home, SeenToken: token, Owner: fmt.Sprint("node-", i),
+				Lease: fmt.Sprint("lease-", i)}
 			group.Go(func() {
 				got, err := x.store.Acquire(x.ctx, []store.Acquisition{want})
 				if err != nil || len(got) != 1 {
@@ -160,7 +163,8 @@ func acquireRace(x *trial) {
 			}
 		}
 		if winners != 1 || after.Token != token+1 {
-			x.Errorf("%d contenders acquired the bucket, want 1; its token is %d, want %d", winners, after.Token, token+1)
+			x.Errorf("%d contenders acquired the bucket, want 1; its token is %d, want %d",
+				winners, after.Token, token+1)
 		}
 	}
 }
@@ -177,7 +181,8 @@ func release(x *trial) {
 		c.Number, c.Checkpoint = token, t0-10
 		x.claim(c)
 		x.release(store.Hold{Bucket: home, Token: token})
-		want := bucket.Partition{Bucket: home, Token: token, Claims: token, Checkpoint: t0 - 10, Claimed: bucket.UpTo(t0)}
+		want := bucket.Partition{Bucket: home, Token: token, Claims: token, Checkpoint: t0 - 10,
+			Claimed: bucket.UpTo(t0)}
 		if got := x.partition(home); !got.Equal(want) {
 			x.Errorf("after a release the record is %+v, want %+v", got, want)
 		}
@@ -193,7 +198,8 @@ func releaseStale(x *trial) {
 	x.own(home)
 	other := x.own(abroad)
 	before := x.partition(home)
-	x.release(store.Hold{Bucket: home, Token: stale}, store.Hold{Bucket: home, Token: before.Token + 1}, store.Hold{Bucket: abroad, Token: other})
+	x.release(store.Hold{Bucket: home, Token: stale}, store.Hold{Bucket: home, Token: before.Token + 1},
+		store.Hold{Bucket: abroad, Token: other})
 	if after := x.partition(home); !after.Equal(before) {
 		x.Errorf("the record changed from %+v to %+v", before, after)
 	}

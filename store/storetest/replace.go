@@ -118,7 +118,8 @@ func replaceGrows(x *trial) {
 		next := changed(m)
 		next.ExecutionTime += postdate.Time(n)
 		if got := x.replace(next); got.Version != x.first[m.Key]+n+1 {
-			x.Errorf("after %d replaces the message is at version %d, and was created at %d", n+1, got.Version, x.first[m.Key])
+			x.Errorf("after %d replaces the message is at version %d, and was created at %d",
+				n+1, got.Version, x.first[m.Key])
 		}
 	}
 }

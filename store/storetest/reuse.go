@@ -37,7 +37,8 @@ func (x *trial) inEveryWay(m postdate.Message, token uint64) []store.Settlement 
 // other content.
 func (x *trial) again(m postdate.Message, same bool) postdate.Message {
 	x.Helper()
-	if _, err := x.store.Expire(x.ctx, store.Expiry{Buckets: x.everywhere(), SettledBefore: postdate.LatestTime, Limit: plenty}); err != nil {
+	if _, err := x.store.Expire(x.ctx, store.Expiry{Buckets: x.everywhere(), SettledBefore: postdate.LatestTime,
+		Limit: plenty}); err != nil {
 		x.Fatalf("Expire: %v", err)
 	}
 	x.wantGone(m)

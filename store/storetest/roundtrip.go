@@ -68,13 +68,15 @@ func (x *trial) comesBack(m postdate.Message) {
 func (x *trial) largest() postdate.Message {
 	name := func(n int) string { return strings.Repeat("~", n) }
 	m := postdate.Message{
-		Key:           bucket.KeyOf(name(postdate.TenantBytesMax), name(postdate.ScheduleIDBytesMax), x.store.Buckets()),
+		Key: bucket.KeyOf(name(postdate.TenantBytesMax), name(postdate.ScheduleIDBytesMax),
+			x.store.Buckets()),
 		Channel:       postdate.Channel("kafka:" + name(postdate.ChannelBytesMax-6)),
 		ExecutionTime: postdate.LatestTime, ExpiresAt: postdate.LatestTime, CreatedAt: postdate.LatestTime,
 		Payload: make([]byte, postdate.PayloadBytesMax), Encoding: postdate.EncodingBase64,
 		ContentType: name(postdate.ContentTypeBytesMax), PartitionKey: name(postdate.KeyBytesMax),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		Retry:       postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax, MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
+		Retry: postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax,
+			MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
 	}
 	for i := range m.Payload {
 		m.Payload[i] = byte(i * 7)
@@ -91,7 +93,8 @@ func (x *trial) largest() postdate.Message {
 // random is a message whose fields are all random, and often zero or odd.
 func (x *trial) random(r *rand.Rand) postdate.Message {
 	x.made++
-	id := strings.Repeat("a", r.IntN(4)) + randomOf(r, "-_.:~@+=,09azAZ", 1+r.IntN(20)) + string(rune('a'+x.made%26)) + randomOf(r, "0123456789", 12)
+	id := strings.Repeat("a", r.IntN(4)) + randomOf(r, "-_.:~@+=,09azAZ", 1+r.IntN(20)) + string(rune('a'+x.made%26)) +
+		randomOf(r, "0123456789", 12)
 	tenants := []string{tenant, "t", "tenant~1"}
 	m := postdate.Message{
 		Key:           bucket.KeyOf(tenants[r.IntN(3)], id, x.store.Buckets()),
@@ -105,11 +108,14 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 		PartitionKey: randomOf(r, "\x00kéy", r.IntN(9)),
 		Traceparent:  randomOf(r, "0123456789abcdef-", r.IntN(55)),
 		Retry: postdate.RetryPolicy{
-			MaxAttempts: r.IntN(3), MinBackoff: time.Duration(r.Int64N(3)) * time.Hour, MaxBackoff: time.Duration(r.Int64N(1 << 40)), MaxParked: time.Duration(r.Int64N(2)) * time.Duration(r.Int64N(1<<50)),
+			MaxAttempts: r.IntN(3), MinBackoff: time.Duration(r.Int64N(3)) * time.Hour,
+			MaxBackoff: time.Duration(r.Int64N(1 << 40)),
+			MaxParked:  time.Duration(r.Int64N(2)) * time.Duration(r.Int64N(1<<50)),
 		},
 	}
 	for range r.IntN(4) {
-		m.Headers = append(m.Headers, postdate.Header{Name: randomOf(r, "abcü-", 1+r.IntN(9)), Value: randomOf(r, "\x00\n v😀", r.IntN(9))})
+		m.Headers = append(m.Headers, postdate.Header{Name: randomOf(r, "abcü-", 1+r.IntN(9)),
+			Value: randomOf(r, "\x00\n v😀", r.IntN(9))})
 	}
 	postdate.SortHeaders(m.Headers)
 	copy(m.Digest[:], randomBytes(r, len(m.Digest)))

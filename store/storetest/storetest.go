@@ -37,7 +37,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 // RunDurable checks that what was answered survives the end of the process. crash ends s as
 // harshly as the test can (what was not made durable should be lost, and Close is best not
 // called), and opens what is left.
-func RunDurable(t *testing.T, open func(t *testing.T) store.Store, crash func(t *testing.T, s store.Store) store.Store) {
+func RunDurable(t *testing.T, open func(t *testing.T) store.Store,
+	crash func(t *testing.T, s store.Store) store.Store) {
 	for _, c := range durable() {
 		t.Run(c.promise, func(t *testing.T) {
 			x := newTrial(t, open(t), func(s store.Store) store.Store { return crash(t, s) })

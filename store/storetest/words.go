@@ -101,7 +101,8 @@ func (x *trial) get(key postdate.Key) postdate.Record {
 func (x *trial) own(b int) uint64 {
 	x.Helper()
 	seen := x.partition(b).Token
-	got, err := x.store.Acquire(x.ctx, []store.Acquisition{{Bucket: b, SeenToken: seen, Owner: "node-a", Lease: "lease-a"}})
+	got, err := x.store.Acquire(x.ctx,
+		[]store.Acquisition{{Bucket: b, SeenToken: seen, Owner: "node-a", Lease: "lease-a"}})
 	if err != nil || len(got) != 1 || !got[0].OK {
 		x.Fatalf("Acquire of bucket %d at token %d: got %+v, %v", b, seen, got, err)
 	}
@@ -154,14 +155,16 @@ func (x *trial) claim(c store.Claim) store.ClaimResult {
 func (x *trial) wantCovered(c *store.Claim, r store.ClaimResult) {
 	x.Helper()
 	if c.To.Before(r.To) || r.To.Before(r.Ended) || r.Complete && r.Ended != c.To {
-		x.broken("a claim up to %v was written up to %v, and its scan ended at %v, Complete %t", c.To, r.To, r.Ended, r.Complete)
+		x.broken("a claim up to %v was written up to %v, and its scan ended at %v, Complete %t",
+			c.To, r.To, r.Ended, r.Complete)
 	}
 	if len(r.Due) > c.Scan.Limit {
 		x.broken("a scan returned %d messages, its limit is %d", len(r.Due), c.Scan.Limit)
 	}
 	for i := range r.Due {
 		if at := positionOf(&r.Due[i]); !c.Scan.After.Before(at) || r.Ended.Before(at) || !covers(c, &r.Due[i]) {
-			x.broken("a scan after %v that ended at %v returned a message of %s at %v, and the claim was %+v", c.Scan.After, r.Ended, r.Due[i].Channel, at, c.Claim)
+			x.broken("a scan after %v that ended at %v returned a message of %s at %v, and the claim was %+v",
+				c.Scan.After, r.Ended, r.Due[i].Channel, at, c.Claim)
 		}
 	}
 }
@@ -222,7 +225,8 @@ func idsOf(records []postdate.Record) []string {
 // settlement is a settlement of m's first version.
 func (x *trial) settlement(m postdate.Message, token uint64, how store.Settling) store.Settlement {
 	s := store.Settlement{
-		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000, Attempts: 1,
+		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: x.first[m.Key], Token: token, How: how, At: t0 + 9000,
+		Attempts: 1,
 	}
 	switch how {
 	case store.SettleRetry, store.SettleFailed:

@@ -108,7 +108,8 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	}
 	switch {
 	case c.Topic == "" || len(c.Rejected) > topicBytesMax:
-		return nil, postdate.E(postdate.KindInvalid, "the topic to take schedules from must have a name of 1 to %d bytes", topicBytesMax-len(rejectedSuffix))
+		return nil, postdate.E(postdate.KindInvalid,
+			"the topic to take schedules from must have a name of 1 to %d bytes", topicBytesMax-len(rejectedSuffix))
 	case c.Taker == nil:
 		return nil, postdate.E(postdate.KindInternal, "nothing carries out what comes from topic %q", c.Topic)
 	}
@@ -125,7 +126,8 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.OnPartitionsRevoked(s.lost), kgo.OnPartitionsLost(s.lost),
-		kgo.MetadataMaxAge(checkEvery), kgo.MetadataMinAge(backoffFirst), kgo.UnknownTopicRetries(1), kgo.ProducerLinger(0),
+		kgo.MetadataMaxAge(checkEvery), kgo.MetadataMinAge(backoffFirst), kgo.UnknownTopicRetries(1),
+		kgo.ProducerLinger(0),
 	)...)
 	if err != nil {
 		return nil, postdate.E(postdate.KindInvalid, "the Kafka settings cannot be used: %w", err)
@@ -145,7 +147,8 @@ func (s *Source) Ready() error {
 		if fault == rejectedTopic {
 			continue // without a bad record, nothing waits for it
 		}
-		return postdate.E(postdate.KindUnavailable, "schedules from the Kafka topic %q wait: %s", s.config.Topic, reason)
+		return postdate.E(postdate.KindUnavailable, "schedules from the Kafka topic %q wait: %s",
+			s.config.Topic, reason)
 	}
 	return nil
 }
@@ -175,7 +178,8 @@ func (s *Source) Close(ctx context.Context) error {
 	select {
 	case <-s.stopped:
 	case <-ctx.Done():
-		err = postdate.E(postdate.KindUnknown, "stopped taking schedules from the Kafka topic %q before all that was in hand was done; it is read again: %w", s.config.Topic, ctx.Err())
+		err = postdate.E(postdate.KindUnknown, "stopped taking schedules from the Kafka topic %q before all that was "+
+			"in hand was done; it is read again: %w", s.config.Topic, ctx.Err())
 		s.cut()
 		<-s.stopped
 	}

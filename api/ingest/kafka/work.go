@@ -133,11 +133,15 @@ func (s *Source) putAside(ctx context.Context, p *partition, results []ingest.Re
 		switch err := produced.Err; {
 		case err == nil:
 			p.aside[i] = true
-			s.config.Log.Warn("rejected a record", "topic", s.config.Topic, "partition", p.number, "offset", p.records[i].Offset, "reason", results[i].Reason)
+			s.config.Log.Warn("rejected a record", "topic", s.config.Topic, "partition", p.number,
+				"offset", p.records[i].Offset, "reason", results[i].Reason)
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
-			failure = fmt.Errorf("the topic %q for rejected records does not exist: create it; until then the partition stands still (the record at offset %d is bad: %s)", s.config.Rejected, p.records[i].Offset, results[i].Reason)
+			failure = fmt.Errorf("the topic %q for rejected records does not exist: create it; "+
+				"until then the partition stands still (the record at offset %d "+
+				"is bad: %s)", s.config.Rejected, p.records[i].Offset, results[i].Reason)
 		default:
-			failure = fmt.Errorf("the record at offset %d is bad (%s), and cannot be put into the topic %q: %w", p.records[i].Offset, results[i].Reason, s.config.Rejected, err)
+			failure = fmt.Errorf("the record at offset %d is bad (%s), and cannot be put into the topic %q: %w",
+				p.records[i].Offset, results[i].Reason, s.config.Rejected, err)
 		}
 	}
 	return failure
@@ -169,11 +173,13 @@ func (s *Source) commit(ctx context.Context) {
 
 // aside makes the record for the topic of rejected records: r with the reason added.
 func (s *Source) aside(r *kgo.Record, reason string) *kgo.Record {
-	headers := slices.DeleteFunc(slices.Clone(r.Headers), func(h kgo.RecordHeader) bool { return ingest.IsRejection(h.Key) })
+	headers := slices.DeleteFunc(slices.Clone(r.Headers),
+		func(h kgo.RecordHeader) bool { return ingest.IsRejection(h.Key) })
 	from := fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset)
 	return &kgo.Record{
 		Topic: s.config.Rejected, Key: r.Key, Value: r.Value,
-		Headers: append(headers, kgo.RecordHeader{Key: ingest.HeaderReason, Value: []byte(reason)}, kgo.RecordHeader{Key: ingest.HeaderRejectedFrom, Value: []byte(from)}),
+		Headers: append(headers, kgo.RecordHeader{Key: ingest.HeaderReason, Value: []byte(reason)},
+			kgo.RecordHeader{Key: ingest.HeaderRejectedFrom, Value: []byte(from)}),
 	}
 }
 
@@ -244,7 +250,8 @@ func (s *Source) checkTopics() {
 		case *t.Topic == s.config.Topic:
 			s.because("topic", "")
 		case err != nil:
-			s.because(rejectedTopic, fmt.Sprintf("the topic %q is not there (%v): create it; a partition with a bad record stands still without it", s.config.Rejected, err))
+			s.because(rejectedTopic, fmt.Sprintf("the topic %q is not there (%v): create it; "+
+				"a partition with a bad record stands still without it", s.config.Rejected, err))
 		default:
 			s.because(rejectedTopic, "")
 		}

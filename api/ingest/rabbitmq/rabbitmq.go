@@ -88,11 +88,14 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	uri, err := amqp.ParseURI(c.URL)
 	switch {
 	case err != nil || c.URL == "":
-		return nil, postdate.E(postdate.KindInvalid, "the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost")
+		return nil, postdate.E(postdate.KindInvalid,
+			"the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost")
 	case c.Queue == "" || len(c.Queue) > 255-len(rejectedSuffix):
-		return nil, postdate.E(postdate.KindInvalid, "the queue to take schedules from must have a name of 1 to %d bytes", 255-len(rejectedSuffix))
+		return nil, postdate.E(postdate.KindInvalid,
+			"the queue to take schedules from must have a name of 1 to %d bytes", 255-len(rejectedSuffix))
 	case c.Prefetch < 0 || c.Prefetch > prefetchMax:
-		return nil, postdate.E(postdate.KindInvalid, "the prefetch %d is not between 0, the default, and %d", c.Prefetch, prefetchMax)
+		return nil, postdate.E(postdate.KindInvalid, "the prefetch %d is not between 0, the default, and %d",
+			c.Prefetch, prefetchMax)
 	case c.Taker == nil:
 		return nil, postdate.E(postdate.KindInternal, "nothing carries out what comes from queue %q", c.Queue)
 	}
@@ -136,7 +139,8 @@ func (s *Source) Close(ctx context.Context) error {
 	select {
 	case <-s.stopped:
 	case <-ctx.Done():
-		err = postdate.E(postdate.KindUnknown, "stopped taking schedules from queue %q before all that was in hand was done; it stays in the queue: %w", s.config.Queue, ctx.Err())
+		err = postdate.E(postdate.KindUnknown, "stopped taking schedules from queue %q before all that was in hand "+
+			"was done; it stays in the queue: %w", s.config.Queue, ctx.Err())
 		s.cut()
 		<-s.stopped
 	}
@@ -160,7 +164,8 @@ func (s *Source) run(ctx context.Context) {
 			attempt, last = 0, ""
 		}
 		if err.Error() != last {
-			s.config.Log.Warn("no schedules are taken from a RabbitMQ queue; trying again", "queue", s.config.Queue, "address", s.address, "reason", err)
+			s.config.Log.Warn("no schedules are taken from a RabbitMQ queue; trying again",
+				"queue", s.config.Queue, "address", s.address, "reason", err)
 			last = err.Error()
 		}
 		if !s.pause(ctx, attempt, backoffLast) {

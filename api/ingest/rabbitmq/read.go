@@ -22,7 +22,8 @@ func read(d *amqp.Delivery, template ingest.Template) *ingest.Command {
 		c.Body = []byte{}
 	}
 	if _, ok := d.Headers["CC"]; ok {
-		c.Fault = "the header CC names further queues, and a delayed message goes to one channel: publish one message for each queue, without CC"
+		c.Fault = "the header CC names further queues, and a delayed message goes to one channel: " +
+			"publish one message for each queue, without CC"
 	}
 	kinds := amqpheader.Kinds{}
 	for name, value := range d.Headers {

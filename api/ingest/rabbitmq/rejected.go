@@ -67,10 +67,12 @@ func (r *rejected) put(ds []inHand, reasons []string) error {
 	err := r.publish(ds, reasons)
 	if err != nil {
 		r.hangUp()
-		return fmt.Errorf("messages cannot be put into the queue %q for rejected ones: %w", r.source.config.Rejected, err)
+		return fmt.Errorf("messages cannot be put into the queue %q for rejected ones: %w",
+			r.source.config.Rejected, err)
 	}
 	for i, d := range ds {
-		r.source.config.Log.Warn("rejected a message", "queue", r.source.config.Queue, "message-id", d.delivery.MessageId, "reason", reasons[i])
+		r.source.config.Log.Warn("rejected a message", "queue", r.source.config.Queue,
+			"message-id", d.delivery.MessageId, "reason", reasons[i])
 	}
 	return nil
 }
@@ -87,7 +89,8 @@ func (r *rejected) publish(ds []inHand, reasons []string) error {
 	}
 	var confirms []*amqp.DeferredConfirmation
 	for i, d := range ds {
-		c, err := r.ch.PublishWithDeferredConfirm("", r.source.config.Rejected, true, false, aside(d.delivery, r.source.config.Queue, reasons[i]))
+		c, err := r.ch.PublishWithDeferredConfirm("", r.source.config.Rejected, true, false,
+			aside(d.delivery, r.source.config.Queue, reasons[i]))
 		if err != nil {
 			return err
 		}

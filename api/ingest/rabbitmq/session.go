@@ -103,7 +103,8 @@ func (n *session) setUp(conn *amqp.Connection, cut context.CancelFunc) (*amqp.Ch
 		ch, err = n.consume(conn)
 	}
 	if !late.Stop() {
-		err = fmt.Errorf("RabbitMQ at %s did not answer within %s: does the queue have a leader?", n.address, queueTimeout)
+		err = fmt.Errorf("RabbitMQ at %s did not answer within %s: does the queue have a leader?",
+			n.address, queueTimeout)
 	}
 	return ch, err
 }
@@ -120,7 +121,8 @@ func (n *session) consume(conn *amqp.Connection) (*amqp.Channel, error) {
 	deliveries, err := ch.Consume(n.config.Queue, consumerTag, false, false, false, false, nil)
 	var e *amqp.Error
 	if errors.As(err, &e) && e.Code == amqp.NotFound {
-		err = fmt.Errorf("there is no queue %q: declare it, and bind it to what is to be delayed (%s)", n.config.Queue, e.Reason)
+		err = fmt.Errorf("there is no queue %q: declare it, and bind it to what is to be delayed (%s)",
+			n.config.Queue, e.Reason)
 	}
 	if err != nil {
 		return nil, err
@@ -239,7 +241,8 @@ func (n *session) take(batch []amqp.Delivery) {
 	}
 	if hand, why := n.attempt(hand); len(hand) > 0 && n.over.Err() == nil {
 		n.warn.Do(func() {
-			n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again", "queue", n.config.Queue, "messages", len(hand), "reason", why)
+			n.config.Log.Warn("schedules from a RabbitMQ queue wait to be tried again",
+				"queue", n.config.Queue, "messages", len(hand), "reason", why)
 		})
 		n.group.Go(func() {
 			for attempt := 0; len(hand) > 0 && n.pause(n.over, attempt, againLast); attempt++ {

@@ -113,11 +113,13 @@ func (w *walk) part(name string, f func() error) error {
 	}
 	err := f()
 	folder := filepath.Join(w.out, name, fmt.Sprint(w.round))
-	return errors.Join(err, os.MkdirAll(folder, 0o700), coverage.WriteMetaDir(folder), coverage.WriteCountersDir(folder))
+	return errors.Join(err, os.MkdirAll(folder, 0o700), coverage.WriteMetaDir(folder),
+		coverage.WriteCountersDir(folder))
 }
 
 func (w *walk) schedule(id, delay string) error {
-	_, err := w.call("POST", "", fmt.Sprintf(`{"scheduleId":%q,"channel":"rabbitmq:%s","delay":%q,"payload":{"a":1}}`, id, w.queue, delay))
+	_, err := w.call("POST", "", fmt.Sprintf(`{"scheduleId":%q,"channel":"rabbitmq:%s","delay":%q,"payload":{"a":1}}`,
+		id, w.queue, delay))
 	return err
 }
 

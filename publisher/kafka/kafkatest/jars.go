@@ -27,7 +27,8 @@ const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 // MB. Tests that download at the same time do not disturb each other.
 func jars() (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
-		return "", fmt.Errorf("this test needs a Kafka broker, and that needs Java 17: run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
+		return "", fmt.Errorf("this test needs a Kafka broker, and that needs Java 17: "+
+			"run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -39,7 +40,8 @@ func jars() (string, error) {
 		return dir, nil
 	}
 	if _, err := exec.LookPath("mvn"); err != nil {
-		return "", fmt.Errorf("this test needs a Kafka broker, which Maven fetches: run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
+		return "", fmt.Errorf("this test needs a Kafka broker, which Maven fetches: "+
+			"run `make deps` to install it, or name a broker in POSTDATE_TEST_KAFKA (%w)", err)
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
@@ -53,7 +55,8 @@ func jars() (string, error) {
 		return "", err
 	}
 	fetched := filepath.Join(work, "jars")
-	mvn := exec.Command("mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+fetched)
+	mvn := exec.Command("mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime",
+		"-DoutputDirectory="+fetched)
 	mvn.Dir = work
 	if out, err := mvn.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetch Kafka %s with Maven: %w\n%s", version, err, out)

@@ -137,7 +137,8 @@ func (b *Broker) lay() error {
 	if b.group, err = proctest.Idle(b.dir); err != nil {
 		return err
 	}
-	format := b.command("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", b.path("server.properties"), "--standalone")
+	format := b.command("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw",
+		"-c", b.path("server.properties"), "--standalone")
 	if out, err := format.CombinedOutput(); err != nil {
 		return fmt.Errorf("format Kafka's storage: %w\n%s", err, out)
 	}
@@ -147,7 +148,8 @@ func (b *Broker) lay() error {
 // command runs a class of Kafka. The small heap and the quick compiler suit tests, which start
 // brokers often.
 func (b *Broker) command(class string, args ...string) *exec.Cmd {
-	java := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(b.jars, "*"), class}
+	java := []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-cp", filepath.Join(b.jars, "*"), class}
 	cmd := exec.Command("java", append(java, args...)...)
 	cmd.Dir = b.dir
 	return cmd
@@ -177,7 +179,8 @@ func (b *Broker) run() error {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the broker does not answer after %s: %w\n%s", startTimeout, err, proctest.Tail(b.path("out")))
+			return fmt.Errorf("the broker does not answer after %s: %w\n%s",
+				startTimeout, err, proctest.Tail(b.path("out")))
 		}
 	}
 }

@@ -155,7 +155,8 @@ func (c Client) Take(queue string, n int, timeout time.Duration) []amqp.Delivery
 			select {
 			case d, ok := <-deliveries:
 				if !ok {
-					return fmt.Errorf("queue %s: the consumer was cut off after %d of %d messages", queue, len(taken), n)
+					return fmt.Errorf("queue %s: the consumer was cut off after %d of %d messages",
+						queue, len(taken), n)
 				}
 				taken = append(taken, d)
 				if err := d.Ack(false); err != nil {

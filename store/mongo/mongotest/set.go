@@ -125,7 +125,8 @@ func (s *Set) run(i int) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("mongod takes no connection after %s: %w\n%s", startTimeout, err, proctest.Tail(s.logPath(i)))
+			return fmt.Errorf("mongod takes no connection after %s: %w\n%s",
+				startTimeout, err, proctest.Tail(s.logPath(i)))
 		}
 	}
 }
@@ -142,7 +143,8 @@ func (s *Set) initiate(election time.Duration) error {
 	err := s.direct(0, func(admin *mongo.Database) error {
 		return admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
 			{Key: "_id", Value: s.name}, {Key: "members", Value: members},
-			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: election.Milliseconds()}, {Key: "heartbeatIntervalMillis", Value: 500}}},
+			{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: election.Milliseconds()},
+				{Key: "heartbeatIntervalMillis", Value: 500}}},
 		}}}).Err()
 	})
 	if err != nil {
@@ -191,7 +193,8 @@ func (s *Set) sync(ctx context.Context) error {
 
 // direct talks to one member, whatever its state.
 func (s *Set) direct(i int, f func(admin *mongo.Database) error) error {
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.members[i].address + "/?directConnection=true").
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.members[i].address +
+		"/?directConnection=true").
 		SetServerSelectionTimeout(callTimeout))
 	if err != nil {
 		return err

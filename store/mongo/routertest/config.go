@@ -58,7 +58,8 @@ func (r *Router) shardCollection(id int32, namespace string, command bson.Raw) (
 			found = found || begins(index.KeysDocument, key)
 		}
 		if !found {
-			return refusal(id, codeInvalidOptions, "please create an index that starts with the proposed shard key before sharding the collection")
+			return refusal(id, codeInvalidOptions,
+				"please create an index that starts with the proposed shard key before sharding the collection")
 		}
 	} else if err := r.createKeyIndex(database, collection, key); err != nil {
 		return nil, err
@@ -75,7 +76,8 @@ func (r *Router) createKeyIndex(database, collection string, key bson.D) error {
 	}
 	err := r.direct.Database(database).RunCommand(context.Background(), bson.D{
 		{Key: "createIndexes", Value: collection},
-		{Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: key}, {Key: "name", Value: strings.Join(name, "_")}}}},
+		{Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: key},
+			{Key: "name", Value: strings.Join(name, "_")}}}},
 	}).Err()
 	if err != nil && strings.Contains(err.Error(), "already exists with a different name") {
 		return nil
@@ -91,7 +93,8 @@ func begins(index bson.Raw, key bson.D) bool {
 	}
 	for i, e := range key {
 		var value any
-		if err := elements[i].Value().Unmarshal(&value); err != nil || elements[i].Key() != e.Key || fmt.Sprint(value) != fmt.Sprint(e.Value) {
+		if err := elements[i].Value().Unmarshal(&value); err != nil || elements[i].Key() != e.Key ||
+			fmt.Sprint(value) != fmt.Sprint(e.Value) {
 			return false
 		}
 	}
@@ -111,7 +114,8 @@ func (r *Router) findConfig(id int32, command bson.Raw) ([]byte, error) {
 	found := bson.A{}
 	for namespace, key := range r.keys {
 		if want, ok := command.Lookup("filter", "_id").StringValueOK(); !ok || want == namespace {
-			found = append(found, bson.D{{Key: "_id", Value: namespace}, {Key: "key", Value: key}, {Key: "unique", Value: false}})
+			found = append(found, bson.D{{Key: "_id", Value: namespace}, {Key: "key", Value: key},
+				{Key: "unique", Value: false}})
 		}
 	}
 	return reply(id, bson.D{{Key: "ok", Value: 1.0}, {Key: "cursor", Value: bson.D{

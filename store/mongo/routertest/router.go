@@ -62,7 +62,8 @@ func start(t testing.TB, uri string, report func(format string, args ...any)) *R
 	}
 	t.Cleanup(func() { _ = r.direct.Disconnect(context.Background()) })
 	var hello struct{ Primary string }
-	if err := r.direct.Database("admin").RunCommand(context.Background(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+	if err := r.direct.Database("admin").RunCommand(context.Background(),
+		bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
 		t.Fatal(err)
 	}
 	relay := mongotest.NewRelay(t, hello.Primary, func(client, server net.Conn) {
@@ -255,7 +256,8 @@ func (r *Router) answer(request []byte) (answer []byte, on *Command, err error) 
 	r.mu.Unlock()
 	switch {
 	case name == "buildInfo" && version != nil:
-		answer, err = reply(id, bson.D{{Key: "ok", Value: 1.0}, {Key: "version", Value: fmt.Sprint(version)}, {Key: "versionArray", Value: version}})
+		answer, err = reply(id, bson.D{{Key: "ok", Value: 1.0}, {Key: "version", Value: fmt.Sprint(version)},
+			{Key: "versionArray", Value: version}})
 		return answer, nil, err
 	case name == "shardCollection":
 		answer, err = r.shardCollection(id, elements[0].Value().StringValue(), command)
@@ -319,7 +321,8 @@ func asMongos(answer []byte) ([]byte, error) {
 	as := bson.D{{Key: "msg", Value: "isdbgrid"}}
 	for _, e := range elements {
 		switch e.Key() {
-		case "setName", "setVersion", "hosts", "primary", "me", "electionId", "lastWrite", "secondary", "topologyVersion":
+		case "setName", "setVersion", "hosts", "primary", "me", "electionId", "lastWrite", "secondary",
+			"topologyVersion":
 		default:
 			as = append(as, bson.E{Key: e.Key(), Value: e.Value()})
 		}

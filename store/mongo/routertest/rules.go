@@ -53,7 +53,8 @@ func (c *Command) Route() Route {
 
 // commandOn takes apart a command on a collection; ok is false for any other command.
 func (r *Router) commandOn(database, name string, command bson.Raw) (c Command, ok bool) {
-	known := []string{"find", "getMore", "aggregate", "insert", "update", "delete", "findAndModify", "count", "distinct", "createIndexes"}
+	known := []string{"find", "getMore", "aggregate", "insert", "update", "delete", "findAndModify", "count",
+		"distinct", "createIndexes"}
 	collection, isText := command.Lookup(name).StringValueOK()
 	if name == "getMore" {
 		collection, isText = command.Lookup("collection").StringValueOK()
@@ -159,7 +160,8 @@ func names(filter bson.Raw, field string) bool {
 		return false
 	}
 	branches, err := array.Values()
-	return err == nil && len(branches) > 0 && !slices.ContainsFunc(branches, func(v bson.RawValue) bool { return !names(v.Document(), field) })
+	return err == nil && len(branches) > 0 && !slices.ContainsFunc(branches,
+		func(v bson.RawValue) bool { return !names(v.Document(), field) })
 }
 
 // operators are those of a condition; none where it is a plain value.
@@ -265,7 +267,8 @@ func brokenPipeline(command bson.Raw) string {
 		if _, err := v.Document().LookupErr("$sort"); err == nil {
 			sorted = true
 		}
-		if group, ok := v.Document().Lookup("$group").DocumentOK(); ok && sorted && strings.Contains(group.String(), "$first") {
+		if group, ok := v.Document().Lookup("$group").DocumentOK(); ok && sorted &&
+			strings.Contains(group.String(), "$first") {
 			return "a $group of the first of each, which reads everything where it is sharded"
 		}
 	}

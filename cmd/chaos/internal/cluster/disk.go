@@ -23,7 +23,8 @@ func newDisk(path string, mib int) (*Disk, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
-	d := &Disk{path: path, holder: exec.Command("sh", "-c", `mount -t tmpfs -o size="$1"m tmpfs "$2" && : >"$2/mounted" && exec sleep infinity`, "sh", fmt.Sprint(mib), path)}
+	d := &Disk{path: path, holder: exec.Command("sh", "-c",
+		`mount -t tmpfs -o size="$1"m tmpfs "$2" && : >"$2/mounted" && exec sleep infinity`, "sh", fmt.Sprint(mib), path)}
 	d.holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := spawn(d.holder); err != nil {
 		return nil, fmt.Errorf("a file system cannot be mounted here, only root may: %w", err)
@@ -44,7 +45,8 @@ func (d *Disk) inside(name string) string {
 }
 
 func (d *Disk) command(program string, args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"-t", fmt.Sprint(d.holder.Process.Pid), "-m", "--", program}, args...)...)
+	return exec.Command("nsenter", append([]string{"-t", fmt.Sprint(d.holder.Process.Pid), "-m", "--", program},
+		args...)...)
 }
 
 func (d *Disk) close() {

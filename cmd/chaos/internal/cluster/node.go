@@ -87,7 +87,8 @@ func (n *Node) Start() error {
 		n.mu.Lock()
 		n.up, n.err = false, err
 		if n.wants {
-			n.crash = fmt.Errorf("%s ended by itself at %s: %v, see %s", n.Name, time.Now().Format("15:04:05.000"), err, n.LogPath())
+			n.crash = fmt.Errorf("%s ended by itself at %s: %v, see %s",
+				n.Name, time.Now().Format("15:04:05.000"), err, n.LogPath())
 		}
 		n.mu.Unlock()
 		close(ended)
@@ -208,6 +209,7 @@ func (n *Node) API() *client.Client { return n.api }
 func (n *Node) newAPI() (*client.Client, error) {
 	return client.New(client.Config{
 		Servers: []string{n.Name}, AnswerTimeout: callTimeout, RetryFor: -1, Requests: 10_000,
-		HTTP: &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 20 * time.Second}},
+		HTTP: &http.Client{Transport: &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64,
+			IdleConnTimeout: 20 * time.Second}},
 	})
 }

@@ -69,7 +69,8 @@ func (c Config) Validate() error {
 	size := 0
 	for _, backlog := range c.Backlog {
 		if backlog <= size || backlog > 1_000_000_000 {
-			return fmt.Errorf("--backlog is %v: each size must be greater than the one before, and at most 1,000,000,000", c.Backlog)
+			return fmt.Errorf("--backlog is %v: each size must be greater than the one before, "+
+				"and at most 1,000,000,000", c.Backlog)
 		}
 		size = backlog
 	}
@@ -181,11 +182,13 @@ func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*grou
 		return nil, err
 	}
 	singles := r.group("above"+suffix, r.Messages)
-	if _, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers, above %d", r.Callers, size), singles, farOff); err != nil {
+	if _, err := r.schedule(ctx, fmt.Sprintf("schedule, %d callers, above %d",
+		r.Callers, size), singles, farOff); err != nil {
 		return nil, err
 	}
 	batches := r.group("batch"+suffix, r.Messages)
-	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d", r.Batch, size), batches, farOff); err != nil {
+	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d",
+		r.Batch, size), batches, farOff); err != nil {
 		return nil, err
 	}
 	err := r.steady(ctx, fmt.Sprintf("steady load above %d", size), "heavy"+suffix)

@@ -240,7 +240,8 @@ func (r *run) rowsOf(g *group) (stop func()) {
 func (r *run) add(row Row) {
 	if r.Node != nil {
 		if now, err := r.Node(); err == nil {
-			row.Node = &Usage{MemoryBytes: now.MemoryBytes, DiskBytes: now.DiskBytes, Processor: now.Processor - r.before.Processor}
+			row.Node = &Usage{MemoryBytes: now.MemoryBytes, DiskBytes: now.DiskBytes,
+				Processor: now.Processor - r.before.Processor}
 			r.before = now
 		}
 	}

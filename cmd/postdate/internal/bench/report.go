@@ -84,7 +84,8 @@ func (r *Report) Verdict() error {
 	if sum == (Arrivals{}) {
 		return nil
 	}
-	return fmt.Errorf("%s: %d early, %d duplicates without a mark, %d lost", testrun.Broken, sum.Early, sum.DuplicatesUnmarked, sum.Lost)
+	return fmt.Errorf("%s: %d early, %d duplicates without a mark, %d lost",
+		testrun.Broken, sum.Early, sum.DuplicatesUnmarked, sum.Lost)
 }
 
 // Print writes the report as one table.
@@ -110,7 +111,8 @@ func (r *Report) Print(w io.Writer) error {
 			memory, disk = strconv.FormatInt(n.MemoryBytes>>20, 10), strconv.FormatInt(n.DiskBytes>>20, 10)
 			processor = strconv.FormatFloat(n.Processor.Seconds(), 'f', 1, 64)
 		}
-		p.line("%-*s %10d %9s  %-4s %8.1f %8.1f %8.1f %8.1f %6s %11s %6s %6s %8s %7s", width, row.Phase, row.Messages, perSecond,
+		p.line("%-*s %10d %9s  %-4s %8.1f %8.1f %8.1f %8.1f %6s %11s %6s %6s %8s %7s",
+			width, row.Phase, row.Messages, perSecond,
 			row.Times, row.P50Ms, row.P99Ms, row.P999Ms, row.MaxMs, early, duplicates, lost, memory, disk, processor)
 		if row.Note != "" {
 			p.line("  (%s)", row.Note)
