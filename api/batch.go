@@ -20,7 +20,7 @@ type batch struct {
 	tenant      string
 	buckets     int
 	traceparent string
-	replayed    func(*postdate.Message) (scheduled, bool)
+	replayed    func(m *postdate.Message, expiring bool) (scheduled, bool)
 
 	items    []batchItem
 	messages []postdate.Message // those to insert
@@ -58,7 +58,9 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	t := &batch{
 		checker: s.checker(), tenant: s.tenantOf(ctx), buckets: s.config.Buckets,
 		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),
-		replayed:    func(m *postdate.Message) (scheduled, bool) { return s.replayed(storeCtx, m) },
+		replayed: func(m *postdate.Message, expiring bool) (scheduled, bool) {
+			return s.replayed(storeCtx, m, expiring)
+		},
 	}
 	parse := eachOfArray
 	if isOneOf(ctx.Request.Header.ContentType(), []string{contentTypeLines}) {
@@ -92,12 +94,9 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 		m := postdate.Message{Traceparent: t.traceparent}
 		var expiring bool
 		item.problem, expiring = t.named(body, t.tenant, t.buckets, &m)
-		switch {
-		case expiring:
-			if first, ok := t.replayed(&m); ok {
-				item.problem, item.answer = nil, first
-			}
-		case item.problem == nil:
+		if first, ok := t.replayed(&m, expiring); ok {
+			item.problem, item.answer = nil, first
+		} else if item.problem == nil {
 			item.id, item.message = m.ScheduleID, len(t.messages)
 			t.messages = append(t.messages, m)
 		}

@@ -9,9 +9,6 @@ import (
 )
 
 func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
 	key, p := s.pathKey(ctx)
 	if p != nil {
 		return p

@@ -26,10 +26,8 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	if expiring {
-		if first, ok := s.replayed(storeCtx, &m); ok {
-			return first.write(ctx, fasthttp.StatusOK)
-		}
+	if first, ok := s.replayed(storeCtx, &m, expiring); ok {
+		return first.write(ctx, fasthttp.StatusOK)
 	}
 	if p != nil {
 		return p
@@ -41,9 +39,12 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.noteInsert(&m, result).write(ctx, statusOf(result))
 }
 
-// replayed looks up the answer to an earlier, identical request. It is for a request
-// that would expire before its execution time, which is valid only as a repetition.
-func (s *Server) replayed(ctx context.Context, m *postdate.Message) (scheduled, bool) {
+// replayed looks up the answer to an earlier, identical request, if this one would expire before
+// its execution time, which is valid only as a repetition.
+func (s *Server) replayed(ctx context.Context, m *postdate.Message, expiring bool) (scheduled, bool) {
+	if !expiring {
+		return scheduled{}, false
+	}
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	if err != nil || r.Digest != m.Digest {
 		return scheduled{}, false
@@ -71,9 +72,6 @@ func statusOf(result store.Inserted) int {
 }
 
 func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
 	key, p := s.pathKey(ctx)
 	if p != nil {
 		return p
@@ -105,10 +103,8 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	p, expiring := c.message(&body, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	if expiring {
-		if first, ok := s.replayed(storeCtx, &m); ok {
-			return first.write(ctx, fasthttp.StatusOK)
-		}
+	if first, ok := s.replayed(storeCtx, &m, expiring); ok {
+		return first.write(ctx, fasthttp.StatusOK)
 	}
 	if p != nil {
 		return p
@@ -207,8 +203,11 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.failed("patch", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
-// pathKey returns the key of the message that the path names.
+// pathKey returns the key of the message that the path names. Such a call takes no parameters.
 func (s *Server) pathKey(ctx *fasthttp.RequestCtx) (postdate.Key, *Problem) {
+	if p := noQuery(ctx); p != nil {
+		return postdate.Key{}, p
+	}
 	id, p := pathName(ctx, "id", postdate.CheckScheduleID)
 	if p != nil {
 		return postdate.Key{}, p
