@@ -216,10 +216,8 @@ func (p *Publisher) addPartitions(ctx context.Context, s *session, shares []*sha
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = s.name, s.producer.id, s.producer.epoch
 	at := map[string]int{}
 	for _, sh := range shares {
-		i, ok := at[sh.topic]
-		if !ok {
-			i = len(req.Topics)
-			at[sh.topic] = i
+		i, seen := indexOf(sh.topic, at)
+		if !seen {
 			t := kmsg.NewAddPartitionsToTxnRequestTopic()
 			t.Topic = sh.topic
 			req.Topics = append(req.Topics, t)
@@ -248,6 +246,16 @@ func (p *Publisher) addPartitions(ctx context.Context, s *session, shares []*sha
 	})
 }
 
+// indexOf returns where a topic stands in a request. One that is not seen yet comes next.
+func indexOf(topic string, at map[string]int) (i int, seen bool) {
+	i, seen = at[topic]
+	if !seen {
+		i = len(at)
+		at[topic] = i
+	}
+	return i, seen
+}
+
 // produceShares sends all shares in parallel, one request for each leader, and stores the
 // answers.
 func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*share) {
@@ -263,10 +271,8 @@ func (p *Publisher) produceShares(ctx context.Context, s *session, shares []*sha
 				int32(p.config.PublishTimeout/2/time.Millisecond)
 			at := map[string]int{}
 			for _, sh := range shares {
-				i, ok := at[sh.topic]
-				if !ok {
-					i = len(req.Topics)
-					at[sh.topic] = i
+				i, seen := indexOf(sh.topic, at)
+				if !seen {
 					t := kmsg.NewProduceRequestTopic()
 					t.Topic = sh.topic
 					req.Topics = append(req.Topics, t)
