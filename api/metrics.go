@@ -1,12 +1,12 @@
 package api
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics are this package's metrics.
@@ -18,36 +18,32 @@ type metrics struct {
 	tooLate   prometheus.Counter
 }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(registry prometheus.Registerer) *metrics {
+	auto := promauto.With(registry)
+	return &metrics{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_http_requests_total",
 			Help: "HTTP requests that were answered, by route, method and status code.",
 		}, []string{"route", "method", "code"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		latency: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_http_request_seconds",
 			Help: "Time from a request's arrival to its answer, by route and method; " +
 				"a long poll counts with its wait.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
-		scheduled: prometheus.NewCounterVec(prometheus.CounterOpts{
+		scheduled: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_scheduled_total",
 			Help: "Messages that were scheduled, by broker; a repeated request counts once.",
 		}, []string{"broker"}),
-		cancelled: prometheus.NewCounter(prometheus.CounterOpts{
+		cancelled: auto.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_cancelled_total",
 			Help: "Messages that were cancelled; a repeated request counts once.",
 		}),
-		tooLate: prometheus.NewCounter(prometheus.CounterOpts{
+		tooLate: auto.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_cancel_too_late_total",
 			Help: "Cancels that were refused because delivery had begun or was done.",
 		}),
 	}
-	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.scheduled, m.cancelled, m.tooLate} {
-		errs = append(errs, registry.Register(c))
-	}
-	return m, errors.Join(errs...)
 }
 
 func (m *metrics) observe(route, method string, code int, took time.Duration) {

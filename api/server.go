@@ -47,18 +47,13 @@ type Server struct {
 	fresh    sync.Map // the net.Conns on which nothing has arrived yet
 }
 
-// New makes a server. It fails if the Config is not valid or a metric's name is
-// already taken in the Registry.
+// New makes a server. It fails if the Config is not valid.
 func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	config = config.withDefaults()
-	m, err := newMetrics(config.Registry)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{config: config, metrics: m}
+	s := &Server{config: config, metrics: newMetrics(config.Registry)}
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
 	s.http = &fasthttp.Server{

@@ -75,14 +75,11 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 		return nil, err
 	}
 	m := &Membership{
-		config: c, parts: p, log: c.Log, meta: meta,
+		config: c, metrics: newMetrics(c.Metrics), parts: p, log: c.Log, meta: meta,
 		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
 		outbox: map[string]map[int]postdate.Time{},
-	}
-	if m.metrics, err = newMetrics(c.Metrics); err != nil {
-		return nil, err
 	}
 	if err := m.open(ctx); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -19,18 +20,17 @@ type measured struct {
 }
 
 func measure(s store.Store, r prometheus.Registerer) *measured {
-	m := &measured{Store: s,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	auto := promauto.With(r)
+	return &measured{Store: s,
+		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_store_seconds", Help: "Duration of store operations, the wait for the disk included.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1, 5},
 		}, []string{"operation"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		errors: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_store_errors_total",
 			Help: "Store operations that failed or whose outcome is unknown, by kind.",
 		}, []string{"operation", "kind"}),
 	}
-	r.MustRegister(m.seconds, m.errors)
-	return m
 }
 
 // timed starts a measurement; the func that it returns ends it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
@@ -31,36 +32,35 @@ type Metrics struct {
 
 // NewMetrics registers the series.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+	auto := promauto.With(r)
+	return &Metrics{
+		outcomes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_publishes_total",
 			Help: "Publishes by channel and outcome (confirmed, refused, down, unknown).",
 		}, []string{"channel", "outcome"}),
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		lateness: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_lateness_seconds", Help: "From the execution time to the broker's confirm.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
 		}, []string{"channel"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_settled_total", Help: "Attempts by what became of them (delivered, retry, failed, parked).",
 		}, []string{"how"}),
-		marked: prometheus.NewCounter(prometheus.CounterOpts{
+		marked: auto.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_possible_duplicates_total",
 			Help: "Messages published with the mark of a possible duplicate.",
 		}),
-		overdue: prometheus.NewGauge(prometheus.GaugeOpts{
+		overdue: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been " +
 				"due; 0 where none is. Parked messages do not count.",
 		}),
-		hand: prometheus.NewGauge(prometheus.GaugeOpts{
+		hand: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_messages_in_hand", Help: "Messages in memory: claimed and not settled.",
 		}),
-		down: prometheus.NewGauge(prometheus.GaugeOpts{
+		down: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_channels_down", Help: "Channels that take nothing at present; their messages are parked.",
 		}),
 		labels: map[postdate.Channel]string{},
 	}
-	r.MustRegister(m.outcomes, m.lateness, m.ended, m.marked, m.overdue, m.hand, m.down)
-	return m
 }
 
 func (m *Metrics) label(c postdate.Channel) string {

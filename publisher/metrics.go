@@ -1,13 +1,16 @@
 package publisher
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Outcomes counts what became of publishes.
 type Outcomes struct{ *prometheus.CounterVec }
 
 // NewOutcomes makes the counter postdate_BROKER_publishes_total.
-func NewOutcomes(broker, help string) Outcomes {
-	return Outcomes{prometheus.NewCounterVec(prometheus.CounterOpts{
+func NewOutcomes(auto promauto.Factory, broker, help string) Outcomes {
+	return Outcomes{auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "postdate_" + broker + "_publishes_total", Help: help,
 	}, []string{"outcome"})}
 }
@@ -24,4 +27,14 @@ func (o Outcomes) Count(results []Result) []Result {
 		}
 	}
 	return results
+}
+
+// GaugePhase makes a gauge that is 1 while a publisher is in a phase.
+func GaugePhase(auto promauto.Factory, name, help string, state func() State, in Phase) {
+	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if state().Phase == in {
+			return 1
+		}
+		return 0
+	})
 }

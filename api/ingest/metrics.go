@@ -1,9 +1,8 @@
 package ingest
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // The values of the label result.
@@ -22,25 +21,22 @@ type metrics struct {
 	lag     *prometheus.GaugeVec
 }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		taken: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(registry prometheus.Registerer) *metrics {
+	auto := promauto.With(registry)
+	return &metrics{
+		taken: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_ingest_commands_total",
 			Help: "Commands that were taken from brokers, by source and by what became of them: " +
 				"scheduled, replaced, cancelled, repeated (done before) or bad.",
 		}, []string{"source", "result"}),
-		retried: prometheus.NewCounterVec(prometheus.CounterOpts{
+		retried: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_ingest_retries_total",
 			Help: "Commands that could not be carried out when they were read, and are tried again, by source; " +
 				"each time counts.",
 		}, []string{"source"}),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lag: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "postdate_ingest_lag",
 			Help: "Messages that wait in a source for being taken, by source.",
 		}, []string{"source"}),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	return m, errors.Join(registry.Register(m.taken), registry.Register(m.retried), registry.Register(m.lag))
 }

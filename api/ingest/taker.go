@@ -68,8 +68,7 @@ func NewTaker(c Config) (*Taker, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	m, err := newMetrics(c.Metrics)
-	return &Taker{config: c, metrics: m}, err
+	return &Taker{config: c, metrics: newMetrics(c.Metrics)}, nil
 }
 
 // CheckChannel says whether the node serves a channel.

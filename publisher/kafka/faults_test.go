@@ -208,7 +208,7 @@ func TestUnknownIsNotSentLater(t *testing.T) {
 			t.Errorf("an ended context: %v: %s", r.Outcome, r.Reason)
 		}
 	}
-	waitFor(t, func() bool { return p.State().Phase == kafka.Connected })
+	waitFor(t, func() bool { return p.State().Phase == publisher.Connected })
 	time.AfterFunc(50*time.Millisecond, func() { close(release) }) // the outcomes hold in any order
 	wg.Wait()
 	for _, r := range results {
@@ -276,7 +276,7 @@ func TestNobodyThere(t *testing.T) {
 			t.Errorf("%v: %s", r.Outcome, r.Reason)
 		}
 	}
-	waitFor(t, func() bool { s := p.State(); return s.Phase == kafka.Lost && strings.Contains(s.Reason, address) })
+	waitFor(t, func() bool { s := p.State(); return s.Phase == publisher.Lost && strings.Contains(s.Reason, address) })
 }
 
 func TestLogin(t *testing.T) {

@@ -125,7 +125,7 @@ type Publisher struct {
 	leaders  map[int32]*leader
 	ids      ids
 	sessions map[int]*session // by bucket; with Fenced
-	state    State
+	state    publisher.State
 
 	life    context.Context // ends when the publisher is closed
 	stop    context.CancelFunc
@@ -146,13 +146,11 @@ func New(config Config) (*Publisher, error) {
 	p := &Publisher{
 		config: config, seeds: strings.Join(config.Seeds, ","),
 		topics: map[string]*topic{}, leaders: map[int32]*leader{}, sessions: map[int]*session{},
-		state: State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		state: publisher.NewState(),
 		gate:  publisher.NewGate(), stopped: make(chan struct{}),
 	}
+	p.metrics = newMetrics(p, config.Metrics)
 	var err error
-	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
-		return nil, err
-	}
 	if p.client, err = kgo.NewClient(config.options(p.metrics)...); err != nil {
 		return nil, postdate.E(postdate.KindInvalid, "the Kafka settings cannot be used: %w", err)
 	}

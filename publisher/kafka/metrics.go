@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -17,36 +17,19 @@ type metrics struct {
 	outcomes publisher.Outcomes
 }
 
-func newMetrics(p *Publisher, registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		connects: prometheus.NewCounter(prometheus.CounterOpts{
+func newMetrics(p *Publisher, registry prometheus.Registerer) *metrics {
+	auto := promauto.With(registry)
+	publisher.GaugePhase(auto, "postdate_kafka_connected", "1 while Kafka answers.", p.State, publisher.Connected)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "postdate_kafka_in_flight", Help: "Messages that were handed over for Kafka and are not finished.",
+	}, func() float64 { return float64(p.inFlight()) })
+	return &metrics{
+		connects: auto.NewCounter(prometheus.CounterOpts{
 			Name: "postdate_kafka_connects_total",
 			Help: "Connections made to Kafka's brokers; each broker takes a few.",
 		}),
-		outcomes: publisher.NewOutcomes("kafka", "Publishes to Kafka by outcome."),
+		outcomes: publisher.NewOutcomes(auto, "kafka", "Publishes to Kafka by outcome."),
 	}
-	if registry == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{
-		m.connects, m.outcomes,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "postdate_kafka_connected", Help: "1 while Kafka answers.",
-		}, func() float64 {
-			if p.State().Phase == Connected {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "postdate_kafka_in_flight", Help: "Messages that were handed over for Kafka and are not finished.",
-		}, func() float64 { return float64(p.inFlight()) }),
-	} {
-		if err := registry.Register(c); err != nil {
-			return nil, postdate.E(postdate.KindInternal, "register the Kafka publisher's metrics: %w", err)
-		}
-	}
-	return m, nil
 }
 
 func (p *Publisher) inFlight() (n int) {

@@ -137,7 +137,7 @@ func (p *Publisher) lastWords(b *batch) string {
 	switch {
 	case b != nil && b.reason != "":
 		return ": " + b.reason
-	case p.state.Phase != Connected:
+	case p.state.Phase != publisher.Connected:
 		return ": " + p.state.Reason
 	}
 	return ""

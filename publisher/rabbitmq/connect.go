@@ -23,37 +23,8 @@ const (
 	tidyTime  = 10 * time.Second
 )
 
-// Phase is the state of a publisher's connection to its broker.
-type Phase uint8
-
-// The phases.
-const (
-	Connecting Phase = iota + 1 // for the first time: Publish waits for it
-	Connected
-	Blocked // connected, but the broker accepts nothing: a memory or disk alarm
-	Lost    // not connected, and reconnecting
-	Closed
-)
-
-var phaseNames = [...]string{Connecting: "connecting", Connected: "connected", Blocked: "blocked", Lost: "down",
-	Closed: "closed"}
-
-func (p Phase) String() string {
-	if int(p) >= len(phaseNames) || p == 0 {
-		return "invalid"
-	}
-	return phaseNames[p]
-}
-
-// State is a publisher's phase, for health and metrics.
-type State struct {
-	Phase  Phase
-	Reason string // for all but Connected: a sentence in the broker's words, without secrets
-	Since  time.Time
-}
-
 // State says whether the publisher is connected, blocked or down, and why.
-func (p *Publisher) State() State {
+func (p *Publisher) State() publisher.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
@@ -61,9 +32,9 @@ func (p *Publisher) State() State {
 
 // enterPhase changes the state. In any phase but Connected, whatever is not written yet is
 // Down. The lock is held.
-func (p *Publisher) enterPhase(phase Phase, reason string) {
-	p.state = State{Phase: phase, Reason: reason, Since: time.Now()}
-	if phase != Connected {
+func (p *Publisher) enterPhase(phase publisher.Phase, reason string) {
+	p.state = publisher.State{Phase: phase, Reason: reason, Since: time.Now()}
+	if phase != publisher.Connected {
 		for _, l := range p.lanes {
 			l.finishQueued(publisher.Result{Outcome: publisher.Down, Reason: reason})
 		}
@@ -89,7 +60,7 @@ func (p *Publisher) keepConnected(ctx context.Context) {
 		case <-time.After(backoff(attempt, rand.Float64())):
 		case <-ctx.Done():
 			p.mu.Lock()
-			p.enterPhase(Closed, "the publisher is closed")
+			p.enterPhase(publisher.Closed, "the publisher is closed")
 			p.mu.Unlock()
 			return
 		}
@@ -108,7 +79,7 @@ func (p *Publisher) down(reason string, attempt int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.enterPhase(Lost, reason)
+	p.enterPhase(publisher.Lost, reason)
 }
 
 // serve runs one session to its end.
@@ -119,7 +90,7 @@ func (p *Publisher) serve(ctx context.Context, s *session) {
 	for _, l := range p.lanes {
 		l.link, l.proven = nil, false
 	}
-	p.enterPhase(Connected, "")
+	p.enterPhase(publisher.Connected, "")
 	p.mu.Unlock()
 	p.metrics.connects.Inc()
 	p.config.Log.Info("connected to RabbitMQ", "address", p.address)
@@ -129,7 +100,7 @@ func (p *Publisher) serve(ctx context.Context, s *session) {
 	reason := p.watch(ctx, s)
 	p.mu.Lock()
 	s.over.Store(true)
-	p.enterPhase(Lost, reason)
+	p.enterPhase(publisher.Lost, reason)
 	p.mu.Unlock()
 	if ctx.Err() == nil {
 		p.config.Log.Warn(reason)
@@ -201,11 +172,11 @@ func (p *Publisher) block(b amqp.Blocking) {
 	if b.Active {
 		reason := "RabbitMQ at " + p.address + " blocks publishers: " + b.Reason
 		p.config.Log.Warn(reason)
-		p.enterPhase(Blocked, reason)
+		p.enterPhase(publisher.Blocked, reason)
 		return
 	}
 	p.config.Log.Info("RabbitMQ takes messages again", "address", p.address)
-	p.enterPhase(Connected, "")
+	p.enterPhase(publisher.Connected, "")
 }
 
 func hostPort(uri amqp.URI) string { return net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)) }

@@ -162,7 +162,7 @@ func TestMemoryAlarm(t *testing.T) {
 	l := startLoad(t, p, queue)
 	broker.SetMemoryAlarm(true)
 	l.until(publisher.Down, 500)
-	if s := p.State(); s.Phase != rabbitmq.Blocked || !strings.Contains(s.Reason, "memory") {
+	if s := p.State(); s.Phase != publisher.Blocked || !strings.Contains(s.Reason, "memory") {
 		t.Errorf("state %v: %s", s.Phase, s.Reason)
 	}
 	start := time.Now()
@@ -172,7 +172,7 @@ func TestMemoryAlarm(t *testing.T) {
 	broker.SetMemoryAlarm(false)
 	l.until(publisher.Confirmed, 500)
 	l.end()
-	if s := p.State(); s.Phase != rabbitmq.Connected {
+	if s := p.State(); s.Phase != publisher.Connected {
 		t.Errorf("state %v: %s", s.Phase, s.Reason)
 	}
 	l.account(client.TakeAll(queue))

@@ -70,7 +70,7 @@ func (c *call) prepare(to target, batch []postdate.Delivery) {
 func (c *call) enqueue(exchange string) (down string) {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	if s := c.p.state; s.Phase != Connected && s.Phase != Connecting {
+	if s := c.p.state; s.Phase != publisher.Connected && s.Phase != publisher.Connecting {
 		return s.Reason
 	}
 	c.lane = c.p.lane(exchange)

@@ -96,7 +96,7 @@ type Publisher struct {
 	wake    *sync.Cond // there is something to write, or room for it, or the session is over
 	lanes   map[string]*lane
 	session *session
-	state   State
+	state   publisher.State
 
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when keepConnected has returned
@@ -116,14 +116,12 @@ func New(config Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		config: config, address: hostPort(uri), lanes: map[string]*lane{},
-		state: State{Phase: Connecting, Reason: "not connected yet", Since: time.Now()},
+		state: publisher.NewState(),
 		gate:  publisher.NewGate(), stopped: make(chan struct{}),
 	}
 	p.wake = sync.NewCond(&p.mu)
 	p.frameBytesMax.Store(131072) // RabbitMQ's default, until a connection tells
-	if p.metrics, err = newMetrics(p, config.Metrics); err != nil {
-		return nil, err
-	}
+	p.metrics = newMetrics(p, config.Metrics)
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go p.keepConnected(ctx)

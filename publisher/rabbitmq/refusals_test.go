@@ -42,7 +42,7 @@ func TestBadMessagesFailAlone(t *testing.T) {
 	if n := len(client.TakeAll(queue)); n != 7 {
 		t.Errorf("%d messages are in the queue", n)
 	}
-	if s := p.State(); s.Phase != rabbitmq.Connected {
+	if s := p.State(); s.Phase != publisher.Connected {
 		t.Errorf("state %v: %s", s.Phase, s.Reason)
 	}
 }
@@ -112,7 +112,7 @@ func TestAccessRefused(t *testing.T) {
 	if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "403") || strings.Contains(r.Reason, "wr0ng") {
 		t.Errorf("%v: %s", r.Outcome, r.Reason)
 	}
-	if s := p.State(); s.Phase != rabbitmq.Lost || s.Reason != r.Reason || time.Since(s.Since) > time.Minute {
+	if s := p.State(); s.Phase != publisher.Lost || s.Reason != r.Reason || time.Since(s.Since) > time.Minute {
 		t.Errorf("state %+v", s)
 	}
 }
@@ -150,7 +150,7 @@ func TestNoBroker(t *testing.T) {
 	if err := p.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if s := p.State(); s.Phase != rabbitmq.Closed {
+	if s := p.State(); s.Phase != publisher.Closed {
 		t.Errorf("state %v", s.Phase)
 	}
 }

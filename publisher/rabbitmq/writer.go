@@ -23,7 +23,7 @@ func (p *Publisher) write(s *session) {
 	for !s.over.Load() {
 		worked := false
 		for _, l := range p.lanes {
-			if p.state.Phase != Connected {
+			if p.state.Phase != publisher.Connected {
 				break // blocked
 			}
 			p.mend(l)

@@ -133,15 +133,13 @@ func New(config Config) (*Publisher, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate()}
+	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate(),
+		metrics: newMetrics(config.Metrics)}
 	var err error
 	if p.guard, err = newGuard(config.Allow); err != nil {
 		return nil, err
 	}
 	if p.signers, err = signers(config.Secrets); err != nil {
-		return nil, err
-	}
-	if p.metrics, err = newMetrics(config.Metrics); err != nil {
 		return nil, err
 	}
 	p.client = &http.Client{
