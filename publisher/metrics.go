@@ -8,11 +8,9 @@ import (
 // Outcomes counts what became of publishes.
 type Outcomes struct{ *prometheus.CounterVec }
 
-// NewOutcomes makes the counter postdate_BROKER_publishes_total.
-func NewOutcomes(auto promauto.Factory, broker, help string) Outcomes {
-	return Outcomes{auto.NewCounterVec(prometheus.CounterOpts{
-		Name: "postdate_" + broker + "_publishes_total", Help: help,
-	}, []string{"outcome"})}
+// NewOutcomes makes the counter of this name.
+func NewOutcomes(auto promauto.Factory, name, help string) Outcomes {
+	return Outcomes{auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})}
 }
 
 // Count counts results and returns them.

@@ -28,7 +28,7 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) *metrics {
 			Name: "postdate_kafka_connects_total",
 			Help: "Connections made to Kafka's brokers; each broker takes a few.",
 		}),
-		outcomes: publisher.NewOutcomes(auto, "kafka", "Publishes to Kafka by outcome."),
+		outcomes: publisher.NewOutcomes(auto, "postdate_kafka_publishes_total", "Publishes to Kafka by outcome."),
 	}
 }
 

@@ -27,7 +27,7 @@ func newMetrics(p *Publisher, registry prometheus.Registerer) *metrics {
 			Name: "postdate_rabbitmq_connects_total",
 			Help: "Connections made to RabbitMQ; all but the first replace a lost one.",
 		}),
-		outcomes: publisher.NewOutcomes(auto, "rabbitmq", "Publishes to RabbitMQ by outcome."),
+		outcomes: publisher.NewOutcomes(auto, "postdate_rabbitmq_publishes_total", "Publishes to RabbitMQ by outcome."),
 	}
 }
 

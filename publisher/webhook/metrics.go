@@ -17,7 +17,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	auto := promauto.With(registry)
 	return &metrics{
-		outcomes: publisher.NewOutcomes(auto, "webhook", "Webhook requests by outcome."),
+		outcomes: publisher.NewOutcomes(auto, "postdate_webhook_publishes_total", "Webhook requests by outcome."),
 		inFlight: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_webhook_in_flight", Help: "Webhook requests that are not answered.",
 		}),
