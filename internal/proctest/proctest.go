@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Group is a process group that does not outlive the test program. A small shell, the watch,
@@ -186,4 +188,38 @@ func Part(t testing.TB, kind string, line func() (string, error)) {
 		parts.told = map[string]bool{}
 	}
 	parts.told[kind] = true
+}
+
+// DiesWithProgram checks that a server ends when the test program that started it is killed: it
+// runs this test again, in a process that starts the server, says its address, and kills itself.
+func DiesWithProgram(t *testing.T, start func() (address string)) {
+	t.Helper()
+	const victim, said = "POSTDATE_TEST_VICTIM", "address "
+	if os.Getenv(victim) != "" {
+		fmt.Println(said + start())
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), victim+"=1", "POSTDATE_TEST_PARTS=")
+	out, _ := cmd.Output() // it is killed
+	var address string
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, said); ok {
+			address = strings.TrimSpace(text)
+		}
+	}
+	if address == "" {
+		t.Fatalf("the victim started no server: %s", out)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatalf("the server at %s outlives the program that started it", address)
+		}
+	}
 }

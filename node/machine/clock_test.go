@@ -37,28 +37,20 @@ func TestDatesByTheStoresClock(t *testing.T) {
 	}
 }
 
-// Without a bound, nothing is corrected.
-func TestDatesWithoutABound(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Fence.SkewMax = 0 })
-	r.step(fence.Tick{})
-	r.run(time.Second)
-	now := r.now
-	now.Wall -= 100_000
-	if got := r.m.Board().Wall(now); got != now.Wall {
-		t.Errorf("it is %d, want %d", got, now.Wall)
-	}
-}
-
-// A store without a clock cannot correct any other clock.
-func TestDatesByTheOnlyClock(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
-	r.noClock = true
-	r.step(fence.Tick{})
-	r.run(time.Second)
-	now := r.now
-	now.Wall -= 100_000
-	if got := r.m.Board().Wall(now); got != now.Wall {
-		t.Errorf("it is %d, want %d", got, now.Wall)
+// Nothing is corrected without a bound, nor by a store without a clock.
+func TestDatesThatAreNotCorrected(t *testing.T) {
+	for name, r := range map[string]*rig{
+		"no bound": newRig(t, func(c *Config) { c.Fence.SkewMax = 0 }),
+		"no clock": newRig(t, func(c *Config) { c.Fence.Exclusive = true }),
+	} {
+		r.noClock = name == "no clock"
+		r.step(fence.Tick{})
+		r.run(time.Second)
+		now := r.now
+		now.Wall -= 100_000
+		if got := r.m.Board().Wall(now); got != now.Wall {
+			t.Errorf("%s: it is %d, want %d", name, got, now.Wall)
+		}
 	}
 }
 

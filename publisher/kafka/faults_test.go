@@ -19,6 +19,7 @@ import (
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
+	"github.com/postdate/postdate/publisher/publishertest"
 )
 
 // fake is a cluster in this process that fails on demand.
@@ -73,11 +74,11 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 }
 
 func (f *fake) publisher(t *testing.T, timeout time.Duration) *kafka.Publisher {
-	return closing(t, newPublisher(t, kafka.Config{Seeds: f.ListenAddrs(), PublishTimeout: timeout}))
+	return publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: f.ListenAddrs(), PublishTimeout: timeout}))
 }
 
 func (f *fake) publish(p publisher.Publisher, prefix string, n int) []publisher.Result {
-	return p.Publish(context.Background(), postdate.Channel("kafka:"+f.topic), batchOf(prefix, n))
+	return p.Publish(context.Background(), postdate.Channel("kafka:"+f.topic), publishertest.Batch(prefix, n))
 }
 
 // counts returns how often each id is in the topic.
@@ -143,7 +144,7 @@ func TestEachErrorHasItsOutcome(t *testing.T) {
 func TestTooLargeFailsAlone(t *testing.T) {
 	f := newFake(t, 1, 1, map[string]string{"max.message.bytes": "4000"})
 	p := f.publisher(t, timeout)
-	batch := batchOf("m", 100)
+	batch := publishertest.Batch("m", 100)
 	batch[41].Message.Payload = make([]byte, 5000)
 	for i, r := range p.Publish(context.Background(), "kafka:t", batch) {
 		if i == 41 && (r.Outcome != publisher.Refused || !r.Permanent || !strings.HasPrefix(r.Reason, "MESSAGE_TOO_LARGE")) {
@@ -199,11 +200,11 @@ func TestUnknownIsNotSentLater(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var results, beside []publisher.Result
 	var wg sync.WaitGroup
-	wg.Go(func() { results = p.Publish(ctx, "kafka:t", batchOf("m", 3)) })
+	wg.Go(func() { results = p.Publish(ctx, "kafka:t", publishertest.Batch("m", 3)) })
 	<-held
 	wg.Go(func() { beside = f.publish(p, "beside", 3) }) // waits behind the first
 	cancel()
-	for _, r := range p.Publish(ctx, "kafka:t", batchOf("late", 1)) {
+	for _, r := range p.Publish(ctx, "kafka:t", publishertest.Batch("late", 1)) {
 		if r.Outcome != publisher.Down {
 			t.Errorf("an ended context: %v: %s", r.Outcome, r.Reason)
 		}
@@ -234,25 +235,23 @@ func TestUnknownIsNotSentLater(t *testing.T) {
 func TestLeadersMove(t *testing.T) {
 	f := newFake(t, 3, 6, nil)
 	p := f.publisher(t, timeout)
-	l := startLoad(t, p, f.topic)
+	l := publishertest.StartLoad(t, p, postdate.Channel("kafka:"+f.topic))
 	for range 10 {
 		f.ShufflePartitionLeaders()
-		l.until(publisher.Confirmed, 200)
+		l.Until(publisher.Confirmed, 200)
 	}
-	l.end()
-	l.account(f.client.TakeAll(f.topic, kafkatest.ReadCommitted))
-	if n := l.countLocked(publisher.Confirmed); n != len(l.outcomes) {
-		t.Errorf("%d of %d messages are confirmed: %v", n, len(l.outcomes), l.reasons)
-	}
+	l.End()
+	l.Account(idsOf(f.client.TakeAll(f.topic, kafkatest.ReadCommitted)))
+	l.AllConfirmed()
 }
 
 // A topic created after it was refused is found; a topic that is deleted is refused.
 func TestTopicsComeAndGo(t *testing.T) {
-	address, topic := kafkatest.URI(t), unique("t")
+	address, topic := kafkatest.URI(t), publishertest.Unique("t")
 	client := kafkatest.NewClient(t, address)
-	p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
+	p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
 	publish := func() publisher.Result {
-		return p.Publish(context.Background(), postdate.Channel("kafka:"+topic), batchOf("m", 1))[0]
+		return p.Publish(context.Background(), postdate.Channel("kafka:"+topic), publishertest.Batch("m", 1))[0]
 	}
 	if r := publish(); r.Outcome != publisher.Refused || r.Permanent || !strings.HasPrefix(r.Reason, "UNKNOWN_TOPIC_OR_PARTITION") {
 		t.Errorf("a missing topic: %v, permanent %t: %s", r.Outcome, r.Permanent, r.Reason)
@@ -270,8 +269,8 @@ func TestTopicsComeAndGo(t *testing.T) {
 // If there is no cluster, messages wait a moment, and the reason is reported.
 func TestNobodyThere(t *testing.T) {
 	address := proctest.Closed(t)
-	p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
-	for _, r := range p.Publish(context.Background(), "kafka:t", batchOf("m", 2)) {
+	p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: []string{address}}))
+	for _, r := range p.Publish(context.Background(), "kafka:t", publishertest.Batch("m", 2)) {
 		if r.Outcome != publisher.Down || !strings.Contains(r.Reason, address) || !strings.Contains(r.Reason, "refused") {
 			t.Errorf("%v: %s", r.Outcome, r.Reason)
 		}
@@ -287,13 +286,13 @@ func TestLogin(t *testing.T) {
 	}
 	defer c.Close()
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
-		p := closing(t, newPublisher(t, kafka.Config{Seeds: c.ListenAddrs(), SASL: &kafka.SASL{Mechanism: mechanism, User: "u", Password: "p"}}))
-		if r := p.Publish(context.Background(), "kafka:t", batchOf("m", 1))[0]; r.Outcome != publisher.Confirmed {
+		p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: c.ListenAddrs(), SASL: &kafka.SASL{Mechanism: mechanism, User: "u", Password: "p"}}))
+		if r := p.Publish(context.Background(), "kafka:t", publishertest.Batch("m", 1))[0]; r.Outcome != publisher.Confirmed {
 			t.Errorf("%s: %v: %s", mechanism, r.Outcome, r.Reason)
 		}
 	}
-	p := closing(t, newPublisher(t, kafka.Config{Seeds: c.ListenAddrs(), SASL: &kafka.SASL{Mechanism: "plain", User: "u", Password: "wrong-secret"}}))
-	if r := p.Publish(context.Background(), "kafka:t", batchOf("m", 1))[0]; r.Outcome != publisher.Down || strings.Contains(r.Reason, "wrong-secret") {
+	p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: c.ListenAddrs(), SASL: &kafka.SASL{Mechanism: "plain", User: "u", Password: "wrong-secret"}}))
+	if r := p.Publish(context.Background(), "kafka:t", publishertest.Batch("m", 1))[0]; r.Outcome != publisher.Down || strings.Contains(r.Reason, "wrong-secret") {
 		t.Errorf("a wrong password: %v: %s", r.Outcome, r.Reason)
 	}
 }
@@ -311,7 +310,7 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	for _, bad := range []postdate.Channel{"kafka:", "kafka:a/b", "kafka:..", "kafka:ü", "rabbitmq:t", postdate.Channel("kafka:" + strings.Repeat("x", 250))} {
-		p := closing(t, newPublisher(t, kafka.Config{Seeds: []string{"127.0.0.1:1"}}))
+		p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: []string{"127.0.0.1:1"}}))
 		if err := p.Check(bad); postdate.KindOf(err) != postdate.KindInvalid || err == nil {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -333,7 +332,7 @@ func waitFor(t *testing.T, so func() bool) {
 func TestHeadersAndKeys(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
 	p := f.publisher(t, timeout)
-	batch := batchOf("m", 2)
+	batch := publishertest.Batch("m", 2)
 	batch[0].Message.PartitionKey = "customer-7"
 	batch[0].Message.Headers = []postdate.Header{{Name: "Message-Id", Value: "forged"}, {Name: "x", Value: ""}}
 	batch[1].Message.Payload = nil

@@ -45,7 +45,7 @@ func gain(t *testing.T, p *kafka.Publisher, buckets ...int) {
 func TestFencedConformance(t *testing.T) {
 	address := kafkatest.URI(t)
 	h := harness(address, kafkatest.NewClient(t, address))
-	h.New = func(t *testing.T) publisher.Publisher { return newFenced(t, address, unique("x"), 0) }
+	h.New = func(t *testing.T) publisher.Publisher { return newFenced(t, address, publishertest.Unique("x"), 0) }
 	publishertest.Run(t, h)
 }
 
@@ -99,7 +99,7 @@ func (c *wireConn) SetWriteDeadline(time.Time) error { return nil }
 // never shows them to readers of committed records, and is told that surely none of them was
 // delivered. The new owner publishes the same messages.
 func TestZombieIsNeverSeen(t *testing.T) {
-	address, topic, prefix := kafkatest.URI(t), unique("t"), unique("x")
+	address, topic, prefix := kafkatest.URI(t), publishertest.Unique("t"), publishertest.Unique("x")
 	client := kafkatest.NewClient(t, address)
 	client.CreateTopic(topic, 3, nil)
 	channel := postdate.Channel("kafka:" + topic)
@@ -107,12 +107,12 @@ func TestZombieIsNeverSeen(t *testing.T) {
 
 	// The elder owner reaches the cluster through a wire that stops at its commit.
 	w := &wire{}
-	elder := closing(t, newPublisher(t, kafka.Config{
+	elder := publishertest.Closing(t, newPublisher(t, kafka.Config{
 		Seeds: []string{address}, Fenced: true, TransactionPrefix: prefix, OnFenced: func(b int) { fencedBuckets <- b },
 		Dial: w.dial, PublishTimeout: time.Minute,
 	}))
 	gain(t, elder, 0)
-	for _, r := range elder.Publish(context.Background(), channel, batchOf("before", 10)) {
+	for _, r := range elder.Publish(context.Background(), channel, publishertest.Batch("before", 10)) {
 		if r.Outcome != publisher.Confirmed {
 			t.Fatalf("%v: %s", r.Outcome, r.Reason)
 		}
@@ -120,13 +120,13 @@ func TestZombieIsNeverSeen(t *testing.T) {
 	stopped := w.stopAt(kmsg.EndTxn)
 	var zombie []publisher.Result
 	var wg sync.WaitGroup
-	wg.Go(func() { zombie = elder.Publish(context.Background(), channel, batchOf("m", 10)) })
+	wg.Go(func() { zombie = elder.Publish(context.Background(), channel, publishertest.Batch("m", 10)) })
 	<-stopped
 	if n := len(counted(client.TakeAll(topic, kafkatest.ReadUncommitted))); n != 20 {
 		t.Errorf("%d messages are in the log, want those of the open transaction too: 20", n)
 	}
 
-	younger := closing(t, newFenced(t, address, prefix, 0))
+	younger := publishertest.Closing(t, newFenced(t, address, prefix, 0))
 	w.goOn()
 	wg.Wait()
 	for _, r := range zombie {
@@ -137,12 +137,12 @@ func TestZombieIsNeverSeen(t *testing.T) {
 	if b := <-fencedBuckets; b != 0 {
 		t.Errorf("bucket %d is said to be fenced", b)
 	}
-	for _, r := range elder.Publish(context.Background(), channel, batchOf("later", 10)) {
+	for _, r := range elder.Publish(context.Background(), channel, publishertest.Batch("later", 10)) {
 		if r.Outcome != publisher.Down {
 			t.Errorf("the zombie's next batch is %v: %s", r.Outcome, r.Reason)
 		}
 	}
-	again := batchOf("m", 10)
+	again := publishertest.Batch("m", 10)
 	for i := range again {
 		again[i].PossibleDuplicate, again[i].Attempt = true, 2
 	}
@@ -178,11 +178,11 @@ func counted(records []*kgo.Record) map[string]int {
 func comesBack(t *testing.T, elder, younger *kafka.Publisher, channel postdate.Channel) {
 	t.Helper()
 	younger.Lost([]int{0})
-	if r := younger.Publish(context.Background(), channel, batchOf("lost", 1))[0]; r.Outcome != publisher.Down {
+	if r := younger.Publish(context.Background(), channel, publishertest.Batch("lost", 1))[0]; r.Outcome != publisher.Down {
 		t.Errorf("a bucket that was lost: %v: %s", r.Outcome, r.Reason)
 	}
 	gain(t, elder, 0)
-	if r := elder.Publish(context.Background(), channel, batchOf("back", 1))[0]; r.Outcome != publisher.Confirmed {
+	if r := elder.Publish(context.Background(), channel, publishertest.Batch("back", 1))[0]; r.Outcome != publisher.Confirmed {
 		t.Errorf("a bucket that came back: %v: %s", r.Outcome, r.Reason)
 	}
 }
@@ -209,7 +209,7 @@ func TestTransactionsThatFail(t *testing.T) {
 	} {
 		t.Run(c.key.Name()+" "+c.err.Message, func(t *testing.T) {
 			f := newFake(t, 1, 2, nil)
-			p := closing(t, newFenced(t, f.ListenAddrs()[0], "x", 0))
+			p := publishertest.Closing(t, newFenced(t, f.ListenAddrs()[0], "x", 0))
 			before := f.publish(p, "before", 3)
 			fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, Count: c.count, TopLevel: c.key == kmsg.EndTxn})
 			results := f.publish(p, "m", 3)
@@ -235,7 +235,7 @@ func TestTransactionsThatFail(t *testing.T) {
 // A bucket that could not be fenced publishes nothing until it is.
 func TestNotFencedYet(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
-	p := closing(t, newPublisher(t, kafka.Config{Seeds: f.ListenAddrs(), Fenced: true, PublishTimeout: timeout}))
+	p := publishertest.Closing(t, newPublisher(t, kafka.Config{Seeds: f.ListenAddrs(), Fenced: true, PublishTimeout: timeout}))
 	fault := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.TransactionalIDAuthorizationFailed, Count: -1, TopLevel: true})
 	err := p.Gained(context.Background(), []int{0, 1})
 	if postdate.KindOf(err) != postdate.KindUnavailable || err == nil || !strings.Contains(err.Error(), "fenced 0 of 2 buckets") || !strings.Contains(err.Error(), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED") {
@@ -254,7 +254,7 @@ func TestNotFencedYet(t *testing.T) {
 // The answer to a commit is lost: the next try learns the outcome.
 func TestLostCommit(t *testing.T) {
 	f := newFake(t, 1, 2, nil)
-	p := closing(t, newFenced(t, f.ListenAddrs()[0], "x", 0, 1))
+	p := publishertest.Closing(t, newFenced(t, f.ListenAddrs()[0], "x", 0, 1))
 	f.publish(p, "before", 1)
 	f.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		f.drop.Store(true)
@@ -285,9 +285,9 @@ func BenchmarkPublish(b *testing.B) {
 			name = "unfenced"
 		}
 		b.Run(name, func(b *testing.B) {
-			address, topic := kafkatest.URI(b), unique("t")
+			address, topic := kafkatest.URI(b), publishertest.Unique("t")
 			kafkatest.NewClient(b, address).CreateTopic(topic, 4, nil)
-			p, err := kafka.New(kafka.Config{Seeds: []string{address}, Fenced: buckets > 0, TransactionPrefix: unique("x"), Log: slog.New(slog.DiscardHandler)})
+			p, err := kafka.New(kafka.Config{Seeds: []string{address}, Fenced: buckets > 0, TransactionPrefix: publishertest.Unique("x"), Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -307,7 +307,7 @@ func BenchmarkPublish(b *testing.B) {
 			for caller := range 8 {
 				wg.Go(func() {
 					for n := range work {
-						batch := batchOf(fmt.Sprintf("c%d-%d", caller, n), size)
+						batch := publishertest.Batch(fmt.Sprintf("c%d-%d", caller, n), size)
 						for i := range batch {
 							batch[i].Message.Bucket = i % max(1, buckets)
 						}

@@ -1,10 +1,7 @@
 package kafka_test
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,13 +16,6 @@ import (
 
 const timeout = 10 * time.Second
 
-var names atomic.Int64
-
-// unique returns a name that no other test uses.
-func unique(what string) string {
-	return fmt.Sprintf("%s-%d-%d", what, time.Now().UnixNano(), names.Add(1))
-}
-
 func newPublisher(t *testing.T, c kafka.Config) *kafka.Publisher {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
@@ -36,19 +26,6 @@ func newPublisher(t *testing.T, c kafka.Config) *kafka.Publisher {
 	return p
 }
 
-// closing closes the publisher when the test ends.
-func closing(t *testing.T, p *kafka.Publisher) *kafka.Publisher {
-	t.Helper()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return p
-}
-
 func harness(address string, client kafkatest.Client) publishertest.Harness {
 	return publishertest.Harness{
 		Timeout: timeout,
@@ -56,7 +33,7 @@ func harness(address string, client kafkatest.Client) publishertest.Harness {
 			return newPublisher(t, kafka.Config{Seeds: []string{address}, PublishTimeout: timeout})
 		},
 		Channel: func(*testing.T) postdate.Channel {
-			topic := unique("t")
+			topic := publishertest.Unique("t")
 			client.CreateTopic(topic, 3, nil)
 			return postdate.Channel("kafka:" + topic)
 		},
@@ -68,7 +45,7 @@ func harness(address string, client kafkatest.Client) publishertest.Harness {
 			return consumed
 		},
 		Bad:        func(m *postdate.Message) { m.Payload = make([]byte, 2<<20) },
-		Refusing:   func(*testing.T) postdate.Channel { return "kafka:" + postdate.Channel(unique("missing")) },
+		Refusing:   func(*testing.T) postdate.Channel { return "kafka:" + postdate.Channel(publishertest.Unique("missing")) },
 		BadChannel: "kafka:a/b",
 	}
 }

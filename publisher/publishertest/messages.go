@@ -18,15 +18,7 @@ const patience = 60 * time.Second
 // open makes a publisher that is closed when the test ends.
 func open(t *testing.T, h Harness) publisher.Publisher {
 	t.Helper()
-	p := h.New(t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return p
+	return Closing(t, h.New(t))
 }
 
 func message(channel postdate.Channel, id string) *postdate.Message {

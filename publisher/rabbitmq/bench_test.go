@@ -50,18 +50,7 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 func benchBare(b *testing.B, url string) {
-	conn, err := amqp.Dial(url)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err == nil {
-		err = ch.Confirm(false)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	ch := rabbitmqtest.Confirming(b, url)
 	const window = 500
 	body := make([]byte, 256)
 	var open []*amqp.DeferredConfirmation

@@ -1,11 +1,9 @@
 package rabbitmq_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,13 +16,6 @@ import (
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
-var names atomic.Int64
-
-// unique returns a name that no other test uses.
-func unique(what string) string {
-	return fmt.Sprintf("%s-%d-%d", what, time.Now().UnixNano(), names.Add(1))
-}
-
 func newPublisher(t *testing.T, c rabbitmq.Config) *rabbitmq.Publisher {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
@@ -32,19 +23,6 @@ func newPublisher(t *testing.T, c rabbitmq.Config) *rabbitmq.Publisher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
-}
-
-// closing closes the publisher when the test ends.
-func closing(t *testing.T, p *rabbitmq.Publisher) *rabbitmq.Publisher {
-	t.Helper()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
 	return p
 }
 
@@ -59,7 +37,7 @@ func TestConformance(t *testing.T) {
 			return newPublisher(t, rabbitmq.Config{URL: broker.URL, PublishTimeout: timeout})
 		},
 		Channel: func(t *testing.T) postdate.Channel {
-			queue := unique("q")
+			queue := publishertest.Unique("q")
 			client.Declare(queue, nil)
 			return postdate.Channel("rabbitmq:" + queue)
 		},
@@ -71,8 +49,10 @@ func TestConformance(t *testing.T) {
 			}
 			return consumed
 		},
-		Bad:        func(m *postdate.Message) { m.ContentType = strings.Repeat("x", 256) },
-		Refusing:   func(*testing.T) postdate.Channel { return "rabbitmq:" + postdate.Channel(unique("missing")) },
+		Bad: func(m *postdate.Message) { m.ContentType = strings.Repeat("x", 256) },
+		Refusing: func(*testing.T) postdate.Channel {
+			return "rabbitmq:" + postdate.Channel(publishertest.Unique("missing"))
+		},
 		Break:      func(*testing.T) func() { broker.Stop(); return broker.Restart },
 		BadChannel: "rabbitmq:/",
 	})

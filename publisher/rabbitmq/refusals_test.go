@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/publisher/publishertest"
 	"github.com/postdate/postdate/publisher/rabbitmq"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
@@ -21,10 +22,10 @@ import (
 func TestBadMessagesFailAlone(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
-	p := closing(t, newPublisher(t, rabbitmq.Config{URL: url}))
-	queue := unique("q")
+	p := publishertest.Closing(t, newPublisher(t, rabbitmq.Config{URL: url}))
+	queue := publishertest.Unique("q")
 	client.Declare(queue, nil)
-	batch := batchOf("m", 10)
+	batch := publishertest.Batch("m", 10)
 	batch[1].Message.ContentType = strings.Repeat("x", postdate.ContentTypeBytesMax)
 	batch[3].Message.Headers = []postdate.Header{{Name: "CC", Value: "elsewhere"}}
 	for i := range postdate.HeadersMax {
@@ -52,10 +53,10 @@ func TestBadMessagesFailAlone(t *testing.T) {
 func TestPoisonIsFound(t *testing.T) {
 	broker := rabbitmqtest.Start(t) // its max_message_size is 1 MB
 	client := rabbitmqtest.NewClient(t, broker.URL)
-	p := closing(t, newPublisher(t, rabbitmq.Config{URL: broker.URL}))
-	queue := unique("q")
+	p := publishertest.Closing(t, newPublisher(t, rabbitmq.Config{URL: broker.URL}))
+	queue := publishertest.Unique("q")
 	client.Declare(queue, nil)
-	batch := batchOf("m", 50)
+	batch := publishertest.Batch("m", 50)
 	batch[20].Message.Payload = make([]byte, 1_000_001)
 	channel := postdate.Channel("rabbitmq:" + queue)
 	for try := 0; len(batch) > 0; try++ {
@@ -89,7 +90,7 @@ func TestPoisonIsFound(t *testing.T) {
 func TestAccessRefused(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
-	queue := unique("q")
+	queue := publishertest.Unique("q")
 	client.Declare(queue, nil)
 	broker.Control("add_user", "reader", "s3cret")
 	broker.Control("set_permissions", "reader", "", "", ".*")
@@ -99,16 +100,16 @@ func TestAccessRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.User = url.UserPassword("reader", password)
-		return closing(t, newPublisher(t, rabbitmq.Config{URL: u.String()}))
+		return publishertest.Closing(t, newPublisher(t, rabbitmq.Config{URL: u.String()}))
 	}
 	p, channel := as("s3cret"), postdate.Channel("rabbitmq:"+queue)
-	for _, r := range p.Publish(context.Background(), channel, batchOf("m", 20)) {
+	for _, r := range p.Publish(context.Background(), channel, publishertest.Batch("m", 20)) {
 		if r.Outcome != publisher.Refused || !strings.HasPrefix(r.Reason, "403 ACCESS_REFUSED") {
 			t.Fatalf("%v: %s", r.Outcome, r.Reason)
 		}
 	}
 	p = as("wr0ng")
-	r := p.Publish(context.Background(), channel, batchOf("m", 1))[0]
+	r := p.Publish(context.Background(), channel, publishertest.Batch("m", 1))[0]
 	if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "403") || strings.Contains(r.Reason, "wr0ng") {
 		t.Errorf("%v: %s", r.Outcome, r.Reason)
 	}
@@ -137,7 +138,7 @@ func TestBadConfigKeepsThePassword(t *testing.T) {
 func TestNoBroker(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := newPublisher(t, rabbitmq.Config{URL: "amqp://u:s3cret@127.0.0.1:1/", Metrics: registry})
-	for _, r := range p.Publish(context.Background(), "rabbitmq:q", batchOf("m", 3)) {
+	for _, r := range p.Publish(context.Background(), "rabbitmq:q", publishertest.Batch("m", 3)) {
 		if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "127.0.0.1:1 cannot be reached") || strings.Contains(r.Reason, "s3cret") {
 			t.Errorf("%v: %s", r.Outcome, r.Reason)
 		}

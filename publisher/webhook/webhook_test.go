@@ -42,19 +42,6 @@ func newPublisher(t *testing.T, c webhook.Config) *webhook.Publisher {
 	return p
 }
 
-// closing closes the publisher when the test ends.
-func closing(t *testing.T, p *webhook.Publisher) *webhook.Publisher {
-	t.Helper()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return p
-}
-
 func batchOf(n int) []postdate.Delivery {
 	batch := make([]postdate.Delivery, n)
 	for i := range batch {
@@ -232,7 +219,7 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 			if c.name == "silence" {
 				wait = 2 * time.Second
 			}
-			p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Timeout: wait}))
+			p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Timeout: wait}))
 			got := p.Publish(context.Background(), postdate.Channel(server.URL), batchOf(1))[0]
 			if got.Outcome != c.want.Outcome || got.Permanent != c.want.Permanent || got.RetryAfter != c.want.RetryAfter || !strings.Contains(got.Reason, c.want.Reason) {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -244,7 +231,7 @@ func TestEachAnswerHasItsOutcome(t *testing.T) {
 // A receiver that does not exist is Down for the whole batch, after one attempt.
 func TestNobodyThere(t *testing.T) {
 	resolver, _ := names(t, func(string) net.IP { return nil })
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
 	secure := httptest.NewTLSServer(newReceiver())
 	defer secure.Close()
 	for _, url := range []string{"http://" + proctest.Closed(t), "http://nowhere.test/", secure.URL} {
@@ -265,7 +252,7 @@ func TestSlowReceiver(t *testing.T) {
 	r := newReceiver()
 	quick := httptest.NewServer(r)
 	defer quick.Close()
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, InFlight: 4, Timeout: 6 * time.Second}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, InFlight: 4, Timeout: 6 * time.Second}))
 	var results []publisher.Result
 	var wg sync.WaitGroup
 	wg.Go(func() { results = p.Publish(context.Background(), postdate.Channel(slow.URL), batchOf(20)) })
@@ -294,7 +281,7 @@ func TestRequest(t *testing.T) {
 	}))
 	defer server.Close()
 	const secret, next = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Secrets: []string{next, secret}}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Secrets: []string{next, secret}}))
 	batch := batchOf(1)
 	m := batch[0].Message
 	m.Tenant, m.Traceparent = "acme", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -410,7 +397,7 @@ func TestRebindingAndRedirects(t *testing.T) {
 		}
 		return net.IPv4(127, 0, 0, 1)
 	})
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
 	publish := func(path string) publisher.Result {
 		return p.Publish(context.Background(), postdate.Channel("http://rebinder.test:"+port+path), batchOf(1))[0]
 	}
@@ -427,7 +414,7 @@ func TestRebindingAndRedirects(t *testing.T) {
 	if inner.Load() != 0 || asked.Load() == 0 {
 		t.Errorf("the private receiver was asked %d times, the name server %d times", inner.Load(), asked.Load())
 	}
-	allowed := closing(t, newPublisher(t, webhook.Config{Allow: []string{"Rebinder.Test"}, Resolver: resolver}))
+	allowed := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: []string{"Rebinder.Test"}, Resolver: resolver}))
 	if r := allowed.Publish(context.Background(), postdate.Channel("http://rebinder.test:"+port), batchOf(1))[0]; r.Outcome != publisher.Confirmed || inner.Load() != 1 {
 		t.Errorf("a host that is allowed by name: %v: %s", r.Outcome, r.Reason)
 	}
@@ -441,14 +428,14 @@ func TestNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	resolver, _ := names(t, func(string) net.IP { return nil })
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver}))
 	if r := p.Publish(context.Background(), "http://example.test/", batchOf(1))[0]; r.Outcome != publisher.Down || asked.Load() != 0 {
 		t.Errorf("%v: %s; the proxy was asked %d times", r.Outcome, r.Reason, asked.Load())
 	}
 }
 
 func TestChecks(t *testing.T) {
-	p := closing(t, newPublisher(t, webhook.Config{Allow: []string{"10.1.0.0/16", "internal.example"}}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: []string{"10.1.0.0/16", "internal.example"}}))
 	for _, good := range []postdate.Channel{
 		"https://example.com", "https://example.com:8443/a/b?c=d", "http://10.1.2.3/", "http://[2606:4700::1111]/", "https://INTERNAL.example/", "http://8.8.8.8",
 	} {
@@ -492,7 +479,7 @@ func TestTLS(t *testing.T) {
 	server := httptest.NewTLSServer(newReceiver())
 	defer server.Close()
 	pool := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	p := closing(t, newPublisher(t, webhook.Config{Allow: loopback, TLS: &tls.Config{RootCAs: pool}}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, TLS: &tls.Config{RootCAs: pool}}))
 	if r := p.Publish(context.Background(), postdate.Channel(server.URL), batchOf(3))[2]; r.Outcome != publisher.Confirmed {
 		t.Errorf("%v: %s", r.Outcome, r.Reason)
 	}

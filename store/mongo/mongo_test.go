@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -135,16 +134,8 @@ func refuse(t *testing.T, c mongo.Config, kind postdate.Kind, words []string) {
 	s, err := mongo.Open(t.Context(), c)
 	if err == nil {
 		s.Close()
-		t.Fatalf("it was opened; wanted %q", words)
 	}
-	if got := postdate.KindOf(err); got != kind {
-		t.Errorf("the kind is %v, want %v: %v", got, kind, err)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("it says %q, and not %q", err, w)
-		}
-	}
+	storetest.Refused(t, err, kind, words...)
 }
 
 // TestOpenedAtOnce is a cluster's first start: many nodes create the store at the same time.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 const openBuckets = 8
@@ -88,16 +89,8 @@ func refuse(t *testing.T, c Config, kind postdate.Kind, words ...string) {
 	s, err := Open(c)
 	if err == nil {
 		s.Close()
-		t.Fatalf("it was opened; wanted %q", words)
 	}
-	if got := postdate.KindOf(err); got != kind {
-		t.Errorf("the kind is %v, want %v: %v", got, kind, err)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("it says %q, and not %q", err, w)
-		}
-	}
+	storetest.Refused(t, err, kind, words...)
 }
 
 func TestOpenRefusesAnotherNumberOfBuckets(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,75 +21,13 @@ import (
 	"github.com/postdate/postdate/api/ingest/kafka"
 	publish "github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
-	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/publisher/publishertest"
 	"github.com/postdate/postdate/store/storetest"
 )
 
 const patience = 3 * time.Minute // bounds a hang
 
-// messages is a store in memory that can fail.
-type messages struct {
-	*storetest.Mem
-	mu    sync.Mutex
-	fault func(calls int) (err error, written bool)
-	calls int
-	made  int // messages in the store
-}
-
-func newMessages() *messages { return &messages{Mem: storetest.NewMem(8)} }
-
-func (m *messages) Insert(ctx context.Context, batch []postdate.Message) []store.Inserted {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.calls++
-	var err error
-	written := true
-	if m.fault != nil {
-		err, written = m.fault(m.calls)
-	}
-	results := make([]store.Inserted, len(batch))
-	if written {
-		results = m.Mem.Insert(ctx, batch)
-	}
-	for i := range results {
-		if results[i].Created {
-			m.made++
-		}
-		if err != nil {
-			results[i] = store.Inserted{Err: err}
-		}
-	}
-	return results
-}
-
-func (m *messages) set(fault func(calls int) (error, bool)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.fault = fault
-}
-
-// count returns the number of messages in the store.
-func (m *messages) count() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.made
-}
-
-// all returns the stored messages in a short form, by id.
-func (m *messages) all(t *testing.T) map[string]string {
-	t.Helper()
-	page, err := m.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1_000_000})
-	if err != nil || page.Next != nil {
-		t.Fatal(page.Next, err)
-	}
-	all := map[string]string{}
-	for _, r := range page.Records {
-		all[r.ScheduleID] = fmt.Sprintf("%s %s %s", r.Payload, r.Channel, r.Status)
-	}
-	return all
-}
-
-func start(t *testing.T, m *messages, address, topic string) *kafka.Source {
+func start(t *testing.T, m *storetest.Faulty, address, topic string) *kafka.Source {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	taker, err := ingest.NewTaker(ingest.Config{Messages: m, Log: log, Intake: api.Intake{Buckets: 8}})
@@ -122,6 +59,8 @@ func crash(s *kafka.Source) {
 	cancel()
 	_ = s.Close(ctx)
 }
+
+func shown(r postdate.Record) string { return fmt.Sprintf("%s %s %s", r.Payload, r.Channel, r.Status) }
 
 // eventually polls for a condition that has no signal.
 func eventually(t *testing.T, what string, f func() bool) {
@@ -204,11 +143,9 @@ func committed(t *testing.T, address, topic string) (sum int64) {
 	return sum
 }
 
-func unique() string { return fmt.Sprintf("t-%d", time.Now().UnixNano()) }
-
 func TestTakesRecords(t *testing.T) {
 	on(t, func(t *testing.T, address string) {
-		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client, topic, m := kafkatest.NewClient(t, address), publishertest.Unique("t"), storetest.NewFaulty()
 		client.CreateTopic(topic, 3, nil)
 		client.CreateTopic(topic+".postdate-rejected", 1, nil)
 		produce(t, address, topic,
@@ -224,11 +161,11 @@ func TestTakesRecords(t *testing.T) {
 		eventually(t, "it is ready", func() bool { return s.Ready() == nil })
 		stop(t, s)
 		var got []string
-		for id, shown := range m.all(t) {
+		for id, r := range m.All(t) {
 			if strings.HasPrefix(id, topic+":2:1:") {
 				id = "placed"
 			}
-			got = append(got, id+" "+shown)
+			got = append(got, id+" "+shown(r))
 		}
 		slices.Sort(got)
 		want := []string{
@@ -259,7 +196,7 @@ func TestTakesRecords(t *testing.T) {
 // Nothing after it is committed, and the partition continues once the topic exists.
 func TestRejectedTopicIsMissing(t *testing.T) {
 	on(t, func(t *testing.T, address string) {
-		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client, topic, m := kafkatest.NewClient(t, address), publishertest.Unique("t"), storetest.NewFaulty()
 		client.CreateTopic(topic, 2, nil)
 		produce(t, address, topic, upsert(0, "a", 1), record(0, "k", "bad"), upsert(0, "b", 1), upsert(1, "c", 1))
 		s := start(t, m, address, topic)
@@ -273,7 +210,7 @@ func TestRejectedTopicIsMissing(t *testing.T) {
 		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == 5 })
 		eventually(t, "it says that all is well", func() bool { return s.Ready() == nil })
 		stop(t, s)
-		if n := m.count(); n != 4 {
+		if n := m.Count(); n != 4 {
 			t.Errorf("%d messages are there, want 4", n)
 		}
 		if n := len(client.TakeAll(topic+".postdate-rejected", kafkatest.ReadCommitted)); n != 1 {
@@ -287,7 +224,7 @@ func TestRejectedTopicIsMissing(t *testing.T) {
 func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	const count = 1_500
 	on(t, func(t *testing.T, address string) {
-		client, topic, m := kafkatest.NewClient(t, address), unique(), newMessages()
+		client, topic, m := kafkatest.NewClient(t, address), publishertest.Unique("t"), storetest.NewFaulty()
 		client.CreateTopic(topic, 3, nil)
 		client.CreateTopic(topic+".postdate-rejected", 1, nil)
 		var rs []*kgo.Record
@@ -302,7 +239,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			}
 		}
 		produce(t, address, topic, rs[:count]...)
-		m.set(func(calls int) (error, bool) {
+		m.Set(func(calls int) (error, bool) {
 			switch calls % 3 {
 			case 0:
 				return postdate.E(postdate.KindUnknown, "the test says so"), true
@@ -312,17 +249,17 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			return nil, true
 		})
 		first := start(t, m, address, topic)
-		eventually(t, "some is there", func() bool { return m.count() > count/10 })
+		eventually(t, "some is there", func() bool { return m.Count() > count/10 })
 		crash(first)
 		second := start(t, m, address, topic)
 		produce(t, address, topic, rs[count:]...)
 		eventually(t, "the group goes on", func() bool { return committed(t, address, topic) > 0 })
 		third := start(t, m, address, topic)
-		m.set(nil)
+		m.Set(nil)
 		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == int64(len(rs)) })
 		stop(t, second)
 		stop(t, third)
-		all := m.all(t)
+		all := m.All(t)
 		if want := count + count/5; len(all) != want {
 			t.Errorf("%d messages are there, want %d", len(all), want)
 		}
@@ -331,7 +268,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			if i%5 == 0 {
 				want = "2 kafka:x PENDING"
 			}
-			if got := all[fmt.Sprint("m-", i)]; got != want {
+			if got := shown(all[fmt.Sprint("m-", i)]); got != want {
 				t.Errorf("m-%d is %q, want %q", i, got, want)
 			}
 		}
@@ -342,7 +279,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 func TestBrokerIsKilled(t *testing.T) {
 	const count = 3_000
 	broker := kafkatest.Start(t)
-	client, topic, m := kafkatest.NewClient(t, broker.Address), unique(), newMessages()
+	client, topic, m := kafkatest.NewClient(t, broker.Address), publishertest.Unique("t"), storetest.NewFaulty()
 	client.CreateTopic(topic, 3, nil)
 	client.CreateTopic(topic+".postdate-rejected", 1, nil)
 	var rs []*kgo.Record
@@ -350,24 +287,24 @@ func TestBrokerIsKilled(t *testing.T) {
 		rs = append(rs, upsert(int32(i%3), fmt.Sprint("m-", i), 1))
 	}
 	produce(t, broker.Address, topic, rs...)
-	m.set(func(int) (error, bool) {
+	m.Set(func(int) (error, bool) {
 		time.Sleep(20 * time.Millisecond) // the broker is to die in the middle
 		return nil, true
 	})
 	s := start(t, m, broker.Address, topic)
-	eventually(t, "some is there", func() bool { return m.count() > 0 })
+	eventually(t, "some is there", func() bool { return m.Count() > 0 })
 	broker.Kill()
 	broker.Restart()
 	produce(t, broker.Address, topic, upsert(0, "last", 1))
 	eventually(t, "all is committed", func() bool { return committed(t, broker.Address, topic) == count+1 })
 	stop(t, s)
-	if n := len(m.all(t)); n != count+1 {
+	if n := len(m.All(t)); n != count+1 {
 		t.Errorf("%d messages are there, want %d", n, count+1)
 	}
 }
 
 func TestConfigIsRefusedInWords(t *testing.T) {
-	taker, err := ingest.NewTaker(ingest.Config{Messages: newMessages(), Intake: api.Intake{Buckets: 8}})
+	taker, err := ingest.NewTaker(ingest.Config{Messages: storetest.NewFaulty(), Intake: api.Intake{Buckets: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}

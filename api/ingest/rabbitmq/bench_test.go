@@ -14,6 +14,7 @@ import (
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/api/ingest"
 	"github.com/postdate/postdate/api/ingest/rabbitmq"
+	"github.com/postdate/postdate/publisher/publishertest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/pebble"
@@ -27,22 +28,12 @@ func BenchmarkIngest(b *testing.B) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for _, kind := range []string{"classic", "quorum"} {
 		b.Run(kind, func(b *testing.B) {
-			queue := unique(kind)
+			queue := publishertest.Unique(kind)
 			client.Declare(queue, map[string]any{"x-queue-type": kind})
 			client.Declare(queue+".postdate-rejected", nil)
-			conn, err := amqp.Dial(url)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer conn.Close()
-			ch, err := conn.Channel()
-			if err == nil {
-				err = ch.Confirm(false)
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			ch := rabbitmqtest.Confirming(b, url)
 			var last *amqp.DeferredConfirmation
+			var err error
 			for i := range b.N {
 				last, err = ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
 					MessageId: fmt.Sprint("m-", i), DeliveryMode: amqp.Persistent, Body: make([]byte, 256), Headers: amqp.Table{"x-delay": int32(3_600_000)},

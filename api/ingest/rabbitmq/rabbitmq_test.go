@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,82 +17,15 @@ import (
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/api/ingest"
 	"github.com/postdate/postdate/api/ingest/rabbitmq"
+	"github.com/postdate/postdate/publisher/publishertest"
 	publish "github.com/postdate/postdate/publisher/rabbitmq"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
-	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
 
 const patience = 3 * time.Minute // bounds a hang
 
-// messages is a store in memory that can fail.
-type messages struct {
-	*storetest.Mem
-	mu    sync.Mutex
-	fault func(calls int) (err error, written bool)
-	calls int
-	made  int // messages in the store
-}
-
-func newMessages() *messages { return &messages{Mem: storetest.NewMem(8)} }
-
-func (m *messages) Insert(ctx context.Context, batch []postdate.Message) []store.Inserted {
-	m.mu.Lock()
-	fault := m.fault
-	m.calls++
-	calls := m.calls
-	m.mu.Unlock()
-	var err error
-	written := true
-	if fault != nil {
-		err, written = fault(calls)
-	}
-	results := make([]store.Inserted, len(batch))
-	if written {
-		results = m.Mem.Insert(ctx, batch)
-	}
-	for i := range results {
-		if results[i].Created {
-			m.mu.Lock()
-			m.made++
-			m.mu.Unlock()
-		}
-		if err != nil {
-			results[i] = store.Inserted{Err: err}
-		}
-	}
-	return results
-}
-
-// set sets what fails; nil: nothing.
-func (m *messages) set(fault func(calls int) (error, bool)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.fault = fault
-}
-
-// count returns the number of messages in the store.
-func (m *messages) count() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.made
-}
-
-// all returns the stored messages by id.
-func (m *messages) all(t *testing.T) map[string]postdate.Record {
-	t.Helper()
-	page, err := m.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1_000_000})
-	if err != nil || page.Next != nil {
-		t.Fatal(page.Next, err)
-	}
-	all := map[string]postdate.Record{}
-	for _, r := range page.Records {
-		all[r.ScheduleID] = r
-	}
-	return all
-}
-
-func start(t *testing.T, m *messages, c rabbitmq.Config) *rabbitmq.Source {
+func start(t *testing.T, m *storetest.Faulty, c rabbitmq.Config) *rabbitmq.Source {
 	t.Helper()
 	c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	taker, err := ingest.NewTaker(ingest.Config{Messages: m, Log: c.Log, Intake: api.Intake{
@@ -146,18 +78,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 // send publishes to an exchange, with confirms.
 func send(t *testing.T, url, exchange, key string, ps ...amqp.Publishing) {
 	t.Helper()
-	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err == nil {
-		err = ch.Confirm(false)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := rabbitmqtest.Confirming(t, url)
 	var confirms []*amqp.DeferredConfirmation
 	for _, p := range ps {
 		p.DeliveryMode = amqp.Persistent
@@ -174,18 +95,6 @@ func send(t *testing.T, url, exchange, key string, ps ...amqp.Publishing) {
 	}
 }
 
-var names struct {
-	sync.Mutex
-	n int
-}
-
-func unique(prefix string) string {
-	names.Lock()
-	defer names.Unlock()
-	names.n++
-	return fmt.Sprintf("%s-%d-%d", prefix, time.Now().UnixNano(), names.n)
-}
-
 func delayed(id string) amqp.Publishing {
 	return amqp.Publishing{MessageId: id, Body: []byte(id), Headers: amqp.Table{"x-delay": int32(3_600_000)}}
 }
@@ -196,7 +105,7 @@ func TestTakesFromQueues(t *testing.T) {
 	client := rabbitmqtest.NewClient(t, url)
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
-			queue, m := unique(kind), newMessages()
+			queue, m := publishertest.Unique(kind), storetest.NewFaulty()
 			client.Declare(queue, map[string]any{"x-queue-type": kind})
 			client.Declare(queue+".postdate-rejected", nil)
 			var ps []amqp.Publishing
@@ -212,7 +121,7 @@ func TestTakesFromQueues(t *testing.T) {
 			}
 			send(t, url, "", queue, ps...)
 			s := start(t, m, rabbitmq.Config{URL: url, Queue: queue, Channel: "rabbitmq:out/{routing-key}"})
-			eventually(t, "all is taken", func() bool { return m.count() == count*9/10 })
+			eventually(t, "all is taken", func() bool { return m.Count() == count*9/10 })
 			stop(t, s)
 			if n := left(t, client, queue); n != 0 {
 				t.Errorf("%d messages are still in the queue", n)
@@ -225,7 +134,7 @@ func TestTakesFromQueues(t *testing.T) {
 			if reason, _ := d.Headers["postdate-rejected-reason"].(string); !strings.Contains(reason, "does not say when") || string(d.Body) != "says nothing" || d.MessageId == "" || d.DeliveryMode != amqp.Persistent {
 				t.Errorf("%+v", d)
 			}
-			for id, r := range m.all(t) {
+			for id, r := range m.All(t) {
 				want := "rabbitmq:out/" + queue
 				if string(r.Payload) == "1" {
 					want = "rabbitmq:x"
@@ -248,7 +157,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 	client := rabbitmqtest.NewClient(t, broker.URL)
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
-			queue, m := unique(kind), newMessages()
+			queue, m := publishertest.Unique(kind), storetest.NewFaulty()
 			client.Declare(queue, map[string]any{"x-queue-type": kind})
 			// If RabbitMQ 3.10 is killed within seconds, it loses the place of a new quorum
 			// queue's log, and the queue comes back empty and without a leader.
@@ -261,7 +170,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 				send(t, broker.URL, "", queue, ps...)
 			}
 			failing := func(kind postdate.Kind, written bool) {
-				m.set(func(calls int) (error, bool) {
+				m.Set(func(calls int) (error, bool) {
 					if calls%3 != 0 {
 						return nil, true
 					}
@@ -272,24 +181,24 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			fill(0)
 			c := rabbitmq.Config{URL: broker.URL, Queue: queue, Channel: "rabbitmq:x", Prefetch: 200}
 			s := start(t, m, c)
-			eventually(t, "some is taken", func() bool { return m.count() > 100 })
+			eventually(t, "some is taken", func() bool { return m.Count() > 100 })
 			broker.CloseAllConnections()
 			failing(postdate.KindUnavailable, false)
-			eventually(t, "the first part is taken", func() bool { return m.count() == count })
+			eventually(t, "the first part is taken", func() bool { return m.Count() == count })
 			fill(1)
-			eventually(t, "some is taken", func() bool { return m.count() > count+100 })
+			eventually(t, "some is taken", func() bool { return m.Count() > count+100 })
 			broker.Kill()
 			broker.Restart()
-			eventually(t, "the second part is taken", func() bool { return m.count() == 2*count })
+			eventually(t, "the second part is taken", func() bool { return m.Count() == 2*count })
 			fill(2)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel() // immediately: what is in hand stays in the queue
 			_ = s.Close(ctx)
 			s = start(t, m, c)
-			eventually(t, "the third part is taken", func() bool { return m.count() == 3*count })
+			eventually(t, "the third part is taken", func() bool { return m.Count() == 3*count })
 			stop(t, s)
 			// Messages that were cut off after their write, or waited, are redelivered.
-			m.set(nil)
+			m.Set(nil)
 			left(t, client, queue)
 			s = start(t, m, c)
 			eventually(t, "the rest is in hand", func() bool { return client.Len(queue) == 0 })
@@ -297,7 +206,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 			if n := left(t, client, queue); n != 0 {
 				t.Errorf("%d messages are still in the queue", n)
 			}
-			if n := len(m.all(t)); n != 3*count {
+			if n := len(m.All(t)); n != 3*count {
 				t.Errorf("%d messages are there, want %d", n, 3*count)
 			}
 		})
@@ -309,7 +218,7 @@ func TestNothingIsLostAndNothingTwice(t *testing.T) {
 func TestPropertiesSurvive(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
-	in, out, exchange := unique("in"), unique("out"), unique("delayed")
+	in, out, exchange := publishertest.Unique("in"), publishertest.Unique("out"), publishertest.Unique("delayed")
 	client.Declare(in, nil)
 	client.Declare(in+".postdate-rejected", nil)
 	client.Declare(out, nil)
@@ -324,7 +233,7 @@ func TestPropertiesSurvive(t *testing.T) {
 		},
 	}
 	send(t, url, exchange, out, sent)
-	s := start(t, newMessages(), rabbitmq.Config{URL: url, Queue: in}) // without a channel
+	s := start(t, storetest.NewFaulty(), rabbitmq.Config{URL: url, Queue: in}) // without a channel
 	eventually(t, "it is rejected", func() bool { return client.Len(in+".postdate-rejected") == 1 })
 	stop(t, s)
 	back := client.Take(in+".postdate-rejected", 1, patience)[0]
@@ -335,9 +244,9 @@ func TestPropertiesSurvive(t *testing.T) {
 		MessageId: back.MessageId, ContentType: back.ContentType, ContentEncoding: back.ContentEncoding, CorrelationId: back.CorrelationId, ReplyTo: back.ReplyTo,
 		Type: back.Type, AppId: back.AppId, Priority: back.Priority, Timestamp: back.Timestamp, Body: back.Body, Headers: back.Headers,
 	})
-	m := newMessages()
+	m := storetest.NewFaulty()
 	s = start(t, m, rabbitmq.Config{URL: url, Queue: in, Channel: "rabbitmq:" + out})
-	eventually(t, "it is taken", func() bool { return m.count() == 1 })
+	eventually(t, "it is taken", func() bool { return m.Count() == 1 })
 	stop(t, s)
 
 	p, err := publish.New(publish.Config{URL: url})
@@ -346,7 +255,7 @@ func TestPropertiesSurvive(t *testing.T) {
 	}
 	defer p.Close(context.Background())
 	var scheduled postdate.Record
-	for _, r := range m.all(t) {
+	for _, r := range m.All(t) {
 		scheduled = r
 	}
 	if rs := p.Publish(context.Background(), scheduled.Channel, []postdate.Delivery{{Message: &scheduled.Message, Attempt: 1}}); rs[0].Reason != "" {
@@ -380,7 +289,7 @@ func TestPropertiesSurvive(t *testing.T) {
 func TestQueuesComeAndGo(t *testing.T) {
 	url := rabbitmqtest.URL(t)
 	client := rabbitmqtest.NewClient(t, url)
-	queue, m := unique("q"), newMessages()
+	queue, m := publishertest.Unique("q"), storetest.NewFaulty()
 	s := start(t, m, rabbitmq.Config{URL: url, Queue: queue, Channel: "rabbitmq:x"})
 	eventually(t, "it says that the queue is missing", func() bool {
 		err := s.Ready()
@@ -388,7 +297,7 @@ func TestQueuesComeAndGo(t *testing.T) {
 	})
 	client.Declare(queue, nil)
 	send(t, url, "", queue, delayed("a"))
-	eventually(t, "it is taken", func() bool { return m.count() == 1 && s.Ready() == nil })
+	eventually(t, "it is taken", func() bool { return m.Count() == 1 && s.Ready() == nil })
 	client.Delete(queue + ".postdate-rejected")
 	cc := delayed("cc")
 	cc.Headers["CC"] = []any{"elsewhere"}
@@ -404,7 +313,7 @@ func TestQueuesComeAndGo(t *testing.T) {
 func TestQueueWithoutLeader(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	client := rabbitmqtest.NewClient(t, broker.URL)
-	queue, m := unique("mute"), newMessages()
+	queue, m := publishertest.Unique("mute"), storetest.NewFaulty()
 	client.Declare(queue, map[string]any{"x-queue-type": "quorum"})
 	send(t, broker.URL, "", queue, delayed("a"))
 	leader := fmt.Sprintf("whereis('%%2F_%s')", queue)
@@ -415,7 +324,7 @@ func TestQueueWithoutLeader(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "did not answer")
 	})
 	broker.Control("eval", "sys:resume("+leader+").")
-	eventually(t, "it is taken", func() bool { return m.count() == 1 })
+	eventually(t, "it is taken", func() bool { return m.Count() == 1 })
 }
 
 // A quorum queue allows about thirty acknowledgements in flight. The broker holds back any
@@ -427,10 +336,10 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	client := rabbitmqtest.NewClient(t, broker.URL)
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprint("single active consumer ", single), func(t *testing.T) {
-			queue, m := unique("slow"), newMessages()
+			queue, m := publishertest.Unique("slow"), storetest.NewFaulty()
 			client.Declare(queue, map[string]any{"x-queue-type": "quorum", "x-single-active-consumer": single})
 			write := make(chan struct{})
-			m.set(func(int) (error, bool) {
+			m.Set(func(int) (error, bool) {
 				select {
 				case <-write:
 				case <-t.Context().Done():
@@ -463,10 +372,10 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			broker.Control("eval", fmt.Sprintf("L = whereis('%%2F_%s'), sys:suspend(L), spawn(fun() -> timer:sleep(3000), sys:resume(L) end).", queue))
 			close(write)
 			<-closed
-			if m.count() < sent-waiting {
-				t.Errorf("%d messages are written, and %d were in hand", m.count(), sent-waiting)
+			if m.Count() < sent-waiting {
+				t.Errorf("%d messages are written, and %d were in hand", m.Count(), sent-waiting)
 			}
-			if n, want := left(t, client, queue), sent-m.count(); n != want {
+			if n, want := left(t, client, queue), sent-m.Count(); n != want {
 				t.Errorf("%d messages are still in the queue, want %d", n, want)
 			}
 		})
@@ -474,7 +383,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 }
 
 func TestConfigIsRefusedInWords(t *testing.T) {
-	taker, err := ingest.NewTaker(ingest.Config{Messages: newMessages(), Intake: api.Intake{Buckets: 8}})
+	taker, err := ingest.NewTaker(ingest.Config{Messages: storetest.NewFaulty(), Intake: api.Intake{Buckets: 8}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,6 +171,24 @@ func (c Client) Take(queue string, n int, timeout time.Duration) []amqp.Delivery
 	return taken
 }
 
+// Confirming opens a channel in confirm mode, on a connection that is closed when the test ends.
+func Confirming(t testing.TB, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
 // TakeAll consumes the messages that wait in a queue.
 func (c Client) TakeAll(queue string) []amqp.Delivery {
 	c.t.Helper()

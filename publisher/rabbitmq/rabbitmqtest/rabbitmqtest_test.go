@@ -1,19 +1,15 @@
 package rabbitmqtest_test
 
 import (
-	"bufio"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
 )
 
@@ -53,42 +49,11 @@ func TestBrokerStopsKillsAndRestarts(t *testing.T) {
 
 // A test program that is killed leaves no broker behind.
 func TestBrokerDiesWithItsProgram(t *testing.T) {
-	if os.Getenv("RABBITMQTEST_VICTIM") != "" {
-		fmt.Println("url", rabbitmqtest.Start(t).URL)
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}
-	victim := exec.Command(os.Args[0], "-test.run=^TestBrokerDiesWithItsProgram$")
-	victim.Env = append(os.Environ(), "RABBITMQTEST_VICTIM=1", "POSTDATE_TEST_PARTS=")
-	out, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var address string
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if url, ok := strings.CutPrefix(lines.Text(), "url "); ok {
-			uri, err := amqp.ParseURI(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			address = fmt.Sprintf("%s:%d", uri.Host, uri.Port)
-		}
-	}
-	_ = victim.Wait() // it was killed
-	if address == "" {
-		t.Fatal("the victim started no broker")
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
+	proctest.DiesWithProgram(t, func() string {
+		uri, err := amqp.ParseURI(rabbitmqtest.Start(t).URL)
 		if err != nil {
-			return
+			t.Fatal(err)
 		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("the broker at %s outlives the program that started it", address)
-		}
-	}
+		return fmt.Sprintf("%s:%d", uri.Host, uri.Port)
+	})
 }

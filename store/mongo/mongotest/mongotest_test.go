@@ -1,15 +1,10 @@
 package mongotest_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
@@ -82,38 +78,5 @@ func hasData(t *testing.T, address string) bool {
 
 // A test program that is killed leaves no server behind.
 func TestServersDieWithTheirProgram(t *testing.T) {
-	if os.Getenv("MONGOTEST_VICTIM") != "" {
-		fmt.Println("address", mongotest.Start(t, 1).Address(0))
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}
-	victim := exec.Command(os.Args[0], "-test.run=^TestServersDieWithTheirProgram$")
-	victim.Env = append(os.Environ(), "MONGOTEST_VICTIM=1", "POSTDATE_TEST_PARTS=")
-	out, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var address string
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if a, ok := strings.CutPrefix(lines.Text(), "address "); ok {
-			address = a
-		}
-	}
-	_ = victim.Wait() // it was killed
-	if address == "" {
-		t.Fatal("the victim started no server")
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			return
-		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("the server at %s outlives the program that started it", address)
-		}
-	}
+	proctest.DiesWithProgram(t, func() string { return mongotest.Start(t, 1).Address(0) })
 }
