@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,34 +90,28 @@ func (ch *channels) check(channel postdate.Channel) error {
 }
 
 func (ch *channels) missing(channel postdate.Channel) error {
-	names := make([]string, 0, len(ch.publishers))
-	for name := range ch.publishers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(ch.publishers))
 	hint := ""
-	switch channel.Broker() {
-	case "rabbitmq":
-		hint = "; start it with --rabbitmq"
-	case "kafka":
-		hint = "; start it with --kafka"
-	default:
-		if meant := nearestBroker(channel.Broker()); meant != "" {
-			hint = "; did you mean " + meant + ":?"
-		}
+	if flag := brokers[channel.Broker()]; flag != "" {
+		hint = "; start it with " + flag
+	} else if meant := nearestBroker(channel.Broker()); meant != "" {
+		hint = "; did you mean " + meant + ":?"
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s",
 		channel, strings.Join(names, ", "), hint)
 }
 
-// nearestBroker returns the broker that was probably meant, or "". It ignores the schemes of
-// URLs: they are never missing.
+// brokers names the flag by which a node gets each broker; "" if every node has it. The schemes of
+// URLs are not among them: they are never missing.
+var brokers = map[string]string{"inbox": "", "kafka": "--kafka", "rabbitmq": "--rabbitmq"}
+
+// nearestBroker returns the broker that was probably meant, or "".
 func nearestBroker(name string) string {
 	switch strings.ToLower(name) {
 	case "amqp", "amqps":
 		return "rabbitmq"
 	}
-	return api.Nearest(name, []string{"inbox", "kafka", "rabbitmq"})
+	return api.Nearest(name, slices.Sorted(maps.Keys(brokers)))
 }
 
 func (ch *channels) close(ctx context.Context) (err error) {
