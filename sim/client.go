@@ -131,8 +131,9 @@ func (w *world) message(it item, key postdate.Key, edition string) *postdate.Mes
 	return m
 }
 
-// ask begins a request. Its first answer counts; none by the deadline means unknown.
-func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) {
+// ask begins a request, and returns what its answer calls. The first answer counts; none by the
+// deadline means unknown.
+func (w *world) ask(k kind, s *story, edition string) func(outcome) {
 	r := &request{kind: k, story: s, edition: edition, began: w.now}
 	s.requests = append(s.requests, r)
 	if edition != "" {
@@ -149,7 +150,7 @@ func (w *world) ask(k kind, s *story, edition string) (*request, func(outcome)) 
 		}
 	}
 	w.after(clientDeadline, func() { answer(unknown) })
-	return r, answer
+	return answer
 }
 
 // reachable fails requests about a message that has expired: they are lost on the way. They
@@ -163,7 +164,7 @@ func (s *story) reachable() error {
 }
 
 func (w *world) schedule(p *process, s *story, m postdate.Message) {
-	_, answer := w.ask(opSchedule, s, string(m.Payload))
+	answer := w.ask(opSchedule, s, string(m.Payload))
 	var got store.Inserted
 	p.call(storeCall{
 		name: "insert", effect: []func(){func() {
@@ -182,7 +183,7 @@ func (w *world) schedule(p *process, s *story, m postdate.Message) {
 }
 
 func (w *world) cancel(p *process, s *story) {
-	_, answer := w.ask(opCancel, s, "")
+	answer := w.ask(opCancel, s, "")
 	var got store.Cancelled
 	p.call(storeCall{
 		name: "cancel", effect: []func(){func() {
@@ -198,7 +199,7 @@ func (w *world) cancel(p *process, s *story) {
 // move reschedules a message, as PATCH does: it reads the message, and replaces it by a new
 // version.
 func (w *world) move(p *process, s *story, it item, edition string) {
-	_, answer := w.ask(opMove, s, edition)
+	answer := w.ask(opMove, s, edition)
 	var old, next postdate.Record
 	var err error
 	replace := storeCall{

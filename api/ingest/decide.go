@@ -142,7 +142,7 @@ func sort(c *Command) (s sorted, err error) {
 	}
 	s.rest = append(s.rest, c.Properties...)
 	if s.attempt != nil {
-		return s, s.returned(c)
+		return s, s.returned()
 	}
 	if s.delay != nil && s.at != nil {
 		return s, invalid("the headers x-delay and postdate-execution-time exclude each other: give one of them")
@@ -152,7 +152,7 @@ func sort(c *Command) (s sorted, err error) {
 
 // returned handles a delivery that its consumer sent back, as many do to retry later.
 // Its headers describe the old delivery; only x-delay is new.
-func (s *sorted) returned(c *Command) error {
+func (s *sorted) returned() error {
 	s.at, s.channel = nil, nil
 	if s.delay == nil {
 		return nil // the body may be JSON

@@ -35,13 +35,13 @@ func explain(err error) error {
 	return err
 }
 
-// get decodes the answer to a GET into v, and also returns it raw.
-func get(ctx context.Context, c *client.Client, path string, v any) ([]byte, error) {
+// get decodes the answer to a GET into v.
+func get(ctx context.Context, c *client.Client, path string, v any) error {
 	a, err := c.Do(ctx, client.Call{Method: http.MethodGet, Path: path})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return a.Body, decode(a.Body, v)
+	return decode(a.Body, v)
 }
 
 // printRaw prints the server's answer as one line.

@@ -218,6 +218,6 @@ func (l *listCommand) page(cmd *cobra.Command, c *client.Client, cursor string, 
 		}
 	}
 	var page listPage
-	_, err := get(cmd.Context(), c, "/v1/messages?"+query.Encode(), &page)
+	err := get(cmd.Context(), c, "/v1/messages?"+query.Encode(), &page)
 	return page, err
 }

@@ -30,7 +30,7 @@ func readInbox(ctx context.Context, c *client.Client, name, after string) (page 
 	if after != "" {
 		query.Set("after", after)
 	}
-	_, err = get(ctx, c, "/v1/inbox/"+url.PathEscape(name)+"?"+query.Encode(), &page)
+	err = get(ctx, c, "/v1/inbox/"+url.PathEscape(name)+"?"+query.Encode(), &page)
 	return page, err
 }
 

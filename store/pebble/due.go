@@ -250,7 +250,7 @@ func (r *scanner) covered() bool {
 
 // at is where the walk stands.
 func (r *scanner) at() bucket.Position {
-	at, _ := splitTimed(r.due.Key()[1+bucketBytes:])
+	at := splitTimed(r.due.Key()[1+bucketBytes:])
 	return at
 }
 

@@ -48,7 +48,7 @@ func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
 func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Position) {
 	ours, passed := s.among(e.Buckets), 0
 	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
-		p, _ := splitTimed(iter.Key()[1:])
+		p := splitTimed(iter.Key()[1:])
 		if !ours[bucket.Of(p.Tenant, p.ScheduleID, s.c.Buckets)] {
 			passed++
 			continue

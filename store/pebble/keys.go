@@ -121,12 +121,13 @@ func after(k []byte) []byte {
 }
 
 // splitTimed reads "time tenant 0 id", the end of a message's, a due or a parked key.
-func splitTimed(k []byte) (bucket.Position, bool) {
+// The zero position is none.
+func splitTimed(k []byte) bucket.Position {
 	if len(k) < timeBytes {
-		return bucket.Position{}, false
+		return bucket.Position{}
 	}
-	tenant, id, ok := splitName(k[timeBytes:])
-	return bucket.Position{Time: postdate.Time(binary.BigEndian.Uint64(k)), Tenant: tenant, ScheduleID: id}, ok
+	tenant, id, _ := splitName(k[timeBytes:])
+	return bucket.Position{Time: postdate.Time(binary.BigEndian.Uint64(k)), Tenant: tenant, ScheduleID: id}
 }
 
 // splitName reads "tenant 0 id".

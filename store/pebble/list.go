@@ -78,7 +78,7 @@ func (l *lister) seek(start []byte, b int) error {
 	if !l.iter.SeekGE(start) || !bytes.HasPrefix(l.iter.Key(), prefix) {
 		return l.iter.Error() // the next seek would clear it
 	}
-	p, _ := splitTimed(l.iter.Key()[len(prefix):])
+	p := splitTimed(l.iter.Key()[len(prefix):])
 	head := listHead{
 		key: postdate.Key{Bucket: b, Tenant: p.Tenant, ScheduleID: p.ScheduleID}, execution: p.Time,
 	}

@@ -70,7 +70,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 		}
 		defer iter.Close()
 		for ok := iter.First(); ok && moved < u.Limit; ok = iter.Next() {
-			at, _ := splitTimed(iter.Key()[len(prefix):])
+			at := splitTimed(iter.Key()[len(prefix):])
 			key := postdate.Key{Bucket: u.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 			st, err := readState(iter.Value())
 			if err != nil {

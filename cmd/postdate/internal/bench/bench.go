@@ -175,7 +175,7 @@ func (r *run) phases(ctx context.Context) error {
 // it leaves pending. Ids end with suffix; it is short, because longer ids affect the result.
 func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*group, error) {
 	backlog := r.group("backlog"+suffix, more)
-	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {
+	if err := r.scheduleBatches(ctx, fmt.Sprintf("load a backlog of %d", size), backlog, farOff); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, r.Rest); err != nil {
@@ -187,7 +187,7 @@ func (r *run) above(ctx context.Context, suffix string, size, more int) ([]*grou
 		return nil, err
 	}
 	batches := r.group("batch"+suffix, r.Messages)
-	if _, err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d",
+	if err := r.scheduleBatches(ctx, fmt.Sprintf("schedule, batches of %d, above %d",
 		r.Batch, size), batches, farOff); err != nil {
 		return nil, err
 	}

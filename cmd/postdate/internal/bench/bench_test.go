@@ -155,7 +155,7 @@ func TestRetriesAndRefusals(t *testing.T) {
 	if row := r.report.Rows[0]; row.Messages != 25 || row.MaxMs < row.P50Ms {
 		t.Errorf("the row is %+v", row)
 	}
-	_, err := r.scheduleBatches(t.Context(), "batches", g, farOff)
+	err := r.scheduleBatches(t.Context(), "batches", g, farOff)
 	if err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("a refused item of a batch: got %v", err)
 	}

@@ -85,7 +85,7 @@ func (r *run) schedule(ctx context.Context, name string, g *group, due func(i in
 }
 
 // scheduleBatches is schedule by batch calls.
-func (r *run) scheduleBatches(ctx context.Context, name string, g *group, due func(i int) time.Time) (float64, error) {
+func (r *run) scheduleBatches(ctx context.Context, name string, g *group, due func(i int) time.Time) error {
 	row := Row{Phase: name, Times: "call"}
 	calls := newHistogram()
 	var acked atomic.Int64
@@ -107,7 +107,7 @@ func (r *run) scheduleBatches(ctx context.Context, name string, g *group, due fu
 	stop()
 	row.finish(int(acked.Load()), time.Since(start), calls)
 	r.add(row)
-	return row.Seconds, err
+	return err
 }
 
 func (r *run) cancelOneByOne(ctx context.Context, g *group) error {
@@ -141,7 +141,7 @@ func (r *run) drain(ctx context.Context, singleSeconds float64) error {
 	g := r.group("drain", r.Messages)
 	due := time.Now().Add(time.Duration(singleSeconds*float64(time.Second)) + drainMargin).Truncate(time.Millisecond)
 	name := fmt.Sprintf("schedule, batches of %d", r.Batch)
-	if _, err := r.scheduleBatches(ctx, name, g, func(int) time.Time { return due }); err != nil {
+	if err := r.scheduleBatches(ctx, name, g, func(int) time.Time { return due }); err != nil {
 		return err
 	}
 	row := Row{Phase: "drain, all due at one instant", Times: "late"}
