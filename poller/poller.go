@@ -266,7 +266,7 @@ type Machine struct {
 	returns  siteHeap                           // those that are up and have messages parked
 	probes   siteHeap                           // those that are down and have messages parked
 	turns    uint64                             // how many turns were given among them
-	stepped  postdate.Now                       // both clocks, as the present or the latest step took them to be
+	stepped  postdate.Now                       // both clocks, as the present or the latest step read them
 	budgetAt time.Duration                      // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
@@ -321,8 +321,8 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 //   - startUnparks and startFind use the room that claims left: what is due comes before what
 //     waits for its channel. Then the agenda is brought up to date again, for Wake.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
+	m.stepped = read
 	now := m.believe(read)
-	m.stepped = now
 	switch ev := ev.(type) {
 	case fence.Tick:
 	case fence.Gained:
@@ -334,7 +334,6 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 	case fence.LeaseUntil:
 		m.extendLease(now, ev)
 		now = m.believe(read)
-		m.stepped = now
 	case Limits:
 		m.setLimits(now, ev.Settings)
 	case Nudged:
@@ -371,7 +370,7 @@ func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 // Wake returns how long after now Step must be called with a Tick if nothing else happens
 // first: 0 if something has come due since the last step.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
-	w := waker{tried: m.stepped, now: m.reading(now), wait: wakeMax}
+	w := waker{tried: m.reading(m.stepped), now: m.reading(now), wait: wakeMax}
 	if len(m.waiting) > 0 {
 		w.wall(m.waiting[0].due)
 	}

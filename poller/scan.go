@@ -196,7 +196,7 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 	if m.leaseUntil == 0 {
 		return now // none was judged yet, and nothing is done by it
 	}
-	off := now.Wall.Sub(m.unset(now).Wall)
+	off := now.Wall.Sub(m.ifNotSet(now).Wall)
 	if by := off - m.setBy; max(by, -by) > m.c.JumpMax {
 		m.leaseUntil, m.setAt, m.setBy = min(m.leaseUntil, now.Mono), now.Mono, off
 		m.emit(fence.ClockSet{By: by})
@@ -208,13 +208,13 @@ func (m *Machine) believe(now postdate.Now) postdate.Now {
 // it, the reading of a clock that was not set.
 func (m *Machine) reading(now postdate.Now) postdate.Now {
 	if m.setAt != 0 {
-		return m.unset(now)
+		return m.ifNotSet(now)
 	}
 	return now
 }
 
-// unset is the reading of a wall clock that was not set since it was last found good.
-func (m *Machine) unset(now postdate.Now) postdate.Now {
+// ifNotSet is the reading of a wall clock that was not set since it was last found good.
+func (m *Machine) ifNotSet(now postdate.Now) postdate.Now {
 	return m.judged.Later(now.Mono - m.judged.Mono)
 }
 

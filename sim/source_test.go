@@ -23,7 +23,7 @@ var inSource = []struct {
 }{
 	{
 		"nobody is woken for what came due since the last step", "poller/poller.go",
-		"waker{tried: m.stepped, now: m.reading(now), wait: wakeMax}", "waker{tried: now, now: now, wait: wakeMax}",
+		"waker{tried: m.reading(m.stepped), now: m.reading(now), wait: wakeMax}", "waker{tried: now, now: now, wait: wakeMax}",
 		[]int{8}, 0,
 	},
 	{
