@@ -36,7 +36,7 @@
 //	          |  |  ^----------------------+
 //	confirmed |  |  | cancel, before it is claimed
 //	          |  |  +------------------> CANCELLED
-//	          |  | attempts exhausted, or expired
+//	          |  | attempts spent, parked too long, or expired
 //	          |  +---------------------> DELIVERY_FAILED
 //	          +------------------------> DELIVERED
 //
