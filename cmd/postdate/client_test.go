@@ -239,3 +239,16 @@ func TestNoServer(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+// A payload is shown in the form in which it can be sent again, and base64 says that it is.
+func TestShownPayload(t *testing.T) {
+	for _, c := range []struct{ payload, contentType, want string }{
+		{`{"a": 1}`, "", `{"a": 1}`},
+		{"hello", "text/plain", `"hello"`},
+		{"\xff\xfe", "application/octet-stream", `base64 "//4="`},
+	} {
+		if got := shownPayload([]byte(c.payload), c.contentType); got != c.want {
+			t.Errorf("%q of type %q is shown as %s, want %s", c.payload, c.contentType, got, c.want)
+		}
+	}
+}

@@ -79,7 +79,8 @@ func shownTime(t time.Time) string {
 	return postdate.WallOf(t).String()
 }
 
-// shownPayload formats a payload in one of the API's forms: JSON, text in quotes, or base64.
+// shownPayload formats a payload in one of the API's forms: JSON, text in quotes, or base64, which
+// it says.
 func shownPayload(payload []byte, contentType string) string {
 	switch {
 	case contentType == "" || postdate.IsJSON(contentType):
@@ -87,7 +88,7 @@ func shownPayload(payload []byte, contentType string) string {
 	case utf8.Valid(payload):
 		return string(quote(string(payload)))
 	}
-	return string(quote(base64.StdEncoding.EncodeToString(payload)))
+	return "base64 " + string(quote(base64.StdEncoding.EncodeToString(payload)))
 }
 
 func newCancel(p process) *cobra.Command {
