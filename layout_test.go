@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp"},
 	"api/ingest/kafka":                {".", "api/ingest"},
 	"internal/amqp":                   {"."},
+	"internal/account":                {"internal/testrun"},
 	"internal/testrun":                {},
 	"internal/proctest":               {},
 	"internal/nodetest":               {"internal/testrun"},

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+	"github.com/postdate/postdate/internal/account"
 )
 
 const (

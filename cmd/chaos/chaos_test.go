@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/client"
-	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/internal/account"
 )
 
 func TestCommandLine(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/client"
-	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+	"github.com/postdate/postdate/internal/account"
 )
 
 const (

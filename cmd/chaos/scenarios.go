@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postdate/postdate/cmd/chaos/internal/account"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
+	"github.com/postdate/postdate/internal/account"
 )
 
 // scenario is a kind of fault campaign.

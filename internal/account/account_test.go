@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postdate/postdate/cmd/chaos/internal/account"
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/testrun"
 )
 
