@@ -64,7 +64,7 @@ type outcome struct {
 
 // runCampaign runs a scenario: servers, load, faults, healing, account.
 func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err error) {
-	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(), random: rand.New(rand.NewPCG(o.seed, 2)),
+	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(margins), random: rand.New(rand.NewPCG(o.seed, 2)),
 		began: time.Now()}
 	config := s.config
 	config.Dir, config.Race, config.Binary = o.dir, o.race, o.binary

@@ -41,7 +41,7 @@ func TestCommandLine(t *testing.T) {
 // A call's end says surely that nothing was done only if the node says so, or the call was not
 // sent.
 func TestOutcomes(t *testing.T) {
-	ledger := account.NewLedger()
+	ledger := account.NewLedger(margins)
 	for _, test := range []struct {
 		err  error
 		want account.Outcome

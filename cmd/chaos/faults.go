@@ -16,6 +16,18 @@ import (
 // leaseTime is the default of --lease.
 const leaseTime = 2500 * time.Millisecond
 
+const (
+	// claimAhead is how far a claim may run ahead of a fault, plus a margin for the time between
+	// a fault and its record.
+	claimAhead = 3 * time.Second
+	// aftermath is how long a fault's effects may outlast it: a lease expires, other nodes take
+	// over, channels are probed again.
+	aftermath = 12 * time.Second
+)
+
+// margins are those of a campaign's account.
+var margins = account.Margins{Before: claimAhead, After: aftermath}
+
 // splitMin and splitMax bound how long nodes are cut off from each other: long enough for
 // gossip to declare them dead.
 const splitMin, splitMax = 8 * time.Second, 16 * time.Second

@@ -65,8 +65,8 @@ func scenarioNamed(name string) (scenario, bool) {
 }
 
 const (
-	quietAfter = account.Aftermath + 3*time.Second // so that there is some load away from faults
-	busyPause  = 4 * time.Second                   // between the faults of a random sequence, on average
+	quietAfter = aftermath + 3*time.Second // so that there is some load away from faults
+	busyPause  = 4 * time.Second           // between the faults of a random sequence, on average
 )
 
 // repeated runs the faults in turn, each at least once, with a quiet time after each, until the

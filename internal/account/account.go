@@ -1,11 +1,12 @@
-// Package account keeps the books of a fault campaign: the answers that clients got, what
-// arrived, and when faults happened. At the end it says which promise was broken, by which
+// Package account keeps the books of a test that disturbs nodes: the answers that clients got,
+// what arrived, and when faults happened. At the end it says which promise was broken, by which
 // message, and how late messages were.
 //
 // It promises that every acknowledged message is accounted for. A message is a violation,
 // reported by name, if it is lost, early, delivered after its cancel was answered with 200,
-// delivered for a time that nobody asked for, delivered twice without a mark, or marked without
-// a fault nearby. It trusts no node: arrivals carry the receiver's time.
+// delivered for a time that nobody asked for, delivered twice without a mark or without a fault
+// in between, or marked without a fault nearby. It trusts no node: arrivals carry the receiver's
+// time.
 //
 // It reads no clock and does no I/O.
 package account
@@ -33,8 +34,10 @@ type Arrival struct {
 	Via      string    // the channel
 	Due      time.Time // the execution time that it carries
 	Received time.Time // by the receiver's clock
-	Marked   bool      // as a possible duplicate
-	Attempt  int
+	// Delivered is when it says that it was delivered. Zero: it does not say.
+	Delivered time.Time
+	Marked    bool // as a possible duplicate
+	Attempt   int
 	// Redelivered says that the broker had handed out this same copy before: the broker
 	// repeated it, which is not a second publish.
 	Redelivered bool
@@ -53,14 +56,17 @@ type Window struct {
 	HoldsUp string
 }
 
-const (
-	// claimAhead is how far a claim may run ahead of a fault, plus a margin for the time
-	// between a fault and its record.
-	claimAhead = 3 * time.Second
-	// Aftermath is how long a fault's effects may outlast it: a lease expires, other nodes take
-	// over, channels are probed again.
-	Aftermath = 12 * time.Second
-)
+// left is when a copy left the node, as closely as is known.
+func (a *Arrival) left() time.Time {
+	if a.Delivered.IsZero() {
+		return a.Received
+	}
+	return a.Delivered
+}
+
+// Margins say how far a fault reaches: it explains the marks and second copies that left after
+// From-Before, of messages that were due, and had come last, before To+After.
+type Margins struct{ Before, After time.Duration }
 
 // existence says whether a message is in the store.
 type existence uint8
@@ -86,6 +92,7 @@ type entry struct {
 
 // Ledger is the account of a run. It is safe for concurrent use.
 type Ledger struct {
+	margins   Margins
 	mu        sync.Mutex
 	entries   map[string]*entry
 	strange   []Arrival // of messages that were not scheduled
@@ -98,7 +105,7 @@ type Ledger struct {
 }
 
 // NewLedger makes an empty ledger.
-func NewLedger() *Ledger { return &Ledger{entries: map[string]*entry{}} }
+func NewLedger(m Margins) *Ledger { return &Ledger{margins: m, entries: map[string]*entry{}} }
 
 // Sent records a message before it is scheduled, with its channel and due time.
 func (l *Ledger) Sent(id, via string, due time.Time) {

@@ -16,6 +16,9 @@ func copyAt(ms int, marked bool) account.Arrival {
 	return account.Arrival{ID: "m", Via: "rabbitmq:q", Due: due, Received: due.Add(time.Duration(ms) * time.Millisecond), Marked: marked, Attempt: 1}
 }
 
+// Of a campaign with a cluster, and of a test that notes to the moment when it kills its node.
+var wide, narrow = account.Margins{Before: 3 * time.Second, After: 12 * time.Second}, account.Margins{After: 100 * time.Millisecond}
+
 type ledger = *account.Ledger
 
 // life is what happens to one message, and what the accountant must say about it.
@@ -25,6 +28,12 @@ type life struct {
 	fault    *account.Window
 	arrivals []account.Arrival
 	want     account.Kind // "": none
+}
+
+// after is a copy that says that it was delivered earlier than it was received, or later.
+func after(delivered int, a account.Arrival) account.Arrival {
+	a.Delivered = due.Add(time.Duration(delivered) * time.Millisecond)
+	return a
 }
 
 // lives covers each way in which a promise can be broken, and similar cases that break none.
@@ -60,6 +69,8 @@ func lives() []life {
 		}, nil, []account.Arrival{copyAt(1, false)}, ""},
 		{"early", accepted, nil, []account.Arrival{copyAt(-1, false)}, account.Early},
 		{"early by a fraction", accepted, nil, []account.Arrival{{ID: "m", Due: due, Received: due.Add(-time.Microsecond)}}, account.Early},
+		{"early by its own word", accepted, nil, []account.Arrival{after(-1, copyAt(1, false))}, account.Early},
+		{"early by the receiver's clock", accepted, nil, []account.Arrival{after(1, copyAt(-1, false))}, account.Early},
 		{"cancelled", cancelled(account.Done), nil, nil, ""},
 		{"cancelled, and there", cancelled(account.Done), nil, []account.Arrival{copyAt(1, false)}, account.AfterCancel},
 		{"too late to cancel, and lost", cancelled(account.TooLate), nil, nil, account.Lost},
@@ -73,6 +84,8 @@ func lives() []life {
 		{"again after a fault, marked", accepted, broken, []account.Arrival{copyAt(1, false), copyAt(900, true)}, ""},
 		{"again after a fault, the mark removed", accepted, broken, []account.Arrival{copyAt(1, false), copyAt(900, false)}, account.Silent},
 		{"again, by the broker", accepted, nil, []account.Arrival{copyAt(1, false), again}, ""},
+		{"again when the aftermath ends", accepted, broken, []account.Arrival{copyAt(11_900, true), copyAt(12_100, true)}, ""},
+		{"again after the aftermath", accepted, broken, []account.Arrival{copyAt(1, false), copyAt(12_100, true), copyAt(12_200, true)}, account.Again},
 		{"again without a fault", accepted, nil, []account.Arrival{copyAt(1, false), copyAt(900, false)}, account.Again},
 		{"marked after a fault", accepted, broken, []account.Arrival{copyAt(900, true)}, ""},
 		{"marked without a fault", accepted, nil, []account.Arrival{copyAt(900, true)}, account.NeedlessMark},
@@ -95,32 +108,57 @@ func lives() []life {
 	}
 }
 
+// killed are lives around a kill 20 ms after the message is due, by the narrow margins.
+func killed() []life {
+	kill := due.Add(20 * time.Millisecond)
+	moment := &account.Window{Fault: "kill", From: kill, To: kill, Marks: true}
+	before := func(d time.Duration) *account.Window {
+		return &account.Window{Fault: "kill", From: due.Add(-d), To: due.Add(-d), Marks: true}
+	}
+	accepted := func(l ledger) { l.Scheduled("m", account.Done, due.Add(-time.Second)) }
+	return []life{
+		{"again after a kill, marked", accepted, moment, []account.Arrival{after(1, copyAt(1, false)), after(900, copyAt(900, true))}, ""},
+		{"again after a kill, not marked", accepted, moment, []account.Arrival{copyAt(1, false), copyAt(900, false)}, account.Silent},
+		{"again, twice after the kill", accepted, moment, []account.Arrival{copyAt(900, true), copyAt(950, true)}, account.Again},
+		{"marked, and there before the kill", accepted, moment, []account.Arrival{after(20, copyAt(30, true))}, account.NeedlessMark},
+		{"marked, and there right after the kill", accepted, moment, []account.Arrival{after(21, copyAt(30, true))}, ""},
+		{"due soon after the kill, and marked", accepted, before(99 * time.Millisecond), []account.Arrival{copyAt(1, true)}, ""},
+		{"due later than that, and marked", accepted, before(100 * time.Millisecond), []account.Arrival{copyAt(1, true)}, account.NeedlessMark},
+	}
+}
+
 // The accountant finds each way in which a promise can be broken, and only these.
 func TestFindsEveryViolation(t *testing.T) {
-	for _, test := range lives() {
-		l := account.NewLedger()
-		l.Sent("m", "rabbitmq:q", due)
-		test.note(l)
-		if test.fault != nil {
-			l.Fault(*test.fault)
-		}
-		for _, a := range test.arrivals {
-			l.Arrived(a)
-		}
-		r := l.Check()
-		switch {
-		case test.want == "" && len(r.Violations) > 0:
-			t.Errorf("%s: it complains %v", test.name, r.Violations)
-		case test.want != "" && (len(r.Violations) != 1 || r.Violations[0].Kind != test.want):
-			t.Errorf("%s: it complains %v, want one %q", test.name, r.Violations, test.want)
-		case test.want != "" && !strings.Contains(r.String(), testrun.Broken+": "+string(test.want)):
-			t.Errorf("%s: the report does not name it:\n%s", test.name, r)
+	for margins, lives := range map[account.Margins][]life{wide: lives(), narrow: killed()} {
+		for _, test := range lives {
+			test.check(t, margins)
 		}
 	}
 }
 
+func (test *life) check(t *testing.T, margins account.Margins) {
+	l := account.NewLedger(margins)
+	l.Sent("m", "rabbitmq:q", due)
+	test.note(l)
+	if test.fault != nil {
+		l.Fault(*test.fault)
+	}
+	for _, a := range test.arrivals {
+		l.Arrived(a)
+	}
+	r := l.Check()
+	switch {
+	case test.want == "" && len(r.Violations) > 0:
+		t.Errorf("%s: it complains %v", test.name, r.Violations)
+	case test.want != "" && (len(r.Violations) != 1 || r.Violations[0].Kind != test.want):
+		t.Errorf("%s: it complains %v, want one %q", test.name, r.Violations, test.want)
+	case test.want != "" && !strings.Contains(r.String(), testrun.Broken+": "+string(test.want)):
+		t.Errorf("%s: the report does not name it:\n%s", test.name, r)
+	}
+}
+
 func TestFindsStrangers(t *testing.T) {
-	l := account.NewLedger()
+	l := account.NewLedger(wide)
 	l.Arrived(copyAt(1, false))
 	if r := l.Check(); len(r.Violations) != 1 || r.Violations[0].Kind != account.NeverScheduled || r.Arrived != 1 {
 		t.Errorf("%+v", r)
@@ -128,7 +166,7 @@ func TestFindsStrangers(t *testing.T) {
 }
 
 func TestMeasuresLatenessAndGaps(t *testing.T) {
-	l := account.NewLedger()
+	l := account.NewLedger(wide)
 	fault := due.Add(30 * time.Second)
 	l.Fault(account.Window{Fault: "kill", From: fault, To: fault.Add(time.Second), Marks: true})
 	for i := range 100 {
@@ -169,7 +207,7 @@ func TestMeasuresLatenessAndGaps(t *testing.T) {
 
 // A message is late only from when it was acknowledged.
 func TestLateFromItsAcknowledgement(t *testing.T) {
-	l := account.NewLedger()
+	l := account.NewLedger(wide)
 	for id, ack := range map[string]account.Outcome{"acknowledged late": account.Done, "never": account.Unknown} {
 		l.Sent(id, "rabbitmq:q", due)
 		l.Scheduled(id, ack, due.Add(3*time.Second))

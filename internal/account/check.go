@@ -20,7 +20,7 @@ const (
 	WrongTime      Kind = "delivered for a time that nobody asked for"
 	Silent         Kind = "again, and not marked"
 	NeedlessMark   Kind = "marked, and no fault was near"
-	Again          Kind = "again, and no fault was near"
+	Again          Kind = "again, and no fault was in between"
 	Gone           Kind = "acknowledged, then said not to exist"
 	OddAnswer      Kind = "an answer that no client should get"
 	FalseStatus    Kind = "the store's status is not what happened"
@@ -68,7 +68,7 @@ type Gap struct {
 func (l *Ledger) Check() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := checker{windows: l.windows, audited: l.audited}
+	c := checker{margins: l.margins, windows: l.windows, audited: l.audited}
 	r := &c.report
 	r.Sent, r.Redelivered, r.Windows = len(l.entries), l.redeliver, slices.Clone(l.windows)
 	for id, e := range l.entries {
@@ -99,6 +99,7 @@ func (l *Ledger) Check() Report {
 
 // checker balances one account.
 type checker struct {
+	margins       Margins
 	windows       []Window
 	audited       bool
 	report        Report
@@ -181,14 +182,14 @@ func (c *checker) arrival(id string, e *entry, i int) {
 	switch {
 	case !slices.ContainsFunc(e.dues, a.Due.Equal):
 		c.complain(WrongTime, id, e.life())
-	case a.Received.Before(a.Due):
+	case a.Received.Before(a.Due), a.left().Before(a.Due):
 		c.complain(Early, id, e.life())
-	case a.Marked && !c.near(a.Due, a.Received, marks):
+	case a.Marked && !c.near(a.Due, a.left(), marks):
 		c.complain(NeedlessMark, id, e.life())
 	case i == 0:
-	case !c.near(a.Due, a.Received, marks):
+	case !c.near(a.Due, a.left(), marks), !c.near(e.arrivals[i-1].left(), a.left(), marks):
 		c.complain(Again, id, e.life())
-	case !a.Marked && e.arrivals[0].Marked && c.near(a.Due, a.Received, func(w Window) bool { return w.holdsUp(e.via) }):
+	case !a.Marked && e.arrivals[0].Marked && c.near(a.Due, a.left(), func(w Window) bool { return w.holdsUp(e.via) }):
 		c.report.HeldUp++
 	case !a.Marked:
 		c.complain(Silent, id, e.life())
@@ -201,19 +202,18 @@ func (w Window) holdsUp(via string) bool {
 	return w.HoldsUp == "*" || w.HoldsUp == broker
 }
 
-// near reports whether a fault that such accepts (nil: any) happened while a message was on its
-// way.
-func (c *checker) near(due, received time.Time, such func(Window) bool) bool {
-	for _, w := range c.windows {
-		if (such == nil || such(w)) && !received.Before(cut(w.From)) && due.Before(w.To.Add(Aftermath)) {
-			return true
+// near reports whether a fault that such accepts (nil: any) happened in a span of time. One that
+// such accepts has margins: what was claimed shortly before it is settled after it.
+func (c *checker) near(from, to time.Time, such func(Window) bool) bool {
+	return slices.ContainsFunc(c.windows, func(w Window) bool {
+		switch {
+		case !from.Before(w.To.Add(c.margins.After)):
+			return false
+		case such == nil:
+			return !to.Before(cut(w.From))
 		}
-		// What was claimed shortly before a fault is settled after it.
-		if such != nil && such(w) && received.After(w.From.Add(-claimAhead)) && due.Before(w.To.Add(Aftermath)) {
-			return true
-		}
-	}
-	return false
+		return such(w) && to.After(w.From.Add(-c.margins.Before))
+	})
 }
 
 // gap finds the longest time in which something was due and nothing arrived.

@@ -34,6 +34,9 @@ func (e *entry) life() string {
 	}
 	for _, a := range e.arrivals {
 		fmt.Fprintf(&b, "; came %s for %s, attempt %d", a.Received.Format(clock), a.Due.Format(clock), a.Attempt)
+		if !a.Delivered.IsZero() {
+			fmt.Fprintf(&b, ", delivered %s by its own word", a.Delivered.Format(clock))
+		}
 		if a.Marked {
 			b.WriteString(", marked")
 		}
