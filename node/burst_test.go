@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/poller"
 )
@@ -37,9 +38,10 @@ func TestBurst(t *testing.T) {
 	var mu sync.Mutex
 	first, last := map[string]time.Time{}, map[string]time.Time{}
 	var ends []func()
+	note := nodetest.Into(ledger)
 	for _, inbox := range l.inboxes {
 		ends = append(ends, follow(t, client, inbox, func(a nodetest.Arrival) {
-			ledger.Arrived(a)
+			note(a)
 			mu.Lock()
 			defer mu.Unlock()
 			if first[inbox].IsZero() {
@@ -55,7 +57,8 @@ func TestBurst(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	t.Logf("%s; at most %v in hand in %d scrapes", ledger.CheckQuiet(t), most, scrapes)
+	nodetest.Settle(t, ledger)
+	t.Logf("at most %v in hand in %d scrapes", most, scrapes)
 	if limit := poller.DefaultConfig().HandMax; most > float64(limit) || most == 0 {
 		t.Errorf("at most %v messages were in memory: it must be above 0 and at most %d", most, limit)
 	}
@@ -68,7 +71,7 @@ func TestBurst(t *testing.T) {
 type burstLoad struct {
 	t       *testing.T
 	client  *nodetest.Client
-	ledger  *nodetest.Ledger
+	ledger  *account.Ledger
 	batch   int
 	inboxes []string // those used
 }
@@ -81,7 +84,7 @@ func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 		ms := make([]nodetest.Message, min(l.batch, n-from))
 		for i := range ms {
 			id, at := fmt.Sprint(inbox, "-", from+i), due(from+i)
-			l.ledger.Sent(id, at)
+			l.ledger.Sent(id, "inbox:"+inbox, at)
 			ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: nodetest.At(at), Payload: from + i}
 		}
 		results, err := l.client.Batch(ms)
@@ -92,13 +95,13 @@ func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 			if r.Error != nil {
 				l.t.Fatalf("%+v", *r.Error)
 			}
-			l.ledger.Note(r.ScheduleID, nodetest.Accepted)
+			l.ledger.Scheduled(r.ScheduleID, account.Done, time.Now())
 		}
 	}
 }
 
 // watchHand keeps reading how many messages are in memory until all have arrived.
-func watchHand(t *testing.T, client *nodetest.Client, ledger *nodetest.Ledger) (most float64, scrapes int) {
+func watchHand(t *testing.T, client *nodetest.Client, ledger *account.Ledger) (most float64, scrapes int) {
 	t.Helper()
 	err := nodetest.Poll(patient(t), func() (bool, error) {
 		now, err := client.Metric("postdate_messages_in_hand")

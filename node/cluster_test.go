@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/store/storetest"
@@ -32,7 +33,7 @@ type team struct {
 	mu     sync.Mutex
 	nodes  map[string]*node.Node
 	cut    map[string]bool // gossip addresses of nodes that are cut off
-	ledger *nodetest.Ledger
+	ledger *account.Ledger
 	all    []string // HTTP addresses of nodes that serve
 	next   atomic.Int64
 }
@@ -167,7 +168,7 @@ func (m *team) load(callers int) (end func()) {
 // schedule asks one node after another until one answers.
 func (m *team) schedule(client *nodetest.Client, id string) {
 	due := time.Now().Add(time.Second + time.Duration(m.next.Load()%1000)*time.Millisecond)
-	m.ledger.Sent(id, due)
+	m.ledger.Sent(id, "inbox:all", due)
 	message := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
 	err := nodetest.Poll(patient(m.t), func() (bool, error) {
 		client.Move(m.address())
@@ -184,7 +185,7 @@ func (m *team) schedule(client *nodetest.Client, id string) {
 		m.t.Error(err)
 		return
 	}
-	m.ledger.Note(id, nodetest.Accepted)
+	m.ledger.Scheduled(id, account.Done, time.Now())
 }
 
 // A cluster grows, shrinks, and has its gossip cut and healed, under load: nothing is lost,
@@ -195,7 +196,7 @@ func grows(t *testing.T, m *team) {
 	m.add("a")
 	follower := nodetest.NewClient(m.address())
 	defer follower.Close()
-	endFollow := follow(t, follower, "all", m.ledger.Arrived)
+	endFollow := follow(t, follower, "all", nodetest.Into(m.ledger))
 	m.awaitOwners("a")
 	endLoad := m.load(8)
 	m.add("b")
@@ -224,7 +225,7 @@ func grows(t *testing.T, m *team) {
 	}
 	endFollow()
 	m.remove("a")
-	t.Log(m.ledger.CheckQuiet(t))
+	nodetest.Settle(t, m.ledger)
 }
 
 func (m *team) cutOff(name string) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
@@ -54,20 +55,20 @@ func fill(t *testing.T, name string, mebibytes int) (full bool) {
 type onDisk struct {
 	t      *testing.T
 	client *nodetest.Client
-	ledger *nodetest.Ledger
+	ledger *account.Ledger
 	last   atomic.Int64
 }
 
 func (d *onDisk) schedule(delay time.Duration, payload any) (string, nodetest.Answer) {
 	id := fmt.Sprint("m-", d.last.Add(1))
 	due := time.Now().Add(delay)
-	d.ledger.Sent(id, due)
+	d.ledger.Sent(id, "inbox:disk", due)
 	a, err := d.client.Schedule(nodetest.Message{ScheduleID: id, Channel: "inbox:disk", ExecutionTime: nodetest.At(due), Payload: payload})
 	if err != nil {
 		d.t.Error(err)
 	}
 	if a.Code == http.StatusCreated {
-		d.ledger.Note(id, nodetest.Accepted)
+		d.ledger.Scheduled(id, account.Done, time.Now())
 	}
 	return id, a
 }
@@ -110,7 +111,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(a)
 	}
 	d.fillSome(300, 6*time.Second)
-	followed := follow(t, client, "disk", d.ledger.Arrived)
+	followed := follow(t, client, "disk", nodetest.Into(d.ledger))
 
 	// Less than the reserve is free.
 	filler := filepath.Join(disk, "filler")
@@ -121,7 +122,7 @@ func TestDiskFull(t *testing.T) {
 	if a, err := client.Cancel(late); err != nil || a.Code != http.StatusOK {
 		t.Fatalf("a cancel on a disk that is almost full: %s, %v", a, err)
 	}
-	d.ledger.Note(late, nodetest.Withdrawn)
+	d.ledger.Cancelled(late, account.Done)
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return d.ledger.Open() == 0, nil }); err != nil {
 		t.Errorf("%d pending messages are not delivered on a disk that is almost full: %v", d.ledger.Open(), err)
 	}
@@ -157,5 +158,5 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	followed()
-	t.Log(d.ledger.Check(t))
+	nodetest.Settle(t, d.ledger)
 }

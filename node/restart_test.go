@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/proctest"
 	"github.com/postdate/postdate/internal/testrun"
@@ -17,9 +18,9 @@ import (
 
 // insistent schedules a message until it is answered, like a client whose node restarts: always
 // with the same id, which makes it safe.
-func insistent(t *testing.T, c *nodetest.Client, ledger *nodetest.Ledger, id string, in time.Duration) {
+func insistent(t *testing.T, c *nodetest.Client, ledger *account.Ledger, id string, in time.Duration) {
 	due := time.Now().Add(in)
-	ledger.Sent(id, due)
+	ledger.Sent(id, "inbox:all", due)
 	m := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
 	err := nodetest.Poll(patient(t), func() (bool, error) {
 		a, err := c.Schedule(m)
@@ -35,7 +36,7 @@ func insistent(t *testing.T, c *nodetest.Client, ledger *nodetest.Ledger, id str
 		t.Error(err)
 		return
 	}
-	ledger.Note(id, nodetest.Accepted)
+	ledger.Scheduled(id, account.Done, time.Now())
 }
 
 // An orderly restart under load does not show in what arrives: nothing is lost, nothing comes
@@ -45,7 +46,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	c := config(t)
 	n, client := start(t, c)
 	ledger := nodetest.NewLedger()
-	end := follow(t, client, "all", ledger.Arrived)
+	end := follow(t, client, "all", nodetest.Into(ledger))
 	over := make(chan struct{})
 	var load sync.WaitGroup
 	random := testrun.Random(t)
@@ -82,10 +83,8 @@ func TestRestartUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	totals := ledger.CheckQuiet(t)
-	t.Log(totals)
-	if totals.Accepted < restarts*callers {
-		t.Errorf("only %d messages: that was no load", totals.Accepted)
+	if r := nodetest.Settle(t, ledger); r.Accepted < restarts*callers {
+		t.Errorf("only %d messages: that was no load", r.Accepted)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
 )
@@ -39,7 +40,7 @@ func TestCrash(t *testing.T) {
 	following, stopFollowing := context.WithCancel(context.Background())
 	defer stopFollowing()
 	followed := make(chan error, 1)
-	go func() { followed <- l.client.Follow(crashInbox).Run(following, l.ledger.Arrived) }()
+	go func() { followed <- l.client.Follow(crashInbox).Run(following, nodetest.Into(l.ledger)) }()
 
 	l.start(random)
 	var up time.Duration
@@ -72,7 +73,7 @@ func TestCrash(t *testing.T) {
 	if err := <-followed; err != nil {
 		t.Error(err)
 	}
-	t.Log(l.ledger.Check(t))
+	nodetest.Settle(t, l.ledger)
 	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func fromEnvironment(t *testing.T, name string, otherwise int) int {
 type crashLoad struct {
 	t       *testing.T
 	client  *nodetest.Client
-	ledger  *nodetest.Ledger
+	ledger  *account.Ledger
 	rate    int
 	sent    atomic.Int64
 	stop    chan struct{}
@@ -130,7 +131,8 @@ func (l *crashLoad) kill(node *serving) {
 	l.mu.Lock()
 	l.back = make(chan struct{})
 	l.mu.Unlock()
-	l.ledger.Killed(time.Now())
+	now := time.Now()
+	l.ledger.Fault(account.Window{Fault: "kill -9", From: now, To: now, Marks: true})
 	if err := node.Process.Kill(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -186,7 +188,7 @@ func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 
 func (l *crashLoad) message(id string, in time.Duration) nodetest.Message {
 	due := time.Now().Add(in)
-	l.ledger.Sent(id, due)
+	l.ledger.Sent(id, "inbox:"+crashInbox, due)
 	l.sent.Add(1)
 	return nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(due), Payload: id}
 }
@@ -201,7 +203,7 @@ func (l *crashLoad) schedule(ms []nodetest.Message) bool {
 				l.t.Errorf("a batch's item was answered with %+v", *r.Error)
 				continue
 			}
-			l.ledger.Note(r.ScheduleID, nodetest.Accepted)
+			l.ledger.Scheduled(r.ScheduleID, account.Done, time.Now())
 		}
 		return err == nil
 	}
@@ -212,21 +214,21 @@ func (l *crashLoad) schedule(ms []nodetest.Message) bool {
 	case a.Code != http.StatusCreated && a.Code != http.StatusOK:
 		l.t.Errorf("a schedule was answered with %s", a)
 	default:
-		l.ledger.Note(ms[0].ScheduleID, nodetest.Accepted)
+		l.ledger.Scheduled(ms[0].ScheduleID, account.Done, time.Now())
 	}
 	return true
 }
 
 func (l *crashLoad) cancel(id string) {
-	if !l.ledger.Is(id, nodetest.Accepted) {
+	if !l.ledger.Acknowledged(id) {
 		return
 	}
 	a, err := l.client.Cancel(id)
 	switch {
 	case err != nil:
-		l.ledger.Note(id, nodetest.Wavering)
+		l.ledger.Cancelled(id, account.Unknown)
 	case a.Code == http.StatusOK:
-		l.ledger.Note(id, nodetest.Withdrawn)
+		l.ledger.Cancelled(id, account.Done)
 	case a.Code != http.StatusConflict:
 		l.t.Errorf("a cancel of an acknowledged message was answered with %s", a)
 	}
@@ -239,7 +241,7 @@ func (l *crashLoad) scheduleSome(d time.Duration) time.Time {
 	for i := range ms {
 		id := fmt.Sprintf("meanwhile-%d", i)
 		at := due.Add(-time.Duration(i) * d / 1000)
-		l.ledger.Sent(id, at)
+		l.ledger.Sent(id, "inbox:"+crashInbox, at)
 		ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(at), Payload: id}
 	}
 	l.schedule(ms)

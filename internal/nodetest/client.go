@@ -1,8 +1,8 @@
 // Package nodetest is for tests of whole nodes: a client that talks to a node over HTTP like
-// any other client, a follower of an inbox, and a ledger of what was promised and what arrived.
+// any other client, a follower of an inbox, and what settles the account of both.
 //
-// Only [Ledger.Check] fails a test by itself; calls return errors, because a killed node does
-// not answer.
+// Only [Settle] fails a test by itself; calls return errors, because a killed node does not
+// answer.
 package nodetest
 
 import (
