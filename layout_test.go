@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/account":                {"internal/testrun"},
 	"internal/testrun":                {},
 	"internal/proctest":               {},
-	"internal/nodetest":               {"internal/account"},
+	"internal/nodetest":               {"client", "internal/account"},
 	"client":                          {"."},
 	"node":                            {"*"},
 	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},

@@ -1,12 +1,13 @@
 package node_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/client"
 )
 
 // badInput is a request that cannot be served, and what its answer must say.
@@ -70,26 +71,26 @@ func badInputs() []badInput {
 // TestBadInput sends the mistakes of clients to a real node: each is answered with a problem
 // whose detail helps, and nothing is scheduled.
 func TestBadInput(t *testing.T) {
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	for _, test := range badInputs() {
 		t.Run(test.name, func(t *testing.T) {
 			var body []byte
 			if test.method == http.MethodPost {
 				body = []byte(test.body)
 			}
-			var headers []string
+			call := client.Call{Method: test.method, Path: test.path, Body: body}
 			if test.contentType != "" {
-				headers = []string{"Content-Type", test.contentType}
+				call.Header = http.Header{"Content-Type": {test.contentType}}
 			}
-			a, err := client.Do(test.method, test.path, body, headers...)
-			if err != nil {
-				t.Fatal(err)
+			a, err := api.Do(t.Context(), call)
+			var p client.Problem
+			if json.Unmarshal(a.Body, &p) != nil {
+				t.Fatalf("%d %s, %v", a.Status, a.Body, err)
 			}
-			p := a.Problem()
-			if a.Code != test.code || p.Status != test.code || a.Header.Get("Content-Type") != "application/problem+json" {
-				t.Errorf("status %d as %s, want %d; %s", a.Code, a.Header.Get("Content-Type"), test.code, a.Body)
+			if a.Status != test.code || p.Status != test.code || a.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("status %d as %s, want %d; %s", a.Status, a.Header.Get("Content-Type"), test.code, a.Body)
 			}
-			if p.Type != "urn:postdate:problem:"+test.kind || p.Title == "" {
+			if p.Type != client.ProblemType("urn:postdate:problem:"+test.kind) || p.Title == "" {
 				t.Errorf("type %q, title %q; want the type %s", p.Type, p.Title, test.kind)
 			}
 			for _, w := range test.words {
@@ -99,38 +100,40 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if all := shown(t, client); len(all) > 0 {
+	if all := shown(t, api); len(all) > 0 {
 		t.Errorf("something was scheduled: %+v", all)
 	}
 }
 
 // A bad line in a batch fails alone, and its result is in its place.
 func TestBatchWithOneBadLine(t *testing.T) {
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	lines := strings.Join([]string{
 		`{"scheduleId": "first", "channel": "inbox:a", "payload": 1, "delay": "1h"}`,
 		`{"scheduleId": "second", "channel": "inbox:a", "payload": `,
 		`{"scheduleId": "third", "channel": "inbox:a", "payload": 3, "dely": "1h"}`,
 		`{"scheduleId": "fourth", "channel": "inbox:a", "payload": 4, "delay": "1h"}`,
 	}, "\n")
-	a, err := client.Do(http.MethodPost, "/v1/messages/batch", []byte(lines), "Content-Type", "application/x-ndjson")
-	if err != nil || a.Code != http.StatusOK {
-		t.Fatal(a, err)
+	a, err := api.Do(t.Context(), client.Call{
+		Method: http.MethodPost, Path: "/v1/messages/batch", Body: []byte(lines), Header: http.Header{"Content-Type": {"application/x-ndjson"}},
+	})
+	if err != nil || a.Status != http.StatusOK {
+		t.Fatal(a.Status, err)
 	}
-	var answer struct{ Results []nodetest.BatchResult }
-	if err := a.Into(&answer); err != nil || len(answer.Results) != 4 {
-		t.Fatal(a, err)
+	var answer struct{ Results []client.Result }
+	if err := json.Unmarshal(a.Body, &answer); err != nil || len(answer.Results) != 4 {
+		t.Fatalf("%s, %v", a.Body, err)
 	}
 	for i, want := range []string{"", "ends too early", `did you mean "delay"?`, ""} {
 		r := answer.Results[i]
 		switch {
-		case want == "" && (r.Error != nil || r.Status != "PENDING"):
+		case want == "" && (r.Problem != nil || r.Status != "PENDING"):
 			t.Errorf("line %d: %+v, want PENDING", i+1, r)
-		case want != "" && (r.Error == nil || !strings.Contains(r.Error.Detail, want) || r.Error.Status != 400):
+		case want != "" && (r.Problem == nil || !strings.Contains(r.Problem.Detail, want) || r.Problem.Status != 400):
 			t.Errorf("line %d: %s, want %q", i+1, a.Body, want)
 		}
 	}
-	if all := shown(t, client); len(all) != 2 || all["first"].Status != "PENDING" || all["fourth"].Status != "PENDING" {
+	if all := shown(t, api); len(all) != 2 || all["first"].Status != "PENDING" || all["fourth"].Status != "PENDING" {
 		t.Errorf("scheduled are %+v", all)
 	}
 }

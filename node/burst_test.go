@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/poller"
@@ -15,9 +16,9 @@ import (
 // hold up messages for another channel.
 func TestBurst(t *testing.T) {
 	const burst, trickle, batch = 20_000, 200, 5_000
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	ledger := nodetest.NewLedger()
-	l := &burstLoad{t: t, client: client, ledger: ledger, batch: batch}
+	l := &burstLoad{t: t, client: api, ledger: ledger, batch: batch}
 	begin := time.Now()
 	l.schedule("trial", batch, func(int) time.Time { return begin })
 	room := 4*(burst/batch)*time.Since(begin) + 3*time.Second // ample, unless the machine gets busier
@@ -40,7 +41,7 @@ func TestBurst(t *testing.T) {
 	var ends []func()
 	note := nodetest.Into(ledger)
 	for _, inbox := range l.inboxes {
-		ends = append(ends, follow(t, client, inbox, func(a nodetest.Arrival) {
+		ends = append(ends, follow(t, api, inbox, func(a nodetest.Arrival) {
 			note(a)
 			mu.Lock()
 			defer mu.Unlock()
@@ -50,8 +51,8 @@ func TestBurst(t *testing.T) {
 			last[inbox] = a.DeliveredAt
 		}))
 	}
-	most, scrapes := watchHand(t, client, ledger)
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	most, scrapes := watchHand(t, api, ledger)
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, end := range ends {
@@ -81,19 +82,19 @@ func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 	l.t.Helper()
 	l.inboxes = append(l.inboxes, inbox)
 	for from := 0; from < n; from += l.batch {
-		ms := make([]nodetest.Message, min(l.batch, n-from))
+		ms := make([]client.Message, min(l.batch, n-from))
 		for i := range ms {
-			id, at := fmt.Sprint(inbox, "-", from+i), due(from+i)
+			id, at := fmt.Sprint(inbox, "-", from+i), due(from+i).Truncate(time.Millisecond)
 			l.ledger.Sent(id, "inbox:"+inbox, at)
-			ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: nodetest.At(at), Payload: from + i}
+			ms[i] = client.Message{ScheduleID: id, Channel: "inbox:" + inbox, ExecutionTime: at, Payload: fmt.Append(nil, from+i)}
 		}
-		results, err := l.client.Batch(ms)
+		results, err := l.client.ScheduleAll(l.t.Context(), ms)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		for _, r := range results {
-			if r.Error != nil {
-				l.t.Fatalf("%+v", *r.Error)
+			if r.Problem != nil {
+				l.t.Fatalf("%+v", *r.Problem)
 			}
 			l.ledger.Scheduled(r.ScheduleID, account.Done, time.Now())
 		}
@@ -101,10 +102,10 @@ func (l *burstLoad) schedule(inbox string, n int, due func(i int) time.Time) {
 }
 
 // watchHand keeps reading how many messages are in memory until all have arrived.
-func watchHand(t *testing.T, client *nodetest.Client, ledger *account.Ledger) (most float64, scrapes int) {
+func watchHand(t *testing.T, api *nodetest.Client, ledger *account.Ledger) (most float64, scrapes int) {
 	t.Helper()
 	err := nodetest.Poll(patient(t), func() (bool, error) {
-		now, err := client.Metric("postdate_messages_in_hand")
+		now, err := api.Metric(t.Context(), "postdate_messages_in_hand")
 		most = max(most, now)
 		scrapes++
 		return err == nil && ledger.Open() == 0, err

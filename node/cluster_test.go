@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
@@ -105,9 +105,9 @@ func (m *team) address() string {
 
 // owners returns how many buckets each node owns, according to the records.
 func (m *team) owners() map[string]int {
-	client := nodetest.NewClient(m.address())
-	defer client.Close()
-	view, err := client.Cluster()
+	api := nodetest.NewClient(m.address())
+	defer api.Close()
+	view, err := api.Cluster(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -145,8 +145,8 @@ func (m *team) load(callers int) (end func()) {
 	var group sync.WaitGroup
 	for caller := range callers {
 		group.Go(func() {
-			client := nodetest.NewClient(m.address())
-			defer client.Close()
+			api := nodetest.NewClient(m.address())
+			defer api.Close()
 			tick := time.NewTicker(20 * time.Millisecond)
 			defer tick.Stop()
 			for i := 0; ; i++ {
@@ -155,7 +155,7 @@ func (m *team) load(callers int) (end func()) {
 					return
 				case <-tick.C:
 				}
-				m.schedule(client, fmt.Sprintf("m-%d-%d", caller, i))
+				m.schedule(api, fmt.Sprintf("m-%d-%d", caller, i))
 			}
 		})
 	}
@@ -166,23 +166,20 @@ func (m *team) load(callers int) (end func()) {
 }
 
 // schedule asks one node after another until one answers.
-func (m *team) schedule(client *nodetest.Client, id string) {
-	due := time.Now().Add(time.Second + time.Duration(m.next.Load()%1000)*time.Millisecond)
+func (m *team) schedule(api *nodetest.Client, id string) {
+	due := nodetest.In(time.Second + time.Duration(m.next.Load()%1000)*time.Millisecond)
 	m.ledger.Sent(id, "inbox:all", due)
-	message := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
+	message := client.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: due, Payload: []byte("1")}
 	err := nodetest.Poll(patient(m.t), func() (bool, error) {
-		client.Move(m.address())
-		a, err := client.Schedule(message)
-		switch {
-		case err != nil || a.Code == http.StatusServiceUnavailable || a.Code == http.StatusGatewayTimeout:
+		api.Move(m.address())
+		_, err := api.Schedule(m.t.Context(), message)
+		if nodetest.NoAnswer(err) || nodetest.NotNow(err) {
 			return false, nil
-		case a.Code != http.StatusCreated && a.Code != http.StatusOK:
-			return false, fmt.Errorf("%s: %s", id, a)
 		}
-		return true, nil
+		return true, err
 	})
 	if err != nil {
-		m.t.Error(err)
+		m.t.Errorf("%s: %v", id, err)
 		return
 	}
 	m.ledger.Scheduled(id, account.Done, time.Now())
@@ -243,10 +240,10 @@ func (m *team) heal() {
 // sees counts the members that a node believes alive.
 func (m *team) sees(name string) (alive int) {
 	m.mu.Lock()
-	client := nodetest.NewClient(m.nodes[name].Addr())
+	api := nodetest.NewClient(m.nodes[name].Addr())
 	m.mu.Unlock()
-	defer client.Close()
-	view, err := client.Cluster()
+	defer api.Close()
+	view, err := api.Cluster(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -291,47 +288,46 @@ func TestPauseReachesAllNodes(t *testing.T) {
 		clients[name] = nodetest.NewClient(n.Addr())
 		defer clients[name].Close()
 	}
-	if a, err := clients["a"].Do("PATCH", "/v1/channels", []byte(`{"channel":"inbox:held","paused":true}`)); err != nil || a.Code != http.StatusOK {
-		t.Fatal(a, err)
+	if err := clients["a"].Pause(t.Context(), "inbox:held"); err != nil {
+		t.Fatal(err)
 	}
 	paused := func(name string) bool {
-		a, err := clients[name].Do("GET", "/v1/channels", nil)
-		if err != nil || a.Code != http.StatusOK {
-			t.Fatal(a, err)
-		}
-		var list struct {
-			Channels []struct{ Channel, State string }
-		}
-		if err := a.Into(&list); err != nil {
+		list, err := clients[name].Channels(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		return len(list.Channels) > 0 && list.Channels[0].Channel == "inbox:held" && list.Channels[0].State == "paused"
+		return len(list) > 0 && list[0].Channel == "inbox:held" && list[0].State == "paused"
 	}
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return paused("a") && paused("b"), nil }); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
 		id := fmt.Sprintf("held-%d", i)
-		if a, err := clients["b"].Schedule(nodetest.Message{ScheduleID: id, Channel: "inbox:held", Delay: "10ms", Payload: i}); err != nil || a.Code != http.StatusCreated {
-			t.Fatal(a, err)
+		if s, err := clients["b"].Schedule(t.Context(), client.Message{ScheduleID: id, Channel: "inbox:held", Delay: 10 * time.Millisecond, Payload: fmt.Append(nil, i)}); err != nil || !s.Created {
+			t.Fatal(s, err)
 		}
 	}
 	awaitParked(t, clients["a"], 40)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for i := range 10 {
-		if a, err := clients["a"].Cancel(fmt.Sprintf("held-%d", i)); err != nil || a.Code != http.StatusOK {
-			t.Errorf("a message of a paused channel cannot be cancelled: %s, %v", a, err)
+		if err := clients["a"].Cancel(t.Context(), fmt.Sprintf("held-%d", i)); err != nil {
+			t.Errorf("a message of a paused channel cannot be cancelled: %v", err)
 		}
 	}
-	if a, err := clients["b"].Do("PATCH", "/v1/channels", []byte(`{"channel":"inbox:held","paused":false}`)); err != nil || a.Code != http.StatusOK {
-		t.Fatal(a, err)
+	if err := clients["b"].Resume(t.Context(), "inbox:held"); err != nil {
+		t.Fatal(err)
 	}
 	if err := clients["a"].AwaitNonePending(ctx); err != nil {
 		t.Error(err)
 	}
-	delivered, err := clients["a"].List("DELIVERED")
-	if err != nil || len(delivered) != 30 {
-		t.Errorf("%d delivered after the channel was resumed, want 30 (%v)", len(delivered), err)
+	delivered := 0
+	for _, err := range clients["a"].List(t.Context(), client.Filter{Status: client.Delivered}) {
+		if delivered++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if delivered != 30 {
+		t.Errorf("%d delivered after the channel was resumed, want 30", delivered)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/store/mongo"
@@ -59,25 +60,25 @@ func clusterCost(b *testing.B, buckets int) {
 		b.ReportMetric(float64(locks.Load()-read)/time.Since(begin).Seconds()/3, "idle-lock-records/s/node")
 		b.ReportMetric(perSecond/3, "idle-commands/s/node")
 
-		client := nodetest.NewClient(m.address())
+		api := nodetest.NewClient(m.address())
 		before, begin = commands.Load(), time.Now()
 		for first := 0; first < count; first += 500 {
-			batch := make([]nodetest.Message, 500)
+			batch := make([]client.Message, 500)
 			for i := range batch {
 				due := begin.Add(5*time.Second + time.Duration(first+i)*time.Millisecond)
-				batch[i] = nodetest.Message{ScheduleID: fmt.Sprintf("c-%d-%d", b.N, first+i), Channel: "inbox:cost", ExecutionTime: nodetest.At(due), Payload: i}
+				batch[i] = client.Message{ScheduleID: fmt.Sprintf("c-%d-%d", b.N, first+i), Channel: "inbox:cost", ExecutionTime: due, Payload: fmt.Append(nil, i)}
 			}
-			if _, err := client.Batch(batch); err != nil {
+			if _, err := api.ScheduleAll(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}
 		}
 		<-time.After(time.Until(begin.Add(12 * time.Second)))
-		if err := client.AwaitNonePending(patient(b)); err != nil {
+		if err := api.AwaitNonePending(patient(b)); err != nil {
 			b.Fatal(err)
 		}
 		extra := float64(commands.Load()-before) - perSecond*time.Since(begin).Seconds()
 		b.ReportMetric(extra/count*1000, "commands/1000-delivered")
-		client.Close()
+		api.Close()
 	}
 }
 

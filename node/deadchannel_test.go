@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
@@ -24,10 +25,10 @@ func BenchmarkDeadChannel(b *testing.B) {
 	topics.CreateTopic("lives", 4, map[string]string{"message.timestamp.type": "LogAppendTime"})
 	c := config(b)
 	c.RabbitMQ, c.Kafka = rabbit.URL, node.Kafka{Seeds: []string{broker.Address}}
-	_, client := start(b, c)
+	_, api := start(b, c)
 	var mu sync.Mutex
 	late := map[string]time.Duration{} // by id
-	end := follow(b, client, "lives", func(a nodetest.Arrival) {
+	end := follow(b, api, "lives", func(a nodetest.Arrival) {
 		mu.Lock()
 		defer mu.Unlock()
 		late[a.ScheduleID] = a.DeliveredAt.Sub(a.ExecutionTime)
@@ -36,16 +37,16 @@ func BenchmarkDeadChannel(b *testing.B) {
 	load := func(name string) {
 		for begin, n := time.Now(), 0; time.Since(begin) < phase; n++ {
 			<-time.After(time.Until(begin.Add(time.Duration(n) * 100 * time.Millisecond)))
-			var batch []nodetest.Message
+			var batch []client.Message
 			for i := range perSecond / 10 {
 				at := begin.Add(time.Second + time.Duration(n*perSecond/10+i)*time.Second/perSecond).Truncate(time.Millisecond)
 				for _, channel := range []string{"rabbitmq:dies", "inbox:lives", "kafka:lives"} {
 					id := fmt.Sprintf("%s.%s.%d.%d", name, channel[:5], n, i)
 					due[id] = at
-					batch = append(batch, nodetest.Message{ScheduleID: id, Channel: channel, ExecutionTime: nodetest.At(at), Payload: i})
+					batch = append(batch, client.Message{ScheduleID: id, Channel: channel, ExecutionTime: at, Payload: fmt.Append(nil, i)})
 				}
 			}
-			if _, err := client.Batch(batch); err != nil {
+			if _, err := api.ScheduleAll(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -58,7 +59,7 @@ func BenchmarkDeadChannel(b *testing.B) {
 		rabbit.Restart()
 		load("back")
 	}
-	if err := client.AwaitNonePending(patient(b)); err != nil {
+	if err := api.AwaitNonePending(patient(b)); err != nil {
 		b.Fatal(err)
 	}
 	end()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 )
@@ -59,41 +60,43 @@ type onDisk struct {
 	last   atomic.Int64
 }
 
-func (d *onDisk) schedule(delay time.Duration, payload any) (string, nodetest.Answer) {
-	id := fmt.Sprint("m-", d.last.Add(1))
-	due := time.Now().Add(delay)
+func (d *onDisk) schedule(delay time.Duration, payload string) (id string, err error) {
+	id = fmt.Sprint("m-", d.last.Add(1))
+	due := nodetest.In(delay)
 	d.ledger.Sent(id, "inbox:disk", due)
-	a, err := d.client.Schedule(nodetest.Message{ScheduleID: id, Channel: "inbox:disk", ExecutionTime: nodetest.At(due), Payload: payload})
-	if err != nil {
-		d.t.Error(err)
-	}
-	if a.Code == http.StatusCreated {
+	_, err = d.client.Schedule(d.t.Context(), client.Message{ScheduleID: id, Channel: "inbox:disk", ExecutionTime: due, Payload: fmt.Appendf(nil, "%q", payload)})
+	switch {
+	case err == nil:
 		d.ledger.Scheduled(id, account.Done, time.Now())
+	case nodetest.NoAnswer(err):
+		d.t.Error(err)
+	case !client.MayBeDone(err):
+		d.ledger.Scheduled(id, account.NotDone, time.Now())
 	}
-	return id, a
+	return id, err
 }
 
 // fillSome schedules some messages, which must be accepted.
 func (d *onDisk) fillSome(n int, within time.Duration) {
 	d.t.Helper()
 	for i := range n {
-		if _, a := d.schedule(within*time.Duration(i)/time.Duration(n), i); a.Code != http.StatusCreated {
-			d.t.Fatal(a)
+		if _, err := d.schedule(within*time.Duration(i)/time.Duration(n), "some"); err != nil {
+			d.t.Fatal(err)
 		}
 	}
 }
 
-// awaitCode schedules messages until the answer has the code.
-func (d *onDisk) awaitCode(code int) (a nodetest.Answer) {
+// await schedules messages until one ends with such a problem, or "" for none, and returns that.
+func (d *onDisk) await(kind client.ProblemType) (last error) {
 	d.t.Helper()
 	err := nodetest.Poll(patient(d.t), func() (bool, error) {
-		_, a = d.schedule(0, 1)
-		return a.Code == code, nil
+		_, last = d.schedule(0, "one")
+		return client.TypeOf(last) == kind && (last == nil) == (kind == ""), nil
 	})
 	if err != nil {
-		d.t.Fatalf("the last answer is %s, want %d: %v", a, code, err)
+		d.t.Fatalf("the last call ended with %v, want %q: %v", last, kind, err)
 	}
-	return a
+	return last
 }
 
 // A node whose disk is full refuses new messages, and says that nothing was done; pending
@@ -103,24 +106,25 @@ func TestDiskFull(t *testing.T) {
 	disk := smallDisk(t, 160)
 	c := config(t)
 	c.Store = "pebble:" + filepath.Join(disk, "store")
-	n, client := start(t, c)
+	n, api := start(t, c)
 	defer stop(t, n) // before the disk is unmounted
-	d := &onDisk{t: t, client: client, ledger: nodetest.NewLedger()}
-	late, a := d.schedule(time.Hour, 1) // it is cancelled before it is due, however busy the machine
-	if a.Code != http.StatusCreated {
-		t.Fatal(a)
+	d := &onDisk{t: t, client: api, ledger: nodetest.NewLedger()}
+	late, err := d.schedule(time.Hour, "late") // it is cancelled before it is due, however busy the machine
+	if err != nil {
+		t.Fatal(err)
 	}
 	d.fillSome(300, 6*time.Second)
-	followed := follow(t, client, "disk", nodetest.Into(d.ledger))
+	followed := follow(t, api, "disk", nodetest.Into(d.ledger))
 
 	// Less than the reserve is free.
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler, 110)
-	if a := d.awaitCode(http.StatusInsufficientStorage); a.Problem().Type != "urn:postdate:problem:full" || a.Header.Get("Retry-After") == "" {
-		t.Errorf("a full store says %s", a)
+	var full *client.Problem
+	if err := d.await(client.StoreFull); !errors.As(err, &full) || full.Status != http.StatusInsufficientStorage || full.RetryAfter == 0 {
+		t.Errorf("a full store says %+v", full)
 	}
-	if a, err := client.Cancel(late); err != nil || a.Code != http.StatusOK {
-		t.Fatalf("a cancel on a disk that is almost full: %s, %v", a, err)
+	if err := api.Cancel(t.Context(), late); err != nil {
+		t.Fatalf("a cancel on a disk that is almost full: %v", err)
 	}
 	d.ledger.Cancelled(late, account.Done)
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return d.ledger.Open() == 0, nil }); err != nil {
@@ -134,7 +138,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	empty()
-	d.awaitCode(http.StatusCreated)
+	d.await("")
 	d.fillSome(100, 2*time.Second)
 	if !fill(t, filler, 1000) {
 		t.Fatal("the disk did not fill up")
@@ -142,19 +146,17 @@ func TestDiskFull(t *testing.T) {
 	var senders sync.WaitGroup
 	for range 10 {
 		senders.Go(func() {
-			_, a := d.schedule(0, strings.Repeat("x", 200_000))
-			switch a.Code {
-			case http.StatusCreated, http.StatusInsufficientStorage, http.StatusGatewayTimeout:
-			default:
-				t.Errorf("on a disk without room a message was answered with %s", a)
+			_, err := d.schedule(0, strings.Repeat("x", 200_000))
+			if kind := client.TypeOf(err); err != nil && kind != client.StoreFull && kind != client.UnknownOutcome {
+				t.Errorf("on a disk without room a message was answered with %v", err)
 			}
 		})
 	}
 	<-time.After(3 * time.Second) // the messages fall due
 	empty()
 	senders.Wait()
-	d.awaitCode(http.StatusCreated)
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	d.await("")
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	followed()

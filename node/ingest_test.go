@@ -3,12 +3,12 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
@@ -26,7 +26,7 @@ func TestKafkaSchedules(t *testing.T) {
 	broker.CreateTopic(name+"-out", 1, nil)
 	c := config(t)
 	c.Kafka, c.Ingest = node.Kafka{Seeds: []string{address}}, []string{"kafka:" + name + "=kafka:" + name + "-out"}
-	n, client := start(t, c)
+	n, api := start(t, c)
 	command := func(id, payload, delay string) *kgo.Record {
 		return &kgo.Record{Topic: name, Key: []byte(id), Value: fmt.Appendf(nil, `{"scheduleId":%q,"delay":%q,"payload":%s}`, id, delay, payload)}
 	}
@@ -52,26 +52,26 @@ func TestKafkaSchedules(t *testing.T) {
 	if rs := broker.Take(name+".postdate-rejected", 1, kafkatest.ReadCommitted); string(rs[0].Key) != "bad" || header(rs[0], "postdate-rejected-reason") == "" {
 		t.Errorf("%s is rejected: %v", rs[0].Key, rs[0].Headers)
 	}
-	for id, want := range map[string]string{"later": "PENDING", "withdrawn": "CANCELLED"} {
+	for id, want := range map[string]client.Status{"later": client.Pending, "withdrawn": client.Cancelled} {
 		for late := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the other partition may be slower
-			m, err := client.Get(id)
+			m, err := api.Get(t.Context(), id)
 			if err == nil && m.Status == want {
 				break
 			}
-			if err != nil || time.Now().After(late) {
+			if err != nil && client.TypeOf(err) != client.NotFound || time.Now().After(late) {
 				t.Fatalf("%s is %s: %v", id, m.Status, err)
 			}
 		}
 	}
 	stop(t, n)
-	_, client = start(t, c)
+	_, api = start(t, c)
 	send(t, address, command("marker", `1`, "0s"))
 	rs := broker.Take(name+"-out", 3, kafkatest.ReadCommitted)
 	if last := rs[2]; string(last.Key) != "marker" {
 		t.Errorf("%s: %s has arrived again", testrun.Broken, last.Key)
 	}
-	if a, err := client.Cancel("later"); err != nil || a.Code != http.StatusOK {
-		t.Errorf("%s %v", a, err)
+	if err := api.Cancel(t.Context(), "later"); err != nil {
+		t.Error(err)
 	}
 }
 

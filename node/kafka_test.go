@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
@@ -38,37 +39,37 @@ func kafkaCrash(t *testing.T, fenced bool) {
 	topics.CreateTopic("orders", 8, map[string]string{"message.timestamp.type": "LogAppendTime"})
 	c := config(t)
 	c.Kafka = node.Kafka{Seeds: []string{broker.Address}, Fenced: fenced}
-	_, client := start(t, c)
+	_, api := start(t, c)
 	began := time.Now()
 	due := map[string]time.Time{}
 	for first := 0; first < count; first += 2000 {
-		batch := make([]nodetest.Message, 2000)
+		batch := make([]client.Message, 2000)
 		for i := range batch {
 			id := fmt.Sprintf("k-%05d", first+i)
 			due[id] = began.Add(ahead + time.Duration(first+i)*over/count).Truncate(time.Millisecond)
-			batch[i] = nodetest.Message{ScheduleID: id, Channel: "kafka:orders", ExecutionTime: nodetest.At(due[id]), Payload: first + i}
+			batch[i] = client.Message{ScheduleID: id, Channel: "kafka:orders", ExecutionTime: due[id], Payload: fmt.Append(nil, first+i)}
 		}
-		results, err := client.Batch(batch)
+		results, err := api.ScheduleAll(t.Context(), batch)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range results {
-			if r.Error != nil {
-				t.Fatalf("%+v", *r.Error)
+			if r.Problem != nil {
+				t.Fatalf("%+v", *r.Problem)
 			}
 		}
 	}
-	lost := nodetest.Message{ScheduleID: "nowhere", Channel: "kafka:no-such-topic", ExecutionTime: nodetest.At(began.Add(ahead)), Payload: 1, Retry: &nodetest.Retry{MaxAttempts: 2, MinBackoff: "100ms"}}
-	if a, err := client.Schedule(lost); err != nil || a.Code != 201 {
-		t.Fatal(a, err)
+	lost := client.Message{ScheduleID: "nowhere", Channel: "kafka:no-such-topic", ExecutionTime: began.Add(ahead), Payload: []byte("1"), Retry: &client.Retry{MaxAttempts: 2, MinBackoff: 100 * time.Millisecond}}
+	if s, err := api.Schedule(t.Context(), lost); err != nil || !s.Created {
+		t.Fatal(s, err)
 	}
 	<-time.After(time.Until(began.Add(ahead + over/2))) // half of the messages are due
 	broker.Kill()
 	broker.Restart()
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := client.Get("nowhere"); err != nil || m.Status != "DELIVERY_FAILED" || m.Attempts != 2 {
+	if m, err := api.Get(t.Context(), "nowhere"); err != nil || m.Status != "DELIVERY_FAILED" || m.Attempts != 2 {
 		t.Errorf("the message for a topic that is not there: %+v, %v", m, err)
 	}
 	marked, twice := accountRecords(t, topics.TakeAll("orders", kafkatest.ReadCommitted), due)

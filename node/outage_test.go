@@ -2,13 +2,13 @@ package node_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
@@ -26,8 +26,8 @@ func TestRabbitMQOutages(t *testing.T) {
 	broker := rabbitmqtest.Start(t)
 	c := config(t)
 	c.RabbitMQ = broker.URL
-	_, client := start(t, c)
-	o := &outage{broker, client}
+	_, api := start(t, c)
+	o := &outage{broker, api}
 	t.Run("stopped", o.stopped)
 	t.Run("connections cut", o.cut)
 	t.Run("queue deleted", o.deleted)
@@ -56,11 +56,11 @@ func startSteady(t *testing.T, c *nodetest.Client, name, channel string) *steady
 					return
 				case <-tick.C:
 				}
-				due := nodetest.At(time.Now().Add(100 * time.Millisecond))
+				due := nodetest.In(100 * time.Millisecond)
 				id := fmt.Sprintf("%s-%d-%d", name, caller, i)
-				a, err := c.Schedule(nodetest.Message{ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: due})
-				if err != nil || a.Code != http.StatusCreated {
-					t.Errorf("%s: %s, %v; a broker's trouble is none of the client's", id, a, err)
+				sent, err := c.Schedule(t.Context(), client.Message{ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: dueJSON(due)})
+				if err != nil || !sent.Created {
+					t.Errorf("%s: %+v, %v; a broker's trouble is none of the client's", id, sent, err)
 					continue
 				}
 				s.mu.Lock()
@@ -84,6 +84,9 @@ func (s *steady) count() int {
 	return len(s.accepted)
 }
 
+// dueJSON is the payload by which counted knows when a message is due.
+func dueJSON(due time.Time) []byte { return fmt.Appendf(nil, "%q", nodetest.At(due)) }
+
 // awaitQueue waits until a queue holds at least n messages.
 func awaitQueue(t *testing.T, c rabbitmqtest.Client, queue string, n int) {
 	t.Helper()
@@ -104,7 +107,7 @@ func (o *outage) settle(t *testing.T, queue string, accepted, never []string) {
 	for _, id := range accepted {
 		if got[id] == 0 {
 			lost++
-			m, err := o.client.Get(id)
+			m, err := o.client.Get(t.Context(), id)
 			t.Logf("lost: %+v, %v", m, err)
 		}
 	}
@@ -119,24 +122,24 @@ func (o *outage) settle(t *testing.T, queue string, accepted, never []string) {
 }
 
 // schedule schedules n messages to be delivered now.
-func (o *outage) schedule(t *testing.T, name, channel string, n int, more func(*nodetest.Message)) []string {
+func (o *outage) schedule(t *testing.T, name, channel string, n int, more func(*client.Message)) []string {
 	t.Helper()
-	ms, ids := make([]nodetest.Message, n), make([]string, n)
+	ms, ids := make([]client.Message, n), make([]string, n)
 	for i := range ms {
 		ids[i] = fmt.Sprint(name, "-", i)
-		due := nodetest.At(time.Now())
-		ms[i] = nodetest.Message{ScheduleID: ids[i], Channel: channel, ExecutionTime: due, Payload: due}
+		due := nodetest.In(0)
+		ms[i] = client.Message{ScheduleID: ids[i], Channel: channel, ExecutionTime: due, Payload: dueJSON(due)}
 		if more != nil {
 			more(&ms[i])
 		}
 	}
-	results, err := o.client.Batch(ms)
+	results, err := o.client.ScheduleAll(t.Context(), ms)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Error != nil {
-			t.Fatalf("%+v", *r.Error)
+		if r.Problem != nil {
+			t.Fatalf("%+v", *r.Problem)
 		}
 	}
 	return ids
@@ -170,8 +173,8 @@ func (o *outage) stopped(t *testing.T) {
 	backAt := time.After(outageTime(t))
 
 	parked := o.schedule(t, "parked", channel, 40, nil)
-	expiring := o.schedule(t, "expiring", channel, 10, func(m *nodetest.Message) {
-		m.ExpiresAt = nodetest.At(time.Now().Add(2 * time.Second))
+	expiring := o.schedule(t, "expiring", channel, 10, func(m *client.Message) {
+		m.ExpiresAt = time.Now().Add(2 * time.Second)
 	})
 	o.awaitAllParked(t, parked)
 	cancelled, rest := o.cancelHalf(t, parked)
@@ -194,11 +197,11 @@ func (o *outage) stopped(t *testing.T) {
 func (o *outage) beside(t *testing.T, ledger *account.Ledger) {
 	t.Helper()
 	const count = 200
-	due := time.Now().Add(200 * time.Millisecond)
+	due := nodetest.In(200 * time.Millisecond)
 	for i := range count {
 		ledger.Sent(fmt.Sprint("beside-", i), "inbox:beside", due)
 	}
-	o.schedule(t, "beside", "inbox:beside", count, func(m *nodetest.Message) { m.ExecutionTime = nodetest.At(due) })
+	o.schedule(t, "beside", "inbox:beside", count, func(m *client.Message) { m.ExecutionTime = due })
 	for i := range count {
 		ledger.Scheduled(fmt.Sprint("beside-", i), account.Done, time.Now())
 	}
@@ -212,11 +215,11 @@ func (o *outage) awaitAllParked(t *testing.T, ids []string) {
 	t.Helper()
 	for _, id := range ids {
 		err := nodetest.Poll(patient(t), func() (bool, error) {
-			m, err := o.client.Get(id)
+			m, err := o.client.Get(t.Context(), id)
 			return m.Parked != "", err
 		})
 		if err != nil {
-			m, _ := o.client.Get(id)
+			m, _ := o.client.Get(t.Context(), id)
 			t.Fatalf("%+v is not parked: %v", m, err)
 		}
 	}
@@ -229,14 +232,14 @@ func (o *outage) cancelHalf(t *testing.T, parked []string) (cancelled, rest []st
 	half := len(parked) / 2
 	rest = append(rest, parked[half:]...)
 	for _, id := range parked[:half] {
-		a, err := o.client.Cancel(id)
+		err := o.client.Cancel(t.Context(), id)
 		switch {
-		case err == nil && a.Code == http.StatusOK:
+		case err == nil:
 			cancelled = append(cancelled, id)
-		case err == nil && a.Code == http.StatusConflict:
+		case client.TypeOf(err) == client.TooLate:
 			rest = append(rest, id)
 		default:
-			t.Errorf("%s: %s, %v", id, a, err)
+			t.Errorf("%s: %v", id, err)
 		}
 	}
 	if len(cancelled) < half/2 {
@@ -245,10 +248,10 @@ func (o *outage) cancelHalf(t *testing.T, parked []string) (cancelled, rest []st
 	return cancelled, rest
 }
 
-func (o *outage) awaitFinal(t *testing.T, id string) (m nodetest.Shown) {
+func (o *outage) awaitFinal(t *testing.T, id string) (m client.Record) {
 	t.Helper()
 	err := nodetest.Poll(patient(t), func() (_ bool, err error) {
-		m, err = o.client.Get(id)
+		m, err = o.client.Get(t.Context(), id)
 		return m.Status != "PENDING", err
 	})
 	if err != nil {
@@ -282,12 +285,12 @@ func (o *outage) deleted(t *testing.T) {
 	o.schedule(t, "before", channel, 1, nil)
 	awaitQueue(t, broker, queue, 1)
 	broker.Delete(queue)
-	ids := o.schedule(t, "deleted", channel, 50, func(m *nodetest.Message) {
-		m.Retry = &nodetest.Retry{MaxAttempts: 100, MinBackoff: "100ms"}
+	ids := o.schedule(t, "deleted", channel, 50, func(m *client.Message) {
+		m.Retry = &client.Retry{MaxAttempts: 100, MinBackoff: 100 * time.Millisecond}
 	})
 	for _, id := range ids {
 		err := nodetest.Poll(patient(t), func() (bool, error) {
-			m, err := o.client.Get(id)
+			m, err := o.client.Get(t.Context(), id)
 			return m.Attempts > 0 && strings.Contains(m.LastError, "NO_ROUTE"), err
 		})
 		if err != nil {

@@ -2,33 +2,33 @@ package node_test
 
 import (
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // A message to a host that does not resolve waits as long as its policy says, although it has
 // only one attempt, and then fails with the reason.
 func TestAHostThatNeverResolves(t *testing.T) {
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	began := time.Now()
-	for id, wait := range map[string]string{"short": "PT2S", "long": ""} {
-		m := nodetest.Message{
-			ScheduleID: id, Channel: "https://nowhere.invalid/" + id, Delay: "1ms", Payload: 1,
-			Retry: &nodetest.Retry{MaxAttempts: 1, MaxParked: wait},
+	for id, wait := range map[string]time.Duration{"short": 2 * time.Second, "long": 0} {
+		m := client.Message{
+			ScheduleID: id, Channel: "https://nowhere.invalid/" + id, Delay: time.Millisecond, Payload: []byte("1"),
+			Retry: &client.Retry{MaxAttempts: 1, MaxParked: wait},
 		}
-		if a, err := client.Schedule(m); err != nil || a.Code != http.StatusCreated {
-			t.Fatal(a, err)
+		if s, err := api.Schedule(t.Context(), m); err != nil || !s.Created {
+			t.Fatal(s, err)
 		}
 	}
 	err := nodetest.Poll(patient(t), func() (bool, error) {
-		m, err := client.Get("short")
+		m, err := api.Get(t.Context(), "short")
 		return m.Status == "DELIVERY_FAILED", err
 	})
-	short, _ := client.Get("short")
+	short, _ := api.Get(t.Context(), "short")
 	if err != nil || short.Attempts != 0 || !strings.HasPrefix(short.LastError, "its channel was down for longer than retry.maxParked, 2s; last error: ") {
 		t.Fatalf("%+v, %v", short, err)
 	}
@@ -36,12 +36,12 @@ func TestAHostThatNeverResolves(t *testing.T) {
 		t.Errorf("it failed after %s", took)
 	}
 	t.Log(short.LastError)
-	long, err := client.Get("long")
+	long, err := api.Get(t.Context(), "long")
 	if err != nil || long.Status != "PENDING" || long.Parked == "" {
 		t.Errorf("the one that may wait for a day: %+v, %v", long, err)
 	}
-	if a, err := client.Cancel("long"); err != nil || a.Code != http.StatusOK {
-		t.Errorf("its cancel answered %v, %v", a, err)
+	if err := api.Cancel(t.Context(), "long"); err != nil {
+		t.Errorf("its cancel: %v", err)
 	}
 }
 
@@ -49,21 +49,21 @@ func TestAHostThatNeverResolves(t *testing.T) {
 func TestABrokerThatIsNotThereAnyMore(t *testing.T) {
 	c := config(t)
 	c.Kafka.Seeds = []string{"127.0.0.1:1"}
-	before, client := start(t, c)
+	before, api := start(t, c)
 	for _, id := range []string{"a", "b"} {
-		m := nodetest.Message{ScheduleID: id, Channel: "kafka:" + id, Delay: "1ms", Payload: 1}
-		if a, err := client.Schedule(m); err != nil || a.Code != http.StatusCreated {
-			t.Fatal(a, err)
+		m := client.Message{ScheduleID: id, Channel: "kafka:" + id, Delay: time.Millisecond, Payload: []byte("1")}
+		if s, err := api.Schedule(t.Context(), m); err != nil || !s.Created {
+			t.Fatal(s, err)
 		}
 	}
 	stop(t, before)
 	c.Kafka.Seeds = nil
 	var told nodetest.Log
 	c.Log = slog.New(slog.NewTextHandler(&told, nil))
-	_, client = start(t, c)
+	_, api = start(t, c)
 	for _, id := range []string{"a", "b"} {
 		err := nodetest.Poll(patient(t), func() (bool, error) {
-			m, err := client.Get(id)
+			m, err := api.Get(t.Context(), id)
 			return strings.Contains(m.LastError, "names a broker that this node does not have"), err
 		})
 		if err != nil {

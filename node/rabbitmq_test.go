@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
@@ -29,7 +30,7 @@ func TestRabbitMQConsumerSees(t *testing.T) {
 	broker.Bind(name+"-exchange", "topic", "orders.*.late", name)
 	c := config(t)
 	c.RabbitMQ = url
-	_, client := start(t, c)
+	_, api := start(t, c)
 	due := time.Now().Add(500 * time.Millisecond).Truncate(time.Millisecond)
 	for _, test := range []struct {
 		id, channel, content, trace string
@@ -55,13 +56,12 @@ func TestRabbitMQConsumerSees(t *testing.T) {
 	} {
 		t.Run(test.id, func(t *testing.T) {
 			body := fmt.Sprintf(`{"scheduleId": %q, "channel": "rabbitmq:%s", "executionTime": %q, %s}`, test.id, test.channel, nodetest.At(due), test.content)
-			var headers []string
+			call := client.Call{Method: http.MethodPost, Path: "/v1/messages", Body: []byte(body)}
 			if test.trace != "" {
-				headers = []string{"Traceparent", test.trace}
+				call.Header = http.Header{"Traceparent": {test.trace}}
 			}
-			a, err := client.Do(http.MethodPost, "/v1/messages", []byte(body), headers...)
-			if err != nil || a.Code != http.StatusCreated {
-				t.Fatal(a, err)
+			if a, err := api.Do(t.Context(), call); err != nil || a.Status != http.StatusCreated {
+				t.Fatal(a.Status, err)
 			}
 			d := broker.Take(name, 1, patience)[0]
 			if now := time.Now(); now.Before(due) {
@@ -95,32 +95,32 @@ func TestRabbitMQMissingTargets(t *testing.T) {
 	broker.Declare(queue, nil)
 	c := config(t)
 	c.RabbitMQ = url
-	_, client := start(t, c)
+	_, api := start(t, c)
 	missing := map[string]struct{ channel, words string }{
 		"no-queue":    {"rabbitmq:" + queue + "-not", "NO_ROUTE"},
 		"no-exchange": {"rabbitmq:" + queue + "-not/key", "NOT_FOUND"},
 	}
 	due := time.Now().Add(300 * time.Millisecond)
-	var ms []nodetest.Message
+	var ms []client.Message
 	for i := range good {
-		at := nodetest.At(due.Add(time.Duration(i) * time.Millisecond))
-		ms = append(ms, nodetest.Message{ScheduleID: fmt.Sprint("good-", i), Channel: "rabbitmq:" + queue, ExecutionTime: at, Payload: i})
+		at := due.Add(time.Duration(i) * time.Millisecond)
+		ms = append(ms, client.Message{ScheduleID: fmt.Sprint("good-", i), Channel: "rabbitmq:" + queue, ExecutionTime: at, Payload: fmt.Append(nil, i)})
 		for id, target := range missing {
 			if i%10 == 0 {
-				ms = append(ms, nodetest.Message{
-					ScheduleID: fmt.Sprint(id, "-", i), Channel: target.channel, ExecutionTime: at, Payload: i,
-					Retry: &nodetest.Retry{MaxAttempts: 2, MinBackoff: "50ms"},
+				ms = append(ms, client.Message{
+					ScheduleID: fmt.Sprint(id, "-", i), Channel: target.channel, ExecutionTime: at, Payload: fmt.Append(nil, i),
+					Retry: &client.Retry{MaxAttempts: 2, MinBackoff: 50 * time.Millisecond},
 				})
 			}
 		}
 	}
-	if _, err := client.Batch(ms); err != nil {
+	if _, err := api.ScheduleAll(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
-	for id, m := range shown(t, client) {
+	for id, m := range shown(t, api) {
 		kind := id[:strings.LastIndexByte(id, '-')]
 		target, bad := missing[kind]
 		switch {

@@ -1,14 +1,15 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
@@ -38,16 +39,16 @@ func scheduleRace(t *testing.T, c *nodetest.Client, ledger *account.Ledger) []ra
 	begin := time.Now().Add(3 * time.Second)
 	all := make([]racing, raceCount)
 	for from := 0; from < len(all); from += batch {
-		ms := make([]nodetest.Message, batch)
+		ms := make([]client.Message, batch)
 		for i := range ms {
 			due := begin.Add(time.Duration(from+i) * raceSpan / raceCount).Truncate(time.Millisecond)
 			aim := due.Add(-aimBefore + time.Duration(random.Int64N(int64(aimBefore+aimAfter))))
 			r := racing{id: fmt.Sprintf("race-%d", from+i), due: due, aim: aim, luck: time.Duration(random.Int64N(int64(time.Second)))}
 			all[from+i] = r
 			ledger.Sent(r.id, "inbox:race", due)
-			ms[i] = nodetest.Message{ScheduleID: r.id, Channel: "inbox:race", ExecutionTime: nodetest.At(due), Payload: "old"}
+			ms[i] = client.Message{ScheduleID: r.id, Channel: "inbox:race", ExecutionTime: due, Payload: []byte(`"old"`)}
 		}
-		results, err := c.Batch(ms)
+		results, err := c.ScheduleAll(t.Context(), ms)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,70 +81,65 @@ func race(all []racing, change func(racing)) {
 // A cancel answered with 200 is never followed by a delivery, and one that came too late
 // changes nothing, however close to the due time they are.
 func TestCancelRacesDelivery(t *testing.T) {
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	ledger := nodetest.NewLedger()
-	all := scheduleRace(t, client, ledger)
-	end := follow(t, client, "race", nodetest.Into(ledger))
+	all := scheduleRace(t, api, ledger)
+	end := follow(t, api, "race", nodetest.Into(ledger))
 	var cancelled, tooLate atomic.Int64
 	race(all, func(r racing) {
-		a, err := client.Cancel(r.id)
+		err := api.Cancel(t.Context(), r.id)
+		var p *client.Problem
 		switch {
-		case err != nil:
-			t.Errorf("%s: %v", r.id, err)
-		case a.Code == http.StatusOK:
+		case err == nil:
 			cancelled.Add(1)
 			ledger.Cancelled(r.id, account.Done)
-		case a.Code == http.StatusConflict:
+		case errors.As(err, &p) && p.Type == client.TooLate && (p.MessageStatus == client.Pending || p.MessageStatus == client.Delivered):
 			tooLate.Add(1)
-			if s := a.Problem().MessageStatus; s != "PENDING" && s != "DELIVERED" {
-				t.Errorf("%s: %s", r.id, a)
-			}
 		default:
-			t.Errorf("%s: %s", r.id, a)
+			t.Errorf("%s: %v", r.id, err)
 		}
 	})
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	end()
-	stored := shown(t, client)
+	stored := shown(t, api)
 	for id, m := range stored {
-		ledger.Stored(id, m.Status)
+		ledger.Stored(id, string(m.Status))
 	}
 	ledger.Audited()
 	nodetest.Settle(t, ledger)
 	if cancelled.Load() == 0 || tooLate.Load() == 0 {
 		t.Errorf("%d cancels were in time and %d too late: the race was none", cancelled.Load(), tooLate.Load())
 	}
-	if a, err := client.Cancel("race-never"); err != nil || a.Code != http.StatusNotFound {
-		t.Errorf("an id that was never scheduled: %s, %v", a, err)
+	if err := api.Cancel(t.Context(), "race-never"); client.TypeOf(err) != client.NotFound {
+		t.Errorf("an id that was never scheduled: %v", err)
 	}
-	again(t, client, stored, all)
+	again(t, api, stored, all)
 }
 
 // again repeats a few cancels: cancelled messages answer 200 for ever, delivered ones 409.
-func again(t *testing.T, client *nodetest.Client, stored map[string]nodetest.Shown, all []racing) {
+func again(t *testing.T, api *nodetest.Client, stored map[string]client.Record, all []racing) {
 	t.Helper()
 	for _, r := range all[:100] {
-		want := http.StatusConflict
-		if stored[r.id].Status == "CANCELLED" {
-			want = http.StatusOK
+		want := client.TooLate
+		if stored[r.id].Status == client.Cancelled {
+			want = ""
 		}
-		if a, err := client.Cancel(r.id); err != nil || a.Code != want {
-			t.Errorf("%s again: %s, %v; want %d", r.id, a, err, want)
+		if err := api.Cancel(t.Context(), r.id); client.TypeOf(err) != want || want == "" && err != nil {
+			t.Errorf("%s again: %v; want %q", r.id, err, want)
 		}
 	}
 }
 
 // shown lists every message by its id.
-func shown(t *testing.T, client *nodetest.Client) map[string]nodetest.Shown {
+func shown(t *testing.T, api *nodetest.Client) map[string]client.Record {
 	t.Helper()
-	list, err := client.List("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]nodetest.Shown{}
-	for _, m := range list {
+	all := map[string]client.Record{}
+	for m, err := range api.List(t.Context(), client.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, twice := all[m.ScheduleID]; twice {
 			t.Errorf("the list shows %s twice", m.ScheduleID)
 		}
@@ -155,32 +151,32 @@ func shown(t *testing.T, client *nodetest.Client) map[string]nodetest.Shown {
 // A reschedule answered with 200 is never followed by a delivery of the old version, or by one
 // before the new time.
 func TestPatchRacesDelivery(t *testing.T) {
-	_, client := start(t, config(t))
+	_, api := start(t, config(t))
 	ledger := nodetest.NewLedger()
-	all := scheduleRace(t, client, ledger)
+	all := scheduleRace(t, api, ledger)
 	var mu sync.Mutex
 	changed, tooLate := map[string]bool{}, 0
 	arrived, note := map[string]string{}, nodetest.Into(ledger)
-	end := follow(t, client, "race", func(a nodetest.Arrival) {
+	end := follow(t, api, "race", func(a nodetest.Arrival) {
 		note(a)
 		arrived[a.ScheduleID] = string(a.Payload)
 	})
 	race(all, func(r racing) {
 		later := r.due.Add(r.luck).Truncate(time.Millisecond)
-		a, err := client.Patch(r.id, nodetest.Message{ExecutionTime: nodetest.At(later), Payload: "new"})
+		_, err := api.Patch(t.Context(), r.id, client.Change{ExecutionTime: later, Payload: []byte(`"new"`)})
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case err == nil && a.Code == http.StatusOK:
+		case err == nil:
 			changed[r.id] = true
 			ledger.Moved(r.id, later, account.Done)
-		case err == nil && a.Code == http.StatusConflict:
+		case client.TypeOf(err) == client.TooLate:
 			tooLate++
 		default:
-			t.Errorf("%s: %s, %v", r.id, a, err)
+			t.Errorf("%s: %v", r.id, err)
 		}
 	})
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	end()

@@ -3,11 +3,11 @@ package node_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/proctest"
@@ -19,21 +19,18 @@ import (
 // insistent schedules a message until it is answered, like a client whose node restarts: always
 // with the same id, which makes it safe.
 func insistent(t *testing.T, c *nodetest.Client, ledger *account.Ledger, id string, in time.Duration) {
-	due := time.Now().Add(in)
+	due := nodetest.In(in)
 	ledger.Sent(id, "inbox:all", due)
-	m := nodetest.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: nodetest.At(due), Payload: 1}
+	m := client.Message{ScheduleID: id, Channel: "inbox:all", ExecutionTime: due, Payload: []byte("1")}
 	err := nodetest.Poll(patient(t), func() (bool, error) {
-		a, err := c.Schedule(m)
-		if err != nil || a.Code == http.StatusServiceUnavailable {
+		_, err := c.Schedule(t.Context(), m)
+		if nodetest.NoAnswer(err) || nodetest.NotNow(err) && !client.MayBeDone(err) {
 			return false, nil // down, or about to be
 		}
-		if a.Code != http.StatusCreated && a.Code != http.StatusOK {
-			return false, fmt.Errorf("%s: %s", id, a)
-		}
-		return true, nil
+		return true, err
 	})
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%s: %v", id, err)
 		return
 	}
 	ledger.Scheduled(id, account.Done, time.Now())
@@ -44,9 +41,9 @@ func insistent(t *testing.T, c *nodetest.Client, ledger *account.Ledger, id stri
 func TestRestartUnderLoad(t *testing.T) {
 	const restarts, callers = 5, 16
 	c := config(t)
-	n, client := start(t, c)
+	n, api := start(t, c)
 	ledger := nodetest.NewLedger()
-	end := follow(t, client, "all", nodetest.Into(ledger))
+	end := follow(t, api, "all", nodetest.Into(ledger))
 	over := make(chan struct{})
 	var load sync.WaitGroup
 	random := testrun.Random(t)
@@ -59,7 +56,7 @@ func TestRestartUnderLoad(t *testing.T) {
 					return
 				default:
 					in := 50*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond)))
-					insistent(t, client, ledger, fmt.Sprintf("m-%d-%d", caller, i), in)
+					insistent(t, api, ledger, fmt.Sprintf("m-%d-%d", caller, i), in)
 				}
 			}
 		})
@@ -67,19 +64,19 @@ func TestRestartUnderLoad(t *testing.T) {
 	tokens := map[int]uint64{}
 	for range restarts {
 		<-time.After(time.Second) // under load
-		noteTokens(t, client, tokens)
+		noteTokens(t, api, tokens)
 		stop(t, n)
 		var err error
 		if n, err = node.Start(patient(t), c); err != nil {
 			t.Fatal(err)
 		}
-		client.Move(n.Addr())
+		api.Move(n.Addr())
 	}
 	t.Cleanup(func() { stop(t, n) })
 	close(over)
 	load.Wait()
-	noteTokens(t, client, tokens)
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	noteTokens(t, api, tokens)
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -92,7 +89,7 @@ func TestRestartUnderLoad(t *testing.T) {
 // owner.
 func noteTokens(t *testing.T, c *nodetest.Client, last map[int]uint64) {
 	t.Helper()
-	view, err := c.Cluster()
+	view, err := c.Cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,18 +114,18 @@ func TestStopWhileChannelIsDown(t *testing.T) {
 	broker.Declare(queue, nil)
 	c := config(t)
 	c.RabbitMQ = "amqp://guest:guest@" + proctest.Closed(t) + "/"
-	n, client := start(t, c)
+	n, api := start(t, c)
 	for i := range count {
-		a, err := client.Schedule(nodetest.Message{ScheduleID: fmt.Sprint("m-", i), Channel: "rabbitmq:" + queue, Delay: "1ms", Payload: i})
-		if err != nil || a.Code != http.StatusCreated {
-			t.Fatal(a, err)
+		s, err := api.Schedule(t.Context(), client.Message{ScheduleID: fmt.Sprint("m-", i), Channel: "rabbitmq:" + queue, Delay: time.Millisecond, Payload: fmt.Append(nil, i)})
+		if err != nil || !s.Created {
+			t.Fatal(s, err)
 		}
 	}
-	awaitParked(t, client, count)
+	awaitParked(t, api, count)
 	stop(t, n)
 
 	c.RabbitMQ = url
-	_, client = start(t, c)
+	_, api = start(t, c)
 	ids := map[string]bool{}
 	for _, d := range broker.Take(queue, count, patience) {
 		if d.Headers["postdate-possible-duplicate"] != nil {
@@ -139,7 +136,7 @@ func TestStopWhileChannelIsDown(t *testing.T) {
 		}
 		ids[d.MessageId] = true
 	}
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	if left := broker.Len(queue); len(ids) != count || left != 0 {
@@ -152,14 +149,16 @@ func awaitParked(t *testing.T, c *nodetest.Client, count int) {
 	t.Helper()
 	parked := 0
 	err := nodetest.Poll(patient(t), func() (bool, error) {
-		pending, err := c.List("PENDING")
 		parked = 0
-		for _, m := range pending {
+		for m, err := range c.List(t.Context(), client.Filter{Status: client.Pending}) {
+			if err != nil {
+				return false, err
+			}
 			if m.Parked != "" {
 				parked++
 			}
 		}
-		return parked >= count, err
+		return parked >= count, nil
 	})
 	if err != nil {
 		t.Fatalf("%d of %d messages are parked: %v", parked, count, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/store/mongo/mongotest"
@@ -38,14 +39,14 @@ func drainAll(b *testing.B, m *team) {
 	var group sync.WaitGroup
 	for caller := range callers {
 		group.Go(func() {
-			client := nodetest.NewClient(m.address())
-			defer client.Close()
+			api := nodetest.NewClient(m.address())
+			defer api.Close()
 			for first := caller * batch; first < count; first += callers * batch {
-				ms := make([]nodetest.Message, batch)
+				ms := make([]client.Message, batch)
 				for i := range ms {
-					ms[i] = nodetest.Message{ScheduleID: fmt.Sprintf("s-%d-%d", b.N, first+i), Channel: "inbox:scale", ExecutionTime: nodetest.At(instant), Payload: i}
+					ms[i] = client.Message{ScheduleID: fmt.Sprintf("s-%d-%d", b.N, first+i), Channel: "inbox:scale", ExecutionTime: instant, Payload: fmt.Append(nil, i)}
 				}
-				if _, err := client.Batch(ms); err != nil {
+				if _, err := api.ScheduleAll(b.Context(), ms); err != nil {
 					b.Error(err)
 				}
 			}
@@ -57,18 +58,18 @@ func drainAll(b *testing.B, m *team) {
 		b.Fatal("this machine took too long to schedule: there was nothing to drain")
 	}
 	b.ReportMetric(count/took.Seconds(), "schedules/s")
-	client := nodetest.NewClient(m.address())
-	defer client.Close()
+	api := nodetest.NewClient(m.address())
+	defer api.Close()
 	var last time.Time
 	n := 0
-	end := follow(b, client, "scale", func(a nodetest.Arrival) {
+	end := follow(b, api, "scale", func(a nodetest.Arrival) {
 		n++
 		if a.DeliveredAt.After(last) {
 			last = a.DeliveredAt
 		}
 	})
 	<-time.After(time.Until(instant))
-	if err := client.AwaitNonePending(patient(b)); err != nil {
+	if err := api.AwaitNonePending(patient(b)); err != nil {
 		b.Fatal(err)
 	}
 	end()

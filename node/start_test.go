@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/node"
@@ -41,12 +42,12 @@ func start(t testing.TB, c node.Config) (*node.Node, *nodetest.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := nodetest.NewClient(n.Addr())
+	api := nodetest.NewClient(n.Addr())
 	t.Cleanup(func() {
-		client.Close()
+		api.Close()
 		stop(t, n)
 	})
-	return n, client
+	return n, api
 }
 
 // stop stops a node in an orderly way.
@@ -65,7 +66,7 @@ func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.A
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- c.Follow(inbox).Run(ctx, take) }()
+	go func() { done <- c.FollowInto(ctx, inbox, take) }()
 	end = func() {
 		t.Helper()
 		if ctx.Err() != nil {
@@ -84,9 +85,9 @@ func follow(t testing.TB, c *nodetest.Client, inbox string, take func(nodetest.A
 func TestShortestLease(t *testing.T) {
 	c := config(t)
 	c.Lease = 500 * time.Millisecond
-	_, client := start(t, c)
+	_, api := start(t, c)
 	came, times := make(chan struct{}), 0
-	defer follow(t, client, "a", func(a nodetest.Arrival) {
+	defer follow(t, api, "a", func(a nodetest.Arrival) {
 		if times++; times == 1 {
 			close(came)
 			return
@@ -95,7 +96,7 @@ func TestShortestLease(t *testing.T) {
 			t.Errorf("%s: %s came %d times", testrun.Broken, a.ScheduleID, times)
 		}
 	})()
-	if _, err := client.Schedule(nodetest.Message{ScheduleID: "m", Channel: "inbox:a", ExecutionTime: nodetest.At(time.Now()), Payload: 1}); err != nil {
+	if _, err := api.Schedule(t.Context(), client.Message{ScheduleID: "m", Channel: "inbox:a", ExecutionTime: time.Now(), Payload: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	select {

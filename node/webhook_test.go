@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
@@ -46,11 +49,11 @@ func TestWebhook(t *testing.T) {
 	defer receiver.Close()
 	c := config(t)
 	c.Webhook.Allow, c.Webhook.Secrets = []string{"127.0.0.1"}, []string{secret}
-	_, client := start(t, c)
+	_, api := start(t, c)
 	for _, payload := range []string{"once", "again"} {
-		m := nodetest.Message{ScheduleID: "hook-" + payload, Channel: receiver.URL + "/" + payload, Delay: "10ms", Payload: payload, Headers: map[string]string{"X-Mine": "1"}, Retry: &nodetest.Retry{MinBackoff: "10ms"}}
-		if a, err := client.Schedule(m); err != nil || a.Code != http.StatusCreated {
-			t.Fatal(a, err)
+		m := client.Message{ScheduleID: "hook-" + payload, Channel: receiver.URL + "/" + payload, Delay: 10 * time.Millisecond, Payload: fmt.Appendf(nil, "%q", payload), Headers: map[string]string{"X-Mine": "1"}, Retry: &client.Retry{MinBackoff: 10 * time.Millisecond}}
+		if s, err := api.Schedule(t.Context(), m); err != nil || !s.Created {
+			t.Fatal(s, err)
 		}
 	}
 	attempts := map[string]string{"hook-once": "1", "hook-again": "2"}
@@ -65,7 +68,7 @@ func TestWebhook(t *testing.T) {
 			t.Fatal("waited in vain")
 		}
 	}
-	if err := client.AwaitNonePending(patient(t)); err != nil {
+	if err := api.AwaitNonePending(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,20 +77,21 @@ func TestWebhook(t *testing.T) {
 func TestWebhookToAPrivateAddress(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
 	defer receiver.Close()
-	_, client := start(t, config(t))
-	a, err := client.Schedule(nodetest.Message{ScheduleID: "inside", Channel: receiver.URL, Delay: "1ms", Payload: 1})
+	_, api := start(t, config(t))
+	_, err := api.Schedule(t.Context(), client.Message{ScheduleID: "inside", Channel: receiver.URL, Delay: time.Millisecond, Payload: []byte("1")})
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == http.StatusBadRequest {
+		t.Log(err) // refused immediately, because the address is in the URL
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Code == http.StatusBadRequest {
-		t.Log(a) // refused immediately, because the address is in the URL
-		return
-	}
 	err = nodetest.Poll(patient(t), func() (bool, error) {
-		m, err := client.Get("inside")
+		m, err := api.Get(t.Context(), "inside")
 		return m.LastError != "", err
 	})
-	m, _ := client.Get("inside")
+	m, _ := api.Get(t.Context(), "inside")
 	if err != nil || m.Status == "DELIVERED" {
 		t.Errorf("%+v, %v", m, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
@@ -40,7 +40,7 @@ func TestCrash(t *testing.T) {
 	following, stopFollowing := context.WithCancel(context.Background())
 	defer stopFollowing()
 	followed := make(chan error, 1)
-	go func() { followed <- l.client.Follow(crashInbox).Run(following, nodetest.Into(l.ledger)) }()
+	go func() { followed <- l.client.FollowInto(following, crashInbox, nodetest.Into(l.ledger)) }()
 
 	l.start(random)
 	var up time.Duration
@@ -170,7 +170,7 @@ func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 			return
 		case <-tick.C:
 		}
-		ms := make([]nodetest.Message, size)
+		ms := make([]client.Message, size)
 		for i := range ms {
 			ms[i] = l.message(fmt.Sprintf("%s-%d-%d", name, n, i), time.Duration((0.2+2.8*random.Float64())*float64(time.Second)))
 		}
@@ -186,35 +186,36 @@ func (l *crashLoad) work(name string, size, perSecond int, random *rand.Rand) {
 	}
 }
 
-func (l *crashLoad) message(id string, in time.Duration) nodetest.Message {
-	due := time.Now().Add(in)
+func (l *crashLoad) message(id string, in time.Duration) client.Message {
+	due := nodetest.In(in)
 	l.ledger.Sent(id, "inbox:"+crashInbox, due)
 	l.sent.Add(1)
-	return nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(due), Payload: id}
+	return client.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: due, Payload: fmt.Appendf(nil, "%q", id)}
 }
 
 // schedule records what was acknowledged. It returns false if there was no answer: then nothing
 // is known about the messages.
-func (l *crashLoad) schedule(ms []nodetest.Message) bool {
+func (l *crashLoad) schedule(ms []client.Message) bool {
+	results := make([]client.Result, 1)
+	var err error
 	if len(ms) > 1 {
-		results, err := l.client.Batch(ms)
-		for _, r := range results {
-			if r.Error != nil {
-				l.t.Errorf("a batch's item was answered with %+v", *r.Error)
-				continue
-			}
-			l.ledger.Scheduled(r.ScheduleID, account.Done, time.Now())
-		}
-		return err == nil
+		results, err = l.client.ScheduleAll(l.t.Context(), ms)
+	} else {
+		_, err = l.client.Schedule(l.t.Context(), ms[0])
 	}
-	a, err := l.client.Schedule(ms[0])
-	switch {
-	case err != nil:
+	if nodetest.NoAnswer(err) {
 		return false
-	case a.Code != http.StatusCreated && a.Code != http.StatusOK:
-		l.t.Errorf("a schedule was answered with %s", a)
-	default:
-		l.ledger.Scheduled(ms[0].ScheduleID, account.Done, time.Now())
+	}
+	if err != nil {
+		l.t.Errorf("a schedule of %d was answered with: %v", len(ms), err)
+		return true
+	}
+	for i, r := range results {
+		if r.Problem != nil {
+			l.t.Errorf("a batch's item was answered with %+v", *r.Problem)
+			continue
+		}
+		l.ledger.Scheduled(ms[i].ScheduleID, account.Done, time.Now())
 	}
 	return true
 }
@@ -223,26 +224,26 @@ func (l *crashLoad) cancel(id string) {
 	if !l.ledger.Acknowledged(id) {
 		return
 	}
-	a, err := l.client.Cancel(id)
+	err := l.client.Cancel(l.t.Context(), id)
 	switch {
-	case err != nil:
-		l.ledger.Cancelled(id, account.Unknown)
-	case a.Code == http.StatusOK:
+	case err == nil:
 		l.ledger.Cancelled(id, account.Done)
-	case a.Code != http.StatusConflict:
-		l.t.Errorf("a cancel of an acknowledged message was answered with %s", a)
+	case nodetest.NoAnswer(err):
+		l.ledger.Cancelled(id, account.Unknown)
+	case client.TypeOf(err) != client.TooLate:
+		l.t.Errorf("a cancel of an acknowledged message was answered with: %v", err)
 	}
 }
 
 // scheduleSome schedules messages that are due within d, and returns when the last is due.
 func (l *crashLoad) scheduleSome(d time.Duration) time.Time {
-	due := time.Now().Add(d)
-	ms := make([]nodetest.Message, 500)
+	due := nodetest.In(d)
+	ms := make([]client.Message, 500)
 	for i := range ms {
 		id := fmt.Sprintf("meanwhile-%d", i)
-		at := due.Add(-time.Duration(i) * d / 1000)
+		at := due.Add(-time.Duration(i) * d / 1000).Truncate(time.Millisecond)
 		l.ledger.Sent(id, "inbox:"+crashInbox, at)
-		ms[i] = nodetest.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: nodetest.At(at), Payload: id}
+		ms[i] = client.Message{ScheduleID: id, Channel: "inbox:" + crashInbox, ExecutionTime: at, Payload: fmt.Appendf(nil, "%q", id)}
 	}
 	l.schedule(ms)
 	return due

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
@@ -18,14 +19,14 @@ func TestServeRefusesAStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	s := startServe(t, nil, "--store", "pebble:"+dir)
-	client := nodetest.NewClient(s.ready.HTTP)
-	defer client.Close()
-	a, err := client.Schedule(nodetest.Message{ScheduleID: "kept", Channel: "inbox:a", Delay: "1h", Payload: 1})
-	if err != nil || a.Code != http.StatusCreated {
-		t.Fatal(a, err)
+	api := nodetest.NewClient(s.ready.HTTP)
+	defer api.Close()
+	kept, err := api.Schedule(t.Context(), client.Message{ScheduleID: "kept", Channel: "inbox:a", Delay: time.Hour, Payload: []byte("1")})
+	if err != nil || !kept.Created {
+		t.Fatal(kept, err)
 	}
 	refused(t, dir, nil, "in use by another process", "stop that one, or name another directory")
-	if m, err := client.Get("kept"); err != nil || m.Status != "PENDING" {
+	if m, err := api.Get(t.Context(), "kept"); err != nil || m.Status != "PENDING" {
 		t.Errorf("the first node was disturbed: %+v, %v", m, err)
 	}
 	stopServe(t, s)
@@ -44,8 +45,8 @@ func TestServeRefusesAStore(t *testing.T) {
 	flip(t, slices.Max(manifests))
 
 	s = startServe(t, nil, "--store", "pebble:"+dir)
-	client.Move(s.ready.HTTP)
-	if m, err := client.Get("kept"); err != nil || m.Status != "PENDING" {
+	api.Move(s.ready.HTTP)
+	if m, err := api.Get(t.Context(), "kept"); err != nil || m.Status != "PENDING" {
 		t.Errorf("after all the refused starts: %+v, %v", m, err)
 	}
 	stopServe(t, s)

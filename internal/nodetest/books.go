@@ -19,8 +19,8 @@ func NewLedger() *account.Ledger { return account.NewLedger(account.Margins{Afte
 func Into(l *account.Ledger) func(Arrival) {
 	return func(a Arrival) {
 		l.Arrived(account.Arrival{
-			ID: a.ScheduleID, Via: "inbox", Due: a.ExecutionTime, Received: a.ReceivedAt, Delivered: a.DeliveredAt,
-			Marked: a.PossibleDuplicate, Attempt: a.Attempt,
+			ID: a.ScheduleID, Via: "inbox", Due: a.ExecutionTime.Local(), Received: a.ReceivedAt,
+			Delivered: a.DeliveredAt.Local(), Marked: a.PossibleDuplicate, Attempt: a.Attempt,
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
@@ -26,26 +27,27 @@ func TestSettleSaysWhatIsBroken(t *testing.T) {
 	due := time.UnixMilli(1_900_000_000_000)
 	at := func(ms int) time.Time { return due.Add(time.Duration(ms) * time.Millisecond) }
 	for _, test := range []struct {
-		name    string
-		arrival nodetest.Arrival
-		kill    time.Time
-		want    account.Kind // "": no complaint
+		name                string
+		delivered, received int // ms after it is due
+		marked              bool
+		killed              int          // the same of a kill; 0: none
+		want                account.Kind // "": no complaint
 	}{
-		{"in order", nodetest.Arrival{DeliveredAt: at(1), ReceivedAt: at(2)}, time.Time{}, ""},
-		{"early by its own word", nodetest.Arrival{DeliveredAt: at(-1), ReceivedAt: at(2)}, time.Time{}, account.Early},
-		{"early by the receiver's clock", nodetest.Arrival{DeliveredAt: at(1), ReceivedAt: at(-1)}, time.Time{}, account.Early},
-		{"marked", nodetest.Arrival{DeliveredAt: at(1), ReceivedAt: at(2), PossibleDuplicate: true}, time.Time{}, account.NeedlessMark},
-		{"marked after a kill", nodetest.Arrival{DeliveredAt: at(1), ReceivedAt: at(2), PossibleDuplicate: true}, at(-99), ""},
-		{"marked long after a kill", nodetest.Arrival{DeliveredAt: at(1), ReceivedAt: at(2), PossibleDuplicate: true}, at(-100), account.NeedlessMark},
+		{"in order", 1, 2, false, 0, ""},
+		{"early by its own word", -1, 2, false, 0, account.Early},
+		{"early by the receiver's clock", 1, -1, false, 0, account.Early},
+		{"marked", 1, 2, true, 0, account.NeedlessMark},
+		{"marked after a kill", 1, 2, true, -99, ""},
+		{"marked long after a kill", 1, 2, true, -100, account.NeedlessMark},
 	} {
 		l := nodetest.NewLedger()
 		l.Sent("m", "inbox", due)
 		l.Scheduled("m", account.Done, due)
-		if !test.kill.IsZero() {
-			l.Fault(account.Window{Fault: "kill", From: test.kill, To: test.kill, Marks: true})
+		if test.killed != 0 {
+			l.Fault(account.Window{Fault: "kill", From: at(test.killed), To: at(test.killed), Marks: true})
 		}
-		test.arrival.ScheduleID, test.arrival.ExecutionTime = "m", due
-		nodetest.Into(l)(test.arrival)
+		m := client.InboxMessage{ScheduleID: "m", ExecutionTime: due, DeliveredAt: at(test.delivered), PossibleDuplicate: test.marked}
+		nodetest.Into(l)(nodetest.Arrival{InboxMessage: m, ReceivedAt: at(test.received)})
 		w := &witness{TB: t}
 		nodetest.Settle(w, l)
 		if said := strings.Contains(w.said, testrun.Broken+": "+string(test.want)+": m"); said != (test.want != "") || (test.want == "") != (w.said == "") {
