@@ -30,7 +30,7 @@ func TestSettlementsThatFailBesideClaims(t *testing.T) {
 	if len(at) > 10 || slices.Max(sizes[1:]) > 1 {
 		t.Errorf("settlements of the bucket are tried %d times in 5 s, beside those of up to %d buckets", len(at), slices.Max(sizes[1:]))
 	}
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if b != 3 && len(rows) > 8 {
 			t.Errorf("%d messages of bucket %d wait to be settled", len(rows), b)
 		}
@@ -61,7 +61,7 @@ func TestLanesJoinUnderLoad(t *testing.T) {
 			s.confirm(buckets * buckets)
 		}
 		left := 0
-		for _, rows := range s.rows {
+		for _, rows := range s.store.Waiting {
 			left += len(rows)
 		}
 		if len(s.m.apart) > 0 || left > 500 {
@@ -86,13 +86,13 @@ func TestSettlementsThatFailLeaveRoom(t *testing.T) {
 		}
 	}
 	s.broken = nil
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if !fails(b) && len(rows) > 8 {
 			t.Errorf("%d messages of bucket %d, where all is well, are left", len(rows), b)
 		}
 	}
 	s.work(10 * time.Second)
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if len(rows) > 0 {
 			t.Errorf("%d messages of bucket %d are left when all is well", len(rows), b)
 		}
@@ -151,7 +151,7 @@ func TestLostWhileItsSettlementFails(t *testing.T) {
 	s.lose(0)
 	s.broken = nil
 	s.work(10 * time.Second)
-	if n := len(s.rows[0]); n > 0 {
+	if n := len(s.store.Waiting[0]); n > 0 {
 		t.Errorf("%d deliveries are not written", n)
 	}
 }
@@ -160,14 +160,14 @@ func TestLostWhileItsSettlementFails(t *testing.T) {
 // after all is well again, in none.
 func (s *shop) wantOthersClear() {
 	s.t.Helper()
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if !s.broken(b) && len(rows) > 0 {
 			s.t.Errorf("%d messages wait in bucket %d, where all is well", len(rows), b)
 		}
 	}
 	s.broken = nil
 	s.work(20 * time.Second)
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if len(rows) > 0 {
 			s.t.Errorf("%d messages wait in bucket %d when all is well", len(rows), b)
 		}
@@ -176,8 +176,9 @@ func (s *shop) wantOthersClear() {
 
 // parkedBefore schedules a message parked by an earlier owner, and returns where it is found.
 func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
-	row := s.row(s.put(b, c, 1, time.Hour)[0].Key)
-	row.Parked, row.ExecutionTime = true, s.now.Wall-1
+	s.change(s.put(b, c, 1, time.Hour)[0].Key, func(r *postdate.Record) {
+		r.Parked, r.ExecutionTime = true, s.now.Wall-1
+	})
 	return store.ParkedChannel{Bucket: b, Channel: c}
 }
 
@@ -275,7 +276,7 @@ func TestParkedIsFoundWhereOnlyThatFails(t *testing.T) {
 				}
 				ev := ParkedFound{Buckets: asked[0].Buckets, Err: errNoPrimary}
 				if asked = asked[1:]; !slices.ContainsFunc(ev.Buckets, fails) {
-					ev.Found, ev.Err = s.findParked(ev.Buckets), nil
+					ev = s.findParked(ev.Buckets)
 				}
 				s.step(ev)
 			}
@@ -283,7 +284,7 @@ func TestParkedIsFoundWhereOnlyThatFails(t *testing.T) {
 	}
 	s.gain(s.partitions(buckets)...)
 	finds()
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting[:buckets] {
 		if (len(rows) > 0) != fails(b) {
 			t.Errorf("%d parked messages are left in bucket %d", len(rows), b)
 		}
@@ -320,16 +321,16 @@ func TestParkedAgainBesideAScan(t *testing.T) {
 	if s.arrived["x:a"] != 1 || !slices.ContainsFunc(s.calls, of(0)) {
 		t.Fatalf("%d messages have arrived, and under way are %+v", s.arrived["x:a"], s.calls)
 	}
-	s.unpark(store.Unpark{Channel: "x:a", At: s.now.Wall, Limit: 1})
+	s.unpark(store.Unpark{Token: 1, Channel: "x:a", At: s.now.Wall, Limit: 1})
 	s.nudge(0, 0)
 	s.sleep(time.Second)
 	claim := s.calls[slices.IndexFunc(s.calls, claims)]
-	read := s.claim(claim.claim.Claims[0])
-	if len(read.Due) != 1 || !s.answer(settles) {
-		t.Fatalf("read %d messages, and under way are %+v", len(read.Due), s.calls)
+	read := s.store.Claim(t.Context(), claim.claim.Claims)
+	if len(read[0].Due) != 1 || !s.answer(settles) {
+		t.Fatalf("read %d messages, and under way are %+v", len(read[0].Due), s.calls)
 	}
 	s.calls = nil
-	s.step(Claimed{claim.claim.Call, []store.ClaimResult{read}})
+	s.step(Claimed{claim.claim.Call, read})
 	if n := s.flying(); n > 0 {
 		t.Errorf("%d messages are published that are not claimed", n)
 	}
@@ -337,7 +338,7 @@ func TestParkedAgainBesideAScan(t *testing.T) {
 		s.work(time.Second)
 		s.confirmAll()
 	}
-	if s.work(time.Second); len(s.rows[0]) > 0 {
+	if s.work(time.Second); len(s.store.Waiting[0]) > 0 {
 		t.Error("the message is left")
 	}
 }

@@ -90,7 +90,7 @@ func TestClaimsAskForWhatThereIsRoomFor(t *testing.T) {
 			if most.claims < 4 || most.any < min(c.DoubtMax, c.HandMax)/8 && most.any < 4*c.PageMax {
 				t.Errorf("they ask for %+v at most: too little", most)
 			}
-			for b, rows := range s.rows {
+			for b, rows := range s.store.Waiting {
 				if len(rows) > 0 {
 					t.Errorf("%d messages are left in bucket %d", len(rows), b)
 				}
@@ -140,7 +140,7 @@ func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 	s.mute = nil
 	s.confirmAll()
 	s.work(3 * time.Second)
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if len(rows) > 0 {
 			t.Errorf("%d messages are left in bucket %d", len(rows), b)
 		}
@@ -310,7 +310,7 @@ func TestBehindAfterALapsedLease(t *testing.T) {
 		t.Errorf("the next claim is %+v: it claims all of the channel", s.log[0].claim.Claims[0])
 	}
 	s.work(3 * time.Second)
-	if len(s.rows[0]) > 0 {
-		t.Errorf("%d messages are left", len(s.rows[0]))
+	if len(s.store.Waiting[0]) > 0 {
+		t.Errorf("%d messages are left", len(s.store.Waiting[0]))
 	}
 }

@@ -472,7 +472,7 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 		check := func() {
 			for _, p := range s.unanswered {
 				for _, it := range p.Batch {
-					record, at := s.record[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
+					record, at := s.store.Records[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
 					if !record.InDoubt(p.Channel, at) {
 						t.Fatalf("%s is with its broker and in no doubt, where every %d. answer is lost: %+v", it.rec.ScheduleID, every, record)
 					}

@@ -2,6 +2,7 @@ package poller
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestBatches(t *testing.T) {
 	s := newMuteShop(t, 1, func(c *Config) { c.BatchMax, c.BatchesMax = 2, 3 })
 	s.add(0, "x:a", 20, -ms)
 	for range 10 {
-		if left := len(s.rows[0]); len(s.unanswered) != min(3, left/2) || s.flying("x:a") != min(6, left) {
+		if left := len(s.store.Waiting[0]); len(s.unanswered) != min(3, left/2) || s.flying("x:a") != min(6, left) {
 			t.Fatalf("%d messages are with the broker, in %d batches, and %d are left", s.flying("x:a"), len(s.unanswered), left)
 		}
 		s.reply(confirmed)
@@ -64,12 +65,12 @@ func TestWhatGoesOutFastMayBeInHand(t *testing.T) {
 		t.Errorf("%d messages are with the broker at first", s.flying("x:a"))
 	}
 	s.run(500*ms, func() {
-		if len(s.unanswered) > 0 && len(s.rows[0]) > 1_500 {
+		if len(s.unanswered) > 0 && len(s.store.Waiting[0]) > 1_500 {
 			s.reply(confirmed)
 		}
 	})
 	if s.run(200 * ms); s.flying("x:a") < 100 {
-		t.Errorf("%d messages are with the broker after it confirmed %d", s.flying("x:a"), 2_000-len(s.rows[0]))
+		t.Errorf("%d messages are with the broker after it confirmed %d", s.flying("x:a"), 2_000-len(s.store.Waiting[0]))
 	}
 }
 
@@ -256,13 +257,11 @@ func TestAReadyMessageExpires(t *testing.T) {
 	end := s.now.Wall + 1_000
 	s.add(0, "x:a", 2, 100*ms)
 	s.add(0, "x:a", 2, 101*ms)
-	for i := range s.rows[0] {
-		if i > 1 {
-			s.rows[0][i].ExpiresAt = end
-			s.rows[0][i].PossibleDuplicate = i == 3
-		}
+	last := s.store.Waiting[0][2:]
+	plain, doubtful := last[0].ScheduleID, last[1].ScheduleID
+	for _, r := range slices.Clone(last) {
+		s.change(r.Key, func(next *postdate.Record) { next.ExpiresAt, next.PossibleDuplicate = end, r.ScheduleID == doubtful })
 	}
-	plain, doubtful := s.rows[0][2].ScheduleID, s.rows[0][3].ScheduleID
 	s.run(200 * ms)
 	if v := s.m.View(s.now); v.Hand != 4 || s.flying("x:a") != 2 {
 		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.flying("x:a"))
@@ -330,7 +329,7 @@ func TestUnknownIsInDoubt(t *testing.T) {
 		s.add(0, "x:a", 1, -ms)
 		s.reply(outcome)
 		s.run(10 * ms)
-		if r := s.rows[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
+		if r := s.store.Waiting[0][0]; r.PossibleDuplicate != (outcome == unknown) || r.Attempts != 1 {
 			t.Errorf("%v: it is stored as %+v", outcome, r.State)
 		}
 	}

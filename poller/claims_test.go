@@ -80,10 +80,10 @@ func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	s.run(5 * time.Second)
 	s.drain(0)
 	s.run(3 * time.Second)
-	if s.gone[0] == nil || len(s.record[0].Behind) == 0 {
-		t.Fatalf("handed over at %v: %+v", s.gone[0], s.record[0])
+	if s.gone[0] == nil || len(s.store.Records[0].Behind) == 0 {
+		t.Fatalf("handed over at %v: %+v", s.gone[0], s.store.Records[0])
 	}
-	p := s.record[0]
+	p := s.store.Records[0]
 	p.Token++
 	s.mute = every
 	s.gain(p)

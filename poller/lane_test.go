@@ -75,8 +75,8 @@ func TestNothingWakesAnIdleMachine(t *testing.T) {
 	s.broken = nil
 	s.work(time.Second)
 	woken("all is done", wakeMax)
-	if len(s.rows[0]) > 0 || len(s.m.claimings)+len(s.m.settlings) > 0 {
-		t.Errorf("%d messages and %d calls are left", len(s.rows[0]), len(s.m.claimings)+len(s.m.settlings))
+	if len(s.store.Waiting[0]) > 0 || len(s.m.claimings)+len(s.m.settlings) > 0 {
+		t.Errorf("%d messages and %d calls are left", len(s.store.Waiting[0]), len(s.m.claimings)+len(s.m.settlings))
 	}
 }
 
@@ -118,8 +118,9 @@ func TestABucketThatFails(t *testing.T) {
 					t.Errorf("a claim that may hang again keeps room for %d messages", c.claim.Claims[0].Scan.Limit)
 				}
 			}
-			if len(s.rows[3]) == 0 || len(slices.Concat(s.rows[0], s.rows[2], s.rows[4], s.rows[7])) > 0 {
-				t.Errorf("left are %v", s.rows)
+			in := s.store.Waiting
+			if others := slices.Concat(in[0], in[2], in[4], in[7]); len(in[3]) == 0 || len(others) > 0 {
+				t.Errorf("%d messages are left where it fails, and %d elsewhere", len(in[3]), len(others))
 			}
 			s.wantTogether()
 		})
@@ -131,7 +132,7 @@ func (s *shop) wantTogether() {
 	s.t.Helper()
 	s.broken = nil
 	s.work(retryMax + 200*ms)
-	for b, rows := range s.rows {
+	for b, rows := range s.store.Waiting {
 		if len(rows) > 0 {
 			s.t.Errorf("%d messages are left in bucket %d", len(rows), b)
 		}
@@ -141,11 +142,12 @@ func (s *shop) wantTogether() {
 	}
 	s.log = nil
 	s.sleep(time.Second)
-	for b := range s.record {
+	all := s.owned()
+	for _, b := range all {
 		s.add(b, "x:b", 1, 50*ms)
 	}
 	s.work(time.Second)
-	if _, sizes := s.begun(true, -1); len(sizes) == 0 || sizes[0] != len(s.record) {
+	if _, sizes := s.begun(true, -1); len(sizes) == 0 || sizes[0] != len(all) {
 		s.t.Errorf("claims carry %v buckets, want all in one", sizes)
 	}
 }
@@ -167,7 +169,7 @@ func TestAGroupThatFailsIsDivided(t *testing.T) {
 		if at, sizes := s.begun(true, out); !slices.Equal(sizes[:3], []int{200, 3, 1}) || at[2]-at[1] > 200*ms {
 			t.Errorf("the claims with the bucket that is out of reach carry %v buckets, and began at %v", sizes, at)
 		}
-		for b, rows := range s.rows {
+		for b, rows := range s.store.Waiting {
 			if (len(rows) > 0) != (b == out) {
 				t.Errorf("bucket %d: %d messages are left", b, len(rows))
 			}
@@ -182,7 +184,7 @@ func TestAGroupThatFailsIsDivided(t *testing.T) {
 // nudgeAll nudges all buckets.
 func (s *shop) nudgeAll() {
 	var nudges []Nudge
-	for b := range len(s.record) {
+	for _, b := range s.owned() {
 		nudges = append(nudges, Nudge{b, s.now.Wall})
 	}
 	s.step(Nudged{nudges})
@@ -296,7 +298,9 @@ func TestALostBucketWhoseSettlementFails(t *testing.T) {
 	s.add(3, "x:late", 1, -ms)
 	s.answer(claims)
 	s.lose(3)
-	delete(s.record, 3)
+	if err := s.store.Release(t.Context(), holds(3)); err != nil {
+		t.Fatal(err)
+	}
 	s.broken = func(b int) bool { return b == 3 }
 	s.log = nil
 	s.confirm(1)
@@ -462,9 +466,7 @@ func TestLostInACall(t *testing.T) {
 		all := slices.Clone(s.calls[0].buckets)
 		lost := all[0] // its result comes first
 		if fenced {
-			p := s.record[lost]
-			p.Token++
-			s.record[lost] = p
+			s.store.Records[lost].Token++
 		} else {
 			s.lose(lost)
 		}
@@ -479,8 +481,8 @@ func TestLostInACall(t *testing.T) {
 			t.Errorf("it is claimed at %v, its token is %d and its horizon %d", at, s.m.Token(lost), s.horizon[lost])
 		}
 		for _, b := range all[1:] {
-			if s.add(b, "x:a", 1, -ms); len(s.rows[b]) != 1 {
-				t.Errorf("bucket %d: %d messages are left", b, len(s.rows[b]))
+			if s.add(b, "x:a", 1, -ms); len(s.store.Waiting[b]) != 1 {
+				t.Errorf("bucket %d: %d messages are left", b, len(s.store.Waiting[b]))
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func TestDoubtOfWhatALapseDropsBesideManyBehind(t *testing.T) {
 		s.run(10 * ms)
 	}
 	s.run(time.Second)
-	if a, b := len(s.record[first].Behind), len(s.record[first+1].Behind); a != behindMax || b != behindMax {
+	if a, b := len(s.store.Records[first].Behind), len(s.store.Records[first+1].Behind); a != behindMax || b != behindMax {
 		t.Fatalf("%d and %d are behind", a, b)
 	}
 	s.growWindow(first - 1)

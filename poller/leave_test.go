@@ -52,8 +52,8 @@ func (l *leaver) note(e Effect) {
 		if l.claims() > 200 {
 			l.t.Fatal("it claims again and again")
 		}
-		if c := e.Claims[0]; l.m.buckets[0].resting() && l.record[0].Claimed.Before(c.To) {
-			l.t.Errorf("a bucket that rests claims up to %v, beyond %v", c.To, l.record[0].Claimed)
+		if c := e.Claims[0]; l.m.buckets[0].resting() && l.store.Records[0].Claimed.Before(c.To) {
+			l.t.Errorf("a bucket that rests claims up to %v, beyond %v", c.To, l.store.Records[0].Claimed)
 		}
 	case fence.Drained:
 		if !slices.Equal(e.Holds, holds(0)) {
@@ -181,7 +181,7 @@ func TestHandOverWaitsForTheStore(t *testing.T) {
 	for _, left := range []int{1, 0} { // milliseconds
 		l.sleep(goneBy - time.Duration(left)*ms - (l.now.Mono - l.begin.Mono))
 		claims := l.claims()
-		l.nudge(0, l.record[0].Claimed.Time.Sub(l.now.Wall)-ms)
+		l.nudge(0, l.store.Records[0].Claimed.Time.Sub(l.now.Wall)-ms)
 		if l.claims() != claims+left {
 			t.Errorf("%d ms before its end it claims %d times for what was late, want %d", left, l.claims()-claims, left)
 		}
@@ -227,7 +227,7 @@ func TestHandOverOfWhatIsClaimedFarAhead(t *testing.T) {
 func TestHandOverWithAMessageRightBehindTheClaim(t *testing.T) {
 	l := newLeaver(t, 300*ms)
 	l.add(0, "x:mute", 1, -ms)
-	l.add(0, "x:well", 1, l.record[0].Claimed.Time.Sub(l.now.Wall))
+	l.add(0, "x:well", 1, l.store.Records[0].Claimed.Time.Sub(l.now.Wall))
 	l.leave()
 	l.sleep(l.m.c.DrainStep - ms)
 	if l.claims() > 10 {

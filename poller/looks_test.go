@@ -49,7 +49,7 @@ func hangsWhere(s *shop, bad func(int) bool) (*late[Unpark], func(Unpark) Event)
 		if bad(u.Unpark.Bucket) {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestFewUnparksAtATime(t *testing.T) {
 				tries++
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+			return s.unpark(u.Unpark)
 		}
 		s.step(fence.Tick{})
 		l.work(3*time.Second, answer)
@@ -230,7 +230,7 @@ func TestProbesBesideFailuresKeepTheirBudget(t *testing.T) {
 		if calls++; calls%5 == 0 {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	})
 	if most := lasts * probesPerSecond; probes < most*8/10 || probes > most+1 {
 		t.Errorf("%d probes in %d s, want about %d", probes, lasts, most)

@@ -151,7 +151,7 @@ func TestWellAgainBesideUnparksThatFail(t *testing.T) {
 					failed = failed || u.Unpark.Bucket == test.bad
 					return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 				}
-				return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+				return s.unpark(u.Unpark)
 			})
 			if !failed || s.parked("x:b") > 0 {
 				t.Errorf("what was parked in a bucket that is well did not come within %s", test.within)
@@ -208,7 +208,7 @@ func TestUnparksThatHangTakeNoRoom(t *testing.T) {
 		if u.Unpark.Bucket < 2 {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	}
 	s.parkedNow(0, "x:a")
 	s.parkedNow(1, "x:a")
@@ -243,7 +243,7 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 			if u.Unpark.Bucket > 0 {
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+			return s.unpark(u.Unpark)
 		})
 		if n := s.parked(); n != max(bad, 16) {
 			t.Errorf("%d bad buckets: %d messages are parked, want the %d that are out of reach", bad, n, max(bad, 16))
@@ -268,7 +268,7 @@ func TestNoneThatIsPausedTriesNext(t *testing.T) {
 		if u.Unpark.Bucket > 0 {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	})
 	if n := s.parked(); s.parked(good) > 0 || n != 2+paused {
 		t.Errorf("%d messages are parked, and %d of the URL that can try, want %d and 0", n, s.parked(good), 2+paused)
@@ -288,7 +288,7 @@ func TestUnparksBesideManyThatFail(t *testing.T) {
 		if third(u.Unpark.Bucket) {
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	})
 	if n := s.parked(); n != buckets/3 {
 		t.Errorf("%d messages are parked, want the %d that are out of reach", n, buckets/3)

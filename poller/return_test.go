@@ -2,6 +2,7 @@ package poller
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestABucketIsTriedAgainBesideABacklog(t *testing.T) {
 				failed = true
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+			return s.unpark(u.Unpark)
 		})
 		if s.parked("x:quiet") > 0 || !failed {
 			t.Errorf("%d channels: after two seconds it is parked, though one unpark has failed (%v) and all others went through", channels, failed)
@@ -58,7 +59,7 @@ func TestABucketIsTriedAgainBesideLimits(t *testing.T) {
 			failed = true
 			return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 		}
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	})
 	if s.parked("x:quiet") > 0 || !failed {
 		t.Errorf("after two seconds it is parked, though one unpark has failed (%v) and all others went through", failed)
@@ -78,7 +79,7 @@ func TestUnparksOfOneChannelFailInABucket(t *testing.T) {
 			if u.Unpark.Channel == bad {
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+			return s.unpark(u.Unpark)
 		}
 		l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })
 		s.step(fence.Tick{})
@@ -124,11 +125,13 @@ func TestProbesThatFindNothing(t *testing.T) {
 	if n := s.parked(); n != cancelled+1 {
 		t.Fatalf("%d messages are parked", n)
 	}
-	for b, rows := range s.rows {
-		s.rows[b] = nil
-		for _, r := range rows {
+	for _, rows := range s.store.Waiting {
+		for _, r := range slices.Clone(rows) {
 			if r.Channel == live {
-				s.rows[b] = append(s.rows[b], r)
+				continue
+			}
+			if c := s.store.Cancel(t.Context(), []postdate.Key{r.Key}, s.now.Wall)[0]; c.Err != nil {
+				t.Fatal(c.Err)
 			}
 		}
 	}
@@ -146,13 +149,13 @@ func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 	s.down = every
 	for i := range 1_000 {
 		all := s.put(i%4, named("https://h/%d", i), 1, -ms)
-		s.row(all[0].Key).ExpiresAt = s.now.Wall.Add(3 * time.Second)
+		s.change(all[0].Key, func(r *postdate.Record) { r.ExpiresAt = s.now.Wall.Add(3 * time.Second) })
 		s.nudge(i%4, -ms)
 		s.work(5 * ms)
 	}
 	s.work(20 * time.Second)
 	stored := 0
-	for _, rows := range s.rows {
+	for _, rows := range s.store.Waiting {
 		stored += len(rows)
 	}
 	if stored > 0 || len(s.m.channels) > most || len(s.m.probes)+len(s.m.returns) > 0 {
@@ -371,7 +374,7 @@ func TestProbesThatFindNothingBesideOthers(t *testing.T) {
 	tried := false
 	l.work(2*time.Second, func(u Unpark) Event {
 		tried = tried || u.Unpark.Channel == "x:other"
-		return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+		return s.unpark(u.Unpark)
 	})
 	if !tried {
 		t.Error("the other channel is not tried in two seconds")
@@ -402,7 +405,7 @@ func TestHowOftenABucketIsTriedAgain(t *testing.T) {
 				failed[u.Unpark.Bucket] = true
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
-			return Unparked{Unpark: u.Unpark, Moved: s.unpark(u.Unpark)}
+			return s.unpark(u.Unpark)
 		})
 	}
 	if most := int(lasts / s.m.c.RetryAfter); tries < most/2 || tries > most+3 {

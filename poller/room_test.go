@@ -41,13 +41,13 @@ func doubtAfterALostAnswer(t *testing.T, behind bool) {
 		s.run(200 * ms)
 	}
 	due := s.now.Wall + 500
-	s.add(0, "x:slow", 5_000, 500*ms)
+	s.add(0, "x:slow", 4_000, 500*ms) // one scan looks at them all
 	s.add(0, "x:other", 1, 510*ms)
 	s.run(450 * ms)
 	s.lost = func(e Claim) bool { return e.Claims[0].Only == "" }
 	s.run(60 * ms)
-	if len(s.record[0].Behind) != 1 || s.record[0].Claimed.Time <= due {
-		t.Fatalf("the record is %+v: this shows nothing", s.record[0])
+	if len(s.store.Records[0].Behind) != 1 || s.store.Records[0].Claimed.Time <= due {
+		t.Fatalf("the record is %+v: this shows nothing", s.store.Records[0])
 	}
 	s.mute = nil
 	s.confirmAll()
@@ -208,7 +208,7 @@ func TestDoubtOfOneChannelMore(t *testing.T) {
 		}
 		s.run(10 * ms)
 	}
-	if n := len(s.record[0].Behind); n != behindMax {
+	if n := len(s.store.Records[0].Behind); n != behindMax {
 		t.Fatalf("%d channels are behind", n)
 	}
 	const sent, burst = 150, 2_000
@@ -335,8 +335,8 @@ func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
 	s.broken = func(b int) bool { return b == 1 }
 	s.replyAll(fast, confirmed)
 	s.run(15 * time.Second)
-	if c := s.m.channels[fast]; c.settling <= s.m.handMax(s.now, c) || len(s.record[0].Behind) != 2 {
-		t.Fatalf("%d are being settled, and %d channels are behind: this shows nothing", c.settling, len(s.record[0].Behind))
+	if c := s.m.channels[fast]; c.settling <= s.m.handMax(s.now, c) || len(s.store.Records[0].Behind) != 2 {
+		t.Fatalf("%d are being settled, and %d channels are behind: this shows nothing", c.settling, len(s.store.Records[0].Behind))
 	}
 	well, limited := s.arrived["x:well"], s.arrived[a]
 	for range 100 {
@@ -398,7 +398,7 @@ func TestWhatALapseDropsOfAnotherChannel(t *testing.T) {
 	key := s.put(0, "x:a", 1, 30*ms)[0].Key
 	s.nudge(0, 30*ms)
 	s.run(5 * ms)
-	s.row(key).Channel = "x:b"
+	s.change(key, func(r *postdate.Record) { r.Channel = "x:b" })
 	s.lapse()
 	s.run(500 * ms)
 	if s.arrived["x:b"] != 1 || len(s.m.channels) > 0 {

@@ -140,7 +140,7 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 	}
 	s.sleep(3 * time.Second)
 	s.nudge(0, 0)
-	if got := s.record[0].Checkpoint; len(sent) > 0 || got < last-100 {
+	if got := s.store.Records[0].Checkpoint; len(sent) > 0 || got < last-100 {
 		t.Errorf("%d messages are not settled; the checkpoint is %s behind the last one", len(sent), last.Sub(got))
 	}
 }
@@ -400,10 +400,10 @@ func TestAQuietBucketIsNotWritten(t *testing.T) {
 	if s.arrived["x:a"] != 1 {
 		t.Fatalf("%d messages came", s.arrived["x:a"])
 	}
-	record := s.record[0]
+	record := s.store.Records[0]
 	s.sleep(time.Minute)
-	if !s.record[0].Equal(record) {
-		t.Errorf("the record was %+v, and is %+v a minute later", record, s.record[0])
+	if !s.store.Records[0].Equal(record) {
+		t.Errorf("the record was %+v, and is %+v a minute later", record, s.store.Records[0])
 	}
 	s.add(0, "x:a", 1, time.Second)
 	s.sleep(10 * time.Second)
@@ -426,7 +426,7 @@ func TestWhatWasReadAheadIsReadAgain(t *testing.T) {
 		if !is {
 			return
 		}
-		for _, r := range s.rows[0] {
+		for _, r := range s.store.Waiting[0] {
 			if c := claim.Claims[0]; r.Channel == "x:a" && r.AttemptTime <= c.Checkpoint {
 				t.Fatalf("the checkpoint moves to %d ms, past what was due %d ms ago and is not settled", c.Checkpoint-s.now.Wall, s.now.Wall-r.AttemptTime)
 			}
@@ -462,9 +462,7 @@ func TestWithinTheMillisecondOfAPage(t *testing.T) {
 	s.sleep(callSlow)
 	s.add(1, "x:b", 1, -ms) // its claim keeps the next one of bucket 0 back
 	s.answer(claims)
-	before := s.row(s.put(0, "x:a", 1, 0)[0].Key)
-	before.AttemptTime, before.ExecutionTime = at, at
-	s.sort(0)
+	s.put(0, "x:a", 1, at.Sub(s.now.Wall))
 	if at >= s.horizon[0] {
 		t.Fatal("a nudge for it does not matter")
 	}

@@ -11,14 +11,17 @@ import (
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 const ms = time.Millisecond
 
-// shop is the rig of these tests: a machine and everything that it deals with. It plays the
-// store, which keeps messages and the records of buckets as a real one does (store_test.go),
-// the brokers, which confirm what they get, and the clocks, which stand still until the test
-// lets time pass (run, sleep, work, tick, after).
+// bucketsMax is how many buckets a shop's store has. Its machine gets some of them.
+const bucketsMax = 4_096
+
+// shop is the rig of these tests: a machine and everything that it deals with. It has a store,
+// the model (store_test.go), and plays the brokers, which confirm what they get, and the clocks,
+// which stand still until the test lets time pass (run, sleep, work, tick, after).
 //
 // By default it answers every effect immediately. It fails the test if a bucket is claimed or a
 // message settled twice at a time, or if nudges are held back during a claim.
@@ -26,8 +29,8 @@ const ms = time.Millisecond
 // The test schedules messages (add, put), and changes what goes differently. Publishes to mute
 // channels wait until the test answers them (reply, replyAll, confirm), and so do the store
 // calls that waits selects (answer, answerWith, answerAll). What is down, broken or lost fails.
-// A message then has arrived or failed, is flying (with its broker) or parked, or is still in
-// the store's rows.
+// A message then has arrived or failed, is flying (with its broker) or parked, or still waits in
+// the store.
 //
 // newShop answers everything, newMuteShop no publish, newSlowShop no claim and no settlement,
 // newBareShop (bare_test.go) no publish, and claims with the messages that a test names.
@@ -37,9 +40,8 @@ type shop struct {
 	now   postdate.Now
 	begin postdate.Now // when the machine had its first buckets
 
-	rows   map[int][]postdate.Record // what the store holds, by buckets, in the order of positions
-	record map[int]bucket.Partition
-	added  int
+	store *storetest.Mem
+	added int // messages
 
 	mute   func(postdate.Channel) bool // its publishes wait for the test
 	down   func(postdate.Channel) bool // its broker says that it is down
@@ -97,8 +99,13 @@ func openShop(t *testing.T, change func(*Config)) *shop {
 	}
 	s := &shop{
 		t: t, m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute},
-		rows: map[int][]postdate.Record{}, record: map[int]bucket.Partition{}, horizon: map[int]postdate.Time{},
+		store: storetest.NewMem(bucketsMax), horizon: map[int]postdate.Time{},
 		arrived: map[postdate.Channel]int{}, failed: map[string]failure{}, gone: map[int][]time.Duration{},
+	}
+	s.store.Watch = func(_ string, _, after *storetest.Row, as *store.Settlement) {
+		if as != nil && as.How == store.SettleFailed {
+			s.failed[after.ScheduleID] = failure{s.now.Wall, *as}
+		}
 	}
 	s.begin = s.now
 	s.renew()
@@ -149,7 +156,7 @@ func (s *shop) gain(records ...bucket.Partition) []Effect {
 	for i := range records {
 		p := &records[i]
 		p.Owner, p.Token = "n", max(p.Token, 1)
-		s.record[p.Bucket] = *p
+		s.store.Records[p.Bucket] = *p
 	}
 	return s.step(fence.Gained{Partitions: records})
 }
@@ -182,18 +189,12 @@ func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
 // their channel's name.
 func (s *shop) put(b int, c postdate.Channel, n int, in time.Duration) (all []postdate.Record) {
 	for range n {
-		all = append(all, s.message(b, c, in))
+		s.added++
+		key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
+		s.store.Insert(s.t.Context(), []postdate.Message{{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}})
+		all = append(all, s.row(key).Record)
 	}
-	s.rows[b] = append(s.rows[b], all...)
-	s.sort(b)
 	return all
-}
-
-func (s *shop) message(b int, c postdate.Channel, in time.Duration) postdate.Record {
-	s.added++
-	key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
-	m := postdate.Message{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}
-	return postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 }
 
 // add stores messages, and nudges the machine.
@@ -203,23 +204,6 @@ func (s *shop) add(b int, c postdate.Channel, n int, in time.Duration) {
 }
 
 func (s *shop) nudge(b int, in time.Duration) { s.step(Nudged{[]Nudge{{b, s.now.Wall.Add(in)}}}) }
-
-func (s *shop) sort(b int) {
-	slices.SortFunc(s.rows[b], func(x, y postdate.Record) int {
-		return bucket.PositionOf(x.Key, x.AttemptTime).Compare(bucket.PositionOf(y.Key, y.AttemptTime))
-	})
-}
-
-// row is a message as it is stored.
-func (s *shop) row(key postdate.Key) *postdate.Record {
-	s.t.Helper()
-	rows := s.rows[key.Bucket]
-	i := slices.IndexFunc(rows, func(r postdate.Record) bool { return r.Key == key })
-	if i < 0 {
-		s.t.Fatalf("%v is not stored", key)
-	}
-	return &rows[i]
-}
 
 // step takes an event and whatever is answered automatically, and returns all effects.
 func (s *shop) step(ev Event) (all []Effect) {
@@ -266,12 +250,12 @@ func (s *shop) respond(e Effect) []Effect {
 		if s.broken != nil && slices.ContainsFunc(e.Buckets, s.broken) {
 			return s.step(ParkedFound{Buckets: e.Buckets, Err: errNoPrimary})
 		}
-		return s.step(ParkedFound{Buckets: e.Buckets, Found: s.findParked(e.Buckets)})
+		return s.step(s.findParked(e.Buckets))
 	case Unpark:
 		if s.broken != nil && s.broken(e.Unpark.Bucket) {
 			return s.step(Unparked{Unpark: e.Unpark, Err: errNoPrimary})
 		}
-		return s.step(Unparked{Unpark: e.Unpark, Moved: s.unpark(e.Unpark)})
+		return s.step(s.unpark(e.Unpark))
 	case fence.Drained:
 		for _, hold := range e.Holds {
 			s.gone[hold.Bucket] = append(s.gone[hold.Bucket], s.now.Mono-s.begin.Mono)
@@ -337,9 +321,9 @@ func (s *shop) flying(of ...postdate.Channel) (n int) {
 
 // parked counts the messages that are parked in the store, in the same way.
 func (s *shop) parked(of ...postdate.Channel) (n int) {
-	for _, rows := range s.rows {
+	for _, rows := range s.store.Shelved {
 		for _, r := range rows {
-			if r.Parked && (len(of) == 0 || slices.Contains(of, r.Channel)) {
+			if len(of) == 0 || slices.Contains(of, r.Channel) {
 				n++
 			}
 		}
@@ -351,8 +335,8 @@ func (s *shop) parked(of ...postdate.Channel) (n int) {
 // that cannot be cancelled.
 func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
 	inDoubt, fixed = map[postdate.Channel]int{}, map[postdate.Channel]int{}
-	for b, rows := range s.rows {
-		record := s.record[b]
+	for b, rows := range s.store.Waiting {
+		record := s.store.Records[b]
 		for _, r := range rows {
 			if !r.Parked && record.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
 				inDoubt[r.Channel]++

@@ -13,9 +13,7 @@ import (
 // that is to be looked at after a while. state returns how it is stored.
 func (s *shop) addParked(b int, c postdate.Channel, look time.Duration) (state func() postdate.State) {
 	key := s.put(b, c, 1, -time.Minute)[0].Key
-	r := s.row(key)
-	r.Parked, r.AttemptTime = true, s.now.Wall.Add(look)
-	s.sort(b)
+	s.change(key, func(r *postdate.Record) { r.Parked, r.AttemptTime = true, s.now.Wall.Add(look) })
 	s.nudge(b, look)
 	return func() postdate.State { return s.row(key).State }
 }
@@ -196,7 +194,7 @@ func TestALookIsNoProbe(t *testing.T) {
 	s.tick(s.m.c.ProbeMin - 45*ms)
 	s.tick(20 * ms)
 	unparked := func() (n int) {
-		for _, r := range s.rows[0] {
+		for _, r := range s.store.Waiting[0] {
 			if !r.Parked {
 				n++
 			}

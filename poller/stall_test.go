@@ -18,7 +18,7 @@ func newBacklogShop(t *testing.T, n int) *shop {
 	s := openShop(t, nil)
 	s.mute, s.waits = every, storeCalls
 	for i := range n {
-		s.rows[0] = append(s.rows[0], s.message(0, "x:stuck", -time.Duration(n-i)*ms))
+		s.put(0, "x:stuck", 1, -time.Duration(n-i)*ms)
 	}
 	s.put(0, "x:free", 1, 500*ms)
 	s.gain(bucket.Partition{})
@@ -109,9 +109,9 @@ func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	s.add(0, "x:well", 1, 30*ms)
 	for range 100 {
 		s.run(5 * ms)
-		for _, r := range s.rows[0] {
-			if r.Channel == "x:well" && s.record[0].Checkpoint >= due {
-				t.Fatalf("the checkpoint is %d, beyond a message that is due at %d and not settled", s.record[0].Checkpoint, due)
+		for _, r := range s.store.Waiting[0] {
+			if r.Channel == "x:well" && s.store.Records[0].Checkpoint >= due {
+				t.Fatalf("the checkpoint is %d, beyond a message that is due at %d and not settled", s.store.Records[0].Checkpoint, due)
 			}
 		}
 		s.add(0, "x:well", 1, 35*ms)

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
-// The store that a shop plays: its calls wait for the test, or are answered immediately.
+// The calls of a shop's store: they wait for the test, or are answered immediately.
 
 // call is one call of the store: one of its effects.
 type call struct {
@@ -102,7 +102,7 @@ func (s *shop) answerWith(c call) []Effect {
 			if fails && (!s.alone || s.broken(one.Bucket)) {
 				results[i].Err = errNoPrimary
 			} else {
-				results[i] = s.claim(one)
+				results[i] = s.store.Claim(s.t.Context(), []store.Claim{one})[0]
 			}
 		}
 		if s.lost != nil && s.lost(*c.claim) {
@@ -126,56 +126,57 @@ func (s *shop) loseAnswer(e Claim) []Effect {
 	return s.step(Claimed{e.Call, results})
 }
 
-// claim, settle, findParked and unpark are what the store does.
-func (s *shop) claim(c store.Claim) store.ClaimResult {
-	r := found(s.rows[c.Bucket], c, 20_000)
-	if r.To == (bucket.Position{}) {
-		return r
+// settle writes settlements one by one, and ends the test at one whose message does not wait any
+// more: the contract only says that it changes nothing.
+func (s *shop) settle(all []store.Settlement) {
+	s.t.Helper()
+	for _, as := range all {
+		s.row(as.Key)
+		if err := s.store.Settle(s.t.Context(), []store.Settlement{as}); err != nil {
+			s.t.Fatal(err)
+		}
 	}
-	c.Claim.To = r.To
-	next, err := s.record[c.Bucket].Claim(c.Claim)
-	if err != nil {
-		return store.ClaimResult{Err: err}
+}
+
+// unpark returns what the store answers.
+func (s *shop) unpark(u store.Unpark) Unparked {
+	moved, err := s.store.Unpark(s.t.Context(), u)
+	return Unparked{Unpark: u, Moved: moved, Err: err}
+}
+
+// findParked does the same.
+func (s *shop) findParked(buckets []int) ParkedFound {
+	found, err := s.store.Parked(s.t.Context(), buckets)
+	return ParkedFound{Buckets: buckets, Found: found, Err: err}
+}
+
+// owned lists the buckets that have an owner.
+func (s *shop) owned() (all []int) {
+	for b, record := range s.store.Records {
+		if record.Owner != "" {
+			all = append(all, b)
+		}
 	}
-	s.record[c.Bucket] = next
+	return all
+}
+
+// row is a message that waits, as it is stored.
+func (s *shop) row(key postdate.Key) *storetest.Row {
+	s.t.Helper()
+	r := s.store.Rows[key]
+	if r == nil || r.Status != postdate.Pending {
+		s.t.Fatalf("%v does not wait in the store", key)
+	}
 	return r
 }
 
-func (s *shop) settle(all []store.Settlement) {
-	for _, as := range all {
-		r := s.row(as.Key)
-		if as.How == store.SettleFailed {
-			s.failed[r.ScheduleID] = failure{s.now.Wall, as}
-		}
-		if r.State = as.State(r.State); r.Status.Final() { // to settle it again fails
-			s.rows[as.Key.Bucket] = slices.DeleteFunc(s.rows[as.Key.Bucket], func(r postdate.Record) bool { return r.Key == as.Key })
-		}
-	}
-	for b := range s.rows {
-		s.sort(b)
-	}
-}
-
-func (s *shop) findParked(buckets []int) (found []store.ParkedChannel) {
-	for _, b := range buckets {
-		for _, r := range s.rows[b] {
-			if c := (store.ParkedChannel{Bucket: b, Channel: r.Channel}); r.Parked && !slices.Contains(found, c) {
-				found = append(found, c)
-			}
-		}
-	}
-	return found
-}
-
-func (s *shop) unpark(u store.Unpark) (moved int) {
-	for i := range s.rows[u.Bucket] {
-		if r := &s.rows[u.Bucket][i]; r.Parked && r.Channel == u.Channel && moved < u.Limit {
-			r.Parked, r.AttemptTime = false, u.At
-			moved++
-		}
-	}
-	s.sort(u.Bucket)
-	return moved
+// change changes a message that waits.
+func (s *shop) change(key postdate.Key, how func(*postdate.Record)) {
+	s.t.Helper()
+	old := s.row(key)
+	next := old.Record
+	how(&next)
+	s.store.Put("change", old, next, nil)
 }
 
 // claimCall is the number of the claims that are under way, for tests with one such call.
@@ -187,34 +188,4 @@ func (m *Machine) settleCall() uint64 { return slices.Max(slices.Collect(maps.Ke
 // seen answers a claim whose scan comes to its end and finds these messages.
 func seen(c store.Claim, due ...postdate.Record) store.ClaimResult {
 	return store.ClaimResult{Due: due, To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
-}
-
-// found answers a claim as a store with these records would, in the order of their positions,
-// and examines at most this many of them.
-func found(rows []postdate.Record, c store.Claim, examinedMax int) store.ClaimResult {
-	r := store.ClaimResult{To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
-	examined := 0
-	for i := range rows {
-		rec := &rows[i]
-		at := bucket.PositionOf(rec.Key, rec.AttemptTime)
-		if rec.Status != postdate.Pending || !c.Scan.After.Before(at) {
-			continue
-		}
-		if c.To.Before(at) {
-			r.Next = at.Time
-			break
-		}
-		until, behind := c.Behind[rec.Channel]
-		if c.Only == rec.Channel || c.Only == "" && (!behind || !until.Before(at)) {
-			r.Due = append(r.Due, *rec)
-		}
-		if examined++; examined >= examinedMax || len(r.Due) >= c.Scan.Limit {
-			r.To, r.Ended, r.Complete = at, at, false
-			break
-		}
-	}
-	if c.IfDue && len(r.Due) == 0 && r.Complete {
-		r.To = bucket.Position{}
-	}
-	return r
 }

@@ -169,11 +169,11 @@ func TestHandOverParksWhatWaits(t *testing.T) {
 		t.Fatal("it is not handed over")
 	}
 	doubt := 0
-	for _, r := range s.rows[0] {
+	for _, r := range s.store.Waiting[0] {
 		if r.PossibleDuplicate {
 			t.Fatalf("%s is in doubt", r.ScheduleID)
 		}
-		if r.Status == postdate.Pending && !s.record[0].Withdrawable(r.Key, r.Channel, r.State) {
+		if r.Status == postdate.Pending && !s.store.Records[0].Withdrawable(r.Key, r.Channel, r.State) {
 			doubt++
 		}
 	}
@@ -208,7 +208,7 @@ func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
 	if s.gone[0] == nil {
 		t.Fatal("it is not handed over")
 	}
-	for _, r := range s.rows[0] {
+	for _, r := range s.store.Waiting[0] {
 		if r.PossibleDuplicate != (r.Channel == "x:mute") {
 			t.Errorf("%s: in doubt %t", r.ScheduleID, r.PossibleDuplicate)
 		}

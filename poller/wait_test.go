@@ -2,6 +2,7 @@ package poller
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,11 +100,11 @@ func TestAPauseEndsTheWait(t *testing.T) {
 func TestAParkedMessageExpires(t *testing.T) {
 	s := waiting(t)
 	s.add(0, "x:down", 2, 100*ms)
-	for i := range s.rows[0] {
-		s.rows[0][i].ExpiresAt = s.begin.Wall + 3_000
+	for _, r := range slices.Clone(s.store.Waiting[0]) {
+		s.change(r.Key, func(r *postdate.Record) { r.ExpiresAt = s.begin.Wall + 3_000 })
 	}
 	s.run(time.Second)
-	for _, r := range s.rows[0] {
+	for _, r := range s.store.Waiting[0] {
 		if !r.Parked || r.AttemptTime != s.begin.Wall+3_000 {
 			t.Errorf("a message that expires at %d waits as %+v", s.begin.Wall+3_000, r.State)
 		}
@@ -128,9 +129,10 @@ func TestWhoTakesOverTriesFirst(t *testing.T) {
 			s.lose(0)
 			s.limits(store.ChannelSettings{Channel: "x:off", Paused: true})
 			s.add(0, name, 3, -time.Minute)
-			for i := range s.rows[0] {
-				r := &s.rows[0][i]
-				r.Parked, r.DownSince, r.AttemptTime = true, s.now.Wall-10_000, s.now.Wall-5_000
+			for _, r := range slices.Clone(s.store.Waiting[0]) {
+				s.change(r.Key, func(r *postdate.Record) {
+					r.Parked, r.DownSince, r.AttemptTime = true, s.now.Wall-10_000, s.now.Wall-5_000
+				})
 			}
 			s.gain(bucket.Partition{Token: 2, Checkpoint: s.now.Wall - 20_000, Claimed: bucket.UpTo(s.now.Wall - 1_000)})
 			if len(s.failed) > 0 && s.m.sites[string(name)].answered == 0 && !s.m.sites[string(name)].tried {
@@ -140,7 +142,7 @@ func TestWhoTakesOverTriesFirst(t *testing.T) {
 			if s.arrived[name] != test.arrived || len(s.failed) != test.failed {
 				t.Errorf("%d arrived and %d failed, want %d and %d", s.arrived[name], len(s.failed), test.arrived, test.failed)
 			}
-			for _, r := range s.rows[0] {
+			for _, r := range s.store.Waiting[0] {
 				if r.PossibleDuplicate {
 					t.Errorf("%s was parked, and is in doubt", r.ScheduleID)
 				}
