@@ -6,7 +6,6 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
-	"github.com/postdate/postdate/store"
 )
 
 // Item is a message in hand: claimed, read, and not settled yet.
@@ -82,15 +81,9 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	m.count(it.channel, 1)
 	m.readAgain(b, rec.Key)
 	m.handBytes += len(rec.Payload)
-	switch {
-	case it.due <= now.Wall:
+	if it.due <= now.Wall {
 		m.makeReady(it)
-	// it was parked while a clock ran ahead: it waits in the store until it is due
-	case rec.AttemptTime < rec.ExecutionTime:
-		it.channel.site.onWayUntil = now.Mono // and probes nothing: the next one comes after the others
-		m.settleAs(it, store.Settlement{How: store.SettleRetry, Attempts: rec.Attempts, AttemptTime: rec.ExecutionTime,
-			Reason: rec.LastError})
-	default:
+	} else {
 		heap.Push(&m.waiting, it)
 	}
 }

@@ -43,6 +43,11 @@ type parking struct {
 	turn   uint64             // of two at the same time, whose turn is first
 
 	onWayUntil time.Duration // while down: no other one is brought back until then
+	// What came back as a probe since the last one was sent: its bucket, its attempt time, and how
+	// many messages to bring back next if the bucket was read that far.
+	probeIn  *owned
+	probeDue postdate.Time
+	brings   int
 }
 
 // siteHeap orders sites with parked messages by when to look at them, so that the cost of a
@@ -287,7 +292,8 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 }
 
 // probe brings back one message of a site that is down, and returns when to look again. If that
-// hangs, another channel or bucket is tried.
+// hangs, another channel or bucket is tried. If what came back last is not due yet, because it was
+// parked while a clock ran ahead, twice as many follow: thousands may lie before one that is due.
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
 	for _, u := range m.unparks {
@@ -304,7 +310,10 @@ func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	}
 	switch {
 	case c != nil:
-		m.startOne(now, &unparking{}, c, b, 1)
+		if s.probeIn == nil || s.probeIn.read.Before(bucket.UpTo(s.probeDue)) {
+			s.brings = 1
+		}
+		m.startOne(now, &unparking{}, c, b, min(s.brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
 		s.onWayUntil = now.Mono + callSlow
 		return s.onWayUntil
 	case more:
@@ -381,6 +390,9 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 			c.site.onWayUntil += m.c.ProbeMin
+			if u.probe {
+				c.site.probeIn, c.site.probeDue, c.site.brings = b, ev.Unpark.At, 2*ev.Unpark.Limit
+			}
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {
 			m.unparkedAll(c, b)
