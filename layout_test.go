@@ -24,6 +24,7 @@ const module = "github.com/postdate/postdate"
 const (
 	fileLinesMax     = 500 // tests may be longer
 	functionLinesMax = 70
+	columnsMax       = 120 // a tab counts as four; tests, and lines with a raw string, may be wider
 )
 
 // mayImport says which packages of this module a room may import, except in tests.
@@ -96,7 +97,7 @@ type source struct {
 	path   string // with slashes, from the root
 	folder string
 	test   bool
-	lines  int
+	text   []string // its lines
 	set    *token.FileSet
 	tree   *ast.File
 }
@@ -131,7 +132,7 @@ func sources(t *testing.T) (all []*source) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &source{path: p, folder: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), lines: strings.Count(string(text), "\n"), set: token.NewFileSet()}
+		s := &source{path: p, folder: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), text: strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), set: token.NewFileSet()}
 		if s.tree, err = parser.ParseFile(s.set, p, text, parser.ParseComments); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestImportDirections(t *testing.T) {
 		}
 		rooms, ok := allowed(s.folder)
 		if !ok {
-			t.Errorf("%s: the folder %s is no room of ARCHITECTURE.md: find its place there, and give it an entry in mayImport", s.path, s.folder)
+			t.Errorf("%s: the folder %s is no package of ARCHITECTURE.md: find its place there, and give it an entry in mayImport", s.path, s.folder)
 			continue
 		}
 		for _, imported := range s.imports() {
@@ -243,8 +244,13 @@ func TestWhatDecidesIsPure(t *testing.T) {
 
 func TestNothingIsTooLong(t *testing.T) {
 	for _, s := range sources(t) {
-		if !s.test && s.lines > fileLinesMax {
-			t.Errorf("%s has %d lines: at most %d; a file is one thing", s.path, s.lines, fileLinesMax)
+		if !s.test && len(s.text) > fileLinesMax {
+			t.Errorf("%s has %d lines: at most %d; a file is one thing", s.path, len(s.text), fileLinesMax)
+		}
+		for i, line := range s.text {
+			if !s.test && !strings.Contains(line, "`") && len(strings.ReplaceAll(line, "\t", "    ")) > columnsMax {
+				t.Errorf("%s:%d is wider than %d columns", s.path, i+1, columnsMax)
+			}
 		}
 		for _, d := range s.tree.Decls {
 			f, ok := d.(*ast.FuncDecl)

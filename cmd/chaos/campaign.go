@@ -64,8 +64,8 @@ type outcome struct {
 
 // runCampaign runs a scenario: servers, load, faults, healing, account.
 func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err error) {
-	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(margins), random: rand.New(rand.NewPCG(o.seed, 2)),
-		began: time.Now()}
+	c := &campaign{options: o, scenario: s, ledger: account.NewLedger(margins),
+		random: rand.New(rand.NewPCG(o.seed, 2)), began: time.Now()}
 	config := s.config
 	config.Dir, config.Race, config.Binary = o.dir, o.race, o.binary
 	c.logf("%s, seed %d: starting the servers", s.name, o.seed)

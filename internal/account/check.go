@@ -44,7 +44,8 @@ type Report struct {
 	Moved                               int
 	Arrived, Marked, Twice              int // copies; marked copies; messages that arrived more than once
 	Redelivered                         int // copies that the broker handed out again
-	HeldUp                              int // unmarked copies that arrived after the marked one, around a fault that holds copies up
+	// unmarked copies that arrived after the marked one, around a fault that holds copies up
+	HeldUp int
 
 	Quiet, Faulty Lateness // of first arrivals, away from faults and around them
 	Gap           Gap

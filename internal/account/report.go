@@ -70,7 +70,8 @@ func (r Report) String() string {
 	for _, v := range r.Violations {
 		counts[v.Kind]++
 	}
-	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone, OddAnswer, FalseStatus, Stuck, Crash} {
+	for _, k := range []Kind{Lost, Early, AfterCancel, NeverScheduled, WrongTime, Silent, NeedlessMark, Again, Gone,
+		OddAnswer, FalseStatus, Stuck, Crash} {
 		fmt.Fprintf(t, "%s\t%d\t\n", k, counts[k])
 	}
 	t.Flush()
