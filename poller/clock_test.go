@@ -95,8 +95,14 @@ func TestParkedAheadOfTheirTime(t *testing.T) {
 	const due = 20
 	for _, early := range []int{0, 1, 2_000} {
 		for _, paused := range []bool{false, true} {
-			s := newShop(t, 1, nil)
+			s := newShop(t, 1, func(c *Config) { c.DoubtMax = 40 })
 			s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+			s.watch = func(e Effect) {
+				u, is := e.(Unpark)
+				if is && s.m.channels["x:a"].site.down && u.Unpark.Limit > s.m.c.DoubtMax/4 {
+					t.Errorf("%d come back as probes, more than half of what has room", u.Unpark.Limit)
+				}
+			}
 			if paused {
 				s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})
 			} else {
