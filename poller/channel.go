@@ -245,6 +245,9 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // probeAndPark sends one message to a site that is down, if it is time for a probe, and parks
 // the others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
+	if len(c.ready) > 0 {
+		m.probeCame(c.site)
+	}
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
 		c.site.probing, c.site.onWayUntil = true, 0
 		c.ready[0].probe = true
@@ -342,7 +345,7 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	if s.answered = now.Wall; !s.down {
 		return
 	}
-	s.down, s.backoff, s.reason = false, 0, ""
+	s.down, s.backoff, s.reason, s.lastIn = false, 0, "", nil
 }
 
 func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
@@ -356,7 +359,7 @@ func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	if !s.down || !s.tried {
 		s.downAt = now.Wall
 	}
-	s.down, s.tried, s.reason, s.probeIn = true, true, reason, nil
+	s.down, s.tried, s.reason, s.lastIn = true, true, reason, nil
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
 }

@@ -12,10 +12,10 @@ import (
 )
 
 // Parked messages come back through unparks. If a site is up, one unpark follows another as
-// long as its channels have room; if it is down, one message is brought back as a probe. Both
-// take the channels of the site in turn, and the buckets of each channel in turn. Buckets that
-// may be out of reach are tried separately: those in which an unpark failed, and those that
-// were set apart since their last successful unpark.
+// long as its channels have room; if it is down, one message is brought back as a probe, or more
+// where those that came back are not due yet. Both take the channels of the site in turn, and the
+// buckets of each channel in turn. Buckets that may be out of reach are tried separately: those
+// in which an unpark failed, and those that were set apart since their last successful unpark.
 
 const (
 	// probesPerSecond is the node's budget of probes, however many sites are down.
@@ -43,11 +43,11 @@ type parking struct {
 	turn   uint64             // of two at the same time, whose turn is first
 
 	onWayUntil time.Duration // while down: no other one is brought back until then
-	// What came back as a probe since the last one was sent: its bucket, its attempt time, and how
-	// many messages to bring back next if the bucket was read that far.
-	probeIn  *owned
-	probeDue postdate.Time
-	brings   int
+	// What came back last as a probe, while nothing of the site was due since: its bucket, its
+	// attempt time, and how many messages to bring back next if the bucket was read that far.
+	lastIn  *owned
+	lastDue postdate.Time
+	brings  int
 }
 
 // siteHeap orders sites with parked messages by when to look at them, so that the cost of a
@@ -145,6 +145,7 @@ type unparking struct {
 	bucket *owned
 	more   bool // more was parked there since it began
 	probe  bool // it took a place in the budget of probes
+	came   bool // something of its site was due since it began
 	retry  bool // it is to show whether unparks go through again in its bucket
 }
 
@@ -310,7 +311,7 @@ func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	}
 	switch {
 	case c != nil:
-		if s.probeIn == nil || s.probeIn.read.Before(bucket.UpTo(s.probeDue)) {
+		if s.lastIn == nil || s.lastIn.read.Before(bucket.UpTo(s.lastDue)) {
 			s.brings = 1
 		}
 		m.startOne(now, &unparking{}, c, b, min(s.brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
@@ -364,6 +365,15 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	return ahead
 }
 
+// probeCame notes that something of a site that is down is due, so that one message at a time is
+// enough for a probe.
+func (m *Machine) probeCame(s *site) {
+	s.lastIn = nil
+	for _, u := range m.unparks {
+		u.came = u.came || m.channels[u.of.Channel].site == s
+	}
+}
+
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
 	u := m.unparks[i]
@@ -390,8 +400,8 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 			c.site.onWayUntil += m.c.ProbeMin
-			if u.probe {
-				c.site.probeIn, c.site.probeDue, c.site.brings = b, ev.Unpark.At, 2*ev.Unpark.Limit
+			if u.probe && !u.came {
+				c.site.lastIn, c.site.lastDue, c.site.brings = b, ev.Unpark.At, 2*ev.Unpark.Limit
 			}
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {

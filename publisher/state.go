@@ -7,7 +7,7 @@ type Phase uint8
 
 // The phases.
 const (
-	Connecting Phase = iota + 1 // for the first time
+	Connecting Phase = iota + 1 // for the first time; RabbitMQ's publisher waits for it
 	Connected
 	Blocked // connected, but the broker accepts nothing
 	Lost    // the broker does not answer
