@@ -245,9 +245,7 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // probeAndPark sends one message to a site that is down, if it is time for a probe, and parks
 // the others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
-	if len(c.ready) > 0 {
-		m.probeCame(c.site)
-	}
+	m.probeCame(c.site)
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
 		c.site.probing, c.site.onWayUntil = true, 0
 		c.ready[0].probe = true
@@ -345,7 +343,7 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	if s.answered = now.Wall; !s.down {
 		return
 	}
-	s.down, s.backoff, s.reason, s.lastIn = false, 0, "", nil
+	s.down, s.backoff, s.reason = false, 0, ""
 }
 
 func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }

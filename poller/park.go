@@ -400,7 +400,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 			c.site.onWayUntil += m.c.ProbeMin
-			if u.probe && !u.came {
+			if !u.came {
 				c.site.lastIn, c.site.lastDue, c.site.brings = b, ev.Unpark.At, 2*ev.Unpark.Limit
 			}
 		}
