@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -225,12 +226,16 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	if want := bucket.PositionOf(all[0].Key, 1000); left != want {
 		t.Errorf("the claim says that it left out %v, want %v: the checkpoint would pass it", left, want)
 	}
-	if err := session.AbortTransaction(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	// That one is not tried again immediately; those with its mark that had no try have theirs.
+	kept := maps.Clone(s.kept.until)
 	if got, left := claim(2); len(got) != len(all)-1 || slices.Contains(got, all[0].ScheduleID) || left == (bucket.Position{}) {
 		t.Errorf("right after that %q are due, and left out is %v", got, left)
+	}
+	if len(kept) != 1 || !maps.Equal(kept, s.kept.until) {
+		t.Errorf("kept is %v after the first claim and %v after the second one, want the same message, tried once", kept, s.kept.until)
+	}
+	if err := session.AbortTransaction(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	s.kept.until = nil // the pause is over
 	got, left = claim(3)
