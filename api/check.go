@@ -362,10 +362,10 @@ func checkContentType(s string) error {
 		return nil
 	}
 	mediaType, _, err := mime.ParseMediaType(s)
-	if err != nil || !strings.Contains(mediaType, "/") || strings.ContainsFunc(s,
-		func(r rune) bool { return r < ' ' || r > '~' }) {
-		return invalid("contentType %q is not a media type: write it like application/json or text/plain; "+
-			"charset=utf-8", s)
+	notASCII := func(r rune) bool { return r < ' ' || r > '~' }
+	if err != nil || !strings.Contains(mediaType, "/") || strings.ContainsFunc(s, notASCII) {
+		return invalid("contentType %q is not a media type: "+
+			"write it like application/json or text/plain; charset=utf-8", s)
 	}
 	return nil
 }

@@ -64,8 +64,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	inDoubt := !rec.Parked && b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
 	it := &Item{
 		Delivery: postdate.Delivery{
-			Message: &rec.Message, Attempt: rec.Attempts + 1, PossibleDuplicate: rec.PossibleDuplicate || inDoubt ||
-				rec.MayRepeat,
+			Message: &rec.Message, Attempt: rec.Attempts + 1,
+			PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
 		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
 		next: postdate.Far,

@@ -92,14 +92,12 @@ type Config struct {
 // DefaultConfig holds the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond,
-		SettleGather: 5 * time.Millisecond, SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second,
-		RetryAfter: 100 * time.Millisecond,
-		DrainMax:   5 * time.Second, DrainStep: 500 * time.Millisecond, LeaseMargin: 500 * time.Millisecond,
-		JumpMax: 100 * time.Millisecond,
-		HandMax: 16_384, DoubtMax: 1_000, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax,
-		PageMax:  512,
-		BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
+		Ahead: 40 * time.Millisecond, Gather: 20 * time.Millisecond, SettleGather: 5 * time.Millisecond,
+		SweepEvery: 2 * time.Second, FindEvery: 10 * time.Second, RetryAfter: 100 * time.Millisecond,
+		DrainMax: 5 * time.Second, DrainStep: 500 * time.Millisecond,
+		LeaseMargin: 500 * time.Millisecond, JumpMax: 100 * time.Millisecond,
+		HandMax: 16_384, HandBytesMax: 64 << 20, PayloadBytesMax: postdate.PayloadBytesMax, DoubtMax: 1_000,
+		PageMax: 512, BatchMax: 500, BatchesMax: 16, SettleMax: 2_048, UnparkMax: 256, UnparksMax: 8,
 		ProbeMin: 250 * time.Millisecond, ProbeMax: 10 * time.Second, ParkMin: time.Minute,
 		Retry: postdate.RetryDefault,
 	}

@@ -205,9 +205,9 @@ func (c *campaign) tellLate() {
 		sum, to := seconds[0], seconds[0].From
 		rest := seconds[1:]
 		for len(rest) > 0 && rest[0].From.Sub(to) == time.Second && to.Sub(sum.From) < 9*time.Second {
-			to, sum.Due, sum.Late, sum.Worst = rest[0].From, sum.Due+rest[0].Due, sum.Late+rest[0].Late, max(sum.Worst,
-				rest[0].Worst)
-			rest = rest[1:]
+			next := rest[0]
+			to, rest = next.From, rest[1:]
+			sum.Due, sum.Late, sum.Worst = sum.Due+next.Due, sum.Late+next.Late, max(sum.Worst, next.Worst)
 		}
 		c.logf("  of %d that were due from %s to %s, %d came more than %s late, the last %s",
 			sum.Due, sum.From.Format(time.TimeOnly), to.Add(time.Second).Format(time.TimeOnly),

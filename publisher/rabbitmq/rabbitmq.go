@@ -47,7 +47,7 @@ type Config struct {
 	// Log records connections and their loss; slog.Default() by default.
 	Log *slog.Logger
 
-	// Metrics registers the publisher's metrics; nil: none.
+	// Metrics registers the publisher's metrics; nil: none. A registry serves one publisher.
 	Metrics prometheus.Registerer
 }
 

@@ -58,7 +58,7 @@ type Config struct {
 	// Resolver resolves names; the system's by default.
 	Resolver *net.Resolver
 
-	// Metrics registers the publisher's metrics; nil: none.
+	// Metrics registers the publisher's metrics; nil: none. A registry serves one publisher.
 	Metrics prometheus.Registerer
 }
 
@@ -133,8 +133,7 @@ func New(config Config) (*Publisher, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate(),
-		metrics: newMetrics(config.Metrics)}
+	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate()}
 	var err error
 	if p.guard, err = newGuard(config.Allow); err != nil {
 		return nil, err
@@ -142,6 +141,7 @@ func New(config Config) (*Publisher, error) {
 	if p.signers, err = signers(config.Secrets); err != nil {
 		return nil, err
 	}
+	p.metrics = newMetrics(config.Metrics)
 	p.client = &http.Client{
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: p.dial, TLSClientConfig: config.TLS, TLSHandshakeTimeout: config.Timeout,

@@ -101,8 +101,7 @@ func (s *Store) shardKey(ctx context.Context, collection *driver.Collection) (bs
 // sameKey compares keys, whatever types of number they use.
 func sameKey(a, b bson.D) bool {
 	return slices.EqualFunc(a, b, func(a, b bson.E) bool {
-		return a.Key == b.Key &&
-			fmt.Sprint(a.Value) == fmt.Sprint(b.Value)
+		return a.Key == b.Key && fmt.Sprint(a.Value) == fmt.Sprint(b.Value)
 	})
 }
 

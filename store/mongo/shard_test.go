@@ -239,11 +239,8 @@ func TestClaimBesideAHeldMessage(t *testing.T) {
 	}
 	s.kept.until = nil // the pause is over
 	got, left = claim(3)
-	if len(got) != len(all) {
-		t.Errorf("when it is not held any more, %q are due, want all %d", got, len(all))
-	}
-	if left != (bucket.Position{}) {
-		t.Errorf("when it is not held any more, the claim says that it left out %v", left)
+	if len(got) != len(all) || left != (bucket.Position{}) {
+		t.Errorf("when it is not held any more, %q are due, and left out is %v, want all %d", got, left, len(all))
 	}
 }
 
