@@ -71,52 +71,75 @@ func (m *Machine) noteBehind(b *owned) {
 	}
 }
 
-// catchingUp picks buckets of the common lane in which a channel is behind and has room now, at
-// most as many as most says. The buckets of each channel take turns.
+// catchingUp picks buckets of the common lane in which a channel can catch up now, at most as
+// many as most says. The channels take turns, and the buckets of each channel.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
-	m.behind = slices.DeleteFunc(m.behind, func(c *channel) bool {
-		if len(all) >= most || !m.hasRoom(now, c) {
-			return false
+	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	for range len(m.behind) {
+		if len(all) == most {
+			break
 		}
-		for range min(len(c.behindIn), m.roomOf(now, c)) {
-			b := c.behindIn[0]
-			c.behindIn = c.behindIn[1:]
-			if _, behind := b.record.Behind[c.name]; !behind {
-				delete(b.behind, c.name)
-				continue
-			}
-			if !b.polling && b.lane == m.common && len(all) < most {
-				all = append(all, b)
-			}
-			c.behindIn = append(c.behindIn, b)
+		c := m.behind[0]
+		m.behind = m.behind[1:]
+		if m.hasRoom(now, c) {
+			all = m.catchingUpIn(now, c, upTo, all, most)
 		}
 		if len(c.behindIn) > 0 {
-			return false
+			m.behind = append(m.behind, c)
+			continue
 		}
 		c.behindIn = nil
 		m.forget(c)
-		return true
-	})
+	}
 	return all
+}
+
+// catchingUpIn adds buckets in which a channel can catch up, as many as it has room for.
+func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Position, all []*owned, most int) []*owned {
+	room := m.roomOf(now, c)
+	for range len(c.behindIn) {
+		if room == 0 || len(all) == most {
+			break
+		}
+		b := c.behindIn[0]
+		c.behindIn = c.behindIn[1:]
+		if _, behind := b.record.Behind[c.name]; !behind {
+			delete(b.behind, c.name)
+			continue
+		}
+		c.behindIn = append(c.behindIn, b)
+		if _, _, ok := m.lag(b, c, upTo); ok && !b.polling && b.lane == m.common {
+			all = append(all, b)
+			room--
+		}
+	}
+	return all
+}
+
+// lag is what a channel that is behind in a bucket can catch up with now; ok says whether that
+// is anything.
+func (m *Machine) lag(b *owned, c *channel, upTo bucket.Position) (from, to bucket.Position, ok bool) {
+	from, behind := b.record.Behind[c.name]
+	to = upTo.Earliest(b.record.Claimed)
+	// If the wall clock was set back, claimed lies ahead of it, and each millisecond adds a
+	// little more to claim: wait until a whole Gather has come together.
+	near := to != b.record.Claimed && to.Time-from.Time < postdate.Time(m.c.Gather.Milliseconds())
+	return from, to, behind && from.Before(to) && !near
 }
 
 // catchUp makes p a scan of a channel that is behind in b and has room, if there is one.
 // Several such channels take turns. If the channel also has parked messages, chance decides
 // which come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
-	to := p.claim.To.Earliest(b.record.Claimed)
 	names := slices.Sorted(maps.Keys(b.record.Behind))
 	for i := range names {
 		c := m.channels[names[(b.turn/scanTurns+i)%len(names)]]
-		at := b.record.Behind[c.name]
-		// If the wall clock was set back, claimed lies ahead of it, and each millisecond adds a
-		// little more to claim: wait until a whole Gather has come together.
-		near := to != b.record.Claimed && to.Time-at.Time < postdate.Time(m.c.Gather.Milliseconds())
+		from, to, ok := m.lag(b, c, p.claim.To)
 		switch {
-		case !at.Before(to), near, !m.hasRoom(now, c):
+		case !ok, !m.hasRoom(now, c):
 		case c.parkedIn.len() > 0 && !c.paused() && m.random() < 0.5:
 		default:
-			p.kind, p.only, p.claim.Scan.After, p.claim.To = scanBehind, c, at, to
+			p.kind, p.only, p.claim.Scan.After, p.claim.To = scanBehind, c, from, to
 			return true
 		}
 	}

@@ -245,7 +245,6 @@ func (m *Machine) expireReady(now postdate.Now, c *channel) {
 // probeAndPark sends one message to a site that is down, if it is time for a probe, and parks
 // the others.
 func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
-	m.probeCame(c.site)
 	if len(c.ready) > 0 && !c.paused() && !c.site.probing && now.Mono >= c.site.probeAt {
 		c.site.probing, c.site.onWayUntil = true, 0
 		c.ready[0].probe = true
@@ -357,7 +356,8 @@ func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	if !s.down || !s.tried {
 		s.downAt = now.Wall
 	}
-	s.down, s.tried, s.reason, s.lastIn = true, true, reason, nil
+	s.down, s.tried, s.reason = true, true, reason
+	m.noteTried(s)
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
 }

@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -139,6 +140,71 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	}
 	if longest > 100*ms {
 		t.Errorf("it waits for %s", longest)
+	}
+}
+
+// A channel that is behind in more buckets than one call takes has them tried in turn.
+func TestCatchingUpTakesTurns(t *testing.T) {
+	const buckets, most = 100, 64
+	s := openShop(t, func(c *Config) { c.DoubtMax = 8_000 })
+	s.mute = every
+	ps := s.partitions(buckets)
+	for b := range ps {
+		ps[b].Checkpoint = s.now.Wall - 70_000
+		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall - 60_000)}
+		s.put(b, "x:a", 100, -50*time.Second)
+	}
+	s.gain(ps...)
+	c := s.m.channels["x:a"]
+	s.m.prove(c.site, true)
+	c.window = 2_000
+	if room := s.m.roomOf(s.now, c); room < buckets {
+		t.Fatalf("there is room for %d only", room)
+	}
+	s.m.buckets[7].polling = true
+	tried := map[*owned]bool{}
+	for range 2 {
+		for _, b := range s.m.catchingUp(s.now, most) {
+			tried[b] = true
+		}
+	}
+	if len(tried) != buckets-1 || tried[s.m.buckets[7]] {
+		t.Errorf("two calls of %d take %d of %d buckets", most, len(tried), buckets-1)
+	}
+	for c.window = 1; !s.m.hasRoom(s.now, c); c.window++ {
+	}
+	room := s.m.roomOf(s.now, c)
+	if n := len(s.m.catchingUp(s.now, buckets)); room >= buckets-1 || n != room {
+		t.Errorf("one call takes %d buckets where there is room for %d messages", n, room)
+	}
+}
+
+// What lies ahead of a clock that was set back keeps no other channel from catching up.
+func TestCatchingUpBesideWhatLiesAhead(t *testing.T) {
+	const buckets, due = 100, 2_000
+	s := openShop(t, nil)
+	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	ps := s.partitions(buckets)
+	for b := range ps { // as a node left it whose clock was an hour ahead
+		ps[b].Claimed = bucket.UpTo(s.now.Wall.Add(time.Hour))
+		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:ahead": bucket.UpTo(s.now.Wall.Add(30 * time.Minute))}
+	}
+	ps[buckets-1].Behind["x:late"] = bucket.Position{Time: s.now.Wall - 1_000}
+	s.put(buckets-1, "x:late", due, -500*ms)
+	s.gain(ps...)
+	s.m.prove(s.m.channels["x:ahead"].site, true)
+	s.m.channels["x:ahead"].window = 500
+	for _, b := range s.m.catchingUp(s.now, buckets) {
+		if b.hold.Bucket != buckets-1 {
+			t.Errorf("bucket %d is to catch up, and all lies ahead there", b.hold.Bucket)
+		}
+	}
+	for range 5 {
+		s.sleep(time.Second)
+		s.renew()
+	}
+	if n := s.arrived["x:late"]; n != due {
+		t.Errorf("%d of %d that are due arrived within 5 s", n, due)
 	}
 }
 

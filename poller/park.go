@@ -43,11 +43,12 @@ type parking struct {
 	turn   uint64             // of two at the same time, whose turn is first
 
 	onWayUntil time.Duration // while down: no other one is brought back until then
-	// What came back last as a probe, while nothing of the site was due since: its bucket, its
-	// attempt time, and how many messages to bring back next if the bucket was read that far.
-	lastIn  *owned
-	lastDue postdate.Time
-	brings  int
+	// What came back as a probe, while nothing of the site was tried since: how many messages, in
+	// which bucket, and their attempt time. Those that follow before the bucket is read that far
+	// change none of this.
+	brought   int
+	broughtIn *owned
+	broughtAt postdate.Time
 }
 
 // siteHeap orders sites with parked messages by when to look at them, so that the cost of a
@@ -145,7 +146,7 @@ type unparking struct {
 	bucket *owned
 	more   bool // more was parked there since it began
 	probe  bool // it took a place in the budget of probes
-	came   bool // something of its site was due since it began
+	tried  bool // something of its site was tried and failed since it began
 	retry  bool // it is to show whether unparks go through again in its bucket
 }
 
@@ -311,10 +312,11 @@ func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	}
 	switch {
 	case c != nil:
-		if s.lastIn == nil || s.lastIn.read.Before(bucket.UpTo(s.lastDue)) {
-			s.brings = 1
+		brings := max(s.brought, 1)
+		if s.read() {
+			brings = 2 * s.brought
 		}
-		m.startOne(now, &unparking{}, c, b, min(s.brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
+		m.startOne(now, &unparking{}, c, b, min(brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
 		s.onWayUntil = now.Mono + callSlow
 		return s.onWayUntil
 	case more:
@@ -365,12 +367,26 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	return ahead
 }
 
-// probeCame notes that something of a site that is down is due, so that one message at a time is
+// read reports whether what was brought back as a probe would have come by now, were it due.
+func (s *site) read() bool {
+	to := bucket.UpTo(s.broughtAt)
+	return s.brought > 0 && !s.broughtIn.read.Before(to) && !s.broughtIn.late.Before(to)
+}
+
+// noteBrought notes what was brought back as a probe, unless what came before it is to be read
+// first. That is not awaited where it may never be.
+func (m *Machine) noteBrought(s *site, b *owned, u store.Unpark) {
+	if s.brought == 0 || s.read() || s.broughtIn.lost || s.broughtIn.lane != m.common {
+		s.brought, s.broughtIn, s.broughtAt = u.Limit, b, u.At
+	}
+}
+
+// noteTried notes that something of a site was due, and tried: then one message at a time is
 // enough for a probe.
-func (m *Machine) probeCame(s *site) {
-	s.lastIn = nil
+func (m *Machine) noteTried(s *site) {
+	s.brought, s.broughtIn = 0, nil
 	for _, u := range m.unparks {
-		u.came = u.came || m.channels[u.of.Channel].site == s
+		u.tried = u.tried || m.channels[u.of.Channel].site == s
 	}
 }
 
@@ -400,8 +416,8 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
 			c.site.onWayUntil += m.c.ProbeMin
-			if !u.came {
-				c.site.lastIn, c.site.lastDue, c.site.brings = b, ev.Unpark.At, 2*ev.Unpark.Limit
+			if !u.tried {
+				m.noteBrought(c.site, b, ev.Unpark)
 			}
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {
