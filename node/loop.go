@@ -183,8 +183,8 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 		})
 	case poller.Unpark:
 		l.calls.Go(func() {
-			moved, err := l.store.Unpark(ctx, e.Unpark)
-			l.tell(poller.Unparked{Unpark: e.Unpark, Moved: moved, Err: err})
+			moved, early, err := l.store.Unpark(ctx, e.Unpark)
+			l.tell(poller.Unparked{Unpark: e.Unpark, Moved: moved, Early: early, Err: err})
 		})
 	case machine.Expire:
 		l.calls.Go(func() {

@@ -18,6 +18,8 @@ import (
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
+	// behindLooks is how many buckets a call looks at to find those in which a channel can catch up.
+	behindLooks = 1_024
 )
 
 // leaveBehind makes a claim of any channel leave behind the channels that are behind already,
@@ -72,17 +74,19 @@ func (m *Machine) noteBehind(b *owned) {
 }
 
 // catchingUp picks buckets of the common lane in which a channel can catch up now, at most as
-// many as most says. The channels take turns, and the buckets of each channel.
+// many as most says. Channels take turns, and so do the buckets of each channel. It looks at
+// behindLooks buckets at most, so that a step does not take longer the more channels are behind;
+// the next call goes on with the others.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
-	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	upTo, looks := bucket.UpTo(now.Wall.Add(m.c.Ahead)), behindLooks
 	for range len(m.behind) {
-		if len(all) == most {
+		if len(all) == most || looks == 0 {
 			break
 		}
 		c := m.behind[0]
 		m.behind = m.behind[1:]
 		if m.hasRoom(now, c) {
-			all = m.catchingUpIn(now, c, upTo, all, most)
+			all = m.catchingUpIn(now, c, upTo, all, most, &looks)
 		}
 		if len(c.behindIn) > 0 {
 			m.behind = append(m.behind, c)
@@ -95,12 +99,13 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 }
 
 // catchingUpIn adds buckets in which a channel can catch up, as many as it has room for.
-func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Position, all []*owned, most int) []*owned {
+func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Position, all []*owned, most int, looks *int) []*owned {
 	room := m.roomOf(now, c)
 	for range len(c.behindIn) {
-		if room == 0 || len(all) == most {
+		if room == 0 || len(all) == most || *looks == 0 {
 			break
 		}
+		*looks--
 		b := c.behindIn[0]
 		c.behindIn = c.behindIn[1:]
 		if _, behind := b.record.Behind[c.name]; !behind {
@@ -116,8 +121,8 @@ func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Positio
 	return all
 }
 
-// lag is what a channel that is behind in a bucket can catch up with now; ok says whether that
-// is anything.
+// lag is the range of time in which a channel that is behind in a bucket can catch up now. ok is
+// false if there is none.
 func (m *Machine) lag(b *owned, c *channel, upTo bucket.Position) (from, to bucket.Position, ok bool) {
 	from, behind := b.record.Behind[c.name]
 	to = upTo.Earliest(b.record.Claimed)

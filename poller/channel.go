@@ -356,8 +356,7 @@ func (m *Machine) goDown(now postdate.Now, s *site, reason string, probe bool) {
 	if !s.down || !s.tried {
 		s.downAt = now.Wall
 	}
-	s.down, s.tried, s.reason = true, true, reason
-	m.noteTried(s)
+	s.down, s.tried, s.reason, s.brings = true, true, reason, 1
 	s.backoff = min(max(2*s.backoff, m.c.ProbeMin), m.c.ProbeMax)
 	s.probeAt = now.Mono + s.backoff - time.Duration(m.random()*float64(s.backoff)/4)
 }

@@ -143,39 +143,149 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	}
 }
 
-// A channel that is behind in more buckets than one call takes has them tried in turn.
+// Channels that are behind in more buckets than one call takes have their turn one after the
+// other, and so have the buckets of each.
 func TestCatchingUpTakesTurns(t *testing.T) {
 	const buckets, most = 100, 64
 	s := openShop(t, func(c *Config) { c.DoubtMax = 8_000 })
+	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
 	s.mute = every
-	ps := s.partitions(buckets)
+	ps := s.partitions(2 * buckets)
+	of := func(b int) postdate.Channel { return named("x:%d", b/buckets) }
 	for b := range ps {
 		ps[b].Checkpoint = s.now.Wall - 70_000
-		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall - 60_000)}
-		s.put(b, "x:a", 100, -50*time.Second)
+		ps[b].Behind = map[postdate.Channel]bucket.Position{of(b): bucket.UpTo(s.now.Wall - 60_000)}
+		s.put(b, of(b), 100, -50*time.Second)
 	}
 	s.gain(ps...)
-	c := s.m.channels["x:a"]
-	s.m.prove(c.site, true)
-	c.window = 2_000
-	if room := s.m.roomOf(s.now, c); room < buckets {
-		t.Fatalf("there is room for %d only", room)
-	}
-	s.m.buckets[7].polling = true
-	tried := map[*owned]bool{}
-	for range 2 {
-		for _, b := range s.m.catchingUp(s.now, most) {
-			tried[b] = true
+	for _, c := range s.m.behind {
+		s.m.prove(c.site, true)
+		if c.window = 2_000; s.m.roomOf(s.now, c) < buckets {
+			t.Fatalf("there is room for %d only", s.m.roomOf(s.now, c))
 		}
 	}
-	if len(tried) != buckets-1 || tried[s.m.buckets[7]] {
-		t.Errorf("two calls of %d take %d of %d buckets", most, len(tried), buckets-1)
+	s.m.buckets[7].polling = true
+	tried := map[int]bool{}
+	for call := range 4 {
+		all, channels := s.m.catchingUp(s.now, most), map[postdate.Channel]bool{}
+		for _, b := range all {
+			tried[b.hold.Bucket] = true
+			channels[of(b.hold.Bucket)] = true
+		}
+		if len(all) != most || len(channels) != 1 {
+			t.Errorf("call %d takes %d buckets for %v, want %d for one channel", call, len(all), channels, most)
+		}
 	}
+	if len(tried) != 2*buckets-1 || tried[7] {
+		t.Errorf("four calls of %d take %d of %d buckets", most, len(tried), 2*buckets-1)
+	}
+	c := s.m.behind[0]
 	for c.window = 1; !s.m.hasRoom(s.now, c); c.window++ {
 	}
 	room := s.m.roomOf(s.now, c)
-	if n := len(s.m.catchingUp(s.now, buckets)); room >= buckets-1 || n != room {
+	if n := len(s.m.catchingUpIn(s.now, c, bucket.UpTo(s.now.Wall), nil, buckets, new(1_000))); room >= buckets-1 || n != room {
 		t.Errorf("one call takes %d buckets where there is room for %d messages", n, room)
+	}
+}
+
+// Where a call has room for one bucket, what is new and what is behind take turns.
+func TestCatchingUpWithRoomForOne(t *testing.T) {
+	const behind = 8
+	s := openShop(t, func(c *Config) { c.HandBytesMax, c.SweepEvery = 4*c.PayloadBytesMax, time.Hour })
+	ps := s.partitions(behind + 1)
+	for b := range behind {
+		ps[b].Checkpoint = s.now.Wall - 70_000
+		ps[b].Behind = map[postdate.Channel]bucket.Position{named("x:%d", b): bucket.UpTo(s.now.Wall - 60_000)}
+		s.put(b, named("x:%d", b), 2_000, -50*time.Second)
+	}
+	s.waits = has[Claim]
+	s.m.handBytes = s.m.c.PayloadBytesMax
+	s.gain(ps...)
+	late, early := 0, 0
+	for range 60 {
+		s.add(behind, "x:new", 1, -ms)
+		s.tick(20 * ms)
+		for _, c := range slices.Clone(s.calls) {
+			if len(c.claim.Claims) != 1 {
+				t.Fatalf("%d buckets are claimed, and there is room for one", len(c.claim.Claims))
+			}
+			if c.claim.Claims[0].Bucket == behind {
+				early++
+			} else {
+				late++
+			}
+			s.answerWith(c)
+		}
+		s.renew()
+	}
+	if late < 20 || early < 20 {
+		t.Errorf("of 60 calls %d claim what is new, and %d what is behind", early, late)
+	}
+}
+
+// Beside so many buckets in which something new is due that they fill each call, channels that
+// are behind catch up, and none of them much faster than the others.
+func TestCatchingUpBesideWhatIsNew(t *testing.T) {
+	const busy, channels, rounds = 400, 4, 24
+	s := openShop(t, func(c *Config) { c.DoubtMax, c.HandMax, c.SweepEvery = 4_000, 1<<18, time.Hour })
+	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	late := func(i int) postdate.Channel { return named("x:late%d", i) }
+	ps := s.partitions(busy + 64*channels)
+	for i := range 64 * channels {
+		p := &ps[busy+i]
+		p.Checkpoint = s.now.Wall - 70_000
+		p.Behind = map[postdate.Channel]bucket.Position{late(i / 64): bucket.UpTo(s.now.Wall - 60_000)}
+		s.put(p.Bucket, late(i/64), 2_000, -50*time.Second)
+	}
+	s.waits = has[Claim]
+	s.gain(ps...)
+	for i := range channels {
+		c := s.m.channels[late(i)]
+		s.m.prove(c.site, true)
+		c.window = 2_000
+	}
+	for range rounds {
+		for b := range busy {
+			s.put(b, "x:new", 1, -ms)
+			s.m.nudge(b, s.now.Wall-1)
+		}
+		s.tick(20 * ms)
+		for _, c := range slices.Clone(s.calls) {
+			s.answerWith(c)
+		}
+		s.renew()
+	}
+	least, most := s.arrived[late(0)], s.arrived[late(0)]
+	for i := range channels {
+		least, most = min(least, s.arrived[late(i)]), max(most, s.arrived[late(i)])
+	}
+	if least < most/2 || s.arrived["x:new"] < rounds*busy/8 {
+		t.Errorf("arrived: %v", s.arrived)
+	}
+}
+
+// Beside a channel that is behind in very many buckets, in which it cannot catch up, a call looks
+// at some of them, and the next one at others.
+func TestCatchingUpLooksAtSome(t *testing.T) {
+	const buckets = 2*behindLooks + 10
+	s := openShop(t, nil)
+	ps := s.partitions(buckets)
+	for b := range ps {
+		ps[b].Claimed = bucket.UpTo(s.now.Wall.Add(time.Hour))
+		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall.Add(30 * time.Minute))}
+	}
+	s.waits = storeCalls
+	s.gain(ps...)
+	c := s.m.channels["x:a"]
+	first := c.behindIn[0]
+	for range 2 {
+		s.m.catchingUp(s.now, 64)
+		if c.behindIn[0] == first {
+			t.Error("the next call begins with the same bucket")
+		}
+	}
+	if i := slices.Index(c.behindIn, first); i != buckets-2*behindLooks {
+		t.Errorf("after two calls the first bucket is in place %d, want %d", i, buckets-2*behindLooks)
 	}
 }
 

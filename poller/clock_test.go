@@ -97,11 +97,16 @@ func TestParkedAheadOfTheirTime(t *testing.T) {
 		for _, paused := range []bool{false, true} {
 			s := newShop(t, 1, func(c *Config) { c.DoubtMax = 40 })
 			s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+			last := 1
 			s.watch = func(e Effect) {
 				u, is := e.(Unpark)
-				if is && s.m.channels["x:a"].site.down && u.Unpark.Limit > s.m.c.DoubtMax/4 {
-					t.Errorf("%d come back as probes, more than half of what has room", u.Unpark.Limit)
+				if !is || !s.m.channels["x:a"].site.down {
+					return
 				}
+				if n := u.Unpark.Limit; n > s.m.c.DoubtMax/4 || n > 2*last {
+					t.Errorf("%d come back as probes after %d, more than half of what has room, or than twice as many", n, last)
+				}
+				last = u.Unpark.Limit
 			}
 			if paused {
 				s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})

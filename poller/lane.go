@@ -194,10 +194,11 @@ func (m *Machine) startClaims(now postdate.Now) {
 		if len(behind) > 0 || m.anyDue(now) {
 			// Sweeps that fall due together share one round trip.
 			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
-			if l.behindFirst { // what comes first has its way where there is room for few
-				due, behind = behind, due
+			first := 0 // how many of these come before those that are behind, where there is room for few
+			if !l.behindFirst {
+				first = min(len(due), max(most-len(behind), 1))
 			}
-			m.claim(now, l, append(due, behind...))
+			m.claim(now, l, slices.Insert(due, first, behind...))
 		}
 	}
 	for _, l := range m.apart {

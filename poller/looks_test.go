@@ -164,6 +164,22 @@ func TestAProbeInABucketThatIsApart(t *testing.T) {
 	}
 }
 
+// As long as a bucket is read with the others, probes come from it and not from one that is apart.
+func TestProbesPreferBucketsThatAreRead(t *testing.T) {
+	b := withParked(t, 4, nil)
+	b.m.failed(b.now, b.m.common, []*owned{b.m.buckets[1]}, func(l *lane) *time.Duration { return &l.nextSettle })
+	b.moved(b.parked("inbox:p", 1)[0], 1)
+	unparks := b.parked("inbox:p", 2)
+	for range 3 {
+		b.after(b.m.c.ProbeMin)
+		unparks = append(unparks, of[Unpark](b.step(fence.Tick{}))...)
+		if len(unparks) != 1 || unparks[0].Unpark.Bucket != 2 {
+			t.Fatalf("unparked %+v, want one in bucket 2", unparks)
+		}
+		unparks = b.moved(unparks[0], 1)
+	}
+}
+
 // A probe that is refused because of its own content shows that its channel is up: the others
 // follow immediately.
 func TestAProbeThatIsRefused(t *testing.T) {

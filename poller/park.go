@@ -43,12 +43,7 @@ type parking struct {
 	turn   uint64             // of two at the same time, whose turn is first
 
 	onWayUntil time.Duration // while down: no other one is brought back until then
-	// What came back as a probe, while nothing of the site was tried since: how many messages, in
-	// which bucket, and their attempt time. Those that follow before the bucket is read that far
-	// change none of this.
-	brought   int
-	broughtIn *owned
-	broughtAt postdate.Time
+	brings     int           // how many the next probe brings back
 }
 
 // siteHeap orders sites with parked messages by when to look at them, so that the cost of a
@@ -146,7 +141,6 @@ type unparking struct {
 	bucket *owned
 	more   bool // more was parked there since it began
 	probe  bool // it took a place in the budget of probes
-	tried  bool // something of its site was tried and failed since it began
 	retry  bool // it is to show whether unparks go through again in its bucket
 }
 
@@ -294,8 +288,8 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 }
 
 // probe brings back one message of a site that is down, and returns when to look again. If that
-// hangs, another channel or bucket is tried. If what came back last is not due yet, because it was
-// parked while a clock ran ahead, twice as many follow: thousands may lie before one that is due.
+// hangs, another channel or bucket is tried. If what came back is early, because it was parked
+// while a clock ran ahead, twice as many follow at once: thousands may lie before one that is due.
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
 	for _, u := range m.unparks {
@@ -312,11 +306,7 @@ func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	}
 	switch {
 	case c != nil:
-		brings := max(s.brought, 1)
-		if s.read() {
-			brings = 2 * s.brought
-		}
-		m.startOne(now, &unparking{}, c, b, min(brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
+		m.startOne(now, &unparking{}, c, b, min(s.brings, m.c.UnparkMax, max(m.roomOf(now, c)/2, 1)))
 		s.onWayUntil = now.Mono + callSlow
 		return s.onWayUntil
 	case more:
@@ -367,29 +357,6 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	return ahead
 }
 
-// read reports whether what was brought back as a probe would have come by now, were it due.
-func (s *site) read() bool {
-	to := bucket.UpTo(s.broughtAt)
-	return s.brought > 0 && !s.broughtIn.read.Before(to) && !s.broughtIn.late.Before(to)
-}
-
-// noteBrought notes what was brought back as a probe, unless what came before it is to be read
-// first. That is not awaited where it may never be.
-func (m *Machine) noteBrought(s *site, b *owned, u store.Unpark) {
-	if s.brought == 0 || s.read() || s.broughtIn.lost || s.broughtIn.lane != m.common {
-		s.brought, s.broughtIn, s.broughtAt = u.Limit, b, u.At
-	}
-}
-
-// noteTried notes that something of a site was due, and tried: then one message at a time is
-// enough for a probe.
-func (m *Machine) noteTried(s *site) {
-	s.brought, s.broughtIn = 0, nil
-	for _, u := range m.unparks {
-		u.tried = u.tried || m.channels[u.of.Channel].site == s
-	}
-}
-
 func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
 	u := m.unparks[i]
@@ -415,9 +382,10 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		b.unparks = true
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
-			c.site.onWayUntil += m.c.ProbeMin
-			if !u.tried {
-				m.noteBrought(c.site, b, ev.Unpark)
+			if ev.Early < ev.Moved {
+				c.site.onWayUntil += m.c.ProbeMin
+			} else {
+				c.site.brings = min(2*c.site.brings, m.c.UnparkMax)
 			}
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {

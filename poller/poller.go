@@ -167,6 +167,7 @@ type (
 	Unparked struct {
 		Unpark store.Unpark
 		Moved  int
+		Early  int // of those: they are not due yet
 		Err    error
 	}
 )

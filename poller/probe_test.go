@@ -23,14 +23,12 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 		for len(effects) > 0 {
 			var more []Effect
 			for _, u := range of[Unpark](effects) {
-				host := siteOf(u.Unpark.Channel)
-				want := 1 << tries[host] // twice as many where the last one was read and did not come
-				if b.now.Mono-last < gap || u.Unpark.Limit != want {
-					t.Fatalf("%d messages are tried %s after the last probe, want %d after %s", u.Unpark.Limit, b.now.Mono-last, want, gap)
+				if b.now.Mono-last < gap || u.Unpark.Limit != 1 {
+					t.Fatalf("%d messages are tried %s after the last probe, want 1 in %s", u.Unpark.Limit, b.now.Mono-last, gap)
 				}
 				last = b.now.Mono
 				n++
-				tries[host]++
+				tries[siteOf(u.Unpark.Channel)]++
 				more = append(more, b.step(Unparked{Unpark: u.Unpark, Moved: 1})...) // and nothing arrives
 			}
 			effects = append(more, b.answerAll(effects)...)

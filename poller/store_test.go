@@ -140,8 +140,8 @@ func (s *shop) settle(all []store.Settlement) {
 
 // unpark returns what the store answers.
 func (s *shop) unpark(u store.Unpark) Unparked {
-	moved, err := s.store.Unpark(s.t.Context(), u)
-	return Unparked{Unpark: u, Moved: moved, Err: err}
+	moved, early, err := s.store.Unpark(s.t.Context(), u)
+	return Unparked{Unpark: u, Moved: moved, Early: early, Err: err}
 }
 
 // findParked does the same.

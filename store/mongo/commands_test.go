@@ -390,7 +390,7 @@ func (e *explained) operations() map[string]func() error {
 			return e.list(store.ListQuery{Tenant: "default", Limit: 20, After: &store.ListPosition{ExecutionTime: e.now + 2000, Bucket: 3, ScheduleID: "m02000"}})
 		},
 		"unpark": func() error {
-			_, err := e.s.Unpark(ctx, store.Unpark{Bucket: 1, Token: e.tokens[1], Channel: "inbox:a", At: e.now, Limit: 10})
+			_, _, err := e.s.Unpark(ctx, store.Unpark{Bucket: 1, Token: e.tokens[1], Channel: "inbox:a", At: e.now, Limit: 10})
 			return err
 		},
 		"settle": func() error {

@@ -16,12 +16,12 @@ import (
 // Unpark implements store.Due. It checks the owner before anything moves. An owner that loses
 // the bucket right then may make a message due that its successor had left parked, which delays
 // nothing and sends nothing twice: see DESIGN.md.
-func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err error) {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	var found []*document
 	var records map[int]*partition
-	err := s.all(ctx,
+	err = s.all(ctx,
 		func(ctx context.Context) (err error) {
 			records, err = s.lookAt(ctx, []int{u.Bucket})
 			return err
@@ -33,17 +33,17 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			return err
 		})
 	if err != nil {
-		return 0, readError("unparking", err)
+		return 0, 0, readError("unparking", err)
 	}
 	record, err := recordOf(records, u.Bucket)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if !record.Holds(u.Token) {
-		return 0, bucket.ErrFenced(u.Bucket)
+		return 0, 0, bucket.ErrFenced(u.Bucket)
 	}
 	if len(found) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	at := doc("$max", bson.A{u.At, "$executionTime"})
 	unpark := change{
@@ -52,13 +52,16 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 	}
 	for i := range found {
 		unpark.targets = append(unpark.targets, targetOf(found[i]))
+		if found[i].ExecutionTime > u.At {
+			early++
+		}
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
 		_, err := s.change(ctx, unpark)
 		return err
 	})
 	// including those that somebody changed meanwhile: fewer would say that no more are parked
-	return len(found), writeError("unparking", err)
+	return len(found), early, writeError("unparking", err)
 }
 
 // Parked implements store.Due. It first asks whether anything is parked at all, and only then

@@ -62,7 +62,7 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 	}
 	set("messages", bson.D{{Key: "parked", Value: true}})
 	set("partitions", bson.D{{Key: "owner", Value: "me"}, {Key: "token", Value: int64(1)}})
-	n, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: all[0].Channel, At: 1_900_000_000_001, Limit: 2})
+	n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: all[0].Channel, At: 1_900_000_000_001, Limit: 2})
 	if err != nil || !done {
 		t.Fatalf("%v; a message was cancelled meanwhile: %v", err, done)
 	}

@@ -348,7 +348,7 @@ func (x *routed) operationsOfOwners() map[string]func() func() error {
 		"Unpark": func() func() error {
 			x.must(s.Settle(ctx, x.settlements(routedNow+3000, store.SettlePark)))
 			return func() error {
-				_, err := s.Unpark(ctx, store.Unpark{Bucket: 1, Token: x.tokens[1], Channel: "inbox:a", At: routedNow + 700_000, Limit: 20})
+				_, _, err := s.Unpark(ctx, store.Unpark{Bucket: 1, Token: x.tokens[1], Channel: "inbox:a", At: routedNow + 700_000, Limit: 20})
 				return err
 			}
 		},

@@ -139,7 +139,7 @@ func TestParkedByAnEarlierVersion(t *testing.T) {
 		t.Errorf("it cannot be cancelled: %v", r.Err)
 	}
 	for _, i := range []int{1, 2} {
-		n, err := s.Unpark(t.Context(), store.Unpark{Bucket: found[0].Bucket, Token: token, Channel: "inbox:a", At: at, Limit: 1})
+		n, _, err := s.Unpark(t.Context(), store.Unpark{Bucket: found[0].Bucket, Token: token, Channel: "inbox:a", At: at, Limit: 1})
 		if err != nil || n != 1 {
 			t.Errorf("unparking message %d moved %d: %v", i, n, err)
 		}

@@ -120,7 +120,7 @@ func TestASweepFindsWhatComesBehind(t *testing.T) {
 		return wantSwept(t, s, number, want...)
 	}
 	swept("a drain to a parked one", last)
-	if n, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: "inbox:a", At: 500_000, Limit: 9}); n != 1 || err != nil {
+	if n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: "inbox:a", At: 500_000, Limit: 9}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	due = swept("an unpark", last)

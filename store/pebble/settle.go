@@ -57,8 +57,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
 }
 
 // Unpark implements store.Due.
-func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
-	moved := 0
+func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, err error) {
 	decide := func(w *writer, _, _ int) error {
 		if !s.partitions[u.Bucket].Holds(u.Token) {
 			return bucket.ErrFenced(u.Bucket)
@@ -69,7 +68,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			return err
 		}
 		defer iter.Close()
-		for ok := iter.First(); ok && moved < u.Limit; ok = iter.Next() {
+		for ok := iter.First(); ok && found < u.Limit; ok = iter.Next() {
 			at := splitTimed(iter.Key()[len(prefix):])
 			key := postdate.Key{Bucket: u.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
 			st, err := readState(iter.Value())
@@ -80,12 +79,15 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			w.unplace(key, &st)
 			st.Parked, st.AttemptTime = false, max(u.At, st.ExecutionTime)
 			w.setState(key, &st)
-			moved++
+			found++
+			if st.ExecutionTime > u.At {
+				early++
+			}
 		}
 		return iter.Error()
 	}
-	err := s.underAll(ctx, 1, func(int) int { return u.Bucket }, decide)
-	return moved, err
+	err = s.underAll(ctx, 1, func(int) int { return u.Bucket }, decide)
+	return found, early, err
 }
 
 // Parked implements store.Due. It reads one key per channel and bucket.

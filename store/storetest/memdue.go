@@ -130,22 +130,24 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 }
 
 // Unpark implements store.Due.
-func (m *Mem) Unpark(_ context.Context, u store.Unpark) (int, error) {
+func (m *Mem) Unpark(_ context.Context, u store.Unpark) (found, early int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.Records[u.Bucket].Holds(u.Token) {
-		return 0, bucket.ErrFenced(u.Bucket)
+		return 0, 0, bucket.ErrFenced(u.Bucket)
 	}
-	moved := 0
 	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {
-		if r.Channel == u.Channel && moved < u.Limit {
+		if r.Channel == u.Channel && found < u.Limit {
 			next := r.Record
 			next.Parked, next.AttemptTime = false, max(u.At, r.ExecutionTime)
 			m.Put("unpark", r, next, nil)
-			moved++
+			found++
+			if r.ExecutionTime > u.At {
+				early++
+			}
 		}
 	}
-	return moved, nil
+	return found, early, nil
 }
 
 // Parked implements store.Due.

@@ -93,8 +93,8 @@ func (s parkHides) Claim(ctx context.Context, claims []store.Claim) []store.Clai
 	return results
 }
 
-func (s unparkEarly) Unpark(ctx context.Context, u store.Unpark) (int, error) {
-	n, err := s.Mem.Unpark(ctx, u)
+func (s unparkEarly) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
+	n, early, err := s.Mem.Unpark(ctx, u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range slices.Clone(s.Waiting[u.Bucket]) {
@@ -103,10 +103,10 @@ func (s unparkEarly) Unpark(ctx context.Context, u store.Unpark) (int, error) {
 			s.Put("", r, next, nil)
 		}
 	}
-	return n, err
+	return n, early, err
 }
 
-func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
 	s.mu.Lock()
 	for _, r := range slices.Clone(s.Shelved[u.Bucket]) {
 		next := r.Record
@@ -130,18 +130,18 @@ func (s cancelJudgesParked) Cancel(ctx context.Context, keys []postdate.Key, at 
 	return s.Mem.Cancel(ctx, keys, at)
 }
 
-func (s unparkIgnoresChannel) Unpark(ctx context.Context, u store.Unpark) (int, error) {
+func (s unparkIgnoresChannel) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
 	channels, _ := s.Parked(ctx, []int{u.Bucket})
-	moved := 0
+	moved, early := 0, 0
 	for _, pc := range channels {
 		u.Channel = pc.Channel
-		n, err := s.Mem.Unpark(ctx, u)
+		n, e, err := s.Mem.Unpark(ctx, u)
 		if err != nil {
-			return moved, err
+			return moved, early, err
 		}
-		moved += n
+		moved, early = moved+n, early+e
 	}
-	return moved, nil
+	return moved, early, nil
 }
 
 func (s acquireIgnoresSeen) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {

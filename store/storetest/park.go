@@ -29,6 +29,18 @@ func parking() []check {
 		}},
 		{"however a parked message is settled, it waits where its new state says, and nowhere else", parkedSettled},
 		{"Unpark takes the oldest first, up to its limit, and says how many", unparkOldest},
+		{"Unpark makes no message due before its execution time, and says how many are early", func(x *trial) {
+			token := x.own(home)
+			now, early, late := x.add(t0), x.add(t0+1), x.add(t0+500)
+			x.park(token, now, early, late)
+			u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
+			if n, early, err := x.store.Unpark(x.ctx, u); n != 3 || early != 2 || err != nil {
+				x.Errorf("Unpark moved %d messages, %d of them early, and says %v: want 3, 2 of them early", n, early, err)
+			}
+			x.wantDue(everything(home, token, t0), now)
+			x.wantDue(everything(home, token, t0+1), now, early)
+			x.wantDue(everything(home, token, t0+500), now, early, late)
+		}},
 		{"Unpark takes one channel's messages of one bucket", unparkChannel},
 		{"Unpark with a token that was passed on is KindFenced and moves nothing", func(x *trial) {
 			m := x.add(t0)
@@ -36,7 +48,7 @@ func parking() []check {
 			x.park(stale, m)
 			present := x.own(home)
 			for _, token := range []uint64{stale, 0, present + 1} {
-				_, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0,
+				_, _, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0,
 					Limit: plenty})
 				x.wantKind(err, postdate.KindFenced)
 			}
@@ -79,7 +91,7 @@ func (x *trial) park(token uint64, messages ...postdate.Message) {
 
 func (x *trial) unpark(token uint64, c postdate.Channel, at postdate.Time, limit int) int {
 	x.Helper()
-	n, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: c, At: at, Limit: limit})
+	n, _, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: c, At: at, Limit: limit})
 	if err != nil {
 		x.Fatalf("Unpark: %v", err)
 	}
