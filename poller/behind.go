@@ -78,7 +78,7 @@ func (m *Machine) noteBehind(b *owned) {
 // behindLooks buckets at most, so that a step does not take longer the more channels are behind;
 // the next call goes on with the others.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
-	upTo, looks := bucket.UpTo(now.Wall.Add(m.c.Ahead)), behindLooks
+	looks := behindLooks
 	for range len(m.behind) {
 		if len(all) == most || looks == 0 {
 			break
@@ -86,7 +86,7 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 		c := m.behind[0]
 		m.behind = m.behind[1:]
 		if m.hasRoom(now, c) {
-			all = m.catchingUpIn(now, c, upTo, all, most, &looks)
+			all = append(all, m.catchingUpIn(now, c, most-len(all), &looks)...)
 		}
 		if len(c.behindIn) > 0 {
 			m.behind = append(m.behind, c)
@@ -98,11 +98,12 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// catchingUpIn adds buckets in which a channel can catch up, as many as it has room for.
-func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Position, all []*owned, most int, looks *int) []*owned {
-	room := m.roomOf(now, c)
+// catchingUpIn picks buckets in which a channel can catch up, as many as it has room for.
+func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int, looks *int) (all []*owned) {
+	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	most = min(most, m.roomOf(now, c))
 	for range len(c.behindIn) {
-		if room == 0 || len(all) == most || *looks == 0 {
+		if len(all) == most || *looks == 0 {
 			break
 		}
 		*looks--
@@ -115,7 +116,6 @@ func (m *Machine) catchingUpIn(now postdate.Now, c *channel, upTo bucket.Positio
 		c.behindIn = append(c.behindIn, b)
 		if _, _, ok := m.lag(b, c, upTo); ok && !b.polling && b.lane == m.common {
 			all = append(all, b)
-			room--
 		}
 	}
 	return all

@@ -183,8 +183,11 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 	for c.window = 1; !s.m.hasRoom(s.now, c); c.window++ {
 	}
 	room := s.m.roomOf(s.now, c)
-	if n := len(s.m.catchingUpIn(s.now, c, bucket.UpTo(s.now.Wall), nil, buckets, new(1_000))); room >= buckets-1 || n != room {
+	if n := len(s.m.catchingUpIn(s.now, c, buckets, new(1_000))); room >= buckets-1 || n != room {
 		t.Errorf("one call takes %d buckets where there is room for %d messages", n, room)
+	}
+	if n := len(s.m.catchingUp(s.now, most)); n != most {
+		t.Errorf("with the next channel a call takes %d buckets, want %d", n, most)
 	}
 }
 

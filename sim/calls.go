@@ -287,7 +287,8 @@ func (p *process) unpark(e poller.Unpark) {
 		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Channel, wait)
 	}
 	p.call(storeCall{
-		name: "unpark", buckets: []int{u.Bucket}, effect: []func(){func() { moved, early, err = p.w.store.Unpark(ctx, u) }},
+		name: "unpark", buckets: []int{u.Bucket},
+		effect: []func(){func() { moved, early, err = p.w.store.Unpark(ctx, u) }},
 		answer: func() { p.step(poller.Unparked{Unpark: u, Moved: moved, Early: early, Err: err}) },
 		failed: func(err error) { p.step(poller.Unparked{Unpark: u, Err: err}) },
 	})

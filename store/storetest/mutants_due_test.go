@@ -19,6 +19,7 @@ type (
 	parkHides            struct{ *Mem }
 	unparkForgetsSince   struct{ *Mem }
 	unparkEarly          struct{ *Mem }
+	unparkTellsNoEarly   struct{ *Mem }
 	cancelJudgesParked   struct{ *Mem }
 	unparkIgnoresChannel struct{ *Mem }
 	acquireIgnoresSeen   struct{ *Mem }
@@ -104,6 +105,11 @@ func (s unparkEarly) Unpark(ctx context.Context, u store.Unpark) (int, int, erro
 		}
 	}
 	return n, early, err
+}
+
+func (s unparkTellsNoEarly) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
+	n, _, err := s.Mem.Unpark(ctx, u)
+	return n, 0, err
 }
 
 func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {

@@ -35,7 +35,7 @@ func parking() []check {
 			x.park(token, now, early, late)
 			u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
 			if n, early, err := x.store.Unpark(x.ctx, u); n != 3 || early != 2 || err != nil {
-				x.Errorf("Unpark moved %d messages, %d of them early, and says %v: want 3, 2 of them early", n, early, err)
+				x.Errorf("Unpark moved %d messages, %d of them early: want 3, 2 of them early; error %v", n, early, err)
 			}
 			x.wantDue(everything(home, token, t0), now)
 			x.wantDue(everything(home, token, t0+1), now, early)
@@ -48,8 +48,8 @@ func parking() []check {
 			x.park(stale, m)
 			present := x.own(home)
 			for _, token := range []uint64{stale, 0, present + 1} {
-				_, _, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0,
-					Limit: plenty})
+				u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
+				_, _, err := x.store.Unpark(x.ctx, u)
 				x.wantKind(err, postdate.KindFenced)
 			}
 			x.wantDue(everything(home, present, t0))
