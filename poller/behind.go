@@ -18,8 +18,6 @@ import (
 const (
 	behindMax      = 16
 	behindBytesMax = 4 << 10
-	// behindLooks is how many buckets a call looks at to find those in which a channel can catch up.
-	behindLooks = 1_024
 )
 
 // leaveBehind makes a claim of any channel leave behind the channels that are behind already,
@@ -74,19 +72,16 @@ func (m *Machine) noteBehind(b *owned) {
 }
 
 // catchingUp picks buckets of the common lane in which a channel can catch up now, at most as
-// many as most says. Channels take turns, and so do the buckets of each channel. It looks at
-// behindLooks buckets at most, so that a step does not take longer the more channels are behind;
-// the next call goes on with the others.
+// many as most says. Channels take turns, and so do the buckets of each channel.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
-	looks := behindLooks
 	for range len(m.behind) {
-		if len(all) == most || looks == 0 {
+		if len(all) == most {
 			break
 		}
 		c := m.behind[0]
 		m.behind = m.behind[1:]
 		if m.hasRoom(now, c) {
-			all = append(all, m.catchingUpIn(now, c, most-len(all), &looks)...)
+			all = append(all, m.catchingUpIn(now, c, most-len(all))...)
 		}
 		if len(c.behindIn) > 0 {
 			m.behind = append(m.behind, c)
@@ -98,15 +93,14 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// catchingUpIn picks buckets in which a channel can catch up, as many as it has room for.
-func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int, looks *int) (all []*owned) {
+// catchingUpIn picks buckets in which a channel can catch up. It looks at as many as the channel
+// has room for messages: the next call goes on with the others.
+func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int) (all []*owned) {
 	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
-	most = min(most, m.roomOf(now, c))
-	for range len(c.behindIn) {
-		if len(all) == most || *looks == 0 {
+	for range min(len(c.behindIn), m.roomOf(now, c)) {
+		if len(all) == most {
 			break
 		}
-		*looks--
 		b := c.behindIn[0]
 		c.behindIn = c.behindIn[1:]
 		if _, behind := b.record.Behind[c.name]; !behind {

@@ -183,7 +183,7 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 	for c.window = 1; !s.m.hasRoom(s.now, c); c.window++ {
 	}
 	room := s.m.roomOf(s.now, c)
-	if n := len(s.m.catchingUpIn(s.now, c, buckets, new(1_000))); room >= buckets-1 || n != room {
+	if n := len(s.m.catchingUpIn(s.now, c, buckets)); room >= buckets-1 || n != room {
 		t.Errorf("one call takes %d buckets where there is room for %d messages", n, room)
 	}
 	if n := len(s.m.catchingUp(s.now, most)); n != most {
@@ -264,31 +264,6 @@ func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 	}
 	if least < most/2 || s.arrived["x:new"] < rounds*busy/8 {
 		t.Errorf("arrived: %v", s.arrived)
-	}
-}
-
-// Beside a channel that is behind in very many buckets, in which it cannot catch up, a call looks
-// at some of them, and the next one at others.
-func TestCatchingUpLooksAtSome(t *testing.T) {
-	const buckets = 2*behindLooks + 10
-	s := openShop(t, nil)
-	ps := s.partitions(buckets)
-	for b := range ps {
-		ps[b].Claimed = bucket.UpTo(s.now.Wall.Add(time.Hour))
-		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall.Add(30 * time.Minute))}
-	}
-	s.waits = storeCalls
-	s.gain(ps...)
-	c := s.m.channels["x:a"]
-	first := c.behindIn[0]
-	for range 2 {
-		s.m.catchingUp(s.now, 64)
-		if c.behindIn[0] == first {
-			t.Error("the next call begins with the same bucket")
-		}
-	}
-	if i := slices.Index(c.behindIn, first); i != buckets-2*behindLooks {
-		t.Errorf("after two calls the first bucket is in place %d, want %d", i, buckets-2*behindLooks)
 	}
 }
 
