@@ -71,11 +71,11 @@ func (m *Machine) noteBehind(b *owned) {
 	}
 }
 
-// catchingUp picks buckets of the common lane in which a channel can catch up now, at most as
-// many as most says. Channels take turns, and so do the buckets of each channel.
+// catchingUp picks at most that many buckets of the common lane in which a channel can catch up
+// now. Channels take turns, and so do the buckets of each channel.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	for range len(m.behind) {
-		if len(all) == most {
+		if len(all) >= most {
 			break
 		}
 		c := m.behind[0]
@@ -93,8 +93,8 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// catchingUpIn picks buckets in which a channel can catch up. It looks at as many as the channel
-// has room for messages: the next call goes on with the others.
+// catchingUpIn picks buckets in which a channel can catch up. It looks at no more buckets than the
+// channel has room for messages; the next call goes on from there.
 func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int) (all []*owned) {
 	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
 	for range min(len(c.behindIn), m.roomOf(now, c)) {

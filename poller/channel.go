@@ -48,7 +48,7 @@ const noAnswer = 5 * time.Second
 
 // site is what fails as one: a broker's channel, or all URLs of one host. A site that takes
 // nothing is down: its messages are parked in the store, where they take no memory and can be
-// cancelled. Single ones are tried as probes, less and less often, until one goes through.
+// cancelled. One at a time is sent as a probe, less and less often, until one goes through.
 type site struct {
 	name     string
 	broker   string

@@ -204,7 +204,7 @@ func TestCatchingUpWithRoomForOne(t *testing.T) {
 	s.waits = has[Claim]
 	s.m.handBytes = s.m.c.PayloadBytesMax
 	s.gain(ps...)
-	late, early := 0, 0
+	behindCalls, newCalls := 0, 0
 	for range 60 {
 		s.add(behind, "x:new", 1, -ms)
 		s.tick(20 * ms)
@@ -213,16 +213,16 @@ func TestCatchingUpWithRoomForOne(t *testing.T) {
 				t.Fatalf("%d buckets are claimed, and there is room for one", len(c.claim.Claims))
 			}
 			if c.claim.Claims[0].Bucket == behind {
-				early++
+				newCalls++
 			} else {
-				late++
+				behindCalls++
 			}
 			s.answerWith(c)
 		}
 		s.renew()
 	}
-	if late < 20 || early < 20 {
-		t.Errorf("of 60 calls %d claim what is new, and %d what is behind", early, late)
+	if behindCalls < 20 || newCalls < 20 {
+		t.Errorf("of 60 calls %d claim what is new, and %d what is behind", newCalls, behindCalls)
 	}
 }
 
@@ -264,6 +264,16 @@ func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 	}
 	if least < most/2 || s.arrived["x:new"] < rounds*busy/8 {
 		t.Errorf("arrived: %v", s.arrived)
+	}
+	for b := range busy {
+		s.m.nudge(b, s.now.Wall-1)
+	}
+	s.m.fileTouched()
+	for _, b := range s.m.choices(s.now, false, 64) {
+		if b.hold.Bucket >= busy {
+			t.Errorf("bucket %d, in which a channel is behind, uses up its turn in a call that has no place for it", b.hold.Bucket)
+			break
+		}
 	}
 }
 

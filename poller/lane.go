@@ -190,16 +190,7 @@ func (m *Machine) startClaims(now postdate.Now) {
 	m.looked = false
 	_, _, most := m.room()
 	if l := m.common; most > 0 && mayCall(now.Mono, l.claims, l.claimAt, l.nextClaim) {
-		behind := m.catchingUp(now, (most+1)/2)
-		if len(behind) > 0 || m.anyDue(now) {
-			// Sweeps that fall due together share one round trip.
-			due := m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
-			first := 0 // how many of these come before those that are behind, where there is room for few
-			if !l.behindFirst {
-				first = min(len(due), max(most-len(behind), 1))
-			}
-			m.claim(now, l, slices.Insert(due, first, behind...))
-		}
+		m.claim(now, l, m.choices(now, l.behindFirst, most))
 	}
 	for _, l := range m.apart {
 		if !m.stuck(l) && mayCall(now.Mono, l.claims, l.claimAt, max(l.nextClaim, l.joinBy)) {
@@ -208,6 +199,26 @@ func (m *Machine) startClaims(now postdate.Now) {
 			}))
 		}
 	}
+}
+
+// choices picks the buckets of the common lane for a call: those that have something due, and those
+// in which a channel is behind. What comes first has its way where there is room for few.
+func (m *Machine) choices(now postdate.Now, behindFirst bool, most int) []*owned {
+	anyDue := m.anyDue(now)
+	if behindFirst || !anyDue {
+		behind := m.catchingUp(now, (most+1)/2)
+		if len(behind) == 0 && !anyDue {
+			return nil
+		}
+		return append(behind, m.dueBuckets(now, most)...)
+	}
+	due := m.dueBuckets(now, most)
+	return append(due, m.catchingUp(now, most-len(due))...)
+}
+
+// dueBuckets takes buckets from the agenda. Sweeps that fall due together share one round trip.
+func (m *Machine) dueBuckets(now postdate.Now, most int) []*owned {
+	return m.agenda.take(most, now.Wall.Add(m.c.Ahead), now.Mono+m.c.SweepEvery/4)
 }
 
 // claim makes one call for those of the given buckets that have something to read, as many as

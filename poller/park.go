@@ -13,7 +13,7 @@ import (
 
 // Parked messages come back through unparks. If a site is up, one unpark follows another as
 // long as its channels have room; if it is down, one message is brought back as a probe, or more
-// where those that came back are not due yet. Both take the channels of the site in turn, and the
+// where those that came back are early. Both take the channels of the site in turn, and the
 // buckets of each channel in turn. Buckets that may be out of reach are tried separately: those
 // in which an unpark failed, and those that were set apart since their last successful unpark.
 
@@ -141,6 +141,7 @@ type unparking struct {
 	bucket *owned
 	more   bool // more was parked there since it began
 	probe  bool // it took a place in the budget of probes
+	tells  bool // what is early for it is not due yet
 	retry  bool // it is to show whether unparks go through again in its bucket
 }
 
@@ -288,7 +289,7 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 }
 
 // probe brings back one message of a site that is down, and returns when to look again. If that
-// hangs, another channel or bucket is tried. If what came back is early, because it was parked
+// hangs, another channel or bucket is tried. If all that came back is early, because it was parked
 // while a clock ran ahead, twice as many follow at once: thousands may lie before one that is due.
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
@@ -331,6 +332,7 @@ func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned
 // startOne starts an unpark of a channel in a bucket.
 func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
 	b.unparkAt = m.unparkTime(now, c, b)
+	u.tells = b.unparkAt > b.inherited.Checkpoint // else what became due since then is early, too
 	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
 	u.bucket, m.retried = b, u.retry
 	if u.probe = c.site.down; u.probe {
@@ -382,10 +384,11 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		b.unparks = true
 		if ev.Moved > 0 {
 			m.nudge(ev.Unpark.Bucket, ev.Unpark.At)
-			if ev.Early < ev.Moved {
-				c.site.onWayUntil += m.c.ProbeMin
-			} else {
+			if u.tells && ev.Early == ev.Moved {
 				c.site.brings = min(2*c.site.brings, m.c.UnparkMax)
+			} else {
+				c.site.brings = 1
+				c.site.onWayUntil += m.c.ProbeMin
 			}
 		}
 		if ev.Moved < ev.Unpark.Limit && !u.more {

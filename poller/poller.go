@@ -167,7 +167,7 @@ type (
 	Unparked struct {
 		Unpark store.Unpark
 		Moved  int
-		Early  int // of those: they are not due yet
+		Early  int // of those: they are due only after the unpark's time
 		Err    error
 	}
 )

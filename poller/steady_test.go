@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -60,6 +62,48 @@ func TestProbesBesideSteadyTraffic(t *testing.T) {
 				t.Errorf("unparks take %s, written late: %v: up to %d came back as probes, want 1", takes, late, *most)
 			}
 		}
+	}
+}
+
+// The same after a restart and a clock that was set back, where unparked messages get the time of
+// the checkpoint: what is due lies after that, and is not early.
+func TestProbesAtTheTimeOfTheCheckpoint(t *testing.T) {
+	s := newShop(t, 1, nil)
+	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	s.down = every
+	s.add(0, "x:a", 2_000, -ms)
+	s.sleep(time.Second)
+	b := s.m.buckets[0]
+	b.inherited = bucket.Partition{Checkpoint: s.now.Wall - 10_000, Claimed: bucket.UpTo(s.now.Wall.Add(time.Hour))}
+	b.unparkAt = s.now.Wall.Add(time.Hour)
+	answer, most := slowUnparks(s, 5*ms, true)
+	unparks := s.waits
+	s.waits = func(e Effect) bool { return unparks(e) || has[Claim](e) }
+	s.run(5*time.Second, answer, func() {
+		if s.now.Mono%(200*ms) == 0 {
+			s.answerAll()
+		}
+	})
+	if *most != 1 || b.unparkAt > s.now.Wall {
+		t.Errorf("up to %d came back as probes, want 1, for %v", *most, b.unparkAt)
+	}
+}
+
+// Probes grow for as long as all that comes back is early, and begin with one again after that.
+func TestTheSizeOfProbes(t *testing.T) {
+	b := withParked(t, 4, nil)
+	unparks := b.parked("inbox:p", 1)
+	for _, want := range []int{1, 2, 4, 8, 1, 2} {
+		b.after(b.m.c.ProbeMin)
+		unparks = append(unparks, of[Unpark](b.step(fence.Tick{}))...)
+		if len(unparks) != 1 || unparks[0].Unpark.Limit != want {
+			t.Fatalf("unparked %+v, want one of %d", unparks, want)
+		}
+		answer := Unparked{Unpark: unparks[0].Unpark, Moved: want, Early: want}
+		if want == 8 {
+			answer.Early--
+		}
+		unparks = of[Unpark](b.step(answer))
 	}
 }
 

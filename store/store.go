@@ -129,9 +129,9 @@ type Due interface {
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked for a channel due at
 	// u.At, or at their execution time if that is later. It takes them in order of position,
-	// and returns how many it found, fewer than u.Limit only if no more are parked, and how many
-	// of these are early: their execution time is the later one. The rest of their state stays.
-	// The token must be that of the present owner; otherwise the error is KindFenced.
+	// and returns how many it found: fewer than u.Limit only if no more are parked. early is how
+	// many of these have an execution time after u.At. The rest of their state stays. The token
+	// must be that of the present owner; otherwise the error is KindFenced.
 	Unpark(ctx context.Context, u Unpark) (found, early int, err error)
 
 	// Parked lists the channels for which messages of these buckets are parked. With an error

@@ -34,8 +34,8 @@ func parking() []check {
 			now, early, late := x.add(t0), x.add(t0+1), x.add(t0+500)
 			x.park(token, now, early, late)
 			u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
-			if n, early, err := x.store.Unpark(x.ctx, u); n != 3 || early != 2 || err != nil {
-				x.Errorf("Unpark moved %d messages, %d of them early: want 3, 2 of them early; error %v", n, early, err)
+			if found, ahead, err := x.store.Unpark(x.ctx, u); found != 3 || ahead != 2 || err != nil {
+				x.Errorf("Unpark found %d messages, %d of them early: want 3 and 2; error %v", found, ahead, err)
 			}
 			x.wantDue(everything(home, token, t0), now)
 			x.wantDue(everything(home, token, t0+1), now, early)
