@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -18,6 +19,7 @@ import (
 // Config is what an operator can set for a node.
 type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
+	Insecure bool   // serves addresses other than loopback although it asks nobody who they are
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
 	Kafka    Kafka
@@ -144,6 +146,9 @@ func (c Config) Validate() error {
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
+	case !c.Insecure && !isLoopback(c.HTTP):
+		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
+			"or put a proxy before it that asks, let nothing else reach it, and give --insecure", c.HTTP)
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
@@ -202,6 +207,13 @@ func validateRetry(p postdate.RetryPolicy) error {
 
 func invalid(format string, args ...any) error {
 	return postdate.E(postdate.KindInvalid, format, args...)
+}
+
+// isLoopback reports whether only this machine can reach an address to listen on. A name
+// other than localhost counts as not: what it resolves to may change.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 // storeCacheMin is the lowest --store-cache, in bytes: with less, every read goes to disk.

@@ -30,6 +30,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	c := &n.config
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
+	f.BoolVar(&c.Insecure, "insecure", false, "serve addresses other than loopback although the node asks nobody "+
+		"who they are: a proxy before it does")
 	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, "+
 		"mongodb://HOST/DATABASE one that the nodes of a cluster share")
 	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: "+

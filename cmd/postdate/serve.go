@@ -40,7 +40,7 @@ finishes what is in flight and exits with 0; a second signal ends it at once.
 ` + environmentHelp + `
 Every flag is also a key of the file that --config names, which goes after both.`,
 		Example: `  postdate serve
-  postdate serve --http 0.0.0.0:8080 --store pebble:/var/lib/postdate
+  postdate serve --http 127.0.0.1:8081 --store pebble:/var/lib/postdate
   POSTDATE_RABBITMQ=amqp://user:password@rabbit:5672/ postdate serve`,
 		Args: cobra.NoArgs,
 	}
