@@ -49,7 +49,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	body, p := bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON, contentTypeLines)
+	body, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON, contentTypeLines)
 	if p != nil {
 		return p
 	}

@@ -79,31 +79,30 @@ func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	body, p := bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
+	body, p := s.bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
 	if p != nil {
 		return p
 	}
 	return decodeBody(body, to)
 }
 
-// bodyOf returns the body after a check of its media type and size. A body without a
-// media type counts as JSON.
-func bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
+// bodyOf returns the body after a check of its media type and size. A body has to name
+// its type: a web page of another origin may send one that does not without asking first.
+func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
 	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
 		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " +
 			clip(string(encoding)) + " is not supported: send it uncompressed"}
 	}
-	if given := ctx.Request.Header.ContentType(); len(given) > 0 && !isOneOf(given, types) {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body of " + clip(string(given)) +
-			" is not supported: send it with Content-Type: " + strings.Join(types, " or ")}
+	given, length := ctx.Request.Header.ContentType(), ctx.Request.Header.ContentLength()
+	if hasBody := length > 0 || length == -1; hasBody && !isOneOf(given, types) {
+		named := "a body of " + clip(string(given)) + " is not supported"
+		if len(given) == 0 {
+			named = "the body has no media type"
+		}
+		return nil, &Problem{Type: UnsupportedContent, Detail: named + ": send it with Content-Type: " +
+			strings.Join(types, " or ")}
 	}
-	body := ctx.Request.Body()
-	if len(body) > bytesMax {
-		return nil, &Problem{Type: TooLarge, Detail: "the body is " + countOf(len(body), "byte") + " long: at most " +
-			countOf(bytesMax, "byte") +
-			" are allowed; put large payloads elsewhere and send a reference, or split a batch"}
-	}
-	return body, nil
+	return s.bodyBytes(ctx, bytesMax)
 }
 
 func isOneOf(given []byte, types []string) bool {

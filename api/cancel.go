@@ -42,7 +42,7 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	raw, p := bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON)
+	raw, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON)
 	if p != nil {
 		return p
 	}

@@ -71,7 +71,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	raw, p := bodyOf(ctx, s.singleBytesMax(), contentTypeJSON, "application/merge-patch+json")
+	raw, p := s.bodyOf(ctx, s.singleBytesMax(), contentTypeJSON, "application/merge-patch+json")
 	if p != nil {
 		return p
 	}

@@ -62,9 +62,16 @@ type Config struct {
 	IdleTimeout time.Duration
 	// HeaderBytesMax bounds a request's line and headers. Default: 16 KiB.
 	HeaderBytesMax int
-	// ConnectionsMax bounds the connections open at the same time. Any further one is
-	// answered with 503. Default: 16,384.
+	// ConnectionsMax bounds the connections open at the same time. For a further one, those
+	// are closed that have waited longest for a request; if all are being answered, it
+	// gets a 503. Default: 16,384.
 	ConnectionsMax int
+	// BodiesBytesMax bounds the memory for the bodies of all requests, without their
+	// first 8 KiB each. A request beyond it gets a 503. Default: 96 MiB.
+	BodiesBytesMax int
+	// Loopback says that only this machine reaches the server, which asks nobody who they
+	// are: it refuses what a browser sends here for a page of elsewhere.
+	Loopback bool
 }
 
 // withDefaults fills in the fields that were left out.
@@ -106,6 +113,7 @@ func (c Config) withDefaults() Config {
 	or(&c.PayloadBytesMax, postdate.PayloadBytesMax)
 	or(&c.HeaderBytesMax, 16<<10)
 	or(&c.ConnectionsMax, 16_384)
+	or(&c.BodiesBytesMax, postdate.BatchBytesMax+postdate.BatchBytesMax/2)
 	orTime(&c.StoreTimeout, 30*time.Second)
 	orTime(&c.ReadTimeout, 30*time.Second)
 	orTime(&c.WriteTimeout, 30*time.Second)
@@ -128,6 +136,8 @@ func (c Config) Validate() error {
 	check(c.PayloadBytesMax >= 0 && c.PayloadBytesMax <= postdate.BatchBytesMax/2,
 		"PayloadBytesMax is %d: it must be between 0 (the default) and %d", c.PayloadBytesMax, postdate.BatchBytesMax/2)
 	check(c.HeaderBytesMax >= 0 && c.ConnectionsMax >= 0, "HeaderBytesMax and ConnectionsMax must not be negative")
+	check(c.BodiesBytesMax == 0 || c.BodiesBytesMax > postdate.BatchBytesMax, "BodiesBytesMax is %d: "+
+		"it must be more than %d, so that a batch fits", c.BodiesBytesMax, postdate.BatchBytesMax)
 	check(c.StoreTimeout >= 0 && c.ReadTimeout >= 0 && c.WriteTimeout >= 0 && c.IdleTimeout >= 0,
 		"a time-out must not be negative")
 	return errors.Join(errs...)

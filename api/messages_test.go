@@ -300,7 +300,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(a.status, a.body)
 	}
 	r.send("POST", "/v1/messages", fill(bodyMax+1)).problem(413, TooLarge, countOf(bodyMax+1, "byte"))
-	r.send("POST", "/v1/messages", fill(bodyMax+2*bodySlackBytes)).problem(413, TooLarge)
+	r.send("POST", "/v1/messages", fill(bodyMax+128<<10)).problem(413, TooLarge)
 	r.send("POST", "/v1/messages", fill(4<<20)).problem(413, TooLarge)
 }
 
@@ -310,6 +310,7 @@ func TestMediaTypes(t *testing.T) {
 	r.send("POST", "/v1/messages", order("a"), "Content-Type: application/x-ndjson").problem(415, UnsupportedContent)
 	r.send("POST", "/v1/messages", order("a"), "Content-Encoding: gzip").problem(415, UnsupportedContent, "gzip")
 	r.send("PUT", "/v1/messages/a", order("a"), "Content-Type: application/merge-patch+json").problem(415, UnsupportedContent)
+	r.send("POST", "/v1/messages", order("a"), "Content-Type: ").problem(415, UnsupportedContent, "no media type", "application/json")
 	if a := r.send("POST", "/v1/messages", order("a"), "Content-Type: Application/JSON; charset=utf-8"); a.status != 201 {
 		t.Error(a.status, a.body)
 	}

@@ -26,6 +26,7 @@ const (
 	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter
 	NotSupported       ProblemType = "not-supported"          // 400, with pointer
 	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
+	Forbidden          ProblemType = "forbidden"              // 403
 	NotFound           ProblemType = "not-found"              // 404: no such message
 	NoSuchPath         ProblemType = "no-such-path"           // 404
 	MethodNotAllowed   ProblemType = "method-not-allowed"     // 405
@@ -54,6 +55,7 @@ var problemKinds = map[ProblemType]struct {
 	InvalidParameter:   {400, "A parameter of the URL is invalid"},
 	NotSupported:       {400, "This version does not support that"},
 	BadRequest:         {400, "The request is not well-formed HTTP"},
+	Forbidden:          {403, "The request is refused"},
 	NotFound:           {404, "There is no such message"},
 	NoSuchPath:         {404, "There is no such path"},
 	MethodNotAllowed:   {405, "The path does not take this method"},

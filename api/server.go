@@ -3,11 +3,9 @@ package api
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +23,8 @@ import (
 // enough for 64 headers at their limits, and escapes.
 const bodyRoomBytes = 384 << 10
 
-// bodySlackBytes is how far a body may exceed its limit and still be read whole, so
-// that the answer reaches a client that writes everything before it reads.
-const bodySlackBytes = 64 << 10
-
-// drainTime bounds how long the server reads and drops the rest of a body that is far
-// too large, for the same reason.
+// drainTime bounds how long the server reads and drops the rest of a body that it does
+// not take.
 const drainTime = 500 * time.Millisecond
 
 // Server answers the HTTP API. It is safe for concurrent use.
@@ -44,7 +38,8 @@ type Server struct {
 	polls    context.Context
 	endPolls context.CancelFunc
 	draining atomic.Bool
-	fresh    sync.Map // the net.Conns on which nothing has arrived yet
+	conns    *conns
+	bodies   budget
 }
 
 // New makes a server. It fails if the Config is not valid.
@@ -53,20 +48,22 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	s := &Server{config: config, metrics: newMetrics(config.Registry)}
+	s := &Server{config: config, metrics: newMetrics(config.Registry), conns: newConns(config.ConnectionsMax, config.Log)}
+	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
 	s.http = &fasthttp.Server{
-		Name:                         "postdate",
-		Handler:                      s.router().Handler,
-		ErrorHandler:                 s.brokenRequest,
-		HeaderReceived:               s.limits,
-		Concurrency:                  config.ConnectionsMax,
+		Name:              "postdate",
+		Handler:           s.router().Handler,
+		ErrorHandler:      s.brokenRequest,
+		ConnState:         waits,
+		StreamRequestBody: true,
+		// Those that were just closed to make room may not have ended yet.
+		Concurrency:                  config.ConnectionsMax + s.conns.room(),
 		ReadBufferSize:               config.HeaderBytesMax,
 		ReadTimeout:                  config.ReadTimeout,
 		WriteTimeout:                 config.WriteTimeout,
 		IdleTimeout:                  config.IdleTimeout,
-		MaxRequestBodySize:           postdate.BatchBytesMax + bodySlackBytes,
 		DisablePreParseMultipartForm: true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
@@ -76,7 +73,14 @@ func New(config Config) (*Server, error) {
 }
 
 // Serve answers requests on l until Shutdown, and then returns nil.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(&freshListener{l, &s.fresh}) }
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(&listener{l, s.conns}) }
+
+// waits notes that a connection waits for its next request.
+func waits(c net.Conn, state fasthttp.ConnState) {
+	if of := connOf(c); of != nil && state == fasthttp.StateIdle {
+		of.wait()
+	}
+}
 
 // Shutdown accepts no new connections and ends long polls early. It returns when every
 // request in flight is answered, or with ctx's error.
@@ -85,7 +89,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.endPolls()
 	ended := make(chan struct{})
 	var closing sync.WaitGroup
-	closing.Go(func() { s.closeFresh(ended) })
+	closing.Go(func() { s.conns.closeFresh(ended) })
 	err := s.http.ShutdownWithContext(ctx)
 	close(ended)
 	closing.Wait()
@@ -142,14 +146,23 @@ func (s *Server) router() *router.Router {
 	return r
 }
 
-// measured wraps a handler: it writes its Problem, recovers from its panic, and counts
-// and times the call.
+// measured wraps a handler: it lets it run if the request may come in, writes its
+// Problem, recovers from its panic, and counts and times the call.
 func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
-		if p := s.guarded(ctx, handle); p != nil {
+		if c := connOf(ctx.Conn()); c != nil && !isLong(ctx) && !c.answer() {
+			ctx.SetConnectionClose()
+			return // nobody can read an answer
+		}
+		p := s.refuse(ctx)
+		if p == nil {
+			p = s.guarded(ctx, handle)
+		}
+		if p != nil {
 			p.write(ctx)
 		}
+		s.leave(ctx)
 		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))
 	}
 }
@@ -167,15 +180,6 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) 
 	return handle(s, ctx)
 }
 
-// limits sets how large a body may be, according to the path.
-func (s *Server) limits(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	path, _, _ := strings.Cut(string(h.RequestURI()), "?")
-	if strings.HasSuffix(path, "/v1/messages/batch") || strings.HasSuffix(path, "/v1/messages/cancel") {
-		return fasthttp.RequestConfig{MaxRequestBodySize: postdate.BatchBytesMax + bodySlackBytes}
-	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: s.singleBytesMax() + bodySlackBytes}
-}
-
 // singleBytesMax is how large the body of a single message may be.
 func (s *Server) singleBytesMax() int {
 	return s.config.PayloadBytesMax/3*4 + bodyRoomBytes
@@ -183,23 +187,11 @@ func (s *Server) singleBytesMax() int {
 
 // brokenRequest answers input that could not be read as a request.
 func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
-	var p *Problem
+	p := arrivalProblem(err)
 	var tooSmall *fasthttp.ErrSmallBuffer
-	var timeout net.Error
-	switch {
-	case errors.As(err, &tooSmall):
+	if errors.As(err, &tooSmall) {
 		p = &Problem{Type: HeadersTooLarge, Detail: "the request's line and headers are too large: " +
 			"send fewer or shorter ones"}
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p = &Problem{Type: TooLarge, Detail: "the body is far beyond the limit: " +
-			"put large payloads elsewhere and send a reference, or split a batch"}
-		if conn := ctx.Conn(); conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
-			_, _ = io.Copy(io.Discard, conn)
-		}
-	case errors.As(err, &timeout) && timeout.Timeout():
-		p = &Problem{Type: RequestTimeout, Detail: "the request did not arrive whole in time: send it faster"}
-	default:
-		p = &Problem{Type: BadRequest, Detail: "the request is not well-formed HTTP/1.1"}
 	}
 	ctx.Response.Reset()
 	p.write(ctx)

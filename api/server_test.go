@@ -362,8 +362,8 @@ func TestSlowAndHugeRequests(t *testing.T) {
 		{"half a body", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", "HTTP/1.1 408 "},
 		{"no HTTP", "hello there\r\n\r\n", "HTTP/1.1 400 "},
 		{"huge headers", "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 20<<10), "HTTP/1.1 431 "},
-		{"huge body announced", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n{", "HTTP/1.1 413 "},
-		{"huge batch announced", "POST /v1/messages/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n[", "HTTP/1.1 413 "},
+		{"huge body announced", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n" + strings.Repeat(" ", preloadBytes), "HTTP/1.1 413 "},
+		{"huge batch announced", "POST /v1/messages/batch HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n" + strings.Repeat(" ", preloadBytes), "HTTP/1.1 413 "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			conn, err := net.Dial("tcp", address)

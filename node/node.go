@@ -145,6 +145,7 @@ func (n *Node) open(ctx context.Context) error {
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
+		Loopback: !n.c.Insecure,
 	})
 	return err
 }

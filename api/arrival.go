@@ -1,0 +1,128 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A body is read as it arrives: what a client only announces takes no memory.
+
+// preloadBytes is how much of a body fasthttp reads before the handler runs. It counts
+// against no budget, so that small requests are served whatever large ones do.
+const preloadBytes = 8 << 10
+
+// budget is what is left of a number of bytes.
+type budget struct{ left atomic.Int64 }
+
+// take takes n bytes, and reports whether there were so many.
+func (b *budget) take(n int) bool {
+	if b.left.Add(int64(-n)) >= 0 {
+		return true
+	}
+	b.give(n)
+	return false
+}
+
+func (b *budget) give(n int) { b.left.Add(int64(n)) }
+
+// takenKey is the user value that holds how many bytes of the budget a request has.
+const takenKey = "taken"
+
+// bodyBytes returns the whole body, of at most bytesMax bytes. The request keeps its
+// share of the budget until it is answered.
+func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Problem) {
+	announced := ctx.Request.Header.ContentLength()
+	if announced > bytesMax {
+		return nil, tooLarge(countOf(announced, "byte"), bytesMax)
+	}
+	if !isLong(ctx) {
+		return ctx.Request.Body(), nil
+	}
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			size := max(4*preloadBytes, 2*cap(body))
+			if announced > 0 {
+				size = min(size, announced)
+			}
+			size = min(size, bytesMax+1)
+			if !s.takeFor(ctx, size-cap(body)) {
+				return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take all " +
+					"the memory for bodies at present; surely nothing was done: repeat the request in a moment"}
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := ctx.RequestBodyStream().Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > bytesMax:
+			return nil, tooLarge("more than "+countOf(bytesMax, "byte"), bytesMax)
+		case len(body) == announced || errors.Is(err, io.EOF):
+			_ = ctx.Request.CloseBodyStream()
+			if c := connOf(ctx.Conn()); c != nil && !c.answer() {
+				return nil, cutOff()
+			}
+			return body, nil
+		case err != nil:
+			ctx.SetConnectionClose()
+			return nil, arrivalProblem(err)
+		}
+	}
+}
+
+// isLong reports whether a body may have to be waited for.
+func isLong(ctx *fasthttp.RequestCtx) bool {
+	announced := ctx.Request.Header.ContentLength()
+	return ctx.Request.IsBodyStream() && (announced < 0 || announced > preloadBytes)
+}
+
+// takeFor takes n bytes of the budget for a request.
+func (s *Server) takeFor(ctx *fasthttp.RequestCtx, n int) bool {
+	if !s.bodies.take(n) {
+		return false
+	}
+	taken, _ := ctx.UserValue(takenKey).(int)
+	ctx.SetUserValue(takenKey, taken+n)
+	return true
+}
+
+// leave ends a request: it gives back its share of the budget. What is left of its body
+// is dropped for a moment, so that the answer reaches a client that writes everything
+// before it reads, and the connection ends.
+func (s *Server) leave(ctx *fasthttp.RequestCtx) {
+	if taken, ok := ctx.UserValue(takenKey).(int); ok {
+		s.bodies.give(taken)
+	}
+	if !isLong(ctx) {
+		return
+	}
+	ctx.SetConnectionClose()
+	if ctx.Conn().SetReadDeadline(time.Now().Add(drainTime)) == nil {
+		_, _ = io.Copy(io.Discard, ctx.RequestBodyStream())
+	}
+}
+
+func tooLarge(length string, bytesMax int) *Problem {
+	return &Problem{Type: TooLarge, Detail: "the body is " + length + " long: at most " + countOf(bytesMax, "byte") +
+		" are allowed; put large payloads elsewhere and send a reference, or split a batch"}
+}
+
+// arrivalProblem says why a request did not arrive whole.
+func arrivalProblem(err error) *Problem {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return &Problem{Type: RequestTimeout, Detail: "the request did not arrive whole in time: send it faster"}
+	}
+	return &Problem{Type: BadRequest, Detail: "the request is not well-formed HTTP/1.1"}
+}
+
+// cutOff is the answer to a request whose connection was just closed to make room.
+func cutOff() *Problem {
+	return &Problem{Type: Unavailable, retryAfter: 1, Detail: "the node has too many connections: surely nothing " +
+		"was done; repeat the request in a moment"}
+}

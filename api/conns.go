@@ -1,0 +1,197 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// conns are the open connections. Where there are too many, or no descriptors are left,
+// those go first that have waited longest for a request, or for the rest of one: clients
+// that hold connections and ask nothing keep no others out. A connection whose request
+// is being answered stays.
+type conns struct {
+	max   int
+	log   *slog.Logger
+	start time.Time
+
+	mu  sync.Mutex
+	all map[*conn]struct{}
+}
+
+// conn is one connection.
+type conn struct {
+	net.Conn
+	of    *conns
+	asked atomic.Bool  // data has arrived
+	since atomic.Int64 // when it began to wait, in ns after the start; or one of these:
+}
+
+const (
+	answering = -1 // a request is whole, and not answered
+	closing   = -2
+)
+
+// listener accepts connections into conns.
+type listener struct {
+	net.Listener
+	conns *conns
+}
+
+// The pause after a failure to accept for want of descriptors or memory.
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+// Accept is part of net.Listener. A shortage of descriptors or memory ends no server: it
+// closes what waits longest, and tries again.
+func (l *listener) Accept() (net.Conn, error) {
+	for pause := acceptPauseMin; ; pause = min(2*pause, acceptPauseMax) {
+		c, err := l.Listener.Accept()
+		if err == nil {
+			return l.conns.add(c), nil
+		}
+		if !isShortage(err) {
+			return nil, err
+		}
+		if pause == acceptPauseMin {
+			l.conns.log.Warn("api: no connection can be accepted: the oldest that ask nothing are closed; "+
+				"allow the process more open files (ulimit -n)", "error", err)
+		}
+		l.conns.makeRoom()
+		time.Sleep(pause)
+	}
+}
+
+func isShortage(err error) bool {
+	for _, of := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
+	} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
+func newConns(most int, log *slog.Logger) *conns {
+	return &conns{max: most, log: log, start: time.Now(), all: map[*conn]struct{}{}}
+}
+
+func (cs *conns) add(inner net.Conn) *conn {
+	c := &conn{Conn: inner, of: cs}
+	c.wait()
+	cs.mu.Lock()
+	full := len(cs.all) >= cs.max
+	cs.all[c] = struct{}{}
+	cs.mu.Unlock()
+	if full {
+		cs.makeRoom()
+	}
+	return c
+}
+
+// evictedShare is the share of all connections that makeRoom closes: it looks at all of
+// them, so it closes more than one.
+const evictedShare = 64
+
+// room is how many connections makeRoom closes.
+func (cs *conns) room() int { return max(1, cs.max/evictedShare) }
+
+// makeRoom closes the connections that have waited longest.
+func (cs *conns) makeRoom() {
+	type waiting struct {
+		c     *conn
+		since int64
+	}
+	var all []waiting
+	cs.mu.Lock()
+	for c := range cs.all {
+		if since := c.since.Load(); since >= 0 {
+			all = append(all, waiting{c, since})
+		}
+	}
+	cs.mu.Unlock()
+	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
+	for _, w := range all[:min(len(all), cs.room())] {
+		if w.c.since.CompareAndSwap(w.since, closing) {
+			_ = w.c.Close()
+		}
+	}
+}
+
+// closeFresh closes the connections on which nothing has arrived. A client may hold such
+// a spare one: Go's own does, when another becomes free while it still dials. A shutdown
+// must not wait for it, and fasthttp cannot tell it from a busy one. It repeats until
+// ended is closed, because some are accepted while the shutdown begins.
+func (cs *conns) closeFresh(ended <-chan struct{}) {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		var fresh []*conn
+		cs.mu.Lock()
+		for c := range cs.all {
+			if !c.asked.Load() {
+				fresh = append(fresh, c)
+			}
+		}
+		cs.mu.Unlock()
+		for _, c := range fresh {
+			_ = c.Close()
+		}
+		select {
+		case <-again.C:
+		case <-ended:
+			return
+		}
+	}
+}
+
+// Read is part of net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.asked.Load() && (n > 0 || err != nil) {
+		c.asked.Store(true)
+	}
+	return n, err
+}
+
+// Close is part of net.Conn.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.all, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// wait says that c waits for a request from now on.
+func (c *conn) wait() { c.since.Store(int64(time.Since(c.of.start))) }
+
+// answer says that c's request is whole. It reports whether the request may be answered:
+// if not, c has just been closed, and nothing may be done.
+func (c *conn) answer() bool {
+	since := c.since.Load()
+	return since == answering || since >= 0 && c.since.CompareAndSwap(since, answering)
+}
+
+// connOf returns the connection that Accept made, through what was put around it; nil:
+// none.
+func connOf(c net.Conn) *conn {
+	for {
+		switch t := c.(type) {
+		case *conn:
+			return t
+		case interface{ NetConn() net.Conn }:
+			c = t.NetConn()
+		default:
+			return nil
+		}
+	}
+}

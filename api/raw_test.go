@@ -1,0 +1,266 @@
+package api
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+)
+
+// raw is a connection on which a test writes what no client would.
+type raw struct {
+	net.Conn
+	t       *testing.T
+	answers *bufio.Reader
+}
+
+// dial opens a connection to the rig.
+func (r *rig) dial() *raw {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		r.t.Fatal(err)
+	}
+	return &raw{conn, r.t, bufio.NewReader(conn)}
+}
+
+func (c *raw) write(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// read reads one answer.
+func (c *raw) read() *answer {
+	c.t.Helper()
+	res, err := http.ReadResponse(c.answers, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &answer{c.t, res.StatusCode, res.Header, string(body)}
+}
+
+// ended reports whether the server ends the connection.
+func (c *raw) ended() bool {
+	_, err := c.answers.ReadByte()
+	timeout, ok := err.(net.Error)
+	return err != nil && (!ok || !timeout.Timeout())
+}
+
+// Bytes in which a proxy and the node could see different requests are refused, and the
+// connection ends: what follows them is not taken for a request.
+func TestFraming(t *testing.T) {
+	r := newRig(t)
+	const hidden = "DELETE /v1/messages/kept HTTP/1.1\r\nHost: a\r\n\r\n"
+	length := "Content-Length: " + strconv.Itoa(len(hidden)) + "\r\n"
+	for _, test := range []struct{ name, request, says string }{
+		{"both lengths", "POST /v1/messages HTTP/1.1\r\nHost: a\r\n" + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "exclude each other"},
+		{"both lengths, the other order", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n" + length + "\r\n0\r\n\r\n" + hidden, "exclude each other"},
+		{"both, in another case", "POST /v1/messages HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n" + hidden, "exclude each other"},
+		{"a space before the colon", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length : " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden, "space"},
+		{"a tab before the colon", "GET /healthz HTTP/1.1\r\nHost: a\r\nX\t: 1\r\n\r\n" + hidden, ""},
+		{"a space in a name", "GET /healthz HTTP/1.1\r\nHost: a\r\nX y: 1\r\n\r\n" + hidden, ""},
+		{"a header in two lines", "GET /healthz HTTP/1.1\r\nHost: a\r\nX: 1\r\n y\r\n\r\n" + hidden, "second line"},
+		{"a length in a second line", "GET /healthz HTTP/1.1\r\nHost: a\r\nX: 1\r\n\tContent-Length: 5\r\n\r\n" + hidden, "second line"},
+		{"chunks in HTTP/1.0", "POST /v1/messages HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "HTTP/1.0"},
+		{"another coding", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n" + length + "\r\n" + hidden, "chunked"},
+		{"two codings", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + hidden, ""},
+		{"chunks twice", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "twice"},
+		{"two lengths", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n" + length + "\r\n" + hidden, ""},
+		{"a length with a sign", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\n" + hidden, ""},
+		{"a list of lengths", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\n" + hidden, ""},
+		{"a line that ends with LF", "GET /healthz HTTP/1.1\r\nHost: a\r\nX: 1\nY: 2\r\n\r\n" + hidden, "LF"},
+		{"a head that ends with two LF", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nX: 1\n\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, ""},
+		{"no host", "GET /healthz HTTP/1.1\r\nX: 1\r\n\r\n" + hidden, ""},
+		{"no header at all", "GET /healthz HTTP/1.1\r\n\r\n" + hidden, ""},
+		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" + hidden, ""},
+		{"a chunk's size with LF", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\n{\r\n0\r\n\r\n" + hidden, ""},
+		{"a chunk without an end", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n" + hidden, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r.send("PUT", "/v1/messages/kept", order("kept"))
+			conn := r.dial()
+			conn.t = t
+			conn.write(test.request)
+			conn.read().problem(400, BadRequest, test.says)
+			if !conn.ended() {
+				t.Error("the connection goes on")
+			}
+			if kept := r.send("GET", "/v1/messages/kept", ""); !strings.Contains(kept.body, "PENDING") {
+				t.Errorf("what follows was taken for a request: %s", kept.body)
+			}
+		})
+	}
+	t.Run("sound ones", func(t *testing.T) {
+		conn := r.dial()
+		body := order("chunked")
+		conn.write("POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			"5\r\n" + body[:5] + "\r\n" + strconv.FormatInt(int64(len(body)-5), 16) + ";x=y\r\n" + body[5:] + "\r\n0\r\n\r\n" +
+			"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		if a := conn.read(); a.status != 201 {
+			t.Fatal(a.status, a.body)
+		}
+		conn.read().want(200, `{"status":"ok"}`)
+		conn.write("GET /healthz HTTP/1.0\r\n\r\n")
+		conn.read().want(200, `{"status":"ok"}`)
+	})
+}
+
+// What a body leaves unread is not taken for the next request.
+func TestUnreadBodies(t *testing.T) {
+	r := newRig(t)
+	for _, test := range []struct{ name, head string }{
+		{"a path that takes none", "GET /healthz HTTP/1.1\r\n"},
+		{"no such path", "POST /nowhere HTTP/1.1\r\n"},
+		{"another media type", "POST /v1/messages HTTP/1.1\r\nContent-Type: text/plain\r\n"},
+		{"a parameter that is not known", "POST /v1/messages?x=1 HTTP/1.1\r\nContent-Type: application/json\r\n"},
+	} {
+		for _, size := range []int{0, 100, preloadBytes, preloadBytes + 1, 100_000} {
+			t.Run(test.name+" "+strconv.Itoa(size), func(t *testing.T) {
+				conn := r.dial()
+				conn.t = t
+				line := "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
+				body := strings.Repeat(line, size/len(line)+1)[:size]
+				conn.write(test.head + "Host: a\r\nContent-Length: " + strconv.Itoa(size) + "\r\n\r\n" + body + "GET /v1/cluster HTTP/1.1\r\nHost: a\r\n\r\n")
+				if first := conn.read(); first.status == 200 != (test.name == "a path that takes none") {
+					t.Error(first.status, first.body)
+				}
+				if size > preloadBytes {
+					if !conn.ended() {
+						t.Error("the connection goes on")
+					}
+				} else if second := conn.read(); !strings.Contains(second.body, "members") {
+					t.Errorf("the next answer is %s", second.body)
+				}
+			})
+		}
+	}
+}
+
+// A web page cannot reach a node of this machine through its visitor's browser.
+func TestPagesOfElsewhere(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Loopback = true })
+	open := newRig(t)
+	for _, test := range []struct {
+		head  string
+		taken bool
+	}{
+		{"Host: 127.0.0.1:8080", true},
+		{"Host: localhost", true},
+		{"Host: LOCALHOST:8080", true},
+		{"Host: [::1]:8080", true},
+		{"Host: 127.8.8.8", true},
+		{"Host: evil.example", false},
+		{"Host: evil.example:8080", false},
+		{"Host: localhost.evil.example", false},
+		{"Host: 127.0.0.1.evil.example", false},
+		{"Host: 0.0.0.0:8080", false},
+
+		{"Host: 10.0.0.1", false},
+		{"Host: localhost:1\r\nOrigin: http://localhost:1", true},
+		{"Host: localhost:1\r\nOrigin: http://localhost:2", false},
+		{"Host: localhost:1\r\nOrigin: http://evil.example", false},
+		{"Host: localhost:1\r\nOrigin: null", false},
+		{"Host: localhost:1\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost:1", true},
+		{"Host: localhost:1\r\nSec-Fetch-Site: none", true},
+		{"Host: localhost:1\r\nSec-Fetch-Site: cross-site", false},
+		{"Host: localhost:1\r\nSec-Fetch-Site: same-site\r\nOrigin: http://localhost:2", false},
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			body := order("a")
+			request := method + " /v1/messages HTTP/1.1\r\n" + test.head + "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+			conn := r.dial()
+			conn.write(request)
+			a := conn.read()
+			if taken := a.status < 300; taken != test.taken {
+				t.Errorf("%s with %q: %d %s", method, test.head, a.status, a.body)
+			}
+			if !test.taken {
+				a.problem(403, Forbidden, "--insecure")
+			}
+			conn = open.dial()
+			conn.write(request)
+			if a := conn.read(); a.status >= 300 {
+				t.Errorf("a node behind a proxy refuses %q: %d %s", test.head, a.status, a.body)
+			}
+		}
+	}
+}
+
+// Bodies that are announced or half sent keep no others out, and take no more memory than
+// has arrived.
+func TestBodiesTakeWhatTheyBring(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.BodiesBytesMax = postdate.BatchBytesMax + 64<<10 })
+	const head = "POST /v1/messages/batch HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
+	var announced []*raw
+	for range 200 {
+		conn := r.dial()
+		conn.write(head + strconv.Itoa(postdate.BatchBytesMax) + "\r\n\r\n[")
+		announced = append(announced, conn)
+	}
+	large := "[" + strings.Repeat(" ", 10_000_000) + order("large") + "]"
+	if a := r.send("POST", "/v1/messages/batch", large); a.status != 200 || !strings.Contains(a.body, `"created":true`) {
+		t.Fatal(a.status, a.body)
+	}
+	if left := r.server.bodies.left.Load(); left != int64(r.server.config.BodiesBytesMax) {
+		t.Errorf("%d of %d bytes are left when nothing has come", left, r.server.config.BodiesBytesMax)
+	}
+	// Now one sends all but the end of a batch, and keeps it.
+	announced[0].write(strings.Repeat(" ", postdate.BatchBytesMax-2))
+	for r.server.bodies.left.Load() > 64<<10 {
+		time.Sleep(time.Millisecond) // the node reads
+	}
+	a := r.send("POST", "/v1/messages/batch", large)
+	a.problem(503, Unavailable, "surely nothing was done")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	if a := r.send("POST", "/v1/messages", order("small")); a.status != 201 {
+		t.Errorf("a small request: %d %s", a.status, a.body)
+	}
+	announced[0].write("]")
+	announced[0].read().want(200, `{"results":[]}`)
+	if a := r.send("POST", "/v1/messages/batch", large); a.status != 200 {
+		t.Error(a.status, a.body)
+	}
+}
+
+// Connections that ask nothing, or slowly, keep nobody out.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.ConnectionsMax = 100 })
+	r.inbox.waiting = make(chan struct{}, 1)
+	poll := r.dial()
+	poll.write("GET /v1/inbox/test?wait=30s&after=7 HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-r.inbox.waiting
+	for i := range 1000 {
+		conn := r.dial()
+		defer conn.Close() // before the shutdown, which waits for half a request
+		if i%2 == 0 {
+			conn.write("POST /v1/messages HTTP/1.1\r\nHost: a\r\n")
+		}
+		if i%50 == 0 {
+			http.DefaultClient.CloseIdleConnections()
+			if a := r.send("PUT", "/v1/messages/a", order("a")); a.status >= 300 {
+				t.Fatal(i, a.status, a.body)
+			}
+		}
+	}
+	r.server.endPolls()
+	poll.read().want(200, `{"messages":[],"nextCursor":"7"}`) // it was kept
+}
