@@ -10,6 +10,7 @@ const (
 	ChannelBytesMax     = 2048
 	ContentTypeBytesMax = 256
 	KeyBytesMax         = 1024
+	PayloadLevelsMax    = 64 // of arrays and objects in a payload of JSON
 	HeadersMax          = 64
 	HeaderNameBytesMax  = 128
 	HeaderValueBytesMax = 4096

@@ -2,7 +2,9 @@ package api
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
@@ -74,7 +76,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	}
 	b = appendTime(b, "createdAt", r.CreatedAt)
 	b = appendPayload(b, r.Encoding, r.ContentType, r.Payload)
-	b = appendHeaders(b, r.Headers)
+	b = appendHeaders(b, masked(r.Headers))
 	if r.PartitionKey != "" {
 		b = appendMember(b, "key", r.PartitionKey)
 	}
@@ -139,6 +141,28 @@ func appendPayload(b []byte, encoding postdate.Encoding, contentType string, pay
 		b = append(b, '"')
 	}
 	return b
+}
+
+// mask stands for the value of a header that is a secret.
+const mask = "***"
+
+func isSecret(h postdate.Header) bool {
+	return strings.EqualFold(h.Name, "Authorization") || strings.EqualFold(h.Name, "Cookie")
+}
+
+// masked returns a message's headers as those see them who only look at it: its receiver
+// gets the credentials, and they are not shown again.
+func masked(headers []postdate.Header) []postdate.Header {
+	if !slices.ContainsFunc(headers, isSecret) {
+		return headers
+	}
+	shown := slices.Clone(headers)
+	for i := range shown {
+		if isSecret(shown[i]) {
+			shown[i].Value = mask
+		}
+	}
+	return shown
 }
 
 func appendHeaders(b []byte, headers []postdate.Header) []byte {

@@ -308,8 +308,10 @@ func Nearest(name string, known []string) string {
 }
 
 // clip shortens a client's own text before it is shown back.
-func clip(s string) string {
-	const bytesMax = 100
+func clip(s string) string { return clipTo(s, 100) }
+
+// clipTo cuts s after bytesMax bytes.
+func clipTo(s string, bytesMax int) string {
 	if len(s) <= bytesMax {
 		return s
 	}

@@ -183,6 +183,9 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 			return fieldProblem("/payload", invalid("payload is not a string of UTF-8: %w", err))
 		}
 		m.Encoding, m.Payload = postdate.EncodingText, text
+	case nestsTooDeep(b.Payload):
+		return fieldProblem("/payload", invalid("payload has more than %d levels of arrays and objects: "+
+			"send it as a string, or in base64", postdate.PayloadLevelsMax))
 	default:
 		m.Encoding, m.Payload = postdate.EncodingJSON, b.Payload
 		m.ContentType = orElse(m.ContentType, contentTypeJSON)
@@ -192,6 +195,23 @@ func (c *checker) payload(b *messageBody, m *postdate.Message) *Problem {
 			"at most %d are allowed; put it elsewhere and send a reference", len(m.Payload), c.payloadBytesMax))
 	}
 	return nil
+}
+
+// nestsTooDeep reports whether a JSON value, which is well-formed, has more levels than a
+// payload may. Readers recurse, and break where we do not.
+func nestsTooDeep(v jsontext.Value) bool {
+	if bytes.Count(v, []byte("["))+bytes.Count(v, []byte("{")) <= postdate.PayloadLevelsMax {
+		return false
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return false
+		}
+		if dec.StackDepth() > postdate.PayloadLevelsMax {
+			return true
+		}
+	}
 }
 
 func orElse(s, otherwise string) string {
@@ -238,6 +258,10 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 		if strings.EqualFold(h.Name, amqp.MessageID) {
 			return headerProblem(h.Name, invalid("header %s is for messages that are taken from RabbitMQ: "+
 				"leave it out; the message-id of a delivery is the scheduleId", h.Name))
+		}
+		if isSecret(h) && h.Value == mask {
+			return headerProblem(h.Name, invalid("header %s is %s, which is how answers show it: send its value",
+				h.Name, mask))
 		}
 	}
 	m.Headers = b.Headers

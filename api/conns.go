@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // conns are the open connections. Where there are too many, or no descriptors are left,
@@ -20,6 +22,7 @@ type conns struct {
 	max   int
 	log   *slog.Logger
 	start time.Time
+	short rate.Sometimes // says that the system has no more of them
 
 	mu  sync.Mutex
 	all map[*conn]struct{}
@@ -53,20 +56,25 @@ const (
 // Accept is part of net.Listener. A shortage of descriptors or memory ends no server: it
 // closes what waits longest, and tries again.
 func (l *listener) Accept() (net.Conn, error) {
-	for pause := acceptPauseMin; ; pause = min(2*pause, acceptPauseMax) {
-		c, err := l.Listener.Accept()
-		if err == nil {
-			return l.conns.add(c), nil
-		}
-		if !isShortage(err) {
+	pause := acceptPauseMin
+	for {
+		inner, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			if c := l.conns.add(inner); c != nil {
+				return c, nil
+			}
+		case !isShortage(err):
 			return nil, err
+		default:
+			l.conns.short.Do(func() {
+				l.conns.log.Warn("api: no connection can be accepted: those that wait longest are closed; "+
+					"allow the process more open files (ulimit -n)", "error", err)
+			})
+			l.conns.makeRoom()
+			time.Sleep(pause)
+			pause = min(2*pause, acceptPauseMax)
 		}
-		if pause == acceptPauseMin {
-			l.conns.log.Warn("api: no connection can be accepted: the oldest that ask nothing are closed; "+
-				"allow the process more open files (ulimit -n)", "error", err)
-		}
-		l.conns.makeRoom()
-		time.Sleep(pause)
 	}
 }
 
@@ -82,28 +90,40 @@ func isShortage(err error) bool {
 }
 
 func newConns(most int, log *slog.Logger) *conns {
-	return &conns{max: most, log: log, start: time.Now(), all: map[*conn]struct{}{}}
+	return &conns{max: most, log: log, start: time.Now(), all: map[*conn]struct{}{},
+		short: rate.Sometimes{Interval: time.Minute}}
 }
 
+// add takes a connection. It returns nil, and has ended the connection, if there are too
+// many whose requests are being answered.
 func (cs *conns) add(inner net.Conn) *conn {
+	if !cs.hasRoom() {
+		cs.makeRoom()
+		if !cs.hasRoom() {
+			_ = inner.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = inner.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" +
+				"Connection: close\r\nContent-Length: 0\r\n\r\n"))
+			_ = inner.Close()
+			return nil
+		}
+	}
 	c := &conn{Conn: inner, of: cs}
 	c.wait()
 	cs.mu.Lock()
-	full := len(cs.all) >= cs.max
+	defer cs.mu.Unlock()
 	cs.all[c] = struct{}{}
-	cs.mu.Unlock()
-	if full {
-		cs.makeRoom()
-	}
 	return c
+}
+
+func (cs *conns) hasRoom() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return len(cs.all) < cs.max
 }
 
 // evictedShare is the share of all connections that makeRoom closes: it looks at all of
 // them, so it closes more than one.
 const evictedShare = 64
-
-// room is how many connections makeRoom closes.
-func (cs *conns) room() int { return max(1, cs.max/evictedShare) }
 
 // makeRoom closes the connections that have waited longest.
 func (cs *conns) makeRoom() {
@@ -120,7 +140,7 @@ func (cs *conns) makeRoom() {
 	}
 	cs.mu.Unlock()
 	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
-	for _, w := range all[:min(len(all), cs.room())] {
+	for _, w := range all[:min(len(all), max(1, cs.max/evictedShare))] {
 		if w.c.since.CompareAndSwap(w.since, closing) {
 			_ = w.c.Close()
 		}

@@ -130,7 +130,7 @@ func checkParcel(p *Parcel, payloadBytesMax int) error {
 // encodingOf returns the form in which answers will show the payload.
 func encodingOf(p *Parcel) postdate.Encoding {
 	switch {
-	case postdate.IsJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid():
+	case postdate.IsJSON(p.ContentType) && jsontext.Value(p.Payload).IsValid() && !nestsTooDeep(p.Payload):
 		return postdate.EncodingJSON
 	case utf8.Valid(p.Payload):
 		return postdate.EncodingText

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -102,6 +103,22 @@ func (p *Problem) shift(offset int) {
 // HTTPStatus returns the status code of the answer.
 func (p *Problem) HTTPStatus() int { return problemKinds[p.Type].status }
 
+// How much of a problem is shown. A batch of 10,000 bad items, each quoted, must not
+// answer many times what it brought.
+const (
+	detailBytesMax  = 600
+	pointerBytesMax = 300
+)
+
+// clipMiddle shortens a long detail. Its end says what to do, so the middle goes, which
+// quotes the client.
+func clipMiddle(detail string) string {
+	if len(detail) <= detailBytesMax {
+		return detail
+	}
+	return clipTo(detail, detailBytesMax/2) + strings.ToValidUTF8(detail[len(detail)-detailBytesMax/2:], "")
+}
+
 // appendJSON appends p as an object of application/problem+json.
 func (p *Problem) appendJSON(b []byte) []byte {
 	kind := problemKinds[p.Type]
@@ -111,13 +128,13 @@ func (p *Problem) appendJSON(b []byte) []byte {
 	b = append(b, kind.title...)
 	b = append(b, `","status":`...)
 	b = strconv.AppendInt(b, int64(kind.status), 10)
-	detail, placed := p.Detail, p.Type == MalformedJSON && p.Offset >= 0
+	detail, placed := clipMiddle(p.Detail), p.Type == MalformedJSON && p.Offset >= 0
 	if placed {
 		detail += " (at byte " + strconv.FormatInt(p.Offset, 10) + ")"
 	}
 	b = appendMember(b, "detail", detail)
 	if p.Pointer != "" {
-		b = appendMember(b, "pointer", p.Pointer)
+		b = appendMember(b, "pointer", clipTo(p.Pointer, pointerBytesMax))
 	}
 	if p.Parameter != "" {
 		b = appendMember(b, "parameter", p.Parameter)

@@ -264,3 +264,82 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	r.server.endPolls()
 	poll.read().want(200, `{"messages":[],"nextCursor":"7"}`) // it was kept
 }
+
+// However hostile a batch is, its answer is not many times as long.
+func TestAnswersAreNoLongerThanWhatTheyAnswer(t *testing.T) {
+	r := newRig(t)
+	long := strings.Repeat(`\u0001<"`, 1000)
+	long = strings.ReplaceAll(long, `"`, `\"`)
+	for name, item := range map[string]string{
+		"an unknown field":    `{"` + long + `":1}`,
+		"a field twice":       `{"headers":{"` + long + `":"","` + long + `":""}}`,
+		"a field twice, deep": `{"payload":{"` + long + `":{"a":1,"a":2}}}`,
+		"a header's kind":     `{"headers":{"` + long + `":1}}`,
+		"a channel":           `{"channel":"` + long + `"}`,
+		"a channel's broker":  `{"channel":"` + strings.Repeat("é", 500) + `:x"}`,
+		"a time":              `{"channel":"inbox:a","payload":1,"executionTime":"` + long + `"}`,
+		"a delay":             `{"channel":"inbox:a","payload":1,"delay":"` + long + `"}`,
+		"an id":               `{"scheduleId":"` + long + `"}`,
+		"a header":            `{"channel":"inbox:a","payload":1,"delay":"1s","headers":{"` + long + `":""}}`,
+		"a content type":      `{"channel":"inbox:a","payload":1,"delay":"1s","contentType":"` + long + `"}`,
+		"an encoding":         `{"channel":"inbox:a","payload":"1","delay":"1s","payloadEncoding":"` + long + `"}`,
+		"a number":            `{"retry":{"maxAttempts":1` + strings.Repeat("0", 5000) + `}}`,
+		"a retry":             `{"channel":"inbox:a","payload":1,"delay":"1s","retry":{"maxBackoff":"` + long + `"}}`,
+	} {
+		items := strings.Repeat(item+"\n", 100)
+		a := r.send("POST", "/v1/messages/batch", items, "Content-Type: application/x-ndjson")
+		if a.status != 200 || strings.Count(a.body, `"error":`) != 100 {
+			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		}
+		if most := 100 * 3000; len(a.body) > most {
+			t.Errorf("%s: %d bytes are answered with %d", name, len(items), len(a.body))
+		}
+	}
+}
+
+// What readers cannot read is not taken, in whatever way it comes.
+func TestDeepPayloads(t *testing.T) {
+	r := newRig(t)
+	nested := func(levels int) string {
+		return strings.Repeat(`{"a":[`, levels/2) + "1" + strings.Repeat(`]}`, levels/2)
+	}
+	with := func(payload string) string {
+		return `{"scheduleId":"deep","channel":"inbox:a","delay":"1h","payload":` + payload + `}`
+	}
+	if a := r.send("PUT", "/v1/messages/deep", with(nested(postdate.PayloadLevelsMax))); a.status != 201 {
+		t.Error(a.status, a.body)
+	}
+	r.send("PUT", "/v1/messages/deep", with(nested(postdate.PayloadLevelsMax+2))).problem(400, InvalidField, "64 levels", `"pointer":"/payload"`)
+	r.send("PUT", "/v1/messages/deep", with(nested(9998))).problem(400, InvalidField, "64 levels")
+	r.send("PATCH", "/v1/messages/deep", `{"payload":`+nested(9998)+`}`).problem(400, InvalidField, "64 levels")
+	if a := r.send("PUT", "/v1/messages/deep", with("["+strings.Repeat(`{"a":"[[[["},`, 1000)+"1]")); a.status != 200 {
+		t.Error(a.status, a.body)
+	}
+	in := Intake{Tenant: postdate.DefaultTenant, Buckets: testBuckets, PayloadBytesMax: 1 << 20, CheckChannel: func(postdate.Channel) error { return nil }}
+	m, err := in.FromParcel(&Parcel{Offer: Offer{ScheduleID: "a", Channel: "inbox:a", Now: testNow}, ContentType: "application/json", Payload: []byte(nested(9998)), ExecutionTime: testNow, When: "x"})
+	if err != nil || m.Encoding != postdate.EncodingText {
+		t.Errorf("from a broker: %v as %v, want as text: it is delivered as it came", err, m.Encoding)
+	}
+}
+
+// Credentials that a message carries reach its receiver, and are not shown again.
+func TestSecretHeadersAreNotShown(t *testing.T) {
+	r := newRig(t)
+	body := strings.TrimSuffix(order("a"), "}") + `,"headers":{"authorization":"Bearer t0ken","Cookie":"c00kie","x-shop":"berlin"}}`
+	r.send("POST", "/v1/messages", body)
+	if a := r.send("POST", "/v1/messages", body); a.status != 200 {
+		t.Errorf("the same again: %d %s", a.status, a.body)
+	}
+	for _, path := range []string{"/v1/messages/a", "/v1/messages"} {
+		a := r.send("GET", path, "")
+		if strings.Contains(a.body, "t0ken") || strings.Contains(a.body, "c00kie") || !strings.Contains(a.body, `"authorization":"***"`) || !strings.Contains(a.body, "berlin") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	var kept []postdate.Header
+	r.store.set(keyOf("a"), func(rec *postdate.Record) { kept = rec.Headers })
+	if kept[0].Value+kept[1].Value != "c00kieBearer t0ken" && kept[0].Value+kept[1].Value != "Bearer t0kenc00kie" {
+		t.Errorf("stored: %v", kept)
+	}
+	r.send("PUT", "/v1/messages/a", strings.ReplaceAll(body, "Bearer t0ken", "***")).problem(400, InvalidField, "send its value")
+}

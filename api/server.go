@@ -53,13 +53,12 @@ func New(config Config) (*Server, error) {
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
 	s.http = &fasthttp.Server{
-		Name:              "postdate",
-		Handler:           s.router().Handler,
-		ErrorHandler:      s.brokenRequest,
-		ConnState:         waits,
-		StreamRequestBody: true,
-		// Those that were just closed to make room may not have ended yet.
-		Concurrency:                  config.ConnectionsMax + s.conns.room(),
+		Name:                         "postdate",
+		Handler:                      s.router().Handler,
+		ErrorHandler:                 s.brokenRequest,
+		ConnState:                    waits,
+		StreamRequestBody:            true,
+		Concurrency:                  2 * config.ConnectionsMax, // the listener bounds them
 		ReadBufferSize:               config.HeaderBytesMax,
 		ReadTimeout:                  config.ReadTimeout,
 		WriteTimeout:                 config.WriteTimeout,

@@ -40,7 +40,8 @@ type Node struct {
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
-	serving    sync.WaitGroup  // the HTTP server
+	serving    sync.WaitGroup // the HTTP server
+	files      files
 	background sync.WaitGroup  // the loop, control and cluster
 	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
@@ -84,6 +85,10 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 	}
 	n := &Node{c: c, parts: parts, clock: clock{time.Now()}, metrics: prometheus.NewRegistry(),
 		failed: make(chan struct{})}
+	var err error
+	if n.files, err = divide(filesLimit()); err != nil {
+		return nil, err
+	}
 	n.life, n.quit = context.WithCancel(context.Background())
 	n.metrics.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -145,7 +150,7 @@ func (n *Node) open(ctx context.Context) error {
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
-		Loopback: !n.c.Insecure,
+		Loopback: !n.c.Insecure, ConnectionsMax: n.files.http,
 	})
 	return err
 }
@@ -174,7 +179,7 @@ func (n *Node) openPebble() (store.Store, error) {
 		return nil, err
 	}
 	config := pebble.DefaultConfig(dir)
-	config.Buckets, config.Log = n.c.Buckets, n.c.Log
+	config.Buckets, config.Log, config.FilesMax = n.c.Buckets, n.c.Log, n.files.store
 	if n.c.StoreCacheBytes != 0 {
 		config.CacheBytes = n.c.StoreCacheBytes
 	}

@@ -44,6 +44,7 @@ type Config struct {
 	Dir          string
 	Buckets      int    // N: fixed at the store's birth, and checked from then on
 	CacheBytes   int64  // for filters and for blocks that were read
+	FilesMax     int    // open files, besides a few; 0: 1,000
 	MemtableSize uint64 // bytes; a few of these are in memory at a time
 	ReserveBytes uint64 // new messages are refused while less of the disk is free
 	Log          *slog.Logger
@@ -183,7 +184,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 	cache := lsm.NewCache(c.CacheBytes + 2*int64(c.MemtableSize))
 	defer cache.Unref()
 	o := &lsm.Options{
-		FS: c.FS, Cache: cache, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
+		FS: c.FS, Cache: cache, MaxOpenFiles: c.FilesMax, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		// Every seek looks into each level. With Pebble's 64 MiB most large stores have one more.

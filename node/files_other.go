@@ -1,0 +1,5 @@
+//go:build !unix
+
+package node
+
+func filesLimit() uint64 { return filesDefault }
