@@ -50,7 +50,7 @@ type listener struct {
 // The pause after a failure to accept for want of descriptors or memory.
 const (
 	acceptPauseMin = 5 * time.Millisecond
-	acceptPauseMax = time.Second
+	acceptPauseMax = 100 * time.Millisecond
 )
 
 // Accept is part of net.Listener. A shortage of descriptors or memory ends no server: it

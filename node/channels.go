@@ -32,7 +32,7 @@ type channels struct {
 
 // openChannels makes the publishers. taken is called when another node has taken a bucket at
 // its broker.
-func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(bucket int),
+func openChannels(c Config, f files, s store.Store, now func() postdate.Time, taken func(bucket int),
 	r prometheus.Registerer) (*channels, error) {
 	box := inbox.New(s, now)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
@@ -44,7 +44,7 @@ func openChannels(c Config, s store.Store, now func() postdate.Time, taken func(
 		ch.publishers["rabbitmq"] = p
 	}
 	hooks := c.Webhook.config()
-	hooks.Metrics = r
+	hooks.Metrics, hooks.Connections = r, f.webhooks
 	w, err := webhook.New(hooks)
 	if err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	taken := func(bucket int) { n.loop.tell(machine.TakenAtBroker{Bucket: bucket}) }
-	if n.channels, err = openChannels(n.c, n.store, n.wall, taken, n.metrics); err != nil {
+	if n.channels, err = openChannels(n.c, n.files, n.store, n.wall, taken, n.metrics); err != nil {
 		return err
 	}
 	n.loop.channels = n.channels

@@ -50,8 +50,15 @@ type serving struct {
 // startServe starts a node and returns when it is ready.
 func startServe(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
-	s := &serving{Cmd: command(t, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)}
-	s.Env = append(s.Env, env...)
+	cmd := command(t, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	return startNode(t, cmd)
+}
+
+// startNode starts a node by cmd and returns when it is ready.
+func startNode(t *testing.T, cmd *exec.Cmd) *serving {
+	t.Helper()
+	s := &serving{Cmd: cmd}
 	s.Stderr = &s.stderr
 	stdout, err := s.StdoutPipe()
 	if err != nil {

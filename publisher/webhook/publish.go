@@ -56,7 +56,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	defer p.gate.Leave()
 	h := p.host(to.Host)
 	defer p.done(to.Host, h)
-	c := &call{p: p, to: to, start: make(chan struct{})}
+	c := &call{p: p, to: to, lane: p.lanes.of(to.Host), start: make(chan struct{})}
 	late := time.AfterFunc(p.config.Timeout, c.stop)
 	defer late.Stop()
 	results := make([]publisher.Result, len(batch))
@@ -81,6 +81,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 type call struct {
 	p     *Publisher
 	to    *url.URL
+	lane  chan struct{} // has room for as many requests as may be in flight with those to other hosts
 	once  sync.Once
 	start chan struct{} // closed when no further request may start
 	mu    sync.Mutex
@@ -109,8 +110,8 @@ func (c *call) unsent(ctx context.Context) publisher.Result {
 	case ctx.Err() != nil:
 		r.Reason = "the node stopped waiting before the message was sent"
 	default:
-		r.Reason = "the receiver answers too slowly: the batch's time of " + c.p.config.Timeout.String() +
-			" was over before the message was sent"
+		r.Reason = "the receiver, or others for whose answers the node waits, are too slow: the batch's time of " +
+			c.p.config.Timeout.String() + " was over before the message was sent"
 	}
 	return r
 }
@@ -125,6 +126,14 @@ func (c *call) deliver(ctx context.Context, h *host, d *postdate.Delivery) publi
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
+	case <-c.start:
+		return c.unsent(ctx)
+	case <-ctx.Done():
+		return c.unsent(ctx)
+	}
+	select {
+	case c.lane <- struct{}{}:
+		defer func() { <-c.lane }()
 	case <-c.start:
 		return c.unsent(ctx)
 	case <-ctx.Done():
@@ -150,7 +159,8 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 	ctx, cancel := context.WithTimeout(ctx, c.p.config.Timeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		req, err := c.p.request(c.to, d, time.Now())
+		began := time.Now()
+		req, err := c.p.request(c.to, d, began)
 		if err != nil {
 			return publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true}, false
 		}
@@ -165,6 +175,7 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 		resp, err := c.p.client.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 		if err == nil {
 			defer resp.Body.Close()
+			c.p.lanes.note(c.to.Host, time.Since(began) < c.p.config.Timeout/quickShare)
 			return answered(resp, cancel), true
 		}
 		mu.Lock()
@@ -173,6 +184,7 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 		written = connected && (ctx.Err() != nil || before < 0 || writtenTo(used) != before)
 		mu.Unlock()
 		if written || !connected || try > 1 {
+			c.p.lanes.note(c.to.Host, false)
 			return failed(ctx, err, written), written
 		}
 	}

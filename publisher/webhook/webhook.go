@@ -52,6 +52,9 @@ type Config struct {
 	// InFlight is how many requests to one host may be in flight; 32 by default.
 	InFlight int
 
+	// Connections is how many connections to all hosts may be open; 1,000 by default.
+	Connections int
+
 	// TLS says how to verify receivers; the system's certificates by default.
 	TLS *tls.Config
 
@@ -62,7 +65,11 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-const inFlightMax = 1000
+const (
+	inFlightMax        = 1000
+	connectionsMin     = 8
+	connectionsDefault = 1000
+)
 
 func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
@@ -70,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 32
+	}
+	if c.Connections == 0 {
+		c.Connections = connectionsDefault
 	}
 	return c
 }
@@ -84,6 +94,10 @@ func (c Config) Validate() error {
 	if c.InFlight < 1 || c.InFlight > inFlightMax {
 		return postdate.E(postdate.KindInvalid, "the number of webhooks in flight, %d, is not between 1 and %d",
 			c.InFlight, inFlightMax)
+	}
+	if c.Connections < connectionsMin {
+		return postdate.E(postdate.KindInvalid, "the number of webhook connections, %d, is less than %d",
+			c.Connections, connectionsMin)
 	}
 	if _, err := newGuard(c.Allow); err != nil {
 		return err
@@ -119,7 +133,8 @@ type Publisher struct {
 	client  *http.Client
 	metrics *metrics
 
-	gate *publisher.Gate
+	gate  *publisher.Gate
+	lanes lanes
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -133,7 +148,8 @@ func New(config Config) (*Publisher, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate()}
+	p := &Publisher{config: config, hosts: map[string]*host{}, gate: publisher.NewGate(),
+		lanes: newLanes(config.Connections)}
 	var err error
 	if p.guard, err = newGuard(config.Allow); err != nil {
 		return nil, err
@@ -146,7 +162,7 @@ func New(config Config) (*Publisher, error) {
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: p.dial, TLSClientConfig: config.TLS, TLSHandshakeTimeout: config.Timeout,
 			TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
-			DisableCompression: true, MaxIdleConnsPerHost: config.InFlight, MaxIdleConns: inFlightMax,
+			DisableCompression: true, MaxIdleConnsPerHost: config.InFlight, MaxIdleConns: config.Connections / 4,
 			IdleConnTimeout: idleTime, MaxResponseHeaderBytes: answerBytesMax,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

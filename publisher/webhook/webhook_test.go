@@ -271,6 +271,65 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
+// Receivers that hang, each at a host of its own, take a bounded number of connections and none
+// from a receiver that answers.
+func TestReceiversThatHangTogether(t *testing.T) {
+	good := httptest.NewServer(newReceiver())
+	defer good.Close()
+	hanging, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Close()
+	var connected atomic.Int32
+	full := make(chan struct{})
+	const lane = 3 // of the 8 connections
+	go func() {
+		for {
+			conn, err := hanging.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			if connected.Add(1) == lane {
+				close(full)
+			}
+		}
+	}()
+	p := newPublisher(t, webhook.Config{Allow: []string{"127.0.0.0/8"}, Connections: 8})
+	ctx, cancel := context.WithCancel(t.Context())
+	to := postdate.Channel(good.URL)
+	if r := p.Publish(ctx, to, batchOf(1))[0]; r.Outcome != publisher.Confirmed {
+		t.Fatal(r)
+	}
+	outcomes := make(chan publisher.Outcome, 20*4)
+	var publishes sync.WaitGroup
+	for i := range 20 {
+		publishes.Go(func() {
+			channel := postdate.Channel(fmt.Sprintf("http://127.1.0.%d:%d/", i+1, hanging.Addr().(*net.TCPAddr).Port))
+			for _, r := range p.Publish(ctx, channel, batchOf(4)) {
+				outcomes <- r.Outcome
+			}
+		})
+	}
+	<-full
+	for _, r := range p.Publish(ctx, to, batchOf(100)) {
+		if r.Outcome != publisher.Confirmed {
+			t.Fatalf("a receiver that answers got %v: %s", r.Outcome, r.Reason)
+		}
+	}
+	cancel()
+	publishes.Wait()
+	close(outcomes)
+	counts := map[publisher.Outcome]int{}
+	for o := range outcomes {
+		counts[o]++
+	}
+	if got := int(connected.Load()); got != lane || counts[publisher.Unknown] != lane || counts[publisher.Down] != 20*4-lane {
+		t.Errorf("%d connections, %v: what was not sent is surely not delivered", got, counts)
+	}
+}
+
 // What a receiver gets besides the payload, and what a client cannot set.
 func TestRequest(t *testing.T) {
 	var got *http.Request
