@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -99,7 +100,7 @@ func attack(t *testing.T, address string) (stop func()) {
 					conn.Close()
 					select {
 					case <-ctx.Done():
-					case <-time.After(time.Second): // as many attackers as there are, not all the processor
+					case <-time.After(time.Second + rand.N(time.Second)): // they hold connections; they do not take the processor
 					}
 				}
 			})
