@@ -33,6 +33,14 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	after := string(args.Peek("after"))
+	if wait > 0 {
+		// Those that wait are not closed to make room, so they may not take all of it.
+		defer s.polling.Add(-1)
+		if s.polling.Add(1) > int64(s.config.ConnectionsMax/2) {
+			return &Problem{Type: Unavailable, retryAfter: 1, Detail: "too many clients wait for messages of inboxes: " +
+				"ask again in a moment, or without wait"}
+		}
+	}
 
 	readCtx, cancel := context.WithTimeout(s.polls, wait+s.config.StoreTimeout)
 	defer cancel()

@@ -261,6 +261,12 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 			}
 		}
 	}
+	const most = 50
+	for range most - 1 {
+		r.dial().write("GET /v1/inbox/test?wait=30s HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-r.inbox.waiting
+	}
+	r.send("GET", "/v1/inbox/test?wait=30s", "").problem(503, Unavailable, "too many clients wait")
 	r.server.endPolls()
 	poll.read().want(200, `{"messages":[],"nextCursor":"7"}`) // it was kept
 }

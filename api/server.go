@@ -38,6 +38,7 @@ type Server struct {
 	polls    context.Context
 	endPolls context.CancelFunc
 	draining atomic.Bool
+	polling  atomic.Int64 // how many long polls wait
 	conns    *conns
 	bodies   budget
 }

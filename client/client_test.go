@@ -206,6 +206,7 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, _ := io.ReadAll(r.Body)
 	req, _ := http.NewRequest(r.Method, f.server+r.URL.RequestURI(), bytes.NewReader(body))
+	req.Header = r.Header
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		panic(http.ErrAbortHandler)

@@ -21,6 +21,7 @@ const (
 	InvalidParameter   ProblemType = "urn:postdate:problem:invalid-parameter"
 	NotSupported       ProblemType = "urn:postdate:problem:not-supported"
 	BadRequest         ProblemType = "urn:postdate:problem:bad-request"
+	Forbidden          ProblemType = "urn:postdate:problem:forbidden" // the request may not come in
 	NotFound           ProblemType = "urn:postdate:problem:not-found" // no such message
 	NoSuchPath         ProblemType = "urn:postdate:problem:no-such-path"
 	MethodNotAllowed   ProblemType = "urn:postdate:problem:method-not-allowed"
