@@ -11,6 +11,7 @@ package amqp
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -63,6 +64,10 @@ func Properties(d *amqp091.Delivery) (headers []postdate.Header) {
 	return headers
 }
 
+// IsDirectReply reports whether a reply-to asks for RabbitMQ's direct replies. RabbitMQ closes
+// the channel of a publisher that has no consumer for them, with all messages under way.
+func IsDirectReply(replyTo string) bool { return strings.HasPrefix(replyTo, "amq.rabbitmq.reply-to") }
+
 // SetProperty converts a header that stands for an AMQP property to that property, and reports
 // whether it did. A value that the property cannot have stays a header. An error says what AMQP
 // cannot carry.
@@ -74,6 +79,9 @@ func SetProperty(p *amqp091.Publishing, name, value string) (bool, error) {
 	case CorrelationID:
 		to = &p.CorrelationId
 	case ReplyTo:
+		if IsDirectReply(value) {
+			return false, fmt.Errorf("%s: %s works only for the connection that waits for the reply", name, value)
+		}
 		to = &p.ReplyTo
 	case Type:
 		to = &p.Type

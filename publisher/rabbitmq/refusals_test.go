@@ -31,16 +31,18 @@ func TestBadMessagesFailAlone(t *testing.T) {
 	for i := range postdate.HeadersMax {
 		batch[5].Message.Headers = append(batch[5].Message.Headers, postdate.Header{Name: fmt.Sprint("h", i), Value: strings.Repeat("v", postdate.HeaderValueBytesMax)})
 	}
+	batch[7].Message.Headers = []postdate.Header{{Name: "amqp-reply-to", Value: "amq.rabbitmq.reply-to"}}
+	batch[8].Message.Headers = []postdate.Header{{Name: "amqp-reply-to", Value: "amq.rabbitmq.reply-to.g1h2AA5yZXBseUAxMTI0NzE2"}}
 	for i := range 28 { // as many as fit
 		batch[6].Message.Headers = append(batch[6].Message.Headers, postdate.Header{Name: fmt.Sprint("h", i), Value: strings.Repeat("v", postdate.HeaderValueBytesMax)})
 	}
 	for i, r := range p.Publish(context.Background(), postdate.Channel("rabbitmq:"+queue), batch) {
-		bad := i == 1 || i == 3 || i == 5
+		bad := i == 1 || i == 3 || i == 5 || i == 7 || i == 8
 		if bad && (r.Outcome != publisher.Refused || !r.Permanent) || !bad && r.Outcome != publisher.Confirmed {
 			t.Errorf("message %d: %v, permanent %t: %s", i, r.Outcome, r.Permanent, r.Reason)
 		}
 	}
-	if n := len(client.TakeAll(queue)); n != 7 {
+	if n := len(client.TakeAll(queue)); n != 5 {
 		t.Errorf("%d messages are in the queue", n)
 	}
 	if s := p.State(); s.Phase != publisher.Connected {
