@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -102,7 +103,7 @@ func failed(ctx context.Context, err error, written bool) publisher.Result {
 	if errors.As(err, &u) {
 		err = u.Err // without the URL: the message names it
 	}
-	reason := err.Error()
+	reason := words(err)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		reason = "the receiver has not answered in time"
@@ -113,4 +114,18 @@ func failed(ctx context.Context, err error, written bool) publisher.Result {
 		return publisher.Result{Outcome: publisher.Unknown, Reason: reason + ", and may have got the message"}
 	}
 	return publisher.Result{Outcome: publisher.Down, Reason: "the receiver cannot be reached: " + reason}
+}
+
+// words returns what an error says, without the addresses that it names: those that a name
+// stands for, this node's own, and its name server's.
+func words(err error) string {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return "the name " + dns.Name + " cannot be resolved: " + dns.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
 }

@@ -12,11 +12,12 @@ import (
 
 const idleTime = 60 * time.Second // how long an unused connection is kept
 
-// forbidden is the error of a connection to an address that webhooks may not reach.
-type forbidden struct{ host, address string }
+// forbidden is the error of a connection to an address that webhooks may not reach. It does
+// not tell the address: whoever schedules would learn what the names of this network stand for.
+type forbidden struct{ host string }
 
 func (f *forbidden) Error() string {
-	return fmt.Sprintf("the host %s has the address %s, which is not public: %s", f.host, f.address, remedy)
+	return fmt.Sprintf("the host %s has an address that is not public: %s", f.host, remedy)
 }
 
 // dial connects. It checks each address after the name is resolved and before the first packet
@@ -31,7 +32,7 @@ func (p *Publisher) dial(ctx context.Context, network, address string) (net.Conn
 		Control: func(_, resolved string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(resolved)
 			if err != nil || !p.guard.permits(host, to.Addr()) {
-				return &forbidden{host, resolved}
+				return &forbidden{host}
 			}
 			return nil
 		},

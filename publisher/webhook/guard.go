@@ -38,14 +38,16 @@ func newGuard(allow []string) (*guard, error) {
 // hostKey returns a host's name for comparison: in lower case, without the trailing dot.
 func hostKey(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// special lists the networks that are not part of the public internet, or that lead into
-// others: the registries of RFC 6890 and later additions.
+// public6 is what IANA has given out of IPv6 for the public internet.
+var public6 = netip.MustParsePrefix("2000::/3")
+
+// special lists the networks of IPv4 and of public6 that are not part of the public internet,
+// or that lead into others: the registries of RFC 6890 and later additions.
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
 	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-	"5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
 // translated is the network whose addresses end with an IPv4 address, to which a translator
@@ -72,6 +74,9 @@ func (g *guard) permits(host string, addr netip.Addr) bool {
 	if translated.Contains(addr) {
 		b := addr.As16()
 		return g.permits(host, netip.AddrFrom4([4]byte(b[12:])))
+	}
+	if addr.Is6() && !public6.Contains(addr) {
+		return false
 	}
 	for _, network := range special {
 		if network.Contains(addr) {

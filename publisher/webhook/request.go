@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -103,18 +104,30 @@ func (p *Publisher) sign(h http.Header, m *postdate.Message, now time.Time) erro
 	if len(p.signers) == 0 {
 		return nil
 	}
+	id := webhookID(m.ScheduleID)
 	var signatures []string
 	for _, s := range p.signers {
-		signature, err := s.Sign(m.ScheduleID, now, m.Payload)
+		signature, err := s.Sign(id, now, m.Payload)
 		if err != nil {
 			return err
 		}
 		signatures = append(signatures, signature)
 	}
-	h.Set(standardwebhooks.HeaderWebhookID, m.ScheduleID)
+	h.Set(standardwebhooks.HeaderWebhookID, id)
 	h.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	h.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
 	return nil
+}
+
+// webhookID returns the id that is signed. What is signed is the id, the time and the payload
+// with a dot between them, so an id with a dot could stand for another one and another time:
+// its hash stands for it.
+func webhookID(scheduleID string) string {
+	if !strings.Contains(scheduleID, ".") {
+		return scheduleID
+	}
+	sum := sha256.Sum256([]byte(scheduleID))
+	return "sha256_" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 func secretFits(secret string) bool {

@@ -236,7 +236,8 @@ func TestNobodyThere(t *testing.T) {
 	defer secure.Close()
 	for _, url := range []string{"http://" + proctest.Closed(t), "http://nowhere.test/", secure.URL} {
 		for _, r := range p.Publish(context.Background(), postdate.Channel(url), batchOf(200)) {
-			if r.Outcome != publisher.Down || !strings.HasPrefix(r.Reason, "the receiver cannot be reached: ") {
+			if r.Outcome != publisher.Down || !strings.HasPrefix(r.Reason, "the receiver cannot be reached: ") ||
+				strings.Contains(r.Reason, "127.0.0.1") && url != secure.URL {
 				t.Fatalf("%s: %v: %s", url, r.Outcome, r.Reason)
 			}
 		}
@@ -364,12 +365,27 @@ func TestRequest(t *testing.T) {
 	if got.Method != "POST" || got.RequestURI != "/a%2Fb?c=d" || got.Host != strings.TrimPrefix(server.URL, "http://") || got.ContentLength != 7 || string(body) != string(m.Payload) {
 		t.Errorf("got %s %s for host %s, %d bytes: %s", got.Method, got.RequestURI, got.Host, got.ContentLength, body)
 	}
-	for _, s := range []string{secret, next} {
+	for _, id := range []string{"m.0", "m-0"} { // what is signed has a dot after the id
+		m.ScheduleID = id
+		if r := p.Publish(context.Background(), postdate.Channel(server.URL), batch)[0]; r.Outcome != publisher.Confirmed {
+			t.Fatalf("%v: %s", r.Outcome, r.Reason)
+		}
+		if signed := got.Header.Get("Webhook-Id"); strings.Contains(signed, ".") || got.Header.Get("Postdate-Schedule-Id") != id || signed == id != (id == "m-0") {
+			t.Errorf("the id %s is signed as %q", id, signed)
+		}
+		verifies(t, body, got.Header, secret, next)
+	}
+}
+
+// verifies checks a request's signature by each of the secrets.
+func verifies(t *testing.T, body []byte, header http.Header, secrets ...string) {
+	t.Helper()
+	for _, s := range secrets {
 		w, err := standardwebhooks.NewWebhook(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Verify(body, got.Header); err != nil {
+		if err := w.Verify(body, header); err != nil {
 			t.Errorf("the signature: %v", err)
 		}
 	}
@@ -467,7 +483,7 @@ func TestRebindingAndRedirects(t *testing.T) {
 		t.Errorf("a redirect: %v: %s", r.Outcome, r.Reason)
 	}
 	rebound.Store(true)
-	if r := publish("/"); r.Outcome != publisher.Refused || r.Permanent || !strings.Contains(r.Reason, "127.0.0.2") || !strings.Contains(r.Reason, "--webhook-allow") {
+	if r := publish("/"); r.Outcome != publisher.Refused || r.Permanent || strings.Contains(r.Reason, "127.0.0") || !strings.Contains(r.Reason, "not public") || !strings.Contains(r.Reason, "--webhook-allow") {
 		t.Errorf("a name that was rebound: %v: %s", r.Outcome, r.Reason)
 	}
 	if inner.Load() != 0 || asked.Load() == 0 {
@@ -511,7 +527,7 @@ func TestChecks(t *testing.T) {
 		"http://10.2.0.1/": "not public", "http://169.254.169.254/latest/": "not public", "http://100.100.0.1/": "not public",
 		"http://[::1]/": "not public", "http://[::ffff:10.0.0.1]/": "not public", "http://[64:ff9b::10.0.0.1]/": "not public",
 		"http://[fd00::1]/": "not public", "http://[::]/": "not public", "http://0.0.0.0/": "not public", "http://224.0.0.1/": "not public",
-		"http://[2002:7f00:1::]/": "not public", "http://[::127.0.0.1]/": "not public", "http://255.255.255.255/": "not public",
+		"http://[2002:7f00:1::]/": "not public", "http://[1000::1]/": "not public", "http://[4000::1]/": "not public", "http://[64:ff9b:1::1]/": "not public", "http://[fec0::1]/": "not public", "http://[::127.0.0.1]/": "not public", "http://255.255.255.255/": "not public",
 	} {
 		if err := p.Check(bad); postdate.KindOf(err) != postdate.KindInvalid || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
