@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ type Metrics struct {
 	down     prometheus.Gauge
 
 	mu     sync.Mutex
-	labels map[postdate.Channel]string
+	labels map[string]bool
 }
 
 // NewMetrics registers the series.
@@ -59,21 +60,30 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		down: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_channels_down", Help: "Channels that take nothing at present; their messages are parked.",
 		}),
-		labels: map[postdate.Channel]string{},
+		labels: map[string]bool{},
 	}
 }
 
+// labelOf returns the name of a channel that metrics show. Of a URL they show the host: tokens
+// stand in paths.
+func labelOf(c postdate.Channel) string {
+	if c.Broker() != "https" && c.Broker() != "http" {
+		return string(c)
+	}
+	if u, err := url.Parse(string(c)); err == nil {
+		return u.Scheme + "://" + u.Host
+	}
+	return c.Broker()
+}
+
 func (m *Metrics) label(c postdate.Channel) string {
+	name := labelOf(c)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if name, ok := m.labels[c]; ok {
-		return name
-	}
-	name := string(c)
-	if len(m.labels) >= channelLabelsMax {
+	if !m.labels[name] && len(m.labels) >= channelLabelsMax {
 		return "other"
 	}
-	m.labels[c] = name
+	m.labels[name] = true
 	return name
 }
 
