@@ -35,7 +35,7 @@ func NewClient(address string) *Client {
 	c.Move(address)
 	var err error
 	c.Client, err = client.New(client.Config{
-		Servers: []string{"node"}, RetryFor: -1, Requests: callsMax,
+		Servers: []string{"localhost"}, RetryFor: -1, Requests: callsMax,
 		HTTP: &http.Client{Transport: moving{&http.Transport{MaxIdleConnsPerHost: callsMax}, &c.address}},
 	})
 	if err != nil {
