@@ -52,8 +52,8 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 			}
 			size = min(size, bytesMax+1)
 			if !s.takeFor(ctx, size-cap(body)) {
-				return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take all " +
-					"the memory for bodies at present; surely nothing was done: repeat the request in a moment"}
+				return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take " +
+					"all the memory for bodies at present; surely nothing was done: repeat the request in a moment"}
 			}
 			body = append(make([]byte, 0, size), body...)
 		}

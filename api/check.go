@@ -260,8 +260,8 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 				"leave it out; the message-id of a delivery is the scheduleId", h.Name))
 		}
 		if strings.EqualFold(h.Name, amqp.ReplyTo) && amqp.IsDirectReply(h.Value) {
-			return headerProblem(h.Name, invalid("header %s asks for a direct reply, which works only for the connection "+
-				"that waits for it: name a queue", h.Name))
+			return headerProblem(h.Name, invalid("header %s asks for a direct reply, which works only for the "+
+				"connection that waits for it: name a queue", h.Name))
 		}
 		if isSecret(h) && h.Value == mask {
 			return headerProblem(h.Name, invalid("header %s is %s, which is how answers show it: send its value",

@@ -37,8 +37,8 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		// Those that wait are not closed to make room, so they may not take all of it.
 		defer s.polling.Add(-1)
 		if s.polling.Add(1) > int64(s.config.ConnectionsMax/2) {
-			return &Problem{Type: Unavailable, retryAfter: 1, Detail: "too many clients wait for messages of inboxes: " +
-				"ask again in a moment, or without wait"}
+			return &Problem{Type: Unavailable, retryAfter: 1,
+				Detail: "too many clients wait for messages of inboxes: ask again in a moment, or without wait"}
 		}
 	}
 

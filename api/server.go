@@ -49,7 +49,8 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	s := &Server{config: config, metrics: newMetrics(config.Registry), conns: newConns(config.ConnectionsMax, config.Log)}
+	s := &Server{config: config, metrics: newMetrics(config.Registry),
+		conns: newConns(config.ConnectionsMax, config.Log)}
 	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))

@@ -1,7 +1,5 @@
 package node
 
-import "github.com/postdate/postdate"
-
 // files says how many open files the parts of a node may have. A part that takes none from
 // another cannot stop it: clients that connect, or receivers that hang, leave the store the
 // files that it needs.
@@ -26,8 +24,7 @@ const (
 // and the rest.
 func divide(limit uint64) (files, error) {
 	if limit < filesMin {
-		return files{}, postdate.E(postdate.KindInvalid, "the process may open %d files: allow it at least %d (ulimit -n)",
-			limit, filesMin)
+		return files{}, invalid("the process may open %d files: allow it at least %d (ulimit -n)", limit, filesMin)
 	}
 	of := func(share uint64, most int) int { return int(min(share, uint64(most))) }
 	return files{

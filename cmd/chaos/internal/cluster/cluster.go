@@ -139,7 +139,7 @@ func (cl *Cluster) layNodes(c Config) (err error) {
 		if n.api, err = n.newAPI(); err != nil {
 			return err
 		}
-		n.args = []string{"serve", "--http", "127.0.0.1:0", "--store", store, "--rabbitmq", cl.Rabbit.URL,
+		n.args = []string{"serve", "--http", "127.0.0.1:0", "--insecure", "--store", store, "--rabbitmq", cl.Rabbit.URL,
 			"--node-id", n.Name}
 		if cl.Mongo != nil {
 			n.args = append(n.args, "--gossip", gossip[i], "--join", strings.Join(gossip, ","))
