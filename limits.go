@@ -30,6 +30,10 @@ const (
 	RetryParkedMax  = 10 * 366 * 24 * time.Hour // ten years
 
 	BucketsMax = 16_384
+
+	APIKeysMax          = 10_000
+	APIKeyPatternsMax   = 32 // of channels, of one API key
+	AdminKeyBytesMin    = 32
 )
 
 // EarliestTime and LatestTime bound every time that a client may give. The

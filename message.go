@@ -174,6 +174,9 @@ func SortHeaders(hs []Header) {
 // CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error { return checkName("scheduleId", id, ScheduleIDBytesMax) }
 
+// CheckTenant returns an error if name is not a valid tenant.
+func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }
+
 func checkName(what, s string, bytesMax int) error {
 	if s == "" {
 		return E(KindInvalid, "%s is empty", what)

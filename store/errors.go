@@ -45,3 +45,19 @@ func ErrCursorForeign(cursor string) error {
 func ErrCursorInvalid(cursor string) error {
 	return postdate.E(postdate.KindInvalid, "cursor %q is none that was given out: begin again without one", cursor)
 }
+
+// ErrNoKey says that there is no API key with that id.
+func ErrNoKey(id string) error {
+	return postdate.E(postdate.KindNotFound, "there is no API key %q: it was never made, or it was revoked", id)
+}
+
+// ErrKeyExists says that another API key has the id.
+func ErrKeyExists(id string) error {
+	return postdate.E(postdate.KindExists, "there is another API key %q: make one with another id", id)
+}
+
+// ErrTooManyKeys says that there is no place for one more API key.
+func ErrTooManyKeys() error {
+	return postdate.E(postdate.KindTooLarge, "there are %d API keys, and no more are allowed: revoke those that "+
+		"nobody uses", postdate.APIKeysMax)
+}

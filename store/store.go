@@ -40,6 +40,7 @@ type Store interface {
 	Partitions
 	Inbox
 	Channels
+	Keys
 	Housekeeping
 }
 
@@ -342,6 +343,49 @@ type ChannelSettings struct {
 
 // None says whether nothing is set.
 func (s ChannelSettings) None() bool { return s == ChannelSettings{Channel: s.Channel} }
+
+// Keys keeps API keys, for all nodes.
+type Keys interface {
+	// CreateKey makes a key durable. The same key again changes nothing; another one with its
+	// id is KindExists. Beyond [postdate.APIKeysMax] keys the error is KindTooLarge.
+	CreateKey(ctx context.Context, key APIKey) error
+
+	// Keys lists all keys, in any order.
+	Keys(ctx context.Context) ([]APIKey, error)
+
+	// KeysVersion is another number after each CreateKey and RevokeKey that changed something,
+	// whoever called it; uses do not count. It costs much less than Keys. It compares only with
+	// what this open store said before.
+	KeysVersion(ctx context.Context) (uint64, error)
+
+	// RevokeKey deletes a key. If there is none with that id, the error is KindNotFound.
+	RevokeKey(ctx context.Context, id string) error
+
+	// UseKeys notes when keys were last used. An earlier time than the one that is noted
+	// changes nothing, nor does the use of a key that is not there.
+	UseKeys(ctx context.Context, uses []KeyUse) error
+}
+
+// APIKey is a key as the store keeps it: without its secret.
+type APIKey struct {
+	ID         string
+	Tenant     string
+	Scopes     []string
+	Channels   []string // patterns of the channels that it may use; none: all
+	CreatedAt  postdate.Time
+	ExpiresAt  postdate.Time // 0: never
+	LastUsedAt postdate.Time // 0: not yet; up to some seconds behind
+
+	// SecretHash is the SHA-256 of the secret. A slow hash would gain nothing: the secret has
+	// 256 random bits, so nobody can try them all.
+	SecretHash [32]byte
+}
+
+// KeyUse says when a key was used.
+type KeyUse struct {
+	ID string
+	At postdate.Time
+}
 
 // Housekeeping is the rest.
 type Housekeeping interface {

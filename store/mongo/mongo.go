@@ -76,7 +76,7 @@ type Store struct {
 	sharded bool   // behind a mongos
 	birth   uint32 // names this store in inbox cursors
 
-	messages, partitions, leases, inboxes, channels, registry *driver.Collection
+	messages, partitions, leases, inboxes, channels, keys, registry *driver.Collection
 
 	// seen is the latest operation time of the replica set that this process saw. Every read is
 	// at least as new, so what was answered before a change of primary holds after it.
@@ -150,8 +150,9 @@ func newStore(c Config, client *driver.Client) *Store {
 	return &Store{
 		c: c, client: client,
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
-		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), registry: db.Collection("registry"),
-		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
+		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), keys: db.Collection("keys"),
+		registry: db.Collection("registry"),
+		appends:  appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
 	}
 }
 

@@ -34,6 +34,7 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(appendLease(nil, bucket.Lease{Renewals: 1 << 40, Lasts: 30 * time.Second}))
 	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
 	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
+	f.Add(appendAPIKey(nil, &store.APIKey{Tenant: "t", Scopes: []string{"admin"}, Channels: []string{"inbox:a*"}, ExpiresAt: 7}))
 	f.Add(appendBirth(nil, 64, 1))
 	f.Add([]byte{layout, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -60,6 +61,10 @@ func FuzzStoredValues(f *testing.F) {
 		if c, err := readChannel(v, "inbox:a"); err == nil && c.MaxPerSecond == c.MaxPerSecond { // not a number is not itself
 			again, err := readChannel(appendChannel(nil, c), "inbox:a")
 			same(t, c, again, err)
+		}
+		if k, err := readAPIKey(v, "a"); err == nil {
+			again, err := readAPIKey(appendAPIKey(nil, &k), "a")
+			same(t, k, again, err)
 		}
 		if buckets, birth, written, err := readBirth(v); err == nil {
 			again := appendBirth(nil, buckets, birth)

@@ -22,6 +22,7 @@ import (
 //	n                                    the floor: no empty inbox gave a higher sequence number
 //	c tenant 0 inbox 0                   what earlier versions kept in place of n
 //	h channel                            what an operator set for a channel
+//	a id                                 an API key
 //	x                                    the store's birth record
 const (
 	spaceMessage    = 'm'
@@ -36,6 +37,7 @@ const (
 	spaceInboxFloor = 'n'
 	spaceInboxTail  = 'c'
 	spaceChannel    = 'h'
+	spaceAPIKey     = 'a'
 	spaceBirth      = 'x'
 )
 

@@ -107,6 +107,9 @@ type Store struct {
 
 	leaseMu sync.Mutex // orders writes of leases
 
+	keysMu      sync.Mutex // orders writes of API keys, and guards their version
+	keysVersion uint64
+
 	inboxMu sync.Mutex // guards the map, and the number of users of each inbox in it
 	inboxes map[string]*inbox
 	floorMu sync.Mutex    // held by whoever raises the floor

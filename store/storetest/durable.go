@@ -49,6 +49,7 @@ func durable() []check {
 		}},
 		{"settlements survive", durableSettle},
 		{"what is set of a channel survives", channelsSurvive},
+		{"API keys survive, and revoked ones stay away", keysSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
 		{"inbox messages and cursors survive", func(x *trial) {

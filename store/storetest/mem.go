@@ -33,6 +33,8 @@ type Mem struct {
 	inboxes  map[inboxName]*memInbox
 	channels map[postdate.Channel]store.ChannelSettings
 	created  uint64 // messages so far
+	keys     map[string]store.APIKey
+	keysAt   uint64 // the version of keys
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
@@ -69,7 +71,7 @@ func NewMem(buckets int) *Mem {
 		},
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
-		channels: map[postdate.Channel]store.ChannelSettings{},
+		channels: map[postdate.Channel]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b

@@ -86,6 +86,7 @@ func areas() []area {
 		{"park", parking()},
 		{"partitions", partitions()},
 		{"channels", channels()},
+		{"keys", keys()},
 		{"inbox", inboxes()},
 		{"expire", expiring()},
 		{"reuse", reusing()},

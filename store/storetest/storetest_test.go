@@ -128,6 +128,13 @@ var plantedBugs = []struct {
 	{"reuse", func(m *Mem) store.Store { return versionsBeginAnew{m} }},
 	{"reuse", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
 	{"inbox", func(m *Mem) store.Store { return inboxSkips{m} }},
+	{"keys", func(m *Mem) store.Store { return keysOverwrite{m} }},
+	{"keys", func(m *Mem) store.Store { return keysLoseChannels{m} }},
+	{"keys", func(m *Mem) store.Store { return revokeIsLate{m} }},
+	{"keys", func(m *Mem) store.Store { return revokeTellsNobody{m} }},
+	{"keys", func(m *Mem) store.Store { return usesTellEverybody{m} }},
+	{"keys", func(m *Mem) store.Store { return usesGoBack{m} }},
+	{"keys", func(m *Mem) store.Store { return usesMakeKeys{m} }},
 	// Bugs that also show, or show only, when all work at the same time.
 	{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
 	{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
@@ -178,6 +185,7 @@ func TestEveryLossIsCaught(t *testing.T) {
 		"the claims":        func(m *Mem) { m.Records[home].Claimed = bucket.Position{} },
 		"what is behind":    func(m *Mem) { m.Records[home].Behind = nil },
 		"the inboxes":       func(m *Mem) { clear(m.inboxes) },
+		"the API keys":      func(m *Mem) { clear(m.keys) },
 		"the inboxes' past": func(m *Mem) { forgetPast(m) },
 	} {
 		t.Run(loss, func(t *testing.T) {
