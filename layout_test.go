@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	"publisher/inbox":                 {".", "publisher", "store"},
 	"fence":                           {".", "bucket", "store"},
 	"poller":                          {".", "bucket", "fence", "store", "publisher"},
-	"api":                             {".", "bucket", "store", "internal/amqp"},
+	"auth":                            {".", "store"},
+	"api":                             {".", "auth", "bucket", "store", "internal/amqp"},
 	"api/ingest":                      {".", "api", "store", "internal/amqp"},
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp"},
 	"api/ingest/kafka":                {".", "api/ingest"},
@@ -74,12 +75,12 @@ var pure = []string{
 	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
 	"poller/room.go", "poller/behind.go", "poller/unheard.go", "poller/limit.go", "poller/settle.go",
 	"poller/park.go", "poller/wait.go", "poller/leave.go", "poller/view.go",
-	"api/ingest/decide.go", "cmd/retest/results.go",
+	"auth/identity.go", "auth/book.go", "api/ingest/decide.go", "cmd/retest/results.go",
 }
 
 // pureImports are the packages outside this module that a pure file may use.
 var pureImports = []string{
-	"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
+	"bytes", "cmp", "container/heap", "crypto/sha256", "crypto/subtle", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
 	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
 }
 

@@ -31,9 +31,11 @@ const (
 
 	BucketsMax = 16_384
 
-	APIKeysMax          = 10_000
-	APIKeyPatternsMax   = 32 // of channels, of one API key
-	AdminKeyBytesMin    = 32
+	APIKeysMax            = 10_000
+	APIKeyPatternsMax     = 32 // of channels, in one API key
+	APIKeyPatternBytesMax = 256
+	AdminKeyBytesMin      = 32 // the least
+	AdminKeyBytesMax      = 256
 )
 
 // EarliestTime and LatestTime bound every time that a client may give. The
