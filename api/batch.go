@@ -56,7 +56,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	t := &batch{
-		checker: s.checker(), tenant: s.tenantOf(ctx), buckets: s.config.Buckets,
+		checker: s.checker(ctx), tenant: s.tenantOf(ctx), buckets: s.config.Buckets,
 		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),
 		replayed: func(m *postdate.Message, expiring bool) (scheduled, bool) {
 			return s.replayed(storeCtx, m, expiring)

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // sink is a store that accepts everything and keeps nothing, so that the
@@ -33,8 +36,13 @@ type load struct {
 
 // benchmark calls the handlers like the server, but without a socket.
 func benchmark(b *testing.B, inbox Inbox, method, path string, load load) {
+	benchmarkAs(b, Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox}, "", method, path, load)
+}
+
+// benchmarkAs is benchmark with an Authorization header; "": none.
+func benchmarkAs(b *testing.B, config Config, authorization, method, path string, load load) {
 	body, perCall := load.body, load.messages
-	server, err := New(Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox})
+	server, err := New(config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,6 +55,9 @@ func benchmark(b *testing.B, inbox Inbox, method, path string, load load) {
 		ctx.Request.Header.SetMethod(method)
 		ctx.Request.SetRequestURI(path)
 		ctx.Request.Header.SetContentType("application/json")
+		if authorization != "" {
+			ctx.Request.Header.Set("Authorization", authorization)
+		}
 		ctx.Request.SetBodyRaw(body)
 		server.http.Handler(&ctx)
 		if code := ctx.Response.StatusCode(); code/100 != 2 {
@@ -64,6 +75,18 @@ func benchMessage(i int) string {
 
 func BenchmarkPostOne(b *testing.B) {
 	benchmark(b, &fakeInbox{}, "POST", "/v1/messages", load{[]byte(benchMessage(1)), 1})
+}
+
+// BenchmarkPostOneWithKey shows what a key costs, against BenchmarkPostOne.
+func BenchmarkPostOneWithKey(b *testing.B) {
+	now := func() postdate.Time { return postdate.WallOf(time.Now()) }
+	keys := auth.NewKeeper(auth.Config{Store: storetest.NewMem(testBuckets), AdminKey: adminKey, Now: now})
+	_, text, err := keys.Create(b.Context(), auth.Wish{Tenant: "acme", Scopes: []auth.Scope{auth.WriteMessages}, Channels: []string{"inbox:*"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	config := Config{Buckets: testBuckets, Messages: sink{}, Inbox: &fakeInbox{}, Keys: keys}
+	benchmarkAs(b, config, "Bearer "+text, "POST", "/v1/messages", load{[]byte(benchMessage(1)), 1})
 }
 
 func BenchmarkPostBatchOf500(b *testing.B) {

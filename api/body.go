@@ -59,6 +59,8 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return cancelFields
 	case *channelBody:
 		return channelFields
+	case *keyBody:
+		return keyFields
 	}
 	if under == "/retry" {
 		return retryFields

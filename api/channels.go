@@ -80,6 +80,9 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	channel, p := body.check(s.config.CheckChannel)
+	if p == nil {
+		p = mayUse(identityOf(ctx), channel, "/channel")
+	}
 	if p != nil {
 		return p
 	}
@@ -89,6 +92,8 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if err != nil {
 		return s.failed("change a channel", err, "")
 	}
+	s.audit.did(ctx, "a channel was changed", "channel", loggedChannel(channel), "paused", set.Paused,
+		"maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)
 	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
 }
 

@@ -9,8 +9,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/amqp"
 )
@@ -27,10 +29,12 @@ type checker struct {
 	now             postdate.Time
 	payloadBytesMax int
 	checkChannel    func(postdate.Channel) error
+	identity        *auth.Identity // nil: anybody
 }
 
-func (s *Server) checker() checker {
-	return checker{now: s.config.Now(), payloadBytesMax: s.config.PayloadBytesMax, checkChannel: s.config.CheckChannel}
+func (s *Server) checker(ctx *fasthttp.RequestCtx) checker {
+	return checker{now: s.config.Now(), payloadBytesMax: s.config.PayloadBytesMax, checkChannel: s.config.CheckChannel,
+		identity: identityOf(ctx)}
 }
 
 // named checks a body that may have a schedule id, and makes an id if it has none.
@@ -63,10 +67,13 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 		return p, false
 	}
 	channel, err := postdate.ParseChannel(b.Channel)
-	if err == nil {
-		err = c.checkChannel(channel)
-	}
 	if err != nil {
+		return fieldProblem("/channel", err), false
+	}
+	if p := mayUse(c.identity, channel, "/channel"); p != nil {
+		return p, false
+	}
+	if err := c.checkChannel(channel); err != nil {
 		return fieldProblem("/channel", err), false
 	}
 	m.Channel, m.CreatedAt = channel, c.now
@@ -460,6 +467,9 @@ func patchable(b *messageBody) *Problem {
 // patched returns old with b's changes. The content type stays if b has none.
 func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
 	m := old
+	if p := mayUse(c.identity, old.Channel, ""); p != nil {
+		return m, p
+	}
 	when, p := c.when(b, &m)
 	if p != nil {
 		return m, p

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/store"
 )
 
@@ -43,6 +44,11 @@ type Config struct {
 	CheckChannel func(postdate.Channel) error
 	// Cluster is the view that GET /v1/cluster shows. Default: an empty one.
 	Cluster func() Cluster
+	// Keys tells who a request comes from. Default: nobody is asked for a key, and everybody
+	// may do everything.
+	Keys *auth.Keeper
+	// MetricsOpen: /metrics needs no key.
+	MetricsOpen bool
 	// Channels lists channels and changes their settings. Default: there are none.
 	Channels Channels
 	// Ready says why the node is not ready, or nil. Default: always ready.

@@ -84,6 +84,27 @@ func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage
 	return f.Mem.List(ctx, q)
 }
 
+func (f *fakeStore) CreateKey(ctx context.Context, key store.APIKey) error {
+	if err := f.enter(ctx, "CreateKey"); err != nil {
+		return err
+	}
+	return f.Mem.CreateKey(ctx, key)
+}
+
+func (f *fakeStore) RevokeKey(ctx context.Context, id string) error {
+	if err := f.enter(ctx, "RevokeKey"); err != nil {
+		return err
+	}
+	return f.Mem.RevokeKey(ctx, id)
+}
+
+func (f *fakeStore) Keys(ctx context.Context) ([]store.APIKey, error) {
+	if err := f.enter(ctx, "Keys"); err != nil {
+		return nil, err
+	}
+	return f.Mem.Keys(ctx)
+}
+
 // set changes a message that is stored, without the API, while no call is under way in the model.
 func (f *fakeStore) set(key postdate.Key, change func(*postdate.Record)) {
 	old := f.Rows[key]

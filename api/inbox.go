@@ -24,6 +24,9 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
+	if p := mayUse(identityOf(ctx), postdate.Channel("inbox:"+name), ""); p != nil {
+		return p
+	}
 	limit, p := limitOf(args, postdate.InboxLimitMax)
 	if p != nil {
 		return p

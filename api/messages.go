@@ -22,7 +22,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	m := postdate.Message{Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
-	c := s.checker()
+	c := s.checker(ctx)
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
@@ -99,7 +99,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 			"leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
 	}
 	m := postdate.Message{Key: key, Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
-	c := s.checker()
+	c := s.checker(ctx)
 	p, expiring := c.message(&body, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
@@ -182,7 +182,7 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	c := s.checker()
+	c := s.checker(ctx)
 	for range replaceRoundsMax {
 		old, err := s.config.Messages.Get(storeCtx, key)
 		if err != nil {

@@ -17,12 +17,13 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/store"
 )
 
 // requestSchemas are closed in the document itself. The test closes all others, so
 // that it catches an answer with a member that the document does not have.
-var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange"}
+var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange", "KeyWish"}
 
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
@@ -85,6 +86,7 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
@@ -93,7 +95,7 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route}
+	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 	if status < 300 {
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 			c.t.Errorf("the document does not allow %s %s %s: %v", method, path, body, err)
@@ -132,9 +134,10 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &contract{rig: newRig(t), doc: doc, router: router, seen: map[string]bool{}}
+	c := &contract{rig: newRig(t, withKeys), doc: doc, router: router, seen: map[string]bool{}}
 	c.successes()
 	c.refusals()
+	c.strangers()
 	c.failures()
 	for name, operation := range operations(doc) {
 		for status := range operation.Responses.Map() {
@@ -172,6 +175,11 @@ func (c *contract) successes() {
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
+	c.call(201, "POST", "/v1/keys", `{"tenant":"acme","scopes":["sched:r","ops:r"]}`)
+	c.call(201, "POST", "/v1/keys", `{"tenant":"acme","scopes":["admin"],"channels":["*"],"expires":"90d"}`)
+	key := c.key("acme", auth.Admin)
+	c.call(200, "GET", "/v1/keys", "", "Authorization: Bearer "+key)
+	c.call(200, "DELETE", "/v1/keys/"+key[3:15], "")
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true,"maxPerSecond":0.5}`)
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`, "Content-Type: application/merge-patch+json")
 	for _, path := range []string{"/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
@@ -190,7 +198,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -201,12 +209,37 @@ func (c *contract) refusals() {
 	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
+	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
+	c.call(404, "DELETE", "/v1/keys/none", "")
+	c.call(400, "DELETE", "/v1/keys/x%20y", "")
 	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")
 	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1"} {
 		c.call(400, "GET", path, "")
+	}
+}
+
+// strangers calls each operation that needs a key without one, and with one for something else.
+func (c *contract) strangers() {
+	reads, writes := c.key("acme", auth.ReadMessages), c.key("acme", auth.WriteMessages)
+	for name, operation := range operations(c.doc) {
+		if operation.Security == nil {
+			continue
+		}
+		method, path, _ := strings.Cut(name, " ")
+		path = strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path)
+		body := ""
+		if operation.RequestBody != nil {
+			body = "{}"
+		}
+		c.call(401, method, path, body, "Authorization: Basic x")
+		other := reads
+		if (*operation.Security)[0]["bearer"][0] == string(auth.ReadMessages) {
+			other = writes
+		}
+		c.call(403, method, path, body, "Authorization: Bearer "+other)
 	}
 }
 
@@ -218,6 +251,8 @@ func (c *contract) failures() {
 		c.inbox.err = postdate.E(kind, "inner")
 		c.channels.err = postdate.E(kind, "inner")
 		c.call(status, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true}`)
+		c.call(status, "POST", "/v1/keys", `{"tenant":"acme","scopes":["admin"]}`)
+		c.call(status, "DELETE", "/v1/keys/x", "")
 		c.call(status, "POST", "/v1/messages", order("f"))
 		c.call(status, "PUT", "/v1/messages/f", order("f"))
 		c.call(status, "PATCH", "/v1/messages/f", `{"delay":"1s"}`)
@@ -227,6 +262,7 @@ func (c *contract) failures() {
 			c.call(status, "GET", "/v1/messages", "")
 			c.call(status, "GET", "/v1/inbox/test", "")
 			c.call(status, "GET", "/v1/channels", "")
+			c.call(status, "GET", "/v1/keys", "")
 		}
 	}
 	c.mu.Lock()

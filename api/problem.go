@@ -27,8 +27,10 @@ const (
 	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter
 	NotSupported       ProblemType = "not-supported"          // 400, with pointer
 	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
+	Unauthorized       ProblemType = "unauthorized"           // 401: no key, or none that is good
 	Forbidden          ProblemType = "forbidden"              // 403
 	NotFound           ProblemType = "not-found"              // 404: no such message
+	NoSuchKey          ProblemType = "no-such-key"            // 404: no such API key
 	NoSuchPath         ProblemType = "no-such-path"           // 404
 	MethodNotAllowed   ProblemType = "method-not-allowed"     // 405
 	RequestTimeout     ProblemType = "request-timeout"        // 408
@@ -56,8 +58,10 @@ var problemKinds = map[ProblemType]struct {
 	InvalidParameter:   {400, "A parameter of the URL is invalid"},
 	NotSupported:       {400, "This version does not support that"},
 	BadRequest:         {400, "The request is not well-formed HTTP"},
+	Unauthorized:       {401, "The request needs a key"},
 	Forbidden:          {403, "The request is refused"},
 	NotFound:           {404, "There is no such message"},
+	NoSuchKey:          {404, "There is no such key"},
 	NoSuchPath:         {404, "There is no such path"},
 	MethodNotAllowed:   {405, "The path does not take this method"},
 	RequestTimeout:     {408, "The request took too long to arrive"},
@@ -88,7 +92,9 @@ type Problem struct {
 	Status      postdate.Status
 	DeliveredAt postdate.Time
 
-	retryAfter int // seconds; 0: no such header
+	retryAfter int    // seconds; 0: no such header
+	keyID      string // of a refusal: the key that was sent, for the log; "": none that is known
+	why        string // what the log says in place of Detail, if that may quote a secret
 }
 
 func (p *Problem) Error() string { return p.Detail }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 )
 
 // bodyRoomBytes is the room in a single message's body besides its payload in base64:
@@ -41,6 +41,7 @@ type Server struct {
 	polling  atomic.Int64 // how many long polls wait
 	conns    *conns
 	bodies   budget
+	audit    audit
 }
 
 // New makes a server. It fails if the Config is not valid.
@@ -51,6 +52,7 @@ func New(config Config) (*Server, error) {
 	config = config.withDefaults()
 	s := &Server{config: config, metrics: newMetrics(config.Registry),
 		conns: newConns(config.ConnectionsMax, config.Log)}
+	s.audit.log = config.Log
 	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
@@ -104,41 +106,48 @@ type handler func(*Server, *fasthttp.RequestCtx) *Problem
 type route struct {
 	method, path string
 	handle       handler
+	need         auth.Scope // what the caller's key must be for
 }
 
 // routes are all calls. GET also serves HEAD.
 var routes = []route{
-	{"POST", "/v1/messages", (*Server).postMessage},
-	{"GET", "/v1/messages", (*Server).listMessages},
-	{"POST", "/v1/messages/batch", (*Server).postBatch},
-	{"POST", "/v1/messages/cancel", (*Server).postCancel},
-	{"GET", "/v1/messages/{id}", (*Server).getMessage},
-	{"PUT", "/v1/messages/{id}", (*Server).putMessage},
-	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage},
-	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage},
-	{"GET", "/v1/inbox/{name}", (*Server).getInbox},
-	{"GET", "/v1/channels", (*Server).getChannels},
-	{"PATCH", "/v1/channels", (*Server).patchChannel},
-	{"GET", "/v1/cluster", (*Server).getCluster},
-	{"GET", "/healthz", (*Server).getHealth},
-	{"GET", "/readyz", (*Server).getReady},
-	{"GET", "/metrics", (*Server).getMetrics},
-	{"GET", "/openapi.json", (*Server).getOpenAPI},
+	{"POST", "/v1/messages", (*Server).postMessage, auth.WriteMessages},
+	{"GET", "/v1/messages", (*Server).listMessages, auth.ReadMessages},
+	{"POST", "/v1/messages/batch", (*Server).postBatch, auth.WriteMessages},
+	{"POST", "/v1/messages/cancel", (*Server).postCancel, auth.WriteMessages},
+	{"GET", "/v1/messages/{id}", (*Server).getMessage, auth.ReadMessages},
+	{"PUT", "/v1/messages/{id}", (*Server).putMessage, auth.WriteMessages},
+	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage, auth.WriteMessages},
+	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage, auth.WriteMessages},
+	{"GET", "/v1/inbox/{name}", (*Server).getInbox, auth.ReadMessages},
+	{"GET", "/v1/channels", (*Server).getChannels, auth.Operate},
+	{"PATCH", "/v1/channels", (*Server).patchChannel, auth.ChangeChannels},
+	{"GET", "/v1/cluster", (*Server).getCluster, auth.Operate},
+	{"GET", "/v1/keys", (*Server).getKeys, auth.Admin},
+	{"POST", "/v1/keys", (*Server).postKey, auth.Admin},
+	{"DELETE", "/v1/keys/{id}", (*Server).deleteKey, auth.Admin},
+	{"GET", "/healthz", (*Server).getHealth, public},
+	{"GET", "/readyz", (*Server).getReady, public},
+	{"GET", "/metrics", (*Server).getMetrics, auth.Operate},
+	{"GET", "/openapi.json", (*Server).getOpenAPI, public},
 }
 
 func (s *Server) router() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
-	r.NotFound = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	r.NotFound = s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
 	})
-	r.MethodNotAllowed = s.measured("none", func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	r.MethodNotAllowed = s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " +
 			clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
 	})
 	for _, route := range routes {
-		handle := s.measured(route.path, route.handle)
+		if route.path == "/metrics" && s.config.MetricsOpen {
+			route.need = public
+		}
+		handle := s.measured(route.path, route.need, route.handle)
 		r.Handle(route.method, route.path, handle)
 		if route.method == fasthttp.MethodGet {
 			r.Handle(fasthttp.MethodHead, route.path, handle)
@@ -149,7 +158,7 @@ func (s *Server) router() *router.Router {
 
 // measured wraps a handler: it lets it run if the request may come in, writes its
 // Problem, recovers from its panic, and counts and times the call.
-func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
+func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
 		if c := connOf(ctx.Conn()); c != nil && !isLong(ctx) && !c.answer() {
@@ -158,9 +167,12 @@ func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
 		}
 		p := s.refuse(ctx)
 		if p == nil {
-			p = s.guarded(ctx, handle)
+			p = s.guarded(ctx, need, handle)
 		}
 		if p != nil {
+			if p.Type == Unauthorized || p.Type == Forbidden {
+				s.audit.refused(ctx, p)
+			}
 			p.write(ctx)
 		}
 		s.leave(ctx)
@@ -168,8 +180,8 @@ func (s *Server) measured(path string, handle handler) fasthttp.RequestHandler {
 	}
 }
 
-// guarded turns a panic into a Problem.
-func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) {
+// guarded runs a handler if the caller's key is for it, and turns a panic into a Problem.
+func (s *Server) guarded(ctx *fasthttp.RequestCtx, need auth.Scope, handle handler) (p *Problem) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()),
@@ -178,6 +190,9 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, handle handler) (p *Problem) 
 			p, _ = storeProblem(errors.New("panic"), "")
 		}
 	}()
+	if p := s.admit(ctx, need); p != nil {
+		return p
+	}
 	return handle(s, ctx)
 }
 
@@ -198,9 +213,6 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	p.write(ctx)
 	s.metrics.observe("none", "none", p.HTTPStatus(), 0)
 }
-
-// tenantOf returns the tenant of a request. No other code decides that.
-func (s *Server) tenantOf(*fasthttp.RequestCtx) string { return postdate.DefaultTenant }
 
 // storeContext bounds one call of the store. It does not end with the client's
 // connection: a write that has begun is completed.

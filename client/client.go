@@ -23,6 +23,8 @@ type Config struct {
 	// HTTP makes the requests and handles TLS, proxies and credentials. Redirects are not
 	// followed unless its CheckRedirect says so. Default: a new http.Client.
 	HTTP *http.Client
+	// APIKey is sent as the credential, if the nodes ask for one. Default: none.
+	APIKey string
 	// Header is sent with every request.
 	Header http.Header
 	// AnswerTimeout bounds one try, not counting a long poll's wait. Default: 40 s, which is
@@ -178,6 +180,9 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 	}
 	if call.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.config.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+c.config.APIKey)
 	}
 	for _, header := range []http.Header{c.config.Header, call.Header} {
 		for name, values := range header {

@@ -21,8 +21,10 @@ const (
 	InvalidParameter   ProblemType = "urn:postdate:problem:invalid-parameter"
 	NotSupported       ProblemType = "urn:postdate:problem:not-supported"
 	BadRequest         ProblemType = "urn:postdate:problem:bad-request"
-	Forbidden          ProblemType = "urn:postdate:problem:forbidden" // the request may not come in
-	NotFound           ProblemType = "urn:postdate:problem:not-found" // no such message
+	Unauthorized       ProblemType = "urn:postdate:problem:unauthorized" // there is no key, or none that is good
+	Forbidden          ProblemType = "urn:postdate:problem:forbidden"    // the key is not for this
+	NotFound           ProblemType = "urn:postdate:problem:not-found"    // no such message
+	NoSuchKey          ProblemType = "urn:postdate:problem:no-such-key"
 	NoSuchPath         ProblemType = "urn:postdate:problem:no-such-path"
 	MethodNotAllowed   ProblemType = "urn:postdate:problem:method-not-allowed"
 	RequestTimeout     ProblemType = "urn:postdate:problem:request-timeout"

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
+)
+
+// What a call needs besides the scopes that keys have.
+const (
+	public auth.Scope = "public"  // no key
+	anyKey auth.Scope = "any key" // whatever its scopes
+)
+
+// identityKey is where a request's identity is among its user values.
+const identityKey = "postdate identity"
+
+// identityOf returns who a request comes from; nil if nobody is asked.
+func identityOf(ctx *fasthttp.RequestCtx) *auth.Identity {
+	i, _ := ctx.UserValue(identityKey).(*auth.Identity)
+	return i
+}
+
+// tenantOf returns the tenant of a request. No other code decides that.
+func (s *Server) tenantOf(ctx *fasthttp.RequestCtx) string {
+	if i := identityOf(ctx); i != nil {
+		return i.Tenant
+	}
+	return postdate.DefaultTenant
+}
+
+// admit says why a request may not make a call, and notes who it comes from if it may.
+func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
+	if s.config.Keys == nil || need == public {
+		return nil
+	}
+	i, refusal := s.config.Keys.Authenticate(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))
+	if refusal != auth.Accepted {
+		return s.unauthorized(ctx, i, refusal)
+	}
+	if need != anyKey && !i.Allows(need) {
+		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + i.KeyID + " has no scope " +
+			string(need) + ", which this call needs: it has " + scopesOf(i) +
+			"; ask an administrator for a key with it"}
+	}
+	ctx.SetUserValue(identityKey, i)
+	return nil
+}
+
+// unauthorized is the answer to a request without an identity. i is that of an expired key.
+func (s *Server) unauthorized(ctx *fasthttp.RequestCtx, i *auth.Identity, refusal auth.Refusal) *Problem {
+	ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
+	p := &Problem{Type: Unauthorized}
+	switch refusal {
+	case auth.NoKey:
+		p.Detail = "this call needs a key: send it in the header Authorization: Bearer KEY"
+	case auth.Malformed:
+		p.Detail = "the header Authorization is not understood: write it like Authorization: Bearer KEY"
+	case auth.Expired:
+		p.keyID = i.KeyID
+		p.Detail = "the key " + i.KeyID + " has expired: ask an administrator for another one"
+	default:
+		p.Detail = "nobody has this key: it is mistyped, or it was revoked"
+	}
+	return p
+}
+
+func scopesOf(i *auth.Identity) string {
+	names := make([]string, len(i.Scopes))
+	for n, s := range i.Scopes {
+		names[n] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+// mayUse returns the Problem of a key that is not for a channel. pointer is to the channel in
+// the body, if it stands there.
+func mayUse(i *auth.Identity, channel postdate.Channel, pointer string) *Problem {
+	if i.MayUse(channel) {
+		return nil
+	}
+	return &Problem{Type: Forbidden, Pointer: pointer, keyID: i.KeyID,
+		why: "the key is not for the channel " + clip(loggedChannel(channel)), Detail: "the key " + i.KeyID +
+			" is not for the channel " + clip(string(channel)) + ": it is for " + clip(strings.Join(i.Channels, ", "))}
+}
