@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/publisher/kafka"
@@ -20,6 +22,10 @@ import (
 type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
 	Insecure bool   // serves addresses other than loopback although it asks nobody who they are
+	AdminKey string // the operator's own key; "": nobody is asked for a key
+	// MetricsOpen: /metrics needs no key
+	MetricsOpen bool
+
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
 	Kafka    Kafka
@@ -146,9 +152,10 @@ func (c Config) Validate() error {
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
-	case !c.Insecure && !isLoopback(c.HTTP):
+	case !c.Insecure && c.AdminKey == "" && !isLoopback(c.HTTP):
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
-			"or put a proxy before it that asks, let nothing else reach it, and give --insecure", c.HTTP)
+			"give --admin-key, or put a proxy before it that asks, let nothing else reach it, and give --insecure",
+			c.HTTP)
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
@@ -168,7 +175,7 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
-	if err := validateRetry(c.Retry); err != nil {
+	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry)); err != nil {
 		return err
 	}
 	if err := c.Kafka.validate(); err != nil {
@@ -185,6 +192,20 @@ func (c Config) Validate() error {
 		if err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Host == "" {
 			return invalid("--rabbitmq is not an AMQP URL: write it like amqp://user:password@host:5672/")
 		}
+	}
+	return nil
+}
+
+// validateKeys says what is wrong with who is asked for a key.
+func (c Config) validateKeys() error {
+	if c.AdminKey == "" {
+		if c.MetricsOpen {
+			return invalid("--metrics-open: without --admin-key nothing needs a key; leave it out")
+		}
+		return nil
+	}
+	if err := auth.CheckAdminKey(c.AdminKey); err != nil {
+		return postdate.E(postdate.KindInvalid, "--admin-key: %w", err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
@@ -37,6 +38,7 @@ type Node struct {
 	control    *control
 	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
+	keys       *auth.Keeper // nil if nobody is asked for a key
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
@@ -146,11 +148,18 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if n.c.AdminKey != "" {
+		n.keys = auth.NewKeeper(auth.Config{Store: n.store, AdminKey: n.c.AdminKey, Now: n.wall, Log: n.c.Log})
+		if err := n.keys.Look(ctx); err != nil {
+			return err
+		}
+	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
-		Loopback: !n.c.Insecure, ConnectionsMax: n.files.http,
+		Loopback: !n.c.Insecure && n.keys == nil, Keys: n.keys, MetricsOpen: n.c.MetricsOpen,
+		ConnectionsMax: n.files.http,
 	})
 	return err
 }
@@ -214,6 +223,9 @@ func (n *Node) run() {
 	ctx := n.life
 	n.background.Go(func() { n.loop.run(ctx) })
 	n.background.Go(func() { n.control.run(ctx, n.c.Log) })
+	if n.keys != nil {
+		n.background.Go(func() { n.keys.Run(ctx) })
+	}
 	if n.cluster != nil {
 		n.background.Go(func() { n.cluster.run(ctx) })
 	}

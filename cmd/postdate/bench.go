@@ -54,6 +54,7 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 	}
 	c, f := &b.config, cmd.Flags()
 	f.StringVar(&c.Server, "server", "", "measure this running node (or POSTDATE_SERVER; default: a node of its own)")
+	f.StringVar(&c.APIKey, apiKeyFlag, "", apiKeyUsage)
 	f.StringVar(&b.store, "store", "", "the own node's store (default: a temporary one)")
 	f.Var(&b.cache, "store-cache", "the own node's cache (default: as for serve)")
 	f.DurationVar(&b.retention, "retention", 0, "the own node's retention, of inboxes too (default: as for serve)")
@@ -102,7 +103,7 @@ func (b *benchCommand) environ(cmd *cobra.Command) []string {
 	if cmd.Flags().Changed("store") {
 		return b.process.only("rabbitmq")
 	}
-	return b.process.only("rabbitmq", "server")
+	return b.process.only("rabbitmq", "server", apiKeyFlag)
 }
 
 // measure runs the benchmark, on a node of its own if no server is named. If it fails, it may
@@ -111,7 +112,7 @@ func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *b
 	config := b.config
 	config.Progress = progress(stderr)
 	if config.Server != "" {
-		c, err := connect(config.Server)
+		c, err := connect(config.Server, config.APIKey)
 		if err != nil {
 			return nil, err
 		}

@@ -16,10 +16,17 @@ import (
 
 const serverDefault = "http://127.0.0.1:8080"
 
-// connect makes a client of one server. It does not retry: a user at a terminal wants to know
-// immediately if there is no answer.
-func connect(server string) (*client.Client, error) {
-	c, err := client.New(client.Config{Servers: []string{server}, AnswerTimeout: time.Minute, RetryFor: -1})
+const (
+	apiKeyFlag  = "api-key"
+	apiKeyUsage = "the key that the server asks for (better as POSTDATE_API_KEY)"
+)
+
+// connect makes a client of one server; key is its API key, or "". It does not retry: a user at
+// a terminal wants to know immediately if there is no answer.
+func connect(server, key string) (*client.Client, error) {
+	c, err := client.New(client.Config{
+		Servers: []string{server}, APIKey: key, AnswerTimeout: time.Minute, RetryFor: -1,
+	})
 	if err != nil {
 		return nil, usagef("--server: %q is not an address like %s", server, serverDefault)
 	}
@@ -31,6 +38,9 @@ func explain(err error) error {
 	if lost, ok := err.(*client.NoAnswer); ok && lost.Server != "" && !lost.MayBeDone {
 		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address",
 			lost.Server, lost.Err)
+	}
+	if p, ok := err.(*client.Problem); ok && p.Type == client.Unauthorized {
+		return fmt.Errorf("%w; a command takes the key from --%s or %s", err, apiKeyFlag, envName(apiKeyFlag))
 	}
 	return err
 }
@@ -65,6 +75,7 @@ func decode(raw []byte, v any) error {
 type clientCommand struct {
 	process process
 	server  string
+	apiKey  string
 	json    bool // print the server's JSON instead of text for people
 }
 
@@ -73,11 +84,12 @@ type clientCommand struct {
 func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.Client,
 	[]string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
+	cmd.Flags().StringVar(&c.apiKey, apiKeyFlag, "", apiKeyUsage)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		if err := resolve(cmd.Flags(), c.process.only("server")); err != nil {
+		if err := resolve(cmd.Flags(), c.process.only("server", apiKeyFlag)); err != nil {
 			return err
 		}
-		cl, err := connect(c.server)
+		cl, err := connect(c.server, c.apiKey)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"serve", "--help"}, {"demo", "--help"}, {"send", "--help"}, {"get", "--help"}, {"cancel", "--help"},
-		{"list", "--help"}, {"tail", "--help"}, {"cluster", "--help"}, {"channels", "--help"}, {"pause", "--help"}, {"resume", "--help"}, {"bench", "--help"}, {"store", "init", "--help"}, {"version", "--help"},
+		{"list", "--help"}, {"tail", "--help"}, {"cluster", "--help"}, {"channels", "--help"}, {"pause", "--help"}, {"resume", "--help"}, {"keys", "--help"}, {"keys", "create", "--help"}, {"keys", "list", "--help"}, {"keys", "revoke", "--help"}, {"bench", "--help"}, {"store", "init", "--help"}, {"version", "--help"},
 	} {
 		r := call([]string{"POSTDATE_RABBITMQ=amqp://user:hunter2@host/"}, "", args...)
 		if r.code != exitOK || r.stderr != "" {
@@ -97,6 +97,10 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "--http", "0.0.0.0:0"}, "--http 0.0.0.0:0 lets other machines in"},
 		{[]string{"serve", "--http", ":0"}, "give --insecure"},
 		{[]string{"serve", "--http", "localhost.example.com:0"}, "listen on 127.0.0.1"},
+		{[]string{"serve", "--admin-key", "short"}, "--admin-key: the key has 5 characters, and must have between 32 and 256"},
+		{[]string{"serve", "--metrics-open"}, "--metrics-open: without --admin-key nothing needs a key"},
+		{[]string{"keys", "create", "--scope", "admin"}, "say for whom: --tenant NAME"},
+		{[]string{"keys", "create", "--tenant", "a"}, "say what for: --scope sched:w,sched:r"},
 		{[]string{"serve", "--retention", "7d"}, `--retention: "7d" is not a duration like 90s, 15m or 168h`},
 		{[]string{"serve", "--store-cache", "1000"}, `--store-cache is 1000 bytes: it must be at least 1 MiB`},
 		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--store-cache", "1GiB"}, `--store-cache: MongoDB has its own cache`},

@@ -32,6 +32,9 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
 	f.BoolVar(&c.Insecure, "insecure", false, "serve addresses other than loopback although the node asks nobody "+
 		"who they are: a proxy before it does")
+	f.StringVar(&c.AdminKey, "admin-key", "", "the first administrator's key, of at least 32 characters: "+
+		"with it every call needs a key; none: nobody is asked; better as an environment variable")
+	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show metrics to who has no key")
 	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, "+
 		"mongodb://HOST/DATABASE one that the nodes of a cluster share")
 	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: "+

@@ -24,7 +24,7 @@ type secrets struct {
 // secretsOf lists the secrets of a node's settings.
 func secretsOf(c node.Config) secrets {
 	return secrets{urls: []string{c.RabbitMQ, c.Store},
-		words: append([]string{c.GossipKey, c.Kafka.Password}, c.Webhook.Secrets...)}
+		words: append([]string{c.AdminKey, c.GossipKey, c.Kafka.Password}, c.Webhook.Secrets...)}
 }
 
 // redact returns w with the secrets replaced.

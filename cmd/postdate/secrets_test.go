@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/postdate/postdate/node"
 )
 
 func TestPasswordsAreHidden(t *testing.T) {
@@ -28,6 +30,15 @@ func TestPasswordsAreHidden(t *testing.T) {
 	}
 	if err := (secrets{urls: []string{"amqp://user:hunter2@host/"}}).redactError(nil); err != nil {
 		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestSecretsOfANode(t *testing.T) {
+	c := node.Config{AdminKey: "admin-secret", GossipKey: "gossip-secret", Kafka: node.Kafka{Password: "kafka-secret"}, Webhook: node.Webhook{Secrets: []string{"hook-secret"}}}
+	var b strings.Builder
+	fmt.Fprint(secretsOf(c).redact(&b), "admin-secret gossip-secret kafka-secret hook-secret")
+	if strings.Contains(b.String(), "secret") {
+		t.Errorf("written as %q", b.String())
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 // Config says what to measure. Start from [DefaultConfig].
 type Config struct {
 	Server     string        // the server's URL
+	APIKey     string        // that it asks for; "": none
 	Channel    string        // inbox:NAME, or rabbitmq:QUEUE
 	RabbitMQ   string        // the broker's URL, for a rabbitmq channel
 	Callers    int           // concurrent requests

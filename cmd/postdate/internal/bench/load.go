@@ -21,12 +21,13 @@ import (
 // loader sends requests. It uses fasthttp's client, so that measuring leaves as much of the
 // machine as possible to the server.
 type loader struct {
-	http    *fasthttp.HostClient
-	base    string // the URL before every path
-	channel string
-	pool    []byte // random letters; payloads are slices of it
-	payload int    // bytes per payload
-	retries atomic.Int64
+	http          *fasthttp.HostClient
+	base          string // the URL before every path
+	authorization string // the header; "": none
+	channel       string
+	pool          []byte // random letters; payloads are slices of it
+	payload       int    // bytes per payload
+	retries       atomic.Int64
 }
 
 const (
@@ -62,6 +63,9 @@ func newLoader(c Config) (*loader, error) {
 		},
 		base: strings.TrimSuffix(c.Server, "/"), channel: c.Channel, payload: c.Payload,
 	}
+	if c.APIKey != "" {
+		l.authorization = "Bearer " + c.APIKey
+	}
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-"
 	l.pool = make([]byte, poolBytes+c.Payload)
 	for i := range l.pool {
@@ -91,6 +95,9 @@ func (l *loader) once(method, path string, body []byte, use func([]byte) error) 
 	defer fasthttp.ReleaseResponse(resp)
 	req.SetRequestURI(l.base + path)
 	req.Header.SetMethod(method)
+	if l.authorization != "" {
+		req.Header.Set("Authorization", l.authorization)
+	}
 	if body != nil {
 		req.Header.SetContentType("application/json")
 		req.SetBodyRaw(body)
