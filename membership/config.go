@@ -38,9 +38,10 @@ type Config struct {
 	// Seeds are addresses host:port of some members. If a host name has several
 	// addresses, all are tried. This node's own address may be among them.
 	Seeds []string
-	// Key encrypts and authenticates all gossip: 16, 24 or 32 bytes, or their
-	// base64. If it is empty, anyone who reaches the port can join.
-	Key []byte
+	// Keys encrypt and authenticate all gossip: each is 16, 24 or 32 bytes, or their
+	// base64. The first encrypts, and all decrypt. If there are none, anyone who
+	// reaches the port can join.
+	Keys [][]byte
 	// Label names the cluster. Nodes with different labels ignore each other.
 	Label string
 	// Meta is what this node tells the others about itself.
@@ -92,7 +93,7 @@ func (c Config) Validate() error {
 	case c.RejoinEvery < 0 || c.ForgetAfter < 0:
 		return invalid("the times of a member's config cannot be negative")
 	}
-	if _, err := keyOf(c.Key); err != nil {
+	if _, err := c.keyring(); err != nil {
 		return err
 	}
 	if _, err := c.Meta.encode(); err != nil {
@@ -136,20 +137,33 @@ func split(flag, address string) (host string, port int, err error) {
 	return host, int(n), nil
 }
 
+// keyring returns the keys; nil: there are none.
+func (c Config) keyring() (*memberlist.Keyring, error) {
+	var keys [][]byte
+	for _, text := range c.Keys {
+		key, err := keyOf(text)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return memberlist.NewKeyring(keys, keys[0])
+}
+
 // keyOf returns the key in text, which is the key itself or its base64. Text that could
 // be either counts as the key itself, unless it ends with base64's padding.
 func keyOf(text []byte) ([]byte, error) {
 	fits := func(n int) bool { return n == 16 || n == 24 || n == 32 }
-	if len(text) == 0 {
-		return nil, nil
-	}
 	if fits(len(text)) && text[len(text)-1] != '=' {
 		return text, nil
 	}
 	key, err := base64.StdEncoding.DecodeString(string(text))
 	if err != nil || !fits(len(key)) {
-		return nil, invalid("--gossip-key must be the base64 of 16, 24 or 32 bytes: make one with: " +
-			"openssl rand -base64 32")
+		return nil, invalid("--gossip-key must be the base64 of 16, 24 or 32 bytes, or several of these: " +
+			"make one with: openssl rand -base64 32")
 	}
 	return key, nil
 }
@@ -189,9 +203,9 @@ func pick(ctx context.Context, flag, host string) (string, error) {
 // raised one false alarm in a minute, which the suspect refuted. Much shorter times would
 // raise many. A false alarm does little harm: nobody takes the buckets of a node that
 // renews its lease.
-func (c Config) tuned(key []byte) *memberlist.Config {
+func (c Config) tuned(keys *memberlist.Keyring) *memberlist.Config {
 	m := memberlist.DefaultLANConfig()
-	m.Name, m.Label, m.SecretKey = c.Name, c.Label, key
+	m.Name, m.Label, m.Keyring = c.Name, c.Label, keys
 	m.ProbeInterval, m.ProbeTimeout = 500*time.Millisecond, 300*time.Millisecond
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 4, 4
 	m.GossipInterval = 100 * time.Millisecond

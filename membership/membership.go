@@ -96,11 +96,11 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 
 // open listens and starts the library, which knows no other node yet.
 func (m *Membership) open(ctx context.Context) error {
-	key, err := keyOf(m.config.Key)
+	keys, err := m.config.keyring()
 	if err != nil {
 		return err
 	}
-	tuned := m.config.tuned(key)
+	tuned := m.config.tuned(keys)
 	if m.parts.tune != nil {
 		m.parts.tune(tuned)
 	}
@@ -121,7 +121,7 @@ func (m *Membership) open(ctx context.Context) error {
 		return postdate.E(postdate.KindUnavailable,
 			"--gossip %s: %w (name the address that others reach with --gossip-advertise)", m.config.Bind, err)
 	}
-	if len(key) == 0 && !m.transport.loopback() {
+	if keys == nil && !m.transport.loopback() {
 		m.log.Warn("gossip: whoever reaches this port can join the cluster: set --gossip-key", "address", m.address)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -409,14 +410,14 @@ func TestForeignClusterNeverMerges(t *testing.T) {
 }
 
 func TestWrongKeyNeverMerges(t *testing.T) {
-	key := func(s string) []byte { return bytes.Repeat([]byte(s), 32) }
-	for name, keys := range map[string][2][]byte{
+	key := func(s string) [][]byte { return [][]byte{bytes.Repeat([]byte(s), 32)} }
+	for name, keys := range map[string][2][][]byte{
 		"another": {key("1"), key("2")}, "none here": {key("1"), nil}, "none there": {nil, key("2")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, two := quick(t, "a"), quick(t, "b")
-			one.Key, two.Key = keys[0], keys[1]
+			one.Keys, two.Keys = keys[0], keys[1]
 			neverMerge(t, one, two, "--gossip-key")
 		})
 	}
@@ -426,13 +427,59 @@ func TestWrongKeyNeverMerges(t *testing.T) {
 func TestSameKey(t *testing.T) {
 	t.Parallel()
 	one := quick(t, "a")
-	one.Key = []byte("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	one.Keys = [][]byte{[]byte("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")}
 	a := start(t, one)
 	two := quick(t, "b", a)
-	two.Key = []byte("01234567890123456789012345678901")
+	two.Keys = [][]byte{[]byte("01234567890123456789012345678901")}
 	b := start(t, two)
 	a.see(t, "a", "b")
 	b.see(t, "a", "b")
+}
+
+// The key is replaced in three rolling restarts. At no time is there a node that another one
+// does not hear, whether each has been restarted or not.
+func TestKeysRotate(t *testing.T) {
+	t.Parallel()
+	former, next := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 16)
+	names := []string{"a", "b", "c"}
+	nodes := map[string]*Membership{}
+	all := func() (all []*Membership) { return slices.Collect(maps.Values(nodes)) }
+	for step, keys := range [][][]byte{{former}, {former, next}, {next, former}, {next}} {
+		for _, name := range names {
+			config := quick(t, name)
+			config.Keys, config.Meta.Lease = keys, fmt.Sprint(name, step)
+			if before := nodes[name]; before != nil {
+				if err := before.Leave(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				before.Shutdown()
+				config.Bind = before.Address()
+				delete(nodes, name)
+			}
+			for _, m := range all() {
+				config.Seeds = append(config.Seeds, m.Address())
+			}
+			nodes[name] = start(t, config)
+			for _, m := range all() {
+				m.eventually(t, fmt.Sprintf("seeing %s in step %d", name, step), func() bool {
+					members := m.Members()
+					return len(members) == len(nodes) && slices.ContainsFunc(members, func(m Member) bool {
+						return m.Lease == config.Meta.Lease
+					})
+				})
+			}
+			for _, m := range all() {
+				if refused := m.counted(t, "postdate_gossip_refused_total"); refused != 0 {
+					t.Errorf("step %d, %s restarted: %s refused %v packets", step, name, m.config.Name, refused)
+				}
+				for _, gone := range m.Gone() {
+					if gone.State == StateLost {
+						t.Errorf("step %d, %s restarted: %s has lost %s", step, name, m.config.Name, gone.Name)
+					}
+				}
+			}
+		}
+	}
 }
 
 // inbox collects what arrives.
@@ -469,14 +516,14 @@ func (i *inbox) has(text string) bool {
 }
 
 func TestNudgesArrive(t *testing.T) {
-	for name, key := range map[string][]byte{"open": nil, "encrypted": bytes.Repeat([]byte("k"), 16)} {
+	for name, keys := range map[string][][]byte{"open": nil, "encrypted": {bytes.Repeat([]byte("k"), 16)}} {
 		t.Run(name, func(t *testing.T) {
 			in := inbox{nudges: map[int]postdate.Time{}}
 			one := quick(t, "a")
-			one.OnNudges, one.Key = in.take, key
+			one.OnNudges, one.Keys = in.take, keys
 			a := start(t, one)
 			two := quick(t, "b", a)
-			two.Key = key
+			two.Keys = keys
 			b := start(t, two)
 			b.see(t, "a", "b")
 			const buckets = 5000 // in many packets

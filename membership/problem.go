@@ -88,8 +88,8 @@ func explain(text, address string) (reason string, err *postdate.Error) {
 		return problemCluster, postdate.E(postdate.KindConflict, "A node at %s belongs to another cluster and is not "+
 			"heard: --join must name nodes that share this node's --store.", address)
 	case strings.Contains(lower, "decrypt"), strings.Contains(lower, "encryption is"):
-		return problemKey, postdate.E(postdate.KindConflict, "A node at %s has another --gossip-key than this one, "+
-			"or only one of them has any: give all nodes of a cluster the same.", address)
+		return problemKey, postdate.E(postdate.KindConflict, "A node at %s encrypts with a --gossip-key that this one "+
+			"does not have, or only one of them has any: give all nodes of a cluster the same.", address)
 	}
 	return "", nil
 }

@@ -26,7 +26,7 @@ func TestConfigInWords(t *testing.T) {
 		"--gossip-advertise": func(c *Config) { c.Advertise = "0.0.0.0:7946" },
 		"--join":             func(c *Config) { c.Seeds = []string{"somewhere"} },
 		"host and port":      func(c *Config) { c.Seeds = []string{"somewhere:0"} },
-		"openssl rand":       func(c *Config) { c.Key = []byte("short") },
+		"openssl rand":       func(c *Config) { c.Keys = [][]byte{[]byte("0123456789012345"), []byte("short")} },
 		"HTTP address":       func(c *Config) { c.Meta.HTTP = strings.Repeat("x", 600) },
 	} {
 		c := good
@@ -39,7 +39,7 @@ func TestConfigInWords(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	for text, want := range map[string]int{
-		"": 0, "0123456789012345": 16, "012345678901234567890123": 24, "01234567890123456789012345678901": 32,
+		"0123456789012345": 16, "012345678901234567890123": 24, "01234567890123456789012345678901": 32,
 		"MDEyMzQ1Njc4OTAxMjM0NQ==": 16, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=": 32,
 	} {
 		if key, err := keyOf([]byte(text)); err != nil || len(key) != want {
@@ -93,8 +93,8 @@ func TestWhoIsTried(t *testing.T) {
 func TestExplain(t *testing.T) {
 	for line, want := range map[string]string{
 		`[ERR] memberlist: discarding packet with unacceptable label "x": from=10.0.0.7:51234`:                     "10.0.0.7 belongs to another cluster",
-		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=10.0.0.7:51234": "10.0.0.7 has another --gossip-key",
-		"[ERR] memberlist: failed to receive: encryption is configured but remote state is not encrypted":          "has another --gossip-key",
+		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=10.0.0.7:51234": "10.0.0.7 encrypts with a --gossip-key that this one does not have",
+		"[ERR] memberlist: failed to receive: encryption is configured but remote state is not encrypted":          "encrypts with a --gossip-key",
 		"[ERR] memberlist: Failed fallback TCP ping: EOF":                                                          "",
 	} {
 		_, err := explain(line, "?")

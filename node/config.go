@@ -35,10 +35,11 @@ type Config struct {
 	NodeID   string   // this node's name
 
 	// For a cluster, in which nodes share a store.
-	Gossip          string   // address to gossip on
-	GossipAdvertise string   // address at which others reach it; "": Gossip
-	GossipKey       string   // base64 of 16, 24 or 32 bytes; "": gossip is not encrypted
-	Join            []string // gossip addresses of some nodes
+	Gossip          string // address to gossip on
+	GossipAdvertise string // address at which others reach it; "": Gossip
+	// each is the base64 of 16, 24 or 32 bytes: the first encrypts gossip, all decrypt it; none: it is open
+	GossipKeys []string
+	Join       []string // gossip addresses of some nodes
 	// how long this node keeps its buckets after it falls silent; other nodes may use another
 	// value
 	Lease        time.Duration
@@ -174,6 +175,11 @@ func (c Config) Validate() error {
 		if err := c.gossip().Validate(); err != nil {
 			return err
 		}
+		if len(c.GossipKeys) == 0 && !c.Insecure && !isLoopback(c.Gossip) {
+			return invalid("--gossip %s lets other machines in, and without a key whoever reaches it can join the "+
+				"cluster: give all nodes the same --gossip-key, made with openssl rand -base64 32, "+
+				"or let nothing but nodes reach it and give --insecure", c.Gossip)
+		}
 	}
 	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry)); err != nil {
 		return err
@@ -245,8 +251,11 @@ const leaseMin = 500 * time.Millisecond
 
 // gossip is the gossip configuration, without what only the running node knows.
 func (c Config) gossip() membership.Config {
-	return membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join,
-		Key: []byte(c.GossipKey)}
+	m := membership.Config{Name: c.NodeID, Bind: c.Gossip, Advertise: c.GossipAdvertise, Seeds: c.Join}
+	for _, key := range c.GossipKeys {
+		m.Keys = append(m.Keys, []byte(key))
+	}
+	return m
 }
 
 // mongoDB reports whether the store is MongoDB, which nodes can share.

@@ -108,6 +108,9 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"serve", "--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`},
 		{[]string{"serve", "now"}, "unknown command"},
 		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--gossip-key", "short"}, "--gossip-key must be the base64 of 16, 24 or 32 bytes"}, // the store is not asked
+		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--gossip", "0.0.0.0:0"}, "--gossip 0.0.0.0:0 lets other machines in"},
+		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--gossip", ":0", "--gossip-key", ""}, "give all nodes the same --gossip-key"},
+		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--gossip", "node-1:7946", "--gossip-key", "MDEyMzQ1Njc4OTAxMjM0NQ==,"}, "--gossip-key must be"},
 		{[]string{"serve", "--store", "mongodb://127.0.0.1:1/x", "--join", "10.0.0.1"}, `--join "10.0.0.1" is not an address: write host:port`},
 		{[]string{"serve", "--config", "/nowhere/x.yaml"}, "cannot read the configuration file"},
 		{[]string{"get"}, "requires at least 1 arg"},

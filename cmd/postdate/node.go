@@ -31,7 +31,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
 	f.BoolVar(&c.Insecure, "insecure", false, "serve addresses other than loopback although the node asks nobody "+
-		"who they are: a proxy before it does")
+		"who they are: a proxy before it does, and a private network keeps others from gossip without a key")
 	f.StringVar(&c.AdminKey, "admin-key", "", "the first administrator's key, of at least 32 characters: "+
 		"with it every call needs a key; none: nobody is asked; better as an environment variable")
 	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show metrics to who has no key")
@@ -62,8 +62,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.Gossip, "gossip", c.Gossip, "with MongoDB: address at which the nodes of a cluster find each other")
 	f.StringVar(&c.GossipAdvertise, "gossip-advertise", "",
 		"with MongoDB: address under which others reach --gossip (default: the same)")
-	f.StringVar(&c.GossipKey, "gossip-key", "",
-		"with MongoDB: base64 of 16, 24 or 32 bytes that encrypt gossip; none: it is open")
+	f.StringSliceVar(&c.GossipKeys, "gossip-key", nil, "with MongoDB: base64 of 16, 24 or 32 bytes that encrypt "+
+		"gossip; further ones only decrypt it, while the key is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; "+
 		"may be repeated")
 	f.DurationVar(&c.Lease, "lease", c.Lease,

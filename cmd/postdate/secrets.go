@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/postdate/postdate/node"
@@ -24,7 +25,7 @@ type secrets struct {
 // secretsOf lists the secrets of a node's settings.
 func secretsOf(c node.Config) secrets {
 	return secrets{urls: []string{c.RabbitMQ, c.Store},
-		words: append([]string{c.AdminKey, c.GossipKey, c.Kafka.Password}, c.Webhook.Secrets...)}
+		words: slices.Concat([]string{c.AdminKey, c.Kafka.Password}, c.GossipKeys, c.Webhook.Secrets)}
 }
 
 // redact returns w with the secrets replaced.

@@ -84,7 +84,7 @@ kafka-password: kp
 kafka-fenced: true
 gossip: 0.0.0.0:7
 gossip-advertise: me:7
-gossip-key: c2VjcmV0
+gossip-key: [c2VjcmV0, b2xk]
 lease: 4s
 clock-skew-max: 2s
 retention: 1h
@@ -102,9 +102,9 @@ log-format: json
 		t.Fatal(err)
 	}
 	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Insecure, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
-		c.Gossip, c.GossipAdvertise, c.GossipKey, c.Lease, c.ClockSkewMax, c.Kafka,
+		c.Gossip, c.GossipAdvertise, c.GossipKeys, c.Lease, c.ClockSkewMax, c.Kafka,
 		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 true pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 c2VjcmV0 4s 2s {[k1:9092 k2:9092] true plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
+	want := "0.0.0.0:80 true pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 [c2VjcmV0 b2xk] 4s 2s {[k1:9092 k2:9092] true plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
