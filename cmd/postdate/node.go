@@ -53,7 +53,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.Webhook.Allow, "webhook-allow", nil,
 		"private hosts, addresses or networks that webhooks may reach, like 10.0.0.0/8; may be repeated")
 	f.StringSliceVar(&c.Webhook.Secrets, "webhook-secret", nil, "whsec_ and base64: signs webhooks; "+
-		"a second one while the first is replaced; better as an environment variable")
+		"HOST=whsec_… or https://HOST/PATH=whsec_…: those of one host or channel; a second one for the same place "+
+		"while the first is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Ingest, "ingest", nil,
 		"where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
 	f.IntVar(&c.Buckets, "buckets", c.Buckets,

@@ -24,8 +24,15 @@ type secrets struct {
 
 // secretsOf lists the secrets of a node's settings.
 func secretsOf(c node.Config) secrets {
-	return secrets{urls: []string{c.RabbitMQ, c.Store},
-		words: slices.Concat([]string{c.AdminKey, c.Kafka.Password}, c.GossipKeys, c.Webhook.Secrets)}
+	words := append([]string{c.AdminKey, c.Kafka.Password}, c.GossipKeys...)
+	for _, entry := range c.Webhook.Secrets {
+		// Without its place: the secret may stand without it. An entry that is not understood is
+		// secret as a whole.
+		if secret := entry[max(0, strings.LastIndex(entry, "whsec_")):]; secret != "whsec_" {
+			words = append(words, secret)
+		}
+	}
+	return secrets{urls: []string{c.RabbitMQ, c.Store}, words: words}
 }
 
 // redact returns w with the secrets replaced.

@@ -50,3 +50,14 @@ func TestWordsAreHidden(t *testing.T) {
 		t.Errorf("written as %q, want %q", b.String(), want)
 	}
 }
+
+// Whichever place a webhook's secret is for, it is hidden wherever it stands.
+func TestWebhookSecretsAreHidden(t *testing.T) {
+	var c node.Config
+	c.Webhook.Secrets = []string{"whsec_QUFB", "hooks.example=whsec_QkJC=", "https://h.example/a?b=c=whsec_Q0ND==", "other.example=RERE", "e.example=whsec_"}
+	var b strings.Builder
+	fmt.Fprint(secretsOf(c).redact(&b), "whsec_QUFB, whsec_QkJC=, whsec_Q0ND==, hooks.example=whsec_QkJC=; other.example=RERE; write whsec_ and base64")
+	if want := "xxxxx, xxxxx, xxxxx, hooks.example=xxxxx; xxxxx; write whsec_ and base64"; b.String() != want {
+		t.Errorf("written as %q, want %q", b.String(), want)
+	}
+}

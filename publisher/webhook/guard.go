@@ -26,7 +26,7 @@ func newGuard(allow []string) (*guard, error) {
 			g.networks = append(g.networks, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
-		if entry == "" || strings.ContainsAny(entry, "/:@*[]% ") {
+		if !isHost(entry) {
 			return nil, postdate.E(postdate.KindInvalid, "%q cannot be allowed to webhooks: "+
 				"write a host (without port), an address or a network like 10.0.0.0/8", entry)
 		}
@@ -34,6 +34,9 @@ func newGuard(allow []string) (*guard, error) {
 	}
 	return g, nil
 }
+
+// isHost reports whether an operator's word can be the name of a host, without its port.
+func isHost(word string) bool { return word != "" && !strings.ContainsAny(word, "/:@*[]%?#= ") }
 
 // hostKey returns a host's name for comparison: in lower case, without the trailing dot.
 func hostKey(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
 )
@@ -56,7 +58,8 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	defer p.gate.Leave()
 	h := p.host(to.Host)
 	defer p.done(to.Host, h)
-	c := &call{p: p, to: to, lane: p.lanes.of(to.Host), start: make(chan struct{})}
+	c := &call{p: p, to: to, secrets: p.signers.of(channel, to.Hostname()), lane: p.lanes.of(to.Host),
+		start: make(chan struct{})}
 	late := time.AfterFunc(p.config.Timeout, c.stop)
 	defer late.Stop()
 	results := make([]publisher.Result, len(batch))
@@ -79,13 +82,14 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 
 // call is one Publish in progress.
 type call struct {
-	p     *Publisher
-	to    *url.URL
-	lane  chan struct{} // has room for as many requests as may be in flight with those to other hosts
-	once  sync.Once
-	start chan struct{} // closed when no further request may start
-	mu    sync.Mutex
-	down  string // why the receiver is down; "": the time is over
+	p       *Publisher
+	to      *url.URL
+	secrets []*standardwebhooks.Webhook // that sign
+	lane    chan struct{}               // has room for as many requests as may be in flight with those to other hosts
+	once    sync.Once
+	start   chan struct{} // closed when no further request may start
+	mu      sync.Mutex
+	down    string // why the receiver is down; "": the time is over
 }
 
 func (c *call) stop() { c.once.Do(func() { close(c.start) }) }
@@ -160,7 +164,7 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 	defer cancel()
 	for try := 1; ; try++ {
 		began := time.Now()
-		req, err := c.p.request(c.to, d, began)
+		req, err := c.request(d, began)
 		if err != nil {
 			return publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true}, false
 		}

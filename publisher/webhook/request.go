@@ -2,18 +2,13 @@ package webhook
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
@@ -51,7 +46,7 @@ func isOurs(name string) bool {
 
 // request makes the HTTP request of a delivery. If HTTP cannot carry the message, it returns an
 // error that says why; no retry can help.
-func (p *Publisher) request(to *url.URL, d *postdate.Delivery, now time.Time) (*http.Request, error) {
+func (c *call) request(d *postdate.Delivery, now time.Time) (*http.Request, error) {
 	m := d.Message
 	h := http.Header{}
 	for own := range publisher.ClientHeaders(m) {
@@ -87,52 +82,15 @@ func (p *Publisher) request(to *url.URL, d *postdate.Delivery, now time.Time) (*
 	if m.Traceparent != "" {
 		h.Set(publisher.HeaderTraceparent, m.Traceparent)
 	}
-	if err := p.sign(h, m, now); err != nil {
+	if err := sign(h, m, c.secrets, now); err != nil {
 		return nil, err
 	}
 	// net/http repeats a request by itself if it has GetBody or no body and the client's
 	// headers call it idempotent. This one has a body and no GetBody.
 	return &http.Request{
-		Method: http.MethodPost, URL: to, Host: to.Host, Header: h, ContentLength: int64(len(m.Payload)),
+		Method: http.MethodPost, URL: c.to, Host: c.to.Host, Header: h, ContentLength: int64(len(m.Payload)),
 		Body: io.NopCloser(bytes.NewReader(m.Payload)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
-}
-
-// sign adds the headers of the Standard Webhooks specification. Their id is the same at each
-// attempt, so that receivers can recognise repetitions.
-func (p *Publisher) sign(h http.Header, m *postdate.Message, now time.Time) error {
-	if len(p.signers) == 0 {
-		return nil
-	}
-	id := webhookID(m.ScheduleID)
-	var signatures []string
-	for _, s := range p.signers {
-		signature, err := s.Sign(id, now, m.Payload)
-		if err != nil {
-			return err
-		}
-		signatures = append(signatures, signature)
-	}
-	h.Set(standardwebhooks.HeaderWebhookID, id)
-	h.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	h.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
-	return nil
-}
-
-// webhookID returns the id that is signed. What is signed is the id, the time and the payload
-// with a dot between them, so an id with a dot could stand for another one and another time:
-// its hash stands for it.
-func webhookID(scheduleID string) string {
-	if !strings.Contains(scheduleID, ".") {
-		return scheduleID
-	}
-	sum := sha256.Sum256([]byte(scheduleID))
-	return "sha256_" + base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-func secretFits(secret string) bool {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	return err == nil && len(key) >= secretBytesMin && len(key) <= secretBytesMax
 }
 
 // isToken reports whether HTTP allows name as a header's name.

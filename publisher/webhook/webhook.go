@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
@@ -41,8 +40,10 @@ type Config struct {
 	// addresses, or networks like 10.0.0.0/8.
 	Allow []string
 
-	// Secrets sign each request; each is whsec_ and base64. Each of several gives a signature,
-	// so that a secret can be replaced. None: requests are not signed.
+	// Secrets sign requests. Each is whsec_ and base64, for all requests, or HOST= and that, or
+	// https://HOST/PATH= and that, for one channel. Only the nearest ones sign: the channel's,
+	// else the host's, else those for all. Each of several for one place gives a signature, so
+	// that a secret can be replaced. None: the request is not signed.
 	Secrets []string
 
 	// Timeout bounds one request; 10 s by default. Publish starts no request after that time,
@@ -102,34 +103,15 @@ func (c Config) Validate() error {
 	if _, err := newGuard(c.Allow); err != nil {
 		return err
 	}
-	_, err := signers(c.Secrets)
+	_, err := newSigners(c.Secrets)
 	return err
-}
-
-// Lengths of a signing secret, in bytes, from the Standard Webhooks specification.
-const (
-	secretBytesMin = 24
-	secretBytesMax = 64
-)
-
-func signers(secrets []string) ([]*standardwebhooks.Webhook, error) {
-	var all []*standardwebhooks.Webhook
-	for i, secret := range secrets {
-		w, err := standardwebhooks.NewWebhook(secret)
-		if err != nil || !strings.HasPrefix(secret, "whsec_") || !secretFits(secret) {
-			return nil, postdate.E(postdate.KindInvalid, "webhook secret %d is not whsec_ and the base64 of %d to %d "+
-				"bytes: make one with `echo whsec_$(openssl rand -base64 32)`", i+1, secretBytesMin, secretBytesMax)
-		}
-		all = append(all, w)
-	}
-	return all, nil
 }
 
 // Publisher publishes to HTTP receivers. It implements publisher.Publisher.
 type Publisher struct {
 	config  Config
 	guard   *guard
-	signers []*standardwebhooks.Webhook
+	signers signers
 	client  *http.Client
 	metrics *metrics
 
@@ -154,7 +136,7 @@ func New(config Config) (*Publisher, error) {
 	if p.guard, err = newGuard(config.Allow); err != nil {
 		return nil, err
 	}
-	if p.signers, err = signers(config.Secrets); err != nil {
+	if p.signers, err = newSigners(config.Secrets); err != nil {
 		return nil, err
 	}
 	p.metrics = newMetrics(config.Metrics)
@@ -178,6 +160,17 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 }
 
 func (p *Publisher) parse(channel postdate.Channel) (*url.URL, error) {
+	u, err := parseURL(channel)
+	if err != nil {
+		return nil, err
+	}
+	if why := p.guard.checkHost(u.Hostname()); why != "" {
+		return nil, postdate.E(postdate.KindInvalid, "channel %q: %s", channel, why)
+	}
+	return u, nil
+}
+
+func parseURL(channel postdate.Channel) (*url.URL, error) {
 	u, err := url.Parse(string(channel))
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
@@ -194,9 +187,6 @@ func (p *Publisher) parse(channel postdate.Channel) (*url.URL, error) {
 			channel)
 	case !portFits(u):
 		return nil, postdate.E(postdate.KindInvalid, "channel %q has a port that is not between 1 and 65535", channel)
-	}
-	if why := p.guard.checkHost(u.Hostname()); why != "" {
-		return nil, postdate.E(postdate.KindInvalid, "channel %q: %s", channel, why)
 	}
 	return u, nil
 }

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -391,6 +392,43 @@ func verifies(t *testing.T, body []byte, header http.Header, secrets ...string) 
 	}
 }
 
+// The secrets of a channel sign alone where there are any, else those of its host, else those for
+// all.
+func TestTheNearestSecretsSign(t *testing.T) {
+	var got http.Header
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		body, _ = io.ReadAll(r.Body)
+	}))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
+	resolver, _ := names(t, func(string) net.IP { return net.IPv4(127, 0, 0, 1) })
+	secret := func(i int) string { // with = at its end
+		return "whsec_" + base64.StdEncoding.EncodeToString([]byte(fmt.Sprintf("%032d", i)))
+	}
+	one, two := "http://one.test:"+port, "http://two.test:"+port
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver, Secrets: []string{
+		secret(0), "One.Test.=" + secret(1), "one.test=" + secret(2), one + "/a?to=whsec_b==" + secret(3), one + "/a?to=whsec_b==" + secret(4), two + "/a=" + secret(5), "127.0.0.1=" + secret(6),
+	}}))
+	for channel, want := range map[string][]string{
+		one + "/": {secret(1), secret(2)}, one + "/a": {secret(1), secret(2)}, one + "/a?to=whsec_b=": {secret(3), secret(4)},
+		two + "/a": {secret(5)}, two + "/a/": {secret(0)}, two + "/": {secret(0)}, server.URL: {secret(6)},
+	} {
+		if r := p.Publish(context.Background(), postdate.Channel(channel), batchOf(1))[0]; r.Outcome != publisher.Confirmed {
+			t.Fatalf("%s: %v: %s", channel, r.Outcome, r.Reason)
+		}
+		if n := len(strings.Fields(got.Get("Webhook-Signature"))); n != len(want) {
+			t.Errorf("%s has %d signatures, want %d", channel, n, len(want))
+		}
+		verifies(t, body, got, want...)
+	}
+	p = publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver, Secrets: []string{"one.test=" + secret(1)}}))
+	if p.Publish(context.Background(), postdate.Channel(two), batchOf(1)); got.Get("Webhook-Id")+got.Get("Webhook-Signature") != "" {
+		t.Errorf("another host's secret signs: %v", got)
+	}
+}
+
 // names is a name server whose answers may change: nil for a name that does not exist.
 func names(t *testing.T, answer func(name string) net.IP) (*net.Resolver, *atomic.Int64) {
 	t.Helper()
@@ -545,6 +583,16 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 	} {
 		if _, err := webhook.New(c); postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "top-secret") {
 			t.Errorf("%v: want %q", err, want)
+		}
+	}
+	const good = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	for bad, want := range map[string]string{
+		"h.example=top-secret": "not whsec_", "h.example=whsec_top-secret": "not whsec_", "=" + good: "for no host", ".=" + good: "for no host", "h.example:8443=" + good: "for no host",
+		"h.example/top-secret=" + good: "for no host", "rabbitmq:top-secret=" + good: "for no host", "https://u:top-secret@h.example/=" + good: "for no host", "https:///top-secret=" + good: "for no host",
+	} {
+		err := webhook.Config{Secrets: []string{good, bad}}.Validate()
+		if postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), "webhook secret 2 is "+want) || strings.Contains(err.Error(), "top-secret") || strings.Contains(err.Error(), good) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
 		}
 	}
 }
