@@ -44,7 +44,7 @@ func openChannels(c Config, f files, s store.Store, now func() postdate.Time, ta
 		ch.publishers["rabbitmq"] = p
 	}
 	hooks := c.Webhook.config()
-	hooks.Metrics, hooks.Connections = r, f.webhooks
+	hooks.Deployment, hooks.Metrics, hooks.Connections = s.Name(), r, f.webhooks
 	w, err := webhook.New(hooks)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +64,9 @@ func TestWebhook(t *testing.T) {
 			id := h.Get("Ce-Id")
 			if h.Get("Postdate-Attempt") != attempts[id] || h.Get("Postdate-Schedule-Id") != id || h.Get("X-Mine") != "1" || h.Get("Content-Type") != "application/json" {
 				t.Errorf("it received %v", h)
+			}
+			if source := h.Get("Ce-Source"); !regexp.MustCompile("^/postdate/pebble-[0-9a-f]{8}/default$").MatchString(source) {
+				t.Errorf("the source is %q, without the store's name", source)
 			}
 		case <-time.After(patience):
 			t.Fatal("waited in vain")

@@ -390,7 +390,7 @@ type KeyUse struct {
 // Housekeeping is the rest.
 type Housekeeping interface {
 	// Name is given to the store at its birth. Nodes that share the store know each other by
-	// it, and what they leave elsewhere, as in Kafka, carries it.
+	// it, and what they leave elsewhere, as in Kafka or at a webhook, carries it.
 	Name() string
 
 	// Buckets is N, fixed at the store's birth.

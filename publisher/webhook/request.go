@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -14,11 +15,9 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// Values of the CloudEvents attributes that are the same for all messages. The source, within
-// which ids are unique, ends with the tenant.
+// Values of the CloudEvents attributes that are the same for all messages.
 const (
 	cloudEventsVersion = "1.0"
-	eventSource        = "/postdate/"
 	eventType          = "postdate.message"
 )
 
@@ -70,7 +69,7 @@ func (c *call) request(d *postdate.Delivery, now time.Time) (*http.Request, erro
 	h.Set("User-Agent", "Postdate")
 	h.Set("ce-specversion", cloudEventsVersion)
 	h.Set("ce-id", m.ScheduleID)
-	h.Set("ce-source", eventSource+m.Tenant)
+	h.Set("ce-source", source(c.p.config.Deployment, m.Tenant))
 	h.Set("ce-type", eventType)
 	h.Set("ce-time", m.ExecutionTime.String())
 	h.Set(publisher.HeaderScheduleID, m.ScheduleID)
@@ -91,6 +90,14 @@ func (c *call) request(d *postdate.Delivery, now time.Time) (*http.Request, erro
 		Method: http.MethodPost, URL: c.to, Host: c.to.Host, Header: h, ContentLength: int64(len(m.Payload)),
 		Body: io.NopCloser(bytes.NewReader(m.Payload)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
+}
+
+// source returns the CloudEvents source, a URI within which ids are unique.
+func source(deployment, tenant string) string {
+	if deployment == "" {
+		return "/postdate/" + url.PathEscape(tenant)
+	}
+	return "/postdate/" + url.PathEscape(deployment) + "/" + url.PathEscape(tenant)
 }
 
 // isToken reports whether HTTP allows name as a header's name.

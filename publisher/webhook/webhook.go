@@ -46,6 +46,10 @@ type Config struct {
 	// that a secret can be replaced. None: the request is not signed.
 	Secrets []string
 
+	// Deployment names the store in ce-source: ids are unique within a store and a tenant. "":
+	// ce-source names the tenant alone.
+	Deployment string
+
 	// Timeout bounds one request; 10 s by default. Publish starts no request after that time,
 	// so it returns within twice the time.
 	Timeout time.Duration

@@ -342,10 +342,10 @@ func TestRequest(t *testing.T) {
 	}))
 	defer server.Close()
 	const secret, next = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
-	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Secrets: []string{next, secret}}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Secrets: []string{next, secret}, Deployment: "db é-0badcafe"}))
 	batch := batchOf(1)
 	m := batch[0].Message
-	m.Tenant, m.Traceparent = "acme", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	m.Tenant, m.Traceparent = "acme/ö 1", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	m.Headers = []postdate.Header{
 		{Name: "Authorization", Value: "Bearer x"}, {Name: "Connection", Value: "close"}, {Name: "Content-Length", Value: "1"},
 		{Name: "Host", Value: "elsewhere.example"}, {Name: "Idempotency-Key", Value: "k"}, {Name: "Transfer-Encoding", Value: "chunked"},
@@ -355,7 +355,7 @@ func TestRequest(t *testing.T) {
 		t.Fatalf("%v: %s", r.Outcome, r.Reason)
 	}
 	for name, want := range map[string]string{
-		"Ce-Specversion": "1.0", "Ce-Id": "m-0", "Ce-Source": "/postdate/acme", "Ce-Type": "postdate.message", "Ce-Time": "2027-01-15T08:00:00.123Z",
+		"Ce-Specversion": "1.0", "Ce-Id": "m-0", "Ce-Source": "/postdate/db%20%C3%A9-0badcafe/acme%2F%C3%B6%201", "Ce-Type": "postdate.message", "Ce-Time": "2027-01-15T08:00:00.123Z",
 		"Content-Type": "application/json", "Webhook-Id": "m-0", "Authorization": "Bearer x", "X-Mine": "1", "Idempotency-Key": "k",
 		"Connection": "", "Transfer-Encoding": "", "Traceparent": m.Traceparent, "User-Agent": "Postdate",
 	} {
