@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/postdate/postdate/node"

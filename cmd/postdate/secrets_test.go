@@ -34,7 +34,7 @@ func TestPasswordsAreHidden(t *testing.T) {
 }
 
 func TestSecretsOfANode(t *testing.T) {
-	c := node.Config{AdminKey: "admin-secret", GossipKey: "gossip-secret", Kafka: node.Kafka{Password: "kafka-secret"}, Webhook: node.Webhook{Secrets: []string{"hook-secret"}}}
+	c := node.Config{AdminKey: "admin-secret", GossipKeys: []string{"gossip-secret"}, Kafka: node.Kafka{Password: "kafka-secret"}, Webhook: node.Webhook{Secrets: []string{"hook-secret"}}}
 	var b strings.Builder
 	fmt.Fprint(secretsOf(c).redact(&b), "admin-secret gossip-secret kafka-secret hook-secret")
 	if strings.Contains(b.String(), "secret") {
