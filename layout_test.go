@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"internal/amqp":                   {"."},
 	"internal/account":                {"internal/testrun"},
 	"internal/testrun":                {},
+	"internal/certtest":               {},
 	"internal/proctest":               {},
 	"internal/nodetest":               {"client", "internal/account"},
 	"client":                          {"."},

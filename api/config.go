@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,6 +76,8 @@ type Config struct {
 	// BodiesBytesMax bounds the memory for the bodies of all requests, without their
 	// first 8 KiB each. A request beyond it gets a 503. Default: 96 MiB.
 	BodiesBytesMax int
+	// TLS, if it is not nil, is how the server speaks TLS. Default: plain HTTP.
+	TLS *tls.Config
 	// Loopback says that only this machine reaches the server, which asks nobody who they
 	// are: it refuses what a browser sends here for a page of elsewhere.
 	Loopback bool

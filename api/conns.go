@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 // is being answered stays.
 type conns struct {
 	max   int
+	tls   *tls.Config // nil: connections speak plain HTTP
 	log   *slog.Logger
 	start time.Time
 	short rate.Sometimes // says that the system has no more of them
@@ -41,6 +43,13 @@ const (
 	closing   = -2
 )
 
+// secured is TLS on a connection. What it reads has been decrypted: a handshake asks
+// nothing.
+type secured struct {
+	*tls.Conn
+	plain *conn
+}
+
 // listener accepts connections into conns.
 type listener struct {
 	net.Listener
@@ -61,7 +70,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		inner, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			if c := l.conns.add(inner); c != nil {
+			c := l.conns.add(inner)
+			if c != nil && l.conns.tls != nil {
+				return &secured{tls.Server(c, l.conns.tls), c}, nil
+			}
+			if c != nil {
 				return c, nil
 			}
 		case !isShortage(err):
@@ -89,20 +102,23 @@ func isShortage(err error) bool {
 	return false
 }
 
-func newConns(most int, log *slog.Logger) *conns {
-	return &conns{max: most, log: log, start: time.Now(), all: map[*conn]struct{}{},
+func newConns(most int, secure *tls.Config, log *slog.Logger) *conns {
+	return &conns{max: most, tls: secure, log: log, start: time.Now(), all: map[*conn]struct{}{},
 		short: rate.Sometimes{Interval: time.Minute}}
 }
 
 // add takes a connection. It returns nil, and has ended the connection, if there are too
-// many whose requests are being answered.
+// many whose requests are being answered. Of TLS it then has no answer: the handshake
+// would cost more than there is.
 func (cs *conns) add(inner net.Conn) *conn {
 	if !cs.hasRoom() {
 		cs.makeRoom()
 		if !cs.hasRoom() {
-			_ = inner.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = inner.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" +
-				"Connection: close\r\nContent-Length: 0\r\n\r\n"))
+			if cs.tls == nil {
+				_ = inner.SetWriteDeadline(time.Now().Add(time.Second))
+				_, _ = inner.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" +
+					"Connection: close\r\nContent-Length: 0\r\n\r\n"))
+			}
 			_ = inner.Close()
 			return nil
 		}
@@ -177,10 +193,24 @@ func (cs *conns) closeFresh(ended <-chan struct{}) {
 // Read is part of net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if c.of.tls == nil {
+		c.heard(n, err)
+	}
+	return n, err
+}
+
+// Read is part of net.Conn.
+func (s *secured) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	s.plain.heard(n, err)
+	return n, err
+}
+
+// heard notes that data of a request has arrived, or that none will.
+func (c *conn) heard(n int, err error) {
 	if !c.asked.Load() && (n > 0 || err != nil) {
 		c.asked.Store(true)
 	}
-	return n, err
 }
 
 // Close is part of net.Conn.

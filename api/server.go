@@ -51,7 +51,7 @@ func New(config Config) (*Server, error) {
 	}
 	config = config.withDefaults()
 	s := &Server{config: config, metrics: newMetrics(config.Registry),
-		conns: newConns(config.ConnectionsMax, config.Log)}
+		conns: newConns(config.ConnectionsMax, config.TLS, config.Log)}
 	s.audit.log = config.Log
 	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())

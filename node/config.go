@@ -25,6 +25,7 @@ type Config struct {
 	AdminKey string // the operator's own key; "": nobody is asked for a key
 	// MetricsOpen: /metrics needs no key
 	MetricsOpen bool
+	TLS         TLS
 
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
@@ -153,10 +154,10 @@ func (c Config) Validate() error {
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
-	case !c.Insecure && c.AdminKey == "" && !isLoopback(c.HTTP):
+	case !c.Insecure && c.AdminKey == "" && c.TLS.ClientCA == "" && !isLoopback(c.HTTP):
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
-			"give --admin-key, or put a proxy before it that asks, let nothing else reach it, and give --insecure",
-			c.HTTP)
+			"give --admin-key or --tls-client-ca, or put a proxy before it that asks, let nothing else reach it, "+
+			"and give --insecure", c.HTTP)
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
@@ -172,14 +173,12 @@ func (c Config) Validate() error {
 	}
 	if c.mongoDB() {
 		// First: opening the store creates a missing one, with its number of buckets.
-		if err := c.gossip().Validate(); err != nil {
+		if err := c.validateGossip(); err != nil {
 			return err
 		}
-		if len(c.GossipKeys) == 0 && !c.Insecure && !isLoopback(c.Gossip) {
-			return invalid("--gossip %s lets other machines in, and without a key whoever reaches it can join the "+
-				"cluster: give all nodes the same --gossip-key, made with openssl rand -base64 32, "+
-				"or let nothing but nodes reach it and give --insecure", c.Gossip)
-		}
+	}
+	if err := c.TLS.validate(); err != nil {
+		return err
 	}
 	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry)); err != nil {
 		return err
@@ -212,6 +211,19 @@ func (c Config) validateKeys() error {
 	}
 	if err := auth.CheckAdminKey(c.AdminKey); err != nil {
 		return postdate.E(postdate.KindInvalid, "--admin-key: %w", err)
+	}
+	return nil
+}
+
+// validateGossip says what is wrong with how the nodes find each other.
+func (c Config) validateGossip() error {
+	if err := c.gossip().Validate(); err != nil {
+		return err
+	}
+	if len(c.GossipKeys) == 0 && !c.Insecure && !isLoopback(c.Gossip) {
+		return invalid("--gossip %s lets other machines in, and without a key whoever reaches it can join the "+
+			"cluster: give all nodes the same --gossip-key, made with openssl rand -base64 32, "+
+			"or let nothing but nodes reach it and give --insecure", c.Gossip)
 	}
 	return nil
 }

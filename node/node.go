@@ -131,6 +131,10 @@ func (n *Node) open(ctx context.Context) error {
 		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; "+
 			"name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
 	}
+	secure, err := n.c.TLS.server(n.c.Log)
+	if err != nil {
+		return err
+	}
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}
@@ -158,8 +162,8 @@ func (n *Node) open(ctx context.Context) error {
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
-		Loopback: !n.c.Insecure && n.keys == nil, Keys: n.keys, MetricsOpen: n.c.MetricsOpen,
-		ConnectionsMax: n.files.http,
+		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
+		MetricsOpen: n.c.MetricsOpen, TLS: secure, ConnectionsMax: n.files.http,
 	})
 	return err
 }

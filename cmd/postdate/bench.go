@@ -112,7 +112,7 @@ func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *b
 	config := b.config
 	config.Progress = progress(stderr)
 	if config.Server != "" {
-		c, err := connect(config.Server, config.APIKey)
+		c, err := connect(config.Server, config.APIKey, nil)
 		if err != nil {
 			return nil, err
 		}

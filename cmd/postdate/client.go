@@ -3,10 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,11 +26,15 @@ const (
 	apiKeyUsage = "the key that the server asks for (better as POSTDATE_API_KEY)"
 )
 
-// connect makes a client of one server; key is its API key, or "". It does not retry: a user at
-// a terminal wants to know immediately if there is no answer.
-func connect(server, key string) (*client.Client, error) {
+// connect makes a client of one server; key is its API key, or "". For https it uses secure, or
+// the system's authorities if that is nil. It does not retry: a user at a terminal wants to know
+// immediately if there is no answer.
+func connect(server, key string, secure *tls.Config) (*client.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
 	c, err := client.New(client.Config{
-		Servers: []string{server}, APIKey: key, AnswerTimeout: time.Minute, RetryFor: -1,
+		Servers: []string{server}, APIKey: key, HTTP: &http.Client{Transport: transport},
+		AnswerTimeout: time.Minute, RetryFor: -1,
 	})
 	if err != nil {
 		return nil, usagef("--server: %q is not an address like %s", server, serverDefault)
@@ -33,8 +42,45 @@ func connect(server, key string) (*client.Client, error) {
 	return c, nil
 }
 
+// tlsFiles are the files with which a command speaks TLS; "": none.
+type tlsFiles struct{ ca, cert, key string }
+
+// config reads the files.
+func (f tlsFiles) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, usagef("--tls-ca: %v", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("--tls-ca %s has no certificate in PEM", f.ca)
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usagef("--tls-cert and --tls-key belong together: give both or none")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, usagef("--tls-cert %s and --tls-key %s: %v", f.cert, f.key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
 // explain adds advice for the command line to an error.
 func explain(err error) error {
+	var unverified *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &unverified):
+		return fmt.Errorf("%w: --tls-ca names the file with the server's authority, and --server one of the names "+
+			"in its certificate", err)
+	case err != nil && strings.Contains(err.Error(), "tls: certificate required"):
+		return fmt.Errorf("%w: give a client's certificate with --tls-cert and --tls-key", err)
+	}
 	if lost, ok := err.(*client.NoAnswer); ok && lost.Server != "" && !lost.MayBeDone {
 		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address",
 			lost.Server, lost.Err)
@@ -76,6 +122,7 @@ type clientCommand struct {
 	process process
 	server  string
 	apiKey  string
+	tls     tlsFiles
 	json    bool // print the server's JSON instead of text for people
 }
 
@@ -85,11 +132,21 @@ func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.
 	[]string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
 	cmd.Flags().StringVar(&c.apiKey, apiKeyFlag, "", apiKeyUsage)
+	cmd.Flags().StringVar(&c.tls.ca, "tls-ca", "",
+		"file with authorities, in PEM, for a server of https:// (or POSTDATE_TLS_CA; default: the system's)")
+	cmd.Flags().StringVar(&c.tls.cert, "tls-cert", "",
+		"file with this client's certificate, in PEM (or POSTDATE_TLS_CERT)")
+	cmd.Flags().StringVar(&c.tls.key, "tls-key", "", "file with the key of --tls-cert (or POSTDATE_TLS_KEY)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		if err := resolve(cmd.Flags(), c.process.only("server", apiKeyFlag)); err != nil {
+		if err := resolve(cmd.Flags(), c.process.only("server", apiKeyFlag, "tls-ca", "tls-cert",
+			"tls-key")); err != nil {
 			return err
 		}
-		cl, err := connect(c.server, c.apiKey)
+		secure, err := c.tls.config()
+		if err != nil {
+			return err
+		}
+		cl, err := connect(c.server, c.apiKey, secure)
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,11 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.AdminKey, "admin-key", "", "the first administrator's key, of at least 32 characters: "+
 		"with it every call needs a key; none: nobody is asked; better as an environment variable")
 	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show metrics to who has no key")
+	f.StringVar(&c.TLS.Cert, "tls-cert", "",
+		"file with the node's certificate, in PEM, for TLS; it and the next two are read again when they change")
+	f.StringVar(&c.TLS.Key, "tls-key", "", "file with the key of --tls-cert")
+	f.StringVar(&c.TLS.ClientCA, "tls-client-ca", "",
+		"file with authorities, in PEM: who has no certificate from one of them is refused")
 	f.StringVar(&c.Store, "store", c.Store, "where messages live: pebble:FOLDER is the embedded store, "+
 		"mongodb://HOST/DATABASE one that the nodes of a cluster share")
 	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: "+

@@ -90,7 +90,7 @@ func environment(environ []string) map[string]string {
 // nearest known name, or "". They deserve a warning, not an error: Kubernetes sets
 // POSTDATE_SERVICE_HOST and the like if there is a service called postdate.
 func unknownEnvironment(flags *pflag.FlagSet, environ []string) (unknown [][2]string) {
-	known := []string{envName("server"), envName(apiKeyFlag)}
+	known := []string{envName("server"), envName(apiKeyFlag), envName("tls-ca")}
 	for _, name := range flagNames(flags) {
 		known = append(known, envName(name))
 	}

@@ -68,6 +68,9 @@ func TestEverySettingFromAFile(t *testing.T) {
 	file := writeFile(t, `
 http: 0.0.0.0:80
 insecure: true
+tls-cert: c.pem
+tls-key: k.pem
+tls-client-ca: ca.pem
 store: "pebble:/x"
 store-cache: 2GiB
 rabbitmq: amqp://u:p@h:5672/%2f
@@ -101,10 +104,10 @@ log-format: json
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Insecure, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
+	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Insecure, c.TLS, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
 		c.Gossip, c.GossipAdvertise, c.GossipKeys, c.Lease, c.ClockSkewMax, c.Kafka,
 		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 true pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 [c2VjcmV0 b2xk] 4s 2s {[k1:9092 k2:9092] true plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
+	want := "0.0.0.0:80 true {c.pem k.pem ca.pem} pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 [c2VjcmV0 b2xk] 4s 2s {[k1:9092 k2:9092] true plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
