@@ -3,12 +3,14 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -189,6 +191,15 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 			req.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
+	var sent, refused atomic.Bool // a transport may dial in the background
+	req = req.WithContext(httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			if err != nil {
+				refused.Store(true)
+			}
+		},
+	}))
 	res, err := c.http.Do(req)
 	if err == nil {
 		defer res.Body.Close()
@@ -199,7 +210,7 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 		}
 	}
 	var dial *net.OpError
-	connected := !errors.As(err, &dial) || dial.Op != "dial"
+	connected := (!errors.As(err, &dial) || dial.Op != "dial") && (sent.Load() || !refused.Load())
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err // its text would repeat the address

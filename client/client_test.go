@@ -3,9 +3,11 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -313,6 +315,20 @@ func TestNoServer(t *testing.T) {
 	c = open(t, client.Config{Servers: []string{closed, second}})
 	if _, err := c.Put(t.Context(), client.Message{ScheduleID: "second", Channel: "inbox:a", Delay: time.Hour, Payload: []byte("1")}); err != nil || c.Server() != second {
 		t.Errorf("the second server: %v, now %s", err, c.Server())
+	}
+}
+
+// TestUntrustedServer: a server whose certificate no known authority signed gets nothing.
+func TestUntrustedServer(t *testing.T) {
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	c := open(t, client.Config{Servers: []string{untrusted.URL}, RetryFor: -1})
+	_, err := c.Put(t.Context(), client.Message{ScheduleID: "a", Channel: "inbox:a", Delay: time.Hour, Payload: []byte("1")})
+	var unverified *tls.CertificateVerificationError
+	if !errors.As(err, &unverified) || client.MayBeDone(err) {
+		t.Errorf("%v", err)
 	}
 }
 
