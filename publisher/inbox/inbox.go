@@ -139,18 +139,19 @@ func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) [
 }
 
 // resultOf turns an append's error into a result. The outcome is unknown unless the error says
-// that nothing was done.
+// that nothing was done. The reason has the store's words only where they are about the message:
+// the others may tell a tenant the store's addresses.
 func resultOf(err error) publisher.Result {
 	if err == nil {
 		return publisher.Result{Outcome: publisher.Confirmed}
 	}
 	switch postdate.KindOf(err) {
 	case postdate.KindUnavailable, postdate.KindFull:
-		return publisher.Result{Outcome: publisher.Down, Reason: err.Error()}
+		return publisher.Result{Outcome: publisher.Down, Reason: "the store takes nothing at present"}
 	case postdate.KindInvalid, postdate.KindTooLarge:
 		return publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true}
 	}
-	return publisher.Result{Outcome: publisher.Unknown, Reason: err.Error()}
+	return publisher.Result{Outcome: publisher.Unknown, Reason: "the store does not say whether it has the message"}
 }
 
 func inboxMessage(inbox string, d *postdate.Delivery, at postdate.Time) store.InboxMessage {

@@ -116,7 +116,7 @@ func (c Config) Validate() error {
 type Publisher struct {
 	config  Config
 	client  *kgo.Client
-	seeds   string // for logs and reasons
+	seeds   string // for logs
 	metrics *metrics
 	gate    *publisher.Gate
 

@@ -41,6 +41,7 @@ func (it *item) finish(r publisher.Result) {
 	if it.stage == finished {
 		return
 	}
+	r.Reason = publisher.WithoutPlaces(r.Reason)
 	it.stage, it.result, it.batch = finished, r, nil
 	if it.call.open--; it.call.open == 0 {
 		close(it.call.done)

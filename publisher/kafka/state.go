@@ -31,7 +31,7 @@ func (p *Publisher) enterPhase(phase publisher.Phase, reason string) {
 	case publisher.Connected:
 		p.config.Log.Info("connected to Kafka", "seeds", p.seeds)
 	case publisher.Lost:
-		p.config.Log.Warn(reason)
+		p.config.Log.Warn(reason, "seeds", p.seeds)
 	}
 }
 
@@ -44,7 +44,7 @@ func (p *Publisher) reached(err error) {
 		p.enterPhase(publisher.Closed, "the publisher is closed")
 	case errors.Is(err, context.Canceled):
 	default:
-		p.enterPhase(publisher.Lost, "Kafka at "+p.seeds+" cannot be reached: "+err.Error())
+		p.enterPhase(publisher.Lost, "Kafka cannot be reached: "+err.Error())
 	}
 }
 

@@ -100,7 +100,7 @@ func (p *Publisher) ask(t *topic, after time.Duration) {
 		if err != nil {
 			// Lanes whose batches get through do not need the answer.
 			p.giveBack(t, func(l *lane) bool { return !l.failing.IsZero() }, publisher.Result{Outcome: publisher.Down,
-				Reason: "Kafka at " + p.seeds + " cannot be asked for topic " + t.name + ": " + err.Error()})
+				Reason: "Kafka cannot be asked for topic " + t.name + ": " + err.Error()})
 			p.forget(t)
 			return
 		}

@@ -54,7 +54,7 @@ func (p *Publisher) keepConnected(ctx context.Context) {
 				attempt = 0
 			}
 		} else if ctx.Err() == nil {
-			p.down("RabbitMQ at "+p.address+" cannot be reached: "+words(err), attempt)
+			p.down("RabbitMQ cannot be reached: "+words(err), attempt)
 		}
 		select {
 		case <-time.After(backoff(attempt, rand.Float64())):
@@ -75,7 +75,7 @@ func backoff(attempt int, jitter float64) time.Duration {
 
 func (p *Publisher) down(reason string, attempt int) {
 	if attempt == 0 {
-		p.config.Log.Warn(reason)
+		p.config.Log.Warn(reason, "address", p.address)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Publisher) serve(ctx context.Context, s *session) {
 	p.enterPhase(publisher.Lost, reason)
 	p.mu.Unlock()
 	if ctx.Err() == nil {
-		p.config.Log.Warn(reason)
+		p.config.Log.Warn(reason, "address", p.address)
 	}
 	// The orderly close waits for a write that is under way. If that takes too long, hanging up
 	// ends the write.
@@ -124,7 +124,7 @@ func (p *Publisher) watch(ctx context.Context, s *session) string {
 	for {
 		select {
 		case e := <-s.closes:
-			return "lost the connection to RabbitMQ at " + p.address + lostWords(e)
+			return "lost the connection to RabbitMQ" + lostWords(e)
 		case b, ok := <-s.blocks:
 			if !ok {
 				s.blocks = nil // closed with the connection: the reason will follow
@@ -170,8 +170,8 @@ func (p *Publisher) block(b amqp.Blocking) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.Active {
-		reason := "RabbitMQ at " + p.address + " blocks publishers: " + b.Reason
-		p.config.Log.Warn(reason)
+		reason := "RabbitMQ blocks publishers: " + b.Reason
+		p.config.Log.Warn(reason, "address", p.address)
 		p.enterPhase(publisher.Blocked, reason)
 		return
 	}

@@ -317,6 +317,7 @@ func (l *lane) drop(r *route) {
 
 func (it *item) finish(result publisher.Result) {
 	if it.stage != finished {
+		result.Reason = publisher.WithoutPlaces(result.Reason)
 		it.stage, it.result = finished, result
 		it.ring()
 	}

@@ -37,7 +37,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	c.prepare(to, batch)
 	if down := c.enqueue(to.exchange); down != "" {
 		return p.metrics.outcomes.Count(publisher.All(len(batch),
-			publisher.Result{Outcome: publisher.Down, Reason: down}))
+			publisher.Result{Outcome: publisher.Down, Reason: publisher.WithoutPlaces(down)}))
 	}
 	for i := range c.items {
 		if !c.wait(ctx, &c.items[i]) {

@@ -141,7 +141,7 @@ func TestNoBroker(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := newPublisher(t, rabbitmq.Config{URL: "amqp://u:s3cret@127.0.0.1:1/", Metrics: registry})
 	for _, r := range p.Publish(context.Background(), "rabbitmq:q", publishertest.Batch("m", 3)) {
-		if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "127.0.0.1:1 cannot be reached") || strings.Contains(r.Reason, "s3cret") {
+		if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "RabbitMQ cannot be reached: dial: connect: connection refused") || strings.Contains(r.Reason, "s3cret") {
 			t.Errorf("%v: %s", r.Outcome, r.Reason)
 		}
 	}
