@@ -64,9 +64,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// labelOf returns the name of a channel that metrics show. Of a URL they show the host: tokens
-// stand in paths.
-func labelOf(c postdate.Channel) string {
+// LabelOf returns the name of a channel that metrics and logs show. Of a URL it is
+// the host: tokens stand in paths.
+func LabelOf(c postdate.Channel) string {
 	if c.Broker() != "https" && c.Broker() != "http" {
 		return string(c)
 	}
@@ -77,7 +77,7 @@ func labelOf(c postdate.Channel) string {
 }
 
 func (m *Metrics) label(c postdate.Channel) string {
-	name := labelOf(c)
+	name := LabelOf(c)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.labels[name] && len(m.labels) >= channelLabelsMax {
