@@ -1,6 +1,8 @@
 package postdate
 
-import "strings"
+import (
+	"strings"
+)
 
 // Channel names where a message goes, for example "rabbitmq:orders",
 // "rabbitmq:exchange/routing.key", "kafka:topic", "https://example.com/hook"
@@ -42,4 +44,18 @@ func ParseChannel(s string) (Channel, error) {
 		}
 	}
 	return Channel(s), nil
+}
+
+// Shown returns the channel as logs and metrics show it. Of a URL that is the host: tokens stand
+// in paths.
+func (c Channel) Shown() string {
+	scheme := strings.ToLower(c.Broker())
+	if scheme != "https" && scheme != "http" {
+		return string(c)
+	}
+	host := strings.TrimPrefix(c.Target(), "//")
+	if end := strings.IndexAny(host, "/?#\\"); end >= 0 {
+		host = host[:end]
+	}
+	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:]
 }

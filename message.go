@@ -174,6 +174,9 @@ func SortHeaders(hs []Header) {
 // CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error { return checkName("scheduleId", id, ScheduleIDBytesMax) }
 
+// CheckKeyID returns a KindInvalid error if s cannot be the id of an API key.
+func CheckKeyID(s string) error { return checkName("key id", s, ScheduleIDBytesMax) }
+
 // CheckTenant returns an error if name is not a valid tenant.
 func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }
 

@@ -64,8 +64,8 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 			return nil, tooLarge("more than "+countOf(bytesMax, "byte"), bytesMax)
 		case len(body) == announced || errors.Is(err, io.EOF):
 			_ = ctx.Request.CloseBodyStream()
-			if c := connOf(ctx.Conn()); c != nil && !c.answer() {
-				return nil, cutOff()
+			if !mayAnswer(ctx) {
+				return nil, &Problem{Type: Unavailable} // nobody can read it
 			}
 			return body, nil
 		case err != nil:
@@ -121,8 +121,9 @@ func arrivalProblem(err error) *Problem {
 	return &Problem{Type: BadRequest, Detail: "the request is not well-formed HTTP/1.1"}
 }
 
-// cutOff is the answer to a request whose connection was just closed to make room.
-func cutOff() *Problem {
-	return &Problem{Type: Unavailable, retryAfter: 1, Detail: "the node has too many connections: surely nothing " +
-		"was done; repeat the request in a moment"}
+// mayAnswer notes that a request is whole. If it returns false, the connection was just closed to
+// make room: nothing may be done.
+func mayAnswer(ctx *fasthttp.RequestCtx) bool {
+	c := connOf(ctx.Conn())
+	return c == nil || c.answer()
 }

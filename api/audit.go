@@ -2,13 +2,11 @@ package api
 
 import (
 	"log/slog"
-	"net/url"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"github.com/postdate/postdate"
+	"golang.org/x/time/rate"
 )
 
 // refusalsMax is how many refused requests are logged in a second. Of the others only the
@@ -17,54 +15,31 @@ const refusalsMax = 10
 
 // audit logs who was refused and what administrators did, without secrets.
 type audit struct {
-	log *slog.Logger
-
-	mu     sync.Mutex
-	since  time.Time // when the present second began
-	logged int       // refusals in it
-	silent int       // refusals that were not logged
+	log    *slog.Logger
+	pace   *rate.Limiter
+	silent atomic.Int64 // refusals that were not logged since the last one that was
 }
 
-// refused logs a request that was refused for what p says.
-func (a *audit) refused(ctx *fasthttp.RequestCtx, p *Problem) {
-	silent, ok := a.mayLog(time.Now())
-	if !ok {
+func newAudit(log *slog.Logger) *audit {
+	return &audit{log: log, pace: rate.NewLimiter(refusalsMax, refusalsMax)}
+}
+
+// refused logs a request for a route that was refused for what p says. The path may have a key
+// in it.
+func (a *audit) refused(ctx *fasthttp.RequestCtx, route string, p *Problem, now time.Time) {
+	if !a.pace.AllowN(now, 1) {
+		a.silent.Add(1)
 		return
 	}
 	attributes := []any{"reason", orElse(p.why, p.Detail), "status", p.HTTPStatus(),
-		"method", clip(string(ctx.Method())), "path", clip(string(ctx.Path())), "remote", ctx.RemoteAddr().String()}
+		"method", clip(string(ctx.Method())), "route", route, "remote", ctx.RemoteAddr().String()}
 	if p.keyID != "" {
 		attributes = append(attributes, "key", p.keyID)
 	}
-	if silent > 0 {
+	if silent := a.silent.Swap(0); silent > 0 {
 		attributes = append(attributes, "notLogged", silent)
 	}
 	a.log.Warn("api: a request was refused", attributes...)
-}
-
-// mayLog says whether one more refusal may be logged, and how many were not since the last one
-// that was. The time is monotonic.
-func (a *audit) mayLog(now time.Time) (silent int, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.since) >= time.Second {
-		a.since, a.logged = now, 0
-	}
-	if a.logged == refusalsMax {
-		a.silent++
-		return 0, false
-	}
-	a.logged++
-	silent, a.silent = a.silent, 0
-	return silent, true
-}
-
-// loggedChannel is a channel as a log shows it: the path of a webhook may hold a token.
-func loggedChannel(c postdate.Channel) string {
-	if u, err := url.Parse(string(c)); err == nil && u.Host != "" {
-		return u.Scheme + "://" + u.Host
-	}
-	return string(c)
 }
 
 // did logs what an administrator did.

@@ -83,6 +83,6 @@ func mayUse(i *auth.Identity, channel postdate.Channel, pointer string) *Problem
 		return nil
 	}
 	return &Problem{Type: Forbidden, Pointer: pointer, keyID: i.KeyID,
-		why: "the key is not for the channel " + clip(loggedChannel(channel)), Detail: "the key " + i.KeyID +
+		why: "the key is not for the channel " + clip(channel.Shown()), Detail: "the key " + i.KeyID +
 			" is not for the channel " + clip(string(channel)) + ": it is for " + clip(strings.Join(i.Channels, ", "))}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -12,9 +13,11 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/store"
 )
 
@@ -350,6 +353,11 @@ func TestOneConnectionTwoTenants(t *testing.T) {
 // counted.
 func TestAudit(t *testing.T) {
 	r := newRig(t, withKeys)
+	for _, token := range []string{"https://b.example/T0/token-7%zz", "https:///token-7", "HTTPS://b.example?token-7", "https://token-7@b.example/"} {
+		if shown := postdate.Channel(token).Shown(); strings.Contains(shown, "token-7") {
+			t.Errorf("%s is shown as %s", token, shown)
+		}
+	}
 	key := r.keyFor(auth.Wish{Tenant: "acme", Scopes: []auth.Scope{auth.WriteMessages, auth.ChangeChannels}, Channels: []string{"https://a.example/*", "inbox:a"}})
 	r.send("GET", "/v1/messages/x?secret=1", "", bearer(key))
 	r.send("POST", "/v1/messages", strings.Replace(order("a"), "inbox:test", "https://b.example/token-7", 1), bearer(key))
@@ -357,8 +365,8 @@ func TestAudit(t *testing.T) {
 	log := r.log.String()
 	id := key[3:15]
 	for _, line := range []string{
-		`a request was refused" reason="the key ` + id + ` has no scope sched:r, .*" status=403 method=GET path=/v1/messages/x remote=127\.0\.0\.1:\d+ key=` + id,
-		`a request was refused" reason="the key is not for the channel https://b.example" status=403 method=POST path=/v1/messages remote=\S+ key=` + id,
+		`a request was refused" reason="the key ` + id + ` has no scope sched:r, .*" status=403 method=GET route=/v1/messages/{id} remote=127\.0\.0\.1:\d+ key=` + id,
+		`a request was refused" reason="the key is not for the channel https://b.example" status=403 method=POST route=/v1/messages remote=\S+ key=` + id,
 		`a channel was changed" channel=inbox:a paused=true maxPerSecond=0 maxInFlight=0 by=` + id,
 	} {
 		if !regexp.MustCompile(line).MatchString(log) {
@@ -371,22 +379,20 @@ func TestAudit(t *testing.T) {
 }
 
 func TestAuditOfAFlood(t *testing.T) {
-	var a audit
+	log := &nodetest.Log{}
+	a := newAudit(slog.New(slog.NewTextHandler(log, nil)))
+	var ctx fasthttp.RequestCtx
 	begin := time.Now()
-	logged := 0
 	for i := range 1000 {
-		if silent, ok := a.mayLog(begin.Add(time.Duration(i) * time.Microsecond)); ok {
-			logged++
-			if silent != 0 {
-				t.Errorf("%d were silent before the flood", silent)
-			}
-		}
+		a.refused(&ctx, "/v1/messages", &Problem{Type: Forbidden}, begin.Add(time.Duration(i)*time.Microsecond))
 	}
-	silent, ok := a.mayLog(begin.Add(time.Second))
-	if logged != refusalsMax || !ok || silent != 1000-refusalsMax {
-		t.Errorf("logged %d, and then %d were silent (%t)", logged, silent, ok)
+	if n := strings.Count(log.String(), "was refused"); n != refusalsMax || strings.Contains(log.String(), "notLogged") {
+		t.Errorf("%d lines for 1000 refusals:\n%s", n, log)
 	}
-	if silent, ok := a.mayLog(begin.Add(time.Second)); !ok || silent != 0 {
-		t.Error(fmt.Sprint("counted twice: ", silent))
+	for range 2 {
+		a.refused(&ctx, "/v1/messages", &Problem{Type: Forbidden}, begin.Add(time.Second))
+	}
+	if strings.Count(log.String(), fmt.Sprint("notLogged=", 1000-refusalsMax)) != 1 || strings.Count(log.String(), "notLogged") != 1 {
+		t.Errorf("what was left out is not counted once:\n%s", log)
 	}
 }

@@ -92,7 +92,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if err != nil {
 		return s.failed("change a channel", err, "")
 	}
-	s.audit.did(ctx, "a channel was changed", "channel", loggedChannel(channel), "paused", set.Paused,
+	s.audit.did(ctx, "a channel was changed", "channel", channel.Shown(), "paused", set.Paused,
 		"maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)
 	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
 }

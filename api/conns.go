@@ -93,7 +93,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 func isShortage(err error) bool {
 	for _, of := range []error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 	} {
 		if errors.Is(err, of) {
 			return true

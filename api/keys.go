@@ -91,7 +91,7 @@ func (s *Server) deleteKey(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	id, p := pathName(ctx, "id", postdate.CheckScheduleID)
+	id, p := pathName(ctx, "id", postdate.CheckKeyID)
 	if p != nil {
 		return p
 	}

@@ -41,7 +41,7 @@ type Server struct {
 	polling  atomic.Int64 // how many long polls wait
 	conns    *conns
 	bodies   budget
-	audit    audit
+	audit    *audit
 }
 
 // New makes a server. It fails if the Config is not valid.
@@ -50,9 +50,8 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	s := &Server{config: config, metrics: newMetrics(config.Registry),
+	s := &Server{config: config, metrics: newMetrics(config.Registry), audit: newAudit(config.Log),
 		conns: newConns(config.ConnectionsMax, config.TLS, config.Log)}
-	s.audit.log = config.Log
 	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
@@ -161,17 +160,18 @@ func (s *Server) router() *router.Router {
 func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
-		if c := connOf(ctx.Conn()); c != nil && !isLong(ctx) && !c.answer() {
+		if !isLong(ctx) && !mayAnswer(ctx) {
 			ctx.SetConnectionClose()
 			return // nobody can read an answer
 		}
 		p := s.refuse(ctx)
-		if p == nil {
+		refused := p != nil
+		if !refused {
 			p = s.guarded(ctx, need, handle)
 		}
 		if p != nil {
-			if p.Type == Unauthorized || p.Type == Forbidden {
-				s.audit.refused(ctx, p)
+			if refused || p.Type == Unauthorized || p.Type == Forbidden {
+				s.audit.refused(ctx, path, p, begin)
 			}
 			p.write(ctx)
 		}

@@ -263,7 +263,7 @@ func (l *loop) keepOut(ctx context.Context, e machine.KeepOut) error {
 func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publisher.Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.log.Error("a publisher panicked", "channel", poller.LabelOf(e.Channel), "panic", p,
+			l.log.Error("a publisher panicked", "channel", e.Channel.Shown(), "panic", p,
 				"stack", string(debug.Stack()))
 			results = publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Unknown,
 				Reason: fmt.Sprint("internal error of the publisher: ", p)})

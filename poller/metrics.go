@@ -1,7 +1,6 @@
 package poller
 
 import (
-	"net/url"
 	"sync"
 	"time"
 
@@ -64,20 +63,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// LabelOf returns the name of a channel that metrics and logs show. Of a URL it is
-// the host: tokens stand in paths.
-func LabelOf(c postdate.Channel) string {
-	if c.Broker() != "https" && c.Broker() != "http" {
-		return string(c)
-	}
-	if u, err := url.Parse(string(c)); err == nil {
-		return u.Scheme + "://" + u.Host
-	}
-	return c.Broker()
-}
-
 func (m *Metrics) label(c postdate.Channel) string {
-	name := LabelOf(c)
+	name := c.Shown()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.labels[name] && len(m.labels) >= channelLabelsMax {

@@ -116,12 +116,16 @@ func failed(ctx context.Context, err error, written bool) publisher.Result {
 	return publisher.Result{Outcome: publisher.Down, Reason: "the receiver cannot be reached: " + reason}
 }
 
-// words returns what an error says, without the addresses that it names: those that a name
-// stands for, this node's own, and its name server's.
+// words returns an error's text without the addresses of the receiver, of this node and of its
+// name server.
 func words(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return "the name " + dns.Name + " cannot be resolved: " + dns.Err
+		why := "its name server does not answer"
+		if dns.IsNotFound {
+			why = "there is no such host"
+		}
+		return "the name " + dns.Name + " cannot be resolved: " + why
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -15,8 +15,8 @@ type lanes struct {
 const (
 	// quickShare of the time that a request may take is a quick answer.
 	quickShare = 10
-	// quickMax bounds the hosts that are remembered. Beyond it some are forgotten: they begin
-	// in the other lane.
+	// quickMax bounds the hosts that are remembered. Then all are forgotten, and begin in the
+	// other lane.
 	quickMax = 10_000
 )
 
@@ -44,11 +44,8 @@ func (l *lanes) note(host string, quick bool) {
 		delete(l.hosts, host)
 		return
 	}
-	for forgotten := range l.hosts {
-		if len(l.hosts) < quickMax {
-			break
-		}
-		delete(l.hosts, forgotten)
+	if len(l.hosts) >= quickMax {
+		clear(l.hosts)
 	}
 	l.hosts[host] = true
 }

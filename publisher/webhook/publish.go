@@ -85,7 +85,7 @@ type call struct {
 	p       *Publisher
 	to      *url.URL
 	secrets []*standardwebhooks.Webhook // that sign
-	lane    chan struct{}               // has room for as many requests as may be in flight with those to other hosts
+	lane    chan struct{}               // of the host; each request has a place in it
 	once    sync.Once
 	start   chan struct{} // closed when no further request may start
 	mu      sync.Mutex
@@ -114,10 +114,21 @@ func (c *call) unsent(ctx context.Context) publisher.Result {
 	case ctx.Err() != nil:
 		r.Reason = "the node stopped waiting before the message was sent"
 	default:
-		r.Reason = "the receiver, or others for whose answers the node waits, are too slow: the batch's time of " +
-			c.p.config.Timeout.String() + " was over before the message was sent"
+		r.Reason = "no request could start within " + c.p.config.Timeout.String() + ": this receiver, or others that " +
+			"share the node's connections, answer too slowly"
 	}
 	return r
+}
+
+// enter takes a place in a room. It returns false if no request may start any more.
+func (c *call) enter(ctx context.Context, room chan struct{}) bool {
+	select {
+	case room <- struct{}{}:
+		return true
+	case <-c.start:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // deliver sends one message when the host has room for it.
@@ -127,22 +138,14 @@ func (c *call) deliver(ctx context.Context, h *host, d *postdate.Delivery) publi
 		return c.unsent(ctx)
 	default:
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	case <-c.start:
-		return c.unsent(ctx)
-	case <-ctx.Done():
+	if !c.enter(ctx, h.slots) {
 		return c.unsent(ctx)
 	}
-	select {
-	case c.lane <- struct{}{}:
-		defer func() { <-c.lane }()
-	case <-c.start:
-		return c.unsent(ctx)
-	case <-ctx.Done():
+	defer func() { <-h.slots }()
+	if !c.enter(ctx, c.lane) {
 		return c.unsent(ctx)
 	}
+	defer func() { <-c.lane }()
 	if ctx.Err() != nil {
 		return c.unsent(ctx)
 	}
