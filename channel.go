@@ -1,8 +1,6 @@
 package postdate
 
-import (
-	"strings"
-)
+import "strings"
 
 // Channel names where a message goes, for example "rabbitmq:orders",
 // "rabbitmq:exchange/routing.key", "kafka:topic", "https://example.com/hook"

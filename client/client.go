@@ -25,7 +25,7 @@ type Config struct {
 	// HTTP makes the requests and handles TLS, proxies and credentials. Redirects are not
 	// followed unless its CheckRedirect says so. Default: a new http.Client.
 	HTTP *http.Client
-	// APIKey is sent as the credential, if the nodes ask for one. Default: none.
+	// APIKey is sent as the credential, as Authorization: Bearer. Default: none.
 	APIKey string
 	// Header is sent with every request.
 	Header http.Header

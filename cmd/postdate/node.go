@@ -30,11 +30,11 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	c := &n.config
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
 	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
-	f.BoolVar(&c.Insecure, "insecure", false, "serve addresses other than loopback although the node asks nobody "+
-		"who they are: a proxy before it does, and a private network keeps others from gossip without a key")
-	f.StringVar(&c.AdminKey, "admin-key", "", "the first administrator's key, of at least 32 characters: "+
-		"with it every call needs a key; none: nobody is asked; better as an environment variable")
-	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show metrics to who has no key")
+	f.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without keys, of --http or of --gossip: "+
+		"a proxy or a private network keeps others out")
+	f.StringVar(&c.AdminKey, "admin-key", "", "the operator's own key, of at least 32 characters: with it every call "+
+		"needs a key; none: nobody is asked; better as an environment variable")
+	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show /metrics without a key")
 	f.StringVar(&c.TLS.Cert, "tls-cert", "",
 		"file with the node's certificate, in PEM, for TLS; it and the next two are read again when they change")
 	f.StringVar(&c.TLS.Key, "tls-key", "", "file with the key of --tls-cert")
