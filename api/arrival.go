@@ -65,7 +65,7 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 		case len(body) == announced || errors.Is(err, io.EOF):
 			_ = ctx.Request.CloseBodyStream()
 			if !mayAnswer(ctx) {
-				return nil, &Problem{Type: Unavailable} // nobody can read it
+				return nil, cutOff(ctx)
 			}
 			return body, nil
 		case err != nil:
@@ -121,9 +121,27 @@ func arrivalProblem(err error) *Problem {
 	return &Problem{Type: BadRequest, Detail: "the request is not well-formed HTTP/1.1"}
 }
 
-// mayAnswer notes that a request is whole. If it returns false, the connection was just closed to
-// make room: nothing may be done.
+// mayAnswer notes that a request is whole. If it returns false, the connection is being closed to
+// make room, and nothing may be done.
 func mayAnswer(ctx *fasthttp.RequestCtx) bool {
 	c := connOf(ctx.Conn())
 	return c == nil || c.answer()
 }
+
+// cutOff is the answer on a connection that is being closed to make room. It may arrive.
+func cutOff(ctx *fasthttp.RequestCtx) *Problem {
+	ctx.SetConnectionClose()
+	return &Problem{Type: Unavailable, retryAfter: 1, Detail: "the node has too many connections; surely nothing " +
+		"was done: repeat the request in a moment"}
+}
+
+// answered notes that a request is done. From now on the connection waits: for the client to
+// take the answer, then for its next request.
+func answered(ctx *fasthttp.RequestCtx) {
+	if c := connOf(ctx.Conn()); c != nil {
+		c.wait()
+	}
+}
+
+// takesBody reports whether the calls of a request's method read a body.
+func takesBody(ctx *fasthttp.RequestCtx) bool { return ctx.IsPost() || ctx.IsPut() || ctx.IsPatch() }

@@ -396,3 +396,48 @@ func TestAuditOfAFlood(t *testing.T) {
 		t.Errorf("what was left out is not counted once:\n%s", log)
 	}
 }
+
+// A key changes no message of a channel that it is not for, in whatever way.
+func TestKeysLeaveOtherChannelsMessages(t *testing.T) {
+	r := newRig(t, withKeys)
+	key := r.keyFor(auth.Wish{Tenant: postdate.DefaultTenant, Scopes: []auth.Scope{auth.WriteMessages}, Channels: []string{"inbox:mine-*"}})
+	r.send("PUT", "/v1/messages/x", order("x"), bearer(adminKey))
+	r.send("PATCH", "/v1/messages/x", `{"payload":2}`, bearer(key)).problem(403, Forbidden)
+	r.send("PUT", "/v1/messages/x", strings.Replace(order("x"), "inbox:test", "inbox:mine-1", 1), bearer(key)).problem(403, Forbidden)
+	if a := r.send("GET", "/v1/messages/x", "", bearer(adminKey)); !strings.Contains(a.body, `"channel":"inbox:test"`) {
+		t.Error(a.body)
+	}
+}
+
+// revokedMeanwhile is a store in which another node revokes a key, and this one looks, before
+// the answer to its creation is here.
+type revokedMeanwhile struct {
+	*fakeStore
+	look func() error
+}
+
+func (s *revokedMeanwhile) CreateKey(ctx context.Context, key store.APIKey) error {
+	if err := s.fakeStore.CreateKey(ctx, key); err != nil {
+		return err
+	}
+	if err := s.RevokeKey(ctx, key.ID); err != nil {
+		return err
+	}
+	return s.look()
+}
+
+func TestAKeyThatIsRevokedWhileItIsMade(t *testing.T) {
+	s := &revokedMeanwhile{fakeStore: newFakeStore()}
+	k := auth.NewKeeper(auth.Config{Store: s, AdminKey: adminKey, Now: func() postdate.Time { return testNow }})
+	s.look = func() error { return k.Look(t.Context()) }
+	_, text, err := k.Create(t.Context(), auth.Wish{Tenant: "a", Scopes: []auth.Scope{auth.Admin}})
+	if err == nil {
+		err = k.Look(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, refusal := k.Authenticate([]byte("Bearer " + text)); refusal == auth.Accepted {
+		t.Error("a revoked key is accepted")
+	}
+}

@@ -16,9 +16,9 @@ import (
 )
 
 // conns are the open connections. Where there are too many, or no descriptors are left,
-// those go first that have waited longest for a request, or for the rest of one: clients
-// that hold connections and ask nothing keep no others out. A connection whose request
-// is being answered stays.
+// those go first that have waited longest for a request, for the rest of one, or for the
+// client to take an answer: clients that hold connections keep no others out. A connection
+// whose request is being answered stays.
 type conns struct {
 	max   int
 	tls   *tls.Config // nil: connections speak plain HTTP
@@ -221,11 +221,15 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// wait says that c waits for a request from now on.
-func (c *conn) wait() { c.since.Store(int64(time.Since(c.of.start))) }
+// wait says that c waits from now on, unless it is being closed.
+func (c *conn) wait() {
+	if since := c.since.Load(); since != closing {
+		c.since.CompareAndSwap(since, int64(time.Since(c.of.start)))
+	}
+}
 
 // answer says that c's request is whole. It reports whether the request may be answered:
-// if not, c has just been closed, and nothing may be done.
+// if not, c is being closed, and nothing may be done.
 func (c *conn) answer() bool {
 	since := c.since.Load()
 	return since == answering || since >= 0 && c.since.CompareAndSwap(since, answering)

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
@@ -110,7 +111,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	for range replaceRoundsMax {
-		answer, status, err := s.putOnce(storeCtx, m)
+		answer, status, err := s.putOnce(storeCtx, c.identity, m)
 		if err == nil {
 			return answer.write(ctx, status)
 		}
@@ -123,7 +124,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 
 // putOnce creates the message or replaces the existing one. The caller tries again if
 // raced says so of the error.
-func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, int, error) {
+func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdate.Message) (scheduled, int, error) {
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	switch {
 	case postdate.KindOf(err) == postdate.KindNotFound:
@@ -139,6 +140,9 @@ func (s *Server) putOnce(ctx context.Context, m postdate.Message) (scheduled, in
 			s.config.Scheduled(r.Bucket, r.ExecutionTime)
 		}
 		return scheduled{r.Key, r.ExecutionTime, r.Status}, fasthttp.StatusOK, nil
+	}
+	if p := mayUse(identity, r.Channel, ""); p != nil {
+		return scheduled{}, 0, p
 	}
 	m.CreatedAt = r.CreatedAt
 	answer, err := s.replace(ctx, m, r)

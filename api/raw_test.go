@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -92,6 +93,7 @@ func TestFraming(t *testing.T) {
 		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" + hidden, ""},
 		{"a chunk's size with LF", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\n{\r\n0\r\n\r\n" + hidden, ""},
 		{"a chunk without an end", "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n" + hidden, ""},
+		{"OPTIONS with both lengths", "OPTIONS /v1/messages HTTP/1.1\r\nHost: a\r\n" + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden, "exclude each other"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r.send("PUT", "/v1/messages/kept", order("kept"))
@@ -128,6 +130,7 @@ func TestUnreadBodies(t *testing.T) {
 	for _, test := range []struct{ name, head string }{
 		{"a path that takes none", "GET /healthz HTTP/1.1\r\n"},
 		{"no such path", "POST /nowhere HTTP/1.1\r\n"},
+		{"a method that no path takes", "OPTIONS /v1/messages HTTP/1.1\r\n"},
 		{"another media type", "POST /v1/messages HTTP/1.1\r\nContent-Type: text/plain\r\n"},
 		{"a parameter that is not known", "POST /v1/messages?x=1 HTTP/1.1\r\nContent-Type: application/json\r\n"},
 	} {
@@ -348,4 +351,70 @@ func TestSecretHeadersAreNotShown(t *testing.T) {
 		t.Errorf("stored: %v", kept)
 	}
 	r.send("PUT", "/v1/messages/a", strings.ReplaceAll(body, "Bearer t0ken", "***")).problem(400, InvalidField, "send its value")
+}
+
+// A connection that is being closed to make room answers nothing but that nothing was done.
+func TestNothingIsDoneOnAConnectionThatMakesRoom(t *testing.T) {
+	r := newRig(t)
+	r.send("PUT", "/v1/messages/kept", order("kept"))
+	conn := r.dial()
+	conn.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	conn.read()
+	r.server.conns.mu.Lock()
+	for c := range r.server.conns.all {
+		c.since.Store(closing) // chosen, and not closed yet
+	}
+	r.server.conns.mu.Unlock()
+	conn.write("DELETE /v1/messages/kept HTTP/1.1\r\nHost: a\r\n\r\n")
+	conn.read().problem(503, Unavailable, "surely nothing was done")
+	if !conn.ended() {
+		t.Error("the connection goes on")
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if a := r.send("GET", "/v1/messages/kept", ""); !strings.Contains(a.body, "PENDING") {
+		t.Error(a.body)
+	}
+}
+
+// Clients that do not take their answers keep nobody out.
+func TestUnreadAnswersMakeRoom(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.ConnectionsMax = 32 })
+	for range 40 {
+		conn := r.dial()
+		if err := conn.Conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = io.WriteString(conn.Conn, strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n", 400))
+		}()
+	}
+	for range 20 { // one at a time, on a connection of its own
+		http.DefaultClient.CloseIdleConnections()
+		for ok := false; !ok; { // while a request of the others is being answered, there may be no room
+			res, err := http.Get(r.url + "/healthz")
+			if err == nil {
+				ok = res.StatusCode == 200
+				res.Body.Close()
+			}
+			if t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A request that is being answered keeps its connection, also if it announced a body that
+// nobody reads.
+func TestARequestWithABodyThatNobodyReadsIsAnswered(t *testing.T) {
+	r := newRig(t)
+	r.send("PUT", "/v1/messages/a", order("a"))
+	http.DefaultClient.CloseIdleConnections()
+	conn := r.dial()
+	r.store.seen = func(_ context.Context, method string) {
+		if method == "Cancel" {
+			r.server.conns.makeRoom()
+		}
+	}
+	conn.write("DELETE /v1/messages/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+	conn.read().want(200, `{"scheduleId":"a","status":"CANCELLED"}`)
 }

@@ -59,7 +59,6 @@ func New(config Config) (*Server, error) {
 		Name:                         "postdate",
 		Handler:                      s.router().Handler,
 		ErrorHandler:                 s.brokenRequest,
-		ConnState:                    waits,
 		StreamRequestBody:            true,
 		Concurrency:                  2 * config.ConnectionsMax, // the listener bounds them
 		ReadBufferSize:               config.HeaderBytesMax,
@@ -69,20 +68,15 @@ func New(config Config) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		Logger:                       slog.NewLogLogger(config.Log.Handler(), slog.LevelDebug),
+		// What it logs quotes requests, with the keys in them.
+		SecureErrorLogMessage: true,
+		Logger:                slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	return s, nil
 }
 
 // Serve answers requests on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error { return s.http.Serve(&listener{l, s.conns}) }
-
-// waits notes that a connection waits for its next request.
-func waits(c net.Conn, state fasthttp.ConnState) {
-	if of := connOf(c); of != nil && state == fasthttp.StateIdle {
-		of.wait()
-	}
-}
 
 // Shutdown accepts no new connections and ends long polls early. It returns when every
 // request in flight is answered, or with ctx's error.
@@ -134,6 +128,7 @@ var routes = []route{
 func (s *Server) router() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
+	r.HandleOPTIONS = false // its answer would pass the door by, and leave the body unread
 	r.NotFound = s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
@@ -160,14 +155,15 @@ func (s *Server) router() *router.Router {
 func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
-		if !isLong(ctx) && !mayAnswer(ctx) {
-			ctx.SetConnectionClose()
-			return // nobody can read an answer
-		}
-		p := s.refuse(ctx)
-		refused := p != nil
-		if !refused {
-			p = s.guarded(ctx, need, handle)
+		var p *Problem
+		refused := false
+		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
+			p = s.refuse(ctx)
+			if refused = p != nil; !refused {
+				p = s.guarded(ctx, need, handle)
+			}
+		} else {
+			p = cutOff(ctx)
 		}
 		if p != nil {
 			if refused || p.Type == Unauthorized || p.Type == Forbidden {
@@ -176,6 +172,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 			p.write(ctx)
 		}
 		s.leave(ctx)
+		answered(ctx)
 		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))
 	}
 }

@@ -125,8 +125,9 @@ func (k *Keeper) write(keys map[string]*entry) {
 	k.book.Store(&book{admin: k.book.Load().admin, keys: keys})
 }
 
-// change changes the book by what this node did in the store. sure: the store has done it.
-func (k *Keeper) change(sure bool, f func(keys map[string]*entry)) {
+// change changes the book by what this node did in the store. The next look reads all keys: what
+// others did meanwhile may be in the version that is known already.
+func (k *Keeper) change(f func(keys map[string]*entry)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	keys := maps.Clone(k.book.Load().keys)
@@ -136,7 +137,7 @@ func (k *Keeper) change(sure bool, f func(keys map[string]*entry)) {
 	f(keys)
 	k.write(keys)
 	k.changes++
-	k.read = k.read && sure
+	k.read = false
 }
 
 // Run looks at the store and notes uses until ctx ends.

@@ -62,15 +62,16 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (key store.APIKey, text str
 	if err := k.c.Store.CreateKey(ctx, key); err != nil {
 		return key, "", err
 	}
-	k.change(true, func(keys map[string]*entry) { keys[id] = entryOf(&key) })
+	k.change(func(keys map[string]*entry) { keys[id] = entryOf(&key) })
 	return key, keyPrefix + id + "_" + secret, nil
 }
 
-// Revoke deletes a key. This node refuses it from now on, even if the outcome is unknown.
+// Revoke deletes a key, and this node refuses it from now on. If the outcome is unknown, the next
+// look tells.
 func (k *Keeper) Revoke(ctx context.Context, id string) error {
 	err := k.c.Store.RevokeKey(ctx, id)
 	if kind := postdate.KindOf(err); err == nil || kind == postdate.KindUnknown || kind == postdate.KindNotFound {
-		k.change(err == nil, func(keys map[string]*entry) { delete(keys, id) })
+		k.change(func(keys map[string]*entry) { delete(keys, id) })
 	}
 	return err
 }

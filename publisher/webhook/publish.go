@@ -58,7 +58,7 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	defer p.gate.Leave()
 	h := p.host(to.Host)
 	defer p.done(to.Host, h)
-	c := &call{p: p, to: to, secrets: p.signers.of(channel, to.Hostname()), lane: p.lanes.of(to.Host),
+	c := &call{p: p, to: to, secrets: p.signers.of(channel, to.Hostname()),
 		start: make(chan struct{})}
 	late := time.AfterFunc(p.config.Timeout, c.stop)
 	defer late.Stop()
@@ -85,7 +85,6 @@ type call struct {
 	p       *Publisher
 	to      *url.URL
 	secrets []*standardwebhooks.Webhook // that sign
-	lane    chan struct{}               // of the host; each request has a place in it
 	once    sync.Once
 	start   chan struct{} // closed when no further request may start
 	mu      sync.Mutex
@@ -142,10 +141,11 @@ func (c *call) deliver(ctx context.Context, h *host, d *postdate.Delivery) publi
 		return c.unsent(ctx)
 	}
 	defer func() { <-h.slots }()
-	if !c.enter(ctx, c.lane) {
+	lane := c.p.lanes.of(c.to.Host)
+	if !c.enter(ctx, lane) {
 		return c.unsent(ctx)
 	}
-	defer func() { <-c.lane }()
+	defer func() { <-lane }()
 	if ctx.Err() != nil {
 		return c.unsent(ctx)
 	}
@@ -182,8 +182,9 @@ func (c *call) post(ctx context.Context, d *postdate.Delivery) (result publisher
 		resp, err := c.p.client.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 		if err == nil {
 			defer resp.Body.Close()
+			result := answered(resp, cancel)
 			c.p.lanes.note(c.to.Host, time.Since(began) < c.p.config.Timeout/quickShare)
-			return answered(resp, cancel), true
+			return result, true
 		}
 		mu.Lock()
 		connected := used != nil
