@@ -22,7 +22,7 @@ import (
 // Functions that an idle node enters, and short ones, do not count.
 const (
 	wayFilesMax, wayFunctionsMax       = 68, 200
-	cancelFilesMax, cancelFunctionsMax = 21, 43
+	cancelFilesMax, cancelFunctionsMax = 22, 44
 	spineMax                           = 12
 	shortLines                         = 5
 )
