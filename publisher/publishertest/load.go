@@ -97,6 +97,9 @@ func (l *Load) Note(batch []postdate.Delivery, results []publisher.Result) {
 		l.outcomes[batch[i].Message.ScheduleID] = r.Outcome
 		if r.Reason != "" && len(l.reasons) < 20 {
 			l.reasons[r.Reason] = true
+			if telling(r.Reason) {
+				l.t.Errorf("a result tells an address: %s", r.Reason)
+			}
 		}
 	}
 	l.moved.Broadcast()

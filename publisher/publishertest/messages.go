@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,10 +98,15 @@ func publish(ctx context.Context, t *testing.T, h Harness, p publisher.Publisher
 			t.Errorf("result %d is %v without a reason", i, r.Outcome)
 		case r.Permanent && r.Outcome != publisher.Refused:
 			t.Errorf("result %d is permanently %v", i, r.Outcome)
+		case telling(r.Reason):
+			t.Errorf("result %d tells an address: %s", i, r.Reason)
 		}
 	}
 	return results
 }
+
+// telling says whether a reason names an address of the network that the test's servers are in.
+func telling(reason string) bool { return strings.Contains(reason, "127.0.0.1") }
 
 func batchChannel(batch []postdate.Delivery) postdate.Channel { return batch[0].Message.Channel }
 

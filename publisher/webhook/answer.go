@@ -117,7 +117,7 @@ func failed(ctx context.Context, err error, written bool) publisher.Result {
 }
 
 // words returns an error's text without the addresses of the receiver, of this node and of its
-// name server.
+// name server, and without the names in the receiver's certificate.
 func words(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -127,9 +127,5 @@ func words(err error) string {
 		}
 		return "the name " + dns.Name + " cannot be resolved: " + why
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Op + ": " + op.Err.Error()
-	}
-	return err.Error()
+	return publisher.WithoutPlaces(err.Error())
 }

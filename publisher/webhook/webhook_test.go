@@ -238,10 +238,18 @@ func TestNobodyThere(t *testing.T) {
 	for _, url := range []string{"http://" + proctest.Closed(t), "http://nowhere.test/", secure.URL} {
 		for _, r := range p.Publish(context.Background(), postdate.Channel(url), batchOf(200)) {
 			if r.Outcome != publisher.Down || !strings.HasPrefix(r.Reason, "the receiver cannot be reached: ") ||
-				strings.Contains(r.Reason, "127.0.0.1") && url != secure.URL {
+				strings.Contains(r.Reason, "127.0.0.1") {
 				t.Fatalf("%s: %v: %s", url, r.Outcome, r.Reason)
 			}
 		}
+	}
+	silent := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("udp", proctest.Closed(t))
+	}}
+	p = publishertest.Closing(t, newPublisher(t, webhook.Config{Resolver: silent}))
+	r := p.Publish(context.Background(), "http://nowhere.test/", batchOf(1))[0]
+	if want := "the receiver cannot be reached: the name nowhere.test cannot be resolved: "; r.Outcome != publisher.Down || !strings.HasPrefix(r.Reason, want) || strings.Contains(r.Reason, "127.0.0.1") {
+		t.Errorf("without a name server: %v: %s", r.Outcome, r.Reason)
 	}
 }
 
@@ -605,5 +613,12 @@ func TestTLS(t *testing.T) {
 	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, TLS: &tls.Config{RootCAs: pool}}))
 	if r := p.Publish(context.Background(), postdate.Channel(server.URL), batchOf(3))[2]; r.Outcome != publisher.Confirmed {
 		t.Errorf("%v: %s", r.Outcome, r.Reason)
+	}
+	resolver, _ := names(t, func(string) net.IP { return net.IPv4(127, 0, 0, 1) })
+	p = publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, Resolver: resolver, TLS: &tls.Config{RootCAs: pool}}))
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "https://"))
+	r := p.Publish(context.Background(), postdate.Channel("https://other.test:"+port), batchOf(1))[0]
+	if r.Outcome != publisher.Down || !strings.Contains(r.Reason, "certificate is for another name") || strings.Contains(r.Reason, "example.com") {
+		t.Errorf("a certificate for example.com: %v: %s", r.Outcome, r.Reason)
 	}
 }
