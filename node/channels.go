@@ -34,7 +34,7 @@ type channels struct {
 // its broker.
 func openChannels(c Config, f files, s store.Store, now func() postdate.Time, taken func(bucket int),
 	r prometheus.Registerer) (*channels, error) {
-	box := inbox.New(s, now)
+	box := inbox.New(s, now, c.Log)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
 		p, err := rabbitmq.New(rabbitmq.Config{URL: c.RabbitMQ, Log: c.Log, Metrics: r})

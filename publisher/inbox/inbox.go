@@ -7,10 +7,13 @@ package inbox
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/publisher"
@@ -24,8 +27,10 @@ const PollInterval = 250 * time.Millisecond
 // Publisher appends to inboxes. It implements publisher.Publisher, and is safe
 // for concurrent use.
 type Publisher struct {
-	box store.Inbox
-	now func() postdate.Time
+	box    store.Inbox
+	now    func() postdate.Time
+	log    *slog.Logger
+	failed rate.Sometimes // says what the store's trouble is
 
 	gate *publisher.Gate // for Publish and its appends; readers return when it is closed
 
@@ -43,9 +48,13 @@ type bell struct {
 	readers int
 }
 
+// failedEvery is how often the log says that the store fails.
+const failedEvery = time.Minute
+
 // New makes a publisher that appends to box. The time of delivery is that of now.
-func New(box store.Inbox, now func() postdate.Time) *Publisher {
-	return &Publisher{box: box, now: now, gate: publisher.NewGate(), bells: map[name]*bell{}}
+func New(box store.Inbox, now func() postdate.Time, log *slog.Logger) *Publisher {
+	return &Publisher{box: box, now: now, log: log, failed: rate.Sometimes{Interval: failedEvery},
+		gate: publisher.NewGate(), bells: map[name]*bell{}}
 }
 
 // Check implements publisher.Publisher.
@@ -134,6 +143,9 @@ func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) [
 	}
 	if r.Outcome != publisher.Refused && r.Outcome != publisher.Down {
 		p.ring(name{messages[0].Tenant, messages[0].Inbox})
+	}
+	if r.Outcome == publisher.Down || r.Outcome == publisher.Unknown {
+		p.failed.Do(func() { p.log.Warn("the store fails to append to an inbox; trying again", "error", err) })
 	}
 	return publisher.All(len(messages), r)
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,7 +86,7 @@ func TestConformance(t *testing.T) {
 	b, n := &box{}, 0
 	publishertest.Run(t, publishertest.Harness{
 		Timeout: 10 * time.Second,
-		New:     func(*testing.T) publisher.Publisher { return inbox.New(b, now) },
+		New:     func(*testing.T) publisher.Publisher { return inbox.New(b, now, slog.New(slog.DiscardHandler)) },
 		Channel: func(*testing.T) postdate.Channel { n++; return postdate.Channel(fmt.Sprint("inbox:n", n)) },
 		Consume: func(_ *testing.T, channel postdate.Channel, _ int) []publishertest.Consumed {
 			b.mu.Lock()
@@ -139,7 +141,7 @@ func TestErrorsAndOutcomes(t *testing.T) {
 		{postdate.E(postdate.KindInternal, "damaged"), publisher.Unknown},
 		{errors.New("anything"), publisher.Unknown},
 	} {
-		p := inbox.New(&box{fail: c.err}, now)
+		p := inbox.New(&box{fail: c.err}, now, slog.New(slog.DiscardHandler))
 		for _, r := range p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")}) {
 			if r.Outcome != c.want || r.Reason == "" || (r.Reason == c.err.Error()) != (c.want == publisher.Refused) {
 				t.Errorf("%v: %v %q, want %v", c.err, r.Outcome, r.Reason, c.want)
@@ -148,10 +150,23 @@ func TestErrorsAndOutcomes(t *testing.T) {
 	}
 }
 
+// The log has the store's own error, which no reason tells: once for a trouble that lasts.
+func TestTheStoresErrorsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	fail := postdate.E(postdate.KindUnavailable, "append: server selection error: 10.0.0.5:27017")
+	p := inbox.New(&box{fail: fail}, now, slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")})
+	}
+	if text := log.String(); strings.Count(text, "10.0.0.5:27017") != 1 {
+		t.Errorf("the log does not say once what is wrong: %q", text)
+	}
+}
+
 // A store that hangs holds up no call beyond the end of ctx, and Close waits for it.
 func TestStoreHangs(t *testing.T) {
 	b := &box{hang: make(chan struct{})}
-	p := inbox.New(b, now)
+	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	if r := p.Publish(ctx, "inbox:x", []postdate.Delivery{delivery("a")})[0]; r.Outcome != publisher.Unknown {
@@ -188,7 +203,7 @@ func read(ctx context.Context, p *inbox.Publisher, after string, wait time.Durat
 
 func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
-	p := inbox.New(b, now)
+	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
 	got := read(context.Background(), p, "", time.Minute)
 	<-b.reads // it has found nothing
 	p.Publish(context.Background(), "inbox:other", []postdate.Delivery{delivery("no")})
@@ -201,7 +216,7 @@ func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 // What another node appends rings no bell here, and is found all the same.
 func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
-	p, other := inbox.New(b, now), inbox.New(b, now)
+	p, other := inbox.New(b, now, slog.New(slog.DiscardHandler)), inbox.New(b, now, slog.New(slog.DiscardHandler))
 	got := read(context.Background(), p, "", time.Minute)
 	<-b.reads
 	other.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a")})
@@ -211,7 +226,7 @@ func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
 }
 
 func TestReadEndsEmpty(t *testing.T) {
-	p := inbox.New(&box{}, now)
+	p := inbox.New(&box{}, now, slog.New(slog.DiscardHandler))
 	if pg := <-read(context.Background(), p, "0", 10*time.Millisecond); pg.err != nil || pg.next != "0" || pg.ids != nil {
 		t.Errorf("wait over: %+v", pg)
 	}
@@ -240,7 +255,7 @@ func TestReadEndsEmpty(t *testing.T) {
 // bell, not only at the next poll.
 func TestNoWakeUpIsLost(t *testing.T) {
 	b := &box{}
-	p := inbox.New(b, now)
+	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
 	const n = 2000
 	go func() {
 		for i := range n {
