@@ -51,7 +51,10 @@ func (c Channel) Shown() string {
 	if scheme != "https" && scheme != "http" {
 		return string(c)
 	}
-	host := strings.TrimPrefix(c.Target(), "//")
+	host, ok := strings.CutPrefix(c.Target(), "//")
+	if !ok {
+		return scheme
+	}
 	if end := strings.IndexAny(host, "/?#\\"); end >= 0 {
 		host = host[:end]
 	}

@@ -65,3 +65,15 @@ func FuzzParseChannel(f *testing.F) {
 		}
 	})
 }
+
+func TestShown(t *testing.T) {
+	for c, want := range map[postdate.Channel]string{
+		"https://hooks.example:8443/T0/s3cret?key=s3cret": "https://hooks.example:8443", "http://[fd00::1]?s3cret": "http://[fd00::1]",
+		"https://u:s3cret@h.example#s3cret": "https://h.example", "https:s3cret": "https", "HTTPS://h.example/s3cret": "https://h.example", `https://h.example\s3cret`: "https://h.example",
+		"rabbitmq:a://b/c": "rabbitmq:a://b/c", "inbox:x": "inbox:x", "": "",
+	} {
+		if got := c.Shown(); got != want {
+			t.Errorf("%q is shown as %q, want %q", c, got, want)
+		}
+	}
+}

@@ -98,7 +98,7 @@ func (ch *channels) missing(channel postdate.Channel) error {
 		hint = "; did you mean " + meant + ":?"
 	}
 	return postdate.E(postdate.KindInvalid, "channel %q names a broker that this node does not have (it has %s)%s",
-		channel, strings.Join(names, ", "), hint)
+		channel.Shown(), strings.Join(names, ", "), hint)
 }
 
 // brokers names the flag by which a node gets each broker; "" if every node has it. The schemes of

@@ -169,7 +169,7 @@ func (p *Publisher) parse(channel postdate.Channel) (*url.URL, error) {
 		return nil, err
 	}
 	if why := p.guard.checkHost(u.Hostname()); why != "" {
-		return nil, postdate.E(postdate.KindInvalid, "channel %q: %s", channel, why)
+		return nil, postdate.E(postdate.KindInvalid, "channel %q: %s", channel.Shown(), why)
 	}
 	return u, nil
 }
@@ -179,18 +179,19 @@ func parseURL(channel postdate.Channel) (*url.URL, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "":
 		return nil, postdate.E(postdate.KindInvalid, "channel %q is not a URL: write it like https://example.com/hook",
-			channel)
+			channel.Shown())
 	case u.User != nil:
 		return nil, postdate.E(postdate.KindInvalid, "a webhook's URL may hold no user and password: "+
 			"send an Authorization header instead, or rely on the signature")
 	case strings.Contains(string(channel), "#"):
 		return nil, postdate.E(postdate.KindInvalid,
-			"channel %q has a fragment (#…), which no receiver ever sees: leave it out", channel)
+			"channel %q has a fragment (#…), which no receiver ever sees: leave it out", channel.Shown())
 	case u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "% \\"):
 		return nil, postdate.E(postdate.KindInvalid, "channel %q names no host: write it like https://example.com/hook",
-			channel)
+			channel.Shown())
 	case !portFits(u):
-		return nil, postdate.E(postdate.KindInvalid, "channel %q has a port that is not between 1 and 65535", channel)
+		return nil, postdate.E(postdate.KindInvalid, "channel %q has a port that is not between 1 and 65535",
+			channel.Shown())
 	}
 	return u, nil
 }

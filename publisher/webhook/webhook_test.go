@@ -579,6 +579,11 @@ func TestChecks(t *testing.T) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
 		}
 	}
+	for _, bad := range []postdate.Channel{"https://h.example/s3cret#a", "https://h.example:0/s3cret", "https://exa mple.com/s3cret", "http://10.2.0.1/s3cret", "http://localhost/?s3cret", "https:///s3cret", "https:s3cret"} {
+		if err := p.Check(bad); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error, which logs may quote, has the path: %v", bad, err)
+		}
+	}
 }
 
 func TestConfigSaysWhatIsWrong(t *testing.T) {
