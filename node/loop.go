@@ -266,7 +266,7 @@ func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publish
 			l.log.Error("a publisher panicked", "channel", e.Channel.Shown(), "panic", p,
 				"stack", string(debug.Stack()))
 			results = publisher.All(len(e.Batch), publisher.Result{Outcome: publisher.Unknown,
-				Reason: fmt.Sprint("internal error of the publisher: ", p)})
+				Reason: "internal error of the publisher: the node's log says more"})
 		}
 	}()
 	batch := make([]postdate.Delivery, len(e.Batch))
