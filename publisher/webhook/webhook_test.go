@@ -556,9 +556,9 @@ func TestNoProxy(t *testing.T) {
 }
 
 func TestChecks(t *testing.T) {
-	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: []string{"10.1.0.0/16", "internal.example"}}))
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: []string{"10.1.0.0/16", "internal.example", "fd00:1::/32", "2001:db8:1::/48"}}))
 	for _, good := range []postdate.Channel{
-		"https://example.com", "https://example.com:8443/a/b?c=d", "http://10.1.2.3/", "http://[2606:4700::1111]/", "https://INTERNAL.example/", "http://8.8.8.8",
+		"https://example.com", "https://example.com:8443/a/b?c=d", "http://10.1.2.3/", "http://[2606:4700::1111]/", "https://INTERNAL.example/", "http://8.8.8.8", "http://[64:ff9b::8.8.8.8]/", "http://[fd00:1::5]/", "http://[2001:db8:1::5]/", "http://[64:ff9b::10.1.2.3]/",
 	} {
 		if err := p.Check(good); err != nil {
 			t.Errorf("%s: %v", good, err)
@@ -571,7 +571,7 @@ func TestChecks(t *testing.T) {
 		"ftp://example.com/": "not a URL", "https://exa mple.com/": "not a URL", "http://[fe80::1%25eth0]/": "no host",
 		"http://127.0.0.1/": "not public", "http://localhost:8080/": "this machine", "http://a.localhost./": "this machine",
 		"http://10.2.0.1/": "not public", "http://169.254.169.254/latest/": "not public", "http://100.100.0.1/": "not public",
-		"http://[::1]/": "not public", "http://[::ffff:10.0.0.1]/": "not public", "http://[64:ff9b::10.0.0.1]/": "not public",
+		"http://[2001::1]/": "not public", "http://[2001:db8::1]/": "not public", "http://[3fff::1]/": "not public", "http://[5f00::1]/": "not public", "http://[100::1]/": "not public", "http://[::1]/": "not public", "http://[::ffff:10.0.0.1]/": "not public", "http://[64:ff9b::10.0.0.1]/": "not public",
 		"http://[fd00::1]/": "not public", "http://[::]/": "not public", "http://0.0.0.0/": "not public", "http://224.0.0.1/": "not public",
 		"http://[2002:7f00:1::]/": "not public", "http://[1000::1]/": "not public", "http://[4000::1]/": "not public", "http://[64:ff9b:1::1]/": "not public", "http://[fec0::1]/": "not public", "http://[::127.0.0.1]/": "not public", "http://255.255.255.255/": "not public",
 	} {
