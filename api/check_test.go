@@ -75,7 +75,7 @@ var badMessages = []struct {
 	{"traceparent", `{` + okay + `,"headers":{"TraceParent":"1"}}`, 400, InvalidField, []string{"header of the HTTP request"}},
 	{"message-id", `{` + okay + `,"headers":{"message-id":"1"}}`, 400, InvalidField, []string{"scheduleId"}},
 	{"message-id of AMQP", `{` + okay + `,"headers":{"Amqp-Message-Id":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/Amqp-Message-Id"`, "taken from RabbitMQ", "scheduleId"}},
-	{"direct reply", `{` + okay + `,"headers":{"Amqp-Reply-To":"amq.rabbitmq.reply-to.g1h2"}}`, 400, InvalidField, []string{`"pointer":"/headers/Amqp-Reply-To"`, "name a queue"}},
+	{"direct reply", `{` + okay + `,"headers":{"Amqp-Reply-To":"amq.rabbitmq.reply-to"}}`, 400, InvalidField, []string{`"pointer":"/headers/Amqp-Reply-To"`, "name a queue"}},
 	{"header value", `{` + okay + `,"headers":{"a":"1\r\nb: 2"}}`, 400, InvalidField, []string{"control character"}},
 	{"long header", `{` + okay + `,"headers":{"a":"` + long(4097) + `"}}`, 400, InvalidField, []string{"at most 4096"}},
 	{"pointer with a slash", `{` + okay + `,"headers":{"a/b":"1"}}`, 400, InvalidField, []string{`"pointer":"/headers/a~1b"`}},

@@ -25,7 +25,7 @@ const bodyRoomBytes = 384 << 10
 
 // drainTime bounds how long the server reads and drops the rest of a body that it does
 // not take.
-const drainTime = 500 * time.Millisecond
+const drainTime = 2 * time.Second
 
 // Server answers the HTTP API. It is safe for concurrent use.
 type Server struct {

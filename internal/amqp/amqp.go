@@ -11,7 +11,6 @@ package amqp
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -65,8 +64,9 @@ func Properties(d *amqp091.Delivery) (headers []postdate.Header) {
 }
 
 // IsDirectReply reports whether a reply-to asks for RabbitMQ's direct replies. RabbitMQ closes
-// the channel of a publisher that has no consumer for them, with all messages under way.
-func IsDirectReply(replyTo string) bool { return strings.HasPrefix(replyTo, "amq.rabbitmq.reply-to") }
+// the channel of a publisher that has no consumer for them, with all messages under way. The name
+// that it makes of it for receivers has more after it, and disturbs nobody.
+func IsDirectReply(replyTo string) bool { return replyTo == "amq.rabbitmq.reply-to" }
 
 // SetProperty converts a header that stands for an AMQP property to that property, and reports
 // whether it did. A value that the property cannot have stays a header. An error says what AMQP
