@@ -60,6 +60,24 @@ func (a *Authority) Issue(t testing.TB, name string) (cert, key string) {
 	return cert, key
 }
 
+// Both makes one file of a certificate and its key, as MongoDB and Kafka read them.
+func Both(t testing.TB, cert, key string) string {
+	t.Helper()
+	var both []byte
+	for _, file := range []string{cert, key} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, text...)
+	}
+	file := filepath.Join(t.TempDir(), "both.pem")
+	if err := os.WriteFile(file, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func template(name string) *x509.Certificate {
 	return &x509.Certificate{Subject: pkix.Name{CommonName: name}, SerialNumber: big.NewInt(time.Now().UnixNano()),
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
