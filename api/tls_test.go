@@ -80,3 +80,14 @@ func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
+
+// A client that speaks plain HTTP to a port of TLS reads what is wrong.
+func TestPlainHTTPToTLS(t *testing.T) {
+	r, _, _ := newTLSRig(t)
+	conn := r.dial()
+	conn.write("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+	conn.read().problem(400, BadRequest, "write https://")
+	if !conn.ended() {
+		t.Error("the connection goes on")
+	}
+}

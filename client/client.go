@@ -210,7 +210,8 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 		}
 	}
 	var dial *net.OpError
-	connected := (!errors.As(err, &dial) || dial.Op != "dial") && (sent.Load() || !refused.Load())
+	connected := (!errors.As(err, &dial) || dial.Op != "dial") && (sent.Load() || !refused.Load()) &&
+		!isRefusal(err)
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err // its text would repeat the address
@@ -219,4 +220,12 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 		err = fmt.Errorf("none within %v", timeout)
 	}
 	return Answer{}, &NoAnswer{Server: server, MayBeDone: connected && call.Method != http.MethodGet, Err: err}
+}
+
+// isRefusal reports whether the server has refused the client's certificate. In TLS 1.3 the
+// client may learn that when it has sent its request, which the server has not read.
+func isRefusal(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "remote error" &&
+		strings.Contains(network.Err.Error(), "certificate")
 }
