@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/postdate/postdate/client"
+	"github.com/postdate/postdate/internal/certs"
 )
 
 const serverDefault = "http://127.0.0.1:8080"
@@ -42,44 +39,13 @@ func connect(server, key string, secure *tls.Config) (*client.Client, error) {
 	return c, nil
 }
 
-// tlsFiles are the files with which a command speaks TLS; "": none.
-type tlsFiles struct{ ca, cert, key string }
-
-// config reads the files.
-func (f tlsFiles) config() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, usagef("--tls-ca: %v", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--tls-ca %s has no certificate in PEM", f.ca)
-		}
-	}
-	if (f.cert == "") != (f.key == "") {
-		return nil, usagef("--tls-cert and --tls-key belong together: give both or none")
-	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, usagef("--tls-cert %s and --tls-key %s: %v", f.cert, f.key, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
-}
-
 // explain adds advice for the command line to an error.
 func explain(err error) error {
-	var unverified *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &unverified):
-		return fmt.Errorf("%w: --tls-ca names the file with the server's authority, and --server one of the names "+
-			"in its certificate", err)
-	case err != nil && strings.Contains(err.Error(), "tls: certificate required"):
-		return fmt.Errorf("%w: give a client's certificate with --tls-cert and --tls-key", err)
+	if err == nil {
+		return nil
+	}
+	if advice := certs.Advice(err, "--tls-ca", "--tls-cert and --tls-key"); advice != "" {
+		return fmt.Errorf("%w%s", err, advice)
 	}
 	if lost, ok := err.(*client.NoAnswer); ok && lost.Server != "" && !lost.MayBeDone {
 		return fmt.Errorf("no answer from %s (%w): is \"postdate serve\" running there? --server names another address",
@@ -122,7 +88,7 @@ type clientCommand struct {
 	process process
 	server  string
 	apiKey  string
-	tls     tlsFiles
+	tls     certs.Files
 	json    bool // print the server's JSON instead of text for people
 }
 
@@ -132,19 +98,19 @@ func (c *clientCommand) bind(cmd *cobra.Command, f func(*cobra.Command, *client.
 	[]string) error) *cobra.Command {
 	cmd.Flags().StringVar(&c.server, "server", serverDefault, "address of the node to ask (or POSTDATE_SERVER)")
 	cmd.Flags().StringVar(&c.apiKey, apiKeyFlag, "", apiKeyUsage)
-	cmd.Flags().StringVar(&c.tls.ca, "tls-ca", "",
+	cmd.Flags().StringVar(&c.tls.CA, "tls-ca", "",
 		"file with authorities, in PEM, for a server of https:// (or POSTDATE_TLS_CA; default: the system's)")
-	cmd.Flags().StringVar(&c.tls.cert, "tls-cert", "",
+	cmd.Flags().StringVar(&c.tls.Cert, "tls-cert", "",
 		"file with this client's certificate, in PEM (or POSTDATE_TLS_CERT)")
-	cmd.Flags().StringVar(&c.tls.key, "tls-key", "", "file with the key of --tls-cert (or POSTDATE_TLS_KEY)")
+	cmd.Flags().StringVar(&c.tls.Key, "tls-key", "", "file with the key of --tls-cert (or POSTDATE_TLS_KEY)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if err := resolve(cmd.Flags(), c.process.only("server", apiKeyFlag, "tls-ca", "tls-cert",
 			"tls-key")); err != nil {
 			return err
 		}
-		secure, err := c.tls.config()
+		secure, err := c.tls.Client("--tls")
 		if err != nil {
-			return err
+			return usagef("%v", err)
 		}
 		cl, err := connect(c.server, c.apiKey, secure)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/internal/certs"
 	"github.com/postdate/postdate/internal/certtest"
 )
 
@@ -35,11 +36,11 @@ func TestServeTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no certificate":    {[]string{"--server", server, "--tls-ca", authority.File}, "give a client's certificate with --tls-cert and --tls-key"},
-		"another authority": {[]string{"--server", server, "--tls-ca", clients.File}, "--tls-ca names the file with the server's authority"},
+		"no certificate":    {[]string{"--server", server, "--tls-ca", authority.File}, "name one in --tls-cert and --tls-key"},
+		"another authority": {[]string{"--server", server, "--tls-ca", clients.File}, "name the file with the authority's certificate in --tls-ca"},
 		"a stranger": {[]string{"--server", server, "--tls-ca", authority.File,
 			"--tls-cert", strangerCert, "--tls-key", strangerKey}, "certificate"},
-		"plain HTTP": {[]string{"--server", "http://" + s.ready.HTTP}, "no answer"},
+		"plain HTTP": {[]string{"--server", "http://" + s.ready.HTTP}, "write https://"},
 	} {
 		r := call(nil, "", append([]string{"get", "one"}, test.args...)...)
 		if r.code == 0 || !strings.Contains(r.stderr, test.want) {
@@ -47,7 +48,7 @@ func TestServeTLS(t *testing.T) {
 		}
 	}
 
-	secure, err := tlsFiles{ca: authority.File, cert: clientCert, key: clientKey}.config()
+	secure, err := certs.Files{CA: authority.File, Cert: clientCert, Key: clientKey}.Client("--tls")
 	if err != nil {
 		t.Fatal(err)
 	}
