@@ -53,7 +53,7 @@ func convertWatched(ctx context.Context, c Config, monitor *event.CommandMonitor
 	}
 	defer s.client.Disconnect(context.Background())
 	if err := s.checkServer(ctx); err != nil {
-		return err
+		return s.tlsAdvised(err)
 	}
 	x := &conversion{s, bucket.Lease{ID: "store init/" + bson.NewObjectID().Hex(), Lasts: convertLease}}
 	return opening(s.within(ctx, x.run))

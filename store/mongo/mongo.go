@@ -127,7 +127,7 @@ func begin(ctx context.Context, c Config) (*Store, error) {
 	}
 	defer s.client.Disconnect(context.Background())
 	if err := s.start(ctx); err != nil {
-		return nil, err
+		return nil, s.tlsAdvised(err)
 	}
 	return s, assured.check()
 }

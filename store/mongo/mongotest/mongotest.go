@@ -116,7 +116,7 @@ func shared(members int) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := open(dir, members, ownElection)
+	set, err := open(dir, members, ownElection, TLS{})
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,23 @@ func shared(members int) (*Set, error) {
 }
 
 // Start starts a replica set of the test's own, and ends it with the test.
-func Start(t testing.TB, members int) *Set {
+func Start(t testing.TB, members int) *Set { t.Helper(); return StartTLS(t, members, TLS{}) }
+
+// TLS names files in PEM.
+type TLS struct {
+	Both string // certificate and key, for the servers and for the clients of the set's addresses
+	CA   string
+}
+
+// StartTLS is Start, with servers that speak only TLS, and only with clients that show a
+// certificate that the CA has signed.
+func StartTLS(t testing.TB, members int, secure TLS) *Set {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mongotest-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := Open(dir, members)
+	set, err := open(dir, members, quickElection, secure)
 	if err != nil {
 		t.Fatal(err)
 	}

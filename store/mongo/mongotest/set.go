@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ type Set struct {
 	t       testing.TB // nil where Open made it
 	dir     string
 	name    string // "": no replica set
+	tls     TLS
 	group   *proctest.Group
 	members []*member
 }
@@ -51,14 +53,15 @@ type member struct {
 
 // Open starts a replica set that keeps its data in dir, for programs that are no
 // tests. dir is removed with the set, at [Set.Close] or at the end of the program.
-func Open(dir string, members int) (*Set, error) { return open(dir, members, quickElection) }
+func Open(dir string, members int) (*Set, error) { return open(dir, members, quickElection, TLS{}) }
 
-func open(dir string, members int, election time.Duration) (*Set, error) {
+func open(dir string, members int, election time.Duration, secure TLS) (*Set, error) {
 	s, err := lay(dir, members)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, err
 	}
+	s.tls = secure
 	for i := range s.members {
 		if err := s.run(i); err != nil {
 			s.Close()
@@ -106,6 +109,9 @@ func (s *Set) run(i int) error {
 	}
 	if s.name != "" {
 		args = append(args, "--replSet", s.name)
+	}
+	if s.tls != (TLS{}) {
+		args = append(args, "--tlsMode", "requireTLS", "--tlsCertificateKeyFile", s.tls.Both, "--tlsCAFile", s.tls.CA)
 	}
 	server := exec.Command(path, args...)
 	server.Dir = s.dir
@@ -194,7 +200,7 @@ func (s *Set) sync(ctx context.Context) error {
 // direct talks to one member, whatever its state.
 func (s *Set) direct(i int, f func(admin *mongo.Database) error) error {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.members[i].address +
-		"/?directConnection=true").
+		"/?directConnection=true" + s.query()).
 		SetServerSelectionTimeout(callTimeout))
 	if err != nil {
 		return err
@@ -209,7 +215,18 @@ func (s *Set) URI() string {
 	for _, m := range s.members {
 		addresses = append(addresses, m.address)
 	}
-	return "mongodb://" + strings.Join(addresses, ",") + "/?replicaSet=" + s.name
+	return "mongodb://" + strings.Join(addresses, ",") + "/?replicaSet=" + s.name + s.query()
+}
+
+// Plain is the address of the set without TLS.
+func (s *Set) Plain() string { return strings.TrimSuffix(s.URI(), s.query()) }
+
+// query is the end of an address's query.
+func (s *Set) query() string {
+	if s.tls == (TLS{}) {
+		return ""
+	}
+	return "&tls=true&tlsCAFile=" + url.QueryEscape(s.tls.CA) + "&tlsCertificateKeyFile=" + url.QueryEscape(s.tls.Both)
 }
 
 // Address is a member's own address, host:port.
