@@ -37,7 +37,11 @@ func openChannels(c Config, f files, s store.Store, now func() postdate.Time, ta
 	box := inbox.New(s, now, c.Log)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
-		p, err := rabbitmq.New(rabbitmq.Config{URL: c.RabbitMQ, Log: c.Log, Metrics: r})
+		secure, err := c.rabbitMQTLS()
+		if err != nil {
+			return nil, err
+		}
+		p, err := rabbitmq.New(rabbitmq.Config{URL: c.RabbitMQ, TLS: secure, Log: c.Log, Metrics: r})
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +55,10 @@ func openChannels(c Config, f files, s store.Store, now func() postdate.Time, ta
 	}
 	ch.publishers["https"], ch.publishers["http"] = w, w
 	if len(c.Kafka.Seeds) > 0 {
-		config := c.Kafka.config()
+		config, err := c.Kafka.secureConfig()
+		if err != nil {
+			return nil, err
+		}
 		config.Log, config.Metrics = c.Log, r
 		config.TransactionPrefix = transactionPrefix(s.Name())
 		config.OnFenced = taken

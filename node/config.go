@@ -13,6 +13,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/internal/certs"
 	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/webhook"
@@ -29,11 +30,13 @@ type Config struct {
 
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
 	RabbitMQ string // amqp URL; "": there are no rabbitmq: channels
-	Kafka    Kafka
-	Webhook  Webhook
-	Ingest   []string // sources of schedules: rabbitmq:queue[=channel], kafka:topic[=channel]
-	Buckets  int      // N, fixed at the store's birth
-	NodeID   string   // this node's name
+	// for an amqps URL
+	RabbitMQTLS certs.Files
+	Kafka       Kafka
+	Webhook     Webhook
+	Ingest      []string // sources of schedules: rabbitmq:queue[=channel], kafka:topic[=channel]
+	Buckets     int      // N, fixed at the store's birth
+	NodeID      string   // this node's name
 
 	// For a cluster, in which nodes share a store.
 	Gossip          string // address to gossip on
@@ -68,9 +71,10 @@ func (w Webhook) config() webhook.Config {
 
 // Kafka is how to reach a Kafka cluster.
 type Kafka struct {
-	Seeds    []string // host:port of some brokers; none: there are no kafka: channels
-	TLS      bool     // encrypts, and verifies the brokers' certificates
-	SASL     string   // how to log in: plain, scram-sha-256 or scram-sha-512; "": no login
+	Seeds    []string    // host:port of some brokers; none: there are no kafka: channels
+	TLS      bool        // encrypts, and verifies the brokers' certificates
+	Files    certs.Files // for TLS
+	SASL     string      // how to log in: plain, scram-sha-256 or scram-sha-512; "": no login
 	User     string
 	Password string
 	Fenced   bool // a transactional id per bucket keeps former owners out
@@ -84,12 +88,20 @@ func transactionPrefix(store string) string { return "postdate-" + store + "-" }
 // The nodes of another store form another group, and also get every message.
 func consumerGroup(store string) string { return "postdate-" + store }
 
-// config converts k to the publisher's configuration.
+// secureConfig is config with TLS, for which it reads the files.
+func (k Kafka) secureConfig() (c kafka.Config, err error) {
+	c = k.config()
+	if k.TLS {
+		if c.TLS, err = k.Files.Client("--kafka"); err != nil {
+			return c, postdate.E(postdate.KindInvalid, "%w", err)
+		}
+	}
+	return c, nil
+}
+
+// config converts k to the publisher's configuration, without TLS.
 func (k Kafka) config() kafka.Config {
 	c := kafka.Config{Seeds: k.Seeds, Fenced: k.Fenced}
-	if k.TLS {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
 	if k.SASL != "" {
 		c.SASL = &kafka.SASL{Mechanism: k.SASL, User: k.User, Password: k.Password}
 	}
@@ -99,7 +111,7 @@ func (k Kafka) config() kafka.Config {
 // validate says what is wrong with k.
 func (k Kafka) validate() error {
 	if len(k.Seeds) == 0 {
-		if k.TLS || k.Fenced || k.SASL != "" || k.User != "" || k.Password != "" {
+		if k.TLS || k.Files != (certs.Files{}) || k.Fenced || k.SASL != "" || k.User != "" || k.Password != "" {
 			return postdate.E(postdate.KindInvalid,
 				"--kafka is missing: name some brokers, like kafka1:9092,kafka2:9092")
 		}
@@ -108,6 +120,12 @@ func (k Kafka) validate() error {
 	if k.SASL == "" && (k.User != "" || k.Password != "") {
 		return postdate.E(postdate.KindInvalid,
 			"--kafka-sasl is missing: with a user, say how to log in: plain, scram-sha-256 or scram-sha-512")
+	}
+	if !k.TLS && k.Files != (certs.Files{}) {
+		return invalid("--kafka-tls is missing: without it --kafka-ca, --kafka-cert and --kafka-key are of no use")
+	}
+	if err := k.Files.CheckPair("--kafka"); err != nil {
+		return postdate.E(postdate.KindInvalid, "%w", err)
 	}
 	if err := k.config().Validate(); err != nil {
 		return postdate.E(postdate.KindInvalid, "--kafka: %w", err)
@@ -192,13 +210,34 @@ func (c Config) Validate() error {
 	if err := c.validateIngest(); err != nil {
 		return err
 	}
-	if c.RabbitMQ != "" {
-		u, err := url.Parse(c.RabbitMQ)
-		if err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Host == "" {
-			return invalid("--rabbitmq is not an AMQP URL: write it like amqp://user:password@host:5672/")
-		}
+	return c.validateRabbitMQ()
+}
+
+func (c Config) validateRabbitMQ() error {
+	u, err := url.Parse(c.RabbitMQ)
+	switch {
+	case c.RabbitMQ != "" && (err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Host == ""):
+		return invalid("--rabbitmq is not an AMQP URL: write it like amqp://user:password@host:5672/")
+	case c.RabbitMQTLS != certs.Files{} && u.Scheme != "amqps":
+		return invalid("--rabbitmq is no amqps:// URL: without it --rabbitmq-ca, --rabbitmq-cert and --rabbitmq-key " +
+			"are of no use")
+	}
+	if err := c.RabbitMQTLS.CheckPair("--rabbitmq"); err != nil {
+		return postdate.E(postdate.KindInvalid, "%w", err)
 	}
 	return nil
+}
+
+// rabbitMQTLS reads the files for RabbitMQ; nil: none are named.
+func (c Config) rabbitMQTLS() (*tls.Config, error) {
+	if c.RabbitMQTLS == (certs.Files{}) {
+		return nil, nil
+	}
+	secure, err := c.RabbitMQTLS.Client("--rabbitmq")
+	if err != nil {
+		return nil, postdate.E(postdate.KindInvalid, "%w", err)
+	}
+	return secure, nil
 }
 
 // validateKeys says what is wrong with who is asked for a key.

@@ -82,12 +82,20 @@ func (n *Node) openSources() error {
 
 func (n *Node) openSource(o origin, taker *ingest.Taker) (source, error) {
 	if o.broker == "rabbitmq" {
+		secure, err := n.c.rabbitMQTLS()
+		if err != nil {
+			return nil, err
+		}
 		return rabbitmqsource.Start(n.life, rabbitmqsource.Config{
-			URL: n.c.RabbitMQ, Queue: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
+			URL: n.c.RabbitMQ, TLS: secure, Queue: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
 		})
 	}
+	config, err := n.c.Kafka.secureConfig()
+	if err != nil {
+		return nil, err
+	}
 	return kafkasource.Start(n.life, kafkasource.Config{
-		Connect: n.c.Kafka.config().Connect(), Topic: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
+		Connect: config.Connect(), Topic: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
 		Group: consumerGroup(n.store.Name()),
 	})
 }

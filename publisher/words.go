@@ -7,7 +7,7 @@ import "regexp"
 // "certificate is valid for broker, not 10.0.0.5", "node 'rabbit@broker'".
 var (
 	places       = regexp.MustCompile(`\b(dial|read|write|TLS with|lookup)( (tcp|udp)[46]?)? \S+( on \S+)?: `)
-	certificates = regexp.MustCompile(`x509: (certificate is (not )?valid|cannot validate certificate) for .*`)
+	certificates = regexp.MustCompile(`x509: (certificate is (not )?valid|cannot validate certificate) for [^;]*`)
 	nodes        = regexp.MustCompile(`\bnode '[^'@]*@[^']*'`)
 )
 

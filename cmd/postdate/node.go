@@ -45,23 +45,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.Var(&n.storeCache, "store-cache", fmt.Sprintf("memory for what the embedded store reads; 0: "+
 		"%d %% of the machine's or its cgroup's, between %dMiB and %dMiB",
 		100/postdate.StoreCacheShare, postdate.StoreCacheDefaultMin>>20, postdate.StoreCacheDefaultMax>>20))
-	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ,
-		"RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
-	f.StringSliceVar(&c.Kafka.Seeds, "kafka", nil, "some of Kafka's brokers, host:port; none: no kafka: channels")
-	f.BoolVar(&c.Kafka.TLS, "kafka-tls", false, "speak TLS with Kafka")
-	f.StringVar(&c.Kafka.SASL, "kafka-sasl", "",
-		"how to log in to Kafka: plain, scram-sha-256 or scram-sha-512; none: not at all")
-	f.StringVar(&c.Kafka.User, "kafka-user", "", "who logs in to Kafka")
-	f.StringVar(&c.Kafka.Password, "kafka-password", "", "with which password; better as an environment variable")
-	f.BoolVar(&c.Kafka.Fenced, "kafka-fenced", false,
-		"publish to Kafka in transactions, so that it refuses what a node sends that has lost its bucket")
-	f.StringSliceVar(&c.Webhook.Allow, "webhook-allow", nil,
-		"private hosts, addresses or networks that webhooks may reach, like 10.0.0.0/8; may be repeated")
-	f.StringSliceVar(&c.Webhook.Secrets, "webhook-secret", nil, "whsec_ and base64: signs webhooks; "+
-		"HOST=whsec_… or https://HOST/PATH=whsec_…: those of one host or channel; a second one for the same place "+
-		"while the first is replaced; better as an environment variable")
-	f.StringSliceVar(&c.Ingest, "ingest", nil,
-		"where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
+	registerBrokers(f, c)
 	f.IntVar(&c.Buckets, "buckets", c.Buckets,
 		"into how many buckets messages are divided; fixed when the store is made")
 	f.StringVar(&c.NodeID, "node-id", "", "this node's name (default: the host's)")
@@ -89,6 +73,35 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"how long a message waits for a channel that is down; then it fails")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
+}
+
+// registerBrokers defines the settings of where messages go to and schedules come from.
+func registerBrokers(f *pflag.FlagSet, c *node.Config) {
+	f.StringVar(&c.RabbitMQ, "rabbitmq", c.RabbitMQ,
+		"RabbitMQ's URL, amqp://user:password@host:5672/; none: no rabbitmq: channels")
+	f.StringVar(&c.RabbitMQTLS.CA, "rabbitmq-ca", "",
+		"file with the authority of RabbitMQ's certificate, in PEM, for amqps:// (default: the system's)")
+	f.StringVar(&c.RabbitMQTLS.Cert, "rabbitmq-cert", "", "file with the certificate to show to RabbitMQ")
+	f.StringVar(&c.RabbitMQTLS.Key, "rabbitmq-key", "", "file with its key")
+	f.StringSliceVar(&c.Kafka.Seeds, "kafka", nil, "some of Kafka's brokers, host:port; none: no kafka: channels")
+	f.BoolVar(&c.Kafka.TLS, "kafka-tls", false, "speak TLS with Kafka")
+	f.StringVar(&c.Kafka.Files.CA, "kafka-ca", "",
+		"file with the authority of the brokers' certificates, in PEM (default: the system's)")
+	f.StringVar(&c.Kafka.Files.Cert, "kafka-cert", "", "file with the certificate to show to Kafka")
+	f.StringVar(&c.Kafka.Files.Key, "kafka-key", "", "file with its key")
+	f.StringVar(&c.Kafka.SASL, "kafka-sasl", "",
+		"how to log in to Kafka: plain, scram-sha-256 or scram-sha-512; none: not at all")
+	f.StringVar(&c.Kafka.User, "kafka-user", "", "who logs in to Kafka")
+	f.StringVar(&c.Kafka.Password, "kafka-password", "", "with which password; better as an environment variable")
+	f.BoolVar(&c.Kafka.Fenced, "kafka-fenced", false,
+		"publish to Kafka in transactions, so that it refuses what a node sends that has lost its bucket")
+	f.StringSliceVar(&c.Webhook.Allow, "webhook-allow", nil,
+		"private hosts, addresses or networks that webhooks may reach, like 10.0.0.0/8; may be repeated")
+	f.StringSliceVar(&c.Webhook.Secrets, "webhook-secret", nil, "whsec_ and base64: signs webhooks; "+
+		"HOST=whsec_… or https://HOST/PATH=whsec_…: those of one host or channel; a second one for the same place "+
+		"while the first is replaced; better as an environment variable")
+	f.StringSliceVar(&c.Ingest, "ingest", nil,
+		"where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
 }
 
 // finish returns the node's configuration once all flags are set.

@@ -81,6 +81,12 @@ join:
   - b:2
 kafka: [k1:9092, k2:9092]
 kafka-tls: true
+kafka-cert: kc
+kafka-key: kk
+kafka-ca: ka
+rabbitmq-cert: rc
+rabbitmq-key: rk
+rabbitmq-ca: ra
 kafka-sasl: plain
 kafka-user: ku
 kafka-password: kp
@@ -104,10 +110,10 @@ log-format: json
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Insecure, c.TLS, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
+	got := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v %v", c.HTTP, c.Insecure, c.TLS, c.Store, c.StoreCacheBytes, c.RabbitMQ, c.Buckets, c.NodeID, c.Join,
 		c.Gossip, c.GossipAdvertise, c.GossipKeys, c.Lease, c.ClockSkewMax, c.Kafka,
-		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry)
-	want := "0.0.0.0:80 true {c.pem k.pem ca.pem} pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 [c2VjcmV0 b2xk] 4s 2s {[k1:9092 k2:9092] true plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s}"
+		c.Retention, c.InboxRetention, c.PayloadBytesMax, c.Retry, c.RabbitMQTLS)
+	want := "0.0.0.0:80 true {c.pem k.pem ca.pem} pebble:/x 2147483648 amqp://u:p@h:5672/%2f 3 0128 [a:1 b:2] 0.0.0.0:7 me:7 [c2VjcmV0 b2xk] 4s 2s {[k1:9092 k2:9092] true {kc kk ka} plain ku kp true} 1h0m0s 2h0m0s 1048576 {9 2s 3m0s 48h0m0s} {rc rk ra}"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

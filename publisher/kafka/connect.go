@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/certs"
 )
 
 const (
@@ -104,9 +105,14 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("TLS with %s: %w (%w)", address, err, errNotSent)
+		return nil, tlsError(address, err)
 	}
-	return &conn{Conn: secure, raw: raw}, nil
+	return &conn{Conn: secure, raw: raw, address: address}, nil
+}
+
+func tlsError(address string, err error) error {
+	return fmt.Errorf("TLS with %s: %w%s (%w)", address, err,
+		certs.Advice(err, "--kafka-ca", "--kafka-cert and --kafka-key"), errNotSent)
 }
 
 // conn is a connection that knows when a request surely did not get through. The client writes
@@ -114,6 +120,17 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 type conn struct {
 	net.Conn          // what to read and write: the TLS connection, or the same as raw
 	raw      net.Conn // the socket
+	address  string
+}
+
+// Read notices that the broker refuses the certificate of this side, which comes after the
+// handshake: the broker has read nothing then.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil && certs.IsRefusal(err) {
+		err = tlsError(c.address, err)
+	}
+	return n, err
 }
 
 // Write first checks whether the broker has hung up. Otherwise the loss of an idle connection

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/postdate/postdate/internal/certs"
 	"github.com/postdate/postdate/publisher"
 )
 
@@ -46,7 +47,7 @@ func (p *Publisher) enterPhase(phase publisher.Phase, reason string) {
 func (p *Publisher) keepConnected(ctx context.Context) {
 	defer close(p.stopped)
 	for attempt := 0; ; attempt++ {
-		s, err := dial(ctx, p.config.URL, p.config.PublishTimeout)
+		s, err := dial(ctx, p.config)
 		if err == nil {
 			began := time.Now()
 			p.serve(ctx, s)
@@ -54,7 +55,11 @@ func (p *Publisher) keepConnected(ctx context.Context) {
 				attempt = 0
 			}
 		} else if ctx.Err() == nil {
-			p.down("RabbitMQ cannot be reached: "+words(err), attempt)
+			reason := "RabbitMQ cannot be reached: " + words(err)
+			if p.secure {
+				reason += certs.FirstAdvice(err, "--rabbitmq-ca", "--rabbitmq-cert and --rabbitmq-key")
+			}
+			p.down(reason, attempt)
 		}
 		select {
 		case <-time.After(backoff(attempt, rand.Float64())):

@@ -19,6 +19,7 @@ package rabbitmq
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type Config struct {
 	// URL is the broker's address: amqp:// or amqps://, user, password, host,
 	// port and virtual host.
 	URL string
+
+	// TLS is for amqps://; nil: the system's authorities, or what the URL's query says.
+	TLS *tls.Config
 
 	// PublishTimeout bounds each Publish; 10 s by default.
 	PublishTimeout time.Duration
@@ -87,6 +91,7 @@ func (c Config) Validate() error {
 type Publisher struct {
 	config  Config
 	address string // host and port, without credentials
+	secure  bool   // over TLS
 	metrics *metrics
 	gate    *publisher.Gate
 
@@ -115,7 +120,7 @@ func New(config Config) (*Publisher, error) {
 		return nil, err // not reached: Validate has parsed it
 	}
 	p := &Publisher{
-		config: config, address: hostPort(uri), lanes: map[string]*lane{},
+		config: config, address: hostPort(uri), secure: uri.Scheme == "amqps", lanes: map[string]*lane{},
 		state: publisher.NewState(),
 		gate:  publisher.NewGate(), stopped: make(chan struct{}),
 	}

@@ -36,15 +36,16 @@ type link struct {
 	cause   *exception // once why was called
 }
 
-// dial connects. timeout bounds every later write.
-func dial(ctx context.Context, url string, timeout time.Duration) (*session, error) {
+// dial connects. The config's timeout bounds every later write.
+func dial(ctx context.Context, c Config) (*session, error) {
 	s := &session{closes: make(chan *amqp.Error, 1), blocks: make(chan amqp.Blocking, 16)}
 	var stopped func() bool // stops watching ctx
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate")
-	conn, err := amqp.DialConfig(url, amqp.Config{
-		Heartbeat:  heartbeat,
-		Properties: properties,
+	conn, err := amqp.DialConfig(c.URL, amqp.Config{
+		Heartbeat:       heartbeat,
+		Properties:      properties,
+		TLSClientConfig: c.TLS.Clone(), // the library changes it
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {
@@ -55,7 +56,7 @@ func dial(ctx context.Context, url string, timeout time.Duration) (*session, err
 				conn.Close()
 				return nil, err
 			}
-			s.socket = &corked{Conn: conn, timeout: timeout}
+			s.socket = &corked{Conn: conn, timeout: c.PublishTimeout}
 			stopped = context.AfterFunc(ctx, func() { conn.Close() })
 			return s.socket, nil
 		},

@@ -19,6 +19,7 @@ package rabbitmq
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -56,7 +57,8 @@ const (
 
 // Config is what a Source needs. URL, Queue and Taker have no defaults.
 type Config struct {
-	URL      string // amqp:// or amqps://
+	URL      string      // amqp:// or amqps://
+	TLS      *tls.Config // for amqps://; nil: the system's authorities, or what the URL's query says
 	Queue    string
 	Channel  string // where messages go that name no channel; may contain [RoutingKey]
 	Rejected string // the queue of rejected messages; by default Queue + ".postdate-rejected"
@@ -70,6 +72,7 @@ type Source struct {
 	config   Config
 	name     string // for metrics and logs
 	address  string // host and port, without credentials
+	secure   bool   // over TLS
 	template ingest.Template
 
 	closing chan struct{} // closed: take no more messages
@@ -110,6 +113,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	}
 	s := &Source{
 		config: c, name: "rabbitmq:" + c.Queue, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)),
+		secure:  uri.Scheme == "amqps",
 		closing: make(chan struct{}), stopped: make(chan struct{}), reason: "not connected yet",
 		warn: rate.Sometimes{Interval: warnEvery},
 	}

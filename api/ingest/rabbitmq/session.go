@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate/api/ingest"
+	"github.com/postdate/postdate/internal/certs"
 )
 
 const (
@@ -38,7 +39,7 @@ func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.C
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate ingest " + s.config.Queue)
 	conn, err = amqp.DialConfig(s.config.URL, amqp.Config{
-		Heartbeat: heartbeat, Properties: properties,
+		Heartbeat: heartbeat, Properties: properties, TLSClientConfig: s.config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {
@@ -50,7 +51,11 @@ func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.C
 	})
 	if err != nil {
 		cut()
-		return nil, nil, fmt.Errorf("RabbitMQ at %s cannot be reached: %w", s.address, err)
+		advice := ""
+		if s.secure {
+			advice = certs.FirstAdvice(err, "--rabbitmq-ca", "--rabbitmq-cert and --rabbitmq-key")
+		}
+		return nil, nil, fmt.Errorf("RabbitMQ at %s cannot be reached: %w%s", s.address, err, advice)
 	}
 	return conn, cut, nil
 }

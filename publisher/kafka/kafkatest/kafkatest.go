@@ -35,7 +35,10 @@ const (
 type Broker struct {
 	// Address is the broker's host and port. Restarts do not change it.
 	Address string
+	// Secure is the host and port at which it speaks TLS; "" unless StartTLS started it.
+	Secure string
 
+	tls   TLS
 	t     testing.TB
 	dir   string
 	jars  string
@@ -44,10 +47,20 @@ type Broker struct {
 	exit  chan struct{} // closed when the present run has ended
 }
 
+// TLS names files in PEM.
+type TLS struct {
+	Both string // the broker's certificate and key
+	CA   string
+}
+
 // Start starts a broker of the test's own, and stops it when the test ends.
-func Start(t testing.TB) *Broker {
+func Start(t testing.TB) *Broker { t.Helper(); return StartTLS(t, TLS{}) }
+
+// StartTLS is Start, with a broker that also speaks TLS. There, clients must show a certificate
+// that the CA has signed.
+func StartTLS(t testing.TB, secure TLS) *Broker {
 	t.Helper()
-	b, err := start()
+	b, err := start(secure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +70,7 @@ func Start(t testing.TB) *Broker {
 	return b
 }
 
-var shared = sync.OnceValues(start)
+var shared = sync.OnceValues(func() (*Broker, error) { return start(TLS{}) })
 
 // URI returns the address of a broker that tests share: the one named by the environment
 // variable POSTDATE_TEST_KAFKA, or else one that is started once for the test program. Its
@@ -79,7 +92,7 @@ func URI(t testing.TB) string {
 	return b.Address
 }
 
-func start() (*Broker, error) {
+func start(secure TLS) (*Broker, error) {
 	jars, err := jars()
 	if err != nil {
 		return nil, err
@@ -88,7 +101,7 @@ func start() (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: dir, jars: jars}
+	b := &Broker{dir: dir, jars: jars, tls: secure}
 	if err := b.lay(); err != nil {
 		b.group.End()
 		os.RemoveAll(dir)
@@ -107,10 +120,10 @@ func start() (*Broker, error) {
 const properties = `process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:%[2]d
-listeners=PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d
-advertised.listeners=PLAINTEXT://127.0.0.1:%[1]d
+listeners=PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d%[4]s
+advertised.listeners=PLAINTEXT://127.0.0.1:%[1]d%[4]s
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL
 log.dirs=%[3]s
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -123,14 +136,30 @@ broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=200
 `
 
+// secureProperties are those of the listener that speaks TLS.
+const secureProperties = `ssl.keystore.type=PEM
+ssl.keystore.location=%s
+ssl.truststore.type=PEM
+ssl.truststore.location=%s
+ssl.client.auth=required
+`
+
 // lay writes the broker's files, picks its ports and formats its storage.
 func (b *Broker) lay() error {
-	ports, err := proctest.Ports(2)
+	ports, err := proctest.Ports(3)
 	if err != nil {
 		return err
 	}
 	b.Address = fmt.Sprintf("127.0.0.1:%d", ports[0])
-	text := fmt.Sprintf(properties, ports[0], ports[1], b.path("data"))
+	also := ""
+	if b.tls != (TLS{}) {
+		b.Secure = fmt.Sprintf("127.0.0.1:%d", ports[2])
+		also = ",SSL://" + b.Secure
+	}
+	text := fmt.Sprintf(properties, ports[0], ports[1], b.path("data"), also)
+	if also != "" {
+		text += fmt.Sprintf(secureProperties, b.tls.Both, b.tls.CA)
+	}
 	if err := os.WriteFile(b.path("server.properties"), []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -37,7 +37,10 @@ const (
 type Broker struct {
 	// URL is the broker's address with its credentials. Restarts do not change it.
 	URL string
+	// Secure is the host and port at which it speaks TLS; "" unless StartTLS started it.
+	Secure string
 
+	tls   TLS
 	t     testing.TB
 	dir   string
 	env   []string
@@ -45,10 +48,17 @@ type Broker struct {
 	exit  chan struct{} // closed when the present run has ended
 }
 
+// TLS names files in PEM.
+type TLS struct{ Cert, Key, CA string }
+
 // Start starts a broker of the test's own, and stops it when the test ends.
-func Start(t testing.TB) *Broker {
+func Start(t testing.TB) *Broker { t.Helper(); return StartTLS(t, TLS{}) }
+
+// StartTLS is Start, with a broker that also speaks TLS. There, clients must show a certificate
+// that the CA has signed; it also is their login (EXTERNAL), as the user of its common name.
+func StartTLS(t testing.TB, secure TLS) *Broker {
 	t.Helper()
-	b, err := start()
+	b, err := start(secure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +82,7 @@ func (b *Broker) tell() {
 	}
 }
 
-var shared = sync.OnceValues(start)
+var shared = sync.OnceValues(func() (*Broker, error) { return start(TLS{}) })
 
 // URL returns the address of a broker that tests share: the one named by the environment
 // variable POSTDATE_TEST_RABBITMQ, or else one that is started once for the test program. Its
@@ -91,7 +101,7 @@ func URL(t testing.TB) string {
 	return b.URL
 }
 
-func start() (*Broker, error) {
+func start(secure TLS) (*Broker, error) {
 	if _, err := os.Stat(filepath.Join(programs, "rabbitmq-server")); err != nil {
 		return nil, fmt.Errorf("this test needs a RabbitMQ broker: run `make deps` to install one, "+
 			"or name one in POSTDATE_TEST_RABBITMQ (%w)", err)
@@ -100,7 +110,7 @@ func start() (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: dir}
+	b := &Broker{dir: dir, tls: secure}
 	if err := b.lay(); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -112,9 +122,20 @@ func start() (*Broker, error) {
 	return b, nil
 }
 
+const secureConf = `listeners.ssl.1 = %s
+ssl_options.cacertfile = %s
+ssl_options.certfile = %s
+ssl_options.keyfile = %s
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
+ssl_cert_login_from = common_name
+`
+
 // lay writes the broker's files, picks its ports and starts its port mapper.
 func (b *Broker) lay() error {
-	ports, err := proctest.Ports(3)
+	ports, err := proctest.Ports(4)
 	if err != nil {
 		return err
 	}
@@ -123,9 +144,13 @@ func (b *Broker) lay() error {
 			return err
 		}
 	}
+	conf, plugins := "log.file.level = warning\nmax_message_size = 1000000\n", "[].\n"
+	if b.tls != (TLS{}) {
+		b.Secure, plugins = fmt.Sprintf("127.0.0.1:%d", ports[3]), "[rabbitmq_auth_mechanism_ssl].\n"
+		conf += fmt.Sprintf(secureConf, b.Secure, b.tls.CA, b.tls.Cert, b.tls.Key)
+	}
 	for name, text := range map[string]string{
-		"env.conf": "", "enabled_plugins": "[].\n",
-		"rabbitmq.conf": "log.file.level = warning\nmax_message_size = 1000000\n",
+		"env.conf": "", "enabled_plugins": plugins, "rabbitmq.conf": conf,
 	} {
 		if err := os.WriteFile(b.path(name), []byte(text), 0o600); err != nil {
 			return err
