@@ -22,6 +22,7 @@ started with --admin-key, and that key or another one with the scope admin.`,
   postdate keys list
   postdate keys revoke ID`,
 		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newKeysCreate(p), newKeysList(p), newKeysRevoke(p))
 	return cmd
