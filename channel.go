@@ -28,7 +28,7 @@ func ParseChannel(s string) (Channel, error) {
 		return "", E(KindInvalid, "channel is missing: name one, like rabbitmq:orders or inbox:test")
 	case len(s) > ChannelBytesMax:
 		return "", E(KindInvalid, "channel is %d bytes long: at most %d are allowed", len(s), ChannelBytesMax)
-	case !ok || broker == "" || target == "":
+	case !ok || broker == "" || target == "" || strings.HasPrefix(s, routeMark):
 		return "", E(KindInvalid, "channel %q is not of the form broker:target, like rabbitmq:orders or inbox:test", s)
 	}
 	for _, r := range s {

@@ -88,6 +88,9 @@ type Message struct {
 	MayRepeat bool
 }
 
+// Route returns the route that the message takes.
+func (m *Message) Route() Route { return RouteOf(m.Tenant, m.Channel) }
+
 // Header is one of the client's own headers.
 type Header struct{ Name, Value string }
 

@@ -14,14 +14,14 @@ import (
 
 // Channels lets operators list channels and change their settings.
 type Channels interface {
-	// List returns the channels that this node knows something about, sorted by name.
-	List(ctx context.Context) ([]Channel, error)
-	// Change applies f to a channel's settings, for all nodes, and returns the new
-	// settings.
-	Change(ctx context.Context, channel postdate.Channel, f func(*store.ChannelSettings)) (store.ChannelSettings, error)
+	// List returns a tenant's channels that this node knows something about, sorted by name.
+	List(ctx context.Context, tenant string) ([]Channel, error)
+	// Change applies f to what is set for a tenant's messages to a channel, for all nodes, and
+	// returns the new settings.
+	Change(ctx context.Context, route postdate.Route, f func(*store.ChannelSettings)) (store.ChannelSettings, error)
 }
 
-// Channel is one channel, as the answering node sees it.
+// Channel is one channel of a tenant, as the answering node sees it.
 type Channel struct {
 	store.ChannelSettings
 	Down      bool // it takes no messages at present, and is probed
@@ -53,7 +53,7 @@ func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	all, err := s.config.Channels.List(storeCtx)
+	all, err := s.config.Channels.List(storeCtx, s.tenantOf(ctx))
 	if err != nil {
 		return s.failed("list channels", err, "")
 	}
@@ -88,7 +88,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	set, err := s.config.Channels.Change(storeCtx, channel, body.apply)
+	set, err := s.config.Channels.Change(storeCtx, postdate.RouteOf(s.tenantOf(ctx), channel), body.apply)
 	if err != nil {
 		return s.failed("change a channel", err, "")
 	}
@@ -154,7 +154,7 @@ func appendChannel(b []byte, c *Channel) []byte {
 
 func appendSettings(b []byte, s *store.ChannelSettings) []byte {
 	b = append(b, `"channel":`...)
-	b = appendText(b, string(s.Channel))
+	b = appendText(b, string(s.Route.Channel()))
 	b = append(b, `,"paused":`...)
 	b = strconv.AppendBool(b, s.Paused)
 	b = append(b, `,"maxPerSecond":`...)
@@ -166,9 +166,9 @@ func appendSettings(b []byte, s *store.ChannelSettings) []byte {
 // noChannels is the default: no channel is known and none can be changed.
 type noChannels struct{}
 
-func (noChannels) List(context.Context) ([]Channel, error) { return nil, nil }
+func (noChannels) List(context.Context, string) ([]Channel, error) { return nil, nil }
 
-func (noChannels) Change(context.Context, postdate.Channel,
+func (noChannels) Change(context.Context, postdate.Route,
 	func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	return store.ChannelSettings{}, postdate.E(postdate.KindUnavailable, "this node keeps no settings of channels")
 }

@@ -14,27 +14,30 @@ import (
 // fakeChannels keeps the settings, and lists them with made-up numbers.
 type fakeChannels struct {
 	mu  sync.Mutex
-	set map[postdate.Channel]store.ChannelSettings
+	set map[postdate.Route]store.ChannelSettings
 	err error
 }
 
-func (f *fakeChannels) List(context.Context) (all []Channel, err error) {
+func (f *fakeChannels) List(_ context.Context, tenant string) (all []Channel, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.set {
+	for route, s := range f.set {
+		if route.Tenant() != tenant {
+			continue
+		}
 		all = append(all, Channel{ChannelSettings: s, Down: !s.Paused, InHand: 2, InFlight: 1, Parked: true, LastError: "refused"})
 	}
 	return all, f.err
 }
 
-func (f *fakeChannels) Change(_ context.Context, channel postdate.Channel, change func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+func (f *fakeChannels) Change(_ context.Context, route postdate.Route, change func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.set[channel]
-	s.Channel = channel
+	s := f.set[route]
+	s.Route = route
 	if f.err == nil {
 		change(&s)
-		f.set[channel] = s
+		f.set[route] = s
 	}
 	return s, f.err
 }

@@ -55,7 +55,7 @@ type nudge struct {
 
 func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Channel]store.ChannelSettings{}}, now: testNow, log: &nodetest.Log{}}
+	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Route]store.ChannelSettings{}}, now: testNow, log: &nodetest.Log{}}
 	config := Config{
 		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels,
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },

@@ -19,9 +19,9 @@ type Partition struct {
 	Checkpoint postdate.Time
 	Claimed    Position // everything up to it is claimed, but for what Behind says
 
-	// Behind holds the channels that are claimed less far, and up to where. The map is never
+	// Behind holds the routes that are claimed less far, and up to where. The map is never
 	// modified: a claim replaces it.
-	Behind map[postdate.Channel]Position
+	Behind map[postdate.Route]Position
 }
 
 // Lease is a node's sign of life. The node keeps changing it, and whoever has watched it stand
@@ -58,19 +58,19 @@ func (p Partition) Release(token uint64) (next Partition, ok bool) {
 }
 
 // Claim is what an owner writes into its bucket's record before it hands messages out: what it
-// claims, and which channels it claims less far.
+// claims, and which routes it claims less far.
 type Claim struct {
 	Token      uint64
 	Number     uint64 // above that of every claim before
 	Checkpoint postdate.Time
 	To         Position // up to where it claims
 
-	// Only is the channel, one of those in Behind, whose messages alone are claimed. "" claims
-	// every channel, but those in Behind only as far as it says.
-	Only postdate.Channel
-	// Behind holds the channels that are claimed less far than the others, and up to where:
+	// Only is the route, one of those in Behind, whose messages alone are claimed. "" claims
+	// every route, but those in Behind only as far as it says.
+	Only postdate.Route
+	// Behind holds the routes that are claimed less far than the others, and up to where:
 	// nothing of them beyond that was ever handed out. The map is never modified.
-	Behind map[postdate.Channel]Position
+	Behind map[postdate.Route]Position
 }
 
 // Holds says whether the bucket is owned under token.
@@ -109,15 +109,15 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 		p.Claimed = p.Claimed.Latest(c.To)
 	}
 	p.Behind = nil
-	for channel, to := range c.Behind {
-		if channel == c.Only {
+	for route, to := range c.Behind {
+		if route == c.Only {
 			to = to.Latest(c.To)
 		}
 		if to.Before(p.Claimed) {
 			if p.Behind == nil {
-				p.Behind = make(map[postdate.Channel]Position, len(c.Behind))
+				p.Behind = make(map[postdate.Route]Position, len(c.Behind))
 			}
-			p.Behind[channel] = to
+			p.Behind[route] = to
 		}
 	}
 	p.check()
@@ -125,16 +125,16 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 }
 
 // check panics if the checkpoint lies beyond what is claimed. It may lie beyond what is claimed
-// of a channel that is behind: then nothing of that channel is in doubt.
+// of a route that is behind: then nothing of that route is in doubt.
 func (p Partition) check() {
 	if p.Checkpoint > 0 && p.Checkpoint >= p.Claimed.Time {
 		panic(fmt.Sprintf("bucket %d: checkpoint %d beyond claimed %v", p.Bucket, p.Checkpoint, p.Claimed))
 	}
 }
 
-// ClaimedFor is up to where messages of a channel are claimed.
-func (p Partition) ClaimedFor(channel postdate.Channel) Position {
-	if to, behind := p.Behind[channel]; behind {
+// ClaimedFor is up to where messages of a route are claimed.
+func (p Partition) ClaimedFor(route postdate.Route) Position {
+	if to, behind := p.Behind[route]; behind {
 		return to
 	}
 	return p.Claimed
@@ -142,8 +142,8 @@ func (p Partition) ClaimedFor(channel postdate.Channel) Position {
 
 // InDoubt reports whether a PENDING message that waits at a position may have been handed out
 // by the owner that wrote this record, or by one before it.
-func (p Partition) InDoubt(channel postdate.Channel, at Position) bool {
-	return p.Checkpoint < at.Time && !p.ClaimedFor(channel).Before(at)
+func (p Partition) InDoubt(route postdate.Route, at Position) bool {
+	return p.Checkpoint < at.Time && !p.ClaimedFor(route).Before(at)
 }
 
 // Withdrawable reports whether a PENDING message with state s can certainly still be cancelled
@@ -153,7 +153,7 @@ func (p Partition) Withdrawable(key postdate.Key, channel postdate.Channel, s po
 	if s.Status != postdate.Pending || s.PossibleDuplicate {
 		return false
 	}
-	return s.Parked || p.ClaimedFor(channel).Before(PositionOf(key, s.AttemptTime))
+	return s.Parked || p.ClaimedFor(postdate.RouteOf(key.Tenant, channel)).Before(PositionOf(key, s.AttemptTime))
 }
 
 // Equal reports whether two records are the same.

@@ -19,10 +19,10 @@ func at(t postdate.Time, id string) bucket.Position {
 	if id == "" {
 		return bucket.Position{Time: t}
 	}
-	return bucket.Position{Time: t, Tenant: "t", ScheduleID: id}
+	return bucket.Position{Time: t, Tenant: postdate.DefaultTenant, ScheduleID: id}
 }
 
-type places = map[postdate.Channel]bucket.Position
+type places = map[postdate.Route]bucket.Position
 
 func TestPosition(t *testing.T) {
 	inOrder := []bucket.Position{
@@ -40,7 +40,7 @@ func TestPosition(t *testing.T) {
 			}
 		}
 	}
-	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "a"}
+	key := postdate.Key{Bucket: 3, Tenant: postdate.DefaultTenant, ScheduleID: "a"}
 	if got := bucket.PositionOf(key, 7); got != at(7, "a") {
 		t.Errorf("a message at 7 waits at %v", got)
 	}
@@ -201,24 +201,24 @@ func TestCheckpointBeyondClaimed(t *testing.T) {
 func TestClaimedForAndInDoubt(t *testing.T) {
 	p := bucket.Partition{Checkpoint: 50, Claimed: at(120, "m"), Behind: places{"a:slow": at(80, "m"), "a:down": {}}}
 	for _, test := range []struct {
-		channel postdate.Channel
-		want    bucket.Position
+		route postdate.Route
+		want  bucket.Position
 	}{{"a:b", at(120, "m")}, {"a:slow", at(80, "m")}, {"a:down", bucket.Position{}}, {"", at(120, "m")}} {
-		if got := p.ClaimedFor(test.channel); got != test.want {
-			t.Errorf("%q is claimed to %v, want %v", test.channel, got, test.want)
+		if got := p.ClaimedFor(test.route); got != test.want {
+			t.Errorf("%q is claimed to %v, want %v", test.route, got, test.want)
 		}
 	}
 	for _, test := range []struct {
-		channel postdate.Channel
-		at      bucket.Position
-		want    bool
+		route postdate.Route
+		at    bucket.Position
+		want  bool
 	}{
 		{"a:b", at(50, "x"), false}, {"a:b", at(51, ""), true}, {"a:b", at(120, "m"), true}, {"a:b", at(120, "n"), false},
 		{"a:slow", at(50, "x"), false}, {"a:slow", at(51, "a"), true}, {"a:slow", at(80, "m"), true}, {"a:slow", at(80, "n"), false},
 		{"a:down", at(51, "a"), false},
 	} {
-		if got := p.InDoubt(test.channel, test.at); got != test.want {
-			t.Errorf("%q at %v is in doubt: %t, want %t", test.channel, test.at, got, test.want)
+		if got := p.InDoubt(test.route, test.at); got != test.want {
+			t.Errorf("%q at %v is in doubt: %t, want %t", test.route, test.at, got, test.want)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestWithdrawable(t *testing.T) {
 		{"cancelled", "a:b", "m", postdate.State{Status: postdate.Cancelled, AttemptTime: 2000}, false},
 		{"delivered, and parked before", "a:b", "m", postdate.State{Status: postdate.Delivered, Parked: true}, false},
 	} {
-		key := postdate.Key{Tenant: "t", ScheduleID: test.id}
+		key := postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: test.id}
 		if got := p.Withdrawable(key, test.channel, test.state); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
@@ -294,7 +294,7 @@ func TestEqual(t *testing.T) {
 // whether it is claimed.
 func TestClaimsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 1))
-	channels := []postdate.Channel{"a:a", "a:b", "a:c"}
+	channels := []postdate.Route{"a:a", "a:b", "a:c"}
 	var line []bucket.Position // all places where a message can wait
 	for n := range 12 {
 		line = append(line, at(postdate.Time(1+n/3), string(rune('a'+n%3))))
@@ -304,7 +304,7 @@ func TestClaimsAtRandom(t *testing.T) {
 		others := -1 // the last place that is claimed of the channels that are not behind
 		for number := range uint64(30) {
 			c := bucket.Claim{Token: 1, Number: number + 1, To: line[r.IntN(len(line))], Behind: places{}}
-			to, said := slices.Index(line, c.To), map[postdate.Channel]int{}
+			to, said := slices.Index(line, c.To), map[postdate.Route]int{}
 			for _, channel := range channels {
 				if r.IntN(2) == 0 {
 					said[channel] = r.IntN(len(line))
@@ -319,7 +319,7 @@ func TestClaimsAtRandom(t *testing.T) {
 			} else {
 				others = max(others, to)
 			}
-			behind := map[postdate.Channel]int{}
+			behind := map[postdate.Route]int{}
 			for channel, place := range said {
 				behind[channel] = min(place, others)
 			}
@@ -335,7 +335,7 @@ func TestClaimsAtRandom(t *testing.T) {
 				}
 				for i, place := range line {
 					key := postdate.Key{Tenant: place.Tenant, ScheduleID: place.ScheduleID}
-					free := p.Withdrawable(key, channel, postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
+					free := p.Withdrawable(key, channel.Channel(), postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
 					if claimed := i <= last; free == claimed || p.InDoubt(channel, place) != claimed {
 						t.Fatalf("after %+v the record is %+v: %s at %v can be taken back: %t, in doubt: %t", c, p, channel, place, free, p.InDoubt(channel, place))
 					}

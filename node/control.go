@@ -27,8 +27,8 @@ type control struct {
 
 	reading sync.Mutex // orders reads of the settings, so that an old one is never applied last
 
-	mu  sync.Mutex                                 // guards set; never held while the store is asked
-	set map[postdate.Channel]store.ChannelSettings // replaced, and never changed
+	mu  sync.Mutex                               // guards set; never held while the store is asked
+	set map[postdate.Route]store.ChannelSettings // replaced, and never changed
 }
 
 // read loads the settings and passes them to the poller.
@@ -39,9 +39,9 @@ func (c *control) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set := make(map[postdate.Channel]store.ChannelSettings, len(all))
+	set := make(map[postdate.Route]store.ChannelSettings, len(all))
 	for _, s := range all {
-		set[s.Channel] = s
+		set[s.Route] = s
 	}
 	c.mu.Lock()
 	c.set = set
@@ -51,48 +51,51 @@ func (c *control) read(ctx context.Context) error {
 }
 
 // settings are the settings as they were read last.
-func (c *control) settings() map[postdate.Channel]store.ChannelSettings {
+func (c *control) settings() map[postdate.Route]store.ChannelSettings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.set
 }
 
 // List implements api.Channels.
-func (c *control) List(ctx context.Context) ([]api.Channel, error) {
+func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error) {
 	views, err := c.loop.Channels(ctx)
 	if err != nil {
 		return nil, err
 	}
 	set := c.settings()
 	all := make([]api.Channel, 0, len(views))
-	shown := map[postdate.Channel]bool{}
+	shown := map[postdate.Route]bool{}
 	for _, v := range views {
-		shown[v.Channel] = true
-		s := set[v.Channel]
-		s.Channel = v.Channel
+		if v.Route.Tenant() != tenant {
+			continue
+		}
+		shown[v.Route] = true
+		s := set[v.Route]
+		s.Route = v.Route
 		all = append(all, api.Channel{
 			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0,
 			LastError: v.Reason,
 		})
 	}
-	for channel, s := range set {
-		if !shown[channel] {
+	for route, s := range set {
+		if !shown[route] && route.Tenant() == tenant {
 			all = append(all, api.Channel{ChannelSettings: s})
 		}
 	}
-	slices.SortFunc(all, func(a, b api.Channel) int { return cmp.Compare(a.Channel, b.Channel) })
+	slices.SortFunc(all, func(a, b api.Channel) int { return cmp.Compare(a.Route, b.Route) })
 	return all, nil
 }
 
 // Change implements api.Channels. If two nodes change a channel at the same time, the last
 // change wins as a whole.
-func (c *control) Change(ctx context.Context, channel postdate.Channel,
+func (c *control) Change(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	if err := c.read(ctx); err != nil {
 		return store.ChannelSettings{}, err
 	}
-	s := c.settings()[channel]
-	s.Channel = channel
+	s := c.settings()[route]
+	s.Route = route
 	f(&s)
 	if err := c.store.SetChannel(ctx, s); err != nil {
 		return s, err

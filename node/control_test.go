@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
@@ -28,12 +29,12 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	c := &control{store: hangs, loop: l}
 	go func() {
 		answer := <-l.asks
-		answer <- []poller.ChannelView{{Channel: "rabbitmq:orders", Down: true}}
+		answer <- []poller.ChannelView{{Route: "rabbitmq:orders", Down: true}, {Route: "@acme rabbitmq:orders"}}
 	}()
 	read := make(chan error)
 	go func() { read <- c.read(t.Context()) }()
 	<-hangs.asked
-	all, err := c.List(t.Context())
+	all, err := c.List(t.Context(), postdate.DefaultTenant)
 	if err != nil || len(all) != 1 || !all[0].Down {
 		t.Errorf("got %+v, %v", all, err)
 	}

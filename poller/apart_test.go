@@ -103,7 +103,7 @@ func TestSettlementsThatFailLeaveRoom(t *testing.T) {
 // Lanes end if their buckets are lost and they have nothing left to settle.
 func TestLanesOfLostBucketsEnd(t *testing.T) {
 	s := newSlowShop(t, 130, func(c *Config) { c.PayloadBytesMax, c.DoubtMax = 1<<10, 1<<20 })
-	s.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "x:late") }
+	s.mute = func(c postdate.Route) bool { return strings.HasPrefix(string(c), "x:late") }
 	var all []int
 	for b := range 130 {
 		s.add(b, named("x:late%d", b), 1, 50*ms)
@@ -175,11 +175,11 @@ func (s *shop) wantOthersClear() {
 }
 
 // parkedBefore schedules a message parked by an earlier owner, and returns where it is found.
-func (s *shop) parkedBefore(b int, c postdate.Channel) store.ParkedChannel {
+func (s *shop) parkedBefore(b int, c postdate.Route) store.ParkedRoute {
 	s.change(s.put(b, c, 1, time.Hour)[0].Key, func(r *postdate.Record) {
 		r.Parked, r.ExecutionTime = true, s.now.Wall-1
 	})
-	return store.ParkedChannel{Bucket: b, Channel: c}
+	return store.ParkedRoute{Bucket: b, Route: c}
 }
 
 func third(b int) bool { return b%3 == 0 }
@@ -190,7 +190,7 @@ func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
 	s := newSlowShop(t, buckets, func(c *Config) { c.SweepEvery = 2 * time.Second })
 	s.add(0, "x:a", 1, -ms)
 	s.work(time.Second) // the channel answers
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for b := range buckets {
 		found = append(found, s.parkedBefore(b, "x:a"))
 	}
@@ -205,24 +205,24 @@ func TestUnparksThatFailLeaveTheirPlaces(t *testing.T) {
 func TestUnparksOfBucketsThatAreApart(t *testing.T) {
 	const apart = 10
 	s := newBareShop(t, func(c *Config) { c.UnparksMax = 4 })
-	at := map[postdate.Channel][]int{}
+	at := map[postdate.Route][]int{}
 	s.watch = func(e Effect) {
 		if u, is := e.(Unpark); is {
-			at[u.Unpark.Channel] = append(at[u.Unpark.Channel], u.Unpark.Bucket)
+			at[u.Unpark.Route] = append(at[u.Unpark.Route], u.Unpark.Bucket)
 		}
 	}
 	s.gainEmpty(apart + 1)
 	s.nudge(apart, -ms)
 	s.find(s.take(), append(s.put(apart, "x:gone", 1, -ms), s.put(apart, "x:well", 1, -ms)...)...)
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	var due []Nudge
 	for b := range apart {
 		due = append(due, Nudge{b, s.now.Wall - 1})
-		found = append(found, store.ParkedChannel{Bucket: b, Channel: "x:gone"})
+		found = append(found, store.ParkedRoute{Bucket: b, Route: "x:gone"})
 	}
 	s.step(Nudged{due})
 	s.loseAnswer(s.take())
-	s.step(ParkedFound{Found: append(found, store.ParkedChannel{Bucket: apart, Channel: "x:well"})})
+	s.step(ParkedFound{Found: append(found, store.ParkedRoute{Bucket: apart, Route: "x:well"})})
 	s.replyAll("x:gone", confirmed)
 	s.replyAll("x:well", confirmed)
 	if !slices.Equal(at["x:gone"], []int{0, 1}) || !slices.Equal(at["x:well"], []int{apart}) {
@@ -321,7 +321,7 @@ func TestParkedAgainBesideAScan(t *testing.T) {
 	if s.arrived["x:a"] != 1 || !slices.ContainsFunc(s.calls, of(0)) {
 		t.Fatalf("%d messages have arrived, and under way are %+v", s.arrived["x:a"], s.calls)
 	}
-	s.unpark(store.Unpark{Token: 1, Channel: "x:a", At: s.now.Wall, Limit: 1})
+	s.unpark(store.Unpark{Token: 1, Route: "x:a", At: s.now.Wall, Limit: 1})
 	s.nudge(0, 0)
 	s.sleep(time.Second)
 	claim := s.calls[slices.IndexFunc(s.calls, claims)]

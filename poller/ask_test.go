@@ -12,15 +12,15 @@ import (
 
 // asked sums up what the claims under way ask for.
 type asked struct {
-	claims, any int                      // messages of any channel
-	only        map[postdate.Channel]int // messages of one channel
+	claims, any int                    // messages of any channel
+	only        map[postdate.Route]int // messages of one channel
 	bytes       int
 	most        int // messages of one claim
 	leastBytes  int
 }
 
 func (s *shop) asked() asked {
-	a := asked{only: map[postdate.Channel]int{}, leastBytes: 1 << 60}
+	a := asked{only: map[postdate.Route]int{}, leastBytes: 1 << 60}
 	for _, c := range s.calls {
 		if c.claim == nil {
 			continue
@@ -46,7 +46,7 @@ func (s *shop) old(first, buckets, messages int) {
 	for b := first; b < first+buckets; b++ {
 		p := bucket.Partition{
 			Bucket: b, Checkpoint: s.now.Wall - 70_000, Claimed: bucket.UpTo(s.now.Wall - 1000),
-			Behind: map[postdate.Channel]bucket.Position{"x:old": bucket.UpTo(s.now.Wall - 60_000)},
+			Behind: map[postdate.Route]bucket.Position{"x:old": bucket.UpTo(s.now.Wall - 60_000)},
 		}
 		ps = append(ps, p)
 		s.put(b, "x:old", messages, -50*time.Second)
@@ -116,7 +116,7 @@ func TestACallLeavesRoomForOthers(t *testing.T) {
 func TestClaimsOfAChannelThatIsBehind(t *testing.T) {
 	const buckets = 60
 	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax, c.PayloadBytesMax = 16, 1000 })
-	s.mute = func(c postdate.Channel) bool { return c == "x:old" }
+	s.mute = func(c postdate.Route) bool { return c == "x:old" }
 	s.old(1, buckets, 3)
 	pass := func(long time.Duration, answered func(call) bool) {
 		t.Helper()
@@ -281,7 +281,7 @@ func TestClaimsWaitForCompany(t *testing.T) {
 // behind is not claimed by a claim that does not know of it, even once it has room.
 func TestBehindAfterALapsedLease(t *testing.T) {
 	s := newSlowShop(t, 1, func(c *Config) { c.DoubtMax = 16 })
-	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
+	s.mute = func(c postdate.Route) bool { return c == "x:slow" }
 	for range 40 {
 		s.add(0, "x:slow", 1, 100*ms)
 	}

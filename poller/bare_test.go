@@ -52,9 +52,9 @@ func (s *shop) gainEmpty(n int) {
 
 // behind is the record of a bucket in which channels are behind: none of their messages of the
 // last half second is claimed.
-func (s *shop) behind(channels ...postdate.Channel) bucket.Partition {
+func (s *shop) behind(channels ...postdate.Route) bucket.Partition {
 	p := bucket.Partition{
-		Checkpoint: s.now.Wall - 1_000, Claimed: bucket.UpTo(s.now.Wall - 10), Behind: map[postdate.Channel]bucket.Position{},
+		Checkpoint: s.now.Wall - 1_000, Claimed: bucket.UpTo(s.now.Wall - 10), Behind: map[postdate.Route]bucket.Position{},
 	}
 	for _, c := range channels {
 		p.Behind[c] = bucket.UpTo(s.now.Wall - 500)
@@ -106,7 +106,7 @@ func (s *shop) ask(number int) Claim {
 }
 
 // bring reads n messages of a channel from bucket 0, by as many claims as it takes.
-func (s *shop) bring(channel postdate.Channel, n int) {
+func (s *shop) bring(channel postdate.Route, n int) {
 	s.t.Helper()
 	for n > 0 {
 		call := s.ask(0)
@@ -117,7 +117,7 @@ func (s *shop) bring(channel postdate.Channel, n int) {
 }
 
 // prove makes each channel confirm its first message.
-func (s *shop) prove(channels ...postdate.Channel) {
+func (s *shop) prove(channels ...postdate.Route) {
 	s.t.Helper()
 	for _, c := range channels {
 		s.bring(c, 1)
@@ -127,7 +127,7 @@ func (s *shop) prove(channels ...postdate.Channel) {
 
 // wantShare expects that this many messages of a channel are with its broker, and this many
 // were parked.
-func (s *shop) wantShare(channel postdate.Channel, flying, parked int) {
+func (s *shop) wantShare(channel postdate.Route, flying, parked int) {
 	s.t.Helper()
 	if f, p := s.flying(channel), s.parked(channel); f != flying || p != parked {
 		s.t.Errorf("%s: %d messages are with its broker and %d were parked, want %d and %d", channel, f, p, flying, parked)
@@ -135,10 +135,10 @@ func (s *shop) wantShare(channel postdate.Channel, flying, parked int) {
 }
 
 // hold sets limits so that no message of these channels goes out, or comes into the hand.
-func (s *shop) hold(channels ...postdate.Channel) {
+func (s *shop) hold(channels ...postdate.Route) {
 	var all []store.ChannelSettings
 	for _, c := range channels {
-		all = append(all, store.ChannelSettings{Channel: c, MaxPerSecond: 1e-6})
+		all = append(all, store.ChannelSettings{Route: c, MaxPerSecond: 1e-6})
 	}
 	s.limits(all...)
 }

@@ -32,18 +32,18 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	if len(m.full) == 0 {
 		return true
 	}
-	behind, bytes := map[postdate.Channel]bucket.Position{}, 0
+	behind, bytes := map[postdate.Route]bucket.Position{}, 0
 	for name, at := range b.record.Behind {
 		behind[name] = at
 		bytes += len(name)
 	}
 	p.claim.Behind = behind
 	for _, c := range m.full {
-		switch _, is := behind[c.name]; {
+		switch _, is := behind[c.route]; {
 		case is:
-		case len(behind) < behindMax && bytes+len(c.name) <= behindBytesMax:
-			behind[c.name] = b.record.Claimed
-			bytes += len(c.name)
+		case len(behind) < behindMax && bytes+len(c.route) <= behindBytesMax:
+			behind[c.route] = b.record.Claimed
+			bytes += len(c.route)
 		case c.overfull(now.Mono):
 			return !b.record.Claimed.Before(p.claim.To)
 		case len(behind) == behindMax: // nor are those that follow overfull
@@ -103,8 +103,8 @@ func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int) (all []*o
 		}
 		b := c.behindIn[0]
 		c.behindIn = c.behindIn[1:]
-		if _, behind := b.record.Behind[c.name]; !behind {
-			delete(b.behind, c.name)
+		if _, behind := b.record.Behind[c.route]; !behind {
+			delete(b.behind, c.route)
 			continue
 		}
 		c.behindIn = append(c.behindIn, b)
@@ -118,7 +118,7 @@ func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int) (all []*o
 // lag is the range of time in which a channel that is behind in a bucket can catch up now. ok is
 // false if there is none.
 func (m *Machine) lag(b *owned, c *channel, upTo bucket.Position) (from, to bucket.Position, ok bool) {
-	from, behind := b.record.Behind[c.name]
+	from, behind := b.record.Behind[c.route]
 	to = upTo.Earliest(b.record.Claimed)
 	// If the wall clock was set back, claimed lies ahead of it, and each millisecond adds a
 	// little more to claim: wait until a whole Gather has come together.

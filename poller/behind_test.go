@@ -17,20 +17,20 @@ import (
 // A claim leaves behind channels without room. A bucket's record names no more channels, and no
 // more bytes of names, than it may; those that are behind already come first.
 func TestWhatIsLeftBehind(t *testing.T) {
-	var many []postdate.Channel
+	var many []postdate.Route
 	for i := range behindMax + 4 {
 		many = append(many, named("x:%02d", i))
 	}
-	long := func(c string, bytes int) postdate.Channel { return postdate.Channel("x:" + strings.Repeat(c, bytes-2)) }
+	long := func(c string, bytes int) postdate.Route { return postdate.Route("x:" + strings.Repeat(c, bytes-2)) }
 	quarter := behindBytesMax / 4
-	quarters := []postdate.Channel{long("a", quarter), long("b", quarter), long("c", quarter), long("d", quarter), "x:e"}
-	already := []postdate.Channel{long("a", quarter), long("b", 2*quarter)}
+	quarters := []postdate.Route{long("a", quarter), long("b", quarter), long("c", quarter), long("d", quarter), "x:e"}
+	already := []postdate.Route{long("a", quarter), long("b", 2*quarter)}
 	tooLong, fits := long("c", quarter+1), long("d", quarter)
-	for name, test := range map[string]struct{ already, full, want []postdate.Channel }{
+	for name, test := range map[string]struct{ already, full, want []postdate.Route }{
 		"none":                    {nil, nil, nil},
 		"too many":                {nil, many, many[:behindMax]},
 		"names that are too long": {nil, quarters, quarters[:4]},
-		"others are already":      {already, []postdate.Channel{tooLong, already[0], fits, "x:e"}, append(already, fits)},
+		"others are already":      {already, []postdate.Route{tooLong, already[0], fits, "x:e"}, append(already, fits)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newBareShop(t, nil)
@@ -64,7 +64,7 @@ func TestWhatIsLeftBehind(t *testing.T) {
 func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		s := newBareShop(t, nil)
-		s.limits(store.ChannelSettings{Channel: "x:narrow", MaxInFlight: 1})
+		s.limits(store.ChannelSettings{Route: "x:narrow", MaxInFlight: 1})
 		s.gainEmpty(1)
 		s.prove("x:narrow")
 		s.bring("x:narrow", n)
@@ -86,7 +86,7 @@ func TestChannelsAreForgotten(t *testing.T) {
 		s.find(s.ask(0))
 		s.wantForgotten()
 	})
-	few := []store.ChannelSettings{{Channel: "x:a", MaxInFlight: 2}, {Channel: "x:b", MaxInFlight: 2}} // so that it is not crowded
+	few := []store.ChannelSettings{{Route: "x:a", MaxInFlight: 2}, {Route: "x:b", MaxInFlight: 2}} // so that it is not crowded
 	t.Run("it caught up", func(t *testing.T) {
 		s := newBareShop(t, nil)
 		s.limits(few...)
@@ -134,8 +134,8 @@ func TestALostBucketLeavesOthersBehind(t *testing.T) {
 }
 
 // only lists, by channel, the buckets of a call in which the channel catches up.
-func only(call Claim) map[postdate.Channel][]int {
-	in := map[postdate.Channel][]int{}
+func only(call Claim) map[postdate.Route][]int {
+	in := map[postdate.Route][]int{}
 	for _, c := range call.Claims {
 		if c.Only != "" {
 			in[c.Only] = append(in[c.Only], c.Bucket)
@@ -217,7 +217,7 @@ func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 // claim of its bucket is answered.
 func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
 	s := newBareShop(t, nil)
-	narrow := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
+	narrow := func(n int) { s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: n}) }
 	narrow(4) // room for 8
 	s.gainSwept(s.behind("x:a"))
 	s.loseAnswer(s.take())
@@ -247,7 +247,7 @@ func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {
 // claims of other calls.
 func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
 	s := newBareShop(t, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 4}) // room for 8
+	s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 4}) // room for 8
 	s.gainSwept(s.behind("x:a"), s.behind("x:a"))
 	first := s.take()
 	for _, c := range first.Claims {
@@ -273,7 +273,7 @@ func TestAChannelCatchesUpWithinItsRoom(t *testing.T) {
 func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 	for _, nudged := range []bool{false, true} {
 		s := newBareShop(t, func(c *Config) { c.BatchMax = 1 })
-		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 8})
+		s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 8})
 		s.gainSwept(s.behind("x:a"))
 		call := s.take()
 		c := call.Claims[0]
@@ -348,7 +348,7 @@ func TestBucketsCatchUpInTurn(t *testing.T) {
 		behind = append(behind, s.behind("x:a"))
 	}
 	s.gainSwept(append(behind, s.behind("x:b"), s.behind("x:b"), s.behind("x:b"))...)
-	s.limits(store.ChannelSettings{Channel: "x:b", MaxInFlight: 1}) // room for two
+	s.limits(store.ChannelSettings{Route: "x:b", MaxInFlight: 1}) // room for two
 	var turns []int
 	for len(s.calls) > 0 {
 		call := s.take()
@@ -407,9 +407,9 @@ func TestABacklogBesideWhatIsParked(t *testing.T) {
 		s.hold("x:a")
 		s.gainSwept(s.behind("x:a"))
 		if test.parked {
-			s.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}})
+			s.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "x:a"}}})
 		}
-		s.limits(store.ChannelSettings{Channel: "x:a", Paused: test.paused})
+		s.limits(store.ChannelSettings{Route: "x:a", Paused: test.paused})
 		if got := len(s.calls) > 0; got != test.want {
 			t.Errorf("%+v: the backlog is claimed: %t", test, got)
 		}
@@ -454,7 +454,7 @@ func TestStillBehindAfterALostAnswer(t *testing.T) {
 		t.Fatalf("the next claim is %+v, want one in which x:a catches up", c)
 	}
 	s.find(call)
-	behind := map[postdate.Channel]bucket.Position{"x:a": c.To, "x:b": p.Behind["x:b"]}
+	behind := map[postdate.Route]bucket.Position{"x:a": c.To, "x:b": p.Behind["x:b"]}
 	if next := s.take().Claims[0]; next.Only != "" || !maps.Equal(next.Behind, behind) {
 		t.Errorf("then it is %+v, want one of all channels that leaves behind %v", next, behind)
 	}
@@ -466,20 +466,20 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 	for every := 2; every <= 6; every++ {
 		s := newShop(t, 2, func(c *Config) { c.SweepEvery = time.Hour })
 		s.m.random = func() float64 { return 0.9 } // what is behind comes before what is parked
-		held := []store.ChannelSettings{{Channel: "x:a", MaxPerSecond: 1e-6}, {Channel: "x:b", MaxPerSecond: 1e-6}}
+		held := []store.ChannelSettings{{Route: "x:a", MaxPerSecond: 1e-6}, {Route: "x:b", MaxPerSecond: 1e-6}}
 		s.limits(held...)
 		claims, added := 0, 0
 		check := func() {
 			for _, p := range s.unanswered {
 				for _, it := range p.Batch {
 					record, at := s.store.Records[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
-					if !record.InDoubt(p.Channel, at) {
+					if !record.InDoubt(postdate.Route(p.Channel), at) {
 						t.Fatalf("%s is with its broker and in no doubt, where every %d. answer is lost: %+v", it.rec.ScheduleID, every, record)
 					}
 				}
 			}
 			if added++; added <= 120 && added%4 == 1 {
-				for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
+				for _, c := range []postdate.Route{"x:a", "x:b", "x:other"} {
 					s.add(0, c, 1, 20*ms)
 					s.add(1, c, 1, 20*ms)
 				}
@@ -487,7 +487,7 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 		}
 		s.run(300*ms, check)
 		s.lost = func(Claim) bool { claims++; return claims%every == 0 }
-		s.mute = func(c postdate.Channel) bool { return c == "x:a" }
+		s.mute = func(c postdate.Route) bool { return c == "x:a" }
 		s.run(100*ms, check)
 		s.limits(held[1:]...)
 		s.run(200*ms, check)
@@ -496,7 +496,7 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 		s.mute, s.lost = nil, nil
 		s.confirmAll()
 		s.run(2*time.Second, check)
-		for _, c := range []postdate.Channel{"x:a", "x:b", "x:other"} {
+		for _, c := range []postdate.Route{"x:a", "x:b", "x:other"} {
 			if s.arrived[c] != 60 {
 				t.Errorf("every %d: %d of 60 messages of %s arrived", every, s.arrived[c], c)
 			}

@@ -31,9 +31,9 @@ func newQuiet(buckets, parked int, sweepEvery time.Duration) *quiet {
 	}
 	q.step(fence.LeaseUntil{Mono: 1 << 60, Read: q.now})
 	q.step(fence.Gained{Partitions: ps})
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for i := range parked {
-		found = append(found, store.ParkedChannel{Bucket: i % buckets, Channel: named("https://host-%d.example/%d", i/10, i)})
+		found = append(found, store.ParkedRoute{Bucket: i % buckets, Route: named("https://host-%d.example/%d", i/10, i)})
 	}
 	q.m.finding = true
 	q.step(ParkedFound{Found: found})
@@ -79,7 +79,7 @@ func BenchmarkStep(b *testing.B) {
 			for i := range b.N {
 				q.now = q.now.Later(20 * ms)
 				m := postdate.Message{
-					Key:     postdate.Key{Bucket: i % size.buckets, Tenant: "t", ScheduleID: fmt.Sprint("m", i)},
+					Key:     postdate.Key{Bucket: i % size.buckets, Tenant: postdate.DefaultTenant, ScheduleID: fmt.Sprint("m", i)},
 					Channel: "inbox:x", ExecutionTime: q.now.Wall - 5,
 				}
 				q.step(Nudged{[]Nudge{{m.Bucket, m.ExecutionTime}}}, postdate.Record{Message: m, State: postdate.NewState(&m, 1)})

@@ -13,7 +13,7 @@ import (
 
 // channel is what the machine knows of one channel.
 type channel struct {
-	name     postdate.Channel
+	route    postdate.Route
 	site     *site
 	ready    []*Item // due, in order
 	listed   bool    // is in Machine.ready
@@ -79,16 +79,17 @@ func siteOf(c postdate.Channel) string {
 	return string(c)
 }
 
-func (m *Machine) channelOf(name postdate.Channel) *channel {
-	c := m.channels[name]
+func (m *Machine) channelOf(route postdate.Route) *channel {
+	c := m.channels[route]
 	if c == nil {
+		name := route.Channel()
 		at := siteOf(name)
 		if m.sites[at] == nil {
 			m.sites[at] = &site{name: at, broker: name.Broker(), channels: map[*channel]struct{}{}}
 		}
-		c = &channel{name: name, site: m.sites[at], limit: m.limits[name], window: windowMin}
+		c = &channel{route: route, site: m.sites[at], limit: m.limits[route], window: windowMin}
 		c.site.channels[c] = struct{}{}
-		m.channels[name] = c
+		m.channels[route] = c
 	}
 	return c
 }
@@ -96,10 +97,10 @@ func (m *Machine) channelOf(name postdate.Channel) *channel {
 // forget drops a channel if nothing is known about it but its name.
 func (m *Machine) forget(c *channel) {
 	if c.hand > 0 || c.parkedIn.len() > 0 || len(c.behindIn) > 0 || c.coming > 0 || c.dropped > 0 || c.crowded ||
-		m.channels[c.name] != c {
+		m.channels[c.route] != c {
 		return
 	}
-	delete(m.channels, c.name)
+	delete(m.channels, c.route)
 	if delete(c.site.channels, c); len(c.site.channels) == 0 {
 		m.keep(c.site)
 	}
@@ -270,7 +271,7 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 		}
 		it.stage, it.sent = stagePublishing, now.Mono
 	}
-	m.emit(Publish{c.name, batch})
+	m.emit(Publish{c.route.Channel(), batch})
 }
 
 // published handles the results of a batch.
@@ -345,7 +346,7 @@ func (m *Machine) up(now postdate.Now, s *site) {
 	s.down, s.backoff, s.reason = false, 0, ""
 }
 
-func byName(a, b *channel) int { return strings.Compare(string(a.name), string(b.name)) }
+func byRoute(a, b *channel) int { return strings.Compare(string(a.route), string(b.route)) }
 
 // goDown notes that a site takes nothing. The back-off grows with each failed probe, not with
 // each message.

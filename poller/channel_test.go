@@ -110,7 +110,7 @@ func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
 		s.reply(confirmed)
 		s.run(10 * ms)
 	}
-	for _, c := range []postdate.Channel{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
+	for _, c := range []postdate.Route{"a:a", "b:b", "c:c"} { // each of another broker, whose sites may have a quarter
 		s.add(0, c, 16, -ms)
 	}
 	s.add(0, "d:d", 16, -ms)
@@ -123,13 +123,13 @@ func TestSharesOfAHandThatIsAlmostFull(t *testing.T) {
 // of it is ready it is not looked at, asks for no wake-up, and holds no memory.
 func TestWhatAChannelCosts(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxPerSecond: 2, MaxInFlight: 1})
 	s.add(0, "x:a", 1, -ms)
 	s.run(10 * ms)
 	if wake := s.m.Wake(s.now); wake < 600*ms {
 		t.Errorf("nothing waits, and it wants to be woken after %s", wake)
 	}
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 10})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 10})
 	s.add(0, "x:a", 100, -ms)
 	if len(s.m.ready) != 1 {
 		t.Errorf("one channel is looked at %d times", len(s.m.ready))
@@ -143,16 +143,16 @@ func TestWhatAChannelCosts(t *testing.T) {
 // A rate is kept even if an operator meanwhile bounds what is in flight to less than is.
 func TestARateIsKeptUnderAnotherLimit(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxPerSecond: 1})
 	s.add(0, "x:a", 10, -ms)
 	s.run(2100 * ms)
 	if s.flying("x:a") != 3 {
 		t.Fatalf("%d messages are sent after two seconds at 1/s", s.flying("x:a"))
 	}
 	s.run(700 * ms) // the next one is in hand
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxPerSecond: 1, MaxInFlight: 1})
 	s.run(20 * ms)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxPerSecond: 1})
 	s.run(100 * ms)
 	if s.flying("x:a") != 3 {
 		t.Errorf("%d messages are sent after less than three seconds at 1/s", s.flying("x:a"))
@@ -183,7 +183,7 @@ func TestNothingIsPublishedWithoutALease(t *testing.T) {
 // What waits for its channel when its bucket is lost is not published.
 func TestWhatIsReadyInALostBucket(t *testing.T) {
 	s := newMuteShop(t, 2, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 1})
 	s.add(0, "x:a", 2, -ms)
 	if v := s.m.View(s.now); v.Hand != 2 || s.flying("x:a") != 1 {
 		t.Fatalf("%d messages are in hand, and %d of them sent", v.Hand, s.flying("x:a"))
@@ -202,7 +202,7 @@ func TestWhatIsReadyInALostBucket(t *testing.T) {
 // millisecond.
 func TestAClockSetBackALittle(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 1})
 	s.add(0, "x:a", 2, -ms)
 	s.now.Wall -= 50
 	if s.reply(confirmed); len(s.unanswered) > 0 {
@@ -253,7 +253,7 @@ func TestSendRefuses(t *testing.T) {
 // whether it may have arrived.
 func TestAReadyMessageExpires(t *testing.T) {
 	s := newMuteShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 2})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 2})
 	end := s.now.Wall + 1_000
 	s.add(0, "x:a", 2, 100*ms)
 	s.add(0, "x:a", 2, 101*ms)
@@ -286,7 +286,7 @@ func TestAReadyMessageExpires(t *testing.T) {
 func TestALeavingBucketParksWhatWaits(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		s := newMuteShop(t, 1, nil)
-		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1})
+		s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 1})
 		s.add(0, "x:a", 2, -ms)
 		s.drain(0)
 		s.run(20 * ms)

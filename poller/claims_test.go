@@ -43,7 +43,7 @@ func TestClaimsThatFailLeaveRoom(t *testing.T) {
 // not move what is claimed.
 func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 	s := newShop(t, 1, func(c *Config) { c.DoubtMax = 8 })
-	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
+	s.mute = func(c postdate.Route) bool { return c == "x:slow" }
 	behind, worst := 0, 0
 	s.lost = func(e Claim) bool {
 		c := e.Claims[0]
@@ -76,7 +76,7 @@ func TestDoubtAfterALostAnswerAndASweep(t *testing.T) {
 // includes messages scheduled later for a time that was claimed before.
 func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	s := newShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 1})
+	s.limits(store.ChannelSettings{Route: "x:tight", MaxPerSecond: 1})
 	s.add(0, "x:tight", 700, 100*ms)
 	s.run(5 * time.Second)
 	s.drain(0)
@@ -90,10 +90,10 @@ func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	s.gain(p)
 	s.add(0, "x:well", 1, (p.Claimed.Time - 2_000).Sub(s.now.Wall))
 	s.run(3 * time.Second)
-	sent := map[postdate.Channel]int{}
+	sent := map[postdate.Route]int{}
 	for _, batch := range s.unanswered {
 		for _, it := range batch.Batch {
-			if sent[batch.Channel]++; it.Delivery.PossibleDuplicate {
+			if sent[postdate.Route(batch.Channel)]++; it.Delivery.PossibleDuplicate {
 				t.Errorf("%s is marked", it.Delivery.Message.ScheduleID)
 			}
 		}
@@ -113,7 +113,7 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 	for b := range ps {
 		ps[b].Checkpoint = s.now.Wall - 70_000
 		if b < behindIn {
-			ps[b].Behind = map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(s.now.Wall - 60_000)}
+			ps[b].Behind = map[postdate.Route]bucket.Position{"x:a": bucket.UpTo(s.now.Wall - 60_000)}
 			s.put(b, "x:a", 250, -50*time.Second)
 		}
 	}
@@ -151,10 +151,10 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
 	s.mute = every
 	ps := s.partitions(2 * buckets)
-	of := func(b int) postdate.Channel { return named("x:%d", b/buckets) }
+	of := func(b int) postdate.Route { return named("x:%d", b/buckets) }
 	for b := range ps {
 		ps[b].Checkpoint = s.now.Wall - 70_000
-		ps[b].Behind = map[postdate.Channel]bucket.Position{of(b): bucket.UpTo(s.now.Wall - 60_000)}
+		ps[b].Behind = map[postdate.Route]bucket.Position{of(b): bucket.UpTo(s.now.Wall - 60_000)}
 		s.put(b, of(b), 100, -50*time.Second)
 	}
 	s.gain(ps...)
@@ -167,7 +167,7 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 	s.m.buckets[7].polling = true
 	tried := map[int]bool{}
 	for call := range 4 {
-		all, channels := s.m.catchingUp(s.now, most), map[postdate.Channel]bool{}
+		all, channels := s.m.catchingUp(s.now, most), map[postdate.Route]bool{}
 		for _, b := range all {
 			tried[b.hold.Bucket] = true
 			channels[of(b.hold.Bucket)] = true
@@ -198,7 +198,7 @@ func TestCatchingUpWithRoomForOne(t *testing.T) {
 	ps := s.partitions(behind + 1)
 	for b := range behind {
 		ps[b].Checkpoint = s.now.Wall - 70_000
-		ps[b].Behind = map[postdate.Channel]bucket.Position{named("x:%d", b): bucket.UpTo(s.now.Wall - 60_000)}
+		ps[b].Behind = map[postdate.Route]bucket.Position{named("x:%d", b): bucket.UpTo(s.now.Wall - 60_000)}
 		s.put(b, named("x:%d", b), 2_000, -50*time.Second)
 	}
 	s.waits = has[Claim]
@@ -232,12 +232,12 @@ func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 	const busy, channels, rounds = 400, 4, 24
 	s := openShop(t, func(c *Config) { c.DoubtMax, c.HandMax, c.SweepEvery = 4_000, 1<<18, time.Hour })
 	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
-	late := func(i int) postdate.Channel { return named("x:late%d", i) }
+	late := func(i int) postdate.Route { return named("x:late%d", i) }
 	ps := s.partitions(busy + 64*channels)
 	for i := range 64 * channels {
 		p := &ps[busy+i]
 		p.Checkpoint = s.now.Wall - 70_000
-		p.Behind = map[postdate.Channel]bucket.Position{late(i / 64): bucket.UpTo(s.now.Wall - 60_000)}
+		p.Behind = map[postdate.Route]bucket.Position{late(i / 64): bucket.UpTo(s.now.Wall - 60_000)}
 		s.put(p.Bucket, late(i/64), 2_000, -50*time.Second)
 	}
 	s.waits = has[Claim]
@@ -285,7 +285,7 @@ func TestCatchingUpBesideWhatLiesAhead(t *testing.T) {
 	ps := s.partitions(buckets)
 	for b := range ps { // as a node left it whose clock was an hour ahead
 		ps[b].Claimed = bucket.UpTo(s.now.Wall.Add(time.Hour))
-		ps[b].Behind = map[postdate.Channel]bucket.Position{"x:ahead": bucket.UpTo(s.now.Wall.Add(30 * time.Minute))}
+		ps[b].Behind = map[postdate.Route]bucket.Position{"x:ahead": bucket.UpTo(s.now.Wall.Add(30 * time.Minute))}
 	}
 	ps[buckets-1].Behind["x:late"] = bucket.Position{Time: s.now.Wall - 1_000}
 	s.put(buckets-1, "x:late", due, -500*ms)
@@ -310,7 +310,7 @@ func TestCatchingUpBesideWhatLiesAhead(t *testing.T) {
 func TestNoChannelIsLeftByAnUnpark(t *testing.T) {
 	b := newBench(t)
 	b.owned(nil)
-	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "x:a"}}}))
+	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "x:a"}}}))
 	if len(unparks) != 1 {
 		t.Fatalf("%d unparks", len(unparks))
 	}
@@ -328,7 +328,7 @@ func TestNoChannelIsLeftByAClaim(t *testing.T) {
 	b.m.c.HandMax = b.m.c.crowdMin()
 	claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
 		Token: 1, Owner: "me", Lease: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
-		Behind: map[postdate.Channel]bucket.Position{"x:a": bucket.UpTo(b.now.Wall - 900)},
+		Behind: map[postdate.Route]bucket.Position{"x:a": bucket.UpTo(b.now.Wall - 900)},
 	}}}))
 	for len(claims) > 0 && claims[0].Claims[0].Only == "" {
 		claims = of[Claim](b.answer(claims[0], nil))
@@ -449,7 +449,7 @@ func TestCatchingUpAfterAClaimWithoutAnAnswer(t *testing.T) {
 // in other buckets with the rest of its room.
 func TestAChannelGoesOnBesideAClaimThatHangs(t *testing.T) {
 	s := newBareShop(t, nil)
-	limit := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
+	limit := func(n int) { s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: n}) }
 	limit(4) // room for 8
 	s.gainSwept(s.behind("x:a"))
 	s.take()

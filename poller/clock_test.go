@@ -57,7 +57,7 @@ func TestUnparksAfterTheClockWasSetBack(t *testing.T) {
 // sent. So they are not marked, and can be cancelled when they are parked again.
 func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 	s := newShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})
+	s.limits(store.ChannelSettings{Route: "x:a", Paused: true})
 	s.add(0, "x:a", 200, -ms)
 	s.sleep(2 * time.Second)
 	s.add(0, "x:well", 1, time.Hour)
@@ -79,7 +79,7 @@ func TestNoMarksAfterTheClockWasSetBack(t *testing.T) {
 			}
 		}
 	}
-	s.down = func(postdate.Channel) bool { return sent > 20 }
+	s.down = func(postdate.Route) bool { return sent > 20 }
 	s.limits()
 	s.sleep(15 * time.Second)
 	_, fixed := s.doubt()
@@ -109,7 +109,7 @@ func TestParkedAheadOfTheirTime(t *testing.T) {
 				last = u.Unpark.Limit
 			}
 			if paused {
-				s.limits(store.ChannelSettings{Channel: "x:a", Paused: true})
+				s.limits(store.ChannelSettings{Route: "x:a", Paused: true})
 			} else {
 				s.down = every
 			}
@@ -150,7 +150,7 @@ func TestProbesBesideWhatIsParkedAheadOfItsTime(t *testing.T) {
 	s.add(0, "x:back", 3, -ms)
 	s.setClock(time.Hour)
 	s.setClock(-time.Hour)
-	s.down = func(c postdate.Channel) bool { return c != "x:back" }
+	s.down = func(c postdate.Route) bool { return c != "x:back" }
 	for range 15 {
 		s.sleep(time.Second)
 		s.renew()

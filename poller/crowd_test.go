@@ -11,7 +11,7 @@ import (
 // left, claims of any channel leave it behind.
 func TestWhatIsComingCrowds(t *testing.T) {
 	s := newBareShop(t, nil)
-	limit := func(n int) { s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: n}) }
+	limit := func(n int) { s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: n}) }
 	s.gainEmpty(1)
 	s.prove("x:a")
 	limit(s.m.c.crowdMin() / 2) // room for twice as many

@@ -73,7 +73,7 @@ func (m *Machine) parkedFound(now postdate.Now, ev ParkedFound) {
 		if b == nil {
 			continue
 		}
-		c := m.channelOf(f.Channel)
+		c := m.channelOf(f.Route)
 		if len(c.site.channels) == 1 && c.hand == c.looks && c.parkedIn.len() == 0 && !c.site.down {
 			m.goDown(now, c.site, "not tried since this node took the bucket", true)
 			c.site.probeAt, c.site.tried = now.Mono, false

@@ -61,13 +61,14 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		b.missed(bucket.Position{Time: rec.AttemptTime})
 		return
 	}
-	inDoubt := !rec.Parked && b.inherited.InDoubt(rec.Channel, bucket.PositionOf(rec.Key, rec.AttemptTime))
+	route := rec.Route()
+	inDoubt := !rec.Parked && b.inherited.InDoubt(route, bucket.PositionOf(rec.Key, rec.AttemptTime))
 	it := &Item{
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1,
 			PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
-		rec: rec, bucket: b, channel: m.channelOf(rec.Channel), doubt: rec.PossibleDuplicate || inDoubt,
+		rec: rec, bucket: b, channel: m.channelOf(route), doubt: rec.PossibleDuplicate || inDoubt,
 		next: postdate.Far,
 		// A client that truncated its time to the millisecond meant up to one more, so the
 		// whole millisecond of the execution time must be over.

@@ -59,13 +59,13 @@ func TestRescheduledWhileTheSettlementIsUnknown(t *testing.T) {
 // next page finds.
 func TestNudgeWhereAPageEnded(t *testing.T) {
 	b := newBench(t)
-	due := bucket.Position{Time: b.now.Wall - 5, Tenant: "t", ScheduleID: "k"}
+	due := bucket.Position{Time: b.now.Wall - 5, Tenant: postdate.DefaultTenant, ScheduleID: "k"}
 	b.own(0, 1)
 	b.step(Nudged{[]Nudge{{0, due.Time}}})                                                  // a message "j" of the same time
 	effects := b.step(Claimed{b.m.claimCall(), []store.ClaimResult{{To: due, Ended: due}}}) // the page is full
 	for range 5 {
 		for _, c := range of[Claim](effects) {
-			if c.Claims[0].Scan.After.Before(bucket.Position{Time: due.Time, Tenant: "t", ScheduleID: "j"}) {
+			if c.Claims[0].Scan.After.Before(bucket.Position{Time: due.Time, Tenant: postdate.DefaultTenant, ScheduleID: "j"}) {
 				return
 			}
 			effects = b.answer(c, nil)
@@ -235,7 +235,7 @@ func TestNothingParkedIsPublishedAfterALoss(t *testing.T) {
 // parked, even if other parked ones went with a bucket that was lost.
 func TestAChannelIsTriedAfterALoss(t *testing.T) {
 	b := twoBuckets(t, true, 2)
-	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 1, Channel: "inbox:a"}}})
+	b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 1, Route: "inbox:a"}}})
 	if down := b.m.View(b.now).Down; down > 0 {
 		t.Errorf("%d channels are down", down)
 	}

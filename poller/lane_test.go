@@ -294,7 +294,7 @@ func TestABucketThatIsDueWhenItFails(t *testing.T) {
 // often while that fails: they make no others fail.
 func TestALostBucketWhoseSettlementFails(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	s.mute = func(c postdate.Route) bool { return c == "x:late" }
 	s.add(3, "x:late", 1, -ms)
 	s.answer(claims)
 	s.lose(3)
@@ -375,7 +375,7 @@ func TestALaneOfSeveralBuckets(t *testing.T) {
 // A lane stays apart as long as one of its calls hangs, because the next ones may hang as well.
 func TestALaneWithACallThatHangs(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	s.mute = func(c postdate.Route) bool { return c == "x:late" }
 	s.add(3, "x:late", 1, -ms)
 	s.add(3, "x:a", 1, -ms)
 	s.add(5, "x:late", 1, -ms)
@@ -403,7 +403,7 @@ func TestALaneWithACallThatHangs(t *testing.T) {
 // Once a call of a lane goes through, the others are tried soon, even if one still hangs.
 func TestACallThatGoesThrough(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	s.mute = func(c postdate.Route) bool { return c == "x:late" }
 	s.add(3, "x:late", 1, -ms)
 	s.answer(claims)
 	s.add(3, "x:late", 1, -ms)

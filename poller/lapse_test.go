@@ -58,7 +58,7 @@ func TestDoubtOfWhatALapseDropsBesideManyBehind(t *testing.T) {
 	s := newShop(t, first+2, func(c *Config) { c.SweepEvery, c.FindEvery = time.Hour, time.Hour })
 	var limits []store.ChannelSettings
 	for i := range behindMax {
-		limits = append(limits, store.ChannelSettings{Channel: named("x:rated%d", i), MaxPerSecond: 0.5})
+		limits = append(limits, store.ChannelSettings{Route: named("x:rated%d", i), MaxPerSecond: 0.5})
 	}
 	s.limits(limits...)
 	for range 15 {

@@ -16,14 +16,14 @@ import (
 // its machine asked for it. It notes how long after the start of the hand-over things are sent.
 type leaver struct {
 	*shop
-	sent map[postdate.Channel][]time.Duration
+	sent map[postdate.Route][]time.Duration
 }
 
 // newLeaver has a bucket that its last owner claimed up to this long after now. What is sent to
 // x:mute is not answered.
 func newLeaver(t *testing.T, claimed time.Duration) *leaver {
-	l := &leaver{shop: newShop(t, 0, nil), sent: map[postdate.Channel][]time.Duration{}}
-	l.mute = func(c postdate.Channel) bool { return c == "x:mute" }
+	l := &leaver{shop: newShop(t, 0, nil), sent: map[postdate.Route][]time.Duration{}}
+	l.mute = func(c postdate.Route) bool { return c == "x:mute" }
 	l.gain(bucket.Partition{Checkpoint: l.now.Wall - 1000, Claimed: bucket.UpTo(l.now.Wall.Add(claimed))})
 	return l
 }
@@ -47,7 +47,7 @@ func (l *leaver) leave() {
 func (l *leaver) note(e Effect) {
 	switch e := e.(type) {
 	case Publish:
-		l.sent[e.Channel] = append(l.sent[e.Channel], l.now.Mono-l.begin.Mono)
+		l.sent[postdate.Route(e.Channel)] = append(l.sent[postdate.Route(e.Channel)], l.now.Mono-l.begin.Mono)
 	case Claim:
 		if l.claims() > 200 {
 			l.t.Fatal("it claims again and again")
@@ -135,7 +135,7 @@ func TestHandOverRestsAndWorksOn(t *testing.T) {
 // It rests again when the channels that it waited for have answered, whatever it began since.
 func TestHandOverRestsAgain(t *testing.T) {
 	l := newStuckLeaver(t)
-	l.mute = func(c postdate.Channel) bool { return c != "x:well" }
+	l.mute = func(c postdate.Route) bool { return c != "x:well" }
 	l.sleep(time.Second)
 	l.add(0, "x:also mute", 1, -ms)
 	l.sleep(time.Second)
@@ -277,7 +277,7 @@ func TestHandOverWhileAClaimIsUnderWay(t *testing.T) {
 // goes out.
 func TestHandOverParksWhatALimitHolds(t *testing.T) {
 	l := newLeaver(t, 0)
-	l.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 40})
+	l.limits(store.ChannelSettings{Route: "x:tight", MaxPerSecond: 40})
 	l.add(0, "x:tight", 10, -ms)
 	if l.m.View(l.now).Hand == 0 || len(l.unanswered) > 0 {
 		t.Fatalf("%d are in hand, and %d with the broker: this shows nothing", l.m.View(l.now).Hand, l.flying())
@@ -303,12 +303,12 @@ func TestHandOverUnparksForOthers(t *testing.T) {
 	b.step(fence.Tick{})
 	b.step(Settled{Call: b.m.settleCall()})
 	b.step(fence.Drain{Holds: holds(0)})
-	effects := b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:mute"}, {Bucket: 0, Channel: "inbox:well"}}})
-	unparked := map[postdate.Channel]time.Duration{}
+	effects := b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:mute"}, {Bucket: 0, Route: "inbox:well"}}})
+	unparked := map[postdate.Route]time.Duration{}
 	for begin := b.now.Mono; b.now.Mono < begin+3*time.Second; b.after(10 * ms) {
 		for _, u := range of[Unpark](effects) {
-			if _, again := unparked[u.Unpark.Channel]; !again {
-				unparked[u.Unpark.Channel] = b.now.Mono - begin
+			if _, again := unparked[u.Unpark.Route]; !again {
+				unparked[u.Unpark.Route] = b.now.Mono - begin
 			}
 			b.step(Unparked{Unpark: u.Unpark})
 		}

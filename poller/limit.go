@@ -30,18 +30,18 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 			m.resumed[name] = now.Wall // if it is not paused again
 		}
 	}
-	limits := make(map[postdate.Channel]*limit, len(all))
+	limits := make(map[postdate.Route]*limit, len(all))
 	for _, s := range all {
-		l := m.limits[s.Channel]
+		l := m.limits[s.Route]
 		if l == nil {
 			l = &limit{}
 		}
 		l.set = s
-		limits[s.Channel] = l
+		limits[s.Route] = l
 	}
 	m.limits = limits
-	for _, c := range slices.SortedFunc(maps.Values(m.channels), byName) {
-		if l := limits[c.name]; l != c.limit || l != nil {
+	for _, c := range slices.SortedFunc(maps.Values(m.channels), byRoute) {
+		if l := limits[c.route]; l != c.limit || l != nil {
 			c.limit = l
 			m.lookSoon(c.site)
 		}

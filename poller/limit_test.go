@@ -47,10 +47,10 @@ func of[E Effect](effects []Effect) (found []E) {
 	return found
 }
 
-func records(channel postdate.Channel, n int, at postdate.Time) []postdate.Record {
+func records(channel postdate.Route, n int, at postdate.Time) []postdate.Record {
 	all := make([]postdate.Record, n)
 	for i := range all {
-		m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: string(channel[6:]) + string(rune('a'+i/26)) + string(rune('a'+i%26))}, Channel: channel, ExecutionTime: at}
+		m := postdate.Message{Key: postdate.Key{Tenant: channel.Tenant(), ScheduleID: string(channel[6:]) + string(rune('a'+i/26)) + string(rune('a'+i%26))}, Channel: channel.Channel(), ExecutionTime: at}
 		all[i] = postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
 	}
 	return all
@@ -74,7 +74,7 @@ func (b *bench) answer(c Claim, due []postdate.Record) []Effect {
 func TestRateLimit(t *testing.T) {
 	for _, rate := range []int{2, 50, 4_000} {
 		s := newShop(t, 2, nil)
-		s.limits(store.ChannelSettings{Channel: "inbox:slow", MaxPerSecond: float64(rate)})
+		s.limits(store.ChannelSettings{Route: "inbox:slow", MaxPerSecond: float64(rate)})
 		s.add(0, "inbox:slow", 2*rate, -10*ms)
 		s.add(1, "inbox:slow", rate, -10*ms)
 		s.add(1, "inbox:fast", 20, -10*ms)
@@ -95,7 +95,7 @@ func TestRateLimit(t *testing.T) {
 func TestRateWakes(t *testing.T) {
 	const rate = 15.0 // one and a half messages may gather
 	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: rate}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: rate}}})
 	begin, sent, steps := b.now.Mono, 0, 0
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-3))
 	for ; b.now.Mono < begin+300*ms; steps++ {
@@ -122,7 +122,7 @@ func TestRateWakes(t *testing.T) {
 func TestNoWakeForATokenThatIsThere(t *testing.T) {
 	b := newBench(t)
 	b.m.c.BatchMax, b.m.c.BatchesMax = 1, 1
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 20}}}) // two may gather
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 20}}}) // two may gather
 	if n := len(of[Publish](b.owned(records("inbox:a", 2, b.now.Wall-3)))); n != 1 {
 		t.Fatalf("%d publishes, want 1 at a time", n)
 	}
@@ -172,7 +172,7 @@ func TestWhenARateHasRoom(t *testing.T) {
 func TestInFlightLimit(t *testing.T) {
 	s := newShop(t, 1, nil)
 	s.mute = every
-	s.limits(store.ChannelSettings{Channel: "inbox:narrow", MaxInFlight: 3})
+	s.limits(store.ChannelSettings{Route: "inbox:narrow", MaxInFlight: 3})
 	s.add(0, "inbox:narrow", 10, -10*ms)
 	s.run(time.Second)
 	if s.mostFlying != 3 {
@@ -190,7 +190,7 @@ func TestInFlightLimit(t *testing.T) {
 // is resumed.
 func TestPause(t *testing.T) {
 	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-10))
 	b.after(10 * ms)
 	effects = append(effects, b.step(fence.Tick{})...)
@@ -217,7 +217,7 @@ func TestPause(t *testing.T) {
 // When a channel's pause ends and a limit set earlier remains, its parked messages come back
 // immediately.
 func TestResumedUnderALimit(t *testing.T) {
-	settings := store.ChannelSettings{Channel: "inbox:a", MaxPerSecond: 5, Paused: true}
+	settings := store.ChannelSettings{Route: "inbox:a", MaxPerSecond: 5, Paused: true}
 	b := newBench(t)
 	b.owned(nil)
 	b.step(Limits{[]store.ChannelSettings{settings}})
@@ -338,12 +338,12 @@ func TestAClockSetBackCausesNoSpin(t *testing.T) {
 func TestBehindBeyondTheClock(t *testing.T) {
 	b := newBench(t)
 	at := b.now.Wall + 30
-	full := bucket.Position{Time: at, Tenant: "t", ScheduleID: "m"}
+	full := bucket.Position{Time: at, Tenant: postdate.DefaultTenant, ScheduleID: "m"}
 	b.now.Wall -= 60_000
 	other := bucket.Position{Time: b.now.Wall - 5}
 	claims := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
 		Token: 1, Owner: "me", Lease: "me", Claimed: bucket.UpTo(at + 1),
-		Behind: map[postdate.Channel]bucket.Position{"inbox:full": full, "inbox:other": other},
+		Behind: map[postdate.Route]bucket.Position{"inbox:full": full, "inbox:other": other},
 	}}}))
 	for _, c := range claims {
 		b.answer(c, nil)

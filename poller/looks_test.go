@@ -20,7 +20,7 @@ func TestOneWellBucketAmongMany(t *testing.T) {
 			if len(s.m.apart) < bad {
 				t.Fatalf("%d lanes are apart: the test shows nothing", len(s.m.apart))
 			}
-			var all []store.ParkedChannel
+			var all []store.ParkedRoute
 			for b := range bad + 1 {
 				if found {
 					all = append(all, s.parkedBefore(b, "x:a"))
@@ -75,7 +75,7 @@ func TestUnparksThatHangApart(t *testing.T) {
 // elsewhere is tried soon.
 func TestProbesWhereClaimsFail(t *testing.T) {
 	s := newSlowShop(t, 2, func(c *Config) { c.SweepEvery = 2 * time.Second })
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range 400 {
 		all = append(all, s.parkedBefore(1, named("https://h/bad-%d", i)))
 	}
@@ -125,7 +125,7 @@ func TestManyURLsThatArePaused(t *testing.T) {
 	var set []store.ChannelSettings
 	for i := range 1_000 {
 		s.parkedNow(i%4, named("https://h/%d", i))
-		set = append(set, store.ChannelSettings{Channel: named("https://h/%d", i), Paused: i != 500})
+		set = append(set, store.ChannelSettings{Route: named("https://h/%d", i), Paused: i != 500})
 	}
 	s.limits(set...)
 	s.work(time.Second)
@@ -138,10 +138,10 @@ func TestManyURLsThatArePaused(t *testing.T) {
 func TestAllURLsArePaused(t *testing.T) {
 	b := withParked(t, 4, nil)
 	var set []store.ChannelSettings
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range 3 * looksMax {
-		set = append(set, store.ChannelSettings{Channel: named("https://h/%d", i), Paused: true})
-		all = append(all, store.ParkedChannel{Bucket: i % 4, Channel: named("https://h/%d", i)})
+		set = append(set, store.ChannelSettings{Route: named("https://h/%d", i), Paused: true})
+		all = append(all, store.ParkedRoute{Bucket: i % 4, Route: named("https://h/%d", i)})
 	}
 	b.step(Limits{set})
 	if n := len(of[Unpark](b.step(ParkedFound{Found: all}))); n > 0 || b.m.Wake(b.now) != lookOn {
@@ -199,7 +199,7 @@ func TestAProbeThatIsRefused(t *testing.T) {
 // A rate that lets nothing out for years does not cause constant looks.
 func TestATinyRate(t *testing.T) {
 	s := newSlowShop(t, 2, nil)
-	s.limits(store.ChannelSettings{Channel: "x:a", MaxPerSecond: 1e-300})
+	s.limits(store.ChannelSettings{Route: "x:a", MaxPerSecond: 1e-300})
 	s.add(0, "x:a", 3, -ms)
 	s.work(time.Second)
 	s.parkedNow(0, "x:a")
@@ -229,7 +229,7 @@ func TestProbesBesideFailuresKeepTheirBudget(t *testing.T) {
 	const hosts, lasts = 2_000, 10
 	s := newSlowShop(t, hosts, nil)
 	s.down = every
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range hosts {
 		all = append(all, s.parkedBefore(i, named("https://host-%d.example/", i)))
 	}

@@ -118,7 +118,7 @@ func (m *Machine) noteParked(c *channel, b *owned) {
 	c.site.parked.add(c)
 	m.lookSoon(c.site)
 	for _, u := range m.unparks {
-		u.more = u.more || u.bucket == b && u.of.Channel == c.name
+		u.more = u.more || u.bucket == b && u.of.Route == c.route
 	}
 }
 
@@ -248,7 +248,7 @@ func (m *Machine) retryIn(b *owned, looks *int) (*channel, bool) {
 // call does so at a time, because two may choose the same messages.
 func (m *Machine) mayUnpark(c *channel, b *owned) bool {
 	return b.worksFor(c) && !slices.ContainsFunc(m.unparks,
-		func(u *unparking) bool { return u.bucket == b && u.of.Channel == c.name })
+		func(u *unparking) bool { return u.bucket == b && u.of.Route == c.route })
 }
 
 // unparkIn is the next bucket in which messages of a channel can be brought back. Buckets that
@@ -294,7 +294,7 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 func (m *Machine) probe(now postdate.Now, s *site) (again time.Duration) {
 	under := 0
 	for _, u := range m.unparks {
-		if !u.retry && m.channels[u.of.Channel].site == s {
+		if !u.retry && m.channels[u.of.Route].site == s {
 			under++
 		}
 	}
@@ -333,7 +333,7 @@ func (m *Machine) probeIn(s *site, fits func(*owned) bool) (c *channel, b *owned
 func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned, limit int) {
 	b.unparkAt = m.unparkTime(now, c, b)
 	u.tells = b.unparkAt > b.inherited.Checkpoint // else what became due since then is early, too
-	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Channel: c.name, At: b.unparkAt, Limit: limit}
+	u.of = store.Unpark{Bucket: b.hold.Bucket, Token: b.hold.Token, Route: c.route, At: b.unparkAt, Limit: limit}
 	u.bucket, m.retried = b, u.retry
 	if u.probe = c.site.down; u.probe {
 		m.budgetAt = max(m.budgetAt, now.Mono) + time.Second/probesPerSecond
@@ -353,7 +353,7 @@ func (m *Machine) unparkTime(now postdate.Now, c *channel, b *owned) postdate.Ti
 	case at <= ahead.Add(claimedAhead):
 		return at
 	// 0: nothing lies before it
-	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.name, bucket.Position{Time: ahead}):
+	case b.inherited.Checkpoint > 0 && b.inherited.InDoubt(c.route, bucket.Position{Time: ahead}):
 		return b.inherited.Checkpoint
 	}
 	return ahead
@@ -363,7 +363,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	i := slices.IndexFunc(m.unparks, func(u *unparking) bool { return u.of == ev.Unpark })
 	u := m.unparks[i]
 	m.unparks = slices.Delete(m.unparks, i, i+1)
-	c, b := m.channels[ev.Unpark.Channel], u.bucket
+	c, b := m.channels[ev.Unpark.Route], u.bucket
 	m.expectOf(c, -ev.Unpark.Limit)
 	if u.probe && ev.Moved == 0 { // nothing is tried
 		m.budgetAt -= time.Second / probesPerSecond

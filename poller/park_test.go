@@ -20,10 +20,10 @@ func TestParkedMessagesComeBackTogether(t *testing.T) {
 	const buckets = 10
 	b := newBench(t)
 	var ps []bucket.Partition
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for i := range buckets {
 		ps = append(ps, bucket.Partition{Bucket: i, Token: 1, Owner: "me", Lease: "me"})
-		found = append(found, store.ParkedChannel{Bucket: i, Channel: "inbox:a"})
+		found = append(found, store.ParkedRoute{Bucket: i, Route: "inbox:a"})
 	}
 	effects := b.step(fence.Gained{Partitions: ps})
 	effects = append(effects, b.answerAll(effects)...)
@@ -112,7 +112,7 @@ func TestParkingHeap(t *testing.T) {
 
 // withParked is a bench with this many buckets, from 0 on. Channels that are up have one
 // message each with their brokers.
-func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.Channel) *bench {
+func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.Route) *bench {
 	b := newBench(t)
 	if change != nil {
 		change(&b.m.c)
@@ -132,19 +132,19 @@ func withParked(t *testing.T, buckets int, change func(*Config), up ...postdate.
 
 // parked tells the machine that a channel has parked messages in these buckets, and returns the
 // unparks that follow.
-func (b *bench) parked(c postdate.Channel, in ...int) []Unpark {
-	var found []store.ParkedChannel
+func (b *bench) parked(c postdate.Route, in ...int) []Unpark {
+	var found []store.ParkedRoute
 	for _, number := range in {
-		found = append(found, store.ParkedChannel{Bucket: number, Channel: c})
+		found = append(found, store.ParkedRoute{Bucket: number, Route: c})
 	}
 	return of[Unpark](b.step(ParkedFound{Found: found}))
 }
 
 // parkedIn is how many buckets have messages parked for a channel, as far as the machine knows;
 // -1: the channel is unknown.
-func (b *bench) parkedIn(c postdate.Channel) int {
+func (b *bench) parkedIn(c postdate.Route) int {
 	for _, v := range b.m.Channels() {
-		if v.Channel == c {
+		if v.Route == c {
 			return v.ParkedIn
 		}
 	}
@@ -160,7 +160,7 @@ func (b *bench) moved(u Unpark, n int) []Unpark {
 // channel and bucket.
 func TestMoreIsParkedMeanwhile(t *testing.T) {
 	for _, test := range []struct {
-		channel postdate.Channel
+		channel postdate.Route
 		bucket  int
 		left    int // buckets in which the first channel may have some then
 	}{{"inbox:a", 1, 1}, {"inbox:b", 1, 0}, {"inbox:a", 2, 1}, {"inbox:b", 2, 0}} {
@@ -195,7 +195,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	}
 
 	b = withParked(t, 2, nil)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
 	if n := len(b.parked("inbox:a", 1)); n > 0 || b.parkedIn("inbox:a") != 1 {
 		t.Fatalf("%d unparks of a channel that is paused", n)
 	}
@@ -235,7 +235,7 @@ func TestUnparksTakeTurns(t *testing.T) {
 			t.Fatalf("%d unparks after %v", len(unparks), got)
 		}
 		u := unparks[0].Unpark
-		got = append(got, fmt.Sprint(u.Channel[6:], u.Bucket))
+		got = append(got, fmt.Sprint(u.Route[6:], u.Bucket))
 		want = append(want, []string{"a9", "a4", "b8", "c0", "a2", "b2", "c0", "a7", "b8"}[i])
 		if times[u.At] && u.Bucket == 2 {
 			t.Errorf("the time %d was given to what was parked before", u.At)
@@ -337,7 +337,7 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 	for name, then := range map[string]func(b *bench, other Unpark){
 		"lost": func(b *bench, _ Unpark) { b.step(fence.Lost{Holds: holds(1)}) },
 		"paused": func(b *bench, _ Unpark) {
-			b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", Paused: true}, {Channel: "inbox:b", Paused: true}}})
+			b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}, {Route: "inbox:b", Paused: true}}})
 		},
 		"nothing parked": func(b *bench, other Unpark) { b.step(Unparked{Unpark: other.Unpark}) },
 	} {
@@ -349,7 +349,7 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 			b.after(lookAgain)
 			got := of[Unpark](b.step(fence.Tick{}))
 			if name == "nothing parked" { // for one of the two, so the other one is tried as usual
-				if len(got) != 1 || got[0].Unpark.Channel != "inbox:a" || got[0].Unpark.Limit == 1 {
+				if len(got) != 1 || got[0].Unpark.Route != "inbox:a" || got[0].Unpark.Limit == 1 {
 					t.Errorf("unparked %+v, want all that is parked for inbox:a", got)
 				}
 			} else if len(got) > 0 {
@@ -449,8 +449,8 @@ func TestNothingIsParked(t *testing.T) {
 // An unknown channel is tried with one message.
 func TestFoundInABucketThatIsLost(t *testing.T) {
 	b := withParked(t, 2, nil)
-	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 7, Channel: "inbox:b"}, {Bucket: 1, Channel: "inbox:a"}}}))
-	if len(unparks) != 1 || unparks[0].Unpark.Channel != "inbox:a" || unparks[0].Unpark.Limit != 1 {
+	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 7, Route: "inbox:b"}, {Bucket: 1, Route: "inbox:a"}}}))
+	if len(unparks) != 1 || unparks[0].Unpark.Route != "inbox:a" || unparks[0].Unpark.Limit != 1 {
 		t.Errorf("unparked: %+v", unparks)
 	}
 	if b.parkedIn("inbox:b") >= 0 {

@@ -160,7 +160,7 @@ type (
 	// ParkedFound answers a FindParked.
 	ParkedFound struct {
 		Buckets []int
-		Found   []store.ParkedChannel
+		Found   []store.ParkedRoute
 		Err     error
 	}
 	// Unparked answers an Unpark.
@@ -251,22 +251,22 @@ type Machine struct {
 	leaving []*owned // those that are to be handed over
 	agenda  agenda
 
-	channels map[postdate.Channel]*channel
+	channels map[postdate.Route]*channel
 	inHand   int // of these, those with messages in memory
 	sites    map[string]*site
 	kept     []*site // those that are remembered though they have no channel, or were lately
-	limits   map[postdate.Channel]*limit
-	resumed  map[postdate.Channel]postdate.Time // when a pause ended, as far as this node knows
-	ready    []*channel                         // those with something to publish, in turn
-	crowded  []*channel                         // those that may have no room for more
-	full     []*channel                         // of these, those that have none, as lookForFull found them
-	looked   bool                               // it did so in this step
-	behind   []*channel                         // those of which less is claimed than of others
-	returns  siteHeap                           // those that are up and have messages parked
-	probes   siteHeap                           // those that are down and have messages parked
-	turns    uint64                             // how many turns were given among them
-	stepped  postdate.Now                       // both clocks, as the present or the latest step read them
-	budgetAt time.Duration                      // from when on the budget of probes allows the next one
+	limits   map[postdate.Route]*limit
+	resumed  map[postdate.Route]postdate.Time // when a pause ended, as far as this node knows
+	ready    []*channel                       // those with something to publish, in turn
+	crowded  []*channel                       // those that may have no room for more
+	full     []*channel                       // of these, those that have none, as lookForFull found them
+	looked   bool                             // it did so in this step
+	behind   []*channel                       // those of which less is claimed than of others
+	returns  siteHeap                         // those that are up and have messages parked
+	probes   siteHeap                         // those that are down and have messages parked
+	turns    uint64                           // how many turns were given among them
+	stepped  postdate.Now                     // both clocks, as the present or the latest step read them
+	budgetAt time.Duration                    // from when on the budget of probes allows the next one
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
@@ -302,8 +302,8 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{},
 		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Channel]*channel{}, sites: map[string]*site{}, unproven: map[string]int{},
-		limits: map[postdate.Channel]*limit{}, resumed: map[postdate.Channel]postdate.Time{},
+		channels: map[postdate.Route]*channel{}, sites: map[string]*site{}, unproven: map[string]int{},
+		limits: map[postdate.Route]*limit{}, resumed: map[postdate.Route]postdate.Time{},
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 func TestProbesKeepTheirBudget(t *testing.T) {
 	const hosts, gap = 150, time.Second / probesPerSecond
 	b := withParked(t, 10, nil)
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for i := range 2 * hosts {
-		found = append(found, store.ParkedChannel{Bucket: i % 10, Channel: named("https://host-%d.example/%d", i%hosts, i)})
+		found = append(found, store.ParkedRoute{Bucket: i % 10, Route: named("https://host-%d.example/%d", i%hosts, i)})
 	}
 	tries, last := map[string]int{}, -time.Hour
 	begin, n := b.now.Mono, 0
@@ -28,7 +28,7 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 				}
 				last = b.now.Mono
 				n++
-				tries[siteOf(u.Unpark.Channel)]++
+				tries[siteOf(u.Unpark.Route.Channel())]++
 				more = append(more, b.step(Unparked{Unpark: u.Unpark, Moved: 1})...) // and nothing arrives
 			}
 			effects = append(more, b.answerAll(effects)...)
@@ -53,7 +53,7 @@ func TestProbesKeepTheirBudgetForLong(t *testing.T) {
 	const hosts, lasts = 1_500, 40 * time.Second
 	s := newSlowShop(t, 4, nil)
 	s.down = every
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range 2 * hosts { // two messages for each, in two buckets
 		all = append(all, s.parkedBefore((i+i/hosts)%4, named("https://host-%d.example/", i%hosts)))
 	}
@@ -102,15 +102,15 @@ func TestAProbeHasItsPlace(t *testing.T) {
 func TestAnotherOneTriesInItsPlace(t *testing.T) {
 	const prober, other = "https://a.example/1", "https://a.example/2"
 	for name, cannot := range map[string]Event{
-		"it is paused":               Limits{[]store.ChannelSettings{{Channel: prober, Paused: true}}},
+		"it is paused":               Limits{[]store.ChannelSettings{{Route: prober, Paused: true}}},
 		"its buckets are lost":       fence.Lost{Holds: holds(1, 2)},
 		"its buckets are in trouble": fence.Tick{}, // see below
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withParked(t, 4, nil)
-			effects := b.step(ParkedFound{Found: []store.ParkedChannel{
-				{Bucket: 0, Channel: "inbox:x"}, // has the first place, so the next one waits for its own
-				{Bucket: 1, Channel: prober}, {Bucket: 2, Channel: prober}, {Bucket: 3, Channel: other},
+			effects := b.step(ParkedFound{Found: []store.ParkedRoute{
+				{Bucket: 0, Route: "inbox:x"}, // has the first place, so the next one waits for its own
+				{Bucket: 1, Route: prober}, {Bucket: 2, Route: prober}, {Bucket: 3, Route: other},
 			}})
 			if n := len(of[Unpark](effects)); n != 1 {
 				t.Fatalf("%d probes, want 1", n)
@@ -119,7 +119,7 @@ func TestAnotherOneTriesInItsPlace(t *testing.T) {
 			for end := b.now.Mono + b.m.c.ProbeMax + time.Second; b.now.Mono < end; effects = b.step(fence.Tick{}) {
 				for unparks := of[Unpark](effects); len(unparks) > 0; unparks = unparks[1:] {
 					answer := Unparked{Unpark: unparks[0].Unpark}
-					switch answer.Unpark.Channel {
+					switch answer.Unpark.Route {
 					case other:
 						return
 					case prober:

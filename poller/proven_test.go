@@ -12,7 +12,7 @@ import (
 // answered, and 16 more with one message each.
 func few(t *testing.T) *shop { return newMuteShop(t, 1, func(c *Config) { c.HandMax = 64 }) }
 
-func host(name string, url int) postdate.Channel { return named("https://%s.example/%d", name, url) }
+func host(name string, url int) postdate.Route { return named("https://%s.example/%d", name, url) }
 
 // A host that has answered, even with a refusal, has room next to those that never did. An
 // unknown outcome is no answer.
@@ -113,7 +113,7 @@ func TestAHostThatWasDownIsForgotten(t *testing.T) {
 // do those that never answered.
 func TestWhoIsRemembered(t *testing.T) {
 	m := newMachine(DefaultConfig())
-	come := func(c postdate.Channel, proven bool) {
+	come := func(c postdate.Route, proven bool) {
 		of := m.channelOf(c)
 		of.site.proven = proven
 		m.forget(of)

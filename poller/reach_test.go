@@ -107,14 +107,14 @@ func TestParkedIsFoundThoughSomeFailForEver(t *testing.T) {
 func TestFoundBeforeAFailure(t *testing.T) {
 	b := withParked(t, 2, nil, "inbox:a")
 	find := FindParked{Buckets: []int{0, 1}}
-	effects := b.step(ParkedFound{Buckets: find.Buckets, Err: errNoPrimary, Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:a"}}})
+	effects := b.step(ParkedFound{Buckets: find.Buckets, Err: errNoPrimary, Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:a"}}})
 	if unparks := of[Unpark](effects); len(unparks) != 1 || unparks[0].Unpark.Bucket != 0 {
 		t.Errorf("unparked %+v, want bucket 0", unparks)
 	}
 }
 
 // parkedNow is like parkedBefore, for a channel that is not assumed to be down.
-func (s *shop) parkedNow(b int, c postdate.Channel) {
+func (s *shop) parkedNow(b int, c postdate.Route) {
 	s.parkedBefore(b, c)
 	s.m.noteParked(s.m.channelOf(c), s.m.buckets[b])
 }
@@ -230,7 +230,7 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 	const many = 500
 	for bad, within := range map[int]time.Duration{1: 3 * time.Second, 8: 4 * time.Second, 200: 40 * time.Second} {
 		s := newSlowShop(t, bad+1, nil)
-		var all []store.ParkedChannel
+		var all []store.ParkedRoute
 		for i := range max(bad, 16) {
 			all = append(all, s.parkedBefore(1+i%bad, named("https://h/bad-%d", i)))
 		}
@@ -255,11 +255,11 @@ func TestProbesBesideUnparksThatFail(t *testing.T) {
 func TestNoneThatIsPausedTriesNext(t *testing.T) {
 	const good, paused = "https://h/good", 50
 	s := newSlowShop(t, 2, nil)
-	all := []store.ParkedChannel{s.parkedBefore(1, "https://h/bad-1"), s.parkedBefore(1, "https://h/bad-2"), s.parkedBefore(0, good)}
+	all := []store.ParkedRoute{s.parkedBefore(1, "https://h/bad-1"), s.parkedBefore(1, "https://h/bad-2"), s.parkedBefore(0, good)}
 	var set []store.ChannelSettings
 	for i := range paused {
 		all = append(all, s.parkedBefore(0, named("https://h/paused-%d", i)))
-		set = append(set, store.ChannelSettings{Channel: named("https://h/paused-%d", i), Paused: true})
+		set = append(set, store.ChannelSettings{Route: named("https://h/paused-%d", i), Paused: true})
 	}
 	s.limits(set...)
 	l := answersLate(s, func(Unpark) time.Duration { return 5 * ms })

@@ -46,7 +46,7 @@ func TestABucketIsTriedAgainBesideLimits(t *testing.T) {
 	s.parkedNow(0, "x:quiet")
 	var set []store.ChannelSettings
 	for c := range 20 {
-		set = append(set, store.ChannelSettings{Channel: named("x:%d", c), MaxPerSecond: 8})
+		set = append(set, store.ChannelSettings{Route: named("x:%d", c), MaxPerSecond: 8})
 		for i := range 8 * 30 {
 			s.parkedNow(1+i%15, named("x:%d", c))
 		}
@@ -69,14 +69,14 @@ func TestABucketIsTriedAgainBesideLimits(t *testing.T) {
 // If the unparks of one channel always fail in a bucket, those of the others come back,
 // whatever their names.
 func TestUnparksOfOneChannelFailInABucket(t *testing.T) {
-	for _, bad := range []postdate.Channel{"x:a", "x:z"} {
+	for _, bad := range []postdate.Route{"x:a", "x:z"} {
 		s := newSlowShop(t, 2, nil)
 		s.parkedNow(0, bad)
 		for i := range 20 {
 			s.parkedNow(0, named("x:m-%d", i))
 		}
 		answer := func(u Unpark) Event {
-			if u.Unpark.Channel == bad {
+			if u.Unpark.Route == bad {
 				return Unparked{Unpark: u.Unpark, Err: errNoPrimary}
 			}
 			return s.unpark(u.Unpark)
@@ -97,7 +97,7 @@ func TestUnparksOfOneChannelFailInABucket(t *testing.T) {
 func TestAProbeBesideUnparksThatHang(t *testing.T) {
 	for _, bad := range []int{1, 3} {
 		s := newSlowShop(t, 64, nil)
-		var all []store.ParkedChannel
+		var all []store.ParkedRoute
 		for b := range 64 {
 			all = append(all, s.parkedBefore(b, "x:q"))
 		}
@@ -113,10 +113,10 @@ func TestAProbeBesideUnparksThatHang(t *testing.T) {
 // URLs of a host are parked, and nearly all of their messages are cancelled while it is down.
 // When the host is up again, the remaining message is found soon.
 func TestProbesThatFindNothing(t *testing.T) {
-	const cancelled, live = 400, postdate.Channel("https://h/live")
+	const cancelled, live = 400, postdate.Route("https://h/live")
 	s := newSlowShop(t, 4, nil)
 	dead := true
-	s.down = func(postdate.Channel) bool { return dead }
+	s.down = func(postdate.Route) bool { return dead }
 	for i := range cancelled {
 		s.add(i%4, named("https://h/%d", i), 1, -ms)
 	}
@@ -127,7 +127,7 @@ func TestProbesThatFindNothing(t *testing.T) {
 	}
 	for _, rows := range s.store.Waiting {
 		for _, r := range slices.Clone(rows) {
-			if r.Channel == live {
+			if r.Route() == live {
 				continue
 			}
 			if c := s.store.Cancel(t.Context(), []postdate.Key{r.Key}, s.now.Wall)[0]; c.Err != nil {
@@ -167,8 +167,8 @@ func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 // Hosts that come up before they are probed take none of the budget from others.
 func TestHostsThatFlapLeaveTheBudget(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
-	up := map[postdate.Channel]bool{}
-	s.down = func(c postdate.Channel) bool { return !up[c] }
+	up := map[postdate.Route]bool{}
+	s.down = func(c postdate.Route) bool { return !up[c] }
 	for range 20 {
 		for _, is := range []bool{false, true} { // each gets a message that fails, and then one that arrives
 			for i := range 200 {
@@ -200,13 +200,13 @@ func TestHostsThatFlapLeaveTheBudget(t *testing.T) {
 func TestOneUnparkOfAChannelAndBucket(t *testing.T) {
 	s := newSlowShop(t, 1, nil)
 	s.waits = func(e Effect) bool { return storeCalls(e) || has[Unpark](e) }
-	under := map[postdate.Channel]Unpark{}
+	under := map[postdate.Route]Unpark{}
 	s.watch = func(e Effect) {
 		if u, is := e.(Unpark); is {
-			if _, is := under[u.Unpark.Channel]; is {
-				t.Errorf("two unparks of %s are under way", u.Unpark.Channel)
+			if _, is := under[u.Unpark.Route]; is {
+				t.Errorf("two unparks of %s are under way", u.Unpark.Route)
 			}
-			under[u.Unpark.Channel] = u
+			under[u.Unpark.Route] = u
 		}
 	}
 	s.parkedNow(0, "x:b")
@@ -278,7 +278,7 @@ func TestALaneWithNothingToSettleJoins(t *testing.T) {
 func TestOneProbeOfAHost(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	s.mute = every
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range 4 {
 		all = append(all, s.parkedBefore(i, named("https://h/%d", i)))
 	}
@@ -333,9 +333,9 @@ func TestAProbeBesideABacklog(t *testing.T) {
 	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:up")
 	unparks := b.parked("inbox:up", 1, 2, 3, 4, 5)
 	b.parked("inbox:down", 6)
-	var got []postdate.Channel
+	var got []postdate.Route
 	for range 4 {
-		got = append(got, unparks[0].Unpark.Channel)
+		got = append(got, unparks[0].Unpark.Route)
 		unparks = b.moved(unparks[0], unparks[0].Unpark.Limit)
 	}
 	if want := "[inbox:up inbox:up inbox:down inbox:up]"; fmt.Sprint(got) != want {
@@ -348,11 +348,11 @@ func TestASiteKeepsItsTurn(t *testing.T) {
 	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 1 }, "inbox:a", "inbox:b")
 	unparks := b.parked("inbox:a", 1, 2, 3)
 	b.parked("inbox:b", 4, 5, 6)
-	var got []postdate.Channel
+	var got []postdate.Route
 	for i := range 6 {
-		got = append(got, unparks[0].Unpark.Channel)
+		got = append(got, unparks[0].Unpark.Route)
 		b.after(ms)
-		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", MaxInFlight: 10 + i}}})
+		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:b", MaxInFlight: 10 + i}}})
 		b.after(ms)
 		unparks = b.moved(unparks[0], unparks[0].Unpark.Limit)
 	}
@@ -365,15 +365,15 @@ func TestASiteKeepsItsTurn(t *testing.T) {
 func TestProbesThatFindNothingBesideOthers(t *testing.T) {
 	s := newSlowShop(t, 4, nil)
 	s.down = every
-	var all []store.ParkedChannel
+	var all []store.ParkedRoute
 	for i := range 5_000 {
-		all = append(all, store.ParkedChannel{Bucket: i % 4, Channel: named("https://void/%d", i)})
+		all = append(all, store.ParkedRoute{Bucket: i % 4, Route: named("https://void/%d", i)})
 	}
 	l := answersLate(s, func(Unpark) time.Duration { return 4 * ms })
 	s.step(ParkedFound{Found: append(all, s.parkedBefore(0, "x:other"))})
 	tried := false
 	l.work(2*time.Second, func(u Unpark) Event {
-		tried = tried || u.Unpark.Channel == "x:other"
+		tried = tried || u.Unpark.Route == "x:other"
 		return s.unpark(u.Unpark)
 	})
 	if !tried {
@@ -437,14 +437,14 @@ func TestManyChannelsThatCannotComeBack(t *testing.T) {
 	for _, up := range []bool{true, false} {
 		s := newSlowShop(t, 4, nil)
 		dead := !up
-		s.down = func(postdate.Channel) bool { return dead }
+		s.down = func(postdate.Route) bool { return dead }
 		if !up {
 			s.add(0, "https://h/any", 1, -ms)
 			s.work(20 * ms)
 		}
 		set := []store.ChannelSettings{}
 		for i := range 3*looksMax - 1 {
-			set = append(set, store.ChannelSettings{Channel: named("https://h/%d", i), Paused: true})
+			set = append(set, store.ChannelSettings{Route: named("https://h/%d", i), Paused: true})
 		}
 		s.limits(set...)
 		for i := range 3 * looksMax {

@@ -33,7 +33,7 @@ func TestDoubtAfterAClaimWhoseAnswerWasLost(t *testing.T) {
 
 func doubtAfterALostAnswer(t *testing.T, behind bool) {
 	s := newShop(t, 1, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:slow" }
+	s.mute = func(c postdate.Route) bool { return c == "x:slow" }
 	s.add(0, "x:slow", 100, 60*ms)
 	s.run(200 * ms)
 	if behind {
@@ -63,10 +63,10 @@ func doubtAfterALostAnswer(t *testing.T, behind bool) {
 }
 
 func doubtIsBounded(t *testing.T, s *shop) {
-	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
-	s.step(Limits{[]store.ChannelSettings{{Channel: "x:tight", MaxPerSecond: 1}, {Channel: "x:rated", MaxPerSecond: 200}, {Channel: "x:off", Paused: true}}})
+	s.mute = func(c postdate.Route) bool { return c == "x:mute" }
+	s.step(Limits{[]store.ChannelSettings{{Route: "x:tight", MaxPerSecond: 1}, {Route: "x:rated", MaxPerSecond: 200}, {Route: "x:off", Paused: true}}})
 	for b := range 4 {
-		for _, c := range []postdate.Channel{"x:tight", "x:rated", "x:mute", "x:off"} {
+		for _, c := range []postdate.Route{"x:tight", "x:rated", "x:mute", "x:off"} {
 			s.add(b, c, 700, 100*ms)
 		}
 	}
@@ -87,7 +87,7 @@ func doubtIsBounded(t *testing.T, s *shop) {
 		if checks < 120 || s.lost != nil { // else more may have been claimed in vain
 			return // what was read before it was known how much there is, is parked first
 		}
-		for c, most := range map[postdate.Channel]int{"x:tight": 1, "x:rated": 20 + 50, "x:mute": windowMin, "x:off": 0} {
+		for c, most := range map[postdate.Route]int{"x:tight": 1, "x:rated": 20 + 50, "x:mute": windowMin, "x:off": 0} {
 			if fixed[c] > most {
 				t.Fatalf("after %d steps %d messages of %s cannot be cancelled, of which at most %d can have been handed out", checks, fixed[c], c, most)
 			}
@@ -120,7 +120,7 @@ func TestACatchUpThatEndsEarly(t *testing.T) {
 	b := newBench(t)
 	at := func(ms postdate.Time) bucket.Position { return bucket.Position{Time: b.now.Wall + ms} }
 	effects := b.step(fence.Gained{Partitions: []bucket.Partition{{
-		Token: 1, Owner: "me", Lease: "me", Checkpoint: at(-600).Time, Claimed: at(-10), Behind: map[postdate.Channel]bucket.Position{"inbox:x": at(-500)},
+		Token: 1, Owner: "me", Lease: "me", Checkpoint: at(-600).Time, Claimed: at(-10), Behind: map[postdate.Route]bucket.Position{"inbox:x": at(-500)},
 	}}})
 	var ended bucket.Position
 	for range 20 {
@@ -153,8 +153,8 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 	b.sweepAt = s.now.Mono + time.Hour
 	b.due, b.late = 0, bucket.Position{}
 	b.record.Claimed = bucket.UpTo(s.now.Wall)
-	b.record.Behind = map[postdate.Channel]bucket.Position{}
-	for _, c := range []postdate.Channel{"x:a", "x:b", "x:c"} {
+	b.record.Behind = map[postdate.Route]bucket.Position{}
+	for _, c := range []postdate.Route{"x:a", "x:b", "x:c"} {
 		b.record.Behind[c] = bucket.UpTo(s.now.Wall - 500)
 	}
 	s.m.noteBehind(b)
@@ -163,7 +163,7 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 		p, _ := s.m.choose(s.now, b)
 		who := fmt.Sprint("kind ", p.kind)
 		if p.only != nil {
-			who = string(p.only.name)
+			who = string(p.only.route)
 		}
 		turns[who]++
 	}
@@ -196,7 +196,7 @@ func TestDoubtIsBoundedByVeryFew(t *testing.T) {
 func TestDoubtOfOneChannelMore(t *testing.T) {
 	s := newShop(t, 3, func(c *Config) { c.DoubtMax = 200 })
 	s.alone = true
-	s.mute = func(c postdate.Channel) bool { return c != "x:well" && c != "x:other" }
+	s.mute = func(c postdate.Route) bool { return c != "x:well" && c != "x:other" }
 	s.add(2, "x:other", 150, 30*ms) // they will not be settled
 	s.run(10 * ms)
 	s.broken = func(b int) bool { return b == 2 }
@@ -309,17 +309,17 @@ func TestWhatALapseDropsAheadOfTheClock(t *testing.T) {
 // in doubt. Buckets whose records can name no further channel as behind go on.
 func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
 	long := strings.Repeat("y", 1_990)
-	a, b, fast := postdate.Channel("https://a/"+long), postdate.Channel("https://b/"+long), postdate.Channel("https://fast/"+long)
+	a, b, fast := postdate.Route("https://a/"+long), postdate.Route("https://b/"+long), postdate.Route("https://fast/"+long)
 	s := newShop(t, 4, nil)
 	s.alone = true
-	s.limits(store.ChannelSettings{Channel: a, MaxPerSecond: 20}, store.ChannelSettings{Channel: b, MaxPerSecond: 20})
+	s.limits(store.ChannelSettings{Route: a, MaxPerSecond: 20}, store.ChannelSettings{Route: b, MaxPerSecond: 20})
 	for range 15 {
 		s.add(0, a, 100, 40*ms)
 		s.add(0, b, 100, 40*ms)
 		s.run(10 * ms)
 	}
 	s.run(time.Second)
-	s.mute = func(c postdate.Channel) bool { return c == fast }
+	s.mute = func(c postdate.Route) bool { return c == fast }
 	for range 600 { // 4,000 a second, for three seconds
 		s.add(1, fast, 20, 30*ms)
 		n := s.flying(fast)
@@ -353,7 +353,7 @@ func TestBehindBesideWhatCannotBeSettled(t *testing.T) {
 func TestWhatALapseDropsLeavesTheRate(t *testing.T) {
 	s := newShop(t, 8, nil)
 	s.alone = true
-	s.limits(store.ChannelSettings{Channel: "x:rated", MaxPerSecond: 20})
+	s.limits(store.ChannelSettings{Route: "x:rated", MaxPerSecond: 20})
 	for b := range 8 {
 		s.add(b, "x:rated", 2+b/4*100, 3*time.Second+time.Duration(b/4)*200*ms)
 	}

@@ -34,7 +34,7 @@ func said(effects []Effect) (text string) {
 				text += fmt.Sprint(c.Bucket, " ")
 			}
 		case Unpark:
-			text += fmt.Sprint(e.Unpark.Channel, " ")
+			text += fmt.Sprint(e.Unpark.Route, " ")
 		}
 	}
 	return text
@@ -48,7 +48,7 @@ func lapsedLease(b *bench) string {
 	claim := of[Claim](b.step(fence.Gained{Partitions: ps}))[0]
 	var results []store.ClaimResult
 	for _, c := range claim.Claims {
-		results = append(results, seen(c, records(postdate.Channel(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30)...))
+		results = append(results, seen(c, records(postdate.Route(fmt.Sprint("inbox:", c.Bucket)), 1, b.now.Wall+30)...))
 	}
 	b.step(Claimed{claim.Call, results})
 	b.m.leaseUntil = b.now.Mono + 10*ms
@@ -58,11 +58,11 @@ func lapsedLease(b *bench) string {
 
 func lostBucket(b *bench) (text string) {
 	var due []postdate.Record
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for i := range 20 {
 		channel := named("inbox:%d", i)
 		due = append(due, records(channel, 1, b.now.Wall+30)...)
-		found = append(found, store.ParkedChannel{Bucket: 1, Channel: channel})
+		found = append(found, store.ParkedRoute{Bucket: 1, Route: channel})
 	}
 	b.owned(due)
 	b.step(fence.Gained{Partitions: []bucket.Partition{{Bucket: 1, Token: 1, Owner: "me", Lease: "me"}}})

@@ -38,8 +38,8 @@ type owned struct {
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
 
-	parkedFor rotation[*channel]            // channels for which it may have parked messages
-	behind    map[postdate.Channel]struct{} // channels in whose behindIn it is
+	parkedFor rotation[*channel]          // channels for which it may have parked messages
+	behind    map[postdate.Route]struct{} // channels in whose behindIn it is
 
 	lane         *lane
 	horizon      postdate.Time // as Horizon said last
@@ -99,7 +99,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
 			dropped: map[postdate.Key]*channel{},
-			behind:  map[postdate.Channel]struct{}{},
+			behind:  map[postdate.Route]struct{}{},
 		}
 		m.buckets[p.Bucket] = b
 		m.find = append(m.find, p.Bucket)

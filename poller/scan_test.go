@@ -149,7 +149,7 @@ func TestTheCheckpointFollowsWhatIsSettled(t *testing.T) {
 // without it, however many pages that takes, even if the bucket is handed over.
 func TestTheCheckpointWaitsForWhatIsLeftOut(t *testing.T) {
 	b := newBench(t)
-	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: "t", ScheduleID: "left-out"}
+	leftOut := bucket.Position{Time: b.now.Wall - 10, Tenant: postdate.DefaultTenant, ScheduleID: "left-out"}
 	claims := of[Claim](b.own(0, 1))
 	// next answers the claim that is under way, and gives the next one.
 	next := func(answer store.ClaimResult) store.Claim {
@@ -207,9 +207,9 @@ func TestTheCheckpointWaitsForWhatIsBehind(t *testing.T) {
 	at := b.now.Wall - 700
 	call := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
 		Token: 1, Owner: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
-		Behind: map[postdate.Channel]bucket.Position{"inbox:a": {Time: at, Tenant: "t", ScheduleID: "m"}},
+		Behind: map[postdate.Route]bucket.Position{"inbox:a": {Time: at, Tenant: postdate.DefaultTenant, ScheduleID: "m"}},
 	}}}))[0]
-	if all := b.m.Channels(); len(all) != 1 || all[0].Channel != "inbox:a" {
+	if all := b.m.Channels(); len(all) != 1 || all[0].Route != "inbox:a" {
 		t.Errorf("of channels it knows %+v, and one of them is behind", all)
 	}
 	calls := of[Claim](b.answer(call, nil))
@@ -373,7 +373,7 @@ func TestLosesAClaimOfWhichNothingIsKnown(t *testing.T) {
 		t.Helper()
 		calls := of[Claim](b.step(fence.Gained{Partitions: []bucket.Partition{{
 			Token: token, Owner: "me", Checkpoint: b.now.Wall - 1_000, Claimed: bucket.UpTo(b.now.Wall - 500),
-			Behind: map[postdate.Channel]bucket.Position{"inbox:a": {Time: b.now.Wall - 700}},
+			Behind: map[postdate.Route]bucket.Position{"inbox:a": {Time: b.now.Wall - 700}},
 		}}}))
 		if len(calls) != 1 {
 			t.Fatalf("it claims %+v", calls)

@@ -220,11 +220,11 @@ func TestADeliveryThatWasGivenUp(t *testing.T) {
 
 // failing is a sleeper with three buckets. It returns a settle of two of them that is to fail,
 // and the publishes of each channel.
-func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Channel][]Effect) {
-	b, other = newSleeper(t, nil), map[postdate.Channel][]Effect{}
+func failing(t *testing.T) (b *bench, fails Settle, other map[postdate.Route][]Effect) {
+	b, other = newSleeper(t, nil), map[postdate.Route][]Effect{}
 	b.gain(1, nil)
 	b.gain(2, nil)
-	for channel, number := range map[postdate.Channel]int{"inbox:a": 0, "inbox:b": 0, "inbox:c": 1, "inbox:d": 0, "inbox:e": 2} {
+	for channel, number := range map[postdate.Route]int{"inbox:a": 0, "inbox:b": 0, "inbox:c": 1, "inbox:d": 0, "inbox:e": 2} {
 		rec := records(channel, 1, b.now.Wall-10)[0]
 		rec.Bucket = number
 		other[channel] = b.read(rec)

@@ -136,7 +136,7 @@ func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 		s.gainSwept(behind...)
 		s.step(Nudged{due})
 		s.after(time.Second)
-		s.limits(store.ChannelSettings{Channel: "x:a", MaxInFlight: 1}) // room for 2
+		s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 1}) // room for 2
 		call := s.take()
 		if in := only(call)["x:a"]; len(in) != 2 || call.Claims[0].Scan.Limit != 1 {
 			t.Errorf("where 2 messages may come, a channel catches up in buckets %v", in)
@@ -186,7 +186,7 @@ func TestTheShareOfAChannel(t *testing.T) {
 	}
 	t.Run("a limit", func(t *testing.T) {
 		s := newBareShop(t, nil)
-		s.limits(store.ChannelSettings{Channel: "x:narrow", MaxInFlight: 3})
+		s.limits(store.ChannelSettings{Route: "x:narrow", MaxInFlight: 3})
 		s.gainEmpty(1)
 		s.prove("x:narrow")
 		s.bring("x:narrow", 20)
@@ -232,7 +232,7 @@ func TestMoreForASiteThatHasNotAnswered(t *testing.T) {
 func TestSinceWhenASurplusWaits(t *testing.T) {
 	for _, proven := range []bool{false, true} {
 		s := newBareShop(t, nil)
-		s.limits(store.ChannelSettings{Channel: "x:narrow", MaxInFlight: 1})
+		s.limits(store.ChannelSettings{Route: "x:narrow", MaxInFlight: 1})
 		s.gainEmpty(1)
 		if proven {
 			s.prove("x:narrow")

@@ -43,19 +43,19 @@ type shop struct {
 	store *storetest.Mem
 	added int // messages
 
-	mute   func(postdate.Channel) bool // its publishes wait for the test
-	down   func(postdate.Channel) bool // its broker says that it is down
-	broken func(bucket int) bool       // what touches one of these in the store fails
-	alone  bool                        // of claims that travel with those only theirs do
-	lost   func(Claim) bool            // is written, and its answer is lost
-	waits  func(Effect) bool           // is not answered by itself
-	watch  func(Effect)                // sees every effect
+	mute   func(postdate.Route) bool // its publishes wait for the test
+	down   func(postdate.Route) bool // its broker says that it is down
+	broken func(bucket int) bool     // what touches one of these in the store fails
+	alone  bool                      // of claims that travel with those only theirs do
+	lost   func(Claim) bool          // is written, and its answer is lost
+	waits  func(Effect) bool         // is not answered by itself
+	watch  func(Effect)              // sees every effect
 
 	calls      []call    // of the store that are not answered, in order
 	log        []call    // all of them since the beginning
 	unanswered []Publish // what brokers have, in order
 	mostFlying int       // messages that they had at a time
-	arrived    map[postdate.Channel]int
+	arrived    map[postdate.Route]int
 	failed     map[string]failure      // by id
 	gone       map[int][]time.Duration // when buckets were handed over, since the beginning
 	horizon    map[int]postdate.Time
@@ -87,8 +87,8 @@ func has[E Effect](e Effect) bool {
 func storeCalls(e Effect) bool { return has[Claim](e) || has[Settle](e) }
 
 // named is a channel whose name has a number in it.
-func named(format string, a ...any) postdate.Channel {
-	return postdate.Channel(fmt.Sprintf(format, a...))
+func named(format string, a ...any) postdate.Route {
+	return postdate.Route(fmt.Sprintf(format, a...))
 }
 
 // openShop is a shop whose machine owns nothing yet.
@@ -100,7 +100,7 @@ func openShop(t *testing.T, change func(*Config)) *shop {
 	s := &shop{
 		t: t, m: newMachine(c), now: postdate.Now{Wall: 1_900_000_000_000, Mono: time.Minute},
 		store: storetest.NewMem(bucketsMax), horizon: map[int]postdate.Time{},
-		arrived: map[postdate.Channel]int{}, failed: map[string]failure{}, gone: map[int][]time.Duration{},
+		arrived: map[postdate.Route]int{}, failed: map[string]failure{}, gone: map[int][]time.Duration{},
 	}
 	s.store.Watch = func(_ string, _, after *storetest.Row, as *store.Settlement) {
 		if as != nil && as.How == store.SettleFailed {
@@ -187,18 +187,18 @@ func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
 
 // put stores messages that are due some time from now, without a nudge. Their ids begin with
 // their channel's name.
-func (s *shop) put(b int, c postdate.Channel, n int, in time.Duration) (all []postdate.Record) {
+func (s *shop) put(b int, c postdate.Route, n int, in time.Duration) (all []postdate.Record) {
 	for range n {
 		s.added++
-		key := postdate.Key{Bucket: b, Tenant: "t", ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
-		s.store.Insert(s.t.Context(), []postdate.Message{{Key: key, Channel: c, ExecutionTime: s.now.Wall.Add(in)}})
+		key := postdate.Key{Bucket: b, Tenant: c.Tenant(), ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
+		s.store.Insert(s.t.Context(), []postdate.Message{{Key: key, Channel: c.Channel(), ExecutionTime: s.now.Wall.Add(in)}})
 		all = append(all, s.row(key).Record)
 	}
 	return all
 }
 
 // add stores messages, and nudges the machine.
-func (s *shop) add(b int, c postdate.Channel, n int, in time.Duration) {
+func (s *shop) add(b int, c postdate.Route, n int, in time.Duration) {
 	s.put(b, c, n, in)
 	s.nudge(b, in)
 }
@@ -237,12 +237,12 @@ func (s *shop) respond(e Effect) []Effect {
 	case Settle:
 		return s.answerNumber(e.Call)
 	case Publish:
-		if s.mute != nil && s.mute(e.Channel) {
+		if s.mute != nil && s.mute(postdate.Route(e.Channel)) {
 			s.unanswered = append(s.unanswered, e)
 			s.mostFlying = max(s.mostFlying, s.flying())
 			return nil
 		}
-		if s.down != nil && s.down(e.Channel) {
+		if s.down != nil && s.down(postdate.Route(e.Channel)) {
 			return s.publish(e, down)
 		}
 		return s.publish(e, confirmed)
@@ -272,7 +272,7 @@ func (s *shop) publish(p Publish, results ...publisher.Result) []Effect {
 	}
 	for _, r := range results {
 		if r.Outcome == publisher.Confirmed {
-			s.arrived[p.Channel]++
+			s.arrived[postdate.Route(p.Channel)]++
 		}
 	}
 	return s.step(Published{p.Batch, results})
@@ -286,9 +286,9 @@ func (s *shop) reply(results ...publisher.Result) {
 }
 
 // replyAll does the same for all waiting publishes of a channel.
-func (s *shop) replyAll(c postdate.Channel, result publisher.Result) {
+func (s *shop) replyAll(c postdate.Route, result publisher.Result) {
 	late := s.unanswered
-	of := func(p Publish) bool { return p.Channel == c }
+	of := func(p Publish) bool { return p.Channel == c.Channel() }
 	s.unanswered = slices.DeleteFunc(slices.Clone(late), of)
 	for _, p := range late {
 		if of(p) {
@@ -310,9 +310,9 @@ func (s *shop) confirm(batches int) {
 func (s *shop) confirmAll() { s.confirm(len(s.unanswered)) }
 
 // flying counts the messages with brokers: of the given channels, or of all if there are none.
-func (s *shop) flying(of ...postdate.Channel) (n int) {
+func (s *shop) flying(of ...postdate.Route) (n int) {
 	for _, p := range s.unanswered {
-		if len(of) == 0 || slices.Contains(of, p.Channel) {
+		if len(of) == 0 || slices.Contains(of, p.Batch[0].Delivery.Message.Route()) {
 			n += len(p.Batch)
 		}
 	}
@@ -320,10 +320,10 @@ func (s *shop) flying(of ...postdate.Channel) (n int) {
 }
 
 // parked counts the messages that are parked in the store, in the same way.
-func (s *shop) parked(of ...postdate.Channel) (n int) {
+func (s *shop) parked(of ...postdate.Route) (n int) {
 	for _, rows := range s.store.Shelved {
 		for _, r := range rows {
-			if len(of) == 0 || slices.Contains(of, r.Channel) {
+			if len(of) == 0 || slices.Contains(of, r.Route()) {
 				n++
 			}
 		}
@@ -333,16 +333,16 @@ func (s *shop) parked(of ...postdate.Channel) (n int) {
 
 // doubt counts, per channel, the messages that a crash would leave in doubt now, and those
 // that cannot be cancelled.
-func (s *shop) doubt() (inDoubt, fixed map[postdate.Channel]int) {
-	inDoubt, fixed = map[postdate.Channel]int{}, map[postdate.Channel]int{}
+func (s *shop) doubt() (inDoubt, fixed map[postdate.Route]int) {
+	inDoubt, fixed = map[postdate.Route]int{}, map[postdate.Route]int{}
 	for b, rows := range s.store.Waiting {
 		record := s.store.Records[b]
 		for _, r := range rows {
-			if !r.Parked && record.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
-				inDoubt[r.Channel]++
+			if !r.Parked && record.InDoubt(r.Route(), bucket.PositionOf(r.Key, r.AttemptTime)) {
+				inDoubt[r.Route()]++
 			}
 			if !record.Withdrawable(r.Key, r.Channel, r.State) {
-				fixed[r.Channel]++
+				fixed[r.Route()]++
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // addParked stores a message that is parked for a reason other than a channel that is down, and
 // that is to be looked at after a while. state returns how it is stored.
-func (s *shop) addParked(b int, c postdate.Channel, look time.Duration) (state func() postdate.State) {
+func (s *shop) addParked(b int, c postdate.Route, look time.Duration) (state func() postdate.State) {
 	key := s.put(b, c, 1, -time.Minute)[0].Key
 	s.change(key, func(r *postdate.Record) { r.Parked, r.AttemptTime = true, s.now.Wall.Add(look) })
 	s.nudge(b, look)
@@ -31,7 +31,7 @@ func (s *shop) takeOver(n int) {
 // All URLs of a host are down together, and nothing else is.
 func TestWhatIsDownTogether(t *testing.T) {
 	for _, test := range []struct {
-		one, other postdate.Channel
+		one, other postdate.Route
 		together   bool
 	}{
 		{"http://a.example/1", "http://a.example/2", true},
@@ -234,13 +234,13 @@ func TestWhatIsOnItsWayIsTheProbe(t *testing.T) {
 
 // All URLs of a host fail as one, however they are written.
 func TestURLsOfOneHost(t *testing.T) {
-	for _, c := range []postdate.Channel{"https://dead.example", "https://dead.example/a/b?c=d", "https://dead.example?a=1", "https://dead.example?a=/b", "https://Dead.Example/a"} {
-		if at := siteOf(c); at != "https://dead.example" {
+	for _, c := range []postdate.Route{"https://dead.example", "https://dead.example/a/b?c=d", "https://dead.example?a=1", "https://dead.example?a=/b", "https://Dead.Example/a"} {
+		if at := siteOf(c.Channel()); at != "https://dead.example" {
 			t.Errorf("%s is taken for one of %s", c, at)
 		}
 	}
-	for _, c := range []postdate.Channel{"http://dead.example/", "https://dead.example:8443/", "https://other.example/", "kafka:dead.example"} {
-		if siteOf(c) == "https://dead.example" {
+	for _, c := range []postdate.Route{"http://dead.example/", "https://dead.example:8443/", "https://other.example/", "kafka:dead.example"} {
+		if siteOf(c.Channel()) == "https://dead.example" {
 			t.Errorf("%s is taken for one of another site", c)
 		}
 	}

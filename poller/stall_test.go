@@ -99,7 +99,7 @@ func TestLateMessagesDoNotPutOffTheSweep(t *testing.T) {
 // the time for it: the checkpoint would pass what it drops then.
 func TestAHandOverThatIsSleptThrough(t *testing.T) {
 	s := newShop(t, 1, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
+	s.mute = func(c postdate.Route) bool { return c == "x:mute" }
 	s.add(0, "x:mute", 1, -ms)
 	s.run(100 * ms)
 	s.drain(0)
@@ -128,7 +128,7 @@ func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(test.takes), func(t *testing.T) {
 			const buckets, hosts = 8, 600
 			s := newSlowShop(t, buckets, nil)
-			s.mute = func(c postdate.Channel) bool { return c != "x:a" }
+			s.mute = func(c postdate.Route) bool { return c != "x:a" }
 			for n := range hosts {
 				s.add(n%buckets, named("x:slow-%d", n), 1, -ms)
 				s.work(5 * ms)
@@ -161,7 +161,7 @@ func TestALaneJoinsBesideSlowAnswers(t *testing.T) {
 // It joins them once none of its calls is under way, even if something waits to be settled.
 func TestALaneJoinsWithSomethingToSettle(t *testing.T) {
 	s := newSlowShop(t, 8, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:late" }
+	s.mute = func(c postdate.Route) bool { return c == "x:late" }
 	s.add(3, "x:late", 1, -ms)
 	s.add(3, "x:a", 1, -ms)
 	for s.answer(claims) {

@@ -118,7 +118,7 @@ func newEarlyShop(t *testing.T, urls int) *shop {
 	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
 	s.down = every
 	for i := range 1_000 {
-		url := postdate.Channel(early)
+		url := postdate.Route(early)
 		if n := i % urls; n > 0 {
 			url = named("%s/%d", early, n)
 		}
@@ -137,19 +137,19 @@ func TestProbesOfWhatIsParkedAhead(t *testing.T) {
 	const other = "http://h.example/b"
 	worlds := map[string]func(s *shop) (each func()){
 		"other sites are down": func(s *shop) func() {
-			s.down = func(c postdate.Channel) bool { return c == "x:down" }
+			s.down = func(c postdate.Route) bool { return c == "x:down" }
 			return func() { s.add(0, "x:down", 1, -ms) }
 		},
 		"another channel of the site is paused": func(s *shop) func() {
-			s.limits(store.ChannelSettings{Channel: other, Paused: true})
+			s.limits(store.ChannelSettings{Route: other, Paused: true})
 			return func() { s.add(0, other, 1, -ms) }
 		},
 		"the channel may have one in flight": func(s *shop) func() {
-			s.limits(store.ChannelSettings{Channel: early, MaxInFlight: 1})
+			s.limits(store.ChannelSettings{Route: early, MaxInFlight: 1})
 			return func() {}
 		},
 		"another channel of the site has a limit": func(s *shop) func() {
-			s.limits(store.ChannelSettings{Channel: other, MaxInFlight: 1})
+			s.limits(store.ChannelSettings{Route: other, MaxInFlight: 1})
 			s.add(1, other, 100, 30*time.Minute)
 			return func() {}
 		},

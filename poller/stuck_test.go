@@ -20,11 +20,11 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 			var limits []store.ChannelSettings
 			for i := range n {
 				if i%2 == 0 {
-					limits = append(limits, store.ChannelSettings{Channel: named("x:tight-%d", i), MaxPerSecond: 1})
+					limits = append(limits, store.ChannelSettings{Route: named("x:tight-%d", i), MaxPerSecond: 1})
 				}
 			}
 			s.step(Limits{limits})
-			s.mute = func(c postdate.Channel) bool { return c[:6] == "x:mute" }
+			s.mute = func(c postdate.Route) bool { return c[:6] == "x:mute" }
 			for i := range n {
 				name := named("x:mute-%d", i)
 				if i%2 == 0 {
@@ -57,7 +57,7 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 // own at a host that has answered. If they hold half of it, only a new host waits.
 func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
 	s := newShop(t, 4, func(c *Config) { c.HandMax = 1_024 })
-	s.mute = func(c postdate.Channel) bool { return strings.HasPrefix(string(c), "https://dead") }
+	s.mute = func(c postdate.Route) bool { return strings.HasPrefix(string(c), "https://dead") }
 	s.add(0, "https://well.example/first", 1, -ms)
 	s.run(time.Second)
 	hosts := 0
@@ -68,7 +68,7 @@ func TestFirstMessagesBesideHostsThatAnswerNothing(t *testing.T) {
 		}
 		s.run(2 * time.Second)
 	}
-	arrive := func(channels ...postdate.Channel) {
+	arrive := func(channels ...postdate.Route) {
 		t.Helper()
 		for i, c := range channels {
 			s.add(i%4, c, 1, -ms)
@@ -160,7 +160,7 @@ func TestAPartOfTheStoreThatFails(t *testing.T) {
 // what its channel does not take is parked, and nothing is in doubt.
 func TestHandOverParksWhatWaits(t *testing.T) {
 	s := newShop(t, 1, nil)
-	s.limits(store.ChannelSettings{Channel: "x:tight", MaxPerSecond: 1})
+	s.limits(store.ChannelSettings{Route: "x:tight", MaxPerSecond: 1})
 	s.add(0, "x:tight", 2_000, -100*ms)
 	s.run(time.Second)
 	s.drain(0)
@@ -186,7 +186,7 @@ func TestHandOverParksWhatWaits(t *testing.T) {
 // at all; afterwards only what is unanswered is in doubt.
 func TestHandOverWithAPublishThatIsNotAnswered(t *testing.T) {
 	s := newShop(t, 1, nil)
-	s.mute = func(c postdate.Channel) bool { return c == "x:mute" }
+	s.mute = func(c postdate.Route) bool { return c == "x:mute" }
 	s.add(0, "x:mute", 3, -ms)
 	s.run(time.Second)
 	s.drain(0)
@@ -251,19 +251,19 @@ func TestAnotherOneTriesForTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.owned(nil)
-			urls := []postdate.Channel{"https://a.example/1", "https://a.example/2", "https://a.example/3"}
-			var found []store.ParkedChannel
+			urls := []postdate.Route{"https://a.example/1", "https://a.example/2", "https://a.example/3"}
+			var found []store.ParkedRoute
 			for _, url := range urls {
-				found = append(found, store.ParkedChannel{Bucket: 0, Channel: url})
+				found = append(found, store.ParkedRoute{Bucket: 0, Route: url})
 			}
 			effects := b.step(ParkedFound{Found: found})
 			if paused {
-				b.step(Limits{[]store.ChannelSettings{{Channel: urls[1], Paused: true}}})
+				b.step(Limits{[]store.ChannelSettings{{Route: urls[1], Paused: true}}})
 			}
-			tried := map[postdate.Channel]bool{}
+			tried := map[postdate.Route]bool{}
 			for range 6_000 {
 				for unparks := of[Unpark](effects); len(unparks) > 0; unparks = unparks[1:] {
-					tried[unparks[0].Unpark.Channel] = true
+					tried[unparks[0].Unpark.Route] = true
 					unparks = append(unparks, of[Unpark](b.step(Unparked{Unpark: unparks[0].Unpark, Moved: 0}))...)
 				}
 				b.after(5 * ms)

@@ -62,7 +62,7 @@ func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 // answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
 	for name, to := range p.claim.Behind {
-		if p.only != nil && p.only.name == name {
+		if p.only != nil && p.only.route == name {
 			to = to.Latest(p.claim.To)
 		}
 		b.stayBehind(name, to)
@@ -70,11 +70,11 @@ func (b *owned) keepBehind(p *poll) {
 }
 
 // stayBehind keeps a channel behind if the record no longer names it, or does not name it yet.
-func (b *owned) stayBehind(name postdate.Channel, to bucket.Position) {
+func (b *owned) stayBehind(name postdate.Route, to bucket.Position) {
 	if _, is := b.record.Behind[name]; is {
 		return
 	}
-	behind := map[postdate.Channel]bucket.Position{name: to}
+	behind := map[postdate.Route]bucket.Position{name: to}
 	maps.Copy(behind, b.record.Behind) // claims share the record's map: it is never changed
 	b.record.Behind = behind
 }
@@ -138,7 +138,7 @@ func (m *Machine) readAgain(b *owned, key postdate.Key) {
 
 // forgetDropped forgets a bucket's messages that were dropped and not read again.
 func (m *Machine) forgetDropped(b *owned) {
-	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byName) {
+	for _, c := range slices.SortedFunc(maps.Values(b.dropped), byRoute) {
 		c.dropped--
 		m.forget(c)
 	}

@@ -41,7 +41,7 @@ func (m *Machine) View(now postdate.Now) View {
 
 // ChannelView is what the machine knows about one channel.
 type ChannelView struct {
-	Channel  postdate.Channel
+	Route    postdate.Route
 	Down     bool // takes nothing at present
 	Paused   bool // by an operator
 	InHand   int  // messages in memory
@@ -55,10 +55,10 @@ func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.channels))
 	for _, c := range m.channels {
 		all = append(all, ChannelView{
-			Channel: c.name, Down: c.site.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
+			Route: c.route, Down: c.site.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
 			ParkedIn: c.parkedIn.len(), Reason: c.lastError,
 		})
 	}
-	slices.SortFunc(all, func(a, b ChannelView) int { return cmp.Compare(a.Channel, b.Channel) })
+	slices.SortFunc(all, func(a, b ChannelView) int { return cmp.Compare(a.Route, b.Route) })
 	return all
 }

@@ -38,7 +38,7 @@ func TestOverdue(t *testing.T) {
 	behind := bucket.UpTo(b.now.Wall - 50)
 	b.gain(1, func(p *bucket.Partition) {
 		p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
-		p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": behind}
+		p.Behind = map[postdate.Route]bucket.Position{"inbox:a": behind}
 	})
 	overdue("a channel is behind", map[int]postdate.Time{1: behind.Time})
 }
@@ -47,16 +47,16 @@ func TestOverdue(t *testing.T) {
 // parked, and whether and why it takes nothing.
 func TestChannels(t *testing.T) {
 	b := newSleeper(t, nil)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:b", Paused: true}, {Channel: "inbox:c", MaxInFlight: 2}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:b", Paused: true}, {Route: "inbox:c", MaxInFlight: 2}}})
 	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), down))
 	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)[0], records("inbox:e", 1, b.now.Wall+20)[0])...)
-	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:b"}}})
+	b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:b"}}})
 	want := []ChannelView{
-		{Channel: "inbox:a", InHand: 1},
-		{Channel: "inbox:b", Down: true, Paused: true, ParkedIn: 1},
-		{Channel: "inbox:c", InHand: 3, InFlight: 2},
-		{Channel: "inbox:d", Down: true, ParkedIn: 1, Reason: "no such host"},
-		{Channel: "inbox:e", InHand: 1},
+		{Route: "inbox:a", InHand: 1},
+		{Route: "inbox:b", Down: true, Paused: true, ParkedIn: 1},
+		{Route: "inbox:c", InHand: 3, InFlight: 2},
+		{Route: "inbox:d", Down: true, ParkedIn: 1, Reason: "no such host"},
+		{Route: "inbox:e", InHand: 1},
 	}
 	if got := b.m.Channels(); !slices.Equal(got, want) {
 		t.Errorf("the channels are\n%+v, want\n%+v", got, want)

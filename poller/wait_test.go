@@ -17,7 +17,7 @@ import (
 // waiting is a shop in which messages wait for five seconds for a channel that is down.
 func waiting(t *testing.T) *shop {
 	s := newShop(t, 2, func(c *Config) { c.Retry.MaxParked, c.ParkMin = 5*time.Second, 2*time.Second })
-	s.down = func(c postdate.Channel) bool { return c == "x:down" }
+	s.down = func(c postdate.Route) bool { return c == "x:down" }
 	s.m.random = rand.New(rand.NewPCG(1, 1)).Float64 // a backlog and what is parked take turns by chance
 	return s
 }
@@ -47,9 +47,9 @@ func (s *shop) wantFailed(channel string, n int, from, to time.Duration) {
 // waits for an operator, or behind a limit, does not fail.
 func TestAChannelThatStaysDown(t *testing.T) {
 	s := waiting(t)
-	s.step(Limits{[]store.ChannelSettings{{Channel: "x:off", Paused: true}, {Channel: "x:tight", MaxPerSecond: 1}}})
+	s.step(Limits{[]store.ChannelSettings{{Route: "x:off", Paused: true}, {Route: "x:tight", MaxPerSecond: 1}}})
 	for b := range 2 {
-		for _, c := range []postdate.Channel{"x:down", "x:off", "x:tight"} {
+		for _, c := range []postdate.Route{"x:down", "x:off", "x:tight"} {
 			s.add(b, c, 200, -5*ms)
 		}
 	}
@@ -74,7 +74,7 @@ func TestAChannelThatComesBack(t *testing.T) {
 	s := waiting(t)
 	s.add(0, "x:down", 3_000, -5*ms)
 	s.run(2 * time.Second)
-	s.down = func(postdate.Channel) bool { return s.arrived["x:down"] >= 40 }
+	s.down = func(postdate.Route) bool { return s.arrived["x:down"] >= 40 }
 	s.run(2 * time.Second)
 	left := 3_000 - s.arrived["x:down"]
 	if left == 0 || left > 2_960 {
@@ -89,7 +89,7 @@ func TestAPauseEndsTheWait(t *testing.T) {
 	s := waiting(t)
 	s.add(0, "x:down", 50, -5*ms)
 	s.run(2 * time.Second)
-	s.limits(store.ChannelSettings{Channel: "x:down", Paused: true})
+	s.limits(store.ChannelSettings{Route: "x:down", Paused: true})
 	s.run(2 * time.Second)
 	s.limits()
 	s.run(9 * time.Second)
@@ -123,11 +123,11 @@ func TestAParkedMessageExpires(t *testing.T) {
 // A new owner knows nothing about a bucket's channels: a message that has waited long enough is
 // tried before it fails, and does not fail if the channel is back or paused.
 func TestWhoTakesOverTriesFirst(t *testing.T) {
-	for name, test := range map[postdate.Channel]struct{ arrived, failed int }{"x:down": {0, 3}, "x:well": {3, 0}, "x:off": {0, 0}} {
+	for name, test := range map[postdate.Route]struct{ arrived, failed int }{"x:down": {0, 3}, "x:well": {3, 0}, "x:off": {0, 0}} {
 		t.Run(string(name), func(t *testing.T) {
 			s := waiting(t)
 			s.lose(0)
-			s.limits(store.ChannelSettings{Channel: "x:off", Paused: true})
+			s.limits(store.ChannelSettings{Route: "x:off", Paused: true})
 			s.add(0, name, 3, -time.Minute)
 			for _, r := range slices.Clone(s.store.Waiting[0]) {
 				s.change(r.Key, func(r *postdate.Record) {
@@ -292,7 +292,7 @@ func TestAParkedMessageOfAChannelThatWasNotTried(t *testing.T) {
 	b.wantParked(b.looked(true, 0, nil), "", 5*time.Second, 0)
 	b.wantParked(b.looked(true, b.now.Wall.Add(-time.Minute), nil), "as it was", time.Hour, time.Minute)
 	b = hurt(t, 0)
-	b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:x"}}})
+	b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:x"}}})
 	b.wantParked(b.looked(true, b.now.Wall.Add(-time.Minute), nil), "as it was", time.Hour, time.Minute)
 }
 
@@ -305,7 +305,7 @@ func TestAParkedMessageOfAChannelThatAnswers(t *testing.T) {
 		b.wantParked(b.looked(true, ago, nil), "as it was", 5*time.Second)
 		b.wantParked(b.looked(true, ago, hasty), "as it was", 2*time.Second)
 	}
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", Paused: true}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
 	b.wantParked(b.looked(true, b.now.Wall-60_000, nil), "the channel is paused", 5*time.Second)
 	b.wantParked(b.looked(true, b.now.Wall-60_000, hasty), "the channel is paused", 2*time.Second)
 }
@@ -316,7 +316,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 	for _, pause := range []bool{false, true} {
 		b := hurt(t, 0)
 		if pause {
-			b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", Paused: true}}})
+			b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
 			b.step(Limits{})
 		} else {
 			b.try(publisher.Confirmed)
@@ -340,7 +340,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 // waited for its channel longer than it may: it would be read again immediately.
 func TestALeavingMessageThatWaitedForLong(t *testing.T) {
 	b := hurt(t, publisher.Confirmed)
-	b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:x", MaxInFlight: 1}}})
+	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", MaxInFlight: 1}}})
 	due := records("inbox:x", 2, b.now.Wall-1)
 	for i := range due {
 		due[i].DownSince = b.now.Wall - 60_000

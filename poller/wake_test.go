@@ -159,21 +159,21 @@ var wakes = map[string]struct {
 		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 2}}})
 	}, want: 130 * ms, then: Claim{}},
 	"a rate": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 10}}})
+		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 10}}})
 		b.read(records("inbox:a", 3, b.now.Wall-10)...)
 	}, want: 100*ms + 1, then: Publish{}},
 	"room for a channel with a rate that is behind": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 1}}})
+		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
 		b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
 		b.gain(1, func(p *bucket.Partition) {
 			p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
-			p.Behind = map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(b.now.Wall - 50)}
+			p.Behind = map[postdate.Route]bucket.Position{"inbox:a": bucket.UpTo(b.now.Wall - 50)}
 		})
 	}, want: 750*ms + 1, then: Claim{}},
 	"room for what is parked of a channel with a rate": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Channel: "inbox:a", MaxPerSecond: 1}}})
+		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
 		b.read(b.due(-10 * ms))
-		b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:a"}}})
+		b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:a"}}})
 	}, want: 750*ms + 1, then: Unpark{}},
 	"a probe": {do: func(b *bench) {
 		b.written(b.outcome(b.read(b.due(-10*ms)), publisher.Result{Outcome: publisher.Down}))
@@ -211,7 +211,7 @@ func (b *bench) failSettle() {
 func (b *bench) unpark() store.Unpark {
 	b.t.Helper()
 	b.m.finding = true
-	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedChannel{{Bucket: 0, Channel: "inbox:p"}}}))
+	unparks := of[Unpark](b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:p"}}}))
 	if len(unparks) != 1 {
 		b.t.Fatalf("unparks: %+v", unparks)
 	}

@@ -21,7 +21,7 @@ type broker struct {
 	lose    window // confirms
 	late    time.Duration
 	lateBy  time.Duration
-	limit   store.ChannelSettings // what an operator set of it; zero: nothing
+	limit   store.ChannelSettings // what an operator set of it for the default tenant; zero: nothing
 	outages int                   // a publish in flight when an outage begins has an unknown outcome
 }
 
@@ -90,7 +90,7 @@ func (p *process) publish(e poller.Publish) {
 				for _, m := range emissions {
 					m.answered = w.dated()
 				}
-				p.noteConfirmed(e.Channel, results)
+				p.noteConfirmed(e.Batch[0].Delivery.Message.Route(), results)
 				p.step(poller.Published{Batch: e.Batch, Results: results})
 			})
 		})

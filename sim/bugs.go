@@ -169,7 +169,7 @@ func (p *process) effect(e machine.Effect) machine.Effect {
 	return e
 }
 
-func (p *process) parkedFound(found []store.ParkedChannel) []store.ParkedChannel {
+func (p *process) parkedFound(found []store.ParkedRoute) []store.ParkedRoute {
 	if p.w.bug == bugParkedForgotten {
 		return nil
 	}

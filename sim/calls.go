@@ -281,10 +281,10 @@ func (p *process) unpark(e poller.Unpark) {
 	var moved, early int
 	var err error
 	u := e.Unpark
-	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Channel, u.Bucket, u.At-epoch)
+	p.w.tell(p.n, "unparks %d of %s in bucket %d at %d", u.Limit, u.Route, u.Bucket, u.At-epoch)
 	p.w.mark(10, uint64(u.Bucket), uint64(u.At), uint64(u.Limit))
 	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // even if its clock ran ahead and was set back
-		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Channel, wait)
+		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Route, wait)
 	}
 	p.call(storeCall{
 		name: "unpark", buckets: []int{u.Bucket},
@@ -295,7 +295,7 @@ func (p *process) unpark(e poller.Unpark) {
 }
 
 func (p *process) findParked(e poller.FindParked) {
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	p.call(storeCall{
 		name: "find parked", buckets: e.Buckets,
 		effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},

@@ -10,7 +10,7 @@ import (
 )
 
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave too many of a
-// channel's messages in doubt. Allowed are the poller's bound or, if that is more, what the
+// route's messages in doubt. Allowed are the poller's bound or, if that is more, what the
 // process confirmed in the best two seconds of the ten before it took them; and one more for
 // each bucket whose last claim had no answer. For a while after a lease has lapsed, what was
 // then in doubt may add as much again, if it could not be read again within a second. What an
@@ -27,21 +27,21 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 		return ""
 	}
 	doubt, now := h.inDoubt(p), p.n.clock.monoNow()
-	for _, c := range h.w.plan.channels {
-		most := max(h.w.plan.poller.DoubtMax, p.confirmed[c].best(now))
+	for _, route := range h.w.routes() {
+		most := max(h.w.plan.poller.DoubtMax, p.confirmed[route].best(now))
 		if since := now - p.lapsedAt; p.lapsedAt != 0 && since >= time.Second && since < 20*time.Second {
-			most += min(p.hadInDoubt[c], most)
+			most += min(p.hadInDoubt[route], most)
 		}
-		if n := doubt[c]; n > most+len(p.unheard) {
-			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, c)
+		if n := doubt[route]; n > most+len(p.unheard) {
+			return fmt.Sprintf("a crash of %s would leave %d messages of %s in doubt", p.lease, n, route)
 		}
 	}
 	return ""
 }
 
-// inDoubt counts the messages of each channel that a crash of a process would leave in doubt.
-func (h *history) inDoubt(p *process) map[postdate.Channel]int {
-	doubt := map[postdate.Channel]int{}
+// inDoubt counts the messages of each route that a crash of a process would leave in doubt.
+func (h *history) inDoubt(p *process) map[postdate.Route]int {
+	doubt := map[postdate.Route]int{}
 	for b, record := range h.w.store.Records {
 		if record.Lease != p.lease {
 			continue
@@ -55,8 +55,8 @@ func (h *history) inDoubt(p *process) map[postdate.Channel]int {
 			if record.Claimed.Before(at) {
 				break
 			}
-			if !r.Late && !r.Parked && record.InDoubt(r.Channel, at) && !before.InDoubt(r.Channel, at) {
-				doubt[r.Channel]++
+			if !r.Late && !r.Parked && record.InDoubt(r.Route(), at) && !before.InDoubt(r.Route(), at) {
+				doubt[r.Route()]++
 			}
 		}
 	}
@@ -73,14 +73,14 @@ func (p *process) noteRenewed(began time.Duration) {
 	p.renewedAt, p.leaseUntil = now, max(p.leaseUntil, began+p.lasts)
 }
 
-// confirms are the times at which messages of a channel were confirmed to a process, in order,
+// confirms are the times at which messages of a route were confirmed to a process, in order,
 // by its monotonic clock, which stands still while its machine is frozen.
 type confirms []time.Duration
 
-func (p *process) noteConfirmed(c postdate.Channel, results []publisher.Result) {
+func (p *process) noteConfirmed(route postdate.Route, results []publisher.Result) {
 	for _, r := range results {
 		if r.Outcome == publisher.Confirmed {
-			p.confirmed[c] = append(p.confirmed[c], p.n.clock.now().Mono)
+			p.confirmed[route] = append(p.confirmed[route], p.n.clock.now().Mono)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
@@ -114,7 +115,7 @@ func (w *world) brokerFault(b *broker, it item) {
 	case faultLateConfirm:
 		b.late, b.lateBy = until, it.e
 	case faultLimit:
-		w.limit(b, store.ChannelSettings{Channel: b.name, Paused: it.e == 0, MaxPerSecond: it.e.Seconds(),
+		w.limit(b, store.ChannelSettings{Route: postdate.Route(b.name), Paused: it.e == 0, MaxPerSecond: it.e.Seconds(),
 			MaxInFlight: it.a})
 		w.after(it.d, func() { w.limit(b, store.ChannelSettings{}) })
 	case faultSilent:
@@ -140,7 +141,7 @@ func (p *process) limits() {
 	var all []store.ChannelSettings
 	for _, c := range p.w.plan.channels {
 		l := p.w.channels[c].limit
-		if l.Channel != "" {
+		if l.Route != "" {
 			all = append(all, l)
 		}
 		if p.paused[c] && !l.Paused {
@@ -174,7 +175,7 @@ func (w *world) heal() {
 	for _, c := range w.plan.channels {
 		b := w.channels[c]
 		b.down, b.blocked, b.deleted, b.late, b.refuse, b.lose = 0, 0, 0, 0, window{}, window{}
-		if b.limit.Channel != "" {
+		if b.limit.Route != "" {
 			w.limit(b, store.ChannelSettings{})
 		}
 	}

@@ -51,7 +51,7 @@ func (n *node) start() {
 	p := &process{
 		n: n, w: w, lease: machine.LeaseID(n.name, fmt.Sprint(n.runs)), alive: true,
 		lasts: w.plan.leases[w.r.IntN(len(w.plan.leases))], began: n.clock.monoNow(), judged: n.clock.offset,
-		heard: map[int]heard{}, unheard: map[int]bool{}, confirmed: map[postdate.Channel]confirms{},
+		heard: map[int]heard{}, unheard: map[int]bool{}, confirmed: map[postdate.Route]confirms{},
 		paused: map[postdate.Channel]bool{}, resumed: map[postdate.Channel]time.Duration{},
 	}
 	p.m = machine.New(w.machineConfig(p), w.r.Float64)

@@ -23,10 +23,10 @@ type process struct {
 	began  time.Duration // when it started, by its node's monotonic clock
 	judged time.Duration // the offset of the wall clock at the last renewal that checked it
 
-	renewedAt  time.Duration            // when it learned of its last renewal, by its node's monotonic clock
-	leaseUntil time.Duration            // when its lease ends, by the same clock; 0: it has had none
-	lapsedAt   time.Duration            // when it got a lease again after one had ended; 0: never
-	hadInDoubt map[postdate.Channel]int // at lapsedAt, by channel
+	renewedAt  time.Duration          // when it learned of its last renewal, by its node's monotonic clock
+	leaseUntil time.Duration          // when its lease ends, by the same clock; 0: it has had none
+	lapsedAt   time.Duration          // when it got a lease again after one had ended; 0: never
+	hadInDoubt map[postdate.Route]int // at lapsedAt
 
 	m          *machine.Machine
 	tick       timer
@@ -35,7 +35,7 @@ type process struct {
 	stopping   bool
 	publishing time.Duration // when its last publish ends
 	spin       spin
-	confirmed  map[postdate.Channel]confirms
+	confirmed  map[postdate.Route]confirms
 	unheard    map[int]bool                       // buckets whose last claim had no answer
 	paused     map[postdate.Channel]bool          // as far as it was told
 	resumed    map[postdate.Channel]time.Duration // when it was told of the end of the last pause

@@ -69,6 +69,6 @@ func reasonForMark(h *history, e *emission) bool {
 		return true
 	}
 	g := h.gains[gain{e.process, e.message.Bucket, e.token}]
-	in := func(t postdate.Time) bool { return g.InDoubt(e.row.Channel, bucket.PositionOf(e.row.Key, t)) }
+	in := func(t postdate.Time) bool { return g.InDoubt(e.row.Route(), bucket.PositionOf(e.row.Key, t)) }
 	return in(e.row.AttemptTime) || in(e.message.ExecutionTime)
 }

@@ -24,7 +24,7 @@ func promise6(h *history, f fact) string {
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch,
 					r.ScheduleID, r.AttemptTime-epoch)
 			}
-			if !r.Late && !f.after.ClaimedFor(r.Channel).Before(bucket.PositionOf(r.Key, r.AttemptTime)) {
+			if !r.Late && !f.after.ClaimedFor(r.Route()).Before(bucket.PositionOf(r.Key, r.AttemptTime)) {
 				return fmt.Sprintf("the checkpoint of bucket %d moved from %d to %d, beyond %s, "+
 					"which is due at %d and not settled",
 					f.claim.Bucket, f.before.Checkpoint-epoch, f.after.Checkpoint-epoch,
@@ -34,9 +34,9 @@ func promise6(h *history, f fact) string {
 	case factEmit:
 		r, p := f.e.row, f.e.partition
 		if r != nil && r.Status == postdate.Pending && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
-			!p.InDoubt(r.Channel, bucket.PositionOf(r.Key, r.AttemptTime)) {
+			!p.InDoubt(r.Route(), bucket.PositionOf(r.Key, r.AttemptTime)) {
 			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed of %s, (%d, %s]",
-				r.ScheduleID, r.AttemptTime-epoch, r.Channel, p.Checkpoint-epoch, at(p.ClaimedFor(r.Channel)))
+				r.ScheduleID, r.AttemptTime-epoch, r.Channel, p.Checkpoint-epoch, at(p.ClaimedFor(r.Route())))
 		}
 	case factEnd:
 		for _, s := range h.order {

@@ -24,7 +24,9 @@ func promise7(h *history, f fact) string {
 			h.moves[f.after.Bucket] = append(h.moves[f.after.Bucket], h.w.wall())
 		}
 	case factArrive:
-		healthy := h.w.channels[f.e.message.Channel].kind == channelGood
+		b := h.w.channels[f.e.message.Channel]
+		healthy := b.kind == channelGood ||
+			b.kind == channelTight && f.e.message.Tenant != postdate.DefaultTenant // another tenant's is limited
 		watched := slices.Contains([]profile{profileChannels, profileDrains, profileAloneQuiet, profileParts},
 			h.w.plan.profile)
 		late := h.lateness(f.e)

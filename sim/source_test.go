@@ -64,7 +64,7 @@ var inSource = []struct {
 	},
 	{
 		"a channel is left behind at what was read, not at what was claimed", "poller/behind.go",
-		"			behind[c.name] = b.record.Claimed\n", "			behind[c.name] = b.read\n",
+		"			behind[c.route] = b.record.Claimed\n", "			behind[c.route] = b.read\n",
 		[]int{1, 3, 4, 6}, 0,
 	},
 	{
@@ -154,7 +154,7 @@ var inSource = []struct {
 	},
 	{
 		"time under a pause counts", "poller/wait.go",
-		"	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
+		"	return min(max(since, s.answered, m.resumed[it.channel.route]), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
 		[]int{1}, 0,
 	},
 	{

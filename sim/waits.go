@@ -50,7 +50,7 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	b := h.w.channels[r.Channel]
 	since := max(r.ExecutionTime, f.story.begun)
 	calm := h.w.plan.profile == profileChannels
-	if calm {
+	if calm && r.Tenant == postdate.DefaultTenant {
 		for _, n := range h.w.nodes {
 			if n.proc != nil && n.proc.lease == h.w.store.Records[r.Bucket].Lease {
 				since = max(since, epoch.Add(n.proc.resumed[r.Channel]))
@@ -67,7 +67,7 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	}
 	switch {
 	case !calm:
-	case b.limit.Paused && h.w.now > b.paused+time.Second:
+	case b.limit.Paused && r.Tenant == postdate.DefaultTenant && h.w.now > b.paused+time.Second:
 		return fmt.Sprintf("%s failed while its channel is paused: %s", r.ScheduleID, st.Reason)
 	case h.w.now > h.w.troubled(b)+poller.DefaultConfig().ProbeMax+publishDeadline+time.Second:
 		return fmt.Sprintf("%s failed, and its channel is not down: %s", r.ScheduleID, st.Reason)

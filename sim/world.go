@@ -69,13 +69,23 @@ func newWorld(o Options, p *plan) *world {
 		b := &broker{name: name, kind: p.kinds[i]}
 		switch b.kind {
 		case channelTight:
-			b.limit = store.ChannelSettings{Channel: name, MaxPerSecond: 1}
+			b.limit = store.ChannelSettings{Route: postdate.Route(name), MaxPerSecond: 1}
 		case channelDead:
 			b.down = p.length
 		}
 		w.channels[name] = b
 	}
 	return w
+}
+
+// routes lists the routes of all tenants.
+func (w *world) routes() (all []postdate.Route) {
+	for _, channel := range w.plan.channels {
+		for _, tenant := range tenants {
+			all = append(all, postdate.RouteOf(tenant, channel))
+		}
+	}
+	return all
 }
 
 // wall is true wall-clock time.

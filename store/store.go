@@ -128,16 +128,16 @@ type Due interface {
 	// of the bucket's present owner; a delivery is a fact, whoever made it.
 	Settle(ctx context.Context, settlements []Settlement) error
 
-	// Unpark makes up to u.Limit of the bucket's messages that are parked for a channel due at
+	// Unpark makes up to u.Limit of the bucket's messages that are parked on a route due at
 	// u.At, or at their execution time if that is later. It takes them in order of position,
 	// and returns how many it found: fewer than u.Limit only if no more are parked. early is how
 	// many of these have an execution time after u.At. The rest of their state stays. The token
 	// must be that of the present owner; otherwise the error is KindFenced.
 	Unpark(ctx context.Context, u Unpark) (found, early int, err error)
 
-	// Parked lists the channels for which messages of these buckets are parked. With an error
-	// it returns what it found before.
-	Parked(ctx context.Context, buckets []int) ([]ParkedChannel, error)
+	// Parked lists the routes on which messages of these buckets are parked. With an error it
+	// returns what it found before.
+	Parked(ctx context.Context, buckets []int) ([]ParkedRoute, error)
 }
 
 // Claim is one bucket's claim and the scan that it is made for.
@@ -232,17 +232,17 @@ func (s *Settlement) State(old postdate.State) postdate.State {
 
 // Unpark asks for parked messages to become due.
 type Unpark struct {
-	Bucket  int
-	Token   uint64
-	Channel postdate.Channel
-	At      postdate.Time // their next attempt time
-	Limit   int
+	Bucket int
+	Token  uint64
+	Route  postdate.Route
+	At     postdate.Time // their next attempt time
+	Limit  int
 }
 
-// ParkedChannel says that a bucket has messages parked for a channel.
-type ParkedChannel struct {
-	Bucket  int
-	Channel postdate.Channel
+// ParkedRoute says that a bucket has messages parked on a route.
+type ParkedRoute struct {
+	Bucket int
+	Route  postdate.Route
 }
 
 // Partitions is what bucket locks need.
@@ -323,26 +323,26 @@ type InboxMessage struct {
 	Headers           []postdate.Header
 }
 
-// Channels keeps what operators set for channels, for all nodes.
+// Channels keeps what operators set for tenants' channels, for all nodes.
 type Channels interface {
-	// Channels lists the channels that have settings.
+	// Channels lists the routes that have settings.
 	Channels(ctx context.Context) ([]ChannelSettings, error)
 
-	// SetChannel replaces the settings of one channel. All-zero settings are as if nothing had
+	// SetChannel replaces the settings of one route. All-zero settings are as if nothing had
 	// ever been set.
 	SetChannel(ctx context.Context, settings ChannelSettings) error
 }
 
-// ChannelSettings are what an operator set for a channel.
+// ChannelSettings are what an operator set for a tenant's messages to a channel.
 type ChannelSettings struct {
-	Channel      postdate.Channel
+	Route        postdate.Route
 	Paused       bool    // nothing is published to it
 	MaxPerSecond float64 // messages, per node; 0: no limit
 	MaxInFlight  int     // messages at the broker, per node; 0: no limit of its own
 }
 
 // None says whether nothing is set.
-func (s ChannelSettings) None() bool { return s == ChannelSettings{Channel: s.Channel} }
+func (s ChannelSettings) None() bool { return s == ChannelSettings{Route: s.Route} }
 
 // Keys keeps API keys, for all nodes.
 type Keys interface {

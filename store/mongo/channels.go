@@ -10,7 +10,7 @@ import (
 )
 
 type channelSettings struct {
-	Channel      string  `bson:"_id"`
+	Route        string  `bson:"_id"`
 	Paused       bool    `bson:"paused"`
 	MaxPerSecond float64 `bson:"maxPerSecond"`
 	MaxInFlight  int     `bson:"maxInFlight"`
@@ -29,7 +29,7 @@ func (s *Store) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
 	settings := make([]store.ChannelSettings, len(all))
 	for i, c := range all {
 		settings[i] = store.ChannelSettings{
-			Channel: postdate.Channel(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond,
+			Route: postdate.Route(c.Route), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond,
 			MaxInFlight: c.MaxInFlight,
 		}
 	}
@@ -41,11 +41,11 @@ func (s *Store) SetChannel(ctx context.Context, c store.ChannelSettings) error {
 	err := s.within(ctx, func(ctx context.Context) error {
 		return s.repeat(ctx, func(ctx context.Context) error {
 			if c.None() {
-				_, err := s.channels.DeleteOne(ctx, doc("_id", string(c.Channel)), options.DeleteOne().SetHint(indexID))
+				_, err := s.channels.DeleteOne(ctx, doc("_id", string(c.Route)), options.DeleteOne().SetHint(indexID))
 				return err
 			}
-			_, err := s.channels.ReplaceOne(ctx, doc("_id", string(c.Channel)), channelSettings{
-				Channel: string(c.Channel), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
+			_, err := s.channels.ReplaceOne(ctx, doc("_id", string(c.Route)), channelSettings{
+				Route: string(c.Route), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
 			}, options.Replace().SetUpsert(true).SetHint(indexID))
 			return err
 		})

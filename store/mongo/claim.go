@@ -103,18 +103,18 @@ func (c *scan) claimed() bucket.Position {
 	return c.span.to
 }
 
-// behindOf is the column of what the claims say about single channels.
+// behindOf is the column of what the claims say about single routes.
 func behindOf(at *table, scans []*scan) any {
 	values := make(bson.A, len(scans))
 	none := true
 	for i, c := range scans {
-		list := make([]channelTo, 0, len(c.Behind))
-		for _, channel := range sortedChannels(c.Behind) {
-			to := c.Behind[channel]
-			if channel == c.Only {
+		list := make([]routeTo, 0, len(c.Behind))
+		for _, route := range sortedRoutes(c.Behind) {
+			to := c.Behind[route]
+			if route == c.Only {
 				to = to.Latest(c.span.to)
 			}
-			list = append(list, channelTo{string(channel), placed(to)})
+			list = append(list, routeTo{string(route), placed(to)})
 		}
 		values[i] = list
 		none = none && len(list) == 0
@@ -141,7 +141,7 @@ func refusalOf(p *partition, c *store.Claim) error {
 }
 
 // readDue reads what the claims cover. If some may not have been written, or a claim of a
-// single channel may go further than the record, it reads the records as well. Both may be read
+// single route may go further than the record, it reads the records as well. Both may be read
 // at the same time: a record that shows a claim's number has not changed since that claim was
 // written.
 func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
@@ -180,7 +180,7 @@ func (s *Store) readDue(ctx context.Context, scans []*scan, all bool) error {
 	return s.readLarge(ctx, valid)
 }
 
-func sortedChannels(behind map[postdate.Channel]bucket.Position) []postdate.Channel {
+func sortedRoutes(behind map[postdate.Route]bucket.Position) []postdate.Route {
 	return slices.Sorted(maps.Keys(behind))
 }
 

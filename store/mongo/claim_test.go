@@ -89,10 +89,10 @@ func TestClaimsAsTheRule(t *testing.T) {
 			for _, channel := range oddChannels {
 				if r.IntN(4) == 0 {
 					if c.Behind == nil {
-						c.Behind = map[postdate.Channel]bucket.Position{}
+						c.Behind = map[postdate.Route]bucket.Position{}
 					}
-					if c.Behind[channel] = place(); r.IntN(3) == 0 {
-						c.Only = channel
+					if c.Behind[postdate.Route(channel)] = place(); r.IntN(3) == 0 {
+						c.Only = postdate.Route(channel)
 					}
 				}
 			}

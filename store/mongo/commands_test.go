@@ -362,8 +362,8 @@ func (e *explained) operations() map[string]func() error {
 	pages, behind, only := slices.Clone(e.claims), slices.Clone(e.claims), slices.Clone(e.claims)
 	for i := range e.claims {
 		pages[i].Scan.Limit = 3
-		behind[i].Behind = map[postdate.Channel]bucket.Position{"inbox:b": {}, "inbox:c": {}}
-		only[i].Only, only[i].Behind = "inbox:a", map[postdate.Channel]bucket.Position{"inbox:a": bucket.UpTo(e.now)}
+		behind[i].Behind = map[postdate.Route]bucket.Position{"inbox:b": {}, "inbox:c": {}}
+		only[i].Only, only[i].Behind = "inbox:a", map[postdate.Route]bucket.Position{"inbox:a": bucket.UpTo(e.now)}
 	}
 	some := func(rest int) (ms []postdate.Message) {
 		for i := 3000 + rest; i < 3120; i += 6 {
@@ -390,7 +390,7 @@ func (e *explained) operations() map[string]func() error {
 			return e.list(store.ListQuery{Tenant: "default", Limit: 20, After: &store.ListPosition{ExecutionTime: e.now + 2000, Bucket: 3, ScheduleID: "m02000"}})
 		},
 		"unpark": func() error {
-			_, _, err := e.s.Unpark(ctx, store.Unpark{Bucket: 1, Token: e.tokens[1], Channel: "inbox:a", At: e.now, Limit: 10})
+			_, _, err := e.s.Unpark(ctx, store.Unpark{Bucket: 1, Token: e.tokens[1], Route: "inbox:a", At: e.now, Limit: 10})
 			return err
 		},
 		"settle": func() error {

@@ -58,7 +58,7 @@ func fill(t *testing.T, uri string) *filled {
 			Bucket: b, Scan: store.Scan{Limit: 3, BytesMax: 1000},
 			Claim: bucket.Claim{
 				Token: got[0].Partition.Token, Number: 1, Checkpoint: filledNow - 5, To: bucket.UpTo(filledNow + 20),
-				Behind: map[postdate.Channel]bucket.Position{"inbox:b": {Time: filledNow, ScheduleID: "x"}},
+				Behind: map[postdate.Route]bucket.Position{"inbox:b": {Time: filledNow, ScheduleID: "x"}},
 			},
 		}})[0]
 		f.must(r.Err)

@@ -95,8 +95,8 @@ func TestDamagedAndParked(t *testing.T) {
 	set("m1", "bucket", bson.NewDecimal128(0, 1))
 	set("m3", "channel", int32(7))
 	found, err := s.Parked(t.Context(), []int{1, 2})
-	slices.SortFunc(found, func(a, b store.ParkedChannel) int { return a.Bucket - b.Bucket })
-	want := []store.ParkedChannel{{Bucket: 1, Channel: all[2].Channel}, {Bucket: 2, Channel: all[5].Channel}}
+	slices.SortFunc(found, func(a, b store.ParkedRoute) int { return a.Bucket - b.Bucket })
+	want := []store.ParkedRoute{{Bucket: 1, Route: all[2].Route()}, {Bucket: 2, Route: all[5].Route()}}
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("Parked: %+v, %v, want %+v", found, err, want)
 	}

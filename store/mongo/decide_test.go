@@ -30,7 +30,7 @@ const (
 	playClaimed = postdate.Time(50) // before anything happens
 	playDue     = postdate.Time(100)
 	playTo      = postdate.Time(200) // of the claims that race
-	playChannel = postdate.Channel("inbox:a")
+	playChannel = "inbox:a"
 )
 
 var (
@@ -38,7 +38,7 @@ var (
 	// playShort is a page that others fill: it ends within the message's millisecond.
 	playShort = bucket.PositionOf(postdate.Key{Tenant: "default", ScheduleID: "l"}, playDue)
 	// playBehind has less claimed of the message's channel.
-	playBehind = map[postdate.Channel]bucket.Position{playChannel: bucket.UpTo(playClaimed)}
+	playBehind = map[postdate.Route]bucket.Position{playChannel: bucket.UpTo(playClaimed)}
 )
 
 // covered says whether what is claimed covers the message as it is.
@@ -368,7 +368,7 @@ func TestWhatIsNotClaimedIsTakenBack(t *testing.T) {
 	for name, claim := range map[string]bucket.Claim{
 		"a page that others fill": {To: playShort},
 		"other channels":          {Behind: playBehind},
-		"another channel alone": {Only: "inbox:b", Behind: map[postdate.Channel]bucket.Position{
+		"another channel alone": {Only: "inbox:b", Behind: map[postdate.Route]bucket.Position{
 			"inbox:b": bucket.UpTo(playClaimed), playChannel: bucket.UpTo(playClaimed),
 		}},
 	} {

@@ -36,7 +36,7 @@ type document struct {
 
 	damaged error // it cannot be decoded, or exists but was not found: see damage.go
 
-	Channel      string        `bson:"channel"`
+	Route        string        `bson:"channel"` // the channel, for tenants other than the default one with the tenant
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
 	CreatedAt    postdate.Time `bson:"createdAt,omitempty"`
 	Payload      []byte        `bson:"payload,omitempty"`
@@ -76,7 +76,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked,
 		DownSince: st.DownSince,
 		Attempts:  st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
-		Channel: string(m.Channel), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
+		Route: string(m.Route()), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
@@ -114,9 +114,11 @@ func (d *document) state() postdate.State {
 	return st
 }
 
-func (d *document) channel() postdate.Channel { return postdate.Channel(d.Channel) }
+func (d *document) route() postdate.Route { return postdate.Route(d.Route) }
 
-func (d *document) sighting() sighting { return sighting{d.key(), d.channel(), d.state(), d.Mark} }
+func (d *document) sighting() sighting {
+	return sighting{d.key(), d.route().Channel(), d.state(), d.Mark}
+}
 
 // place is where a placed message waits. At least the keys of the due index must have been
 // read.
@@ -126,7 +128,7 @@ func (d *document) place() bucket.Position {
 
 func (d *document) record() postdate.Record {
 	m := postdate.Message{
-		Key: d.key(), Channel: postdate.Channel(d.Channel), ExecutionTime: d.ExecutionTime,
+		Key: d.key(), Channel: d.route().Channel(), ExecutionTime: d.ExecutionTime,
 		ExpiresAt: d.ExpiresAt, CreatedAt: d.CreatedAt,
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,

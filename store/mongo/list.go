@@ -32,7 +32,7 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		selecting = append(selecting, bson.E{Key: "status", Value: int(q.Status)})
 	}
 	if q.Channel != "" {
-		selecting = append(selecting, bson.E{Key: "channel", Value: string(q.Channel)})
+		selecting = append(selecting, bson.E{Key: "channel", Value: string(postdate.RouteOf(q.Tenant, q.Channel))})
 	}
 	if len(selecting) > 0 {
 		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))

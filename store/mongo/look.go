@@ -13,14 +13,14 @@ const (
 	lookMax = 5_000
 	// passedMax is how many messages beyond its limit a scan looks at if it skips some.
 	passedMax = 1_000
-	// butMax bounds how many channels the server is told to leave out.
+	// butMax bounds how many routes the server is told to leave out.
 	butMax = 64
 )
 
 var (
 	// the index has them: no message is read
-	keys            = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)}
-	keysAndChannels = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
+	keys          = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)}
+	keysAndRoutes = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
 )
 
 // look finds where each scan ends, and ends it there. For claims that may not have to be
@@ -47,7 +47,7 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 		looks = append(looks, func(ctx context.Context) error { return s.readCommon(ctx, some, keys) })
 	}
 	for some := range slices.Chunk(parted, rangesMax) {
-		looks = append(looks, func(ctx context.Context) error { return s.readCommon(ctx, some, keysAndChannels) })
+		looks = append(looks, func(ctx context.Context) error { return s.readCommon(ctx, some, keysAndRoutes) })
 	}
 	if len(alone) > 0 {
 		looks = append(looks, func(ctx context.Context) error {
@@ -70,11 +70,11 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 	return nil
 }
 
-// lookAlone looks at a bucket that filled its page last time. If the scan takes all channels
+// lookAlone looks at a bucket that filled its page last time. If the scan takes all routes
 // alike, it asks only for the message that fills the page.
 func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	if c.parted() {
-		return s.readAlone(ctx, c, keysAndChannels)
+		return s.readAlone(ctx, c, keysAndRoutes)
 	}
 	c.found, err = s.findDue(ctx, []span{c.span}, keys, c.Scan.Limit-1, 1)
 	c.expected, c.reached = c.Scan.Limit-1, len(c.found) == 0
@@ -85,15 +85,15 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	return err
 }
 
-// parted says whether the scan treats channels differently.
+// parted says whether the scan treats routes differently.
 func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
 
 // covers says whether a claim takes a message, apart from its To.
 func (c *scan) covers(d *document) bool {
 	if c.Only != "" {
-		return d.Channel == string(c.Only)
+		return d.route() == c.Only
 	}
-	to, behind := c.Behind[d.channel()]
+	to, behind := c.Behind[d.route()]
 	return !behind || !to.Before(d.place())
 }
 
@@ -120,7 +120,7 @@ func (c *scan) aim() {
 	c.leaveOut()
 }
 
-// leaveOut has the server leave out the channels of which the scan takes nothing, as far as
+// leaveOut has the server leave out the routes of which the scan takes nothing, as far as
 // that is simple.
 func (c *scan) leaveOut() {
 	if c.Only != "" {
@@ -131,11 +131,11 @@ func (c *scan) leaveOut() {
 		return
 	}
 	all := true
-	for _, channel := range sortedChannels(c.Behind) {
-		if c.Scan.After.Before(c.Behind[channel]) {
+	for _, route := range sortedRoutes(c.Behind) {
+		if c.Scan.After.Before(c.Behind[route]) {
 			all = false
 		} else {
-			c.span.but += string(channel) + "\x00"
+			c.span.but += string(route) + "\x00"
 		}
 	}
 	if all {

@@ -27,7 +27,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err e
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			found, err = s.find(ctx, doc("bucket", u.Bucket, "channel", string(u.Channel), "parked", true),
+			found, err = s.find(ctx, doc("bucket", u.Bucket, "channel", string(u.Route), "parked", true),
 				options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).
 					SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(shardKeyFields))
 			return err
@@ -47,7 +47,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err e
 	}
 	at := doc("$max", bson.A{u.At, "$executionTime"})
 	unpark := change{
-		where:  doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Channel)),
+		where:  doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Route)),
 		update: bson.A{doc("$set", doc("due", at, "attemptTime", at)), doc("$unset", "parked")},
 	}
 	for i := range found {
@@ -65,30 +65,30 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err e
 }
 
 // Parked implements store.Due. It first asks whether anything is parked at all, and only then
-// walks from channel to channel.
-func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedChannel, error) {
+// walks from route to route.
+func (s *Store) Parked(ctx context.Context, buckets []int) ([]store.ParkedRoute, error) {
 	if len(buckets) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	var mu sync.Mutex
 	crowded, err := s.parkedBuckets(ctx, buckets)
 	if err == nil {
 		err = s.sideBySide(ctx, len(crowded), func(ctx context.Context, i int) error {
 			for after, page := "", 1; ; {
-				channels, err := s.parkedAfter(ctx, crowded[i], after, page)
-				if err != nil || len(channels) == 0 {
+				routes, err := s.parkedAfter(ctx, crowded[i], after, page)
+				if err != nil || len(routes) == 0 {
 					return err
 				}
 				mu.Lock()
-				for _, channel := range channels {
-					found = append(found, store.ParkedChannel{Bucket: crowded[i], Channel: postdate.Channel(channel)})
+				for _, route := range routes {
+					found = append(found, store.ParkedRoute{Bucket: crowded[i], Route: postdate.Route(route)})
 				}
 				mu.Unlock()
-				after = channels[len(channels)-1]
-				if page = min(2*page, parkedPage); 4*len(channels) < page { // many are for the same channel
+				after = routes[len(routes)-1]
+				if page = min(2*page, parkedPage); 4*len(routes) < page { // many are on the same route
 					page = 1
 				}
 			}
@@ -121,19 +121,19 @@ func (s *Store) parkedBuckets(ctx context.Context, buckets []int) (crowded []int
 	return crowded, err
 }
 
-// parkedPage is how many parked messages are read at a time, at most, to see their channels. With
-// one at a time, messages that each have a channel of their own would take a round trip each.
+// parkedPage is how many parked messages are read at a time, at most, to see their routes. With
+// one at a time, messages that each have a route of their own would take a round trip each.
 const parkedPage = 100
 
-// parkedAfter returns channels after the given one, in order, for which something is parked: at
+// parkedAfter returns routes after the given one, in order, on which something is parked: at
 // least the next one, unless there is none. It reads page messages.
-func (s *Store) parkedAfter(ctx context.Context, bucket int, channel string, page int) (channels []string, err error) {
-	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", channel)),
+func (s *Store) parkedAfter(ctx context.Context, bucket int, route string, page int) (routes []string, err error) {
+	found, err := s.readParked(ctx, doc("bucket", bucket, "parked", true, "channel", doc("$gt", route)),
 		"channel", page)
 	for _, d := range found {
-		channels = append(channels, d.Channel)
+		routes = append(routes, d.Route)
 	}
-	return slices.Compact(channels), err
+	return slices.Compact(routes), err
 }
 
 // readParked returns the first parked messages in the order of a field: at most limit, and at

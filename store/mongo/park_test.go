@@ -62,7 +62,7 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 	}
 	set("messages", bson.D{{Key: "parked", Value: true}})
 	set("partitions", bson.D{{Key: "owner", Value: "me"}, {Key: "token", Value: int64(1)}})
-	n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: all[0].Channel, At: 1_900_000_000_001, Limit: 2})
+	n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Route: all[0].Route(), At: 1_900_000_000_001, Limit: 2})
 	if err != nil || !done {
 		t.Fatalf("%v; a message was cancelled meanwhile: %v", err, done)
 	}
@@ -71,8 +71,8 @@ func TestCancelDuringAnUnpark(t *testing.T) {
 	}
 }
 
-// TestParkedChannels: messages with a channel each do not take a round trip each.
-func TestParkedChannels(t *testing.T) {
+// TestParkedRoutes: messages with a channel each do not take a round trip each.
+func TestParkedRoutes(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	var finds atomic.Int64
 	s := openWatched(t, config(uri), onMessages(func(command bson.Raw) {
@@ -99,7 +99,7 @@ func TestParkedChannels(t *testing.T) {
 	finds.Store(0)
 	found, err := s.Parked(t.Context(), []int{0})
 	for _, p := range found {
-		want[p.Channel]--
+		want[p.Route.Channel()]--
 	}
 	for channel, left := range want {
 		if left != 0 {

@@ -21,7 +21,7 @@ type partition struct {
 	Claims     int64         `bson:"claims"` // absent before claims had numbers
 	Checkpoint postdate.Time `bson:"checkpoint"`
 	Claimed    position      `bson:"claimed"`
-	Behind     []channelTo   `bson:"behind,omitempty"`
+	Behind     []routeTo     `bson:"behind,omitempty"`
 	TakenBy    bson.ObjectID `bson:"takenBy"` // the call that acquired it: tells a contender whether that was its own
 }
 
@@ -32,9 +32,9 @@ func (p *partition) record() bucket.Partition {
 	}
 	for _, c := range p.Behind {
 		if r.Behind == nil {
-			r.Behind = make(map[postdate.Channel]bucket.Position, len(p.Behind))
+			r.Behind = make(map[postdate.Route]bucket.Position, len(p.Behind))
 		}
-		r.Behind[postdate.Channel(c.Channel)] = c.To.place()
+		r.Behind[postdate.Route(c.Route)] = c.To.place()
 	}
 	return r
 }
@@ -46,11 +46,11 @@ type position struct {
 	ID string        `bson:"id"` // of a message; "": before all messages of that time
 }
 
-// channelTo is up to where one channel is claimed. It is an element of an array, because names
-// of channels cannot be names of fields.
-type channelTo struct {
-	Channel string   `bson:"channel"`
-	To      position `bson:"to"`
+// routeTo is up to where one route is claimed. It is an element of an array, because routes cannot
+// be names of fields.
+type routeTo struct {
+	Route string   `bson:"channel"`
+	To    position `bson:"to"`
 }
 
 func placed(p bucket.Position) position {

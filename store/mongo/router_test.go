@@ -348,7 +348,7 @@ func (x *routed) operationsOfOwners() map[string]func() func() error {
 		"Unpark": func() func() error {
 			x.must(s.Settle(ctx, x.settlements(routedNow+3000, store.SettlePark)))
 			return func() error {
-				_, _, err := s.Unpark(ctx, store.Unpark{Bucket: 1, Token: x.tokens[1], Channel: "inbox:a", At: routedNow + 700_000, Limit: 20})
+				_, _, err := s.Unpark(ctx, store.Unpark{Bucket: 1, Token: x.tokens[1], Route: "inbox:a", At: routedNow + 700_000, Limit: 20})
 				return err
 			}
 		},
@@ -405,5 +405,5 @@ func (x *routed) letters(n int) (all []store.InboxMessage) {
 }
 
 func (x *routed) setChannel() error {
-	return x.s.SetChannel(context.WithoutCancel(x.t.Context()), store.ChannelSettings{Channel: "inbox:a", Paused: true})
+	return x.s.SetChannel(context.WithoutCancel(x.t.Context()), store.ChannelSettings{Route: "inbox:a", Paused: true})
 }

@@ -13,8 +13,8 @@ import (
 type span struct {
 	bucket    int
 	after, to bucket.Position
-	only      postdate.Channel // "": of every channel
-	but       string           // channels to leave out, each followed by a zero byte
+	only      postdate.Route // "": of every route
+	but       string         // routes to leave out, each followed by a zero byte
 }
 
 // rangesOf are the ranges of the due index that make up spans: one for all buckets with the
@@ -31,7 +31,7 @@ func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 			// Nothing is due before its execution time: this leaves out the chunks of later times.
 			r = append(r, bson.E{Key: "executionTime", Value: doc("$lte", c.to.Time)})
 		}
-		ranges = append(ranges, append(r, c.channels()...))
+		ranges = append(ranges, append(r, c.routes()...))
 	}
 	for _, c := range spans {
 		from, to := placed(c.after), placed(c.to)
@@ -63,8 +63,8 @@ func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 	return ranges
 }
 
-// channels is the condition on the channel, if there is one.
-func (c span) channels() bson.D {
+// routes is the condition on the route, if there is one.
+func (c span) routes() bson.D {
 	switch {
 	case c.only != "":
 		return doc("channel", string(c.only))

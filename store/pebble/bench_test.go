@@ -284,7 +284,7 @@ func BenchmarkClaimBehind(b *testing.B) {
 	ms[len(ms)-1].Channel = "inbox:bench"
 	s.Insert(ctx, ms)
 	claims := benchClaims(b, s)[:1]
-	claims[0].To, claims[0].Behind = bucket.UpTo(now+20_000), map[postdate.Channel]bucket.Position{"inbox:slow": {Time: now}}
+	claims[0].To, claims[0].Behind = bucket.UpTo(now+20_000), map[postdate.Route]bucket.Position{"inbox:slow": {Time: now}}
 	b.ResetTimer()
 	done := cpu(b, b.N)
 	for range b.N {

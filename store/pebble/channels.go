@@ -20,7 +20,7 @@ func (s *Store) Channels(context.Context) ([]store.ChannelSettings, error) {
 	defer iter.Close()
 	var all []store.ChannelSettings
 	for ok := iter.First(); ok; ok = iter.Next() {
-		settings, err := readChannel(iter.Value(), postdate.Channel(iter.Key()[1:]))
+		settings, err := readChannel(iter.Value(), postdate.Route(iter.Key()[1:]))
 		if err != nil {
 			return nil, s.readError(err)
 		}
@@ -34,7 +34,7 @@ func (s *Store) Channels(context.Context) ([]store.ChannelSettings, error) {
 
 // SetChannel implements store.Channels.
 func (s *Store) SetChannel(_ context.Context, settings store.ChannelSettings) error {
-	key := append([]byte{spaceChannel}, settings.Channel...)
+	key := append([]byte{spaceChannel}, settings.Route...)
 	w := s.writer()
 	if settings.None() {
 		w.batch.Delete(key, nil)
@@ -55,10 +55,10 @@ func appendChannel(b []byte, s store.ChannelSettings) []byte {
 	return binary.AppendUvarint(b, uint64(s.MaxInFlight))
 }
 
-func readChannel(v []byte, channel postdate.Channel) (store.ChannelSettings, error) {
+func readChannel(v []byte, route postdate.Route) (store.ChannelSettings, error) {
 	r := reader{rest: v}
 	r.layout()
-	s := store.ChannelSettings{Channel: channel, Paused: r.byte() == 1}
+	s := store.ChannelSettings{Route: route, Paused: r.byte() == 1}
 	if bits := r.take(8); bits != nil {
 		s.MaxPerSecond = math.Float64frombits(binary.BigEndian.Uint64(bits))
 	}

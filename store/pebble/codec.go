@@ -203,8 +203,8 @@ func appendPartition(b []byte, p bucket.Partition) []byte {
 	b = appendText(appendText(b, p.Owner), p.Lease)
 	b = appendPosition(b, p.Claimed)
 	b = binary.AppendUvarint(b, uint64(len(p.Behind)))
-	for channel, to := range p.Behind {
-		b = appendPosition(appendText(b, string(channel)), to)
+	for route, to := range p.Behind {
+		b = appendPosition(appendText(b, string(route)), to)
 	}
 	return b
 }
@@ -222,10 +222,10 @@ func readPartition(v []byte, number int) (p bucket.Partition, err error) {
 	p.Claimed = r.position()
 	for n := r.uvarint(); n > 0 && !r.failed; n-- {
 		if p.Behind == nil {
-			p.Behind = map[postdate.Channel]bucket.Position{}
+			p.Behind = map[postdate.Route]bucket.Position{}
 		}
-		channel := postdate.Channel(r.text())
-		p.Behind[channel] = r.position()
+		route := postdate.Route(r.text())
+		p.Behind[route] = r.position()
 	}
 	return p, r.end()
 }

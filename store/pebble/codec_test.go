@@ -29,7 +29,7 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(appendMessage(nil, &m))
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
 	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: bucket.PositionOf(key, 5)}))
-	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Claimed: bucket.UpTo(5), Behind: map[postdate.Channel]bucket.Position{"inbox:a": bucket.PositionOf(key, 4), "inbox:b": {}}}))
+	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Claimed: bucket.UpTo(5), Behind: map[postdate.Route]bucket.Position{"inbox:a": bucket.PositionOf(key, 4), "inbox:b": {}}}))
 	f.Add(oldPartition)
 	f.Add(appendLease(nil, bucket.Lease{Renewals: 1 << 40, Lasts: 30 * time.Second}))
 	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
@@ -144,7 +144,7 @@ func TestParkedByAnEarlierVersion(t *testing.T) {
 		t.Errorf("it cannot be cancelled: %v", r.Err)
 	}
 	for _, i := range []int{1, 2} {
-		n, _, err := s.Unpark(t.Context(), store.Unpark{Bucket: found[0].Bucket, Token: token, Channel: "inbox:a", At: at, Limit: 1})
+		n, _, err := s.Unpark(t.Context(), store.Unpark{Bucket: found[0].Bucket, Token: token, Route: "inbox:a", At: at, Limit: 1})
 		if err != nil || n != 1 {
 			t.Errorf("unparking message %d moved %d: %v", i, n, err)
 		}

@@ -93,7 +93,7 @@ func lists(t *testing.T, s *Store) (listed []string, listErr error, parked []str
 	}
 	found, parkedErr := s.Parked(t.Context(), all)
 	for _, f := range found {
-		parked = append(parked, fmt.Sprint(f.Bucket, f.Channel))
+		parked = append(parked, fmt.Sprint(f.Bucket, f.Route))
 	}
 	return listed, listErr, parked, parkedErr
 }

@@ -227,20 +227,21 @@ func (r *scanner) here() bool {
 // beyond says whether the walk has passed the claim's end.
 func (r *scanner) beyond() bool { return !r.due.Valid() || bytes.Compare(r.due.Key(), r.to) > 0 }
 
-// covered says whether the claim covers the message. It reads the message's channel only if
-// claims of channels differ.
+// covered says whether the claim covers the message. It reads the message's route only if claims
+// of routes differ.
 func (r *scanner) covered() bool {
 	if r.claim.Only == "" && len(r.claim.Behind) == 0 {
 		return true
 	}
 	channel, err := channelOf(r.due.Value())
-	switch {
-	case err != nil:
+	if err != nil {
 		return true // whoever reads it reports it
-	case r.claim.Only != "":
-		return string(channel) == string(r.claim.Only)
 	}
-	to, behind := r.claim.Behind[postdate.Channel(channel)]
+	route := postdate.RouteOf(r.at().Tenant, postdate.Channel(channel))
+	if r.claim.Only != "" {
+		return route == r.claim.Only
+	}
+	to, behind := r.claim.Behind[route]
 	if !behind {
 		return true
 	}

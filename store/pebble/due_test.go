@@ -52,7 +52,7 @@ func claimTo(number uint64, to postdate.Time) store.Claim {
 func TestAClaimThatIsFollowedReadsNothing(t *testing.T) {
 	s, m := owned(t)
 	first, second := claimTo(1, 2000), claimTo(2, 2000)
-	second.Behind = map[postdate.Channel]bucket.Position{m.Channel: bucket.UpTo(500)}
+	second.Behind = map[postdate.Route]bucket.Position{m.Route(): bucket.UpTo(500)}
 	claims, results := []store.Claim{first}, make([]store.ClaimResult, 1)
 	found, err := s.look(claims, results)
 	if err != nil || found[0] != 1 {

@@ -13,7 +13,7 @@ import (
 //	m bucket executionTime tenant 0 id   the message, written once
 //	s bucket tenant 0 id                 its state
 //	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
-//	k bucket channel 0 attemptTime tenant 0 id   and once more, while it is parked
+//	k bucket route 0 attemptTime tenant 0 id     and once more, while it is parked
 //	f settledAt bucket tenant 0 id       its execution time, once it is final
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and how long it lasts
@@ -21,7 +21,7 @@ import (
 //	o deliveredAt tenant 0 inbox         an inbox with messages, at the time of the oldest one
 //	n                                    the floor: no empty inbox gave a higher sequence number
 //	c tenant 0 inbox 0                   what earlier versions kept in place of n
-//	h channel                            what an operator set for a channel
+//	h route                              what an operator set for a route
 //	a id                                 an API key
 //	x                                    the store's birth record
 const (
@@ -76,14 +76,15 @@ func dueKey(k []byte, bucket int, p bucket.Position) []byte {
 	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
 }
 
-func parkedPrefix(k []byte, bucket int, channel postdate.Channel) []byte {
+func parkedPrefix(k []byte, bucket int, route postdate.Route) []byte {
 	k = appendBucket(append(k, spaceParked), bucket)
-	k = append(k, channel...)
+	k = append(k, route...)
 	return append(k, 0)
 }
 
 func parkedKey(k []byte, bucket int, channel postdate.Channel, p bucket.Position) []byte {
-	return appendName(appendTime(parkedPrefix(k, bucket, channel), p.Time), p.Tenant, p.ScheduleID)
+	k = parkedPrefix(k, bucket, postdate.RouteOf(p.Tenant, channel))
+	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
 }
 
 func finishedKey(k []byte, settledAt postdate.Time, key postdate.Key) []byte {

@@ -57,7 +57,7 @@ func stepped(t *testing.T, s *Store) uint64 {
 
 func insertAt(t *testing.T, s *Store, b int, id string, at postdate.Time) postdate.Message {
 	t.Helper()
-	m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: "t", ScheduleID: id}, Channel: "inbox:a", ExecutionTime: at}
+	m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: postdate.DefaultTenant, ScheduleID: id}, Channel: "inbox:a", ExecutionTime: at}
 	if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
@@ -120,7 +120,7 @@ func TestASweepFindsWhatComesBehind(t *testing.T) {
 		return wantSwept(t, s, number, want...)
 	}
 	swept("a drain to a parked one", last)
-	if n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Channel: "inbox:a", At: 500_000, Limit: 9}); n != 1 || err != nil {
+	if n, _, err := s.Unpark(t.Context(), store.Unpark{Token: 1, Route: "inbox:a", At: 500_000, Limit: 9}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	due = swept("an unpark", last)

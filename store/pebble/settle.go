@@ -62,7 +62,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, e
 		if !s.partitions[u.Bucket].Holds(u.Token) {
 			return bucket.ErrFenced(u.Bucket)
 		}
-		prefix := parkedPrefix(nil, u.Bucket, u.Channel)
+		prefix := parkedPrefix(nil, u.Bucket, u.Route)
 		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
 			return err
@@ -90,21 +90,21 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, e
 	return found, early, err
 }
 
-// Parked implements store.Due. It reads one key per channel and bucket.
-func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel, error) {
+// Parked implements store.Due. It reads one key per route and bucket.
+func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedRoute, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
 	if err != nil {
 		return nil, s.readError(err)
 	}
 	defer iter.Close()
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for _, b := range slices.Sorted(slices.Values(buckets)) {
 		prefix := appendBucket([]byte{spaceParked}, b)
 		for ok := iter.SeekGE(prefix); ok && bytes.HasPrefix(iter.Key(), prefix); {
 			name, _, _ := bytes.Cut(iter.Key()[len(prefix):], []byte{0})
-			channel := postdate.Channel(name)
-			found = append(found, store.ParkedChannel{Bucket: b, Channel: channel})
-			ok = iter.SeekGE(after(parkedPrefix(nil, b, channel)))
+			route := postdate.Route(name)
+			found = append(found, store.ParkedRoute{Bucket: b, Route: route})
+			ok = iter.SeekGE(after(parkedPrefix(nil, b, route)))
 		}
 		if err := iter.Error(); err != nil { // the next seek would clear it
 			return found, s.readError(err)

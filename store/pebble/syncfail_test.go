@@ -43,7 +43,7 @@ func readAfter(t *testing.T, failing ...errorfs.OpKind) {
 	}}) // it stays open: a process that ended closes nothing
 	m := benchMessage(1, 1_900_000_000_000)
 	m.Bucket = 0
-	setting := store.ChannelSettings{Channel: "inbox:a", Paused: true}
+	setting := store.ChannelSettings{Route: "inbox:a", Paused: true}
 	broken.Store(true)
 
 	answers := make(chan string)
@@ -74,7 +74,7 @@ func readAfter(t *testing.T, failing ...errorfs.OpKind) {
 		if len(settings) == 0 {
 			return "nothing, " + errText(err)
 		}
-		return string(settings[0].Channel) + ", " + errText(err)
+		return string(settings[0].Route) + ", " + errText(err)
 	})
 
 	left := openWith(t, config("store"), pebble.Parts{FS: disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})})

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	slow    = postdate.Channel("kafka:slow")
-	limited = postdate.Channel("kafka:limited")
+	slow    = "kafka:slow"
+	limited = "@acme kafka:slow" // another tenant's messages to the same channel
 )
 
 // places says up to where each channel that is behind is claimed.
-type places = map[postdate.Channel]bucket.Position
+type places = map[postdate.Route]bucket.Position
 
 // lagging checks channels of which less is claimed than of the others.
 func lagging() []check {
@@ -44,13 +44,13 @@ func lagging() []check {
 	}
 }
 
-// shelf inserts n messages for each of three channels, all within two milliseconds.
-func (x *trial) shelf(n int) map[postdate.Channel][]postdate.Message {
+// shelf inserts n messages on each of three routes, all within two milliseconds.
+func (x *trial) shelf(n int) map[postdate.Route][]postdate.Message {
 	x.Helper()
 	by := places{orders: {}, slow: {}, limited: {}}
-	shelf := map[postdate.Channel][]postdate.Message{}
+	shelf := map[postdate.Route][]postdate.Message{}
 	for c := range by {
-		shelf[c] = x.crowd(n, onChannel(c))
+		shelf[c] = x.crowd(n, onRoute(c))
 	}
 	return shelf
 }
@@ -119,7 +119,7 @@ func behindUncounted(x *trial) {
 }
 
 func behindParts(x *trial) {
-	all := x.crowd(16, onChannel(slow))
+	all := x.crowd(16, onRoute(slow))
 	token := x.own(home)
 	for n := range 4 {
 		c := everything(home, token, t0+10)
@@ -135,7 +135,7 @@ func behindNewcomers(x *trial) {
 	c := everything(home, x.own(home), t0+10)
 	c.Behind = places{slow: bucket.UpTo(t0 + 4)}
 	x.claim(c)
-	within, beyond, other := x.add(t0+4, onChannel(slow)), x.add(t0+5, onChannel(slow)), x.add(t0+5)
+	within, beyond, other := x.add(t0+4, onRoute(slow)), x.add(t0+5, onRoute(slow)), x.add(t0+5)
 	x.wantDue(c, within, other)
 	x.wantTooLate(within)
 	x.wantTooLate(other)
@@ -146,11 +146,11 @@ func behindReplaced(x *trial) {
 	c := everything(home, x.own(home), t0+10)
 	c.Behind = places{slow: {Time: t0}}
 	x.claim(c)
-	m, stays := x.add(t0+5, onChannel(slow)), x.add(t0+20)
-	next := changed(m, onChannel(orders))
+	m, stays := x.add(t0+5, onRoute(slow)), x.add(t0+20)
+	next := changed(m, onRoute(orders))
 	x.replace(next)
 	x.wantTooLate(next)
-	next2 := changed(stays, onChannel(slow))
+	next2 := changed(stays, onRoute(slow))
 	next2.ExecutionTime = t0 + 6
 	x.replace(next2)
 	x.wantDue(c, next)
@@ -158,7 +158,7 @@ func behindReplaced(x *trial) {
 }
 
 func behindRetried(x *trial) {
-	within, beyond, parked := x.add(t0, onChannel(slow)), x.add(t0, onChannel(slow)), x.add(t0, onChannel(slow))
+	within, beyond, parked := x.add(t0, onRoute(slow)), x.add(t0, onRoute(slow)), x.add(t0, onRoute(slow))
 	token := x.own(home)
 	c := everything(home, token, t0+100)
 	c.Behind = places{slow: bucket.UpTo(t0 + 50)}
@@ -192,7 +192,7 @@ func behindCatchesUp(x *trial) {
 }
 
 func behindFalls(x *trial) {
-	all := x.crowd(10, onChannel(slow))
+	all := x.crowd(10, onRoute(slow))
 	token := x.own(home)
 	c := everything(home, token, t0+10)
 	c.Scan.BytesMax = 1
@@ -260,7 +260,7 @@ func onlyLimit(x *trial) {
 }
 
 func onlyBack(x *trial) {
-	all := x.crowd(10, onChannel(slow))
+	all := x.crowd(10, onRoute(slow))
 	token := x.own(home)
 	c := everything(home, token, t0+10)
 	c.Behind = places{slow: place(all[6])}
@@ -287,13 +287,13 @@ func onlyCatchesUp(x *trial) {
 	if !r.Complete || r.Next != postdate.Far {
 		x.Errorf("it ended with Complete %t, Next %d; want it complete, and nothing to follow", r.Complete, r.Next)
 	}
-	later := x.add(t0+20, onChannel(slow))
+	later := x.add(t0+20, onRoute(slow))
 	c.Only, c.Behind, c.To = "", places{limited: {Time: t0}}, bucket.UpTo(t0+20)
 	x.wantDue(c, append(together(shelf[orders], shelf[slow]), later)...)
 }
 
 func onlyBeyond(x *trial) {
-	all := x.crowd(10, onChannel(slow))
+	all := x.crowd(10, onRoute(slow))
 	token := x.own(home)
 	c := everything(home, token, t0)
 	c.Behind = places{slow: {Time: t0}}
@@ -308,7 +308,7 @@ func onlyBeyond(x *trial) {
 }
 
 func onlyLate(x *trial) {
-	all := x.crowd(10, onChannel(slow))
+	all := x.crowd(10, onRoute(slow))
 	token := x.own(home)
 	c := numbered(home, token, 4, t0-1, t0+10)
 	c.Behind = places{slow: place(all[1])}
@@ -333,12 +333,13 @@ func oddPlaces() places {
 	odd := places{
 		"a:b":                                 {Time: t0},
 		"https://host.example/p.q?a=$1&b=%00": bucket.UpTo(t0 + 1),
+		"@a:c@m~e kafka:slow":                 {Time: t0 + 3},
 		"kafka:$set.a.b":                      {Time: t0 + 2, Tenant: "tenant~1", ScheduleID: "a-_.:~@+=,b"},
 		"rabbitmq:ü.😀/\"'\\":                  {Time: 1, Tenant: "t"},
 	}
 	for i := range 8 {
 		name := strings.Repeat("~", postdate.ChannelBytesMax-7) + string(rune('a'+i))
-		odd[postdate.Channel("kafka:"+name)] = bucket.Position{
+		odd[postdate.Route("kafka:"+name)] = bucket.Position{
 			Time: t0 + postdate.Time(i), Tenant: strings.Repeat("~", postdate.TenantBytesMax),
 			ScheduleID: strings.Repeat("z", postdate.ScheduleIDBytesMax),
 		}
@@ -363,7 +364,7 @@ func behindRoundTrip(x *trial) {
 }
 
 func behindInherited(x *trial) {
-	all := x.crowd(8, onChannel(slow))
+	all := x.crowd(8, onRoute(slow))
 	token := x.own(home)
 	c := everything(home, token, t0+10)
 	c.Behind = oddPlaces()
@@ -393,7 +394,7 @@ func behindInherited(x *trial) {
 }
 
 func behindBuckets(x *trial) {
-	here, there := x.add(t0, onChannel(slow)), x.messageIn(abroad, tenant, t0, onChannel(slow))
+	here, there := x.add(t0, onRoute(slow)), x.messageIn(abroad, tenant, t0, onRoute(slow))
 	x.insert(there)
 	one, other := everything(home, x.own(home), t0+10), everything(abroad, x.own(abroad), t0+10)
 	one.Behind = places{slow: {Time: t0}}
@@ -413,11 +414,11 @@ func behindBuckets(x *trial) {
 const passed = 21_000
 
 func behindMany(x *trial) {
-	first, slow1 := x.add(t0), x.add(t0, onChannel(slow))
+	first, slow1 := x.add(t0), x.add(t0, onRoute(slow))
 	for range passed / 1000 {
 		var some []postdate.Message
 		for range 1000 {
-			some = append(some, x.message(t0, onChannel(limited)))
+			some = append(some, x.message(t0, onRoute(limited)))
 		}
 		for _, r := range x.store.Insert(x.ctx, some) {
 			if r.Err != nil {
@@ -425,7 +426,7 @@ func behindMany(x *trial) {
 			}
 		}
 	}
-	last, slow2 := x.add(t0), x.add(t0, onChannel(slow))
+	last, slow2 := x.add(t0), x.add(t0, onRoute(slow))
 	c := everything(home, x.own(home), t0+10)
 	c.Behind, c.Scan.Limit = places{slow: {Time: t0}, limited: {Time: t0}}, 3
 	x.wantDue(c, first, last)

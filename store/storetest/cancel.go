@@ -106,7 +106,7 @@ func cancelRetried(x *trial) {
 }
 
 func cancelDoubtful(x *trial) {
-	retried, parked, unparked := x.add(t0), x.add(t0), x.add(t0, onChannel("kafka:b"))
+	retried, parked, unparked := x.add(t0), x.add(t0), x.add(t0, onRoute("kafka:b"))
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
 	retry := x.retryAt(retried, token, t0+5000)

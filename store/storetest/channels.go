@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
@@ -13,24 +12,26 @@ func channels() []check {
 		{"of a new store's channels nothing is set", func(x *trial) { x.wantChannels() }},
 		{"what is set of a channel is listed as it was set last", setChannels},
 		{"settings that are all zero are as none", func(x *trial) {
-			x.setChannel(store.ChannelSettings{Channel: orders, Paused: true})
-			x.setChannel(store.ChannelSettings{Channel: orders})
-			x.setChannel(store.ChannelSettings{Channel: "inbox:never-set"})
+			x.setChannel(store.ChannelSettings{Route: orders, Paused: true})
+			x.setChannel(store.ChannelSettings{Route: orders})
+			x.setChannel(store.ChannelSettings{Route: "inbox:never-set"})
 			x.wantChannels()
 		}},
 	}
 }
 
 func setChannels(x *trial) {
-	first := store.ChannelSettings{Channel: orders, Paused: true}
-	second := store.ChannelSettings{Channel: "https://host/path?q=1", MaxPerSecond: 0.5, MaxInFlight: 7}
+	first := store.ChannelSettings{Route: orders, Paused: true}
+	second := store.ChannelSettings{Route: "https://host/path?q=1", MaxPerSecond: 0.5, MaxInFlight: 7}
+	theirs := store.ChannelSettings{Route: "@acme " + orders, MaxInFlight: 3} // of the same channel, and another tenant
 	x.setChannel(first)
 	x.setChannel(second)
-	x.wantChannels(first, second)
+	x.setChannel(theirs)
+	x.wantChannels(first, second, theirs)
 	first.Paused, first.MaxPerSecond = false, 1e6
 	x.setChannel(first)
 	x.setChannel(first) // repeated
-	x.wantChannels(first, second)
+	x.wantChannels(first, second, theirs)
 }
 
 func (x *trial) setChannel(s store.ChannelSettings) {
@@ -46,7 +47,7 @@ func (x *trial) wantChannels(want ...store.ChannelSettings) {
 	if err != nil {
 		x.Fatalf("Channels: %v", err)
 	}
-	order := func(a, b store.ChannelSettings) int { return cmp.Compare(a.Channel, b.Channel) }
+	order := func(a, b store.ChannelSettings) int { return cmp.Compare(a.Route, b.Route) }
 	slices.SortFunc(got, order)
 	slices.SortFunc(want, order)
 	if !slices.Equal(got, want) {
@@ -56,10 +57,10 @@ func (x *trial) wantChannels(want ...store.ChannelSettings) {
 
 // channelsSurvive is a durable check: what an operator paused stays paused.
 func channelsSurvive(x *trial) {
-	paused := store.ChannelSettings{Channel: orders, Paused: true, MaxPerSecond: 2}
+	paused := store.ChannelSettings{Route: orders, Paused: true, MaxPerSecond: 2}
 	x.setChannel(paused)
-	x.setChannel(store.ChannelSettings{Channel: postdate.Channel("inbox:a"), Paused: true})
-	x.setChannel(store.ChannelSettings{Channel: postdate.Channel("inbox:a")})
+	x.setChannel(store.ChannelSettings{Route: "inbox:a", Paused: true})
+	x.setChannel(store.ChannelSettings{Route: "inbox:a"})
 	x.crash()
 	x.wantChannels(paused)
 }

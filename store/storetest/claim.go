@@ -232,7 +232,7 @@ func claimLate(x *trial) {
 	x.add(t0 + 50)
 	token := x.own(home)
 	written := numbered(home, token, 5, t0-50, t0+100)
-	written.Behind = map[postdate.Channel]bucket.Position{"kafka:slow": bucket.UpTo(t0)}
+	written.Behind = map[postdate.Route]bucket.Position{"kafka:slow": bucket.UpTo(t0)}
 	x.claim(written)
 	for _, late := range []store.Claim{
 		numbered(home, token, 4, t0, t0+100), // while draining, or after the clock was set back
@@ -261,7 +261,7 @@ func claimAgain(x *trial) {
 	}
 	x.wantRefused(first, postdate.KindConflict)
 	other := second
-	other.Checkpoint, other.Behind = t0+10, map[postdate.Channel]bucket.Position{"kafka:slow": bucket.UpTo(t0 + 50)}
+	other.Checkpoint, other.Behind = t0+10, map[postdate.Route]bucket.Position{"kafka:slow": bucket.UpTo(t0 + 50)}
 	x.wantClaimed(other, t0-50, bucket.UpTo(t0+120))
 	if p := x.partition(home); len(p.Behind) != 0 {
 		x.Errorf("a number that was used says now what is behind: %+v", p)

@@ -35,8 +35,8 @@ const (
 	fairMessages = 250 // of each client
 )
 
-// The first channel is never behind.
-var fairChannels = []postdate.Channel{orders, slow, limited}
+// The first route is never behind.
+var fairRoutes = []postdate.Route{orders, slow, limited}
 
 // fair is one such run. Its time is a counter that the owners advance.
 type fair struct {
@@ -110,13 +110,13 @@ func (f *fair) client(n int, r *rand.Rand) {
 
 func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 	at := postdate.Time(f.now.Load()) + postdate.Time(r.IntN(8)) - 2 // some of them late
+	tenant, channel := fairRoutes[r.IntN(len(fairRoutes))].Split()
 	for try := 0; ; try++ {
 		key := bucket.KeyOf(tenant, fmt.Sprintf("c%d-%d-%d", n, i, try), f.store.Buckets())
 		if key.Bucket >= fairBuckets {
 			continue
 		}
-		m := postdate.Message{Key: key, Channel: fairChannels[r.IntN(len(fairChannels))], ExecutionTime: at,
-			Payload: []byte("{}")}
+		m := postdate.Message{Key: key, Channel: channel, ExecutionTime: at, Payload: []byte("{}")}
 		f.mu.Lock()
 		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()
@@ -270,18 +270,18 @@ func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 	c := everything(h.bucket, h.token, to)
 	c.Number, c.Scan.Limit = f.numbers.Add(1), 1+r.IntN(12)
 	c.Behind = maps.Clone(h.record.Behind)
-	if channel := fairChannels[r.IntN(len(fairChannels))]; channel != orders {
-		_, behind := c.Behind[channel]
+	if route := fairRoutes[r.IntN(len(fairRoutes))]; route != orders {
+		_, behind := c.Behind[route]
 		switch n := r.IntN(4); {
 		case behind && n > 0:
-			c.Only = channel
+			c.Only = route
 		case behind:
-			delete(c.Behind, channel)
+			delete(c.Behind, route)
 		case n == 0:
 			if c.Behind == nil {
 				c.Behind = places{}
 			}
-			c.Behind[channel] = h.gained.ClaimedFor(channel).Latest(h.handed[channel])
+			c.Behind[route] = h.gained.ClaimedFor(route).Latest(h.handed[route])
 		}
 	}
 	return c
@@ -309,10 +309,10 @@ func (f *fair) noteClaimed(h *held, c *store.Claim, result *store.ClaimResult) {
 	}
 	for i := range result.Due {
 		rec := &result.Due[i]
-		if at := positionOf(rec); h.record.ClaimedFor(rec.Channel).Before(at) {
+		if at := positionOf(rec); h.record.ClaimedFor(rec.Route()).Before(at) {
 			f.broken("a scan returned a message of %s at %v, and the record is %+v", rec.Channel, at, h.record)
 		}
-		h.handed[rec.Channel] = h.handed[rec.Channel].Latest(positionOf(rec))
+		h.handed[rec.Route()] = h.handed[rec.Route()].Latest(positionOf(rec))
 	}
 }
 
@@ -346,7 +346,7 @@ func (f *fair) publish(rec postdate.Record, h *held, r *rand.Rand) store.Settlem
 	s := store.Settlement{
 		Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: h.token, At: rec.AttemptTime,
 		Attempts:          rec.Attempts + 1,
-		PossibleDuplicate: rec.PossibleDuplicate || !h.gained.ClaimedFor(rec.Channel).Before(positionOf(&rec)),
+		PossibleDuplicate: rec.PossibleDuplicate || !h.gained.ClaimedFor(rec.Route()).Before(positionOf(&rec)),
 	}
 	n := r.IntN(10)
 	if n < 2 { // the broker surely refused: it may still be taken back

@@ -110,22 +110,22 @@ func durableSettle(x *trial) {
 }
 
 func durableParked(x *trial) {
-	a, b := x.add(t0), x.add(t0, onChannel("kafka:b"))
+	a, b := x.add(t0), x.add(t0, onRoute("kafka:b"))
 	token := x.own(home)
 	x.park(token, a, b)
 	x.unpark(token, orders, t0+5, plenty)
 	x.crash()
-	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: "kafka:b"})
+	x.wantParked([]int{home}, store.ParkedRoute{Bucket: home, Route: "kafka:b"})
 	x.wantDue(everything(home, x.own(home), t0+9), a)
 	x.wantDue(everything(home, x.own(home), parkedUntil(b)), a, b)
 }
 
 func durableFence(x *trial) {
-	m, behind := x.add(t0), x.add(t0, onChannel("kafka:slow"))
+	m, behind := x.add(t0), x.add(t0, onRoute("kafka:slow"))
 	stale := x.own(home)
 	token := x.own(home)
 	c := everything(home, token, t0)
-	c.Checkpoint, c.Behind = t0-10, map[postdate.Channel]bucket.Position{"kafka:slow": bucket.UpTo(t0 - 1)}
+	c.Checkpoint, c.Behind = t0-10, map[postdate.Route]bucket.Position{"kafka:slow": bucket.UpTo(t0 - 1)}
 	x.claim(c)
 	x.own(abroad)
 	x.release(store.Hold{Bucket: abroad, Token: x.partition(abroad).Token})

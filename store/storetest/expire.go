@@ -95,7 +95,7 @@ func expirePending(x *trial) {
 		x.wantStatus(m, postdate.Pending)
 	}
 	x.wantDue(everything(home, token, t0+20), plain, retried, next)
-	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
+	x.wantParked([]int{home}, store.ParkedRoute{Bucket: home, Route: orders})
 }
 
 func expireBuckets(x *trial) {

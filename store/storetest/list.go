@@ -104,7 +104,7 @@ func listRange(x *trial) {
 
 func listFilters(x *trial) {
 	pending, delivered, failed, cancelled := x.add(t0), x.add(t0+1), x.add(t0+2), x.add(t0+9)
-	other := x.add(t0+20, onChannel("kafka:orders"))
+	other := x.add(t0+20, onRoute("kafka:orders"))
 	token := x.own(home)
 	x.claim(everything(home, token, t0+5))
 	x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))

@@ -31,7 +31,7 @@ type Mem struct {
 	leases   []bucket.Lease // by id
 	oldest   postdate.Time  // no row ended before this
 	inboxes  map[inboxName]*memInbox
-	channels map[postdate.Channel]store.ChannelSettings
+	channels map[postdate.Route]store.ChannelSettings
 	created  uint64 // messages so far
 	keys     map[string]store.APIKey
 	keysAt   uint64 // the version of keys
@@ -71,7 +71,7 @@ func NewMem(buckets int) *Mem {
 		},
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
-		channels: map[postdate.Channel]store.ChannelSettings{}, keys: map[string]store.APIKey{},
+		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -107,7 +107,7 @@ func (m *Mem) beyond(b int, after bucket.Position) []*Row {
 // Put writes a row in place of another one (nil: none), and calls Watch.
 func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement) *Row {
 	r := &Row{Record: next, Written: m.Clock()}
-	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Channel).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
+	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Route()).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
 	m.leave(old)
 	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
@@ -278,9 +278,9 @@ func (m *Mem) Channels(context.Context) ([]store.ChannelSettings, error) {
 func (m *Mem) SetChannel(_ context.Context, settings store.ChannelSettings) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.channels[settings.Channel] = settings
+	m.channels[settings.Route] = settings
 	if settings.None() {
-		delete(m.channels, settings.Channel)
+		delete(m.channels, settings.Route)
 	}
 	return nil
 }

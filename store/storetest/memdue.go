@@ -71,9 +71,9 @@ func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 // covers says whether a claim takes a message, apart from its To.
 func covers(c *store.Claim, r *postdate.Record) bool {
 	if c.Only != "" {
-		return r.Channel == c.Only
+		return r.Route() == c.Only
 	}
-	to, behind := c.Behind[r.Channel]
+	to, behind := c.Behind[r.Route()]
 	return !behind || !to.Before(positionOf(r))
 }
 
@@ -90,7 +90,7 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 		if to.Before(at) {
 			break
 		}
-		if !covers(c, &r.Record) || m.Records[c.Bucket].ClaimedFor(r.Channel).Before(at) {
+		if !covers(c, &r.Record) || m.Records[c.Bucket].ClaimedFor(r.Route()).Before(at) {
 			continue
 		}
 		result.Due = append(result.Due, r.Record)
@@ -137,7 +137,7 @@ func (m *Mem) Unpark(_ context.Context, u store.Unpark) (found, early int, err e
 		return 0, 0, bucket.ErrFenced(u.Bucket)
 	}
 	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {
-		if r.Channel == u.Channel && found < u.Limit {
+		if r.Route() == u.Route && found < u.Limit {
 			next := r.Record
 			next.Parked, next.AttemptTime = false, max(u.At, r.ExecutionTime)
 			m.Put("unpark", r, next, nil)
@@ -151,13 +151,13 @@ func (m *Mem) Unpark(_ context.Context, u store.Unpark) (found, early int, err e
 }
 
 // Parked implements store.Due.
-func (m *Mem) Parked(_ context.Context, buckets []int) ([]store.ParkedChannel, error) {
+func (m *Mem) Parked(_ context.Context, buckets []int) ([]store.ParkedRoute, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []store.ParkedChannel
+	var found []store.ParkedRoute
 	for _, b := range buckets {
 		for _, r := range m.Shelved[b] {
-			if pc := (store.ParkedChannel{Bucket: b, Channel: r.Channel}); !slices.Contains(found, pc) {
+			if pc := (store.ParkedRoute{Bucket: b, Route: r.Route()}); !slices.Contains(found, pc) {
 				found = append(found, pc)
 			}
 		}

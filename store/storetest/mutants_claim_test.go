@@ -306,7 +306,7 @@ func (s behindCutsNames) Claim(_ context.Context, claims []store.Claim) []store.
 		for channel, to := range p.Behind {
 			name, _, _ := strings.Cut(string(channel), ".")
 			delete(p.Behind, channel)
-			p.Behind[postdate.Channel(name)] = to
+			p.Behind[postdate.Route(name)] = to
 		}
 	})
 }

@@ -22,6 +22,7 @@ type (
 	unparkTellsNoEarly   struct{ *Mem }
 	cancelJudgesParked   struct{ *Mem }
 	unparkIgnoresChannel struct{ *Mem }
+	unparkIgnoresTenant  struct{ *Mem }
 	acquireIgnoresSeen   struct{ *Mem }
 	releaseResetsToken   struct{ *Mem }
 	releaseIgnoresToken  struct{ *Mem }
@@ -127,7 +128,7 @@ func (s unparkForgetsSince) Unpark(ctx context.Context, u store.Unpark) (int, in
 func (s cancelJudgesParked) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	s.mu.Lock()
 	for _, key := range keys {
-		if r := s.Rows[key]; r != nil && r.Parked && !s.Records[key.Bucket].ClaimedFor(r.Channel).Before(r.at()) {
+		if r := s.Rows[key]; r != nil && r.Parked && !s.Records[key.Bucket].ClaimedFor(r.Route()).Before(r.at()) {
 			s.mu.Unlock()
 			return []store.Cancelled{{State: r.State, Err: store.ErrTooLate(key, r.State)}}
 		}
@@ -140,7 +141,20 @@ func (s unparkIgnoresChannel) Unpark(ctx context.Context, u store.Unpark) (int, 
 	channels, _ := s.Parked(ctx, []int{u.Bucket})
 	moved, early := 0, 0
 	for _, pc := range channels {
-		u.Channel = pc.Channel
+		u.Route = pc.Route
+		n, e, err := s.Mem.Unpark(ctx, u)
+		if err != nil {
+			return moved, early, err
+		}
+		moved, early = moved+n, early+e
+	}
+	return moved, early, nil
+}
+
+func (s unparkIgnoresTenant) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
+	moved, early := 0, 0
+	for _, tenant := range []string{postdate.DefaultTenant, "acme"} {
+		u.Route = postdate.RouteOf(tenant, u.Route.Channel())
 		n, e, err := s.Mem.Unpark(ctx, u)
 		if err != nil {
 			return moved, early, err

@@ -33,7 +33,7 @@ func parking() []check {
 			token := x.own(home)
 			now, early, late := x.add(t0), x.add(t0+1), x.add(t0+500)
 			x.park(token, now, early, late)
-			u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
+			u := store.Unpark{Bucket: home, Token: token, Route: orders, At: t0, Limit: plenty}
 			if found, ahead, err := x.store.Unpark(x.ctx, u); found != 3 || ahead != 2 || err != nil {
 				x.Errorf("Unpark found %d messages, %d of them early: want 3 and 2; error %v", found, ahead, err)
 			}
@@ -48,12 +48,12 @@ func parking() []check {
 			x.park(stale, m)
 			present := x.own(home)
 			for _, token := range []uint64{stale, 0, present + 1} {
-				u := store.Unpark{Bucket: home, Token: token, Channel: orders, At: t0, Limit: plenty}
+				u := store.Unpark{Bucket: home, Token: token, Route: orders, At: t0, Limit: plenty}
 				_, _, err := x.store.Unpark(x.ctx, u)
 				x.wantKind(err, postdate.KindFenced)
 			}
 			x.wantDue(everything(home, present, t0))
-			x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
+			x.wantParked([]int{home}, store.ParkedRoute{Bucket: home, Route: orders})
 		}},
 		{"Parked names each channel once per bucket, of the buckets asked for", parkedChannels},
 		{"an unparked message can be parked again", func(x *trial) {
@@ -69,7 +69,7 @@ func parking() []check {
 			}
 		}},
 		{"an unparked message is judged by its attempt time", func(x *trial) {
-			within, beyond := x.add(t0), x.add(t0, onChannel("kafka:b"))
+			within, beyond := x.add(t0), x.add(t0, onRoute("kafka:b"))
 			token := x.own(home)
 			x.park(token, within, beyond)
 			x.unpark(token, orders, t0, plenty)
@@ -89,22 +89,22 @@ func (x *trial) park(token uint64, messages ...postdate.Message) {
 	}
 }
 
-func (x *trial) unpark(token uint64, c postdate.Channel, at postdate.Time, limit int) int {
+func (x *trial) unpark(token uint64, r postdate.Route, at postdate.Time, limit int) int {
 	x.Helper()
-	n, _, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Channel: c, At: at, Limit: limit})
+	n, _, err := x.store.Unpark(x.ctx, store.Unpark{Bucket: home, Token: token, Route: r, At: at, Limit: limit})
 	if err != nil {
 		x.Fatalf("Unpark: %v", err)
 	}
 	return n
 }
 
-func (x *trial) wantParked(buckets []int, want ...store.ParkedChannel) {
+func (x *trial) wantParked(buckets []int, want ...store.ParkedRoute) {
 	x.Helper()
 	got, err := x.store.Parked(x.ctx, buckets)
 	if err != nil {
 		x.Fatalf("Parked: %v", err)
 	}
-	text := func(all []store.ParkedChannel) []string {
+	text := func(all []store.ParkedRoute) []string {
 		var lines []string
 		for _, pc := range all {
 			lines = append(lines, fmt.Sprint(pc))
@@ -142,7 +142,7 @@ func parkAndBack(x *trial) {
 }
 
 func parkedDue(x *trial) {
-	first, m, last := x.add(t0), x.add(t0+1, onChannel("kafka:b")), x.add(t0+2)
+	first, m, last := x.add(t0), x.add(t0+1, onRoute("kafka:b")), x.add(t0+2)
 	token := x.own(home)
 	x.wantDue(everything(home, token, t0+9), first, m, last)
 	s := x.settlement(m, token, store.SettlePark)
@@ -167,7 +167,7 @@ func parkedDue(x *trial) {
 	if n := x.unpark(token, orders, parkedUntil(last)+10, plenty); n != 1 {
 		x.Errorf("Unpark moved %d messages, want 1", n)
 	}
-	x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: "kafka:b"})
+	x.wantParked([]int{home}, store.ParkedRoute{Bucket: home, Route: "kafka:b"})
 }
 
 func parkedSettled(x *trial) {
@@ -186,7 +186,7 @@ func parkedSettled(x *trial) {
 		x.wantRecord(x.get(m.Key), want)
 		c := everything(home, token, s.AttemptTime)
 		if how == store.SettlePark {
-			x.wantParked([]int{home}, store.ParkedChannel{Bucket: home, Channel: orders})
+			x.wantParked([]int{home}, store.ParkedRoute{Bucket: home, Route: orders})
 		} else {
 			x.wantParked([]int{home})
 		}
@@ -217,33 +217,34 @@ func unparkOldest(x *trial) {
 }
 
 func unparkChannel(x *trial) {
-	const a, ab = postdate.Channel("kafka:a"), postdate.Channel("kafka:ab")
-	one, other := x.add(t0, onChannel(a)), x.add(t0, onChannel(ab))
-	elsewhere := x.messageIn(abroad, tenant, t0, onChannel(a))
+	const a, ab, theirs = "kafka:a", "kafka:ab", "@acme kafka:a"
+	one, other, third := x.add(t0, onRoute(a)), x.add(t0, onRoute(ab)), x.add(t0, onRoute(theirs))
+	elsewhere := x.messageIn(abroad, tenant, t0, onRoute(a))
 	x.insert(elsewhere)
 	token, token2 := x.own(home), x.own(abroad)
-	x.park(token, one, other)
+	x.park(token, one, other, third)
 	x.park(token2, elsewhere)
 	if n := x.unpark(token, a, t0+1, plenty); n != 1 {
 		x.Errorf("Unpark moved %d messages, want 1", n)
 	}
 	x.wantDue(everything(home, token, t0+10), one)
 	x.wantDue(everything(abroad, token2, t0+10))
-	x.wantParked([]int{home, abroad}, store.ParkedChannel{Bucket: home, Channel: ab},
-		store.ParkedChannel{Bucket: abroad, Channel: a})
+	x.wantParked([]int{home, abroad}, store.ParkedRoute{Bucket: home, Route: ab},
+		store.ParkedRoute{Bucket: home, Route: theirs},
+		store.ParkedRoute{Bucket: abroad, Route: a})
 }
 
 func parkedChannels(x *trial) {
-	const a, b = postdate.Channel("kafka:a"), postdate.Channel("kafka:b")
+	const a, b = "kafka:a", "@acme kafka:a"
 	x.wantParked([]int{home, abroad})
-	m1, m2, m3 := x.add(t0, onChannel(a)), x.add(t0, onChannel(a)), x.add(t0, onChannel(b))
-	m4 := x.messageIn(abroad, tenant, t0, onChannel(a))
+	m1, m2, m3 := x.add(t0, onRoute(a)), x.add(t0, onRoute(a)), x.add(t0, onRoute(b))
+	m4 := x.messageIn(abroad, tenant, t0, onRoute(a))
 	x.insert(m4)
 	token := x.own(home)
 	x.park(token, m1, m2, m3)
 	x.park(x.own(abroad), m4)
-	here := []store.ParkedChannel{{Bucket: home, Channel: a}, {Bucket: home, Channel: b}}
-	there := store.ParkedChannel{Bucket: abroad, Channel: a}
+	here := []store.ParkedRoute{{Bucket: home, Route: a}, {Bucket: home, Route: b}}
+	there := store.ParkedRoute{Bucket: abroad, Route: a}
 	x.wantParked([]int{home}, here...)
 	x.wantParked([]int{abroad, home}, append(here, there)...)
 	x.wantParked([]int{0, abroad}, there)

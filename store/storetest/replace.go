@@ -56,7 +56,7 @@ func replaceRetried(x *trial) {
 	token := x.own(home)
 	x.claim(everything(home, token, t0))
 	x.settle(x.retryAt(m, token, t0+5000))
-	next := changed(m, onChannel("kafka:invoices"))
+	next := changed(m, onRoute("kafka:invoices"))
 	next.ExecutionTime, next.Headers = t0+60, []postdate.Header{{Name: "a", Value: "b"}}
 	x.replace(next)
 }

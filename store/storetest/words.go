@@ -15,7 +15,7 @@ const (
 	home    = 2                                // the bucket of checks that need only one
 	abroad  = 3                                // another one
 	tenant  = postdate.DefaultTenant
-	orders  = postdate.Channel("rabbitmq:orders")
+	orders  = "rabbitmq:orders"
 	plenty  = 1000    // more messages than a check has, if the limit does not matter
 	roomy   = 1 << 30 // bytes, likewise
 	pageMax = 10_000  // pages, before a scan or a list counts as endless
@@ -23,7 +23,10 @@ const (
 
 type edit = func(*postdate.Message)
 
-func onChannel(c postdate.Channel) edit { return func(m *postdate.Message) { m.Channel = c } }
+func onRoute(r postdate.Route) edit {
+	return func(m *postdate.Message) { m.Tenant, m.Channel = r.Split() }
+}
+
 func withPayload(size int) edit {
 	return func(m *postdate.Message) { m.Payload = make([]byte, size) }
 }
@@ -37,16 +40,15 @@ func (x *trial) message(at postdate.Time, edits ...edit) postdate.Message {
 func (x *trial) messageIn(b int, tenant string, at postdate.Time, edits ...edit) postdate.Message {
 	for {
 		x.made++
-		key := bucket.KeyOf(tenant, fmt.Sprintf("m-%07d", x.made), x.store.Buckets())
-		if key.Bucket != b {
-			continue
-		}
 		m := postdate.Message{
-			Key: key, Channel: orders, ExecutionTime: at, CreatedAt: t0 - 5000,
+			Key: postdate.Key{Tenant: tenant}, Channel: orders, ExecutionTime: at, CreatedAt: t0 - 5000,
 			Payload: []byte(fmt.Sprintf(`{"n":%d}`, x.made)), ContentType: "application/json",
 		}
 		for _, e := range edits {
 			e(&m)
+		}
+		if m.Key = bucket.KeyOf(m.Tenant, fmt.Sprintf("m-%07d", x.made), x.store.Buckets()); m.Bucket != b {
+			continue
 		}
 		m.Digest = postdate.DigestOf(&m, at.String())
 		return m
@@ -144,7 +146,7 @@ func (x *trial) claim(c store.Claim) store.ClaimResult {
 	x.wantCovered(&c, results[0])
 	record := x.partition(c.Bucket)
 	for _, r := range results[0].Due {
-		if at := positionOf(&r); record.ClaimedFor(r.Channel).Before(at) {
+		if at := positionOf(&r); record.ClaimedFor(r.Route()).Before(at) {
 			x.broken("a scan returned a message of %s at %v, and the record is %+v", r.Channel, at, record)
 		}
 	}
