@@ -147,7 +147,23 @@ func (s *shop) hold(channels ...postdate.Route) {
 func (s *shop) wantForgotten() {
 	s.t.Helper()
 	s.m.lookForFull(s.now) // the next claim does
-	if all := s.m.Channels(); len(all) > 0 || len(s.m.behind) > 0 || len(s.m.crowded) > 0 {
-		s.t.Errorf("it remembers %+v, %d of them as behind, and %d as crowded", all, len(s.m.behind), len(s.m.crowded))
+	if all := s.m.Channels(); len(all) > 0 || s.channelsBehind() > 0 || len(s.m.crowded) > 0 {
+		s.t.Errorf("it remembers %+v, %d of them as behind, and %d as crowded", all, s.channelsBehind(), len(s.m.crowded))
 	}
+}
+
+// channelsBehind counts those that are behind.
+func (s *shop) channelsBehind() (n int) {
+	for _, t := range s.m.byName {
+		n += len(t.behind)
+	}
+	return n
+}
+
+// looked counts the sites that are looked at because of what is parked.
+func (s *shop) looked() (n int) {
+	for _, t := range s.m.byName {
+		n += len(t.returns) + len(t.probes)
+	}
+	return n
 }

@@ -62,35 +62,9 @@ func (m *Machine) noteBehind(b *owned) {
 		if _, noted := b.behind[name]; noted {
 			continue
 		}
-		c := m.channelOf(name)
-		if len(c.behindIn) == 0 {
-			m.behind = append(m.behind, c)
-		}
-		c.behindIn = append(c.behindIn, b)
+		m.fallBehind(m.channelOf(name), b)
 		b.behind[name] = struct{}{}
 	}
-}
-
-// catchingUp picks at most that many buckets of the common lane in which a channel can catch up
-// now. Channels take turns, and so do the buckets of each channel.
-func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
-	for range len(m.behind) {
-		if len(all) >= most {
-			break
-		}
-		c := m.behind[0]
-		m.behind = m.behind[1:]
-		if m.hasRoom(now, c) {
-			all = append(all, m.catchingUpIn(now, c, most-len(all))...)
-		}
-		if len(c.behindIn) > 0 {
-			m.behind = append(m.behind, c)
-			continue
-		}
-		c.behindIn = nil
-		m.forget(c)
-	}
-	return all
 }
 
 // catchingUpIn picks buckets in which a channel can catch up. It looks at no more buckets than the
@@ -151,7 +125,8 @@ func (m *Machine) forgetBehind(b *owned) {
 		c := m.channels[name]
 		c.behindIn = slices.DeleteFunc(c.behindIn, func(o *owned) bool { return o == b })
 		if len(c.behindIn) == 0 {
-			m.behind = slices.DeleteFunc(m.behind, func(o *channel) bool { return o == c })
+			t := c.site.tenant
+			t.behind = slices.DeleteFunc(t.behind, func(o *channel) bool { return o == c })
 			m.forget(c)
 		}
 	}

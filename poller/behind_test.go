@@ -473,7 +473,7 @@ func TestCatchingUpWithLostAnswers(t *testing.T) {
 			for _, p := range s.unanswered {
 				for _, it := range p.Batch {
 					record, at := s.store.Records[it.rec.Bucket], bucket.PositionOf(it.rec.Key, it.rec.AttemptTime)
-					if !record.InDoubt(postdate.Route(p.Channel), at) {
+					if !record.InDoubt(routeOf(p), at) {
 						t.Fatalf("%s is with its broker and in no doubt, where every %d. answer is lost: %+v", it.rec.ScheduleID, every, record)
 					}
 				}

@@ -15,6 +15,7 @@ import (
 type channel struct {
 	route    postdate.Route
 	site     *site
+	peers    *peers
 	ready    []*Item // due, in order
 	listed   bool    // is in Machine.ready
 	batches  int     // publishes in flight
@@ -46,11 +47,13 @@ const windowMin = 64
 // does not answer. Then messages are tried one at a time.
 const noAnswer = 5 * time.Second
 
-// site is what fails as one: a broker's channel, or all URLs of one host. A site that takes
-// nothing is down: its messages are parked in the store, where they take no memory and can be
-// cancelled. One at a time is sent as a probe, less and less often, until one goes through.
+// site is what fails as one for a tenant: a broker's channel, or all URLs of one host. What one
+// tenant sends to a host says nothing of it for others. A site that takes nothing is down: its
+// messages are parked in the store, where they take no memory and can be cancelled. One at a time
+// is sent as a probe, less and less often, until one goes through.
 type site struct {
-	name     string
+	name     postdate.Route // a channel or, of URLs, a host
+	tenant   *tenant
 	broker   string
 	channels map[*channel]struct{}
 	inFlight int  // messages with the broker
@@ -67,29 +70,32 @@ type site struct {
 	parking                // its messages that are parked in the store
 }
 
-// siteOf names the site of a channel.
-func siteOf(c postdate.Channel) string {
+// siteOf names the site of a route.
+func siteOf(r postdate.Route) postdate.Route {
+	tenant, c := r.Split()
 	if broker := c.Broker(); broker == "http" || broker == "https" {
 		host := strings.ToLower(strings.TrimPrefix(c.Target(), "//"))
 		if end := strings.IndexAny(host, "/?"); end >= 0 { // a query may follow without a path
 			host = host[:end]
 		}
-		return broker + "://" + host
+		return postdate.RouteOf(tenant, postdate.Channel(broker+"://"+host))
 	}
-	return string(c)
+	return r
 }
 
 func (m *Machine) channelOf(route postdate.Route) *channel {
 	c := m.channels[route]
 	if c == nil {
-		name := route.Channel()
-		at := siteOf(name)
+		at := siteOf(route)
 		if m.sites[at] == nil {
-			m.sites[at] = &site{name: at, broker: name.Broker(), channels: map[*channel]struct{}{}}
+			tenant, name := route.Split()
+			m.sites[at] = &site{name: at, tenant: m.tenantOf(tenant), broker: name.Broker(),
+				channels: map[*channel]struct{}{}}
 		}
 		c = &channel{route: route, site: m.sites[at], limit: m.limits[route], window: windowMin}
 		c.site.channels[c] = struct{}{}
 		m.channels[route] = c
+		m.joinPeers(c)
 	}
 	return c
 }
@@ -101,6 +107,7 @@ func (m *Machine) forget(c *channel) {
 		return
 	}
 	delete(m.channels, c.route)
+	m.leavePeers(c)
 	if delete(c.site.channels, c); len(c.site.channels) == 0 {
 		m.keep(c.site)
 	}
@@ -138,11 +145,11 @@ func (m *Machine) count(c *channel, n int) {
 	m.hand += n
 	switch {
 	case c.hand == 0:
-		m.inHand--
+		m.holds(c.site.tenant, -1)
 		m.lookSoon(c.site)
 		m.forget(c)
 	case c.hand == n: // the first
-		m.inHand++
+		m.holds(c.site.tenant, 1)
 	}
 	m.crowdIfMany(c)
 }
@@ -195,9 +202,9 @@ func (m *Machine) publish(now postdate.Now) {
 func (m *Machine) prove(s *site, answers bool) {
 	switch {
 	case answers && !s.proven:
-		m.unproven[s.broker] -= s.inFlight
+		s.tenant.unproven[s.broker] -= s.inFlight
 	case !answers && s.proven:
-		m.unproven[s.broker] += s.inFlight
+		s.tenant.unproven[s.broker] += s.inFlight
 	}
 	s.proven = answers
 }
@@ -207,7 +214,7 @@ func (m *Machine) fly(c *channel, n int) {
 	c.inFlight += n
 	c.site.inFlight += n
 	if !c.site.proven {
-		m.unproven[c.site.broker] += n
+		c.site.tenant.unproven[c.site.broker] += n
 	}
 }
 

@@ -93,7 +93,7 @@ func TestNoMarksAfterAHandOverWithABacklog(t *testing.T) {
 	sent := map[postdate.Route]int{}
 	for _, batch := range s.unanswered {
 		for _, it := range batch.Batch {
-			if sent[postdate.Route(batch.Channel)]++; it.Delivery.PossibleDuplicate {
+			if sent[routeOf(batch)]++; it.Delivery.PossibleDuplicate {
 				t.Errorf("%s is marked", it.Delivery.Message.ScheduleID)
 			}
 		}
@@ -158,7 +158,7 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 		s.put(b, of(b), 100, -50*time.Second)
 	}
 	s.gain(ps...)
-	for _, c := range s.m.behind {
+	for _, c := range s.m.tenantOf(postdate.DefaultTenant).behind {
 		s.m.prove(c.site, true)
 		if c.window = 2_000; s.m.roomOf(s.now, c) < buckets {
 			t.Fatalf("there is room for %d only", s.m.roomOf(s.now, c))
@@ -179,7 +179,7 @@ func TestCatchingUpTakesTurns(t *testing.T) {
 	if len(tried) != 2*buckets-1 || tried[7] {
 		t.Errorf("four calls of %d take %d of %d buckets", most, len(tried), 2*buckets-1)
 	}
-	c := s.m.behind[0]
+	c := s.m.tenantOf(postdate.DefaultTenant).behind[0]
 	for c.window = 1; !s.m.hasRoom(s.now, c); c.window++ {
 	}
 	room := s.m.roomOf(s.now, c)

@@ -47,7 +47,7 @@ func (l *leaver) leave() {
 func (l *leaver) note(e Effect) {
 	switch e := e.(type) {
 	case Publish:
-		l.sent[postdate.Route(e.Channel)] = append(l.sent[postdate.Route(e.Channel)], l.now.Mono-l.begin.Mono)
+		l.sent[routeOf(e)] = append(l.sent[routeOf(e)], l.now.Mono-l.begin.Mono)
 	case Claim:
 		if l.claims() > 200 {
 			l.t.Fatal("it claims again and again")

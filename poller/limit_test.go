@@ -95,7 +95,7 @@ func TestRateLimit(t *testing.T) {
 func TestRateWakes(t *testing.T) {
 	const rate = 15.0 // one and a half messages may gather
 	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: rate}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: rate}}})
 	begin, sent, steps := b.now.Mono, 0, 0
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-3))
 	for ; b.now.Mono < begin+300*ms; steps++ {
@@ -122,7 +122,7 @@ func TestRateWakes(t *testing.T) {
 func TestNoWakeForATokenThatIsThere(t *testing.T) {
 	b := newBench(t)
 	b.m.c.BatchMax, b.m.c.BatchesMax = 1, 1
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 20}}}) // two may gather
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 20}}}) // two may gather
 	if n := len(of[Publish](b.owned(records("inbox:a", 2, b.now.Wall-3)))); n != 1 {
 		t.Fatalf("%d publishes, want 1 at a time", n)
 	}
@@ -190,7 +190,7 @@ func TestInFlightLimit(t *testing.T) {
 // is resumed.
 func TestPause(t *testing.T) {
 	b := newBench(t)
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
 	effects := b.owned(records("inbox:a", 4, b.now.Wall-10))
 	b.after(10 * ms)
 	effects = append(effects, b.step(fence.Tick{})...)
@@ -220,11 +220,11 @@ func TestResumedUnderALimit(t *testing.T) {
 	settings := store.ChannelSettings{Route: "inbox:a", MaxPerSecond: 5, Paused: true}
 	b := newBench(t)
 	b.owned(nil)
-	b.step(Limits{[]store.ChannelSettings{settings}})
+	b.step(Limits{Settings: []store.ChannelSettings{settings}})
 	b.parked("inbox:a", 0)
 	b.after(100 * ms)
 	settings.Paused = false
-	if n := len(of[Unpark](b.step(Limits{[]store.ChannelSettings{settings}}))); n != 1 {
+	if n := len(of[Unpark](b.step(Limits{Settings: []store.ChannelSettings{settings}}))); n != 1 {
 		t.Errorf("%d unparks when it is resumed, want 1", n)
 	}
 }

@@ -143,7 +143,7 @@ func TestAllURLsArePaused(t *testing.T) {
 		set = append(set, store.ChannelSettings{Route: named("https://h/%d", i), Paused: true})
 		all = append(all, store.ParkedRoute{Bucket: i % 4, Route: named("https://h/%d", i)})
 	}
-	b.step(Limits{set})
+	b.step(Limits{Settings: set})
 	if n := len(of[Unpark](b.step(ParkedFound{Found: all}))); n > 0 || b.m.Wake(b.now) != lookOn {
 		t.Errorf("%d unparks, and woken after %s, want none and %s", n, b.m.Wake(b.now), lookOn)
 	}

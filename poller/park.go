@@ -37,7 +37,7 @@ const (
 // parking is what is known about a site's messages that are parked in the store.
 type parking struct {
 	parked rotation[*channel] // channels that may have some
-	queue  *siteHeap          // Machine.returns or Machine.probes; nil: nothing is parked
+	queue  *siteHeap          // its tenant's returns or probes; nil: nothing is parked
 	place  int                // in queue
 	lookAt time.Duration      // when to see whether some can come back
 	turn   uint64             // of two at the same time, whose turn is first
@@ -80,9 +80,9 @@ func (h *siteHeap) Pop() any {
 func (m *Machine) queueFor(s *site, at time.Duration) {
 	m.turns++
 	s.lookAt, s.turn = at, m.turns
-	queue := &m.returns
+	queue := &s.tenant.returns
 	if s.down {
-		queue = &m.probes
+		queue = &s.tenant.probes
 	}
 	if s.queue == queue {
 		heap.Fix(queue, s.place)
@@ -106,7 +106,7 @@ func (m *Machine) lookSoon(s *site) {
 	case s.parked.len() == 0:
 	case s.down:
 		m.queueFor(s, max(s.probeAt, s.onWayUntil))
-	case s.queue != &m.returns || s.lookAt > m.stepped.Mono: // else it keeps its turn
+	case s.queue != &s.tenant.returns || s.lookAt > m.stepped.Mono: // else it keeps its turn
 		m.queueFor(s, m.stepped.Mono)
 	}
 }
@@ -164,36 +164,6 @@ func (m *Machine) startUnparks(now postdate.Now) {
 			m.queueFor(s, m.unpark(now, s))
 		}
 	}
-}
-
-// wakeUnparks asks to be woken when the next unparks may begin.
-func (m *Machine) wakeUnparks(w *waker) {
-	if len(m.unparks) == m.c.UnparksMax {
-		return
-	}
-	from := m.unparksFrom()
-	if len(m.returns) > 0 {
-		w.mono(max(m.returns[0].lookAt, from))
-	}
-	if len(m.probes) > 0 {
-		w.mono(max(m.probes[0].lookAt, m.budgetAt, from))
-	}
-	if m.retries.len() > 0 {
-		w.mono(max(m.nextRetry, from))
-	}
-}
-
-// nextLook is the site to look at now, if there is one. Sites that are down also wait for the
-// budget of probes.
-func (m *Machine) nextLook(now postdate.Now) (next *site) {
-	if len(m.returns) > 0 && m.returns[0].lookAt <= now.Mono {
-		next = m.returns[0]
-	}
-	if len(m.probes) > 0 && m.probes[0].lookAt <= now.Mono && m.budgetAt <= now.Mono &&
-		(next == nil || m.probes[0].lookedAtBefore(next)) {
-		next = m.probes[0]
-	}
-	return next
 }
 
 // unparksFrom is the time from which on unparks may begin: there is a pause after many failures
@@ -340,6 +310,9 @@ func (m *Machine) startOne(now postdate.Now, u *unparking, c *channel, b *owned,
 	}
 	m.expectOf(c, limit)
 	m.unparks = append(m.unparks, u)
+	m.turns++
+	c.site.tenant.unparks++
+	c.site.tenant.turn = m.turns
 	m.emit(Unpark{u.of})
 }
 
@@ -364,6 +337,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 	u := m.unparks[i]
 	m.unparks = slices.Delete(m.unparks, i, i+1)
 	c, b := m.channels[ev.Unpark.Route], u.bucket
+	c.site.tenant.unparks--
 	m.expectOf(c, -ev.Unpark.Limit)
 	if u.probe && ev.Moved == 0 { // nothing is tried
 		m.budgetAt -= time.Second / probesPerSecond

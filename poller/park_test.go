@@ -85,7 +85,7 @@ func TestParkingHeap(t *testing.T) {
 	m := newMachine(DefaultConfig())
 	var in [2][]*site // those that are up and those that are down, by when it was said
 	for range 6_000 {
-		s, from := &site{}, r.IntN(2)
+		s, from := &site{tenant: m.tenantOf("a")}, r.IntN(2)
 		if all := in[from]; len(all) > 0 && r.IntN(2) == 0 {
 			i := r.IntN(len(all))
 			s = all[i]
@@ -99,7 +99,7 @@ func TestParkingHeap(t *testing.T) {
 			m.queueFor(s, time.Duration(r.IntN(5)))
 			in[to] = append(in[to], s)
 		}
-		for i, heap := range []siteHeap{m.returns, m.probes} {
+		for i, heap := range []siteHeap{m.tenantOf("a").returns, m.tenantOf("a").probes} {
 			if len(heap) != len(in[i]) {
 				t.Fatalf("%d sites wait, want %d", len(heap), len(in[i]))
 			}
@@ -195,7 +195,7 @@ func TestParkedInABucketThatIsLost(t *testing.T) {
 	}
 
 	b = withParked(t, 2, nil)
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", Paused: true}}})
 	if n := len(b.parked("inbox:a", 1)); n > 0 || b.parkedIn("inbox:a") != 1 {
 		t.Fatalf("%d unparks of a channel that is paused", n)
 	}
@@ -337,7 +337,7 @@ func TestUnparksThatAreNotTriedAgain(t *testing.T) {
 	for name, then := range map[string]func(b *bench, other Unpark){
 		"lost": func(b *bench, _ Unpark) { b.step(fence.Lost{Holds: holds(1)}) },
 		"paused": func(b *bench, _ Unpark) {
-			b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", Paused: true}, {Route: "inbox:b", Paused: true}}})
+			b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", Paused: true}, {Route: "inbox:b", Paused: true}}})
 		},
 		"nothing parked": func(b *bench, other Unpark) { b.step(Unparked{Unpark: other.Unpark}) },
 	} {
@@ -440,8 +440,8 @@ func TestNothingIsParked(t *testing.T) {
 		s.add(0, named("x:%d", i), 3, -ms)
 	}
 	s.run(200 * ms)
-	if len(s.arrived) != 10 || len(s.m.returns)+len(s.m.probes) > 0 {
-		t.Errorf("%v arrived, and %d sites are looked at", s.arrived, len(s.m.returns)+len(s.m.probes))
+	if len(s.arrived) != 10 || s.looked() > 0 {
+		t.Errorf("%v arrived, and %d sites are looked at", s.arrived, s.looked())
 	}
 }
 

@@ -22,10 +22,10 @@
 // fence's. Its files follow a message's way: agenda.go (which buckets are due), lane.go
 // (claims, and which buckets share a call), scan.go (read), hand.go (wait for the time),
 // channel.go (publish), settle.go. The others are side paths: room.go (how much of a channel is
-// taken at a time), behind.go (channels that are claimed less far than others), unheard.go
-// (claims without an answer), limit.go (pauses and rates), wait.go (how long a message waits
-// for its channel), find.go and park.go (parked messages and probes), leave.go (buckets that
-// are handed over).
+// taken at a time), tenant.go (what tenants share by weight), behind.go (channels that are claimed
+// less far than others), unheard.go (claims without an answer), limit.go (pauses and rates),
+// wait.go (how long a message waits for its channel), find.go and park.go (parked messages and
+// probes), leave.go (buckets that are handed over).
 package poller
 
 import (
@@ -138,8 +138,12 @@ type Event = fence.Event
 // The events, in addition to [fence.Tick], [fence.Gained], [fence.Lost], [fence.Drain], which
 // fence.Drained answers, and [fence.LeaseUntil].
 type (
-	// Limits carries all settings that operators made for channels.
-	Limits struct{ Settings []store.ChannelSettings }
+	// Limits carries all settings that operators made for channels, and the weights of tenants
+	// other than 1.
+	Limits struct {
+		Settings []store.ChannelSettings
+		Weights  map[string]int
+	}
 	// Nudged says that messages are due.
 	Nudged struct{ Nudges []Nudge }
 	// Claimed answers a Claim, with one result per claim in the same order.
@@ -252,8 +256,8 @@ type Machine struct {
 	agenda  agenda
 
 	channels map[postdate.Route]*channel
-	inHand   int // of these, those with messages in memory
-	sites    map[string]*site
+	peers    map[postdate.Channel]*peers
+	sites    map[postdate.Route]*site
 	kept     []*site // those that are remembered though they have no channel, or were lately
 	limits   map[postdate.Route]*limit
 	resumed  map[postdate.Route]postdate.Time // when a pause ended, as far as this node knows
@@ -261,17 +265,19 @@ type Machine struct {
 	crowded  []*channel                       // those that may have no room for more
 	full     []*channel                       // of these, those that have none, as lookForFull found them
 	looked   bool                             // it did so in this step
-	behind   []*channel                       // those of which less is claimed than of others
-	returns  siteHeap                         // those that are up and have messages parked
-	probes   siteHeap                         // those that are down and have messages parked
-	turns    uint64                           // how many turns were given among them
+	turns    uint64                           // how many turns were given among sites, and among tenants
 	stepped  postdate.Now                     // both clocks, as the present or the latest step read them
 	budgetAt time.Duration                    // from when on the budget of probes allows the next one
+
+	tenants      map[string]*tenant
+	byName       []*tenant      // the same, in the order of names
+	weightOf     map[string]int // as operators set them
+	weightInHand int            // of all tenants with messages in the hand
+	behindTurn   int            // who of those with channels behind comes first
 
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
 	handBytes int
-	unproven  map[string]int // messages with sites that have not answered yet, by their brokers
 
 	common    *lane
 	apart     []*lane // the other ones
@@ -302,7 +308,8 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{},
 		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Route]*channel{}, sites: map[string]*site{}, unproven: map[string]int{},
+		channels: map[postdate.Route]*channel{}, peers: map[postdate.Channel]*peers{},
+		sites: map[postdate.Route]*site{}, tenants: map[string]*tenant{},
 		limits: map[postdate.Route]*limit{}, resumed: map[postdate.Route]postdate.Time{},
 	}
 }
@@ -334,6 +341,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 		m.extendLease(now, ev)
 		now = m.believe(read)
 	case Limits:
+		m.setWeights(ev.Weights)
 		m.setLimits(now, ev.Settings)
 	case Nudged:
 		for _, n := range ev.Nudges {
@@ -400,9 +408,7 @@ func (m *Machine) Wake(now postdate.Now) time.Duration {
 			w.mono(c.limit.freeAt)
 		}
 	}
-	for _, c := range m.behind {
-		w.mono(c.roomAt(w.tried.Mono))
-	}
+	m.wakeBehind(&w)
 	m.wakeUnparks(&w)
 	if !m.finding {
 		w.mono(m.nextFind) // after a failure, or where all that are to be asked about are apart

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/store"
 )
@@ -17,7 +18,7 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 	for i := range 2 * hosts {
 		found = append(found, store.ParkedRoute{Bucket: i % 10, Route: named("https://host-%d.example/%d", i%hosts, i)})
 	}
-	tries, last := map[string]int{}, -time.Hour
+	tries, last := map[postdate.Route]int{}, -time.Hour
 	begin, n := b.now.Mono, 0
 	for effects := b.step(ParkedFound{Found: found}); b.now.Mono < begin+2*time.Second; effects = b.step(fence.Tick{}) {
 		for len(effects) > 0 {
@@ -28,7 +29,7 @@ func TestProbesKeepTheirBudget(t *testing.T) {
 				}
 				last = b.now.Mono
 				n++
-				tries[siteOf(u.Unpark.Route.Channel())]++
+				tries[siteOf(u.Unpark.Route)]++
 				more = append(more, b.step(Unparked{Unpark: u.Unpark, Moved: 1})...) // and nothing arrives
 			}
 			effects = append(more, b.answerAll(effects)...)
@@ -102,7 +103,7 @@ func TestAProbeHasItsPlace(t *testing.T) {
 func TestAnotherOneTriesInItsPlace(t *testing.T) {
 	const prober, other = "https://a.example/1", "https://a.example/2"
 	for name, cannot := range map[string]Event{
-		"it is paused":               Limits{[]store.ChannelSettings{{Route: prober, Paused: true}}},
+		"it is paused":               Limits{Settings: []store.ChannelSettings{{Route: prober, Paused: true}}},
 		"its buckets are lost":       fence.Lost{Holds: holds(1, 2)},
 		"its buckets are in trouble": fence.Tick{}, // see below
 	} {

@@ -158,9 +158,9 @@ func TestChannelsWithNothingParkedAreForgotten(t *testing.T) {
 	for _, rows := range s.store.Waiting {
 		stored += len(rows)
 	}
-	if stored > 0 || len(s.m.channels) > most || len(s.m.probes)+len(s.m.returns) > 0 {
+	if stored > 0 || len(s.m.channels) > most || s.looked() > 0 {
 		t.Errorf("%d messages are stored, %d channels in memory and %d sites looked at, want 0, at most %d and 0",
-			stored, len(s.m.channels), len(s.m.probes)+len(s.m.returns), most)
+			stored, len(s.m.channels), s.looked(), most)
 	}
 }
 
@@ -352,7 +352,7 @@ func TestASiteKeepsItsTurn(t *testing.T) {
 	for i := range 6 {
 		got = append(got, unparks[0].Unpark.Route)
 		b.after(ms)
-		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:b", MaxInFlight: 10 + i}}})
+		b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:b", MaxInFlight: 10 + i}}})
 		b.after(ms)
 		unparks = b.moved(unparks[0], unparks[0].Unpark.Limit)
 	}

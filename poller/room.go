@@ -55,11 +55,13 @@ func (m *Machine) handMax(now postdate.Now, c *channel) int {
 
 // handShare is how much of the hand a channel may fill: twice what its broker may have. So
 // stuck messages leave room for others, however many channels there are. If the hand is almost
-// full all the same, all shares are equal.
+// full all the same, tenants share half of it by their weights, and so do the channels of each
+// in equal parts.
 func (m *Machine) handShare(now postdate.Now, c *channel) int {
-	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2)
+	t := c.site.tenant
+	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2, m.flightPart(c))
 	if m.hand+m.coming >= m.c.HandMax/4*3 {
-		share = max(m.c.HandMax/2/max(m.inHand, 1), 1)
+		share = max(m.handPart(t, m.c.HandMax/2)/max(t.inHand, 1), 1)
 	}
 	if !c.site.proven {
 		share = min(share, c.inFlight+m.unprovenRoom(c.site))
@@ -71,14 +73,15 @@ func (m *Machine) handShare(now postdate.Now, c *channel) int {
 }
 
 // unprovenRoom is how many more messages may be tried of a site that has not answered yet. All
-// such sites of a broker may hold a quarter of the hand, and another quarter with one message
-// each. So a new site is tried immediately, even next to thousands that never answer.
+// such sites of a broker may hold a quarter of their tenant's part of the hand, and another
+// quarter with one message each. So a new site is tried immediately, even next to thousands that
+// never answer.
 func (m *Machine) unprovenRoom(s *site) int {
-	unproven := m.unproven[s.broker]
-	if s.inFlight == 0 && unproven < m.c.HandMax/2 {
-		return max(min(windowMin, m.c.HandMax/4-unproven), 1)
+	unproven, quarter := s.tenant.unproven[s.broker], m.handPart(s.tenant, m.c.HandMax)/4
+	if s.inFlight == 0 && unproven < 2*quarter {
+		return max(min(windowMin, quarter-unproven), 1)
 	}
-	return max(min(windowMin-s.inFlight, m.c.HandMax/4-unproven), 0)
+	return max(min(windowMin-s.inFlight, quarter-unproven), 0)
 }
 
 // room is how many messages and payload bytes a call may bring, and for how many buckets: each

@@ -64,7 +64,7 @@ func doubtAfterALostAnswer(t *testing.T, behind bool) {
 
 func doubtIsBounded(t *testing.T, s *shop) {
 	s.mute = func(c postdate.Route) bool { return c == "x:mute" }
-	s.step(Limits{[]store.ChannelSettings{{Route: "x:tight", MaxPerSecond: 1}, {Route: "x:rated", MaxPerSecond: 200}, {Route: "x:off", Paused: true}}})
+	s.step(Limits{Settings: []store.ChannelSettings{{Route: "x:tight", MaxPerSecond: 1}, {Route: "x:rated", MaxPerSecond: 200}, {Route: "x:off", Paused: true}}})
 	for b := range 4 {
 		for _, c := range []postdate.Route{"x:tight", "x:rated", "x:mute", "x:off"} {
 			s.add(b, c, 700, 100*ms)

@@ -91,6 +91,9 @@ func named(format string, a ...any) postdate.Route {
 	return postdate.Route(fmt.Sprintf(format, a...))
 }
 
+// routeOf is the route of a batch.
+func routeOf(p Publish) postdate.Route { return p.Batch[0].Delivery.Message.Route() }
+
 // openShop is a shop whose machine owns nothing yet.
 func openShop(t *testing.T, change func(*Config)) *shop {
 	c := DefaultConfig()
@@ -183,7 +186,7 @@ func holds(buckets ...int) (all []store.Hold) {
 }
 
 // limits sets all that operators set for channels.
-func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{all}) }
+func (s *shop) limits(all ...store.ChannelSettings) { s.step(Limits{Settings: all}) }
 
 // put stores messages that are due some time from now, without a nudge. Their ids begin with
 // their channel's name.
@@ -237,12 +240,12 @@ func (s *shop) respond(e Effect) []Effect {
 	case Settle:
 		return s.answerNumber(e.Call)
 	case Publish:
-		if s.mute != nil && s.mute(postdate.Route(e.Channel)) {
+		if s.mute != nil && s.mute(routeOf(e)) {
 			s.unanswered = append(s.unanswered, e)
 			s.mostFlying = max(s.mostFlying, s.flying())
 			return nil
 		}
-		if s.down != nil && s.down(postdate.Route(e.Channel)) {
+		if s.down != nil && s.down(routeOf(e)) {
 			return s.publish(e, down)
 		}
 		return s.publish(e, confirmed)
@@ -272,7 +275,7 @@ func (s *shop) publish(p Publish, results ...publisher.Result) []Effect {
 	}
 	for _, r := range results {
 		if r.Outcome == publisher.Confirmed {
-			s.arrived[postdate.Route(p.Channel)]++
+			s.arrived[routeOf(p)]++
 		}
 	}
 	return s.step(Published{p.Batch, results})
@@ -288,7 +291,7 @@ func (s *shop) reply(results ...publisher.Result) {
 // replyAll does the same for all waiting publishes of a channel.
 func (s *shop) replyAll(c postdate.Route, result publisher.Result) {
 	late := s.unanswered
-	of := func(p Publish) bool { return p.Channel == c.Channel() }
+	of := func(p Publish) bool { return routeOf(p) == c }
 	s.unanswered = slices.DeleteFunc(slices.Clone(late), of)
 	for _, p := range late {
 		if of(p) {
@@ -312,7 +315,7 @@ func (s *shop) confirmAll() { s.confirm(len(s.unanswered)) }
 // flying counts the messages with brokers: of the given channels, or of all if there are none.
 func (s *shop) flying(of ...postdate.Route) (n int) {
 	for _, p := range s.unanswered {
-		if len(of) == 0 || slices.Contains(of, p.Batch[0].Delivery.Message.Route()) {
+		if len(of) == 0 || slices.Contains(of, routeOf(p)) {
 			n += len(p.Batch)
 		}
 	}

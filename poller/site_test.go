@@ -235,12 +235,12 @@ func TestWhatIsOnItsWayIsTheProbe(t *testing.T) {
 // All URLs of a host fail as one, however they are written.
 func TestURLsOfOneHost(t *testing.T) {
 	for _, c := range []postdate.Route{"https://dead.example", "https://dead.example/a/b?c=d", "https://dead.example?a=1", "https://dead.example?a=/b", "https://Dead.Example/a"} {
-		if at := siteOf(c.Channel()); at != "https://dead.example" {
+		if at := siteOf(c); at != "https://dead.example" {
 			t.Errorf("%s is taken for one of %s", c, at)
 		}
 	}
 	for _, c := range []postdate.Route{"http://dead.example/", "https://dead.example:8443/", "https://other.example/", "kafka:dead.example"} {
-		if siteOf(c.Channel()) == "https://dead.example" {
+		if siteOf(c) == "https://dead.example" {
 			t.Errorf("%s is taken for one of another site", c)
 		}
 	}

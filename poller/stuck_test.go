@@ -23,7 +23,7 @@ func TestStuckChannelsLeaveRoom(t *testing.T) {
 					limits = append(limits, store.ChannelSettings{Route: named("x:tight-%d", i), MaxPerSecond: 1})
 				}
 			}
-			s.step(Limits{limits})
+			s.step(Limits{Settings: limits})
 			s.mute = func(c postdate.Route) bool { return c[:6] == "x:mute" }
 			for i := range n {
 				name := named("x:mute-%d", i)
@@ -258,7 +258,7 @@ func TestAnotherOneTriesForTheHost(t *testing.T) {
 			}
 			effects := b.step(ParkedFound{Found: found})
 			if paused {
-				b.step(Limits{[]store.ChannelSettings{{Route: urls[1], Paused: true}}})
+				b.step(Limits{Settings: []store.ChannelSettings{{Route: urls[1], Paused: true}}})
 			}
 			tried := map[postdate.Route]bool{}
 			for range 6_000 {

@@ -47,7 +47,7 @@ func TestOverdue(t *testing.T) {
 // parked, and whether and why it takes nothing.
 func TestChannels(t *testing.T) {
 	b := newSleeper(t, nil)
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:b", Paused: true}, {Route: "inbox:c", MaxInFlight: 2}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:b", Paused: true}, {Route: "inbox:c", MaxInFlight: 2}}})
 	b.written(b.outcome(b.read(records("inbox:d", 2, b.now.Wall-10)...), down))
 	b.read(append(records("inbox:c", 3, b.now.Wall-10), records("inbox:a", 1, b.now.Wall+20)[0], records("inbox:e", 1, b.now.Wall+20)[0])...)
 	b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:b"}}})

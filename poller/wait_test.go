@@ -47,7 +47,7 @@ func (s *shop) wantFailed(channel string, n int, from, to time.Duration) {
 // waits for an operator, or behind a limit, does not fail.
 func TestAChannelThatStaysDown(t *testing.T) {
 	s := waiting(t)
-	s.step(Limits{[]store.ChannelSettings{{Route: "x:off", Paused: true}, {Route: "x:tight", MaxPerSecond: 1}}})
+	s.step(Limits{Settings: []store.ChannelSettings{{Route: "x:off", Paused: true}, {Route: "x:tight", MaxPerSecond: 1}}})
 	for b := range 2 {
 		for _, c := range []postdate.Route{"x:down", "x:off", "x:tight"} {
 			s.add(b, c, 200, -5*ms)
@@ -135,7 +135,7 @@ func TestWhoTakesOverTriesFirst(t *testing.T) {
 				})
 			}
 			s.gain(bucket.Partition{Token: 2, Checkpoint: s.now.Wall - 20_000, Claimed: bucket.UpTo(s.now.Wall - 1_000)})
-			if len(s.failed) > 0 && s.m.sites[string(name)].answered == 0 && !s.m.sites[string(name)].tried {
+			if len(s.failed) > 0 && s.m.sites[name].answered == 0 && !s.m.sites[name].tried {
 				t.Fatalf("they failed before the channel was tried: %+v", s.failed)
 			}
 			s.run(15 * time.Second)
@@ -305,7 +305,7 @@ func TestAParkedMessageOfAChannelThatAnswers(t *testing.T) {
 		b.wantParked(b.looked(true, ago, nil), "as it was", 5*time.Second)
 		b.wantParked(b.looked(true, ago, hasty), "as it was", 2*time.Second)
 	}
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
 	b.wantParked(b.looked(true, b.now.Wall-60_000, nil), "the channel is paused", 5*time.Second)
 	b.wantParked(b.looked(true, b.now.Wall-60_000, hasty), "the channel is paused", 2*time.Second)
 }
@@ -316,7 +316,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 	for _, pause := range []bool{false, true} {
 		b := hurt(t, 0)
 		if pause {
-			b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
+			b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:x", Paused: true}}})
 			b.step(Limits{})
 		} else {
 			b.try(publisher.Confirmed)
@@ -340,7 +340,7 @@ func TestAWaitOverAClockSetBack(t *testing.T) {
 // waited for its channel longer than it may: it would be read again immediately.
 func TestALeavingMessageThatWaitedForLong(t *testing.T) {
 	b := hurt(t, publisher.Confirmed)
-	b.step(Limits{[]store.ChannelSettings{{Route: "inbox:x", MaxInFlight: 1}}})
+	b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:x", MaxInFlight: 1}}})
 	due := records("inbox:x", 2, b.now.Wall-1)
 	for i := range due {
 		due[i].DownSince = b.now.Wall - 60_000

@@ -159,11 +159,11 @@ var wakes = map[string]struct {
 		b.step(fence.Drain{Holds: []store.Hold{{Bucket: 0, Token: 2}}})
 	}, want: 130 * ms, then: Claim{}},
 	"a rate": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 10}}})
+		b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 10}}})
 		b.read(records("inbox:a", 3, b.now.Wall-10)...)
 	}, want: 100*ms + 1, then: Publish{}},
 	"room for a channel with a rate that is behind": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
+		b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
 		b.written(b.outcome(b.read(b.due(-10*ms)), confirmed))
 		b.gain(1, func(p *bucket.Partition) {
 			p.Checkpoint, p.Claimed = b.now.Wall-100, bucket.UpTo(b.now.Wall-10)
@@ -171,7 +171,7 @@ var wakes = map[string]struct {
 		})
 	}, want: 750*ms + 1, then: Claim{}},
 	"room for what is parked of a channel with a rate": {do: func(b *bench) {
-		b.step(Limits{[]store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
+		b.step(Limits{Settings: []store.ChannelSettings{{Route: "inbox:a", MaxPerSecond: 1}}})
 		b.read(b.due(-10 * ms))
 		b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:a"}}})
 	}, want: 750*ms + 1, then: Unpark{}},

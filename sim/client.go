@@ -245,7 +245,9 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 // for channels in these worlds, they set for the first one.
 var tenants = [...]string{postdate.DefaultTenant, "acme"}
 
+func ofSecondTenant(n int) bool { return n%5 == 4 }
+
 // keyOf returns the key of message number n.
 func (w *world) keyOf(n int) postdate.Key {
-	return bucket.KeyOf(tenants[b2u(n%5 == 4)], fmt.Sprint("m", n), w.plan.buckets)
+	return bucket.KeyOf(tenants[b2u(ofSecondTenant(n))], fmt.Sprint("m", n), w.plan.buckets)
 }

@@ -207,6 +207,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	case profileBacklog:
 		d.ghosts()
 		d.shards()
+		d.floods()
 	case profileParts:
 		d.parts()
 	case profileAlone:

@@ -28,6 +28,28 @@ func (d *draw) shards() {
 	}
 }
 
+// floods draws very many messages of the first tenant to the slow channel, due at one time, and a few
+// of the second tenant among them, which the others must not hold up.
+func (d *draw) floods() {
+	for at := 10 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, time.Minute) {
+		due := at + 2*time.Second
+		for range 800 {
+			if ofSecondTenant(d.n) {
+				d.n++
+			}
+			d.add(item{at: at, kind: opSchedule, a: d.n, b: int(channelSlow), d: due - at})
+			d.n++
+		}
+		for range 8 {
+			for !ofSecondTenant(d.n) {
+				d.n++
+			}
+			d.add(item{at: at, kind: opSchedule, a: d.n, b: int(channelSlow), d: due - at + d.upTo(2*time.Second)})
+			d.n++
+		}
+	}
+}
+
 // crowd draws many more channels in trouble, with a backlog each: URLs of a few hosts, and
 // queues.
 func (d *draw) crowd() {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/postdate/postdate"
 )
 
 // How late messages may be, however much is stored, in a world in which nothing fails but a part
@@ -13,22 +15,24 @@ const (
 	quietLateMostMax = 250 * time.Millisecond  // nine in ten
 )
 
-// promise8: lateness depends on what is due, not on what is stored.
+// promise8: lateness depends on what is due, not on what is stored; and one tenant's on what is due
+// of its own, not on another tenant's backlog to the same channel.
 func promise8(h *history, f fact) string {
 	if h.w.plan.profile != profileBacklog {
 		return ""
 	}
 	switch f := f.(type) {
 	case factArrive:
-		if f.e.message.Channel != h.w.plan.channels[channelGood] {
-			return ""
-		}
+		good := f.e.message.Channel == h.w.plan.channels[channelGood]
+		flooded := f.e.message.Channel == h.w.plan.channels[channelSlow] && f.e.message.Tenant != postdate.DefaultTenant
 		late := h.lateness(f.e)
-		if late > quietLateMax {
-			return fmt.Sprintf("%s is %s late, with %d messages stored",
-				f.e.story.key.ScheduleID, late, len(h.w.store.Rows))
+		if (good || flooded) && late > quietLateMax {
+			return fmt.Sprintf("%s of %s is %s late, with %d messages stored",
+				f.e.story.key.ScheduleID, f.e.message.Route(), late, len(h.w.store.Rows))
 		}
-		h.late = append(h.late, late)
+		if good {
+			h.late = append(h.late, late)
+		}
 	case factEnd:
 		if len(h.late) < 20 {
 			return "" // too few to say what is usual

@@ -124,7 +124,7 @@ var inSource = []struct {
 	},
 	{
 		"a new channel waits for others that never answered", "poller/room.go",
-		"	if s.inFlight == 0 && unproven < m.c.HandMax/2 {\n", "	if false {\n",
+		"	if s.inFlight == 0 && unproven < 2*quarter {\n", "	if false {\n",
 		[]int{4, 7, 8}, 5,
 	},
 	{
@@ -146,6 +146,11 @@ var inSource = []struct {
 		"a node whose clock is behind dates what ends by it", "node/machine/clock.go",
 		"known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {\n		return t\n", "known && c.skewMax > 0 && t.Sub(now.Wall) > c.skewMax {\n		return now.Wall\n",
 		[]int{1}, 0,
+	},
+	{
+		"a channel is the same for all tenants", "route.go",
+		"	if tenant == DefaultTenant {\n", "	if tenant != \"\" {\n",
+		[]int{8}, 7,
 	},
 	{
 		"what is parked never fails", "poller/wait.go",

@@ -1,0 +1,239 @@
+package poller
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/postdate/postdate"
+)
+
+// What there is to share out goes to tenants first, by their weights, and then to the channels of
+// each: the hand, where it is almost full, catching up, and what comes back from parking. So a
+// tenant with very much that is due, in however many channels, takes from another one only what
+// their weights say.
+
+// tenant is what the machine knows of one tenant. There are no more of them than have credentials,
+// so none is forgotten.
+type tenant struct {
+	name     string
+	weight   int
+	inHand   int            // its channels with messages in memory
+	behind   []*channel     // its channels of which less is claimed than of others, in turn
+	returns  siteHeap       // its sites that are up and have messages parked
+	probes   siteHeap       // its sites that are down and have messages parked
+	unproven map[string]int // messages with sites that have not answered yet, by their brokers
+
+	unparks int    // under way
+	turn    uint64 // of the last one that began
+}
+
+func (m *Machine) tenantOf(name string) *tenant {
+	t := m.tenants[name]
+	if t == nil {
+		t = &tenant{name: name, weight: max(m.weightOf[name], 1), unproven: map[string]int{}}
+		m.tenants[name] = t
+		m.byName = append(m.byName, t)
+		slices.SortFunc(m.byName, func(a, b *tenant) int { return cmp.Compare(a.name, b.name) })
+	}
+	return t
+}
+
+// setWeights takes in what operators set for tenants. One without a weight has 1.
+func (m *Machine) setWeights(weights map[string]int) {
+	m.weightOf, m.weightInHand = weights, 0
+	for _, t := range m.byName {
+		if t.weight = max(weights[t.name], 1); t.inHand > 0 {
+			m.weightInHand += t.weight
+		}
+	}
+}
+
+// holds adds n channels to those of a tenant that have messages in memory.
+func (m *Machine) holds(t *tenant, n int) {
+	before := t.inHand
+	t.inHand += n
+	switch {
+	case before == 0:
+		m.weightInHand += t.weight
+	case t.inHand == 0:
+		m.weightInHand -= t.weight
+	}
+}
+
+// handPart is a tenant's part of n messages of the hand, among the tenants that have some in it.
+func (m *Machine) handPart(t *tenant, n int) int {
+	all := m.weightInHand
+	if t.inHand == 0 {
+		all += t.weight
+	}
+	return n * t.weight / all
+}
+
+// flightPart is how much of a channel may be with its broker while other tenants also have more due
+// to the same channel than goes out: a part by weight of what all of them have there, and some more,
+// so that all can grow. A broker that serves in order of arrival then serves by weight.
+func (m *Machine) flightPart(c *channel) int {
+	if len(c.peers.all) == 1 || !c.competes() {
+		return math.MaxInt
+	}
+	weights, flying := 0, 0
+	for _, o := range c.peers.all {
+		if o.competes() {
+			weights += o.site.tenant.weight
+			flying += o.inFlight
+		}
+	}
+	if weights == c.site.tenant.weight {
+		return math.MaxInt
+	}
+	return flying*c.site.tenant.weight/weights*9/8 + windowMin
+}
+
+// competes reports whether more is due than goes out, and only the broker is the reason.
+func (c *channel) competes() bool {
+	return (len(c.behindIn) > 0 || c.parkedIn.len() > 0) && !c.site.down && c.limit == nil
+}
+
+// peers are the routes of all tenants to one channel.
+type peers struct{ all []*channel }
+
+func (m *Machine) joinPeers(c *channel) {
+	name := c.route.Channel()
+	p := m.peers[name]
+	if p == nil {
+		p = &peers{}
+		m.peers[name] = p
+	}
+	c.peers = p
+	p.all = append(p.all, c)
+}
+
+func (m *Machine) leavePeers(c *channel) {
+	c.peers.all = slices.DeleteFunc(c.peers.all, func(o *channel) bool { return o == c })
+	if len(c.peers.all) == 0 {
+		delete(m.peers, c.route.Channel())
+	}
+}
+
+// fallBehind notes that a bucket's record says that a channel is behind.
+func (m *Machine) fallBehind(c *channel, b *owned) {
+	c.behindIn = append(c.behindIn, b)
+	if t := c.site.tenant; len(c.behindIn) == 1 {
+		t.behind = append(t.behind, c)
+	}
+}
+
+// catchingUp picks at most that many buckets of the common lane in which a channel can catch up
+// now. Each tenant has a part of them by its weight, and what others leave. Tenants take turns,
+// and so do the channels of each and the buckets of each channel.
+func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
+	tenants, weights := m.behindInTurn()
+	for _, t := range tenants {
+		part := max(most*t.weight/weights, 1)
+		all = append(all, m.catchingUpOf(now, t, min(part, most-len(all)))...)
+	}
+	if len(tenants) == 1 {
+		return all
+	}
+	for _, t := range tenants {
+		all = append(all, m.catchingUpOf(now, t, most-len(all))...)
+	}
+	return all
+}
+
+// behindInTurn lists the tenants that have channels behind, another one first with each call, and
+// what they weigh together.
+func (m *Machine) behindInTurn() (tenants []*tenant, weights int) {
+	for _, t := range m.byName {
+		if len(t.behind) > 0 {
+			tenants = append(tenants, t)
+			weights += t.weight
+		}
+	}
+	if len(tenants) == 0 {
+		return nil, 0
+	}
+	m.behindTurn++
+	first := m.behindTurn % len(tenants)
+	return append(tenants[first:], tenants[:first]...), weights
+}
+
+// catchingUpOf is catchingUp for one tenant.
+func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*owned) {
+	for range len(t.behind) {
+		if len(all) >= most {
+			break
+		}
+		c := t.behind[0]
+		t.behind = t.behind[1:]
+		if m.hasRoom(now, c) {
+			all = append(all, m.catchingUpIn(now, c, most-len(all))...)
+		}
+		if len(c.behindIn) > 0 {
+			t.behind = append(t.behind, c)
+			continue
+		}
+		c.behindIn = nil
+		m.forget(c)
+	}
+	return all
+}
+
+// nextLook is the site to look at now, if there is one: of the tenant that has the fewest unparks
+// under way for its weight, and among equals has waited longest. Sites that are down also wait for
+// the budget of probes.
+func (m *Machine) nextLook(now postdate.Now) (next *site) {
+	for _, t := range m.byName {
+		s := t.nextLook(now, m.budgetAt <= now.Mono)
+		if s != nil && (next == nil || t.before(next.tenant)) {
+			next = s
+		}
+	}
+	return next
+}
+
+// before reports whether an unpark of t comes before one of o.
+func (t *tenant) before(o *tenant) bool {
+	return cmp.Or(cmp.Compare(t.unparks*o.weight, o.unparks*t.weight), cmp.Compare(t.turn, o.turn)) < 0
+}
+
+// nextLook is the tenant's site to look at now, if there is one.
+func (t *tenant) nextLook(now postdate.Now, mayProbe bool) (next *site) {
+	if len(t.returns) > 0 && t.returns[0].lookAt <= now.Mono {
+		next = t.returns[0]
+	}
+	if mayProbe && len(t.probes) > 0 && t.probes[0].lookAt <= now.Mono &&
+		(next == nil || t.probes[0].lookedAtBefore(next)) {
+		next = t.probes[0]
+	}
+	return next
+}
+
+// wakeUnparks asks to be woken when the next unparks may begin.
+func (m *Machine) wakeUnparks(w *waker) {
+	if len(m.unparks) == m.c.UnparksMax {
+		return
+	}
+	from := m.unparksFrom()
+	for _, t := range m.byName {
+		if len(t.returns) > 0 {
+			w.mono(max(t.returns[0].lookAt, from))
+		}
+		if len(t.probes) > 0 {
+			w.mono(max(t.probes[0].lookAt, m.budgetAt, from))
+		}
+	}
+	if m.retries.len() > 0 {
+		w.mono(max(m.nextRetry, from))
+	}
+}
+
+// wakeBehind asks to be woken when a rate lets more of a channel that is behind into the hand.
+func (m *Machine) wakeBehind(w *waker) {
+	for _, t := range m.byName {
+		for _, c := range t.behind {
+			w.mono(c.roomAt(w.tried.Mono))
+		}
+	}
+}
