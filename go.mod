@@ -7,8 +7,10 @@ require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/cockroachdb/pebble/v2 v2.1.7
+	github.com/coreos/go-oidc/v3 v3.17.0
 	github.com/fasthttp/router v1.5.4
 	github.com/getkin/kin-openapi v0.152.0
+	github.com/go-jose/go-jose/v4 v4.1.3
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/uuid v1.6.0
@@ -23,6 +25,8 @@ require (
 	golang.org/x/term v0.46.0
 	golang.org/x/time v0.16.0
 )
+
+require golang.org/x/oauth2 v0.37.0 // indirect
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

@@ -37,12 +37,18 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 	if s.config.Keys == nil || need == public {
 		return nil
 	}
-	i, refusal := s.config.Keys.Authenticate(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))
-	if refusal != auth.Accepted {
-		return s.unauthorized(ctx, i, refusal)
+	header := ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)
+	i, refusal := s.config.Keys.Authenticate(header)
+	if token := auth.TokenIn(header); refusal == auth.Unknown && token != nil && s.config.Tokens != nil {
+		var err error
+		if i, err = s.config.Tokens.Authenticate(token); err != nil {
+			return tokenRefused(ctx, err)
+		}
+	} else if refusal != auth.Accepted {
+		return unauthorized(ctx, i, refusal)
 	}
 	if need != anyKey && !i.Allows(need) {
-		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + i.KeyID + " has no scope " +
+		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + clip(i.KeyID) + " has no scope " +
 			string(need) + ", which this call needs: it has " + scopesOf(i) +
 			"; ask an administrator for a key with it"}
 	}
@@ -51,7 +57,7 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 }
 
 // unauthorized is the answer to a request without an identity. i is that of an expired key.
-func (s *Server) unauthorized(ctx *fasthttp.RequestCtx, i *auth.Identity, refusal auth.Refusal) *Problem {
+func unauthorized(ctx *fasthttp.RequestCtx, i *auth.Identity, refusal auth.Refusal) *Problem {
 	ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
 	p := &Problem{Type: Unauthorized}
 	switch refusal {
@@ -66,6 +72,15 @@ func (s *Server) unauthorized(ctx *fasthttp.RequestCtx, i *auth.Identity, refusa
 		p.Detail = "nobody has this key: it is mistyped, or it was revoked"
 	}
 	return p
+}
+
+// tokenRefused is the answer to a request with a token that nobody is known by.
+func tokenRefused(ctx *fasthttp.RequestCtx, err error) *Problem {
+	if postdate.KindOf(err) == postdate.KindUnavailable {
+		return &Problem{Type: Unavailable, Detail: err.Error(), retryAfter: 1}
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer error="invalid_token"`) // RFC 6750
+	return &Problem{Type: Unauthorized, Detail: clip(err.Error())}
 }
 
 func scopesOf(i *auth.Identity) string {

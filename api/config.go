@@ -48,6 +48,8 @@ type Config struct {
 	// Keys tells who a request comes from. Default: nobody is asked for a key, and everybody
 	// may do everything.
 	Keys *auth.Keeper
+	// Tokens also tells it, by JSON Web Tokens, if Keys is set. Default: there are none.
+	Tokens *auth.Tokens
 	// MetricsOpen: /metrics needs no key.
 	MetricsOpen bool
 	// Channels lists channels and changes their settings. Default: there are none.

@@ -30,7 +30,7 @@ const (
 
 // book has all keys. It is never changed.
 type book struct {
-	admin [sha256.Size]byte // of --admin-key
+	admin *[sha256.Size]byte // of --admin-key; nil: there is none
 	keys  map[string]*entry
 }
 
@@ -46,11 +46,10 @@ func (b *book) authenticate(header []byte, now postdate.Time) (*Identity, *entry
 	if len(header) == 0 {
 		return nil, nil, NoKey
 	}
-	const scheme = "bearer "
-	if len(header) <= len(scheme) || !bytes.EqualFold(header[:len(scheme)], []byte(scheme)) {
+	text := credential(header)
+	if len(text) == 0 {
 		return nil, nil, Malformed
 	}
-	text := bytes.Trim(header[len(scheme):], " ")
 	if len(text) == keyBytes && string(text[:len(keyPrefix)]) == keyPrefix {
 		id, secret := text[len(keyPrefix):len(keyPrefix)+idBytes], text[keyBytes-secretBytes:]
 		e := b.keys[string(id)]
@@ -62,10 +61,27 @@ func (b *book) authenticate(header []byte, now postdate.Time) (*Identity, *entry
 			return &e.identity, e, Accepted
 		}
 	}
-	if sameHash(text, &b.admin) {
+	if b.admin != nil && sameHash(text, b.admin) {
 		return &adminIdentity, nil, Accepted
 	}
 	return nil, nil, Unknown
+}
+
+// credential is what an Authorization header carries after Bearer; nil if it has another form.
+func credential(header []byte) []byte {
+	const scheme = "bearer "
+	if len(header) <= len(scheme) || !bytes.EqualFold(header[:len(scheme)], []byte(scheme)) {
+		return nil
+	}
+	return bytes.Trim(header[len(scheme):], " ")
+}
+
+// TokenIn returns the JSON Web Token that an Authorization header carries, or nil.
+func TokenIn(header []byte) []byte {
+	if text := credential(header); bytes.Count(text, []byte{'.'}) == 2 {
+		return text
+	}
+	return nil
 }
 
 // sameHash says whether want is the hash of a secret.

@@ -27,7 +27,7 @@ const (
 // Config is what a Keeper needs.
 type Config struct {
 	Store    store.Keys
-	AdminKey string // [CheckAdminKey] accepts it
+	AdminKey string // [CheckAdminKey] accepts it; "": there is none
 	Now      func() postdate.Time
 	Log      *slog.Logger
 }
@@ -58,7 +58,12 @@ type entry struct {
 // NewKeeper makes a keeper that knows --admin-key alone. Look reads the others.
 func NewKeeper(c Config) *Keeper {
 	k := &Keeper{c: c}
-	k.book.Store(&book{admin: sha256.Sum256([]byte(c.AdminKey))})
+	first := &book{}
+	if c.AdminKey != "" {
+		hash := sha256.Sum256([]byte(c.AdminKey))
+		first.admin = &hash
+	}
+	k.book.Store(first)
 	return k
 }
 

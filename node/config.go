@@ -24,6 +24,7 @@ type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
 	Insecure bool   // serves addresses other than loopback although it asks nobody who they are
 	AdminKey string // the operator's own key; "": nobody is asked for a key
+	OIDC     OIDC
 	// MetricsOpen: /metrics needs no key
 	MetricsOpen bool
 	TLS         TLS
@@ -144,6 +145,7 @@ func DefaultConfig() Config {
 		HTTP: postdate.HTTPDefault, Store: postdate.StoreDefault, Buckets: postdate.BucketsDefault, NodeID: name,
 		Gossip: postdate.GossipDefault, Lease: postdate.LeaseDefault, ClockSkewMax: postdate.ClockSkewMaxDefault,
 		Retention: postdate.RetentionDefault, InboxRetention: postdate.InboxRetentionDefault,
+		OIDC:            OIDC{TenantClaim: "tenant", ScopeClaim: "scope"},
 		PayloadBytesMax: postdate.PayloadBytesMax, Retry: postdate.RetryDefault,
 		Log: slog.Default(), Version: "unknown",
 	}
@@ -172,10 +174,10 @@ func (c Config) Validate() error {
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
-	case !c.Insecure && c.AdminKey == "" && c.TLS.ClientCA == "" && !isLoopback(c.HTTP):
+	case !c.Insecure && !c.asks() && c.TLS.ClientCA == "" && !isLoopback(c.HTTP):
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
-			"give --admin-key or --tls-client-ca, or put a proxy before it that asks, let nothing else reach it, "+
-			"and give --insecure", c.HTTP)
+			"give --admin-key, --oidc-issuer or --tls-client-ca, or put a proxy before it that asks, let nothing else "+
+			"reach it, and give --insecure", c.HTTP)
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:
@@ -240,13 +242,16 @@ func (c Config) rabbitMQTLS() (*tls.Config, error) {
 	return secure, nil
 }
 
+// asks reports whether requests need a key or a token.
+func (c Config) asks() bool { return c.AdminKey != "" || c.OIDC.Issuer != "" }
+
 // validateKeys says what is wrong with who is asked for a key.
 func (c Config) validateKeys() error {
-	if c.AdminKey == "" {
-		if c.MetricsOpen {
-			return invalid("--metrics-open: without --admin-key nothing needs a key; leave it out")
-		}
-		return nil
+	if c.MetricsOpen && !c.asks() {
+		return invalid("--metrics-open: without --admin-key or --oidc-issuer nothing needs a key; leave it out")
+	}
+	if err := c.OIDC.validate(); err != nil || c.AdminKey == "" {
+		return err
 	}
 	if err := auth.CheckAdminKey(c.AdminKey); err != nil {
 		return postdate.E(postdate.KindInvalid, "--admin-key: %w", err)

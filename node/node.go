@@ -39,6 +39,7 @@ type Node struct {
 	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
 	keys       *auth.Keeper // nil if nobody is asked for a key
+	tokens     *auth.Tokens // nil if none are accepted
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
@@ -152,8 +153,7 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if n.c.AdminKey != "" {
-		n.keys = auth.NewKeeper(auth.Config{Store: n.store, AdminKey: n.c.AdminKey, Now: n.wall, Log: n.c.Log})
+	if n.openKeys(); n.keys != nil {
 		if err := n.keys.Look(ctx); err != nil {
 			return err
 		}
@@ -163,6 +163,7 @@ func (n *Node) open(ctx context.Context) error {
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
+		Tokens:      n.tokens,
 		MetricsOpen: n.c.MetricsOpen, TLS: secure, ConnectionsMax: n.files.http,
 	})
 	return err
@@ -229,6 +230,9 @@ func (n *Node) run() {
 	n.background.Go(func() { n.control.run(ctx, n.c.Log) })
 	if n.keys != nil {
 		n.background.Go(func() { n.keys.Run(ctx) })
+	}
+	if n.tokens != nil {
+		n.background.Go(func() { n.tokens.Run(ctx) })
 	}
 	if n.cluster != nil {
 		n.background.Go(func() { n.cluster.run(ctx) })

@@ -270,7 +270,7 @@ type Machine struct {
 	budgetAt time.Duration                    // from when on the budget of probes allows the next one
 
 	tenants      map[string]*tenant
-	byName       []*tenant      // the same, in the order of names
+	byName       []*tenant      // the same, in the order in which they came
 	weightOf     map[string]int // as operators set them
 	weightInHand int            // of all tenants with messages in the hand
 	behindTurn   int            // who of those with channels behind comes first

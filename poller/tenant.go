@@ -34,7 +34,6 @@ func (m *Machine) tenantOf(name string) *tenant {
 		t = &tenant{name: name, weight: max(m.weightOf[name], 1), unproven: map[string]int{}}
 		m.tenants[name] = t
 		m.byName = append(m.byName, t)
-		slices.SortFunc(m.byName, func(a, b *tenant) int { return cmp.Compare(a.name, b.name) })
 	}
 	return t
 }

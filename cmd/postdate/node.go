@@ -34,7 +34,14 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"a proxy or a private network keeps others out")
 	f.StringVar(&c.AdminKey, "admin-key", "", "the operator's own key, of at least 32 characters: with it every call "+
 		"needs a key; none: nobody is asked; better as an environment variable")
-	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key: show /metrics without a key")
+	f.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "URL of an OpenID Connect issuer: its JSON Web Tokens are accepted "+
+		"like keys, and every call needs one of the two")
+	f.StringVar(&c.OIDC.Audience, "oidc-audience", "", "what tokens must have in their claim aud")
+	f.StringVar(&c.OIDC.TenantClaim, "oidc-tenant-claim", c.OIDC.TenantClaim, "the claim that names a token's tenant; "+
+		"a JSON Pointer like /org/id if it begins with /")
+	f.StringVar(&c.OIDC.ScopeClaim, "oidc-scope-claim", c.OIDC.ScopeClaim,
+		"the claim with a token's scopes, likewise: a text with spaces between them, or a list")
+	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key or --oidc-issuer: show /metrics without a key")
 	f.StringVar(&c.TLS.Cert, "tls-cert", "",
 		"file with the node's certificate, in PEM, for TLS; it and the next two are read again when they change")
 	f.StringVar(&c.TLS.Key, "tls-key", "", "file with the key of --tls-cert")

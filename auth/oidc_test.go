@@ -1,0 +1,248 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/oidctest"
+)
+
+// tokens has read the keys of an issuer.
+func tokens(t testing.TB, s *oidctest.Issuer, change ...func(*Issuer)) *Tokens {
+	t.Helper()
+	c := Issuer{URL: s.URL, Audience: "postdate", TenantClaim: "tenant", ScopeClaim: "scope",
+		Now: func() postdate.Time { return now }, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	for _, f := range change {
+		f(&c)
+	}
+	k := NewTokens(c)
+	if !k.read(t.Context(), 0) {
+		t.Fatal("the keys were not read")
+	}
+	return k
+}
+
+func wantRefused(t *testing.T, k *Tokens, token []byte, words string) {
+	t.Helper()
+	i, err := k.Authenticate(token)
+	if i != nil || postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), words) {
+		t.Errorf("got %+v, %v; want it refused with %q", i, err, words)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.PS256, jose.ES256, jose.EdDSA} {
+		t.Run(string(alg), func(t *testing.T) {
+			s := oidctest.New(t)
+			key := oidctest.KeyFor(t, alg, "a")
+			s.Publish(key)
+			k := tokens(t, s)
+			for range 2 { // the second time it is remembered
+				i, err := k.Authenticate(oidctest.Sign(t, key, s.Claims(now.Std())))
+				if err != nil || i.Tenant != "acme" || i.KeyID != "oidc:alice" ||
+					!slices.Equal(i.Scopes, []Scope{WriteMessages, ReadMessages}) || !i.MayUse("rabbitmq:any") {
+					t.Fatalf("got %+v, %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedTokens(t *testing.T) {
+	s := oidctest.New(t)
+	key, other := oidctest.KeyFor(t, jose.RS256, "a"), oidctest.KeyFor(t, jose.RS256, "a")
+	s.Publish(key)
+	k := tokens(t, s)
+	for name, test := range map[string]struct {
+		change oidctest.Claims
+		words  string
+	}{
+		"another issuer":   {oidctest.Claims{"iss": "https://other.example"}, "not of the issuer"},
+		"another audience": {oidctest.Claims{"aud": "billing"}, "expected audience"},
+		"no audience":      {oidctest.Claims{"aud": nil}, "expected audience"},
+		"expired":          {oidctest.Claims{"exp": now.Std().Unix() - 1}, "expired"},
+		"no expiry":        {oidctest.Claims{"exp": nil}, "expired"},
+		"not yet":          {oidctest.Claims{"nbf": now.Std().Add(time.Hour).Unix()}, "before the nbf"},
+		"no tenant":        {oidctest.Claims{"tenant": nil}, "which names the tenant"},
+		"tenant, a number": {oidctest.Claims{"tenant": 7}, "which names the tenant"},
+		"tenant, odd":      {oidctest.Claims{"tenant": "a/b"}, "forbidden character"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := s.Claims(now.Std())
+			for k, v := range test.change {
+				if c[k] = v; v == nil {
+					delete(c, k)
+				}
+			}
+			wantRefused(t, k, oidctest.Sign(t, key, c), test.words)
+		})
+	}
+	good := string(oidctest.Sign(t, key, s.Claims(now.Std())))
+	parts := strings.Split(good, ".")
+	encode := base64.RawURLEncoding.EncodeToString
+	der, err := json.Marshal(key.Public()) // a key that is public is no secret to sign with
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, k, []byte(encode([]byte(`{"alg":"none"}`))+"."+parts[1]+"."), "no JSON Web Token")
+	wantRefused(t, k, oidctest.Sign(t, jose.JSONWebKey{Key: der, KeyID: "a", Algorithm: "HS256"}, s.Claims(now.Std())), "no JSON Web Token")
+	wantRefused(t, k, oidctest.Sign(t, other, s.Claims(now.Std())), "signature")
+	wantRefused(t, k, []byte(parts[0]+"."+encode([]byte(`{"iss":"`+s.URL+`","tenant":"b"}`))+"."+parts[2]), "signature")
+	wantRefused(t, k, []byte("a.b.c"), "no JSON Web Token")
+	wantRefused(t, k, []byte(good+strings.Repeat("x", tokenBytesMax)), "more than")
+	if s.Gets.Load() != 1 {
+		t.Errorf("the issuer was asked for its keys %d times", s.Gets.Load())
+	}
+}
+
+func TestClaims(t *testing.T) {
+	s := oidctest.New(t)
+	key := oidctest.KeyFor(t, jose.ES256, "a")
+	s.Publish(key)
+	k := tokens(t, s, func(c *Issuer) { c.TenantClaim, c.ScopeClaim = "/org/id", "/realm~1access/roles" })
+	c := s.Claims(now.Std())
+	c["org"], c["realm/access"] = oidctest.Claims{"id": "globex"}, oidctest.Claims{"roles": []any{"admin", 7, "offline"}}
+	i, err := k.Authenticate(oidctest.Sign(t, key, c))
+	if err != nil || i.Tenant != "globex" || !slices.Equal(i.Scopes, []Scope{Admin}) {
+		t.Errorf("got %+v, %v", i, err)
+	}
+	wantRefused(t, k, oidctest.Sign(t, key, s.Claims(now.Std())), "/org/id")
+}
+
+// A token that was verified ends when it expires, and when its key is withdrawn.
+func TestVerifiedTokensEnd(t *testing.T) {
+	s := oidctest.New(t)
+	first, second := oidctest.KeyFor(t, jose.RS256, "a"), oidctest.KeyFor(t, jose.RS256, "b")
+	s.Publish(first)
+	at := now
+	k := tokens(t, s, func(c *Issuer) { c.Now = func() postdate.Time { return at } })
+	token := oidctest.Sign(t, first, s.Claims(now.Std()))
+	for range 2 {
+		if _, err := k.Authenticate(token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at = now.Add(time.Hour + time.Millisecond)
+	wantRefused(t, k, token, "expired")
+	at = now
+	s.Publish(second)
+	k.read(t.Context(), 0)
+	if _, err := k.Authenticate(oidctest.Sign(t, second, s.Claims(now.Std()))); err != nil {
+		t.Errorf("with the new key: %v", err)
+	}
+	k.readAt = time.Time{}
+	wantRefused(t, k, token, `no key "a"`)
+}
+
+// A token with a new key is accepted at once. Tokens with keys that nobody has do not make the
+// node ask the issuer more often than it may, and nobody is refused for what is not known.
+func TestNewKeys(t *testing.T) {
+	s := oidctest.New(t)
+	first, second := oidctest.KeyFor(t, jose.ES256, "a"), oidctest.KeyFor(t, jose.ES256, "b")
+	s.Publish(first)
+	k := tokens(t, s)
+	k.readAt = time.Time{} // long ago
+	s.Publish(first, second)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := k.Authenticate(oidctest.Sign(t, second, s.Claims(now.Std()))); err != nil {
+				t.Errorf("with the new key: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 100 {
+		c := s.Claims(now.Std())
+		c["jti"] = i
+		_, err := k.Authenticate(oidctest.Sign(t, oidctest.KeyFor(t, jose.ES256, fmt.Sprint("nobody's-", i)), c))
+		if postdate.KindOf(err) != postdate.KindUnavailable {
+			t.Fatalf("with a key that nobody has: %v", err)
+		}
+	}
+	if n := s.Gets.Load(); n != 2 {
+		t.Errorf("the issuer was asked for its keys %d times, want 2", n)
+	}
+}
+
+// While the issuer is away, tokens with known keys are accepted, and nobody is refused.
+func TestIssuerAway(t *testing.T) {
+	s := oidctest.New(t)
+	key := oidctest.KeyFor(t, jose.EdDSA, "a")
+	s.Publish(key)
+	k := tokens(t, s)
+	s.Away.Store(true)
+	k.read(t.Context(), 0)
+	if _, err := k.Authenticate(oidctest.Sign(t, key, s.Claims(now.Std()))); err != nil {
+		t.Errorf("with a known key: %v", err)
+	}
+	other := NewTokens(k.c)
+	_, err := other.Authenticate(oidctest.Sign(t, key, s.Claims(now.Std())))
+	if postdate.KindOf(err) != postdate.KindUnavailable {
+		t.Errorf("before any key was read: %v", err)
+	}
+	s.Away.Store(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { other.Run(ctx); close(ended) }()
+	for deadline := time.Now().Add(time.Minute); err != nil; time.Sleep(time.Millisecond) {
+		if _, err = other.Authenticate(oidctest.Sign(t, key, s.Claims(now.Std()))); time.Now().After(deadline) {
+			t.Fatalf("after the issuer is back: %v", err)
+		}
+	}
+	cancel()
+	<-ended
+}
+
+func TestRememberedTokensAreBounded(t *testing.T) {
+	k := NewTokens(Issuer{})
+	for i := range 3 * tokensKept {
+		k.remember([32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, &verified{})
+	}
+	if n := len(k.verified[0]) + len(k.verified[1]); n > 2*tokensKept || n < tokensKept {
+		t.Errorf("%d tokens are kept", n)
+	}
+}
+
+// Nothing but what the issuer signed is accepted.
+func FuzzTokens(f *testing.F) {
+	s, key := oidctest.New(f), oidctest.KeyFor(f, jose.EdDSA, "a")
+	s.Publish(key)
+	k := tokens(f, s)
+	good := oidctest.Sign(f, key, s.Claims(now.Std()))
+	f.Add(good)
+	f.Add([]byte("a.b.c"))
+	f.Add(append([]byte("eyJhbGciOiJub25lIn0"), good[strings.IndexByte(string(good), '.'):]...))
+	f.Fuzz(func(t *testing.T, token []byte) {
+		i, err := k.Authenticate(token)
+		if err == nil && (i.Tenant != "acme" || i.KeyID != "oidc:alice") || (err == nil) != (i != nil) {
+			t.Errorf("%q: %+v, %v", token, i, err)
+		}
+	})
+}
+
+// BenchmarkTokens is the cost of a token that is remembered.
+func BenchmarkTokens(b *testing.B) {
+	s, key := oidctest.New(b), oidctest.KeyFor(b, jose.RS256, "a")
+	s.Publish(key)
+	k := tokens(b, s)
+	token := oidctest.Sign(b, key, s.Claims(now.Std()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := k.Authenticate(token); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

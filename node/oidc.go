@@ -1,0 +1,48 @@
+package node
+
+import (
+	"net/url"
+
+	"github.com/postdate/postdate/auth"
+)
+
+// OIDC says whose JSON Web Tokens are accepted besides API keys.
+type OIDC struct {
+	Issuer      string // its URL; "": nobody's
+	Audience    string // what tokens must be for
+	TenantClaim string // the claim that names the tenant; a JSON Pointer if it begins with /
+	ScopeClaim  string // the claim with the scopes, likewise
+}
+
+func (o OIDC) validate() error {
+	u, err := url.Parse(o.Issuer)
+	switch {
+	case o.Issuer == "" && o.Audience == "":
+		return nil
+	case o.Issuer == "":
+		return invalid("--oidc-audience: --oidc-issuer is missing: say whose tokens are accepted")
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return invalid("--oidc-issuer %q is not a URL: write it as the issuer's tokens do, like "+
+			"https://login.example.com/realms/main", o.Issuer)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()+":0"):
+		return invalid("--oidc-issuer %q: over http:// anybody on the way can give out keys; write https://", o.Issuer)
+	case o.Audience == "":
+		return invalid("--oidc-audience is missing: without it, tokens that the issuer made for other services would " +
+			"be accepted; name what tokens for Postdate have in their claim aud")
+	case o.TenantClaim == "" || o.ScopeClaim == "":
+		return invalid("--oidc-tenant-claim and --oidc-scope-claim must name claims, like tenant and scope")
+	}
+	return nil
+}
+
+// openKeys makes what tells who requests come from, if anybody is asked.
+func (n *Node) openKeys() {
+	if !n.c.asks() {
+		return
+	}
+	n.keys = auth.NewKeeper(auth.Config{Store: n.store, AdminKey: n.c.AdminKey, Now: n.wall, Log: n.c.Log})
+	if o := n.c.OIDC; o.Issuer != "" {
+		n.tokens = auth.NewTokens(auth.Issuer{URL: o.Issuer, Audience: o.Audience, TenantClaim: o.TenantClaim,
+			ScopeClaim: o.ScopeClaim, Now: n.wall, Log: n.c.Log})
+	}
+}
