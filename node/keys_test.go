@@ -1,7 +1,10 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +125,34 @@ func TestTenantsShareANode(t *testing.T) {
 	all, err := clientWith(t, again, adminKey).Keys(context.Background())
 	if err != nil || len(all) != 2 || all[0].LastUsedAt.IsZero() || all[1].LastUsedAt.IsZero() {
 		t.Errorf("the keys are %+v, %v", all, err)
+	}
+}
+
+// A node that is restarted without --admin-key over a store with keys says so, and no other does.
+func TestKeysOfAStoreThatAreNotAskedFor(t *testing.T) {
+	c := config(t)
+	var log bytes.Buffer
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for _, step := range []struct {
+		adminKey string
+		makes    int
+		want     string // "": nothing
+	}{
+		{"", 0, ""}, {adminKey, 2, ""}, {"", 0, `"the store has API keys, and nobody is asked for one: give --admin-key" keys=2`},
+	} {
+		log.Reset()
+		c.AdminKey = step.adminKey
+		n, err := node.Start(patient(t), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range step.makes {
+			keyFor(t, clientWith(t, n, adminKey), "acme")
+		}
+		stop(t, n)
+		if got := strings.Contains(log.String(), "nobody is asked"); got != (step.want != "") || !strings.Contains(log.String(), step.want) {
+			t.Errorf("with the key %q the log is\n%s", step.adminKey, &log)
+		}
 	}
 }
 

@@ -153,10 +153,8 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if n.openKeys(); n.keys != nil {
-		if err := n.keys.Look(ctx); err != nil {
-			return err
-		}
+	if err := n.openKeys(ctx); err != nil {
+		return err
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,

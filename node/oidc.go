@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/url"
 
 	"github.com/postdate/postdate/auth"
@@ -36,13 +37,18 @@ func (o OIDC) validate() error {
 }
 
 // openKeys makes what tells who requests come from, if anybody is asked.
-func (n *Node) openKeys() {
+func (n *Node) openKeys(ctx context.Context) error {
 	if !n.c.asks() {
-		return
+		keys, err := n.store.Keys(ctx)
+		if err == nil && len(keys) > 0 {
+			n.c.Log.Warn("the store has API keys, and nobody is asked for one: give --admin-key", "keys", len(keys))
+		}
+		return err
 	}
-	n.keys = auth.NewKeeper(auth.Config{Store: n.store, AdminKey: n.c.AdminKey, Now: n.wall, Log: n.c.Log})
 	if o := n.c.OIDC; o.Issuer != "" {
 		n.tokens = auth.NewTokens(auth.Issuer{URL: o.Issuer, Audience: o.Audience, TenantClaim: o.TenantClaim,
 			ScopeClaim: o.ScopeClaim, Now: n.wall, Log: n.c.Log})
 	}
+	n.keys = auth.NewKeeper(auth.Config{Store: n.store, AdminKey: n.c.AdminKey, Now: n.wall, Log: n.c.Log})
+	return n.keys.Look(ctx)
 }
