@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,11 +41,38 @@ func CheckAdminKey(text string) error {
 			"make one with `openssl rand -hex 32`",
 			len(text), postdate.AdminKeyBytesMin, postdate.AdminKeyBytesMax)
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !isPlain(text) {
 		return postdate.E(postdate.KindInvalid, "the key has a space or a character that is not ASCII: "+
 			"make one with `openssl rand -hex 32`")
 	}
 	return nil
+}
+
+// isPlain says whether a text is of ASCII, without spaces.
+func isPlain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// cutKey matches keys' texts, and those of which the end is missing.
+var cutKey = regexp.MustCompile(`^pd_[0-9a-z]{12}(_|$)`)
+
+// CheckKey returns an error if a text can be no key: neither one that Create made nor the
+// operator's.
+func CheckKey(text string) error {
+	if len(text) < postdate.AdminKeyBytesMin || cutKey.MatchString(text) && len(text) != keyBytes || !isPlain(text) {
+		return postdate.E(postdate.KindInvalid, "this is not a whole key: it is one word of at least %d characters, "+
+			"like the pd_ID_SECRET that \"postdate keys create\" prints", postdate.AdminKeyBytesMin)
+	}
+	return nil
+}
+
+// IDOf returns the id in a key's text, or a text that is none as it is.
+func IDOf(text string) string {
+	if rest, ok := strings.CutPrefix(text, keyPrefix); ok {
+		id, _, _ := strings.Cut(rest, "_")
+		return id
+	}
+	return text
 }
 
 // Create makes a key, and returns it with its text, which nobody can show again. Any node

@@ -65,7 +65,11 @@ func New(config Config) (*Client, error) {
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 			return nil, fmt.Errorf("%q is not the address of a server: write it like http://127.0.0.1:8080", server)
 		}
-		c.servers = append(c.servers, strings.TrimSuffix(server, "/"))
+		server = strings.TrimSuffix(server, "/")
+		if strings.HasSuffix(server, "/v1") {
+			return nil, fmt.Errorf("%q has the path of the API's calls: write it without /v1", server)
+		}
+		c.servers = append(c.servers, server)
 	}
 	c.http = &http.Client{}
 	if config.HTTP != nil {

@@ -23,6 +23,7 @@ import (
 type benchCommand struct {
 	process   process
 	config    bench.Config
+	to        connection
 	store     string
 	cache     size
 	retention time.Duration
@@ -53,8 +54,7 @@ It exits with 1 if something was early, lost, or there twice without a mark.`,
 		Args: cobra.NoArgs,
 	}
 	c, f := &b.config, cmd.Flags()
-	f.StringVar(&c.Server, "server", "", "measure this running node (or POSTDATE_SERVER; default: a node of its own)")
-	f.StringVar(&c.APIKey, apiKeyFlag, "", apiKeyUsage)
+	b.to.register(f, "", "measure this running node (or POSTDATE_SERVER; default: a node of its own)")
 	f.StringVar(&b.store, "store", "", "the own node's store (default: a temporary one)")
 	f.Var(&b.cache, "store-cache", "the own node's cache (default: as for serve)")
 	f.DurationVar(&b.retention, "retention", 0, "the own node's retention, of inboxes too (default: as for serve)")
@@ -103,7 +103,7 @@ func (b *benchCommand) environ(cmd *cobra.Command) []string {
 	if cmd.Flags().Changed("store") {
 		return b.process.only("rabbitmq")
 	}
-	return b.process.only("rabbitmq", "server", apiKeyFlag)
+	return b.process.only(append([]string{"rabbitmq"}, connectionFlags...)...)
 }
 
 // measure runs the benchmark, on a node of its own if no server is named. If it fails, it may
@@ -111,12 +111,15 @@ func (b *benchCommand) environ(cmd *cobra.Command) []string {
 func (b *benchCommand) measure(ctx context.Context, stderr io.Writer) (report *bench.Report, err error) {
 	config := b.config
 	config.Progress = progress(stderr)
-	if config.Server != "" {
-		c, err := connect(config.Server, config.APIKey, nil)
+	if b.to.server != "" {
+		c, secure, err := b.to.client()
 		if err != nil {
 			return nil, err
 		}
-		config.Server = c.Server()
+		if err := c.Health(ctx); err != nil {
+			return nil, explain(err)
+		}
+		config.Server, config.APIKey, config.TLS = c.Server(), b.to.apiKey, secure
 		return bench.Run(ctx, config)
 	}
 	store := b.store

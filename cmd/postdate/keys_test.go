@@ -34,7 +34,7 @@ func TestKeysCommand(t *testing.T) {
 		{[]string{server, "POSTDATE_API_KEY=" + key}, []string{"send", "--id", "o-1", "--in", "1h", "--channel", "inbox:x", "--data", "x"}, exitOK, "scheduled o-1"},
 		{[]string{server}, []string{"get", "o-1", "--api-key", key}, exitOK, "PENDING"},
 		{[]string{server}, []string{"list", "--api-key", key}, exitOK, "o-1"},
-		{[]string{server}, []string{"tail", "inbox:x", "--api-key", "wrong"}, exitFailed, "nobody has this key"},
+		{[]string{server}, []string{"tail", "inbox:x", "--api-key", "pd_k3v9x0q2m7ab_" + strings.Repeat("a", 43)}, exitFailed, "nobody has this key"},
 		{[]string{server}, []string{"cluster", "--api-key", key}, exitOK, "alive"},
 		{[]string{server}, []string{"channels", "--api-key", key}, exitOK, "CHANNEL"},
 		{[]string{server}, []string{"pause", "inbox:x", "--api-key", key}, exitFailed, "has no scope channels:w, which this call needs: it has sched:w, sched:r, ops:r"},

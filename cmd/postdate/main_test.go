@@ -133,7 +133,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"send", "--in", "5s", "--channel", "inbox:x", "--data", "@/nowhere/x"}, "--data: open /nowhere/x"},
 		{[]string{"send", "--in", "5s", "--channel", "inbox:x", "--data", "{", "--content-type", "application/json"}, "--content-type is application/json, but --data is not JSON"},
 		{[]string{"list", "--limit", "-1"}, "--limit is -1: it is 0 or more"},
-		{[]string{"list", "--server", "ftp://x"}, `--server: "ftp://x" is not an address`},
+		{[]string{"list", "--server", "ftp://x"}, `--server: "ftp://x" is not the address of a server: write it like http://127.0.0.1:8080`},
 		{[]string{"tail", "rabbitmq:x"}, `"rabbitmq:x" is not an inbox: write inbox:NAME`},
 		{[]string{"bench", "--rate", "0"}, "--rate is 0: it must be between"},
 		{[]string{"bench", "--server", "x", "--store", "y"}, "server store"},

@@ -90,8 +90,8 @@ func environment(environ []string) map[string]string {
 // nearest known name, or "". They deserve a warning, not an error: Kubernetes sets
 // POSTDATE_SERVICE_HOST and the like if there is a service called postdate.
 func unknownEnvironment(flags *pflag.FlagSet, environ []string) (unknown [][2]string) {
-	known := []string{envName("server"), envName(apiKeyFlag), envName("tls-ca")}
-	for _, name := range flagNames(flags) {
+	var known []string
+	for _, name := range slices.Concat(connectionFlags, flagNames(flags)) {
 		known = append(known, envName(name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(environment(environ))) {

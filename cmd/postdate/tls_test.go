@@ -36,11 +36,12 @@ func TestServeTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no certificate":    {[]string{"--server", server, "--tls-ca", authority.File}, "name one in --tls-cert and --tls-key"},
+		"no certificate":    {[]string{"--server", server, "--tls-ca", authority.File}, "it asks for a certificate: give --tls-cert and --tls-key"},
 		"another authority": {[]string{"--server", server, "--tls-ca", clients.File}, "name the file with the authority's certificate in --tls-ca"},
 		"a stranger": {[]string{"--server", server, "--tls-ca", authority.File,
-			"--tls-cert", strangerCert, "--tls-key", strangerKey}, "certificate"},
-		"plain HTTP": {[]string{"--server", "http://" + s.ready.HTTP}, "write https://"},
+			"--tls-cert", strangerCert, "--tls-key", strangerKey}, "does not know the authority of the certificate that this side shows"},
+		"no own certificate, and nothing done": {[]string{"--server", server, "--tls-ca", authority.File}, "nothing was done"},
+		"plain HTTP":                           {[]string{"--server", "http://" + s.ready.HTTP}, "write https://"},
 	} {
 		r := call(nil, "", append([]string{"get", "one"}, test.args...)...)
 		if r.code == 0 || !strings.Contains(r.stderr, test.want) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -83,13 +84,40 @@ func Advice(err error, ca, pair string) string {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "; renew its certificate, or mend this machine's clock"
 	case errors.As(err, &name):
-		return "; address it by a name that its certificate has, or give it a certificate with this name"
+		return "; address it by a name that its certificate has" + namesOf(name.Certificate) +
+			", or give it a certificate with this name"
 	case strings.Contains(text, "first record does not look like a TLS handshake"):
 		return "; what listens there speaks no TLS: name the port that does"
 	case IsRefusal(err):
-		return "; it refuses this side, which may have to show a certificate that it trusts: name one in " + pair
+		return refusalAdvice(text, pair)
 	}
 	return ""
+}
+
+// namesOf lists some of the names in a certificate, like (localhost, 127.0.0.1).
+func namesOf(cert *x509.Certificate) string {
+	names := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 {
+		return " (this one has none in its subjectAltName)"
+	}
+	return " (" + strings.Join(names[:min(len(names), 4)], ", ") + ")"
+}
+
+// refusalAdvice says what to do if the other side refused the handshake, by its reason in text.
+func refusalAdvice(text, pair string) string {
+	switch {
+	case strings.Contains(text, "certificate required"):
+		return "; it asks for a certificate: give " + pair
+	case strings.Contains(text, "unknown certificate authority"):
+		return "; it does not know the authority of the certificate that this side shows: " +
+			"give one that it trusts in " + pair
+	case strings.Contains(text, "expired certificate"):
+		return "; the certificate that this side shows has expired: renew the one in " + pair
+	}
+	return "; it refuses this side, which may have to show a certificate that it trusts: give one in " + pair
 }
 
 // FirstAdvice is Advice for a connection over TLS on which nothing was answered yet: if it just
@@ -99,7 +127,7 @@ func FirstAdvice(err error, ca, pair string) string {
 	if advice := Advice(err, ca, pair); advice != "" || !cutOff.MatchString(err.Error()) {
 		return advice
 	}
-	return "; perhaps it refuses this side, which may have to show a certificate that it trusts: name one in " + pair
+	return "; perhaps it refuses this side, which may have to show a certificate that it trusts: give one in " + pair
 }
 
 // cutOff matches the errors of a connection that the other side has ended. Some libraries keep

@@ -138,9 +138,9 @@ func TestAdvice(t *testing.T) {
 	}{
 		"unknown":    {func(c *tls.Config) { c.RootCAs = client(t, certs.Files{CA: stranger.File}).RootCAs }, "", "name the file with the authority's certificate in --kafka-ca"},
 		"expired":    {func(c *tls.Config) { c.Time = func() time.Time { return time.Now().Add(48 * time.Hour) } }, "", "renew its certificate, or mend this machine's clock"},
-		"other name": {func(c *tls.Config) { c.ServerName = "elsewhere" }, "", "address it by a name that its certificate has"},
-		"no client":  {func(c *tls.Config) {}, authority.File, "name one in --kafka-cert"},
-		"TLS 1.2":    {func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, authority.File, "name one in --kafka-cert"},
+		"other name": {func(c *tls.Config) { c.ServerName = "elsewhere" }, "", "address it by a name that its certificate has (localhost, 127.0.0.1)"},
+		"no client":  {func(c *tls.Config) {}, authority.File, "it asks for a certificate: give --kafka-cert"},
+		"TLS 1.2":    {func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, authority.File, "give one in --kafka-cert"},
 		"TLS 1.1":    {func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }, "", "refuses"},
 		"good":       {func(c *tls.Config) {}, "", ""},
 	} {

@@ -35,8 +35,8 @@ func TestTLS(t *testing.T) {
 	}{
 		{"good", broker.Secure, known, nil, ""},
 		{"unknown authority", broker.Secure, certs.Files{CA: stranger.File}, nil, "name the file with the authority's certificate in --kafka-ca"},
-		{"no certificate", broker.Secure, certs.Files{CA: authority.File}, nil, "name one in --kafka-cert and --kafka-key"},
-		{"another authority's certificate", broker.Secure, unknown, nil, "name one in --kafka-cert and --kafka-key"},
+		{"no certificate", broker.Secure, certs.Files{CA: authority.File}, nil, "--kafka-cert and --kafka-key"},
+		{"another authority's certificate", broker.Secure, unknown, nil, "--kafka-cert and --kafka-key"},
 		{"another name", broker.Secure, known, func(c *tls.Config) { c.ServerName = "elsewhere" }, "address it by a name that its certificate has"},
 		{"expired", broker.Secure, known, func(c *tls.Config) { c.Time = func() time.Time { return time.Now().Add(48 * time.Hour) } }, "renew its certificate"},
 		{"no TLS at that port", broker.Address, known, nil, "Kafka cannot be"},

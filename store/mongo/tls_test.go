@@ -46,8 +46,8 @@ func TestTLS(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ uri, want string }{
 		"unknown authority":               {with("tlsCAFile", stranger.File), "name the file with the authority's certificate in tlsCAFile"},
-		"no certificate":                  {with("tlsCertificateKeyFile", ""), "name one in tlsCertificateKeyFile"},
-		"another authority's certificate": {with("tlsCertificateKeyFile", strange), "name one in tlsCertificateKeyFile"},
+		"no certificate":                  {with("tlsCertificateKeyFile", ""), "tlsCertificateKeyFile"},
+		"another authority's certificate": {with("tlsCertificateKeyFile", strange), "tlsCertificateKeyFile"},
 		"no TLS":                          {set.Plain(), "check the address"},
 		"no file":                         {with("tlsCAFile", "/nowhere/x"), "/nowhere/x"},
 		"an empty file":                   {with("tlsCAFile", empty), "the address of the store"},

@@ -11,6 +11,7 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 type Config struct {
 	Server     string        // the server's URL
 	APIKey     string        // that it asks for; "": none
+	TLS        *tls.Config   // for https; nil: the system's authorities
 	Channel    string        // inbox:NAME, or rabbitmq:QUEUE
 	RabbitMQ   string        // the broker's URL, for a rabbitmq channel
 	Callers    int           // concurrent requests

@@ -53,7 +53,7 @@ func newLoader(c Config) (*loader, error) {
 	l := &loader{
 		http: &fasthttp.HostClient{
 			Addr:  net.JoinHostPort(u.Hostname(), port),
-			IsTLS: u.Scheme == "https",
+			IsTLS: u.Scheme == "https", TLSConfig: c.TLS,
 			// one more for the inbox's reader
 			MaxConns:                      c.Callers + 1,
 			ReadTimeout:                   answerTimeout,
