@@ -43,6 +43,9 @@ type Config struct {
 	// well-formed channel: its broker is not configured, or its form is not the broker's.
 	// Default: every channel can be served.
 	CheckChannel func(postdate.Channel) error
+	// Kinds are what channels may begin with before their colon, also those that this node does
+	// not serve. The channels of an API key are checked against them. Default: they are not.
+	Kinds []string
 	// Cluster is the view that GET /v1/cluster shows. Default: an empty one.
 	Cluster func() Cluster
 	// Keys tells who a request comes from. Default: nobody is asked for a key, and everybody

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -67,7 +69,7 @@ func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
 	if p := decodeBody(raw, &body); p != nil {
 		return p
 	}
-	wish, p := body.wish(s.config.Now())
+	wish, p := body.wish(s.config.Now(), s.config.Kinds)
 	if p != nil {
 		return p
 	}
@@ -126,8 +128,8 @@ func (s *Server) keyFailed(doing, id string, err error, unknown string) *Problem
 	return p
 }
 
-// wish checks the body.
-func (b *keyBody) wish(now postdate.Time) (auth.Wish, *Problem) {
+// wish checks the body; kinds are Config.Kinds.
+func (b *keyBody) wish(now postdate.Time, kinds []string) (auth.Wish, *Problem) {
 	w := auth.Wish{Tenant: b.Tenant, Channels: b.Channels}
 	if err := postdate.CheckTenant(b.Tenant); err != nil {
 		return w, fieldProblem("/tenant", err)
@@ -150,13 +152,33 @@ func (b *keyBody) wish(now postdate.Time) (auth.Wish, *Problem) {
 			len(b.Channels), postdate.APIKeyPatternsMax))
 	}
 	for i, pattern := range b.Channels {
-		if err := auth.CheckPattern(pattern); err != nil {
+		if err := cmp.Or(auth.CheckPattern(pattern), checkKind(pattern, kinds)); err != nil {
 			return w, fieldProblem("/channels/"+strconv.Itoa(i), err)
 		}
 	}
 	var p *Problem
 	w.ExpiresAt, p = b.end(now)
 	return w, p
+}
+
+// checkKind returns an error if a pattern matches no channel of these kinds.
+func checkKind(pattern string, kinds []string) error {
+	first, _, _ := strings.Cut(pattern, "*")
+	kind, _, whole := strings.Cut(first, ":")
+	for _, k := range kinds {
+		if k == kind || !whole && strings.HasPrefix(k, kind) {
+			return nil
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	hint := ""
+	if meant := Nearest(kind, kinds); meant != "" {
+		hint = "; did you mean " + meant + ":?"
+	}
+	return invalid("the pattern %q matches no channel: they begin with %s: or %s:%s", clip(pattern),
+		strings.Join(kinds[:len(kinds)-1], ":, "), kinds[len(kinds)-1], hint)
 }
 
 // end is when the key expires; 0: never.

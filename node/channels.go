@@ -112,6 +112,9 @@ func (ch *channels) missing(channel postdate.Channel) error {
 // URLs are not among them: they are never missing.
 var brokers = map[string]string{"inbox": "", "kafka": "--kafka", "rabbitmq": "--rabbitmq"}
 
+// kinds are what channels begin with.
+var kinds = append([]string{"http", "https"}, slices.Sorted(maps.Keys(brokers))...)
+
 // nearestBroker returns the broker that was probably meant, or "".
 func nearestBroker(name string) string {
 	switch strings.ToLower(name) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,6 +175,8 @@ func (c Config) Validate() error {
 		return invalid("--clock-skew-max is %s: it must be between 10ms and 1m", c.ClockSkewMax)
 	case c.HTTP == "":
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
+	case !isHostPort(c.HTTP):
+		return invalid("--http %q is not HOST:PORT: write it like %s", c.HTTP, hostPortLike(c.HTTP))
 	case !c.Insecure && !c.asks() && c.TLS.ClientCA == "" && !isLoopback(c.HTTP):
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
 			"give --admin-key, --oidc-issuer or --tls-client-ca, or put a proxy before it that asks, let nothing else "+
@@ -290,6 +293,24 @@ func validateRetry(p postdate.RetryPolicy) error {
 
 func invalid(format string, args ...any) error {
 	return postdate.E(postdate.KindInvalid, format, args...)
+}
+
+func isHostPort(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil
+}
+
+// hostPortLike returns the HOST:PORT that was probably meant.
+func hostPortLike(text string) string {
+	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
+		return "127.0.0.1:" + text + ", or :" + text + " for all addresses"
+	}
+	host := strings.Trim(text, "[]")
+	if net.ParseIP(host) == nil && strings.ContainsAny(host, ":/") {
+		return postdate.HTTPDefault
+	}
+	_, port, _ := net.SplitHostPort(postdate.HTTPDefault)
+	return net.JoinHostPort(host, port)
 }
 
 // isLoopback reports whether only this machine can reach an address to listen on. A name

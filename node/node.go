@@ -159,7 +159,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
-		Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
+		Kinds: kinds, Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
 		Tokens:      n.tokens,
 		MetricsOpen: n.c.MetricsOpen, TLS: secure, ConnectionsMax: n.files.http,

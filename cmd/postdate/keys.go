@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/client"
 )
 
@@ -41,7 +43,8 @@ changes and cancels; channels:w pauses and limits channels; ops:r sees metrics, 
 cluster and channels; admin does everything, for the keys of all tenants too.
 
 With --channel the key schedules only to these channels, and reads only these
-inboxes. A * stands for any characters, / too.`,
+inboxes. A * stands for any characters, / too. Repeat the flag for several; a comma in
+a channel's name is written as *.`,
 		Example: `  postdate keys create --tenant acme --scope sched:w,sched:r
   postdate keys create --tenant acme --scope sched:w --channel 'rabbitmq:acme-*' --expires 90d`,
 		Args: cobra.NoArgs,
@@ -58,6 +61,12 @@ inboxes. A * stands for any characters, / too.`,
 			return usagef("say for whom: --tenant NAME")
 		case len(wish.Scopes) == 0:
 			return usagef("say what for: --scope sched:w,sched:r")
+		}
+		for _, pattern := range wish.Channels {
+			if strings.Contains(pattern, ",") {
+				return usagef("--channel %q has a comma: repeat --channel for each, and write * for a comma in a name",
+					pattern)
+			}
 		}
 		made, err := cl.CreateKey(cmd.Context(), wish)
 		if err != nil {
@@ -90,7 +99,7 @@ func newKeysList(p process) *cobra.Command {
 		fmt.Fprintln(table, "ID\tTENANT\tSCOPES\tCHANNELS\tCREATED\tEXPIRES\tLAST USED")
 		for _, k := range keys {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, strings.Join(k.Scopes, ","),
-				orAll(k.Channels), shownTime(k.CreatedAt), orNever(k.ExpiresAt), orNever(k.LastUsedAt))
+				orAll(k.Channels), shownTime(k.CreatedAt), shownExpiry(k.ExpiresAt, time.Now()), orNever(k.LastUsedAt))
 		}
 		return table.Flush()
 	})
@@ -110,17 +119,33 @@ func orNever(t time.Time) string {
 	return shownTime(t)
 }
 
+// shownExpiry says when a key expires, and whether it has.
+func shownExpiry(at, now time.Time) string {
+	if at.IsZero() || at.After(now) {
+		return orNever(at)
+	}
+	return shownTime(at) + " (expired)"
+}
+
 func newKeysRevoke(p process) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd := &cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke keys, on all nodes",
 		Long: `Revoke keys by their ids, which "postdate keys list" shows. All nodes refuse them
-within a second.`,
+within a second. Of a key's whole text only the id is used.`,
 		Example: "  postdate keys revoke k3v9x0q2m7ab",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    keyIDs,
 	}
-	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, keys []string) error {
+		var ids []string
+		for _, key := range keys {
+			id := auth.IDOf(key)
+			if id != key {
+				fmt.Fprintf(cmd.ErrOrStderr(), "a key's whole text was given: only its id, %s, is used\n", id)
+			}
+			ids = append(ids, id)
+		}
 		return each(ids, func(id string) error {
 			if err := cl.RevokeKey(cmd.Context(), id); err != nil {
 				return err
@@ -129,4 +154,12 @@ within a second.`,
 			return err
 		})
 	})
+}
+
+// keyIDs checks the arguments of revoke: no id is empty.
+func keyIDs(_ *cobra.Command, keys []string) error {
+	if len(keys) == 0 || slices.ContainsFunc(keys, func(key string) bool { return auth.IDOf(key) == "" }) {
+		return usagef("say which: the id of a key, which \"postdate keys list\" shows")
+	}
+	return nil
 }

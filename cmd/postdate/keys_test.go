@@ -45,13 +45,22 @@ func TestKeysCommand(t *testing.T) {
 		{[]string{server}, []string{"cancel", "o-1", "--api-key", key}, exitOK, "cancelled o-1"},
 		{admin, []string{"keys", "list"}, exitOK, id + "  acme    sched:w,sched:r,ops:r  inbox:*"},
 		{admin, []string{"keys", "list", "--json"}, exitOK, `"channels":["inbox:*"]`},
-		{admin, []string{"keys", "revoke", id}, exitOK, "revoked " + id},
+		{admin, []string{"keys", "revoke"}, exitUsage, "say which: the id of a key, which \"postdate keys list\" shows"},
+		{admin, []string{"keys", "revoke", "pd_"}, exitUsage, "say which: the id of a key, which"},
+		{admin, []string{"keys", "revoke", key}, exitOK, "revoked " + id},
+		{admin, []string{"keys", "revoke", key}, exitFailed, "a key's whole text was given: only its id, " + id + ", is used"},
 		{admin, []string{"keys", "revoke", id}, exitFailed, "there is no key " + id},
 		{[]string{server}, []string{"list", "--api-key", key}, exitFailed, "it was revoked"},
 		{admin, []string{"keys", "delete", id}, exitUsage, `unknown command "delete" for "postdate keys"`},
 		{admin, []string{"keys", "create", "--tenant", "acme", "--scope", "all"}, exitFailed, `there is no scope "all"`},
+		{admin, []string{"keys", "create", "--tenant", "acme", "--scope", "sched:w", "--channel", "inbox:a,inbox:b"}, exitUsage, `--channel "inbox:a,inbox:b" has a comma: repeat --channel for each, and write * for a comma in a name`},
+		{admin, []string{"keys", "create", "--tenant", "acme", "--scope", "sched:w", "--channel", "rabitmq:x"}, exitFailed, `the pattern "rabitmq:x" matches no channel: they begin with http:, https:, inbox:, kafka: or rabbitmq:; did you mean rabbitmq:?`},
+		{admin, []string{"keys", "create", "--tenant", "acme", "--scope", "sched:w", "--channel", "kafka:*", "--channel", "rab*", "--channel", "*:x", "--channel", "https://h/*"}, exitOK, "pd_"},
 	} {
 		r := call(test.env, "", test.args...)
+		if strings.Contains(r.stdout+r.stderr, key) {
+			t.Errorf("%v: it shows the key", test.args)
+		}
 		if r.code != test.code || !strings.Contains(r.stdout+r.stderr, test.want) {
 			t.Errorf("%v: %+v, want %q", test.args, r, test.want)
 		}
@@ -69,6 +78,18 @@ func TestKeysCommand(t *testing.T) {
 	for _, line := range []string{"an API key was made", "an API key was revoked", "a request was refused"} {
 		if !strings.Contains(log, line) {
 			t.Errorf("the log does not say %q:\n%s", line, log)
+		}
+	}
+}
+
+// The list says which keys have expired.
+func TestShownExpiry(t *testing.T) {
+	now := time.Date(2027, 1, 31, 9, 30, 0, 0, time.UTC)
+	for want, at := range map[string]time.Time{
+		"never": {}, "2027-01-31T09:30:00.000Z (expired)": now, "2027-01-31T09:30:01.000Z": now.Add(time.Second),
+	} {
+		if got := shownExpiry(at, now); got != want {
+			t.Errorf("%v is shown as %q, want %q", at, got, want)
 		}
 	}
 }
