@@ -128,10 +128,41 @@ func TestServeEndsAtASecondSignal(t *testing.T) {
 			answer.Body.Close()
 		}
 	}
-	s.Process.Signal(syscall.SIGTERM)
-	s.Wait()
+	ended := make(chan struct{})
+	go func() { s.Wait(); close(ended) }()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for waiting := true; waiting; { // until one comes late enough
+		s.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-again.C:
+		case <-ended:
+			waiting = false
+		}
+	}
 	if code := s.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(s.stderr.String(), "a second signal came") {
 		t.Errorf("it ended with %d, and said:\n%s", code, &s.stderr)
+	}
+}
+
+// Who stops a whole group of processes, like GNU timeout, sends a signal to some of them twice: they
+// stop in order all the same.
+func TestServeStopsInOrderAtTwoSignalsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, nil)
+	s.Process.Signal(syscall.SIGTERM)
+	s.Process.Signal(os.Interrupt)
+	if err := s.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &s.stderr)
+	}
+}
+
+func TestASecondSignal(t *testing.T) {
+	first := time.Now()
+	for after, want := range map[time.Duration]bool{0: false, time.Microsecond: false, time.Second - 1: false, time.Second: true, time.Hour: true} {
+		if got := endsAtOnce(first, first.Add(after)); got != want {
+			t.Errorf("%v after the first: %t", after, got)
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ func newServe(p process) *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node. When it is ready to serve, it says so in one line of JSON on standard
 output; everything else is logged to standard error. On SIGTERM or an interrupt it
-finishes what is in flight and exits with 0; a second signal ends it at once.
+finishes what is in flight and exits with 0; a second signal, a second later or more,
+ends it at once.
 
 ` + environmentHelp + `
 Every flag is also a key of the file that --config names, which goes after both.`,
@@ -61,6 +62,13 @@ Every flag is also a key of the file that --config names, which goes after both.
 	return cmd
 }
 
+// secondSignalMin is how long after the first signal another one is meant as a second: GNU timeout
+// and service managers that signal a group of processes may send one signal twice.
+const secondSignalMin = time.Second
+
+// endsAtOnce says whether a signal after the first one ends the node without an orderly stop.
+func endsAtOnce(first, later time.Time) bool { return later.Sub(first) >= secondSignalMin }
+
 // serve runs a node until a signal or a fatal error.
 func serve(stdout io.Writer, config node.Config) error {
 	signals := make(chan os.Signal, 2)
@@ -72,8 +80,13 @@ func serve(stdout io.Writer, config node.Config) error {
 	stopping := make(chan struct{})
 	go func() {
 		<-signals
+		first := time.Now()
 		close(stopping)
-		<-signals
+		for range signals {
+			if endsAtOnce(first, time.Now()) {
+				break
+			}
+		}
 		config.Log.Warn("a second signal came: this node ends at once, and leaves in doubt what is in flight")
 		os.Exit(exitFailed)
 	}()
