@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -391,6 +393,12 @@ func TestAuditOfAFlood(t *testing.T) {
 	}
 	for range 2 {
 		a.refused(&ctx, "/v1/messages", &Problem{Type: Forbidden}, begin.Add(time.Second))
+	}
+	for range 1000 {
+		a.noHandshake(&net.TCPAddr{}, errors.New("no certificate"), begin)
+	}
+	if n := strings.Count(log.String(), "a TLS handshake was refused"); n != refusalsMax {
+		t.Errorf("%d lines for 1000 handshakes", n)
 	}
 	if strings.Count(log.String(), fmt.Sprint("notLogged=", 1000-refusalsMax)) != 1 || strings.Count(log.String(), "notLogged") != 1 {
 		t.Errorf("what was left out is not counted once:\n%s", log)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -22,7 +21,7 @@ import (
 type conns struct {
 	max   int
 	tls   *tls.Config // nil: connections speak plain HTTP
-	log   *slog.Logger
+	audit *audit
 	start time.Time
 	short rate.Sometimes // says that the system has no more of them
 
@@ -81,7 +80,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		default:
 			l.conns.short.Do(func() {
-				l.conns.log.Warn("api: no connection can be accepted: those that wait longest are closed; "+
+				l.conns.audit.log.Warn("api: no connection can be accepted: those that wait longest are closed; "+
 					"allow the process more open files (ulimit -n)", "error", err)
 			})
 			l.conns.makeRoom()
@@ -102,8 +101,8 @@ func isShortage(err error) bool {
 	return false
 }
 
-func newConns(most int, secure *tls.Config, log *slog.Logger) *conns {
-	return &conns{max: most, tls: secure, log: log, start: time.Now(), all: map[*conn]struct{}{},
+func newConns(most int, secure *tls.Config, audit *audit) *conns {
+	return &conns{max: most, tls: secure, audit: audit, start: time.Now(), all: map[*conn]struct{}{},
 		short: rate.Sometimes{Interval: time.Minute}}
 }
 

@@ -50,8 +50,9 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	s := &Server{config: config, metrics: newMetrics(config.Registry), audit: newAudit(config.Log),
-		conns: newConns(config.ConnectionsMax, config.TLS, config.Log)}
+	audit := newAudit(config.Log)
+	s := &Server{config: config, metrics: newMetrics(config.Registry), audit: audit,
+		conns: newConns(config.ConnectionsMax, config.TLS, audit)}
 	s.bodies.give(config.BodiesBytesMax)
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))

@@ -18,6 +18,7 @@ func (s *secured) Handshake() error {
 	if err == nil || errors.As(err, &late) && late.Timeout() {
 		return err
 	}
+	s.plain.of.audit.noHandshake(s.RemoteAddr(), err, time.Now())
 	var other tls.RecordHeaderError
 	if errors.As(err, &other) && other.Conn != nil {
 		p := Problem{Type: BadRequest, Detail: "this port speaks TLS: write https:// in the address"}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,10 @@ func newTLSRig(t *testing.T, changes ...func(*Config)) (r *rig, address string, 
 	t.Helper()
 	lender := httptest.NewTLSServer(http.NotFoundHandler()) // lends its certificate
 	t.Cleanup(lender.Close)
-	r = newRig(t, append(changes, func(c *Config) {
+	own := func(c *Config) {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: lender.TLS.Certificates}
-	})...)
+	}
+	r = newRig(t, append([]func(*Config){own}, changes...)...)
 	secure = lender.Client().Transport.(*http.Transport).TLSClientConfig
 	return r, strings.TrimPrefix(r.url, "http://"), secure
 }
@@ -79,6 +81,53 @@ func TestHalfAHandshake(t *testing.T) {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// Who is refused for want of a certificate, who refuses the node's, and who speaks no TLS at all
+// leave a line each; who just goes away leaves none.
+func TestRefusedHandshakesAreLogged(t *testing.T) {
+	r, address, secure := newTLSRig(t, func(c *Config) { c.TLS.ClientAuth = tls.RequireAnyClientCert })
+	gone, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	secure.ServerName = "127.0.0.1"
+	for reason, client := range map[string]*tls.Config{
+		"client didn't provide a certificate": secure,
+		"remote error: tls: bad certificate":  {ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12},
+		"unsupported versions":                {InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+	} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = tls.Client(c, client).Handshake()
+		r.awaitLog("a TLS handshake was refused", reason, "remote="+c.LocalAddr().String())
+	}
+	plain := r.dial()
+	plain.write("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer hunter2\r\n\r\n")
+	plain.read()
+	r.awaitLog("first record does not look like a TLS handshake")
+	if log := r.log.String(); strings.Count(log, "handshake was refused") != 4 || strings.Contains(log, "hunter2") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// awaitLog waits until one line of the log has all these words.
+func (r *rig) awaitLog(words ...string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for line := range strings.Lines(r.log.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("no line has %q:\n%s", words, r.log)
+		}
+	}
 }
 
 // A client that speaks plain HTTP to a port of TLS reads what is wrong.
