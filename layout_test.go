@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"store/mongo/routertest":          {"store/mongo/mongotest"},
 	"store/storetest":                 {".", "bucket", "store", "internal/testrun"},
 	"publisher":                       {".", "publisher", "internal/certs"}, // a new one needs no entry
-	"publisher/publishertest":         {".", "publisher", "internal/testrun"},
+	"publisher/publishertest":         {".", "publisher", "internal/certs", "internal/testrun"},
 	"publisher/rabbitmq":              {".", "publisher", "internal/amqp", "internal/certs"},
 	"publisher/rabbitmq/rabbitmqtest": {"internal/proctest"},
 	"publisher/kafka/kafkatest":       {"internal/proctest"},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/account":                {"internal/testrun"},
 	"internal/testrun":                {},
 	"internal/certs":                  {},
-	"internal/certtest":               {},
+	"internal/certtest":               {"internal/certs"},
 	"internal/oidctest":               {},
 	"internal/proctest":               {},
 	"internal/nodetest":               {"client", "internal/account"},

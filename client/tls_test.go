@@ -23,7 +23,7 @@ func TestCertificates(t *testing.T) {
 	authority := certtest.NewAuthority(t)
 	var served atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served.Add(1) }))
-	own, trusted := issue(t, authority, "server"), x509.NewCertPool()
+	own, trusted := authority.Issue(t, "server"), x509.NewCertPool()
 	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +35,8 @@ func TestCertificates(t *testing.T) {
 	server.TLS, server.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted}, log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
+	stranger := certtest.NewAuthority(t).Issue(t, "x")
+	stranger.CA = authority.File
 	for name, test := range map[string]struct {
 		files certs.Files
 		tls12 bool
@@ -43,8 +45,8 @@ func TestCertificates(t *testing.T) {
 		"the server's authority is unknown": {certs.Files{}, false, false},
 		"no certificate":                    {certs.Files{CA: authority.File}, false, false},
 		"no certificate, TLS 1.2":           {certs.Files{CA: authority.File}, true, false},
-		"another one's certificate":         {func() certs.Files { f := issue(t, certtest.NewAuthority(t), "x"); f.CA = authority.File; return f }(), false, false},
-		"the right one":                     {issue(t, authority, "client"), false, true},
+		"another one's certificate":         {stranger, false, false},
+		"the right one":                     {authority.Issue(t, "client"), false, true},
 	} {
 		secure, err := test.files.Client("--tls")
 		if err != nil {
@@ -66,11 +68,4 @@ func TestCertificates(t *testing.T) {
 	if n := served.Load(); n != 1 {
 		t.Errorf("the server served %d calls", n)
 	}
-}
-
-// issue makes a certificate of an authority, whose servers its user trusts.
-func issue(t *testing.T, a *certtest.Authority, name string) certs.Files {
-	t.Helper()
-	cert, key := a.Issue(t, name)
-	return certs.Files{Cert: cert, Key: key, CA: a.File}
 }

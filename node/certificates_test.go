@@ -16,7 +16,8 @@ import (
 // taken over, the clients' authority too.
 func TestCertificatesFollowTheFiles(t *testing.T) {
 	authority := certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "node")
+	node := authority.Issue(t, "node")
+	cert, key := node.Cert, node.Key
 	var log bytes.Buffer
 	c := &certificates{files: TLS{Cert: cert, Key: key, ClientCA: authority.File}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := c.read(); err != nil {
@@ -28,9 +29,8 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherCert, otherKey := authority.Issue(t, "other")
-	_, strangerKey := authority.Issue(t, "stranger")
-	for _, wrong := range []string{strangerKey, authority.File, "/nowhere/x"} {
+	other := authority.Issue(t, "other")
+	for _, wrong := range []string{authority.Issue(t, "stranger").Key, authority.File, "/nowhere/x"} {
 		log.Reset()
 		if err := os.Remove(key); err != nil {
 			t.Fatal(err)
@@ -60,10 +60,10 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	if c.config == before || c.config.ClientCAs.Equal(first.ClientCAs) {
 		t.Error("the new authority is not used")
 	}
-	if err := os.Rename(otherCert, cert); err != nil {
+	if err := os.Rename(other.Cert, cert); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(otherKey, key); err != nil {
+	if err := os.Rename(other.Key, key); err != nil {
 		t.Fatal(err)
 	}
 	look()

@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/postdate/postdate/client"
-	"github.com/postdate/postdate/internal/certs"
 	"github.com/postdate/postdate/internal/certtest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/publisher/kafka/kafkatest"
@@ -21,8 +20,8 @@ import (
 // and with RabbitMQ and Kafka, from which it takes schedules and to which it delivers.
 func TestTLSEverywhere(t *testing.T) {
 	authority := certtest.NewAuthority(t)
-	server, mine := issue(t, authority, "server"), issue(t, authority, "guest")
-	both := certtest.Both(t, server.Cert, server.Key)
+	server, mine := authority.Issue(t, "server"), authority.Issue(t, "guest")
+	both := certtest.Both(t, server)
 	db := mongotest.StartTLS(t, 1, mongotest.TLS{Both: both, CA: authority.File})
 	rabbit := rabbitmqtest.StartTLS(t, rabbitmqtest.TLS(server))
 	kafka := kafkatest.StartTLS(t, kafkatest.TLS{Both: both, CA: authority.File})
@@ -54,7 +53,7 @@ func TestTLSEverywhere(t *testing.T) {
 	if d := queues.Take("out", 1, patience)[0]; string(d.Body) != "of a topic" {
 		t.Errorf("%s has arrived", d.Body)
 	}
-	secure, err := certs.Files{Cert: mine.Cert, Key: mine.Key, CA: authority.File}.Client("--tls")
+	secure, err := mine.Client("--tls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +65,4 @@ func TestTLSEverywhere(t *testing.T) {
 	if _, err := user.Schedule(t.Context(), client.Message{Channel: "rabbitmq:out", Delay: time.Hour, Payload: []byte("1")}); err != nil {
 		t.Error(err)
 	}
-}
-
-// issue makes a certificate of an authority, whose servers its user trusts.
-func issue(t *testing.T, a *certtest.Authority, name string) certs.Files {
-	t.Helper()
-	cert, key := a.Issue(t, name)
-	return certs.Files{Cert: cert, Key: key, CA: a.File}
 }

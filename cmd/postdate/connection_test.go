@@ -29,7 +29,7 @@ func TestNothingIsSentInTheClear(t *testing.T) {
 		}
 	}()
 	authority := certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "me")
+	me := authority.Issue(t, "me")
 	address := l.Addr().String()
 	whole := "pd_k3v9x0q2m7ab_" + strings.Repeat("a", 43)
 	for _, command := range [][]string{{"get", "x"}, {"tail", "inbox:x"}, {"keys", "list"}, {"bench"}} {
@@ -39,7 +39,7 @@ func TestNothingIsSentInTheClear(t *testing.T) {
 			want string
 		}{
 			{nil, []string{"--server", "http://" + address, "--tls-ca", authority.File}, "write https://"},
-			{nil, []string{"--server", address, "--tls-cert", cert, "--tls-key", key}, "write https://"},
+			{nil, []string{"--server", address, "--tls-cert", me.Cert, "--tls-key", me.Key}, "write https://"},
 			{[]string{"POSTDATE_SERVER=" + address, "POSTDATE_TLS_CA=" + authority.File}, nil, "write https://"},
 			{nil, []string{"--server", "http://" + address + "/v1"}, "without /v1"},
 			{nil, []string{"--server", "http://" + address + "/v1/"}, "without /v1"},
@@ -90,15 +90,15 @@ func TestHintOfTLS(t *testing.T) {
 func TestBenchWithTLS(t *testing.T) {
 	t.Parallel()
 	authority := certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "node")
-	s := startServe(t, nil, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.File)
+	node := authority.Issue(t, "node")
+	s := startServe(t, nil, "--tls-cert", node.Cert, "--tls-key", node.Key, "--tls-client-ca", authority.File)
 	defer func() {
 		_ = s.Process.Signal(os.Interrupt)
 		_ = s.Wait()
 	}()
 	args := []string{"bench", "--server", "https://" + s.ready.HTTP, "--tls-ca", authority.File, "--callers", "4",
 		"--messages", "40", "--batch", "10", "--rate", "20", "--duration", "1s"}
-	if r := call(nil, "", append(args, "--tls-cert", cert, "--tls-key", key)...); r.code != exitOK {
+	if r := call(nil, "", append(args, "--tls-cert", node.Cert, "--tls-key", node.Key)...); r.code != exitOK {
 		t.Errorf("%+v", r)
 	}
 	if r := call(nil, "", args...); r.code != exitFailed || !strings.Contains(r.stderr, "--tls-cert and --tls-key") {

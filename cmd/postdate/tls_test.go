@@ -18,12 +18,12 @@ import (
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	authority, clients := certtest.NewAuthority(t), certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "first")
-	s := startServe(t, nil, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", clients.File)
+	first := authority.Issue(t, "first")
+	s := startServe(t, nil, "--tls-cert", first.Cert, "--tls-key", first.Key, "--tls-client-ca", clients.File)
 	server := "https://" + s.ready.HTTP
-	clientCert, clientKey := clients.Issue(t, "client")
+	client := clients.Issue(t, "client")
 	env := []string{"POSTDATE_SERVER=" + server, "POSTDATE_TLS_CA=" + authority.File,
-		"POSTDATE_TLS_CERT=" + clientCert, "POSTDATE_TLS_KEY=" + clientKey}
+		"POSTDATE_TLS_CERT=" + client.Cert, "POSTDATE_TLS_KEY=" + client.Key}
 	send := []string{"send", "--in", "1h", "--channel", "inbox:x", "--data", "x", "--id", "one"}
 	if r := call(env, "", send...); r.code != 0 {
 		t.Fatalf("%d: %s", r.code, r.stderr)
@@ -31,7 +31,7 @@ func TestServeTLS(t *testing.T) {
 	if r := call(env, "", "get", "one"); r.code != 0 || !strings.Contains(r.stdout, "PENDING") {
 		t.Errorf("%d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	strangerCert, strangerKey := authority.Issue(t, "stranger")
+	stranger := authority.Issue(t, "stranger")
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -39,7 +39,7 @@ func TestServeTLS(t *testing.T) {
 		"no certificate":    {[]string{"--server", server, "--tls-ca", authority.File}, "it asks for a certificate: give --tls-cert and --tls-key"},
 		"another authority": {[]string{"--server", server, "--tls-ca", clients.File}, "name the file with the authority's certificate in --tls-ca"},
 		"a stranger": {[]string{"--server", server, "--tls-ca", authority.File,
-			"--tls-cert", strangerCert, "--tls-key", strangerKey}, "does not know the authority of the certificate that this side shows"},
+			"--tls-cert", stranger.Cert, "--tls-key", stranger.Key}, "does not know the authority of the certificate that this side shows"},
 		"no own certificate, and nothing done": {[]string{"--server", server, "--tls-ca", authority.File}, "nothing was done"},
 		"plain HTTP":                           {[]string{"--server", "http://" + s.ready.HTTP}, "write https://"},
 	} {
@@ -49,7 +49,7 @@ func TestServeTLS(t *testing.T) {
 		}
 	}
 
-	secure, err := certs.Files{CA: authority.File, Cert: clientCert, Key: clientKey}.Client("--tls")
+	secure, err := certs.Files{CA: authority.File, Cert: client.Cert, Key: client.Key}.Client("--tls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +57,9 @@ func TestServeTLS(t *testing.T) {
 	if got := certificateOf(t, old, server); got != "first" {
 		t.Errorf("the certificate is %q", got)
 	}
-	newCert, newKey := authority.Issue(t, "second")
-	move(t, newKey, key)
-	move(t, newCert, cert)
+	second := authority.Issue(t, "second")
+	move(t, second.Key, first.Key)
+	move(t, second.Cert, first.Cert)
 	for deadline := time.Now().Add(time.Minute); ; {
 		fresh := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}}
 		if certificateOf(t, fresh, server) == "second" {
@@ -104,8 +104,8 @@ func move(t *testing.T, from, to string) {
 // Clients' certificates let a node serve other machines.
 func TestClientCertificatesAreEnoughForOthers(t *testing.T) {
 	authority := certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "node")
-	c, err := settle(t, []string{"--http", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", authority.File}, nil)
+	node := authority.Issue(t, "node")
+	c, err := settle(t, []string{"--http", "0.0.0.0:0", "--tls-cert", node.Cert, "--tls-key", node.Key, "--tls-client-ca", authority.File}, nil)
 	if err != nil || c.Validate() != nil {
 		t.Errorf("%v, %v", err, c.Validate())
 	}

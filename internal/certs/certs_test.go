@@ -13,17 +13,10 @@ import (
 	"github.com/postdate/postdate/internal/certtest"
 )
 
-// issue makes a certificate of an authority that its user trusts.
-func issue(t *testing.T, a *certtest.Authority, name string) certs.Files {
-	t.Helper()
-	cert, key := a.Issue(t, name)
-	return certs.Files{Cert: cert, Key: key, CA: a.File}
-}
-
 // Each fault of the files is said with the flag that names the file.
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	authority := certtest.NewAuthority(t)
-	good, other := issue(t, authority, "a"), issue(t, authority, "b")
+	good, other := authority.Issue(t, "a"), authority.Issue(t, "b")
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -112,8 +105,8 @@ func server(t *testing.T, f certs.Files, ca string) *tls.Config {
 // A renewed certificate is shown on the next connection.
 func TestRenewedCertificate(t *testing.T) {
 	authority := certtest.NewAuthority(t)
-	first, second := issue(t, authority, "first"), issue(t, authority, "second")
-	c, s := client(t, first), server(t, issue(t, authority, "server"), authority.File)
+	first, second := authority.Issue(t, "first"), authority.Issue(t, "second")
+	c, s := client(t, first), server(t, authority.Issue(t, "server"), authority.File)
 	if seen, err := shake(t, s, c); err != nil || seen != "first" {
 		t.Errorf("the server saw %q: %v", seen, err)
 	}
@@ -130,7 +123,7 @@ func TestRenewedCertificate(t *testing.T) {
 // What is wrong with the other side is said with what to do.
 func TestAdvice(t *testing.T) {
 	authority, stranger := certtest.NewAuthority(t), certtest.NewAuthority(t)
-	files := issue(t, authority, "server")
+	files := authority.Issue(t, "server")
 	for name, test := range map[string]struct {
 		change func(*tls.Config)
 		ca     string

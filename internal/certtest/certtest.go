@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/postdate/postdate/internal/certs"
 )
 
 // Authority signs certificates.
@@ -38,13 +40,20 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 // Issue makes a certificate of localhost and 127.0.0.1, for servers and clients, and returns the
-// files with it and with its key.
-func (a *Authority) Issue(t testing.TB, name string) (cert, key string) {
+// files with it, with its key and with a's own.
+func (a *Authority) Issue(t testing.TB, name string) certs.Files {
+	t.Helper()
+	return a.IssueWith(t, name, func(*x509.Certificate) {})
+}
+
+// IssueWith is Issue, with a change of the certificate.
+func (a *Authority) IssueWith(t testing.TB, name string, change func(*x509.Certificate)) certs.Files {
 	t.Helper()
 	k, c := newKey(t), template(name)
 	c.DNSNames, c.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
 	c.KeyUsage = x509.KeyUsageDigitalSignature
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	change(c)
 	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, k.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -54,17 +63,17 @@ func (a *Authority) Issue(t testing.TB, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	write(t, cert, "CERTIFICATE", der)
-	write(t, key, "PRIVATE KEY", keyDER)
-	return cert, key
+	files := certs.Files{Cert: filepath.Join(folder, "cert.pem"), Key: filepath.Join(folder, "key.pem"), CA: a.File}
+	write(t, files.Cert, "CERTIFICATE", der)
+	write(t, files.Key, "PRIVATE KEY", keyDER)
+	return files
 }
 
 // Both makes one file of a certificate and its key, as MongoDB and Kafka read them.
-func Both(t testing.TB, cert, key string) string {
+func Both(t testing.TB, files certs.Files) string {
 	t.Helper()
 	var both []byte
-	for _, file := range []string{cert, key} {
+	for _, file := range []string{files.Cert, files.Key} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

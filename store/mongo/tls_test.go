@@ -18,10 +18,8 @@ import (
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority, stranger := certtest.NewAuthority(t), certtest.NewAuthority(t)
-	cert, key := authority.Issue(t, "known")
-	set := mongotest.StartTLS(t, 1, mongotest.TLS{Both: certtest.Both(t, cert, key), CA: authority.File})
-	cert, key = stranger.Issue(t, "stranger")
-	strange := certtest.Both(t, cert, key)
+	set := mongotest.StartTLS(t, 1, mongotest.TLS{Both: certtest.Both(t, authority.Issue(t, "known")), CA: authority.File})
+	strange := certtest.Both(t, stranger.Issue(t, "stranger"))
 	good := set.Fresh()
 	s := open(t, config(good))
 	if err := s.Close(); err != nil {
