@@ -112,6 +112,28 @@ func (c *certificates) read() error {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		config.SessionTicketsDisabled = true // a resumed session would not show its certificate to a new authority
 	}
+	c.warn(pair.Leaf, time.Now())
+	if c.config != nil {
+		c.log.Info("new TLS files are used from now on", "expires", shownExpiry(pair.Leaf))
+	}
 	c.config = config
 	return nil
+}
+
+func shownExpiry(cert *x509.Certificate) string { return cert.NotAfter.UTC().Format(time.RFC3339) }
+
+// warn says in the log why clients will refuse a certificate.
+func (c *certificates) warn(cert *x509.Certificate, now time.Time) {
+	if now.After(cert.NotAfter) {
+		c.log.Warn("the certificate in --tls-cert has expired, and clients refuse it: renew it",
+			"expired", shownExpiry(cert))
+	}
+	if now.Before(cert.NotBefore) {
+		c.log.Warn("the certificate in --tls-cert is not valid yet, and clients refuse it until then: "+
+			"look whether this machine's clock is right", "valid", cert.NotBefore.UTC().Format(time.RFC3339))
+	}
+	if len(cert.DNSNames) == 0 && len(cert.IPAddresses) == 0 {
+		c.log.Warn("the certificate in --tls-cert has no name in its subjectAltName, and clients refuse it: " +
+			"have it issued with the names and addresses under which they reach this node")
+	}
 }

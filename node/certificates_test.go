@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"strings"
@@ -67,11 +68,36 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	look()
-	if leaf := c.config.Certificates[0].Leaf; leaf.Subject.CommonName != "other" || log.Len() != 0 {
-		t.Errorf("the certificate is of %s; log:\n%s", leaf.Subject.CommonName, &log)
+	leaf := c.config.Certificates[0].Leaf
+	if news := "new TLS files are used"; leaf.Subject.CommonName != "other" || strings.Count(log.String(), "level=INFO") != 3 ||
+		strings.Count(log.String(), news) != 3 || !strings.Contains(log.String(), "expires="+leaf.NotAfter.UTC().Format(time.RFC3339)) {
+		t.Errorf("the certificate is of %s until %v; log:\n%s", leaf.Subject.CommonName, leaf.NotAfter, &log)
 	}
 	if _, err := (TLS{Cert: cert, Key: key, ClientCA: key}).server(c.log); postdate.KindOf(err) != postdate.KindInvalid ||
 		!strings.Contains(err.Error(), "--tls-client-ca") {
 		t.Errorf("a key as authority: %v", err)
+	}
+}
+
+// A certificate that clients will refuse is loaded, for its turn may come, but the log warns.
+func TestCertificatesThatClientsRefuse(t *testing.T) {
+	authority := certtest.NewAuthority(t)
+	for name, test := range map[string]struct {
+		change func(*x509.Certificate)
+		want   string // "": nothing is wrong
+	}{
+		"good":    {func(*x509.Certificate) {}, ""},
+		"expired": {func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, "the certificate in --tls-cert has expired, and clients refuse it: renew it"},
+		"future":  {func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, "the certificate in --tls-cert is not valid yet, and clients refuse it until then"},
+		"no name": {func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, nil }, "the certificate in --tls-cert has no name in its subjectAltName, and clients refuse it"},
+	} {
+		var log bytes.Buffer
+		files := authority.IssueWith(t, "node", test.change)
+		if _, err := (TLS{Cert: files.Cert, Key: files.Key}).server(slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Error(err)
+		}
+		if (log.Len() == 0) != (test.want == "") || !strings.Contains(log.String(), test.want) || test.want != "" && !strings.Contains(log.String(), "level=WARN") {
+			t.Errorf("%s: the log is\n%s", name, &log)
+		}
 	}
 }
