@@ -208,6 +208,23 @@ func TestKeyOfUnknownOutcome(t *testing.T) {
 		t.Errorf("it names no key: %s", a.body)
 	}
 	r.send("DELETE", "/v1/keys/abc", "", bearer(adminKey)).problem(504, UnknownOutcome, "404 means")
+	r.store.err = errors.New("a fault")
+	for method, want := range map[string]string{"POST": "Revoke it", "DELETE": "404 means", "GET": "nothing was changed"} {
+		path, body := "/v1/keys", ""
+		switch method {
+		case "POST":
+			body = `{"tenant":"acme","scopes":["admin"]}`
+		case "DELETE":
+			path = "/v1/keys/abc"
+		}
+		if a := r.send(method, path, body, bearer(adminKey)).problem(500, Internal, want); strings.Contains(a.body, "scheduleId") {
+			t.Errorf("%s: it speaks of messages: %s", method, a.body)
+		}
+	}
+	r.store.err = postdate.E(postdate.KindExists, "taken")
+	if a := r.send("POST", "/v1/keys", `{"tenant":"acme","scopes":["admin"]}`, bearer(adminKey)).problem(409, Exists, "nothing was done"); strings.Contains(a.body, "message") {
+		t.Errorf("it speaks of messages: %s", a.body)
+	}
 }
 
 func TestWrongKeys(t *testing.T) {

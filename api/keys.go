@@ -45,7 +45,7 @@ func (s *Server) getKeys(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	all, err := s.config.Keys.List(storeCtx)
 	if err != nil {
-		return s.failed("list keys", err, "")
+		return s.keyFailed("list keys", "", err, "nothing was changed: repeat the request")
 	}
 	b := append(begin(ctx), `{"keys":[`...)
 	for i := range all {
@@ -80,8 +80,8 @@ func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	key, text, err := s.config.Keys.Create(storeCtx, wish)
 	if err != nil {
-		return s.keyFailed("make a key", key.ID, err, "the store did not answer in time: key "+key.ID+" may be there, "+
-			"and nobody can have its text. Revoke it (404 means that it was never made), and make another one")
+		return s.keyFailed("make a key", key.ID, err, "key "+key.ID+" may be there, and nobody can have its text. "+
+			"Revoke it (404 means that it was never made), and make another one")
 	}
 	s.audit.did(ctx, "an API key was made", "key", key.ID, "tenant", key.Tenant, "scopes", key.Scopes,
 		"channels", key.Channels, "expiresAt", shownExpiry(key.ExpiresAt))
@@ -107,7 +107,7 @@ func (s *Server) deleteKey(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	if err := s.config.Keys.Revoke(storeCtx, id); err != nil {
-		return s.keyFailed("revoke a key", id, err, "the store did not answer in time: the key may be revoked or not. "+
+		return s.keyFailed("revoke a key", id, err, "the key may be revoked or not. "+
 			"Repeat the request; 404 means that it is")
 	}
 	s.audit.did(ctx, "an API key was revoked", "key", id)
@@ -122,8 +122,13 @@ func (s *Server) keyFailed(doing, id string, err error, unknown string) *Problem
 			Detail: "there is no key " + id + ": it was never made, or it is revoked already"}
 	}
 	p := s.failed(doing, err, "")
-	if p.Type == UnknownOutcome {
-		p.Detail = unknown
+	switch p.Type {
+	case UnknownOutcome:
+		p.Detail = "the store did not answer in time: " + unknown
+	case Internal:
+		p.Detail = "the node failed in a way that it did not expect, and its log says more: " + unknown
+	case Conflict, Exists:
+		p.Detail = "the keys were changed by others at the same time; surely nothing was done: repeat the request"
 	}
 	return p
 }
