@@ -234,17 +234,13 @@ func (c *conn) answer() bool {
 	return since == answering || since >= 0 && c.since.CompareAndSwap(since, answering)
 }
 
-// connOf returns the connection that Accept made, through what was put around it; nil:
-// none.
+// connOf returns the connection that Accept made, with TLS or not; nil: none.
 func connOf(c net.Conn) *conn {
-	for {
-		switch t := c.(type) {
-		case *conn:
-			return t
-		case interface{ NetConn() net.Conn }:
-			c = t.NetConn()
-		default:
-			return nil
-		}
+	switch c := c.(type) {
+	case *conn:
+		return c
+	case *secured:
+		return c.plain
 	}
+	return nil
 }

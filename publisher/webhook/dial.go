@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -58,14 +59,11 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // writtenTo returns the bytes written to a connection, TLS or not; -1 if dial did not make it.
 func writtenTo(c net.Conn) int64 {
-	for {
-		switch t := c.(type) {
-		case *conn:
-			return t.written.Load()
-		case interface{ NetConn() net.Conn }:
-			c = t.NetConn()
-		default:
-			return -1
-		}
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
 	}
+	if ours, ok := c.(*conn); ok {
+		return ours.written.Load()
+	}
+	return -1
 }
