@@ -27,9 +27,9 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx) *Problem {
 func fromElsewhere(h *fasthttp.RequestHeader) *Problem {
 	const remedy = "; if a proxy before this node asks who comes in, start it with --insecure"
 	host := string(h.Host())
-	if len(host) > 0 && !isLoopbackHost(host) {
+	if len(host) > 0 && !IsLoopback(host) {
 		return &Problem{Type: Forbidden, Detail: "the Host " + clip(host) +
-			" is not this machine's own name: ask for localhost or 127.0.0.1" + remedy}
+			" is neither localhost nor a loopback address: ask for localhost or 127.0.0.1" + remedy}
 	}
 	site, origin := h.Peek("Sec-Fetch-Site"), h.Peek("Origin")
 	switch string(site) {
@@ -45,8 +45,9 @@ func fromElsewhere(h *fasthttp.RequestHeader) *Problem {
 		"a node that asks nobody who they are serves none" + remedy}
 }
 
-// isLoopbackHost reports whether a Host header names this machine.
-func isLoopbackHost(host string) bool {
+// IsLoopback reports whether a host, with a port or without one, stands for this machine alone. A
+// name other than localhost counts as not: what it resolves to may change.
+func IsLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/internal/certs"
@@ -177,7 +178,7 @@ func (c Config) Validate() error {
 		return invalid("--http is empty: name an address like 127.0.0.1:8080")
 	case !isHostPort(c.HTTP):
 		return invalid("--http %q is not HOST:PORT: write it like %s", c.HTTP, hostPortLike(c.HTTP))
-	case !c.Insecure && !c.asks() && c.TLS.ClientCA == "" && !isLoopback(c.HTTP):
+	case !c.Insecure && !c.asks() && c.TLS.ClientCA == "" && !api.IsLoopback(c.HTTP):
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
 			"give --admin-key, --oidc-issuer or --tls-client-ca, or put a proxy before it that asks, let nothing else "+
 			"reach it, and give --insecure", c.HTTP)
@@ -267,7 +268,7 @@ func (c Config) validateGossip() error {
 	if err := c.gossip().Validate(); err != nil {
 		return err
 	}
-	if len(c.GossipKeys) == 0 && !c.Insecure && !isLoopback(c.Gossip) {
+	if len(c.GossipKeys) == 0 && !c.Insecure && !api.IsLoopback(c.Gossip) {
 		return invalid("--gossip %s lets other machines in, and without a key whoever reaches it can join the "+
 			"cluster: give all nodes the same --gossip-key, made with openssl rand -base64 32, "+
 			"or let nothing but nodes reach it and give --insecure", c.Gossip)
@@ -311,13 +312,6 @@ func hostPortLike(text string) string {
 	}
 	_, port, _ := net.SplitHostPort(postdate.HTTPDefault)
 	return net.JoinHostPort(host, port)
-}
-
-// isLoopback reports whether only this machine can reach an address to listen on. A name
-// other than localhost counts as not: what it resolves to may change.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 // storeCacheMin is the lowest --store-cache, in bytes: with less, every read goes to disk.

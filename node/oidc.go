@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/auth"
 )
 
@@ -25,7 +26,7 @@ func (o OIDC) validate() error {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return invalid("--oidc-issuer %q is not a URL: write it as the issuer's tokens do, like "+
 			"https://login.example.com/realms/main", o.Issuer)
-	case u.Scheme == "http" && !isLoopback(u.Hostname()+":0"):
+	case u.Scheme == "http" && !api.IsLoopback(u.Hostname()+":0"):
 		return invalid("--oidc-issuer %q: over http:// anybody on the way can give out keys; write https://", o.Issuer)
 	case o.Audience == "":
 		return invalid("--oidc-audience is missing: without it, tokens that the issuer made for other services would " +

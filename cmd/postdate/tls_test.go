@@ -114,3 +114,15 @@ func TestClientCertificatesAreEnoughForOthers(t *testing.T) {
 		t.Error("TLS alone asks nobody who they are")
 	}
 }
+
+// Every form of a loopback address is this machine alone.
+func TestLoopback(t *testing.T) {
+	for address, own := range map[string]bool{
+		"LOCALHOST:0": true, "localhost:0": true, "127.8.9.1:0": true, "[::1]:0": true, "[::ffff:127.0.0.1]:0": true,
+		"[::]:0": false, "0.0.0.0:0": false, ":0": false, "10.0.0.1:0": false, "localhost.example:0": false,
+	} {
+		if c, err := settle(t, []string{"--http", address}, nil); err != nil || (c.Validate() == nil) != own {
+			t.Errorf("%s: %v, %v", address, err, c.Validate())
+		}
+	}
+}
