@@ -22,7 +22,7 @@ const (
 	WriteMessages  Scope = "sched:w"    // schedule, change and cancel messages
 	ChangeChannels Scope = "channels:w" // pause, resume and limit channels
 	Operate        Scope = "ops:r"      // see metrics, the cluster and channels
-	Admin          Scope = "admin"      // everything, and the keys of all tenants
+	Admin          Scope = "admin"      // every call, and the keys of all tenants
 )
 
 // Scopes are all scopes.

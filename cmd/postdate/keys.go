@@ -19,7 +19,8 @@ func newKeys(p process) *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list and revoke API keys",
 		Long: `Manage the keys by which a node knows who calls it. It needs a node that was
-started with --admin-key, and that key or another one with the scope admin.`,
+started with --admin-key (POSTDATE_ADMIN_KEY), and the same key, or another one with
+the scope admin, in --api-key (POSTDATE_API_KEY).`,
 		Example: `  postdate keys create --tenant acme --scope sched:w,sched:r
   postdate keys list
   postdate keys revoke ID`,
@@ -40,7 +41,8 @@ goes to standard error; it is the part of the text between the underscores.
 
 The scopes: sched:r gets and lists messages and reads inboxes; sched:w schedules,
 changes and cancels; channels:w pauses and limits channels; ops:r sees metrics, the
-cluster and channels; admin does everything, for the keys of all tenants too.
+cluster and channels; admin does for every call, and for the keys of all tenants.
+Messages and inboxes are always those of the key's own tenant.
 
 With --channel the key schedules only to these channels, and reads only these
 inboxes. A * stands for any characters, / too. Repeat the flag for several; a comma in

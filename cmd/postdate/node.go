@@ -29,7 +29,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	n.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
 	c := &n.config
 	f.StringVar(&n.configFile, configFlag, "", "a YAML file with settings, one a line: \"store: pebble:./data\"")
-	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on; port 0 picks a free one")
+	f.StringVar(&c.HTTP, "http", c.HTTP, "address to listen on, HOST:PORT; no host, or 0.0.0.0: all addresses, "+
+		"those of IPv6 too; port 0: a free one")
 	f.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without keys, of --http or of --gossip: "+
 		"a proxy or a private network keeps others out")
 	f.StringVar(&c.AdminKey, "admin-key", "", "the operator's own key, of at least 32 characters: with it every call "+
