@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/postdate/postdate"
 )
 
 // No container engine runs where these tests do. What can be held without one is
@@ -72,10 +74,11 @@ func texts(v any) (all []string) {
 	return all
 }
 
-// settings are the environment variables that a node knows: its flags.
+// settings are the environment variables that a node knows, its flags, and the key that its health
+// check sends.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
-	known := map[string]bool{}
+	known := map[string]bool{"POSTDATE_API_KEY": strings.Contains(help(t, "cluster"), "POSTDATE_API_KEY")}
 	for _, m := range regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(help(t, "serve"), -1) {
 		known["POSTDATE_"+strings.ToUpper(strings.ReplaceAll(m[1], "-", "_"))] = true
 	}
@@ -159,6 +162,10 @@ func TestCompose(t *testing.T) {
 					advertised[fmt.Sprint(environment["POSTDATE_GOSSIP_ADVERTISE"])] = fmt.Sprint(id)
 					join = strings.Split(fmt.Sprint(environment["POSTDATE_JOIN"]), ",")
 					checkCommand(t, name, []string{"serve"})
+					key := fmt.Sprint(environment["POSTDATE_ADMIN_KEY"])
+					if len(preset(key)) < postdate.AdminKeyBytesMin || environment["POSTDATE_API_KEY"] != key || environment["POSTDATE_INSECURE"] != nil {
+						t.Errorf("%s does not ask for a key, or its health check has none: %v", name, environment)
+					}
 				}
 			}
 			if len(advertised) != 3 || len(join) != 3 {
@@ -230,13 +237,20 @@ func checkSettings(t *testing.T, where string, environment object, known map[str
 		if strings.HasPrefix(name, "POSTDATE_") && !known[name] {
 			t.Errorf("%s sets %s, which is no flag of serve", where, name)
 		}
-		if text := fmt.Sprint(value); name == "POSTDATE_GOSSIP_KEY" && strings.HasPrefix(text, "${") {
-			_, preset, _ := strings.Cut(strings.TrimSuffix(text, "}"), ":-")
-			if key, err := base64.StdEncoding.DecodeString(preset); err != nil || len(key) != 32 {
-				t.Errorf("%s: the key %q is no base64 of 32 bytes", where, preset)
+		if text := preset(fmt.Sprint(value)); name == "POSTDATE_GOSSIP_KEY" && text != fmt.Sprint(value) {
+			if key, err := base64.StdEncoding.DecodeString(text); err != nil || len(key) != 32 {
+				t.Errorf("%s: the key %q is no base64 of 32 bytes", where, text)
 			}
 		}
 	}
+}
+
+// preset is what a value of the form ${NAME:-preset} is if NAME is not set; others are as they are.
+func preset(value string) string {
+	if _, after, ok := strings.Cut(value, ":-"); ok && strings.HasPrefix(value, "${") {
+		return strings.TrimSuffix(after, "}")
+	}
+	return value
 }
 
 func TestKubernetes(t *testing.T) {
@@ -266,6 +280,10 @@ func TestKubernetes(t *testing.T) {
 	checkPod(t, pod)
 	checkSettings(t, "settings.yaml", object1(at(kinds["ConfigMap"][0], "data")), known)
 	checkSettings(t, "secret.yaml", object1(at(kinds["Secret"][0], "stringData")), known)
+	key := fmt.Sprint(at(kinds["Secret"][0], "stringData", "POSTDATE_ADMIN_KEY"))
+	if key == "<nil>" || len(key) >= postdate.AdminKeyBytesMin || at(kinds["ConfigMap"][0], "data", "POSTDATE_INSECURE") != nil {
+		t.Errorf("nodes must ask for a key, and refuse the placeholder %q", key)
+	}
 	for _, e := range at(pod, "containers", 0, "env").([]any) {
 		checkSettings(t, "statefulset.yaml", object{fmt.Sprint(at(e, "name")): at(e, "value")}, known)
 	}
