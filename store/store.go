@@ -41,6 +41,7 @@ type Store interface {
 	Inbox
 	Channels
 	Keys
+	Tenants
 	Housekeeping
 }
 
@@ -385,6 +386,49 @@ type APIKey struct {
 type KeyUse struct {
 	ID string
 	At postdate.Time
+}
+
+// Tenants keeps what operators set for tenants, for all nodes, and counts what they have
+// pending.
+type Tenants interface {
+	// Tenants lists the tenants that have settings, in any order.
+	Tenants(ctx context.Context) ([]TenantSettings, error)
+
+	// SetTenant replaces the settings of one tenant. With no field set it is as if nothing had
+	// ever been set.
+	SetTenant(ctx context.Context, settings TenantSettings) error
+
+	// Usages lists the tenants that have something pending, in any order.
+	Usages(ctx context.Context) ([]TenantUsage, error)
+
+	// UsageOf is what a tenant has pending, and whether the channel is among its channels. It
+	// reads memory only. What this node's calls changed is in it once they are answered, so a
+	// node that is alone is told exactly. In a cluster it lacks what other nodes changed in the
+	// last two seconds. A change whose outcome is unknown, or that a node which died had not
+	// shared, is missing until the store counts anew, which is at most some minutes.
+	//
+	// Channels may be counted by hashes: then two of a tenant's channels can count as one.
+	UsageOf(tenant string, channel postdate.Channel) (usage Usage, uses bool)
+}
+
+// TenantSettings are what an operator set for a tenant. A nil field is the default.
+type TenantSettings struct {
+	Tenant                               string
+	RequestsPerSecond, MessagesPerSecond *float64 // 0: no limit
+	PendingMax, BytesMax, ChannelsMax    *int64   // messages, payload bytes, channels; 0: no limit
+	Weight                               *int     // its share of what nodes can do, in relation to others
+}
+
+// None says whether nothing is set.
+func (s TenantSettings) None() bool { return s == TenantSettings{Tenant: s.Tenant} }
+
+// Usage is what is pending: messages, the bytes of their payloads, and their channels.
+type Usage struct{ Messages, Bytes, Channels int64 }
+
+// TenantUsage is what a tenant has pending.
+type TenantUsage struct {
+	Tenant string
+	Usage
 }
 
 // Housekeeping is the rest.

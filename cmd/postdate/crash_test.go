@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/account"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/testrun"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/pebble"
 )
 
 // TestCrash repeatedly kills a node with SIGKILL at random moments under a steady load,
@@ -25,9 +28,9 @@ import (
 // second) its load.
 func TestCrash(t *testing.T) {
 	rounds, rate := fromEnvironment(t, "POSTDATE_CRASH_ROUNDS", 10), fromEnvironment(t, "POSTDATE_CRASH_RATE", 2000)
-	store := "pebble:" + filepath.Join(t.TempDir(), "store")
+	dir := filepath.Join(t.TempDir(), "store")
 	start := func() *serving {
-		return startServe(t, nil, "--store", store, "--log-level", "warn")
+		return startServe(t, nil, "--store", "pebble:"+dir, "--log-level", "warn")
 	}
 	node := start()
 	random := testrun.Random(t)
@@ -60,6 +63,7 @@ func TestCrash(t *testing.T) {
 	// The last kill: messages fall due while the node is down, and none come after.
 	due := l.scheduleSome(2 * time.Second)
 	l.kill(node)
+	countsAsListed(t, dir)
 	<-time.After(time.Until(due))
 	node = start()
 	l.returned(node)
@@ -79,6 +83,36 @@ func TestCrash(t *testing.T) {
 	}
 	if err := node.Wait(); err != nil {
 		t.Errorf("after all the crashes it did not stop in order: %v\n%s", err, &node.stderr)
+	}
+}
+
+// countsAsListed opens the store that a killed node left, and expects that it counts as pending
+// what a list shows.
+func countsAsListed(t *testing.T, dir string) {
+	t.Helper()
+	s, err := pebble.Open(pebble.DefaultConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var listed store.Usage
+	channels := map[postdate.Channel]bool{}
+	q := store.ListQuery{Tenant: postdate.DefaultTenant, Status: postdate.Pending, Limit: 1000}
+	for more := true; more; more = q.After != nil {
+		page, err := s.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Records {
+			listed.Messages, listed.Bytes = listed.Messages+1, listed.Bytes+int64(len(r.Payload))
+			channels[r.Channel] = true
+		}
+		q.After = page.Next
+	}
+	listed.Channels = int64(len(channels))
+	counted, _ := s.UsageOf(postdate.DefaultTenant, "inbox:"+crashInbox)
+	if t.Logf("%+v is pending", counted); counted != listed || counted.Messages == 0 {
+		t.Errorf("after the kills %+v is counted as pending, and a list shows %+v", counted, listed)
 	}
 }
 

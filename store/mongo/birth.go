@@ -223,6 +223,9 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	if _, err := s.messages.Indexes().CreateMany(ctx, indexes); err != nil {
 		return err
 	}
+	if _, err := s.usage.Indexes().CreateOne(ctx, driver.IndexModel{Keys: doc("changed", 1)}); err != nil {
+		return err
+	}
 	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{
 		Keys: doc("bucket", 1, "oldest", 1), Options: where(doc("oldest", there)).SetName(indexAged),
 	})

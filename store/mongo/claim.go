@@ -33,6 +33,7 @@ func (s *Store) Claim(ctx context.Context, claims []store.Claim) []store.ClaimRe
 				results[i].Err = err
 			default:
 				results[i] = c.result()
+				s.noteHanded(results[i].Due)
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type document struct {
 	LastError         string         `bson:"lastError,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
+	Sized int `bson:"sized,omitempty"` // the payload's size; never stored: a read computes it in place of the payload
+
 	damaged error // it cannot be decoded, or exists but was not found: see damage.go
 
 	Route        string        `bson:"channel"` // the channel, for tenants other than the default one with the tenant
@@ -148,7 +150,7 @@ func (d *document) record() postdate.Record {
 }
 
 // payloadBytes is the payload's size, whether the payload was read or not.
-func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes) }
+func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes, d.Sized) }
 
 // anyOf matches one of the values.
 func anyOf[T any](values []T) any {

@@ -48,7 +48,19 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 			left = s.insert(ctx, messages, left, results, &p)
 		}
 	}
+	s.countInserted(messages, results)
 	return results
+}
+
+func (s *Store) countInserted(messages []postdate.Message, results []store.Inserted) {
+	var changes []store.Change
+	for i, m := range messages {
+		s.doubtIf(results[i].Err)
+		if results[i].Created {
+			changes = store.AddChange(changes, s.pendingChange(m.Tenant, m.Channel, len(m.Payload), 1))
+		}
+	}
+	s.count(changes...)
 }
 
 func errTooLarge(size int) error {
@@ -118,11 +130,16 @@ func (s *Store) write(ctx context.Context, documents []*document, items []int,
 	results []store.Inserted) (taken []int, err error) {
 	if !s.sharded {
 		// In a repetition, what an earlier attempt wrote counts as there already.
+		tries := 0
 		err := s.repeat(ctx, func(ctx context.Context) error {
+			tries++
 			_, err := s.messages.InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
 			return err
 		})
-		return takenOf(err, items, results)
+		if taken, err = takenOf(err, items, results); len(taken) > 0 && tries > 1 {
+			s.doubt()
+		}
+		return taken, err
 	}
 	places, err := s.insertSharded(ctx, documents)
 	for _, n := range places {

@@ -12,6 +12,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -38,6 +39,7 @@ type Config struct {
 	// how long a call waits for a primary before it gives up; the URI's own setting takes
 	// precedence
 	Select time.Duration
+	Share  time.Duration // how often what tenants have pending is shared with other nodes; 0: never
 	Log    *slog.Logger
 }
 
@@ -48,8 +50,8 @@ const DatabaseDefault = "postdate"
 func DefaultConfig(uri string) Config {
 	return Config{
 		URI: uri, Buckets: postdate.BucketsDefault, Timeout: 30 * time.Second, Attempt: 8 * time.Second,
-		Select: 10 * time.Second,
-		Log:    slog.Default(),
+		Select: 10 * time.Second, Share: time.Second,
+		Log: slog.Default(),
 	}
 }
 
@@ -76,7 +78,7 @@ type Store struct {
 	sharded bool   // behind a mongos
 	birth   uint32 // names this store in inbox cursors
 
-	messages, partitions, leases, inboxes, channels, keys, registry *driver.Collection
+	messages, partitions, leases, inboxes, channels, keys, tenants, usage, registry *driver.Collection
 
 	// seen is the latest operation time of the replica set that this process saw. Every read is
 	// at least as new, so what was answered before a change of primary holds after it.
@@ -85,6 +87,12 @@ type Store struct {
 
 	appends appends
 	kept    keptMarks
+	counts  counts
+	handed  handed
+
+	life   context.Context // ends with Close
+	end    func()
+	keeper sync.WaitGroup
 
 	// crowded holds the buckets whose last scan filled its page: a hint how the next read
 	// should ask.
@@ -113,6 +121,13 @@ func OpenWatched(ctx context.Context, c Config, monitor *event.CommandMonitor) (
 		return nil, err
 	}
 	s.birth, s.sharded, s.seen = first.birth, first.sharded, first.seen
+	if err := s.share(ctx); err != nil { // reads what is pending
+		return nil, errors.Join(opening(err), s.Close())
+	}
+	if c.Share > 0 {
+		s.keeper.Go(s.keepCounts)
+		s.keeper.Go(s.keepRecounting)
+	}
 	return s, nil
 }
 
@@ -147,12 +162,13 @@ func newStore(c Config, client *driver.Client) *Store {
 		name = cs.Database
 	}
 	db := client.Database(name)
+	life, end := context.WithCancel(context.Background())
 	return &Store{
-		c: c, client: client,
+		c: c, client: client, counts: newCounts(), life: life, end: end,
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
 		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), keys: db.Collection("keys"),
-		registry: db.Collection("registry"),
-		appends:  appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
+		tenants: db.Collection("tenants"), usage: db.Collection("usage"), registry: db.Collection("registry"),
+		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
 	}
 }
 
@@ -190,10 +206,18 @@ func (s *Store) Name() string {
 	return fmt.Sprintf("%s-%08x", s.messages.Database().Name(), s.birth)
 }
 
-// Close closes the connections.
+// Close shares what was not shared yet, and closes the connections.
 func (s *Store) Close() error {
+	s.end()
+	s.keeper.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), s.c.Select)
 	defer cancel()
+	if s.c.Share > 0 {
+		if err := s.share(ctx); err != nil {
+			s.c.Log.Warn("what tenants have pending could not be shared at the end: a recount will find it",
+				"error", err)
+		}
+	}
 	if err := s.client.Disconnect(ctx); err != nil {
 		return postdate.E(postdate.KindUnknown, "closing the store: %w", err)
 	}

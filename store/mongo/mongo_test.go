@@ -25,6 +25,7 @@ import (
 
 func config(uri string) mongo.Config {
 	c := mongo.DefaultConfig(uri)
+	c.Share = 0 // tests share by hand
 	c.Buckets, c.Log = 8, slog.New(slog.NewTextHandler(io.Discard, nil))
 	return c
 }

@@ -26,6 +26,7 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 			rec, decided, err = r.try(ctx)
 			return err
 		})
+		s.doubtIf(err)
 		if err != nil || decided {
 			return rec, err
 		}
@@ -113,6 +114,10 @@ func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Rec
 	}
 	if err != nil {
 		return rec, false, writeError("replacing", err)
+	}
+	if decided {
+		r.s.count(r.s.pendingChange(old.Tenant, old.route().Channel(), old.payloadBytes(), -1),
+			r.s.pendingChange(r.m.Tenant, r.m.Channel, len(r.m.Payload), 1))
 	}
 	return postdate.Record{Message: *r.m, State: st}, decided, nil
 }

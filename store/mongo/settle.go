@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -40,6 +41,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			continue
 		}
 		if err := s.all(ctx, steps...); err != nil {
+			s.doubt()
 			return writeError("settling", err)
 		}
 	}
@@ -51,13 +53,27 @@ func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) e
 	for o, targets := range byOutcome(some) {
 		changes = append(changes, o.change(targets, nil))
 	}
-	_, err := s.change(ctx, changes...)
+	tries := 0
+	matched, err := s.changeBy(ctx, func() []change {
+		tries++
+		return changes
+	})
+	switch {
+	case err != nil:
+	case matched == int64(len(some)):
+		s.countSettled(some)
+	case matched > 0 || tries > 1:
+		s.doubt() // nobody knows which ones
+	}
 	return err
 }
 
 // settleOthers makes the settlements that only the present owner may make.
 func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) error {
-	for range settleTries {
+	for try := range settleTries {
+		if try > 0 && slices.ContainsFunc(some, final) {
+			s.doubt() // the try before may have ended some
+		}
 		done, err := s.trySettle(ctx, some)
 		if err != nil || done {
 			return err
@@ -122,7 +138,19 @@ func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64
 		changes = append(changes, o.change(targets, &id))
 	}
 	finished, err := s.change(ctx, changes...)
-	return finished == marked, err
+	switch done = err == nil && finished == marked; {
+	case !done:
+	case int(marked) == len(present)+len(stale): // each was pending
+		s.countSettled(present)
+	case slices.ContainsFunc(present, final):
+		s.doubt()
+	}
+	return done, err
+}
+
+// final says whether a settlement ends its message for ever.
+func final(p *store.Settlement) bool {
+	return p.How == store.SettleDelivered || p.How == store.SettleFailed
 }
 
 // settlementTarget is the target of a settlement: exactly the version that was published.

@@ -116,13 +116,17 @@ var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime"
 	"version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
 
+// sizedFields are these and the payload's size.
+var sizedFields = append(slices.Clone(stateFields), bson.E{Key: "sized", Value: payloadBytesOf})
+
 // Cancel implements store.Messages.
 func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	results := make([]store.Cancelled, len(keys))
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	for _, round := range rounds(len(keys), func(i int) postdate.Key { return keys[i] }) {
-		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results, unsure: map[int]bool{}}
+		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results, unsure: map[int]bool{},
+			gone: map[int]store.Change{}}
 		left := round
 		for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
 			left = c.try(ctx, left)
@@ -131,6 +135,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 				break
 			}
 		}
+		c.count(round)
 	}
 	return results
 }
@@ -141,7 +146,18 @@ type cancelling struct {
 	keys    []postdate.Key
 	at      postdate.Time
 	results []store.Cancelled
-	unsure  map[int]bool // items for which an earlier try may have written CANCELLED
+	unsure  map[int]bool         // items for which an earlier try may have written CANCELLED
+	gone    map[int]store.Change // what no longer is pending, if an item is cancelled
+}
+
+// count counts what was cancelled.
+func (c *cancelling) count(items []int) {
+	for _, i := range items {
+		c.s.doubtIf(c.results[i].Err)
+		if c.results[i].Changed {
+			c.s.count(c.gone[i])
+		}
+	}
 }
 
 // fail notes an error of the present try.
@@ -169,7 +185,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		if err != nil {
 			return unreachable("cancelling", err) // a mark alone changes nothing
 		}
-		found, records, err := c.look(ctx, &keys, stateFields)
+		found, records, err := c.look(ctx, &keys, sizedFields)
 		if err != nil {
 			return unreachable("cancelling", err)
 		}
@@ -177,6 +193,9 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		var release []target
 		for _, i := range items {
 			d := found[idOf(c.keys[i])]
+			if d != nil && d.damaged == nil {
+				c.gone[i] = c.s.pendingChange(d.Tenant, d.route().Channel(), d.payloadBytes(), -1)
+			}
 			v, err := c.judge(i, d, records)
 			switch {
 			case err != nil:

@@ -3,6 +3,7 @@ package pebble
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -19,6 +20,13 @@ const layout = 1
 // alone; the parked space has them because unparking writes its states back to the state space.
 const layoutLean = 2
 
+// layoutSized is the layout of a state with the size of the message's payload, which is counted
+// for its tenant.
+const layoutSized = 3
+
+// unsized is the payload's size in a state that does not tell it.
+const unsized = -1
+
 // errLayout says that a stored value cannot be read.
 var errLayout = errors.New("a stored value is damaged or from a newer version")
 
@@ -29,10 +37,20 @@ type state struct {
 	ExecutionTime postdate.Time
 	Digest        postdate.Digest // absent in layoutLean
 	Channel       postdate.Channel
+	PayloadBytes  int // unsized, but in layoutSized
 }
 
 func stateOf(m *postdate.Message, s postdate.State) state {
-	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel}
+	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel,
+		PayloadBytes: len(m.Payload)}
+}
+
+// form is the layout in which a state is written, where it has a digest.
+func (s *state) form() byte {
+	if s.PayloadBytes == unsized {
+		return layout
+	}
+	return layoutSized
 }
 
 const (
@@ -43,7 +61,7 @@ const (
 // formMayRepeat is a flag in the byte of the encoding.
 const formMayRepeat = 1 << 7
 
-// appendState writes a state in one of its two layouts.
+// appendState writes a state in one of its layouts.
 func appendState(b []byte, s *state, form byte) []byte {
 	var flags byte
 	if s.Parked {
@@ -56,10 +74,13 @@ func appendState(b []byte, s *state, form byte) []byte {
 	b = binary.AppendUvarint(b, s.Version)
 	b = binary.AppendUvarint(b, uint64(s.Attempts))
 	b = appendTimes(b, s.AttemptTime, s.SettledAt, s.ExecutionTime)
-	if form == layout {
+	if form != layoutLean {
 		b = append(b, s.Digest[:]...)
 	}
 	b = appendText(b, string(s.Channel))
+	if form == layoutSized {
+		b = binary.AppendUvarint(b, uint64(s.PayloadBytes))
+	}
 	b = appendText(b, s.LastError)
 	if s.DownSince != 0 { // states of earlier versions end here
 		b = appendTimes(b, s.DownSince)
@@ -69,7 +90,7 @@ func appendState(b []byte, s *state, form byte) []byte {
 
 func readState(v []byte) (s state, err error) {
 	r := reader{rest: v}
-	digestBytes := r.stateLayout()
+	form, digestBytes := r.stateLayout()
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
@@ -78,6 +99,10 @@ func readState(v []byte) (s state, err error) {
 	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
 	copy(s.Digest[:], r.take(digestBytes))
 	s.Channel = postdate.Channel(r.text())
+	s.PayloadBytes = unsized
+	if form == layoutSized {
+		s.PayloadBytes = int(r.uvarint() & math.MaxInt)
+	}
 	s.LastError = r.text()
 	if len(r.rest) > 0 {
 		s.DownSince = r.time()
@@ -88,7 +113,7 @@ func readState(v []byte) (s state, err error) {
 // channelOf reads only the channel of a state.
 func channelOf(v []byte) ([]byte, error) {
 	r := reader{rest: v}
-	digestBytes := r.stateLayout()
+	_, digestBytes := r.stateLayout()
 	r.take(2)     // status and flags
 	for range 5 { // version, attempts and times
 		r.uvarint()
@@ -308,20 +333,30 @@ func (r *reader) layout() {
 	}
 }
 
-// stateLayout reads the layout of a state, and returns the length of its digest.
-func (r *reader) stateLayout() (digestBytes int) {
-	switch r.byte() {
-	case layout:
-		return len(postdate.Digest{})
+// stateLayout reads the layout of a state, and returns it with the length of its digest.
+func (r *reader) stateLayout() (form byte, digestBytes int) {
+	switch form = r.byte(); form {
+	case layout, layoutSized:
+		return form, len(postdate.Digest{})
 	case layoutLean:
-		return 0
+		return form, 0
 	}
 	r.failed = true
-	return 0
+	return form, 0
 }
 
 func (r *reader) uvarint() uint64 {
 	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.failed = true
+		return 0
+	}
+	r.take(size)
+	return n
+}
+
+func (r *reader) varint() int64 {
+	n, size := binary.Varint(r.rest)
 	if size <= 0 {
 		r.failed = true
 		return 0

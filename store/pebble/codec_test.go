@@ -23,6 +23,7 @@ func FuzzStoredValues(f *testing.F) {
 	s := stateOf(&m, postdate.NewState(&m, 1))
 	f.Add(appendState(nil, &s, layout))
 	f.Add(appendState(nil, &s, layoutLean))
+	f.Add(appendState(nil, &s, layoutSized))
 	f.Add(appendMessage(nil, &m))
 	s.Parked, s.DownSince, m.Retry.MaxParked = true, 4, time.Hour
 	f.Add(appendState(nil, &s, layout))
@@ -35,6 +36,7 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
 	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
 	f.Add(appendAPIKey(nil, &store.APIKey{Tenant: "t", Scopes: []string{"admin"}, Channels: []string{"inbox:a*"}, ExpiresAt: 7}))
+	f.Add(appendTenant(nil, &store.TenantSettings{RequestsPerSecond: new(float64), BytesMax: new(int64), Weight: new(int)}))
 	f.Add(appendBirth(nil, 64, 1))
 	f.Add([]byte{layout, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -62,6 +64,11 @@ func FuzzStoredValues(f *testing.F) {
 			again, err := readChannel(appendChannel(nil, c), "inbox:a")
 			same(t, c, again, err)
 		}
+		if s, err := readTenant(v, "t"); err == nil {
+			written := appendTenant(nil, &s) // compared as bytes: not a number is not itself
+			again, err := readTenant(written, "t")
+			same(t, written, appendTenant(nil, &again), err)
+		}
 		if k, err := readAPIKey(v, "a"); err == nil {
 			again, err := readAPIKey(appendAPIKey(nil, &k), "a")
 			same(t, k, again, err)
@@ -88,6 +95,7 @@ func TestLeaseOfAnEarlierVersion(t *testing.T) {
 func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
 	m := postdate.Message{Key: postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}, ExecutionTime: 7, Channel: "a:b", Payload: []byte("hello")}
 	s := stateOf(&m, postdate.State{Status: postdate.Pending, Version: 1, AttemptTime: 7, Parked: true, LastError: "down"})
+	s.PayloadBytes = unsized
 	state, message := appendState(nil, &s, layout), appendMessage(nil, &m)
 	if !bytes.HasSuffix(state, []byte("down")) || !bytes.HasSuffix(message, m.Payload) {
 		t.Errorf("more follows than an earlier version writes: %q, %q", state, message)

@@ -23,6 +23,8 @@ import (
 //	c tenant 0 inbox 0                   what earlier versions kept in place of n
 //	h route                              what an operator set for a route
 //	a id                                 an API key
+//	t tenant                             what an operator set for a tenant
+//	u tenant 0 slot                      what of a tenant's channels in the slot is PENDING
 //	x                                    the store's birth record
 const (
 	spaceMessage    = 'm'
@@ -38,6 +40,8 @@ const (
 	spaceInboxTail  = 'c'
 	spaceChannel    = 'h'
 	spaceAPIKey     = 'a'
+	spaceTenant     = 't'
+	spaceUsage      = 'u'
 	spaceBirth      = 'x'
 )
 

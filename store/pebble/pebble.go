@@ -116,6 +116,8 @@ type Store struct {
 	floor   atomic.Uint64 // the number after which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
+	pending *store.Tally // by tenant
+
 	pace     *pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
 
@@ -154,7 +156,8 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 	}
 	s := &Store{
 		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
-		inboxes: map[string]*inbox{}, pace: newPace(c.MemtableSize), stop: make(chan struct{}),
+		inboxes: map[string]*inbox{}, pending: store.NewTally(), pace: newPace(c.MemtableSize),
+		stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
 		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again
@@ -188,6 +191,7 @@ func openLSM(c settings) (*lsm.DB, error) {
 	defer cache.Unref()
 	o := &lsm.Options{
 		FS: c.FS, Cache: cache, MaxOpenFiles: c.FilesMax, Logger: logger{c}, FormatMajorVersion: lsm.FormatNewest,
+		Merger:       addCounts,
 		MemTableSize: c.MemtableSize, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: stopSublevels,
 		// Every seek looks into each level. With Pebble's 64 MiB most large stores have one more.
@@ -369,6 +373,9 @@ func (s *Store) load() error {
 			return openError(s.c.Dir, fmt.Errorf("partition record %d: %w", b, err))
 		}
 	}
+	if err := s.loadCounts(); err != nil {
+		return openError(s.c.Dir, err)
+	}
 	// Whoever held a lease is gone, as the directory's lock shows.
 	if err := s.db.DeleteRange([]byte{spaceLease}, []byte{spaceLease + 1}, lsm.Sync); err != nil {
 		return openError(s.c.Dir, err)
@@ -399,6 +406,11 @@ func (s *Store) loadFloor(written byte) error {
 				return err
 			}
 		}
+		if written < layoutCounted {
+			if err := s.countAll(b); err != nil {
+				return err
+			}
+		}
 		b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
 		if err := b.Commit(lsm.Sync); err != nil {
 			return err
@@ -421,9 +433,12 @@ func (s *Store) loadFloor(written byte) error {
 // for the numbers of all empty ones. An earlier version would give these numbers again.
 const layoutOrdered = 2
 
-// layoutNow is the layout of stores that also have states of layoutLean. Earlier versions
-// refuse it.
-const layoutNow = 3
+// layoutCounted is the layout of stores that count what is pending, and have states of
+// layoutSized. Those of layout 3 have states of layoutLean.
+const layoutCounted = 4
+
+// layoutNow is what this version writes. Earlier ones refuse it.
+const layoutNow = layoutCounted
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 )
 
 // chunkMax is how many items are decided and applied under one hold of the
@@ -20,27 +21,38 @@ const chunkMax = 256
 // and applies; then, without them, it waits for the disk. Pebble writes its log in
 // the order of the applies, so one sync covers all that was applied before.
 type writer struct {
-	s     *Store
-	batch *lsm.Batch
-	read  lookup
-	key   []byte // scratch
-	value []byte // scratch
+	s       *Store
+	batch   *lsm.Batch
+	read    lookup
+	counts  []store.Change   // of what is pending
+	channel postdate.Channel // the last one that was counted
+	slot    store.Slot       // its slot
+	key     []byte           // scratch
+	value   []byte           // scratch
 }
 
-// state reads a message's state as it was when the locks were taken.
-func (w *writer) state(key postdate.Key) (state, bool, error) { return w.read.state(w.s, key) }
+// state reads a message's state as it was when the locks were taken. If it is PENDING, its
+// payload's size is known.
+func (w *writer) state(key postdate.Key) (state, bool, error) {
+	st, found, err := w.read.state(w.s, key)
+	if found && st.Status == postdate.Pending && st.PayloadBytes == unsized {
+		st.PayloadBytes = w.s.payloadBytes(key, st.ExecutionTime)
+	}
+	return st, found, err
+}
 
 func (s *Store) writer() *writer { return &writer{s: s, batch: s.db.NewBatch()} }
 
 func (w *writer) setState(key postdate.Key, st *state) {
 	w.key = stateKey(w.key[:0], key)
-	w.value = appendState(w.value[:0], st, layout)
+	w.value = appendState(w.value[:0], st, st.form())
 	w.batch.Set(w.key, w.value, nil)
 	w.eachPlace(key, st, func(form byte) {
 		w.value = appendState(w.value[:0], st, form)
 		w.batch.Set(w.key, w.value, nil)
 	})
 	if st.Status == postdate.Pending {
+		w.count(key.Tenant, st, 1)
 		w.s.low[key.Bucket].note(bucket.PositionOf(key, st.AttemptTime))
 	}
 	if st.Status.Final() {
@@ -54,6 +66,9 @@ func (w *writer) setState(key postdate.Key, st *state) {
 // parked has none in the due space, which is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
 	w.eachPlace(key, st, func(byte) { w.batch.Delete(w.key, nil) })
+	if st.Status == postdate.Pending {
+		w.count(key.Tenant, st, -1)
+	}
 }
 
 // eachPlace calls do for each place where a message in state st waits, with the place's key in
@@ -67,7 +82,7 @@ func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 	do(layoutLean)
 	if st.Parked {
 		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
-		do(layout)
+		do(st.form())
 	}
 }
 
@@ -88,11 +103,13 @@ func (w *writer) apply() {
 	if w.batch.Empty() {
 		return
 	}
+	w.writeCounts()
 	w.s.unsynced.Add(1)
 	if err := w.s.db.ApplyNoSyncWait(w.batch, lsm.Sync); err != nil {
 		// The partition records in memory are ahead: the next claim would count as written.
 		w.s.c.fail(fmt.Errorf("a write was not taken: %w", err))
 	}
+	w.s.pending.Add(w.counts...)
 }
 
 // sync waits until everything applied is on disk, and everything that the decisions rest on,

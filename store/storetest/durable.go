@@ -49,6 +49,7 @@ func durable() []check {
 		}},
 		{"settlements survive", durableSettle},
 		{"what is set of a channel survives", channelsSurvive},
+		{"what is set and counted for tenants survives", tenantsSurvive},
 		{"API keys survive, and revoked ones stay away", keysSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},

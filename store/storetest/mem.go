@@ -35,6 +35,8 @@ type Mem struct {
 	created  uint64 // messages so far
 	keys     map[string]store.APIKey
 	keysAt   uint64 // the version of keys
+	tenants  map[string]store.TenantSettings
+	pending  map[string]*memUsage // by tenant
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
@@ -72,6 +74,7 @@ func NewMem(buckets int) *Mem {
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
 		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
+		tenants: map[string]store.TenantSettings{}, pending: map[string]*memUsage{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -113,6 +116,7 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 		i, _ := seek(*line, r.at())
 		*line = slices.Insert(*line, i, r)
 	}
+	m.count(r, 1)
 	m.Rows[r.Key] = r
 	if r.Status.Final() {
 		m.oldest = min(m.oldest, r.SettledAt)
@@ -121,8 +125,9 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	return r
 }
 
-// leave removes a row from its lines.
+// leave removes a row from its lines, and from what is counted.
 func (m *Mem) leave(r *Row) {
+	m.count(r, -1)
 	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
 		*line = slices.Delete(*line, i, i+1)

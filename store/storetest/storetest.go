@@ -87,6 +87,8 @@ func areas() []area {
 		{"partitions", partitions()},
 		{"channels", channels()},
 		{"keys", keys()},
+		{"tenants", tenants()},
+		{"usage", usages()},
 		{"inbox", inboxes()},
 		{"expire", expiring()},
 		{"reuse", reusing()},

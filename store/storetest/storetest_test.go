@@ -136,6 +136,22 @@ var plantedBugs = []struct {
 	{"keys", func(m *Mem) store.Store { return usesTellEverybody{m} }},
 	{"keys", func(m *Mem) store.Store { return usesGoBack{m} }},
 	{"keys", func(m *Mem) store.Store { return usesMakeKeys{m} }},
+	{"tenants", func(m *Mem) store.Store { return zeroIsDefault{m} }},
+	{"tenants", func(m *Mem) store.Store { return weightIsLost{m} }},
+	{"tenants", func(m *Mem) store.Store { return settingsAddUp{m} }},
+	{"tenants", func(m *Mem) store.Store { return noneIsListed{m} }},
+	{"usage", func(m *Mem) store.Store { return settleCountsAgain{m} }},
+	{"usage", func(m *Mem) store.Store { return settleCountsRetries{m} }},
+	{"usage", func(m *Mem) store.Store { return fencedCounts{m} }},
+	{"usage", func(m *Mem) store.Store { return replaceKeepsBytes{m} }},
+	{"usage", func(m *Mem) store.Store { return replaceKeepsChannel{m} }},
+	{"usage", func(m *Mem) store.Store { return cancelCountsAgain{m} }},
+	{"usage", func(m *Mem) store.Store { return insertCountsAgain{m} }},
+	{"usage", func(m *Mem) store.Store { return unparkCounts{m} }},
+	{"usage", func(m *Mem) store.Store { return expireCounts{m} }},
+	{"usage", func(m *Mem) store.Store { return tenantsShareCounts{m} }},
+	{"usage", func(m *Mem) store.Store { return channelsNeverGo{m} }},
+	{"usage", func(m *Mem) store.Store { return listsNothingPending{m} }},
 	// Bugs that also show, or show only, when all work at the same time.
 	{"all at once", func(m *Mem) store.Store { return cancelRaces{m} }},
 	{"all at once", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
@@ -186,6 +202,9 @@ func TestEveryLossIsCaught(t *testing.T) {
 		"the claims":        func(m *Mem) { m.Records[home].Claimed = bucket.Position{} },
 		"what is behind":    func(m *Mem) { m.Records[home].Behind = nil },
 		"the inboxes":       func(m *Mem) { clear(m.inboxes) },
+		"the tenants":       func(m *Mem) { clear(m.tenants) },
+		"the counts":        func(m *Mem) { clear(m.pending) },
+		"the bytes":         func(m *Mem) { forgetBytes(m) },
 		"the API keys":      func(m *Mem) { clear(m.keys) },
 		"the inboxes' past": func(m *Mem) { forgetPast(m) },
 	} {
@@ -223,6 +242,12 @@ func forgetStates(which func(*postdate.State) bool) func(m *Mem) {
 				m.Put("", r, postdate.Record{Message: r.Message, State: postdate.NewState(&r.Message, r.Version)}, nil)
 			}
 		}
+	}
+}
+
+func forgetBytes(m *Mem) {
+	for _, u := range m.pending {
+		u.bytes = 0
 	}
 }
 

@@ -1,0 +1,223 @@
+package pebble
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// asLayout3 turns a store into what the version before wrote: nothing is counted, and no state
+// has the size of its payload.
+func asLayout3(t *testing.T, s *Store) {
+	t.Helper()
+	b := s.db.NewBatch()
+	defer b.Close()
+	for _, space := range []byte{spaceState, spaceParked} {
+		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ok := iter.First(); ok; ok = iter.Next() {
+			st, err := readState(iter.Value())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Set(iter.Key(), appendState(nil, &st, layout), nil)
+		}
+		if err := iter.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.DeleteRange([]byte{spaceUsage}, []byte{spaceUsage + 1}, nil)
+	birth := append([]byte{3}, appendBirth(nil, s.c.Buckets, s.birth)[1:9]...)
+	b.Set([]byte{spaceBirth}, sealBirth(birth), nil)
+	if err := b.Commit(lsm.Sync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listedUsage is what the default tenant has pending, by a list.
+func listedUsage(t *testing.T, s *Store) (u store.Usage) {
+	t.Helper()
+	page, err := s.List(t.Context(), store.ListQuery{Tenant: postdate.DefaultTenant, Status: postdate.Pending, Limit: 10_000})
+	if err != nil || page.Next != nil {
+		t.Fatal(page.Next, err)
+	}
+	channels := map[postdate.Channel]bool{}
+	for _, r := range page.Records {
+		u.Messages++
+		u.Bytes += int64(len(r.Payload))
+		channels[r.Channel] = true
+	}
+	u.Channels = int64(len(channels))
+	return u
+}
+
+// counted expects that what is counted is what a list shows.
+func counted(t *testing.T, s *Store, when string, messages int64) {
+	t.Helper()
+	got, _ := s.UsageOf(postdate.DefaultTenant, "inbox:a")
+	if want := listedUsage(t, s); got != want || got.Messages != messages {
+		t.Errorf("%s %+v is counted, a list shows %+v, and %d messages are there", when, got, want, messages)
+	}
+}
+
+// settleLatest settles a message at its present version.
+func settleLatest(t *testing.T, s *Store, m postdate.Message, token uint64, how store.Settling) {
+	t.Helper()
+	rec, err := s.Get(t.Context(), m.Key)
+	if err == nil {
+		err = s.Settle(t.Context(), []store.Settlement{{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: rec.Version,
+			Token: token, How: how, AttemptTime: m.ExecutionTime + 5}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ofLayout3 makes a store of the version before with 40 messages, of which 39 are pending. It
+// returns some of those in one bucket, whose owner has the token: the first one is delivered,
+// the next two are parked.
+func ofLayout3(t *testing.T, dir string) (here []postdate.Message, token uint64) {
+	t.Helper()
+	filled(t, dir, 40)
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := openMessage(0).Bucket
+	got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: home, Owner: "n", Lease: "n/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if m := openMessage(i); m.Bucket == home {
+			here = append(here, m)
+		}
+	}
+	token = got[0].Partition.Token
+	settleLatest(t, s, here[0], token, store.SettleDelivered)
+	settleLatest(t, s, here[1], token, store.SettlePark)
+	settleLatest(t, s, here[2], token, store.SettlePark)
+	early := bucket.PositionOf(here[2].Key, here[2].ExecutionTime+5) // parked before the due space had such messages
+	if err := s.db.Delete(dueKey(nil, home, early), lsm.Sync); err != nil {
+		t.Fatal(err)
+	}
+	asLayout3(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return here, token
+}
+
+// A store of an earlier version is counted once, when it is opened. What it has pending can end
+// in each way, and then no longer counts.
+func TestUsageOfAnEarlierVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	here, token := ofLayout3(t, dir)
+	var log bytes.Buffer
+	c := openConfig(dir)
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	open := func() *Store {
+		t.Helper()
+		s, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	counted(t, s, "after it was opened", 39)
+	if !strings.Contains(log.String(), "counted what is pending") || !strings.Contains(log.String(), "messages=39") {
+		t.Errorf("the log does not say it: %s", &log)
+	}
+	if n, _, err := s.Unpark(t.Context(), store.Unpark{Bucket: here[0].Bucket, Token: token, Route: "inbox:a",
+		At: 5, Limit: 9}); n != 2 || err != nil {
+		t.Errorf("%d are unparked: %v", n, err)
+	}
+	counted(t, s, "after an unpark", 39)
+	settleLatest(t, s, here[1], token, store.SettleRetry)
+	counted(t, s, "after a retry", 39)
+	settleLatest(t, s, here[1], token, store.SettleDelivered)
+	settleLatest(t, s, here[2], token, store.SettleFailed)
+	counted(t, s, "after two settlements", 37)
+	if r := s.Cancel(t.Context(), []postdate.Key{here[3].Key}, 1)[0]; !r.Changed {
+		t.Errorf("it is not cancelled: %+v", r)
+	}
+	next := openMessage(39)
+	rec, err := s.Get(t.Context(), next.Key)
+	if err == nil {
+		next.Payload = []byte("short")
+		_, err = s.Replace(t.Context(), next, rec.Version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted(t, s, "after a cancel and a replace", 36)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	s = open()
+	defer s.Close()
+	counted(t, s, "after it was opened again", 36)
+	if strings.Contains(log.String(), "counted") {
+		t.Errorf("it was counted again: %s", &log)
+	}
+}
+
+// A slot of which nothing is pending any longer leaves nothing in the tree.
+func TestEmptySlotsLeaveNothing(t *testing.T) {
+	s, err := Open(openConfig(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 20 {
+		m := openMessage(i)
+		s.Insert(t.Context(), []postdate.Message{m})
+		s.Cancel(t.Context(), []postdate.Key{m.Key}, 1)
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+		t.Fatal(err)
+	}
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceUsage}, UpperBound: []byte{spaceUsage + 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer iter.Close()
+	if iter.First() {
+		t.Errorf("%q is left with %v", iter.Key(), iter.Value())
+	}
+}
+
+// FuzzCounts: whatever bytes a value holds, summing up neither panics nor depends on how they
+// are put together, and a list of pairs is what their sum is.
+func FuzzCounts(f *testing.F) {
+	f.Add((&countSum{3, 500}).append(nil), (&countSum{-1, -70}).append(nil))
+	f.Add([]byte{1}, []byte{0xff, 0xff})
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var apart, joined countSum
+		if apart.add(a) != nil || apart.add(b) != nil {
+			return
+		}
+		if err := joined.add(append(bytes.Clone(a), b...)); err != nil || joined != apart {
+			t.Errorf("%v and %v are %+v, and joined %+v, %v", a, b, apart, joined, err)
+		}
+		var again countSum
+		if err := again.add(apart.append(nil)); err != nil || again != apart {
+			t.Errorf("%+v is written as %+v, %v", apart, again, err)
+		}
+	})
+}
