@@ -3,6 +3,7 @@ package postdate
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind classifies errors by what a caller can do about them.
@@ -21,10 +22,11 @@ const (
 	KindUnavailable             // not now: certainly not done, try again
 	KindUnknown                 // it may or may not be done: only asking again tells
 	KindFenced                  // the bucket has another owner by now
+	KindLimited                 // over a tenant's limit: certainly not done, try again after RetryAfter
 )
 
 var kindNames = [...]string{"internal", "invalid", "not found", "exists", "conflict", "too late", "too large", "full",
-	"unavailable", "unknown outcome", "fenced"}
+	"unavailable", "unknown outcome", "fenced", "limited"}
 
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {
@@ -38,6 +40,8 @@ type Error struct {
 	Kind   Kind
 	Detail string // a sentence for the person who has to act on it
 	Err    error  // the cause, or nil
+	// RetryAfter is when to try again, for KindLimited.
+	RetryAfter time.Duration
 }
 
 // E makes an Error. An argument for a %w verb becomes its cause.

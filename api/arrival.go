@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +17,23 @@ import (
 // against no budget, so that small requests are served whatever large ones do.
 const preloadBytes = 8 << 10
 
-// budget is what is left of a number of bytes.
-type budget struct{ left atomic.Int64 }
+// budget is what is left of a number of bytes, and what each tenant has of it. Where tenants are
+// known, each may have half of it, or a single body of any size: slow batches of one must not keep
+// out all others.
+type budget struct {
+	left    atomic.Int64
+	half    int
+	tenants sync.Map // of *atomic.Int64
+}
+
+// share is what a tenant has of the budget.
+func (b *budget) share(tenant string) *atomic.Int64 {
+	if has, ok := b.tenants.Load(tenant); ok {
+		return has.(*atomic.Int64)
+	}
+	has, _ := b.tenants.LoadOrStore(tenant, &atomic.Int64{})
+	return has.(*atomic.Int64)
+}
 
 // take takes n bytes, and reports whether there were so many.
 func (b *budget) take(n int) bool {
@@ -53,7 +69,8 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 			size = min(size, bytesMax+1)
 			if !s.takeFor(ctx, size-cap(body)) {
 				return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take " +
-					"all the memory for bodies at present; surely nothing was done: repeat the request in a moment"}
+					"all the memory for bodies, or the tenant's half of it, at present; surely nothing was done: " +
+					"repeat the request in a moment"}
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
@@ -83,12 +100,27 @@ func isLong(ctx *fasthttp.RequestCtx) bool {
 
 // takeFor takes n bytes of the budget for a request.
 func (s *Server) takeFor(ctx *fasthttp.RequestCtx, n int) bool {
+	taken, _ := ctx.UserValue(takenKey).(int)
+	if i := identityOf(ctx); i != nil {
+		has := int(s.bodies.share(i.Tenant).Add(int64(n)))
+		if alone := has == taken+n; has > s.bodies.half && !alone {
+			s.giveShare(ctx, n)
+			return false
+		}
+	}
 	if !s.bodies.take(n) {
+		s.giveShare(ctx, n)
 		return false
 	}
-	taken, _ := ctx.UserValue(takenKey).(int)
 	ctx.SetUserValue(takenKey, taken+n)
 	return true
+}
+
+// giveShare gives back n bytes of a tenant's share.
+func (s *Server) giveShare(ctx *fasthttp.RequestCtx, n int) {
+	if i := identityOf(ctx); i != nil {
+		s.bodies.share(i.Tenant).Add(int64(-n))
+	}
 }
 
 // leave ends a request: it gives back its share of the budget. What is left of its body
@@ -97,6 +129,7 @@ func (s *Server) takeFor(ctx *fasthttp.RequestCtx, n int) bool {
 func (s *Server) leave(ctx *fasthttp.RequestCtx) {
 	if taken, ok := ctx.UserValue(takenKey).(int); ok {
 		s.bodies.give(taken)
+		s.giveShare(ctx, taken)
 	}
 	if !isLong(ctx) {
 		return

@@ -51,7 +51,7 @@ func (r *rig) keyFor(w auth.Wish) string {
 // callOf is a request for a route that is no more than complete, so that its answer tells
 // whether the caller was let in.
 func callOf(r route) (path, body string) {
-	path = strings.NewReplacer("{id}", "x", "{name}", "x").Replace(r.path)
+	path = strings.NewReplacer("{id}", "x", "{name}", "x", "{tenant}", "x").Replace(r.path)
 	if r.method == "POST" || r.method == "PUT" || r.method == "PATCH" {
 		body = "{}"
 	}

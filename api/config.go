@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
 
@@ -53,6 +54,10 @@ type Config struct {
 	Keys *auth.Keeper
 	// Tokens also tells it, by JSON Web Tokens, if Keys is set. Default: there are none.
 	Tokens *auth.Tokens
+	// Quota holds tenants to their limits of requests. Default: there are none.
+	Quota *quota.Keeper
+	// Tenants lists tenants and changes their limits. Default: there are none.
+	Tenants Tenants
 	// MetricsOpen: /metrics needs no key.
 	MetricsOpen bool
 	// Channels lists channels and changes their settings. Default: there are none.
@@ -107,6 +112,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() Cluster { return Cluster{} }
+	}
+	if c.Tenants == nil {
+		c.Tenants = noTenants{}
 	}
 	if c.Channels == nil {
 		c.Channels = noChannels{}

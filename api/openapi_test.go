@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
 
@@ -134,10 +136,11 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &contract{rig: newRig(t, withKeys), doc: doc, router: router, seen: map[string]bool{}}
+	c := &contract{rig: newRig(t, withKeys, withSlowTenant), doc: doc, router: router, seen: map[string]bool{}}
 	c.successes()
 	c.refusals()
 	c.strangers()
+	c.limited()
 	c.failures()
 	for name, operation := range operations(doc) {
 		for status := range operation.Responses.Map() {
@@ -182,7 +185,9 @@ func (c *contract) successes() {
 	c.call(200, "DELETE", "/v1/keys/"+key[3:15], "")
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true,"maxPerSecond":0.5}`)
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`, "Content-Type: application/merge-patch+json")
-	for _, path := range []string{"/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
+	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":0.5,"pendingMax":7,"weight":2}`)
+	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":null}`, "Content-Type: application/merge-patch+json")
+	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
 }
@@ -198,7 +203,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -210,13 +215,14 @@ func (c *contract) refusals() {
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
+	c.call(413, "PATCH", "/v1/tenants/acme", `{"tenant":"`+large+large+large+`"}`)
 	c.call(404, "DELETE", "/v1/keys/none", "")
 	c.call(400, "DELETE", "/v1/keys/x%20y", "")
 	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")
 	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1", "/v1/tenants?x=1"} {
 		c.call(400, "GET", path, "")
 	}
 }
@@ -229,7 +235,7 @@ func (c *contract) strangers() {
 			continue
 		}
 		method, path, _ := strings.Cut(name, " ")
-		path = strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path)
+		path = strings.NewReplacer("{id}", "x", "{name}", "x", "{tenant}", "x").Replace(path)
 		body := ""
 		if operation.RequestBody != nil {
 			body = "{}"
@@ -243,6 +249,30 @@ func (c *contract) strangers() {
 	}
 }
 
+// withSlowTenant gives the tenant slow a single request.
+func withSlowTenant(c *Config) {
+	rate := 1e-6
+	c.Quota = quota.NewKeeper(quota.Limits{}, c.Messages.(*fakeStore), func() int { return 1 }, time.Now)
+	c.Quota.Set([]store.TenantSettings{{Tenant: "slow", RequestsPerSecond: &rate}})
+}
+
+// limited calls each operation that has a rate as a tenant that has used its own.
+func (c *contract) limited() {
+	key := "Authorization: Bearer " + c.key("slow", auth.Admin)
+	c.call(200, "GET", "/v1/channels", "", key)
+	for name, operation := range operations(c.doc) {
+		if operation.Responses.Value("429") == nil {
+			continue
+		}
+		method, path, _ := strings.Cut(name, " ")
+		body := ""
+		if operation.RequestBody != nil {
+			body = "{}"
+		}
+		c.call(429, method, strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path), body, key)
+	}
+}
+
 func (c *contract) failures() {
 	for kind, status := range map[postdate.Kind]int{
 		postdate.KindInternal: 500, postdate.KindUnavailable: 503, postdate.KindUnknown: 504, postdate.KindFull: 507,
@@ -250,6 +280,8 @@ func (c *contract) failures() {
 		c.store.err = postdate.E(kind, "inner")
 		c.inbox.err = postdate.E(kind, "inner")
 		c.channels.err = postdate.E(kind, "inner")
+		c.tenants.err = postdate.E(kind, "inner")
+		c.call(status, "PATCH", "/v1/tenants/acme", `{"weight":2}`)
 		c.call(status, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true}`)
 		c.call(status, "POST", "/v1/keys", `{"tenant":"acme","scopes":["admin"]}`)
 		c.call(status, "DELETE", "/v1/keys/x", "")
@@ -263,6 +295,7 @@ func (c *contract) failures() {
 			c.call(status, "GET", "/v1/inbox/test", "")
 			c.call(status, "GET", "/v1/channels", "")
 			c.call(status, "GET", "/v1/keys", "")
+			c.call(status, "GET", "/v1/tenants", "")
 		}
 	}
 	c.mu.Lock()

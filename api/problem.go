@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -29,6 +30,7 @@ const (
 	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
 	Unauthorized       ProblemType = "unauthorized"           // 401: no key, or none that is good
 	Forbidden          ProblemType = "forbidden"              // 403
+	Limited            ProblemType = "limited"                // 429: over a limit of the tenant
 	NotFound           ProblemType = "not-found"              // 404: no such message
 	NoSuchKey          ProblemType = "no-such-key"            // 404: no such API key
 	NoSuchPath         ProblemType = "no-such-path"           // 404
@@ -60,6 +62,7 @@ var problemKinds = map[ProblemType]struct {
 	BadRequest:         {400, "The request is not well-formed HTTP"},
 	Unauthorized:       {401, "The request needs a key"},
 	Forbidden:          {403, "The request is refused"},
+	Limited:            {429, "The tenant is at its limit"},
 	NotFound:           {404, "There is no such message"},
 	NoSuchKey:          {404, "There is no such key"},
 	NoSuchPath:         {404, "There is no such path"},
@@ -224,6 +227,8 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		p.Detail = "the store has no room; surely nothing was done: free space on the node's disk, " +
 			"then repeat the request"
 		return p, false // the store has logged it, once instead of for each request
+	case postdate.KindLimited:
+		p.Type, p.retryAfter = Limited, max(seconds(retryAfterOf(err)), 1)
 	case postdate.KindUnavailable, postdate.KindFenced:
 		p.Type, p.retryAfter = Unavailable, 1
 		p.Detail = "the store cannot do this at present; surely nothing was done: repeat the request in a moment"
@@ -240,6 +245,15 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		return p, true
 	}
 	return p, false
+}
+
+// retryAfterOf is when an error says to try again.
+func retryAfterOf(err error) time.Duration {
+	var e *postdate.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.RetryAfter
 }
 
 // tooLate returns the Problem of a request that came too late for a message in the

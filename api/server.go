@@ -54,6 +54,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{config: config, metrics: newMetrics(config.Registry), audit: audit,
 		conns: newConns(config.ConnectionsMax, config.TLS, audit)}
 	s.bodies.give(config.BodiesBytesMax)
+	s.bodies.half = config.BodiesBytesMax / 2
 	s.polls, s.endPolls = context.WithCancel(context.Background())
 	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
 	s.http = &fasthttp.Server{
@@ -120,6 +121,8 @@ var routes = []route{
 	{"GET", "/v1/keys", (*Server).getKeys, auth.Admin},
 	{"POST", "/v1/keys", (*Server).postKey, auth.Admin},
 	{"DELETE", "/v1/keys/{id}", (*Server).deleteKey, auth.Admin},
+	{"GET", "/v1/tenants", (*Server).getTenants, auth.Admin},
+	{"PATCH", "/v1/tenants/{tenant}", (*Server).patchTenant, auth.Admin},
 	{"GET", "/healthz", (*Server).getHealth, public},
 	{"GET", "/readyz", (*Server).getReady, public},
 	{"GET", "/metrics", (*Server).getMetrics, auth.Operate},
@@ -189,6 +192,9 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, need auth.Scope, handle handl
 		}
 	}()
 	if p := s.admit(ctx, need); p != nil {
+		return p
+	}
+	if p := s.paced(ctx, need); p != nil {
 		return p
 	}
 	return handle(s, ctx)

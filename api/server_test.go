@@ -39,6 +39,7 @@ type rig struct {
 	store    *fakeStore
 	inbox    *fakeInbox
 	channels *fakeChannels
+	tenants  *fakeTenants
 	url      string
 	log      *nodetest.Log
 
@@ -55,9 +56,10 @@ type nudge struct {
 
 func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Route]store.ChannelSettings{}}, now: testNow, log: &nodetest.Log{}}
+	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Route]store.ChannelSettings{}},
+		tenants: &fakeTenants{set: map[string]store.TenantSettings{}}, now: testNow, log: &nodetest.Log{}}
 	config := Config{
-		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels,
+		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels, Tenants: r.tenants,
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Scheduled: func(bucket int, at postdate.Time) {

@@ -23,6 +23,7 @@ const (
 	BadRequest         ProblemType = "urn:postdate:problem:bad-request"
 	Unauthorized       ProblemType = "urn:postdate:problem:unauthorized" // there is no key, or none that is good
 	Forbidden          ProblemType = "urn:postdate:problem:forbidden"    // the key is not for this
+	Limited            ProblemType = "urn:postdate:problem:limited"      // the tenant is at its limit
 	NotFound           ProblemType = "urn:postdate:problem:not-found"    // no such message
 	NoSuchKey          ProblemType = "urn:postdate:problem:no-such-key"
 	NoSuchPath         ProblemType = "urn:postdate:problem:no-such-path"

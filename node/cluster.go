@@ -121,7 +121,21 @@ func (n *Node) conflict(x membership.Conflict) {
 	}
 }
 
-// tellOthers tells the other nodes that the settings of channels have changed.
+// nodes is how many nodes are alive, this one included.
+func (n *Node) nodes() int {
+	if n.cluster == nil {
+		return 1
+	}
+	alive := 0
+	for _, m := range n.cluster.members() {
+		if m.State == "alive" {
+			alive++
+		}
+	}
+	return alive
+}
+
+// tellOthers tells the other nodes that the settings of channels or tenants have changed.
 func (n *Node) tellOthers() {
 	if n.cluster != nil {
 		n.cluster.tell(wordSettings)

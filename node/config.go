@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/postdate/postdate/membership"
 	"github.com/postdate/postdate/publisher/kafka"
 	"github.com/postdate/postdate/publisher/webhook"
+	"github.com/postdate/postdate/quota"
 )
 
 // Config is what an operator can set for a node.
@@ -51,6 +53,8 @@ type Config struct {
 	// value
 	Lease        time.Duration
 	ClockSkewMax time.Duration // how far the wall clock may be from the store's
+
+	Quota quota.Limits // of tenants for which nothing else is set
 
 	Retention       time.Duration // how long a finished message is kept
 	InboxRetention  time.Duration // how long an inbox keeps a message
@@ -204,7 +208,7 @@ func (c Config) Validate() error {
 	if err := c.TLS.validate(); err != nil {
 		return err
 	}
-	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry)); err != nil {
+	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry), validateQuota(c.Quota)); err != nil {
 		return err
 	}
 	if err := c.Kafka.validate(); err != nil {
@@ -288,6 +292,17 @@ func validateRetry(p postdate.RetryPolicy) error {
 	case p.MaxParked < time.Millisecond || p.MaxParked > postdate.RetryParkedMax:
 		return invalid("--retry-max-parked is %s: it must be between 1ms and %s",
 			p.MaxParked, postdate.RetryParkedMax)
+	}
+	return nil
+}
+
+func validateQuota(l quota.Limits) error {
+	for flag, n := range map[string]float64{"requests-per-second": l.RequestsPerSecond,
+		"messages-per-second": l.MessagesPerSecond, "pending-max": float64(l.PendingMax),
+		"bytes-max": float64(l.BytesMax), "channels-max": float64(l.ChannelsMax)} {
+		if !(n >= 0) || n > math.MaxInt64 { // nor not a number
+			return invalid("--tenant-%s is %g: it must be at least 0, which is no limit", flag, n)
+		}
 	}
 	return nil
 }

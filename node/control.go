@@ -11,16 +11,19 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
 
-// settingsEvery is how often the settings of channels are read again: another node may have
+// settingsEvery is how often the settings of channels and tenants are read again: another node may have
 // changed them.
 const settingsEvery = 2 * time.Second
 
-// control gives the poller the settings of channels, and shows both.
+// control gives the poller the settings of channels, the quota keeper those of tenants, and shows
+// both.
 type control struct {
-	store store.Channels
+	store settings
+	quota *quota.Keeper
 	loop  *loop
 	stale chan struct{} // another node has changed a setting
 	tell  func()        // tells the other nodes of a change
@@ -31,13 +34,30 @@ type control struct {
 	set map[postdate.Route]store.ChannelSettings // replaced, and never changed
 }
 
-// read loads the settings and passes them to the poller.
+// settings is what a store keeps for operators.
+type settings interface {
+	store.Channels
+	store.Tenants
+}
+
+// read loads the settings and passes them on.
 func (c *control) read(ctx context.Context) error {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	all, err := c.store.Channels(ctx)
 	if err != nil {
 		return err
+	}
+	tenants, err := c.store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	c.quota.Set(tenants)
+	weights := map[string]int{}
+	for _, s := range tenants {
+		if s.Weight != nil {
+			weights[s.Tenant] = *s.Weight
+		}
 	}
 	set := make(map[postdate.Route]store.ChannelSettings, len(all))
 	for _, s := range all {
@@ -46,12 +66,12 @@ func (c *control) read(ctx context.Context) error {
 	c.mu.Lock()
 	c.set = set
 	c.mu.Unlock()
-	c.loop.tell(poller.Limits{Settings: all})
+	c.loop.tell(poller.Limits{Settings: all, Weights: weights})
 	return nil
 }
 
-// settings are the settings as they were read last.
-func (c *control) settings() map[postdate.Route]store.ChannelSettings {
+// channels are the settings of channels as they were read last.
+func (c *control) channels() map[postdate.Route]store.ChannelSettings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.set
@@ -63,7 +83,7 @@ func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error
 	if err != nil {
 		return nil, err
 	}
-	set := c.settings()
+	set := c.channels()
 	all := make([]api.Channel, 0, len(views))
 	shown := map[postdate.Route]bool{}
 	for _, v := range views {
@@ -94,7 +114,7 @@ func (c *control) Change(ctx context.Context, route postdate.Route,
 	if err := c.read(ctx); err != nil {
 		return store.ChannelSettings{}, err
 	}
-	s := c.settings()[route]
+	s := c.channels()[route]
 	s.Route = route
 	f(&s)
 	if err := c.store.SetChannel(ctx, s); err != nil {
@@ -110,7 +130,7 @@ func (c *control) run(ctx context.Context, log *slog.Logger) {
 	defer tick.Stop()
 	for {
 		if err := c.read(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("reading the settings of channels failed and is repeated", "error", err)
+			log.Warn("reading the settings of channels and tenants failed and is repeated", "error", err)
 		}
 		select {
 		case <-tick.C:

@@ -57,7 +57,7 @@ func (n *Node) openSources() error {
 		return nil
 	}
 	taker, err := ingest.NewTaker(ingest.Config{
-		Messages: n.store, Now: n.wall, Scheduled: n.scheduled, Log: n.c.Log, Metrics: n.metrics,
+		Messages: n.quota.Hold(n.store), Now: n.wall, Scheduled: n.scheduled, Log: n.c.Log, Metrics: n.metrics,
 		Intake: api.Intake{
 			Buckets: n.store.Buckets(), Tenant: postdate.DefaultTenant,
 			PayloadBytesMax: n.c.PayloadBytesMax, CheckChannel: n.channels.check,

@@ -21,6 +21,7 @@ import (
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/node/machine"
+	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/pebble"
@@ -38,6 +39,7 @@ type Node struct {
 	control    *control
 	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
+	quota      *quota.Keeper
 	keys       *auth.Keeper // nil if nobody is asked for a key
 	tokens     *auth.Tokens // nil if none are accepted
 	api        *api.Server
@@ -147,7 +149,9 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.loop.channels = n.channels
-	n.control = &control{store: n.store, loop: n.loop, stale: make(chan struct{}, 1), tell: n.tellOthers}
+	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
+	n.control = &control{store: n.store, quota: n.quota, loop: n.loop, stale: make(chan struct{}, 1),
+		tell: n.tellOthers}
 	if !n.store.Exclusive() {
 		if err := n.openGossip(ctx); err != nil {
 			return err
@@ -158,8 +162,10 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
-		Messages: n.store, Inbox: n.channels.inbox, Scheduled: n.scheduled, CheckChannel: n.channels.check,
-		Kinds: kinds, Cluster: n.view, Channels: n.control, Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
+		Messages: n.quota.Hold(n.store), Inbox: n.channels.inbox, Scheduled: n.scheduled,
+		CheckChannel: n.channels.check,
+		Kinds:        kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,
+		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
 		Tokens:      n.tokens,
 		MetricsOpen: n.c.MetricsOpen, TLS: secure, ConnectionsMax: n.files.http,

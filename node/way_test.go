@@ -21,8 +21,8 @@ import (
 // only for what every request newly needs, like the door.
 // Functions that an idle node enters, and short ones, do not count.
 const (
-	wayFilesMax, wayFunctionsMax       = 68, 200
-	cancelFilesMax, cancelFunctionsMax = 22, 44
+	wayFilesMax, wayFunctionsMax       = 70, 205
+	cancelFilesMax, cancelFunctionsMax = 26, 54
 	spineMax                           = 12
 	shortLines                         = 5
 )

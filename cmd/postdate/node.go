@@ -64,6 +64,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"gossip; further ones only decrypt it, while the key is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Join, "join", nil, "with MongoDB: addresses of some nodes' --gossip, or a DNS name of them; "+
 		"may be repeated")
+	registerQuota(f, c)
 	f.DurationVar(&c.Lease, "lease", c.Lease,
 		"with MongoDB: how long this node keeps its buckets when it falls silent; 500ms to 5m")
 	f.DurationVar(&c.ClockSkewMax, "clock-skew-max", c.ClockSkewMax,
@@ -81,6 +82,19 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"how long a message waits for a channel that is down; then it fails")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
+}
+
+// registerQuota registers the limits of tenants for which an administrator has set nothing else.
+func registerQuota(f *pflag.FlagSet, c *node.Config) {
+	const others = "; 0: no limit; PATCH /v1/tenants/TENANT sets it for one"
+	f.Float64Var(&c.Quota.RequestsPerSecond, "tenant-requests-per-second", 0,
+		"how many requests a tenant may send in a second"+others)
+	f.Float64Var(&c.Quota.MessagesPerSecond, "tenant-messages-per-second", 0,
+		"how many messages a tenant may schedule in a second"+others)
+	f.Int64Var(&c.Quota.PendingMax, "tenant-pending-max", 0, "how many messages of a tenant may be pending"+others)
+	f.Int64Var(&c.Quota.BytesMax, "tenant-bytes-max", 0, "how many bytes of payload of a tenant may be pending"+others)
+	f.Int64Var(&c.Quota.ChannelsMax, "tenant-channels-max", 0,
+		"for how many channels messages of a tenant may be pending"+others)
 }
 
 // registerBrokers defines the settings of where messages go to and schedules come from.

@@ -1,0 +1,89 @@
+package node_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/client"
+	"github.com/postdate/postdate/node"
+)
+
+// However many clients schedule at a time, a tenant has no more pending than it may, and another one
+// is not held up. A limit that an administrator changes holds at once.
+func TestQuotaOfATenant(t *testing.T) {
+	c := config(t)
+	c.AdminKey, c.Quota.PendingMax = adminKey, 100
+	n, _ := start(t, c)
+	admin := clientWith(t, n, adminKey)
+	acme, other := clientWith(t, n, keyFor(t, admin, "acme").Text), clientWith(t, n, keyFor(t, admin, "other").Text)
+	at := time.Now().Add(time.Hour)
+	schedule := func(c *client.Client, id string) error {
+		results, err := c.ScheduleAll(patient(t), []client.Message{{ScheduleID: id, Channel: "inbox:a", ExecutionTime: at, Payload: []byte("1")}})
+		if err != nil {
+			return err
+		}
+		return results[0].Err()
+	}
+	var callers sync.WaitGroup
+	for caller := range 16 {
+		callers.Go(func() {
+			for i := range 20 {
+				if err := schedule(acme, fmt.Sprint(caller, "-", i)); err != nil && client.TypeOf(err) != client.Limited {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := pendingOf(t, acme); n != 100 {
+		t.Errorf("%d messages are pending, want 100", n)
+	}
+	if err := schedule(other, "a"); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	patch(t, n, "acme", `{"pendingMax":101}`)
+	if err := schedule(acme, "one-more"); err != nil {
+		t.Errorf("after the limit was raised: %v", err)
+	}
+	if err := schedule(acme, "beyond"); client.TypeOf(err) != client.Limited {
+		t.Errorf("beyond it: %v", err)
+	}
+	if n := pendingOf(t, acme); n != 101 {
+		t.Errorf("%d messages are pending, want 101", n)
+	}
+}
+
+// pendingOf counts a tenant's pending messages by listing them.
+func pendingOf(t *testing.T, c *client.Client) (n int) {
+	t.Helper()
+	for _, err := range c.List(patient(t), client.Filter{Status: client.Pending}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// patch changes a tenant's limits.
+func patch(t *testing.T, n *node.Node, tenant, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(patient(t), http.MethodPatch, "http://"+n.Addr()+"/v1/tenants/"+tenant, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+adminKey)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status)
+	}
+}

@@ -1,0 +1,146 @@
+// Package quota decides how much each tenant may ask and keep: requests and messages per second, and
+// pending messages, their bytes and their channels.
+//
+// It promises:
+//
+//   - A tenant schedules no more than its rate lets through: in any time, what the rate gives in
+//     that time and one second's worth more, and the call that goes beyond.
+//   - It has no more pending than it may: exactly, where one node serves the store; in a cluster
+//     nodes may together go beyond by what others scheduled in the last two seconds, and by what
+//     [store.Tenants] says that counts may lack.
+//   - What is refused was surely not done, and says when to come again.
+//   - Where nobody has limits, it costs one atomic load for each call.
+package quota
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// Limits are what a tenant may ask and keep. 0: no limit.
+type Limits struct {
+	RequestsPerSecond float64
+	MessagesPerSecond float64 // scheduled, replaced or moved
+	PendingMax        int64   // messages
+	BytesMax          int64   // their payloads
+	ChannelsMax       int64   // channels that they go to
+	Weight            int     // its share of what nodes can do, in relation to others; at least 1
+}
+
+// none says whether nothing is limited.
+func (l Limits) none() bool { return l == Limits{Weight: l.Weight} }
+
+// With returns l, with what an operator set in its place.
+func (l Limits) With(s store.TenantSettings) Limits {
+	set(&l.RequestsPerSecond, s.RequestsPerSecond)
+	set(&l.MessagesPerSecond, s.MessagesPerSecond)
+	set(&l.PendingMax, s.PendingMax)
+	set(&l.BytesMax, s.BytesMax)
+	set(&l.ChannelsMax, s.ChannelsMax)
+	set(&l.Weight, s.Weight)
+	l.Weight = max(l.Weight, 1)
+	return l
+}
+
+// set puts *to into *value, if there is one.
+func set[T any](value, to *T) {
+	if to != nil {
+		*value = *to
+	}
+}
+
+// account is what a tenant has used of its limits.
+type account struct {
+	limits   Limits
+	nodes    int // that share the rates
+	requests *rate.Limiter
+	messages *rate.Limiter
+
+	held store.Usage // by inserts that are not answered yet
+}
+
+func newAccount(l Limits, nodes int) *account {
+	a := &account{}
+	a.adopt(l, nodes)
+	return a
+}
+
+// adopt makes l the limits. What was used stays used.
+func (a *account) adopt(l Limits, nodes int) {
+	if a.limits == l && a.nodes == nodes {
+		return
+	}
+	a.limits, a.nodes = l, nodes
+	a.requests = limiterOf(a.requests, l.RequestsPerSecond/float64(nodes))
+	a.messages = limiterOf(a.messages, l.MessagesPerSecond/float64(nodes))
+}
+
+// limiterOf returns a limiter for a rate, with one second's worth as its burst; nil: no limit. It is
+// the old one, if there is one.
+func limiterOf(old *rate.Limiter, perSecond float64) *rate.Limiter {
+	burst := max(int(perSecond), 1)
+	switch {
+	case perSecond <= 0:
+		return nil
+	case old == nil:
+		return rate.NewLimiter(rate.Limit(perSecond), burst)
+	}
+	old.SetLimit(rate.Limit(perSecond))
+	old.SetBurst(burst)
+	return old
+}
+
+// take takes n of a rate at a time, or returns how long to wait. A call that needs more than there is
+// left goes through if anything is left, and those that follow wait the longer: else a batch
+// larger than the rate would never go through.
+func take(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
+	if l == nil || n == 0 {
+		return 0
+	}
+	if left := l.TokensAt(now); left < 1 {
+		return time.Duration((1 - left) / float64(l.Limit()) * float64(time.Second))
+	}
+	for ; n > 0; n -= l.Burst() {
+		l.ReserveN(now, min(n, l.Burst()))
+	}
+	return 0
+}
+
+// fits returns an error if one more message goes beyond what a tenant may have pending. is is what it
+// has, with what is held.
+func (l Limits) fits(is, more store.Usage) error {
+	switch {
+	case l.PendingMax > 0 && is.Messages+more.Messages > l.PendingMax:
+		return full("pendingMax", "has %d messages pending, and may have %d", is.Messages, l.PendingMax)
+	case l.BytesMax > 0 && is.Bytes+more.Bytes > l.BytesMax:
+		return full("bytesMax", "has %d bytes of payload pending, and may have %d", is.Bytes, l.BytesMax)
+	case l.ChannelsMax > 0 && is.Channels+more.Channels > l.ChannelsMax:
+		return full("channelsMax", "has messages pending for %d channels, and may have them for %d", is.Channels,
+			l.ChannelsMax)
+	}
+	return nil
+}
+
+// fullWait is when to come again if too much is pending: nobody knows when that changes.
+const fullWait = 10 * time.Second
+
+// full says that a tenant has as much pending as it may.
+func full(limit, says string, args ...any) error {
+	e := postdate.E(postdate.KindLimited, "the tenant "+says+" ("+limit+"); surely nothing was done: cancel some, "+
+		"wait until some are delivered, or ask an administrator for more", args...)
+	e.RetryAfter = fullWait
+	return e
+}
+
+// tooFast says that a rate is used up. what is what the tenant may do, like "send".
+func tooFast(limit, what string, perSecond float64, wait time.Duration) error {
+	e := postdate.E(postdate.KindLimited,
+		"the tenant may %s %g a second (%s); surely nothing was done: come again in %s",
+		what, perSecond, limit, max(wait.Round(time.Millisecond), time.Millisecond))
+	e.RetryAfter = wait
+	return e
+}
