@@ -23,6 +23,7 @@ type Intake struct {
 type Offer struct {
 	ScheduleID  string // must be valid
 	Channel     string
+	Pinned      bool // Channel counts even if the body names another one
 	Traceparent string
 	Now         postdate.Time // what a delay counts from
 }
@@ -58,7 +59,9 @@ func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading,
 	if !r.Named {
 		b.ScheduleID = &o.ScheduleID
 	}
-	b.Channel = orElse(b.Channel, o.Channel)
+	if b.Channel == "" || o.Pinned {
+		b.Channel = o.Channel
+	}
 	m.Traceparent = checkTraceparent([]byte(o.Traceparent))
 	c := checker{now: o.Now, payloadBytesMax: in.PayloadBytesMax, checkChannel: in.CheckChannel}
 	p, expired := c.named(&b, in.Tenant, in.Buckets, &m)

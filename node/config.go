@@ -39,7 +39,7 @@ type Config struct {
 	RabbitMQTLS certs.Files
 	Kafka       Kafka
 	Webhook     Webhook
-	Ingest      []string // sources of schedules: rabbitmq:queue[=channel], kafka:topic[=channel]
+	Ingest      []string // sources of schedules: [tenant@]rabbitmq:queue|kafka:topic[=[!]channel]
 	Buckets     int      // N, fixed at the store's birth
 	NodeID      string   // this node's name
 

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
@@ -18,34 +17,30 @@ type source interface {
 	Close(ctx context.Context) error
 }
 
-// origin is a source as the operator writes it: broker:name[=channel].
-type origin struct{ broker, name, channel string }
-
-func parseOrigin(text string) (o origin, err error) {
-	var ok bool
-	o.broker, o.name, ok = strings.Cut(text, ":")
-	o.name, o.channel, _ = strings.Cut(o.name, "=")
-	if !ok || o.name == "" || o.broker != "rabbitmq" && o.broker != "kafka" {
-		return o, postdate.E(postdate.KindInvalid,
-			"--ingest %q is not of the form rabbitmq:QUEUE or kafka:TOPIC, with =CHANNEL behind it where messages do "+
-				"not say theirs, like rabbitmq:in=rabbitmq:orders/{routing-key}", text)
-	}
-	return o, nil
-}
-
 // validateIngest says what is wrong with the sources.
 func (c Config) validateIngest() error {
+	tenants := map[string]string{} // by source
 	for _, text := range c.Ingest {
-		o, err := parseOrigin(text)
-		switch {
-		case err != nil:
+		o, err := ingest.ParseOrigin(text)
+		if err != nil {
 			return err
-		case o.broker == "rabbitmq" && c.RabbitMQ == "":
-			return postdate.E(postdate.KindInvalid,
-				"--ingest %s: there is no RabbitMQ to take from: start the node with --rabbitmq", text)
-		case o.broker == "kafka" && len(c.Kafka.Seeds) == 0:
-			return postdate.E(postdate.KindInvalid,
-				"--ingest %s: there is no Kafka to take from: start the node with --kafka", text)
+		}
+		_, twice := tenants[o.Source()]
+		tenants[o.Source()] = o.Tenant
+		switch {
+		case o.Broker == "rabbitmq" && c.RabbitMQ == "":
+			return invalid("--ingest %s: there is no RabbitMQ to take from: start the node with --rabbitmq", text)
+		case o.Broker == "kafka" && len(c.Kafka.Seeds) == 0:
+			return invalid("--ingest %s: there is no Kafka to take from: start the node with --kafka", text)
+		case twice:
+			return invalid("--ingest %s: another --ingest takes from %s too, and each message goes to one of them: "+
+				"leave one out", text, o.Source())
+		}
+	}
+	for source, tenant := range tenants {
+		if other, ok := tenants[source+ingest.RejectedSuffix]; ok && other != tenant {
+			return invalid("--ingest %s@%s: what is rejected from %s is of the tenant %s: "+
+				"no other tenant may take it", other, source+ingest.RejectedSuffix, source, tenant)
 		}
 	}
 	return nil
@@ -53,21 +48,20 @@ func (c Config) validateIngest() error {
 
 // openSources starts to take schedules from brokers.
 func (n *Node) openSources() error {
-	if len(n.c.Ingest) == 0 {
-		return nil
-	}
-	taker, err := ingest.NewTaker(ingest.Config{
-		Messages: n.quota.Hold(n.store), Now: n.wall, Scheduled: n.scheduled, Log: n.c.Log, Metrics: n.metrics,
-		Intake: api.Intake{
-			Buckets: n.store.Buckets(), Tenant: postdate.DefaultTenant,
-			PayloadBytesMax: n.c.PayloadBytesMax, CheckChannel: n.channels.check,
-		},
-	})
-	if err != nil {
-		return err
-	}
+	metrics := ingest.NewMetrics(n.metrics)
 	for _, text := range n.c.Ingest {
-		o, err := parseOrigin(text)
+		o, err := ingest.ParseOrigin(text)
+		if err != nil {
+			return err
+		}
+		taker, err := ingest.NewTaker(ingest.Config{
+			Messages: n.quota.Hold(n.store), Now: n.wall, Scheduled: n.scheduled, Log: n.c.Log,
+			Metrics: metrics, Source: o.Source(),
+			Intake: api.Intake{
+				Buckets: n.store.Buckets(), Tenant: o.Tenant,
+				PayloadBytesMax: n.c.PayloadBytesMax, CheckChannel: n.channels.check,
+			},
+		})
 		if err != nil {
 			return err
 		}
@@ -80,14 +74,14 @@ func (n *Node) openSources() error {
 	return nil
 }
 
-func (n *Node) openSource(o origin, taker *ingest.Taker) (source, error) {
-	if o.broker == "rabbitmq" {
+func (n *Node) openSource(o ingest.Origin, taker *ingest.Taker) (source, error) {
+	if o.Broker == "rabbitmq" {
 		secure, err := n.c.rabbitMQTLS()
 		if err != nil {
 			return nil, err
 		}
 		return rabbitmqsource.Start(n.life, rabbitmqsource.Config{
-			URL: n.c.RabbitMQ, TLS: secure, Queue: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
+			URL: n.c.RabbitMQ, TLS: secure, Queue: o.Name, Channel: o.Channel, Taker: taker, Log: n.c.Log,
 		})
 	}
 	config, err := n.c.Kafka.secureConfig()
@@ -95,7 +89,7 @@ func (n *Node) openSource(o origin, taker *ingest.Taker) (source, error) {
 		return nil, err
 	}
 	return kafkasource.Start(n.life, kafkasource.Config{
-		Connect: config.Connect(), Topic: o.name, Channel: o.channel, Taker: taker, Log: n.c.Log,
+		Connect: config.Connect(), Topic: o.Name, Channel: o.Channel, Taker: taker, Log: n.c.Log,
 		Group: consumerGroup(n.store.Name()),
 	})
 }

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,21 @@ func send(t *testing.T, address string, rs ...*kgo.Record) {
 	defer cancel()
 	if err := cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Two sources may not take from the same place, nor one tenant what another one's was refused.
+func TestSourcesThatCannotBe(t *testing.T) {
+	for want, sources := range map[string][]string{
+		"--ingest b@rabbitmq:in: another --ingest takes from rabbitmq:in too":                      {"a@rabbitmq:in", "b@rabbitmq:in"},
+		"--ingest kafka:in=kafka:b: another --ingest takes from kafka:in too":                      {"kafka:in=kafka:a", "kafka:in=kafka:b"},
+		"--ingest b@kafka:in.postdate-rejected: what is rejected from kafka:in is of the tenant a": {"b@kafka:in.postdate-rejected", "a@kafka:in"},
+		"": {"a@rabbitmq:in", "b@kafka:in", "b@rabbitmq:in2", "a@rabbitmq:in.postdate-rejected"},
+	} {
+		c := node.DefaultConfig()
+		c.RabbitMQ, c.Kafka.Seeds, c.Ingest = "amqp://127.0.0.1/", []string{"127.0.0.1:9092"}, sources
+		if err := c.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v: %v", sources, err)
+		}
 	}
 }

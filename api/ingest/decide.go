@@ -66,8 +66,11 @@ func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decisio
 	if err != nil {
 		return refuse(err)
 	}
-	offer := api.Offer{ScheduleID: name.id, Channel: c.Channel, Traceparent: s.trace, Now: base}
-	if s.channel != nil {
+	offer := api.Offer{ScheduleID: name.id, Channel: c.Channel, Pinned: c.Pinned, Traceparent: s.trace, Now: base}
+	if c.Pinned && c.Channel == "" {
+		return refuse(invalid("it does not say where to: give it a key, which is a part of its channel"))
+	}
+	if s.channel != nil && !c.Pinned {
 		offer.Channel = *s.channel
 	}
 	var d Decision

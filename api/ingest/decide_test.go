@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,12 @@ func TestDecide(t *testing.T) {
 		{"a time that is none", Command{Headers: headers("postdate-execution-time", "2027-01-15T08:00:01"), Channel: channel}, `bad: header postdate-execution-time: time "2027-01-15T08:00:01" has no zone`},
 		{"no channel", Command{Headers: headers("x-delay", "1")}, "bad: it does not say where to"},
 		{"an unknown channel", Command{Headers: headers("x-delay", "1"), Channel: "nats:x"}, "bad: there is no broker nats"},
+		{"pinned, and a header", Command{Headers: headers("x-delay", "1", "postdate-channel", "kafka:t"), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1ms x-delay=-1 ""`},
+		{"pinned, and a body", Command{Body: []byte(`{"channel":"kafka:t","delay":"1s","payload":1}`), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1s "1"`},
+		{"pinned, and a body that names nothing of use", Command{Body: []byte(`{"channel":"?","delay":"1s","payload":1}`), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1s "1"`},
+		{"pinned, and both", Command{Body: []byte(`{"channel":"kafka:t","delay":"1s","payload":1}`), Headers: headers("Postdate-Channel", "kafka:u"), Channel: channel, Pinned: true, Records: true, Position: "p", Place: place}, `schedule placed p rabbitmq:orders 1s postdate-source=t/3/17 "1"`},
+		{"pinned to nothing, and a header", Command{Headers: headers("x-delay", "1", "postdate-channel", "kafka:t"), Pinned: true}, "bad: it does not say where to: give it a key"},
+		{"pinned to nothing, and a body", Command{Body: []byte(`{"channel":"kafka:t","delay":"1s","payload":1}`), Pinned: true}, "bad: it does not say where to: give it a key"},
 		{"a reserved header", Command{Headers: headers("x-delay", "1", "postdate-color", "red"), Channel: channel}, "bad: header postdate-color begins with postdate-"},
 		{"an id that is none", Command{Headers: headers("x-delay", "1", "postdate-schedule-id", "a b"), Channel: channel}, `bad: scheduleId "a b" has a forbidden character`},
 		{"too large", Command{Body: make([]byte, 1001), Headers: headers("x-delay", "1"), Channel: channel}, "bad: the body is 1001 bytes long"},
@@ -146,6 +153,56 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%q: got %s, want %s", test.text, got, test.want)
 		}
 	}
+}
+
+// The host, or at least the broker, of a pin is the operator's choice.
+func TestPins(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"!rabbitmq:q": true, "!rabbitmq:{key}": true, "!kafka:out-{key}": true, "!inbox:{key}": true, "!https://h.example/{key}": true, "!https://h.example/": true,
+		"!": false, "!orders": false, "!{key}": false, "!{key}:q": false, "!rabbit{key}:q": false, "!https:{key}": false, "!https:/{key}": false,
+		"!https://{key}/a": false, "!https://h.example{key}/": false, "!https://h.example:{key}/": false, "!https://{key}@h.example/": false,
+	} {
+		tpl, err := ParseTemplate(text, "{key}", nil)
+		if ok != (err == nil) || ok && !tpl.Pinned() {
+			t.Errorf("%s: %v, %v", text, tpl, err)
+		}
+	}
+	if tpl, err := ParseTemplate("rabbitmq:!q", "{key}", nil); err != nil || tpl.Pinned() || tpl.With("") != "rabbitmq:!q" {
+		t.Error(tpl, err)
+	}
+}
+
+// FuzzPin: whatever a sender writes into the place of the placeholder, a pinned channel stays with
+// its broker, and a URL with its host.
+func FuzzPin(f *testing.F) {
+	f.Add("!rabbitmq:{key}", "kafka:t", "x")
+	f.Add("!https://h.example/{key}", "@evil.example/", "../..//evil.example")
+	f.Add("!https://h{key}/{key}", ".evil.example", "")
+	f.Fuzz(func(t *testing.T, text, one, other string) {
+		tpl, err := ParseTemplate(text, "{key}", nil)
+		if err != nil || !tpl.Pinned() {
+			return
+		}
+		var seen []string
+		for _, value := range []string{one, other, "x"} {
+			channel, err := postdate.ParseChannel(tpl.With(value))
+			if err != nil {
+				continue
+			}
+			to := channel.Broker()
+			if to == "http" || to == "https" {
+				u, err := url.Parse(string(channel))
+				if err != nil {
+					continue
+				}
+				to += " " + u.Host
+			}
+			seen = append(seen, to)
+		}
+		if len(slices.Compact(seen)) > 1 {
+			t.Fatalf("%s leads to %q", text, seen)
+		}
+	})
 }
 
 // FuzzCommand: any command gets a decision, scheduled messages fulfil the root

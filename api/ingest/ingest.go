@@ -47,6 +47,9 @@ const (
 	HeaderRejectedKey  = headerRejected + "routing-key"
 )
 
+// RejectedSuffix, after the name of a queue or topic, names that of its rejected messages.
+const RejectedSuffix = ".postdate-rejected"
+
 // IsRejection says whether a header was added when its message was rejected.
 func IsRejection(name string) bool { return strings.HasPrefix(strings.ToLower(name), headerRejected) }
 
@@ -71,6 +74,7 @@ type Command struct {
 	MessageID   string
 	Key         string // Kafka's record key
 	Channel     string // where it goes, unless the message says otherwise
+	Pinned      bool   // it goes there whatever the message says
 
 	// Position is the message's place in its broker as a valid schedule id. No other
 	// message ever has the same. "": the broker has no such place.
@@ -115,15 +119,23 @@ func PositionOf(p Place, stamp int64) string {
 }
 
 // Template is a channel that may contain a placeholder for a message's routing key or
-// record key.
-type Template struct{ text, placeholder string }
+// record key. It is pinned if no message may name another channel.
+type Template struct {
+	text, placeholder string
+	pinned            bool
+}
 
-// ParseTemplate parses a channel that may contain a placeholder like "{key}". check says
-// whether the node serves a channel. An empty text means no channel.
+// ParseTemplate parses a channel that may contain a placeholder like "{key}". A "!" before it
+// pins it. check says whether the node serves a channel. An empty text means no channel.
 func ParseTemplate(text, placeholder string, check func(postdate.Channel) error) (Template, error) {
-	t := Template{text, placeholder}
-	if text == "" {
+	text, pinned := strings.CutPrefix(text, "!")
+	t := Template{text, placeholder, pinned}
+	switch {
+	case text == "" && !pinned:
 		return t, nil
+	case pinned && !fixesTarget(text, placeholder):
+		return t, postdate.E(postdate.KindInvalid, "the channel %q leaves the broker or the host to senders, "+
+			"and cannot be pinned: write %s behind them, like !rabbitmq:orders/%s", text, placeholder, placeholder)
 	}
 	if rest := strings.ReplaceAll(text, placeholder, ""); strings.ContainsAny(rest, "{}") {
 		return t, postdate.E(postdate.KindInvalid, "the channel %q has braces of which only %s is known here",
@@ -139,6 +151,18 @@ func ParseTemplate(text, placeholder string, check func(postdate.Channel) error)
 	return t, err
 }
 
+// fixesTarget says whether no value of the placeholder leads to another broker, or to another
+// host if the channel is a URL.
+func fixesTarget(text, placeholder string) bool {
+	before, _, templated := strings.Cut(text, placeholder)
+	broker, target, ok := strings.Cut(before, ":")
+	if templated && (broker == "http" || broker == "https") {
+		host, isURL := strings.CutPrefix(target, "//")
+		return isURL && strings.Contains(host, "/")
+	}
+	return ok || !templated
+}
+
 // With returns the channel with value in place of the placeholder.
 func (t Template) With(value string) string {
 	if t.placeholder == "" {
@@ -146,6 +170,9 @@ func (t Template) With(value string) string {
 	}
 	return strings.ReplaceAll(t.text, t.placeholder, value)
 }
+
+// Pinned says whether no message may name another channel.
+func (t Template) Pinned() bool { return t.pinned }
 
 // Uses says whether t contains the placeholder.
 func (t Template) Uses() bool { return t.placeholder != "" && strings.Contains(t.text, t.placeholder) }

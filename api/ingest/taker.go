@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
@@ -32,13 +31,14 @@ type Config struct {
 	// Timeout bounds each command's or batch's work on the store. Default: 30 s.
 	Timeout time.Duration
 	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil: none
+	Source  string   // queue or topic, for the metrics, like rabbitmq:orders
+	Metrics *Metrics // nil: none
 }
 
-// Taker carries out commands. It is safe for concurrent use.
+// Taker carries out the commands of one source. It is safe for concurrent use.
 type Taker struct {
 	config  Config
-	metrics *metrics
+	metrics *ofSource
 }
 
 // NewTaker makes a Taker.
@@ -68,7 +68,10 @@ func NewTaker(c Config) (*Taker, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	return &Taker{config: c, metrics: newMetrics(c.Metrics)}, nil
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(nil)
+	}
+	return &Taker{config: c, metrics: c.Metrics.of(c.Intake.Tenant, c.Source)}, nil
 }
 
 // CheckChannel says whether the node serves a channel.
@@ -92,8 +95,8 @@ type Result struct {
 
 // Take carries out commands and returns the result of each. Commands about the same id
 // take effect in their order. If an outcome is Again, call Take with all of the same
-// commands again: those that are Done or Bad stay so. source labels them in the metrics.
-func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []Result {
+// commands again: those that are Done or Bad stay so.
+func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	now := t.config.Now()
 	for _, c := range commands {
 		if c.decision == nil {
@@ -104,7 +107,7 @@ func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []
 	for rest := commands; len(rest) > 0; {
 		run, open := nextRun(rest)
 		rest = rest[len(run):]
-		if !t.carryOut(ctx, source, open) {
+		if !t.carryOut(ctx, open) {
 			break // later commands may be about the same ids
 		}
 	}
@@ -112,7 +115,7 @@ func (t *Taker) Take(ctx context.Context, source string, commands []*Command) []
 	for i, c := range commands {
 		results[i] = c.result
 		if c.result.Outcome == Again {
-			t.metrics.retried.WithLabelValues(source).Inc()
+			t.metrics.retried.Inc()
 		}
 	}
 	return results
@@ -143,20 +146,20 @@ func nextRun(commands []*Command) (run, open []*Command) {
 }
 
 // carryOut carries out a run, and says whether every command of it is Done or Bad.
-func (t *Taker) carryOut(ctx context.Context, source string, run []*Command) bool {
+func (t *Taker) carryOut(ctx context.Context, run []*Command) bool {
 	var cancels, inserts []*Command
 	for _, c := range run {
 		switch c.decision.Action {
 		case Cancel:
 			cancels = append(cancels, c)
 		case Refuse:
-			t.refused(ctx, source, c)
+			t.refused(ctx, c)
 		default:
 			inserts = append(inserts, c)
 		}
 	}
-	t.cancel(ctx, source, cancels)
-	t.insert(ctx, source, inserts)
+	t.cancel(ctx, cancels)
+	t.insert(ctx, inserts)
 	for _, c := range run {
 		if c.result.Outcome == Again {
 			return false
@@ -165,14 +168,14 @@ func (t *Taker) carryOut(ctx context.Context, source string, run []*Command) boo
 	return true
 }
 
-func (t *Taker) finish(source string, c *Command, how string) {
+func (t *Taker) finish(c *Command, how string) {
 	c.result = Result{Outcome: Done}
-	t.metrics.taken.WithLabelValues(source, how).Inc()
+	t.metrics.taken[how].Inc()
 }
 
-func (t *Taker) bad(source string, c *Command, reason string) {
+func (t *Taker) bad(c *Command, reason string) {
 	c.result = Result{Outcome: Bad, Reason: reason}
-	t.metrics.taken.WithLabelValues(source, howBad).Inc()
+	t.metrics.taken[howBad].Inc()
 }
 
 // again records why a command is not done yet.
@@ -180,26 +183,26 @@ func (c *Command) again(err error) { c.result = Result{Outcome: Again, Reason: e
 
 // refused handles a command that Decide refused. It is bad, unless it is a late
 // repetition of a message that the store has.
-func (t *Taker) refused(ctx context.Context, source string, c *Command) {
+func (t *Taker) refused(ctx context.Context, c *Command) {
 	if d := c.decision; d.Expired {
 		ctx, cancel := context.WithTimeout(ctx, t.config.Timeout)
 		defer cancel()
 		r, err := t.config.Messages.Get(ctx, d.Message.Key)
 		switch {
 		case err == nil && r.Digest == d.Message.Digest:
-			t.finish(source, c, howRepeated)
+			t.finish(c, howRepeated)
 			return
 		case err != nil && postdate.KindOf(err) != postdate.KindNotFound:
 			c.again(err)
 			return
 		}
 	}
-	t.bad(source, c, c.decision.Reason)
+	t.bad(c, c.decision.Reason)
 }
 
 // cancel cancels messages. A record that is read again, as after a crash, must not
 // cancel a message that a later record scheduled.
-func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) {
+func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 	ctx, stop := context.WithTimeout(ctx, t.config.Timeout)
 	defer stop()
 	var open []*Command
@@ -209,11 +212,11 @@ func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) 
 		r, err := t.config.Messages.Get(ctx, key)
 		switch {
 		case err != nil && postdate.KindOf(err) == postdate.KindNotFound:
-			t.bad(source, c, nothingThere)
+			t.bad(c, nothingThere)
 		case err != nil:
 			c.again(err)
 		case supersedes(&r.Message, c.Place):
-			t.finish(source, c, howRepeated)
+			t.finish(c, howRepeated)
 		default:
 			open, keys = append(open, c), append(keys, key)
 		}
@@ -224,13 +227,13 @@ func (t *Taker) cancel(ctx context.Context, source string, commands []*Command) 
 	for i, r := range t.config.Messages.Cancel(ctx, keys, t.config.Now()) {
 		switch kind := postdate.KindOf(r.Err); {
 		case r.Err == nil && r.Changed:
-			t.finish(source, open[i], howCancelled)
+			t.finish(open[i], howCancelled)
 		case r.Err == nil:
-			t.finish(source, open[i], howRepeated)
+			t.finish(open[i], howRepeated)
 		case kind == postdate.KindNotFound:
-			t.bad(source, open[i], nothingThere)
+			t.bad(open[i], nothingThere)
 		case kind == postdate.KindTooLate:
-			t.bad(source, open[i], "nothing was cancelled: "+tooLate(r.State))
+			t.bad(open[i], "nothing was cancelled: "+tooLate(r.State))
 		default:
 			open[i].again(r.Err)
 		}
@@ -248,7 +251,7 @@ func tooLate(s postdate.State) string {
 }
 
 // insert creates messages in one call. Those whose id is taken continue one by one.
-func (t *Taker) insert(ctx context.Context, source string, commands []*Command) {
+func (t *Taker) insert(ctx context.Context, commands []*Command) {
 	if len(commands) == 0 {
 		return
 	}
@@ -260,28 +263,28 @@ func (t *Taker) insert(ctx context.Context, source string, commands []*Command) 
 	defer stop()
 	for i, r := range t.config.Messages.Insert(ctx, messages) {
 		c := commands[i]
-		for r = t.inserted(source, c, r); c.result.Outcome == Again && c.decision.Identity != Given && taken(r); {
-			if t.recognised(ctx, source, c) {
+		for r = t.inserted(c, r); c.result.Outcome == Again && c.decision.Identity != Given && taken(r); {
+			if t.recognised(ctx, c) {
 				break
 			}
 			t.rename(c, r)
-			r = t.inserted(source, c, t.config.Messages.Insert(ctx, []postdate.Message{c.decision.Message})[0])
+			r = t.inserted(c, t.config.Messages.Insert(ctx, []postdate.Message{c.decision.Message})[0])
 		}
 		if c.result.Outcome == Again && c.decision.Action == Upsert && postdate.KindOf(r.Err) == postdate.KindExists {
-			t.replace(ctx, source, c)
+			t.replace(ctx, c)
 		}
 	}
 }
 
 // recognised checks whether the stored message with the command's id came from the same
 // record, and if so finishes the command. It returns false if the command needs another id.
-func (t *Taker) recognised(ctx context.Context, source string, c *Command) bool {
+func (t *Taker) recognised(ctx context.Context, c *Command) bool {
 	if !c.Records {
 		return false
 	}
 	switch old, err := t.config.Messages.Get(ctx, c.decision.Message.Key); {
 	case err == nil && isFrom(&old.Message, c.Place):
-		t.finish(source, c, howRepeated)
+		t.finish(c, howRepeated)
 	case err != nil && postdate.KindOf(err) != postdate.KindNotFound:
 		c.again(err)
 	default:
@@ -296,7 +299,7 @@ func taken(r store.Inserted) bool {
 }
 
 // inserted sets the result of a command if that of its insert alone decides it.
-func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inserted {
+func (t *Taker) inserted(c *Command, r store.Inserted) store.Inserted {
 	d := c.decision
 	switch kind := postdate.KindOf(r.Err); {
 	case r.Err == nil && (r.Created || d.Identity != Borrowed ||
@@ -308,14 +311,14 @@ func (t *Taker) inserted(source string, c *Command, r store.Inserted) store.Inse
 		if r.Created {
 			how = howScheduled
 		}
-		t.finish(source, c, how)
+		t.finish(c, how)
 	case r.Err == nil:
 		// The message id belongs to a message that may have been delivered: this is a
 		// repetition of it, or a new message with the same message id.
 	case kind == postdate.KindExists && d.Identity == Given && d.Action == Schedule:
-		t.bad(source, c, "the schedule id is taken by a message with other content: choose another id")
+		t.bad(c, "the schedule id is taken by a message with other content: choose another id")
 	case kind == postdate.KindInvalid || kind == postdate.KindTooLarge:
-		t.bad(source, c, r.Err.Error())
+		t.bad(c, r.Err.Error())
 	default:
 		c.again(r.Err)
 	}
@@ -340,12 +343,12 @@ func (t *Taker) rename(c *Command, r store.Inserted) {
 const replaceRoundsMax = 8
 
 // replace replaces the message that has the command's id.
-func (t *Taker) replace(ctx context.Context, source string, c *Command) {
+func (t *Taker) replace(ctx context.Context, c *Command) {
 	m := c.decision.Message
 	for range replaceRoundsMax {
 		old, err := t.config.Messages.Get(ctx, m.Key)
 		if postdate.KindOf(err) == postdate.KindNotFound && err != nil {
-			r := t.inserted(source, c, t.config.Messages.Insert(ctx, []postdate.Message{m})[0])
+			r := t.inserted(c, t.config.Messages.Insert(ctx, []postdate.Message{m})[0])
 			if r.Err == nil || postdate.KindOf(r.Err) != postdate.KindExists {
 				return
 			}
@@ -356,7 +359,7 @@ func (t *Taker) replace(ctx context.Context, source string, c *Command) {
 			return
 		}
 		if old.Digest == m.Digest || supersedes(&old.Message, c.Place) {
-			t.finish(source, c, howRepeated)
+			t.finish(c, howRepeated)
 			return
 		}
 		m.CreatedAt = old.CreatedAt
@@ -364,10 +367,10 @@ func (t *Taker) replace(ctx context.Context, source string, c *Command) {
 		switch kind := postdate.KindOf(err); {
 		case err == nil:
 			t.config.Scheduled(r.Bucket, r.ExecutionTime)
-			t.finish(source, c, howReplaced)
+			t.finish(c, howReplaced)
 			return
 		case kind == postdate.KindTooLate:
-			t.bad(source, c, "nothing was replaced: "+tooLate(r.State))
+			t.bad(c, "nothing was replaced: "+tooLate(r.State))
 			return
 		case kind != postdate.KindConflict && kind != postdate.KindNotFound:
 			c.again(err)
@@ -377,7 +380,7 @@ func (t *Taker) replace(ctx context.Context, source string, c *Command) {
 	c.again(errors.New("others keep changing the message"))
 }
 
-// SetLag sets the metric of how many messages wait in a source.
-func (t *Taker) SetLag(source string, messages int64) {
-	t.metrics.lag.WithLabelValues(source).Set(float64(messages))
+// SetLag sets the metric of how many messages wait in the source.
+func (t *Taker) SetLag(messages int64) {
+	t.config.Metrics.lag.WithLabelValues(t.config.Intake.Tenant, t.config.Source).Set(float64(messages))
 }

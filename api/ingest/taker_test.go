@@ -36,10 +36,14 @@ func newWorld(t *testing.T) *world {
 }
 
 // restart replaces the Taker by a new one, as after a crash.
-func (w *world) restart() {
+func (w *world) restart() { w.serve(postdate.DefaultTenant) }
+
+// serve replaces the Taker by that of a source of some tenant.
+func (w *world) serve(tenant string) {
 	in, err := intake(), error(nil)
+	in.Tenant = tenant
 	w.sums = prometheus.NewRegistry()
-	w.taker, err = NewTaker(Config{Messages: w, Intake: *in, Now: func() postdate.Time { return w.now }, Metrics: w.sums})
+	w.taker, err = NewTaker(Config{Messages: w, Intake: *in, Now: func() postdate.Time { return w.now }, Metrics: NewMetrics(w.sums)})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -69,7 +73,7 @@ func (w *world) Insert(ctx context.Context, messages []postdate.Message) []store
 // take passes commands to the Taker and returns the outcomes.
 func (w *world) take(commands ...*Command) string {
 	var shown []string
-	for _, r := range w.taker.Take(context.Background(), "test", commands) {
+	for _, r := range w.taker.Take(context.Background(), commands) {
 		shown = append(shown, []string{"again", "done", "bad"}[r.Outcome])
 	}
 	return strings.Join(shown, " ")
@@ -83,8 +87,10 @@ func (w *world) expect(got, want string) {
 }
 
 // stored returns the stored messages with status, mark and payload.
-func (w *world) stored() string {
-	page, err := w.List(context.Background(), store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 1000})
+func (w *world) stored() string { return w.storedOf(postdate.DefaultTenant) }
+
+func (w *world) storedOf(tenant string) string {
+	page, err := w.List(context.Background(), store.ListQuery{Tenant: tenant, Limit: 1000})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -155,10 +161,10 @@ func TestTake(t *testing.T) {
 	w.expect(w.stored(), "a=1/PENDING b=2/PENDING")
 	w.expect(fmt.Sprint(w.calls), "2") // the second about the same id waits for the first
 	families, err := w.sums.Gather()
-	if err != nil || len(families) != 1 || len(families[0].Metric) != 3 {
+	if err != nil || families[0].GetName() != "postdate_ingest_commands_total" {
 		t.Fatal(families, err)
 	}
-	for i, want := range []float64{1, 1, 2} { // bad, repeated, scheduled
+	for i, want := range []float64{1, 0, 1, 0, 2} { // bad, cancelled, repeated, replaced, scheduled
 		if got := families[0].Metric[i].Counter.GetValue(); got != want {
 			t.Errorf("%v has %v, want %v", families[0].Metric[i].Label, got, want)
 		}
@@ -338,4 +344,42 @@ func TestExpiredRepetition(t *testing.T) {
 	other.Body = []byte(strings.Replace(string(other.Body), `"s"`, `"t"`, 1))
 	w.expect(w.take(other), "bad")
 	w.expect(w.stored(), "s=1/PENDING")
+}
+
+// What a source of one tenant takes neither changes nor cancels another tenant's message with the
+// same id. Its senders get the same answers as if that message did not exist.
+func TestSourcesOfTenants(t *testing.T) {
+	w := newWorld(t)
+	given := func(id, body string) *Command {
+		c := delayed("", body, 3_600_000)
+		c.Headers = append(c.Headers, headers("postdate-schedule-id", id)...)
+		return c
+	}
+	expired := func() *Command {
+		return &Command{Body: []byte(`{"scheduleId":"late","delay":"1s","expiresAt":"2027-01-15T08:00:02Z","payload":1}`), Channel: "rabbitmq:q"}
+	}
+	w.serve("a")
+	w.expect(w.take(upsert(1, "1"), given("g", "of a"), delayed("m", "of a", 3_600_000), given("only", "of a"), expired()), "done done done done done")
+	of := w.storedOf("a")
+	w.now += 1500
+
+	w.serve("b")
+	onlyA, nobody := record(1, ""), record(2, "")
+	onlyA.Key, nobody.Key = "only", "nobody"
+	w.expect(w.take(onlyA, nobody), "bad bad")
+	if onlyA.result != nobody.result {
+		t.Errorf("%v tells of the other tenant's message: an id that nobody has gets %v", onlyA.result, nobody.result)
+	}
+	w.expect(w.take(expired()), "bad") // for a it is a repetition
+	w.expect(w.take(upsert(1, "2"), upsert(2, "3"), given("g", "of b"), delayed("m", "of b", 3_600_000)), "done done done done")
+	w.expect(w.storedOf("b"), "g=of b/PENDING m=of b/PENDING s=3/PENDING")
+	w.expect(w.take(record(3, "")), "done")
+	w.expect(w.storedOf("b"), "g=of b/PENDING m=of b/PENDING s=3/CANCELLED")
+	w.expect(w.storedOf("a"), of)
+	w.expect(w.stored(), "")
+
+	w.serve("a")
+	w.expect(w.take(expired(), record(3, "")), "done done")
+	w.expect(w.storedOf("a"), strings.Replace(of, "s=1/PENDING", "s=1/CANCELLED", 1))
+	w.expect(w.storedOf("b"), "g=of b/PENDING m=of b/PENDING s=3/CANCELLED")
 }

@@ -123,7 +123,9 @@ func registerBrokers(f *pflag.FlagSet, c *node.Config) {
 		"HOST=whsec_… or https://HOST/PATH=whsec_…: those of one host or channel; a second one for the same place "+
 		"while the first is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Ingest, "ingest", nil,
-		"where else schedules come from: rabbitmq:queue[=channel] or kafka:topic[=channel]; may be repeated")
+		"where else schedules come from: [tenant@]rabbitmq:queue[=channel] or [tenant@]kafka:topic[=channel]; "+
+			"after =! messages can name no other channel; the tenant ends at the @ before rabbitmq: or kafka:, "+
+			"the queue at the first =; may be repeated")
 }
 
 // finish returns the node's configuration once all flags are set.

@@ -46,9 +46,8 @@ import (
 const Key = "{key}"
 
 const (
-	groupDefault   = "postdate"
-	rejectedSuffix = ".postdate-rejected"
-	topicBytesMax  = 249
+	groupDefault  = "postdate"
+	topicBytesMax = 249
 
 	pollMax       = 1_000 // records per poll
 	pollEvery     = 5 * time.Second
@@ -67,7 +66,7 @@ type Config struct {
 	Connect []kgo.Opt
 
 	Topic    string
-	Channel  string // where records go that name no channel; may contain [Key]
+	Channel  string // where records go that name no channel, or all after a "!"; may contain [Key]
 	Group    string // the consumer group; "postdate" by default
 	Rejected string // the topic of rejected records; by default Topic + ".postdate-rejected"
 	Taker    *ingest.Taker
@@ -77,7 +76,6 @@ type Config struct {
 // Source consumes one topic.
 type Source struct {
 	config   Config
-	name     string // for metrics and logs
 	template ingest.Template
 	client   *kgo.Client
 
@@ -98,7 +96,7 @@ type Source struct {
 // the work in progress. Errors are sentences about the configuration.
 func Start(ctx context.Context, c Config) (*Source, error) {
 	if c.Rejected == "" {
-		c.Rejected = c.Topic + rejectedSuffix
+		c.Rejected = c.Topic + ingest.RejectedSuffix
 	}
 	if c.Group == "" {
 		c.Group = groupDefault
@@ -109,12 +107,13 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	switch {
 	case c.Topic == "" || len(c.Rejected) > topicBytesMax:
 		return nil, postdate.E(postdate.KindInvalid,
-			"the topic to take schedules from must have a name of 1 to %d bytes", topicBytesMax-len(rejectedSuffix))
+			"the topic to take schedules from must have a name of 1 to %d bytes",
+			topicBytesMax-len(ingest.RejectedSuffix))
 	case c.Taker == nil:
 		return nil, postdate.E(postdate.KindInternal, "nothing carries out what comes from topic %q", c.Topic)
 	}
 	s := &Source{
-		config: c, name: "kafka:" + c.Topic, stopped: make(chan struct{}),
+		config: c, stopped: make(chan struct{}),
 		partitions: map[int32]*partition{}, reasons: map[string]string{},
 	}
 	var err error

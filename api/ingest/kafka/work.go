@@ -68,12 +68,12 @@ func (s *Source) work(ctx context.Context) {
 	for _, p := range s.partitions {
 		lag += max(p.end-p.next, 0)
 	}
-	s.config.Taker.SetLag(s.name, lag)
+	s.config.Taker.SetLag(lag)
 }
 
 // workOn works on one partition, up to the first record that it cannot finish.
 func (s *Source) workOn(ctx context.Context, p *partition) {
-	results := s.config.Taker.Take(ctx, s.name, p.commands)
+	results := s.config.Taker.Take(ctx, p.commands)
 	why := ""
 	if err := s.putAside(ctx, p, results); err != nil {
 		why = err.Error()
@@ -188,7 +188,7 @@ func read(r *kgo.Record, template ingest.Template) *ingest.Command {
 	place := ingest.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
 	c := &ingest.Command{
 		Body: r.Value, Key: string(r.Key), Records: true, Place: place,
-		Position: ingest.PositionOf(place, r.Timestamp.UnixMilli()),
+		Position: ingest.PositionOf(place, r.Timestamp.UnixMilli()), Pinned: template.Pinned(),
 	}
 	if len(r.Key) > 0 || !template.Uses() {
 		c.Channel = template.With(string(r.Key))

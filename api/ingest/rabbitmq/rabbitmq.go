@@ -37,9 +37,6 @@ import (
 // RoutingKey is the placeholder for a message's routing key in a channel.
 const RoutingKey = "{routing-key}"
 
-// rejectedSuffix, after the queue's name, names the queue of rejected messages.
-const rejectedSuffix = ".postdate-rejected"
-
 const (
 	prefetchDefault = 500
 	prefetchMax     = 65_535
@@ -60,7 +57,7 @@ type Config struct {
 	URL      string      // amqp:// or amqps://
 	TLS      *tls.Config // for amqps://; nil: the system's authorities, or what the URL's query says
 	Queue    string
-	Channel  string // where messages go that name no channel; may contain [RoutingKey]
+	Channel  string // where messages go that name no channel, or all after a "!"; may contain [RoutingKey]
 	Rejected string // the queue of rejected messages; by default Queue + ".postdate-rejected"
 	Prefetch int    // how many messages are in hand at the same time; 500 by default
 	Taker    *ingest.Taker
@@ -70,7 +67,6 @@ type Config struct {
 // Source consumes one queue.
 type Source struct {
 	config   Config
-	name     string // for metrics and logs
 	address  string // host and port, without credentials
 	secure   bool   // over TLS
 	template ingest.Template
@@ -93,9 +89,9 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	case err != nil || c.URL == "":
 		return nil, postdate.E(postdate.KindInvalid,
 			"the RabbitMQ URL cannot be read: write it like amqp://user:password@host:5672/vhost")
-	case c.Queue == "" || len(c.Queue) > 255-len(rejectedSuffix):
+	case c.Queue == "" || len(c.Queue) > 255-len(ingest.RejectedSuffix):
 		return nil, postdate.E(postdate.KindInvalid,
-			"the queue to take schedules from must have a name of 1 to %d bytes", 255-len(rejectedSuffix))
+			"the queue to take schedules from must have a name of 1 to %d bytes", 255-len(ingest.RejectedSuffix))
 	case c.Prefetch < 0 || c.Prefetch > prefetchMax:
 		return nil, postdate.E(postdate.KindInvalid, "the prefetch %d is not between 0, the default, and %d",
 			c.Prefetch, prefetchMax)
@@ -103,7 +99,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 		return nil, postdate.E(postdate.KindInternal, "nothing carries out what comes from queue %q", c.Queue)
 	}
 	if c.Rejected == "" {
-		c.Rejected = c.Queue + rejectedSuffix
+		c.Rejected = c.Queue + ingest.RejectedSuffix
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = prefetchDefault
@@ -112,7 +108,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 		c.Log = slog.Default()
 	}
 	s := &Source{
-		config: c, name: "rabbitmq:" + c.Queue, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)),
+		config: c, address: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)),
 		secure:  uri.Scheme == "amqps",
 		closing: make(chan struct{}), stopped: make(chan struct{}), reason: "not connected yet",
 		warn: rate.Sometimes{Interval: warnEvery},

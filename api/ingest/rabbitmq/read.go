@@ -16,7 +16,7 @@ import (
 func read(d *amqp.Delivery, template ingest.Template) *ingest.Command {
 	c := &ingest.Command{
 		Body: d.Body, ContentType: d.ContentType, MessageID: d.MessageId,
-		Channel: template.With(d.RoutingKey), Redelivered: d.Redelivered,
+		Channel: template.With(d.RoutingKey), Pinned: template.Pinned(), Redelivered: d.Redelivered,
 	}
 	if c.Body == nil {
 		c.Body = []byte{}

@@ -198,7 +198,7 @@ func (n *session) watchLag(conn *amqp.Connection) {
 	for err == nil {
 		var q amqp.Queue
 		if q, err = ch.QueueDeclarePassive(n.config.Queue, true, false, false, false, nil); err == nil {
-			n.config.Taker.SetLag(n.name, int64(q.Messages))
+			n.config.Taker.SetLag(int64(q.Messages))
 		}
 		select {
 		case <-ticks.C:
@@ -265,7 +265,7 @@ func (n *session) attempt(hand []inHand) (open []inHand, why string) {
 	}
 	var bad []inHand
 	var reasons []string
-	for i, r := range n.config.Taker.Take(n.over, n.name, commands) {
+	for i, r := range n.config.Taker.Take(n.over, commands) {
 		switch r.Outcome {
 		case ingest.Done:
 			n.ack(hand[i])
