@@ -27,11 +27,11 @@ func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	switch {
 	case result.Err == nil:
 		if result.Changed { // else an earlier request did it
-			s.metrics.cancelled.Inc()
+			s.metrics.of(key.Tenant).cancelled.Inc()
 		}
 		return nil
 	case postdate.KindOf(result.Err) == postdate.KindTooLate:
-		s.metrics.tooLate.Inc()
+		s.metrics.of(key.Tenant).tooLate.Inc()
 		return tooLate(key.ScheduleID, result.State)
 	}
 	return s.failed("cancel", result.Err, key.ScheduleID)

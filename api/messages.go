@@ -60,7 +60,7 @@ func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) schedule
 		s.config.Scheduled(m.Bucket, result.ExecutionTime)
 	}
 	if result.Created {
-		s.metrics.scheduled.WithLabelValues(m.Channel.Broker()).Inc()
+		s.metrics.countScheduled(m.Tenant, m.Channel.Broker())
 	}
 	return scheduled{m.Key, result.ExecutionTime, result.Status}
 }

@@ -3,10 +3,13 @@ package api
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/postdate/postdate"
 )
 
 // metrics are this package's metrics.
@@ -14,13 +17,23 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	latency   *prometheus.HistogramVec
 	scheduled *prometheus.CounterVec
-	cancelled prometheus.Counter
-	tooLate   prometheus.Counter
+	cancelled *prometheus.CounterVec
+	tooLate   *prometheus.CounterVec
+
+	mu      sync.Mutex
+	tenants map[string]*tenantSeries
+}
+
+// tenantSeries are a tenant's counters. They are looked up once, not for each message.
+type tenantSeries struct {
+	name               string
+	cancelled, tooLate prometheus.Counter
+	scheduled          map[string]prometheus.Counter // by broker
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	auto := promauto.With(registry)
-	return &metrics{
+	m := &metrics{
 		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_http_requests_total",
 			Help: "HTTP requests that were answered, by route, method and status code.",
@@ -33,17 +46,55 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"route", "method"}),
 		scheduled: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_scheduled_total",
-			Help: "Messages that were scheduled, by broker; a repeated request counts once.",
-		}, []string{"broker"}),
-		cancelled: auto.NewCounter(prometheus.CounterOpts{
+			Help: "Messages that were scheduled, by tenant and broker; a repeated request counts once.",
+		}, []string{"tenant", "broker"}),
+		cancelled: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_cancelled_total",
-			Help: "Messages that were cancelled; a repeated request counts once.",
-		}),
-		tooLate: auto.NewCounter(prometheus.CounterOpts{
+			Help: "Messages that were cancelled, by tenant; a repeated request counts once.",
+		}, []string{"tenant"}),
+		tooLate: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_cancel_too_late_total",
-			Help: "Cancels that were refused because delivery had begun or was done.",
-		}),
+			Help: "Cancels that were refused because delivery had begun or was done, by tenant.",
+		}, []string{"tenant"}),
+		tenants: map[string]*tenantSeries{},
 	}
+	m.tenant(postdate.DefaultTenant)
+	return m
+}
+
+// of returns the series of a tenant.
+func (m *metrics) of(tenant string) *tenantSeries {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tenant(tenant)
+}
+
+// tenant is of while the lock is held.
+func (m *metrics) tenant(name string) *tenantSeries {
+	t := m.tenants[name]
+	if t == nil && len(m.tenants) >= postdate.TenantSeriesMax {
+		name = postdate.OtherTenants
+		t = m.tenants[name]
+	}
+	if t == nil {
+		t = &tenantSeries{name: name, scheduled: map[string]prometheus.Counter{},
+			cancelled: m.cancelled.WithLabelValues(name), tooLate: m.tooLate.WithLabelValues(name)}
+		m.tenants[name] = t
+	}
+	return t
+}
+
+// countScheduled counts a message that was created.
+func (m *metrics) countScheduled(tenant, broker string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tenant(tenant)
+	c := t.scheduled[broker]
+	if c == nil {
+		c = m.scheduled.WithLabelValues(t.name, broker)
+		t.scheduled[broker] = c
+	}
+	c.Inc()
 }
 
 func (m *metrics) observe(route, method string, code int, took time.Duration) {

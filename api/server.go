@@ -12,9 +12,6 @@ import (
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttpadaptor"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/postdate/postdate/auth"
 )
@@ -32,7 +29,6 @@ type Server struct {
 	config  Config
 	http    *fasthttp.Server
 	metrics *metrics
-	scrape  fasthttp.RequestHandler
 
 	// polls is cancelled at shutdown, which ends every long poll.
 	polls    context.Context
@@ -56,7 +52,6 @@ func New(config Config) (*Server, error) {
 	s.bodies.give(config.BodiesBytesMax)
 	s.bodies.half = config.BodiesBytesMax / 2
 	s.polls, s.endPolls = context.WithCancel(context.Background())
-	s.scrape = fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{}))
 	s.http = &fasthttp.Server{
 		Name:                         "postdate",
 		Handler:                      s.router().Handler,

@@ -254,9 +254,9 @@ func TestMetrics(t *testing.T) {
 	r.send("BREW", "/v1/messages/b", "")
 	text := r.send("GET", "/metrics", "").body
 	for _, line := range []string{
-		`postdate_scheduled_total{broker="inbox"} 2`,
-		`postdate_cancelled_total 1`,
-		`postdate_cancel_too_late_total 1`,
+		`postdate_scheduled_total{broker="inbox",tenant="default"} 2`,
+		`postdate_cancelled_total{tenant="default"} 1`,
+		`postdate_cancel_too_late_total{tenant="default"} 1`,
 		`postdate_http_requests_total{code="201",method="POST",route="/v1/messages"} 2`,
 		`postdate_http_requests_total{code="200",method="POST",route="/v1/messages"} 1`,
 		`postdate_http_requests_total{code="409",method="DELETE",route="/v1/messages/{id}"} 1`,

@@ -3,6 +3,9 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +107,99 @@ func TestTenantsHaveSources(t *testing.T) {
 	}
 	if got := queues.Len(name + "-named"); got != 0 {
 		t.Errorf("%d messages went where they wanted to go", got)
+	}
+}
+
+// traffic schedules two messages of a tenant to a channel, of which one is delivered and the other
+// cancelled, and waits until the metrics count all of it. Its second return value are the lines
+// that the tenant sees then.
+func traffic(t *testing.T, c *client.Client, tenant, channel string) (text string, own []string) {
+	t.Helper()
+	for id, due := range map[string]time.Time{"now": time.Now(), "later": time.Now().Add(time.Hour)} {
+		if _, err := c.Schedule(patient(t), client.Message{ScheduleID: id, Channel: channel, ExecutionTime: due, Payload: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Cancel(patient(t), "later"); err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, c, "now", client.Delivered)
+	if err := c.Cancel(patient(t), "now"); client.TypeOf(err) != client.TooLate {
+		t.Fatal(err)
+	}
+	broker, _, _ := strings.Cut(channel, ":")
+	for _, series := range []string{
+		`scheduled_total{broker="` + broker + `",tenant=%q} 2`, `cancelled_total{tenant=%q} 1`, `cancel_too_late_total{tenant=%q} 1`,
+		`publishes_total{channel="` + channel + `",outcome="confirmed",tenant=%q} 1`, `lateness_seconds_count{channel="` + channel + `",tenant=%q} 1`,
+		`settled_total{how="delivered",tenant=%q} 1`, `possible_duplicates_total{tenant=%q} 0`,
+	} {
+		own = append(own, fmt.Sprintf("postdate_"+series, tenant))
+	}
+	err := nodetest.Poll(patient(t), func() (bool, error) { // they count after the store has it
+		text = metricsFor(t, c)
+		return !slices.ContainsFunc(own, func(line string) bool { return !strings.Contains(text, line+"\n") }), nil
+	})
+	if err != nil {
+		t.Fatalf("%v: %s sees\n%s", err, tenant, text)
+	}
+	return text, own
+}
+
+func metricsFor(t *testing.T, c *client.Client) string {
+	t.Helper()
+	text, err := c.Metrics(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A tenant's key for /metrics shows the series of its own messages and of nothing else. The
+// operator's shows all.
+func TestMetricsOfTenants(t *testing.T) {
+	url := rabbitmqtest.URL(t)
+	queues := rabbitmqtest.NewClient(t, url)
+	name := fmt.Sprint("secret-", time.Now().UnixNano())
+	for _, queue := range []string{name, name + ".postdate-rejected", name + "-out"} {
+		queues.Declare(queue, nil)
+	}
+	c := config(t)
+	c.AdminKey, c.RabbitMQ, c.Ingest = adminKey, url, []string{"acme@rabbitmq:" + name}
+	n, _ := start(t, c)
+	operator := clientWith(t, n, adminKey)
+	with := func(tenant string, scopes ...string) *client.Client {
+		key, err := operator.CreateKey(patient(t), client.KeyWish{Tenant: tenant, Scopes: scopes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return clientWith(t, n, key.Text)
+	}
+	ofAcme, lines := traffic(t, with("acme", "sched:r", "sched:w", "ops:r"), "acme", "rabbitmq:"+name+"-out")
+	ofBeta, more := traffic(t, with("beta", "sched:r", "sched:w", "ops:r"), "beta", "inbox:mine")
+
+	own := regexp.MustCompile(`^postdate_[a-z_]+\{([^}]*,)?tenant="beta"[^}]*\} \S+\n$`)
+	for line := range strings.Lines(ofBeta) {
+		if !strings.HasPrefix(line, "#") && !own.MatchString(line) {
+			t.Errorf("beta sees %s", line)
+		}
+	}
+	for _, secret := range []string{"acme", name, "go_", "process_", "postdate_http", "postdate_ingest"} {
+		if strings.Contains(ofBeta, secret) {
+			t.Errorf("beta sees %s:\n%s", secret, ofBeta)
+		}
+	}
+	source := `postdate_ingest_commands_total{result="bad",source="rabbitmq:` + name + `",tenant="acme"} 0`
+	if !strings.Contains(ofAcme, source+"\n") {
+		t.Errorf("acme does not see its source:\n%s", ofAcme)
+	}
+	lines = append(append(lines, more...), source, "# TYPE go_goroutines gauge", "# TYPE postdate_http_requests_total counter")
+	for who, text := range map[string]string{
+		"the operator": metricsFor(t, operator), "one of the default tenant": metricsFor(t, with("default", "ops:r")), "an administrator": metricsFor(t, with("beta", "admin")),
+	} {
+		for _, line := range lines {
+			if !strings.Contains(text, line+"\n") {
+				t.Errorf("%s does not see %s", who, line)
+			}
+		}
 	}
 }

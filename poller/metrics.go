@@ -21,34 +21,49 @@ type Metrics struct {
 	outcomes *prometheus.CounterVec
 	lateness *prometheus.HistogramVec
 	ended    *prometheus.CounterVec
-	marked   prometheus.Counter
+	marked   *prometheus.CounterVec
 	overdue  prometheus.Gauge
 	hand     prometheus.Gauge
 	down     prometheus.Gauge
 
-	mu     sync.Mutex
-	labels map[string]bool
+	mu       sync.Mutex
+	tenants  map[string]*tenantSeries
+	channels int // with series of their own
+}
+
+// tenantSeries are a tenant's series. They are looked up once, not for each message.
+type tenantSeries struct {
+	name     string
+	ended    [len(settlingNames)]prometheus.Counter
+	marked   prometheus.Counter
+	channels map[string]*channelSeries
+}
+
+type channelSeries struct {
+	outcomes [publisher.Unknown + 1]prometheus.Counter
+	lateness prometheus.Observer
 }
 
 // NewMetrics registers the series.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
-	return &Metrics{
+	m := &Metrics{
 		outcomes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_publishes_total",
-			Help: "Publishes by channel and outcome (confirmed, refused, down, unknown).",
-		}, []string{"channel", "outcome"}),
+			Help: "Publishes by tenant, channel and outcome (confirmed, refused, down, unknown).",
+		}, []string{"tenant", "channel", "outcome"}),
 		lateness: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_lateness_seconds", Help: "From the execution time to the broker's confirm.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
-		}, []string{"channel"}),
+		}, []string{"tenant", "channel"}),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "postdate_settled_total", Help: "Attempts by what became of them (delivered, retry, failed, parked).",
-		}, []string{"how"}),
-		marked: auto.NewCounter(prometheus.CounterOpts{
+			Name: "postdate_settled_total",
+			Help: "Attempts by tenant and what became of them (delivered, retry, failed, parked).",
+		}, []string{"tenant", "how"}),
+		marked: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_possible_duplicates_total",
-			Help: "Messages published with the mark of a possible duplicate.",
-		}),
+			Help: "Messages published with the mark of a possible duplicate, by tenant.",
+		}, []string{"tenant"}),
 		overdue: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been " +
 				"due; 0 where none is. Parked messages do not count.",
@@ -59,35 +74,65 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		down: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_channels_down", Help: "Channels that take nothing at present; their messages are parked.",
 		}),
-		labels: map[string]bool{},
+		tenants: map[string]*tenantSeries{},
 	}
+	m.tenant(postdate.DefaultTenant)
+	return m
 }
 
-func (m *Metrics) label(c postdate.Channel) string {
-	name := c.Shown()
+// tenant returns the series of a tenant. The lock is held.
+func (m *Metrics) tenant(name string) *tenantSeries {
+	t := m.tenants[name]
+	if t == nil && len(m.tenants) >= postdate.TenantSeriesMax {
+		name = postdate.OtherTenants
+		t = m.tenants[name]
+	}
+	if t != nil {
+		return t
+	}
+	t = &tenantSeries{name: name, marked: m.marked.WithLabelValues(name), channels: map[string]*channelSeries{}}
+	for how := store.SettleDelivered; int(how) < len(settlingNames); how++ {
+		t.ended[how] = m.ended.WithLabelValues(name, settlingNames[how])
+	}
+	m.tenants[name] = t
+	return t
+}
+
+// of returns the series of a message's tenant and channel.
+func (m *Metrics) of(message *postdate.Message) (*tenantSeries, *channelSeries) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.labels[name] && len(m.labels) >= channelLabelsMax {
-		return "other"
+	t, name := m.tenant(message.Tenant), message.Channel.Shown()
+	c := t.channels[name]
+	if c == nil && m.channels >= channelLabelsMax {
+		name = "other"
+		c = t.channels[name]
 	}
-	m.labels[name] = true
-	return name
+	if c != nil {
+		return t, c
+	}
+	c = &channelSeries{lateness: m.lateness.WithLabelValues(t.name, name)}
+	for o := publisher.Confirmed; o <= publisher.Unknown; o++ {
+		c.outcomes[o] = m.outcomes.WithLabelValues(t.name, name, o.String())
+	}
+	t.channels[name] = c
+	m.channels++
+	return t, c
 }
 
-// Published counts the outcomes of a batch that ended at a given time.
+// Published counts the outcomes of a batch of one tenant and channel that ended at a given time.
 func (m *Metrics) Published(p Published, at time.Time) {
-	name := m.label(p.Batch[0].Delivery.Message.Channel)
-	lateness := m.lateness.WithLabelValues(name)
+	tenant, channel := m.of(p.Batch[0].Delivery.Message)
 	var counts [publisher.Unknown + 1]int
 	marked := 0
 	for i, it := range p.Batch {
 		outcome := p.Results[i].Outcome
-		if outcome > publisher.Unknown {
+		if outcome < publisher.Confirmed || outcome > publisher.Unknown {
 			outcome = publisher.Unknown
 		}
 		counts[outcome]++
 		if outcome == publisher.Confirmed {
-			lateness.Observe(at.Sub(it.Delivery.Message.ExecutionTime.Std()).Seconds())
+			channel.lateness.Observe(at.Sub(it.Delivery.Message.ExecutionTime.Std()).Seconds())
 		}
 		if it.Delivery.PossibleDuplicate {
 			marked++
@@ -95,10 +140,10 @@ func (m *Metrics) Published(p Published, at time.Time) {
 	}
 	for outcome, n := range counts {
 		if n > 0 {
-			m.outcomes.WithLabelValues(name, publisher.Outcome(outcome).String()).Add(float64(n))
+			channel.outcomes[outcome].Add(float64(n))
 		}
 	}
-	m.marked.Add(float64(marked))
+	tenant.marked.Add(float64(marked))
 }
 
 var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry",
@@ -106,14 +151,14 @@ var settlingNames = [...]string{store.SettleDelivered: "delivered", store.Settle
 
 // Settled counts the settlements that were written.
 func (m *Metrics) Settled(ss []store.Settlement) {
-	var counts [len(settlingNames)]int
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var t *tenantSeries
 	for i := range ss {
-		counts[ss[i].How]++
-	}
-	for how, n := range counts {
-		if n > 0 {
-			m.ended.WithLabelValues(settlingNames[how]).Add(float64(n))
+		if i == 0 || ss[i].Key.Tenant != ss[i-1].Key.Tenant {
+			t = m.tenant(ss[i].Key.Tenant)
 		}
+		t.ended[ss[i].How].Inc()
 	}
 }
 

@@ -1,6 +1,7 @@
 package poller_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/store"
 )
 
 // Tokens stand in the paths of webhooks: metrics show their hosts.
@@ -30,5 +32,68 @@ func TestMetricsShowNoPaths(t *testing.T) {
 	}
 	if text := all.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "/T1") || !strings.Contains(text, `"https://hooks.example.com:8443"`) || !strings.Contains(text, `"rabbitmq:orders"`) {
 		t.Error(text)
+	}
+}
+
+// The number of series is bounded: tenants and channels that come late share some. What they share
+// no tenant can call its own.
+func TestMetricsOfManyTenants(t *testing.T) {
+	const tenants, channels = postdate.TenantSeriesMax + 50, 4
+	registry := prometheus.NewRegistry()
+	m := poller.NewMetrics(registry)
+	for i := range tenants * channels {
+		tenant := fmt.Sprint("t", i%tenants)
+		it := &poller.Item{Delivery: postdate.Delivery{Message: &postdate.Message{Key: postdate.Key{Tenant: tenant}, Channel: postdate.Channel(fmt.Sprint("rabbitmq:", i))}}}
+		m.Published(poller.Published{Batch: []*poller.Item{it}, Results: publisher.All(1, publisher.Result{Outcome: publisher.Confirmed})}, time.Now())
+		m.Settled([]store.Settlement{{Key: postdate.Key{Tenant: tenant}, How: store.SettleDelivered}, {How: store.SettlePark, Key: postdate.Key{Tenant: postdate.DefaultTenant}}})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	delivered, lateness := map[string]float64{}, map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() == "postdate_lateness_seconds" && len(f.Metric) > 200+postdate.TenantSeriesMax+1 {
+			t.Errorf("%d series of lateness", len(f.Metric))
+		}
+		for _, series := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range series.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			switch tenant := labels["tenant"]; {
+			case f.GetName() == "postdate_lateness_seconds":
+				lateness[tenant] += series.Histogram.GetSampleCount()
+			case labels["how"] == "delivered" && tenant != postdate.DefaultTenant:
+				delivered[tenant] = series.Counter.GetValue()
+			case labels["how"] == "parked" && tenant == postdate.DefaultTenant && series.Counter.GetValue() != tenants*channels:
+				t.Errorf("%v parked", series.Counter.GetValue())
+			}
+		}
+	}
+	const own = postdate.TenantSeriesMax - 1 // and default
+	if len(delivered) != own+1 || delivered["t0"] != channels || lateness["t0"] != channels || postdate.CheckTenant(postdate.OtherTenants) == nil ||
+		delivered[postdate.OtherTenants] != (tenants-own)*channels || lateness[postdate.OtherTenants] != (tenants-own)*channels {
+		t.Errorf("delivered %v, lateness %v", delivered, lateness)
+	}
+}
+
+// BenchmarkPublished counts one message of a batch.
+func BenchmarkPublished(b *testing.B) {
+	for _, size := range []int{1, 500} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			m := poller.NewMetrics(prometheus.NewRegistry())
+			p := poller.Published{Results: publisher.All(size, publisher.Result{Outcome: publisher.Confirmed})}
+			var settled []store.Settlement
+			for range size {
+				key := postdate.Key{Tenant: "acme"}
+				p.Batch = append(p.Batch, &poller.Item{Delivery: postdate.Delivery{Message: &postdate.Message{Key: key, Channel: "rabbitmq:orders"}}})
+				settled = append(settled, store.Settlement{Key: key, How: store.SettleDelivered})
+			}
+			for i := 0; i < b.N; i += size {
+				m.Published(p, time.Now())
+				m.Settled(settled)
+			}
+		})
 	}
 }
