@@ -156,7 +156,12 @@ func insertRace(x *trial) {
 		if i%2 == 1 {
 			mine = changed(m, func(m *postdate.Message) { m.Payload = fmt.Append(nil, i) })
 		}
-		group.Go(func() { results[i] = x.store.Insert(x.ctx, []postdate.Message{mine})[0] })
+		group.Go(func() {
+			// A store may answer that others are at it and surely nothing was done: then it is asked again.
+			for postdate.KindOf(results[i].Err) == postdate.KindUnavailable || results[i] == (store.Inserted{}) {
+				results[i] = x.store.Insert(x.ctx, []postdate.Message{mine})[0]
+			}
+		})
 	}
 	group.Wait()
 	created := 0
