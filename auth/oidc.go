@@ -2,12 +2,15 @@ package auth
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +35,8 @@ const (
 	issuerBytesMax = 1 << 20
 	tokensKept     = 4_096 // verified tokens in each of two generations
 	tokenBytesMax  = 16 << 10
+	rsaBitsMin     = 2048
+	subjectShown   = 100 // bytes
 )
 
 // signatures are what tokens may be signed with: by a key that only the issuer has.
@@ -76,7 +81,38 @@ type verified struct {
 
 // NewTokens makes a Tokens. It knows no keys until Run has read them.
 func NewTokens(c Issuer) *Tokens {
-	return &Tokens{c: c, client: http.Client{Timeout: issuerTimeout}}
+	return &Tokens{c: c, client: http.Client{Timeout: issuerTimeout, Transport: bounded{http.DefaultTransport},
+		CheckRedirect: func(to *http.Request, _ []*http.Request) error { return CheckIssuer(to.URL.String()) }}}
+}
+
+// CheckIssuer returns an error if keys cannot safely be read from a URL: over http:// anybody on the
+// way can give out keys, but for this machine's own way to itself.
+func CheckIssuer(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return postdate.E(postdate.KindInvalid, "%q is not a URL: write it as the issuer's tokens do, like "+
+			"https://login.example.com/realms/main", address)
+	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
+		return postdate.E(postdate.KindInvalid, "%q: over http:// anybody on the way can give out keys; it must be "+
+			"https://", address)
+	}
+	return nil
+}
+
+// bounded is a transport whose answers end after issuerBytesMax.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, issuerBytesMax), answer.Body}
+	}
+	return answer, err
 }
 
 // Run reads the issuer's keys until ctx ends.
@@ -104,6 +140,7 @@ func (t *Tokens) read(ctx context.Context, within time.Duration) bool {
 	t.readAt = time.Now()
 	keys, err := t.fetch(ctx)
 	if err != nil {
+		t.keysURL = "" // it may have moved
 		if !t.awaySaid && ctx.Err() == nil {
 			t.c.Log.Warn("the keys of --oidc-issuer cannot be read: tokens whose keys are known are accepted, others "+
 				"are told to come again", "issuer", t.c.URL, "error", err)
@@ -142,6 +179,9 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if err := p.Claims(&d); err != nil {
 			return nil, err
 		}
+		if err := CheckIssuer(d.KeysURL); err != nil {
+			return nil, fmt.Errorf("jwks_uri: %w", err)
+		}
 		t.keysURL = d.KeysURL
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.keysURL, nil)
@@ -153,16 +193,33 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	var set jose.JSONWebKeySet
-	if err := json.NewDecoder(io.LimitReader(answer.Body, issuerBytesMax)).Decode(&set); err != nil {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&set); err != nil {
 		return nil, fmt.Errorf("%s answers %s: %w", t.keysURL, answer.Status, err)
 	}
-	if answer.StatusCode != http.StatusOK || len(set.Keys) == 0 {
-		return nil, fmt.Errorf("%s answers %s with %d keys", t.keysURL, answer.Status, len(set.Keys))
+	keys := usable(set.Keys)
+	if answer.StatusCode != http.StatusOK || len(keys) == 0 {
+		return nil, fmt.Errorf("%s answers %s with %d keys for signatures", t.keysURL, answer.Status, len(keys))
 	}
-	return slices.DeleteFunc(set.Keys, func(k jose.JSONWebKey) bool {
-		return !k.IsPublic() || !k.Valid() || k.Use == "enc"
-	}), nil
+	return keys, nil
+}
+
+// usable returns the keys that verify signatures. Others are passed over: an issuer may have keys of a
+// kind that is not known here.
+func usable(texts []json.RawMessage) (keys []jose.JSONWebKey) {
+	for _, text := range texts {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(text) != nil || !k.IsPublic() || !k.Valid() || k.Use == "enc" {
+			continue
+		}
+		if of, is := k.Key.(*rsa.PublicKey); is && of.N.BitLen() < rsaBitsMin {
+			continue
+		}
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 // Authenticate says who sends a token. An error of KindInvalid says why the token is refused, and
@@ -173,7 +230,7 @@ func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
 	if v := t.remembered(hash); v != nil && v.by == keys && now.Before(v.expires) {
 		return &v.identity, nil
 	}
-	text, keyID, err := t.inspect(token)
+	text, keyID, err := t.inspect(token, now)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +262,7 @@ func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
 
 // inspect looks at what costs little: the form of a token and, before anybody is asked for its
 // key, what it says of itself.
-func (t *Tokens) inspect(token []byte) (text, keyID string, err error) {
+func (t *Tokens) inspect(token []byte, now time.Time) (text, keyID string, err error) {
 	if len(token) > tokenBytesMax {
 		return "", "", refused("it has more than %d bytes", tokenBytesMax)
 	}
@@ -215,11 +272,15 @@ func (t *Tokens) inspect(token []byte) (text, keyID string, err error) {
 		return "", "", refused("it is no JSON Web Token with one signature, of RSA, ECDSA or EdDSA")
 	}
 	var says struct {
-		Issuer string `json:"iss"`
+		Issuer  string  `json:"iss"`
+		Expires float64 `json:"exp"`
 	}
 	err = json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &says)
-	if err != nil || says.Issuer != t.c.URL {
+	switch {
+	case err != nil || says.Issuer != t.c.URL:
 		return "", "", refused("it is not of the issuer %s", t.c.URL)
+	case says.Expires <= float64(now.Unix()):
+		return "", "", refused("it has expired, or does not say when it does")
 	}
 	return text, signed.Signatures[0].Header.KeyID, nil
 }
@@ -282,7 +343,10 @@ func (t *Tokens) identity(token *oidc.IDToken) (Identity, error) {
 	if err := postdate.CheckTenant(tenant); err != nil {
 		return Identity{}, refused("claim %s: %w", t.c.TenantClaim, err)
 	}
-	i := Identity{KeyID: "oidc:" + token.Subject, Tenant: tenant}
+	if token.Subject == "" {
+		return Identity{}, refused("it has no claim sub, which names its user")
+	}
+	i := Identity{KeyID: "oidc:" + token.Subject[:min(len(token.Subject), subjectShown)], Tenant: tenant}
 	for _, name := range scopeNames(claimOf(claims, t.c.ScopeClaim)) {
 		if s, err := ParseScope(name); err == nil { // others are for other services
 			i.Scopes = append(i.Scopes, s)

@@ -2,6 +2,9 @@ package auth
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -75,6 +78,7 @@ func TestRefusedTokens(t *testing.T) {
 		"expired":          {oidctest.Claims{"exp": now.Std().Unix() - 1}, "expired"},
 		"no expiry":        {oidctest.Claims{"exp": nil}, "expired"},
 		"not yet":          {oidctest.Claims{"nbf": now.Std().Add(time.Hour).Unix()}, "before the nbf"},
+		"no subject":       {oidctest.Claims{"sub": nil}, "no claim sub"},
 		"no tenant":        {oidctest.Claims{"tenant": nil}, "which names the tenant"},
 		"tenant, a number": {oidctest.Claims{"tenant": 7}, "which names the tenant"},
 		"tenant, odd":      {oidctest.Claims{"tenant": "a/b"}, "forbidden character"},
@@ -99,7 +103,7 @@ func TestRefusedTokens(t *testing.T) {
 	wantRefused(t, k, []byte(encode([]byte(`{"alg":"none"}`))+"."+parts[1]+"."), "no JSON Web Token")
 	wantRefused(t, k, oidctest.Sign(t, jose.JSONWebKey{Key: der, KeyID: "a", Algorithm: "HS256"}, s.Claims(now.Std())), "no JSON Web Token")
 	wantRefused(t, k, oidctest.Sign(t, other, s.Claims(now.Std())), "signature")
-	wantRefused(t, k, []byte(parts[0]+"."+encode([]byte(`{"iss":"`+s.URL+`","tenant":"b"}`))+"."+parts[2]), "signature")
+	wantRefused(t, k, []byte(parts[0]+"."+encode([]byte(`{"iss":"`+s.URL+`","tenant":"b","exp":4000000000}`))+"."+parts[2]), "signature")
 	wantRefused(t, k, []byte("a.b.c"), "no JSON Web Token")
 	wantRefused(t, k, []byte(good+strings.Repeat("x", tokenBytesMax)), "more than")
 	if s.Gets.Load() != 1 {
@@ -216,11 +220,15 @@ func TestRememberedTokensAreBounded(t *testing.T) {
 	}
 }
 
-// Nothing but what the issuer signed is accepted.
+// Nothing but what the issuer signed is accepted. The key is the same in all of the fuzzer's processes.
 func FuzzTokens(f *testing.F) {
-	s, key := oidctest.New(f), oidctest.KeyFor(f, jose.EdDSA, "a")
-	s.Publish(key)
-	k := tokens(f, s)
+	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	key := jose.JSONWebKey{Key: private, KeyID: "a", Algorithm: "EdDSA"}
+	s := &oidctest.Issuer{URL: "https://issuer.example"}
+	k := NewTokens(Issuer{URL: s.URL, Audience: "postdate", TenantClaim: "tenant", ScopeClaim: "scope",
+		Now: func() postdate.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	k.keys.Store(&keySet{[]jose.JSONWebKey{key.Public()}})
+	k.readAt = time.Now().Add(time.Hour) // nobody is asked for more keys
 	good := oidctest.Sign(f, key, s.Claims(now.Std()))
 	f.Add(good)
 	f.Add([]byte("a.b.c"))
@@ -231,6 +239,52 @@ func FuzzTokens(f *testing.F) {
 			t.Errorf("%q: %+v, %v", token, i, err)
 		}
 	})
+}
+
+// Keys of a kind that is not known, short ones, and those for encryption are passed over, and do not
+// hide the others. A set without a usable key, or one over http://, is none.
+func TestKeysOfAnIssuer(t *testing.T) {
+	private := oidctest.KeyFor(t, jose.RS256, "good")
+	forEncryption := oidctest.KeyFor(t, jose.ES256, "enc")
+	good := private.Public()
+	forEncryption = forEncryption.Public()
+	forEncryption.Use = "enc"
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := jose.JSONWebKey{Key: small.Public(), KeyID: "short", Algorithm: "RS256"}
+	texts := []json.RawMessage{[]byte(`{"kty":"AKP","alg":"ML-DSA-44","kid":"new","pub":"AAAA"}`), []byte(`7`)}
+	for _, k := range []jose.JSONWebKey{forEncryption, short, good, oidctest.KeyFor(t, jose.EdDSA, "private")} {
+		text, err := k.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	if keys := usable(texts); len(keys) != 1 || keys[0].KeyID != "good" {
+		t.Errorf("usable are %+v", keys)
+	}
+	for address, good := range map[string]bool{"https://login.example": true, "http://127.0.0.1:8": true, "http://localhost/x": true,
+		"http://login.example": false, "http://localhost.evil.example": false, "login.example": false, "file:///keys": false} {
+		if err := CheckIssuer(address); (err == nil) != good {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// The issuer's keys may move: where they are is asked again.
+func TestKeysMove(t *testing.T) {
+	s, key := oidctest.New(t), oidctest.KeyFor(t, jose.ES256, "a")
+	s.Publish(key)
+	k := tokens(t, s)
+	k.keysURL += "/former"
+	if k.read(t.Context(), 0) {
+		t.Fatal("the keys were read from where they are not")
+	}
+	if !k.read(t.Context(), 0) {
+		t.Error("the keys were not found again")
+	}
 }
 
 // BenchmarkTokens is the cost of a token that is remembered.

@@ -2,9 +2,8 @@ package node
 
 import (
 	"context"
-	"net/url"
 
-	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 )
 
@@ -17,17 +16,13 @@ type OIDC struct {
 }
 
 func (o OIDC) validate() error {
-	u, err := url.Parse(o.Issuer)
 	switch {
 	case o.Issuer == "" && o.Audience == "":
 		return nil
 	case o.Issuer == "":
 		return invalid("--oidc-audience: --oidc-issuer is missing: say whose tokens are accepted")
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return invalid("--oidc-issuer %q is not a URL: write it as the issuer's tokens do, like "+
-			"https://login.example.com/realms/main", o.Issuer)
-	case u.Scheme == "http" && !api.IsLoopback(u.Hostname()+":0"):
-		return invalid("--oidc-issuer %q: over http:// anybody on the way can give out keys; write https://", o.Issuer)
+	case auth.CheckIssuer(o.Issuer) != nil:
+		return postdate.E(postdate.KindInvalid, "--oidc-issuer %w", auth.CheckIssuer(o.Issuer))
 	case o.Audience == "":
 		return invalid("--oidc-audience is missing: without it, tokens that the issuer made for other services would " +
 			"be accepted; name what tokens for Postdate have in their claim aud")

@@ -64,7 +64,7 @@ func TestWrongIssuers(t *testing.T) {
 		"--oidc-issuer is missing":                        {Audience: "postdate"},
 		"--oidc-audience is missing":                      {Issuer: "https://login.example.com"},
 		"is not a URL":                                    {Issuer: "login.example.com", Audience: "a"},
-		"write https://":                                  {Issuer: "http://login.example.com", Audience: "a", TenantClaim: "t", ScopeClaim: "s"},
+		"must be https://":                                {Issuer: "http://login.example.com", Audience: "a", TenantClaim: "t", ScopeClaim: "s"},
 		"--oidc-tenant-claim and --oidc-scope-claim must": {Issuer: "https://login.example.com", Audience: "a", ScopeClaim: "s"},
 	} {
 		c := config(t)
