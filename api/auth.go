@@ -34,7 +34,15 @@ func (s *Server) tenantOf(ctx *fasthttp.RequestCtx) string {
 
 // admit says why a request may not make a call, and notes who it comes from if it may.
 func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
-	if s.config.Keys == nil || need == public {
+	if need == public {
+		return nil
+	}
+	tenant := ctx.Request.Header.Peek(tenantHeader)
+	if s.config.Keys == nil {
+		if len(tenant) > 0 {
+			return &Problem{Type: BadRequest, Detail: "this node asks nobody who they are, so its only tenant is " +
+				postdate.DefaultTenant + ": leave the header " + tenantHeader + " out"}
+		}
 		return nil
 	}
 	header := ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)
@@ -52,8 +60,31 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 			string(need) + ", which this call needs: it has " + scopesOf(i) +
 			"; ask an administrator for a key with it"}
 	}
+	if len(tenant) > 0 {
+		var p *Problem
+		if i, p = actingFor(i, string(tenant)); p != nil {
+			return p
+		}
+	}
 	ctx.SetUserValue(identityKey, i)
 	return nil
+}
+
+// tenantHeader is the header with which an administrator acts for another tenant.
+const tenantHeader = "Postdate-Tenant"
+
+// actingFor is an administrator's identity as one of a tenant's.
+func actingFor(i *auth.Identity, tenant string) (*auth.Identity, *Problem) {
+	if !i.Allows(auth.Admin) {
+		return nil, &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + clip(i.KeyID) + " has no scope " +
+			string(auth.Admin) + ", which the header " + tenantHeader + " needs: leave it out"}
+	}
+	if err := postdate.CheckTenant(tenant); err != nil {
+		return nil, &Problem{Type: BadRequest, Detail: "the header " + tenantHeader + ": " + clip(err.Error())}
+	}
+	other := *i
+	other.Tenant = tenant
+	return &other, nil
 }
 
 // unauthorized is the answer to a request without an identity. i is that of an expired key.
@@ -77,13 +108,16 @@ func unauthorized(ctx *fasthttp.RequestCtx, i *auth.Identity, refusal auth.Refus
 // tokenRefused is the answer to a request with a token that nobody is known by.
 func tokenRefused(ctx *fasthttp.RequestCtx, err error) *Problem {
 	if postdate.KindOf(err) == postdate.KindUnavailable {
-		return &Problem{Type: Unavailable, Detail: err.Error(), retryAfter: 1}
+		return &Problem{Type: Unavailable, Detail: err.Error(), retryAfter: 5}
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, `Bearer error="invalid_token"`) // RFC 6750
-	return &Problem{Type: Unauthorized, Detail: clip(err.Error())}
+	return &Problem{Type: Unauthorized, Detail: err.Error()}
 }
 
 func scopesOf(i *auth.Identity) string {
+	if len(i.Scopes) == 0 {
+		return "none"
+	}
 	names := make([]string, len(i.Scopes))
 	for n, s := range i.Scopes {
 		names[n] = string(s)

@@ -466,3 +466,32 @@ func TestAKeyThatIsRevokedWhileItIsMade(t *testing.T) {
 		t.Error("a revoked key is accepted")
 	}
 }
+
+// An administrator acts for the tenant that a header names, and nobody else does.
+func TestAnAdministratorActsForATenant(t *testing.T) {
+	r := newRig(t, withKeys)
+	forAcme := "Postdate-Tenant: acme"
+	admin, acme, other := bearer(adminKey), bearer(r.key("acme", auth.ReadMessages, auth.Operate)), bearer(r.key("other", auth.ReadMessages, auth.WriteMessages))
+	if a := r.send("POST", "/v1/messages", order("a"), admin, forAcme); a.status != 201 {
+		t.Fatal(a.status, a.body)
+	}
+	r.send("GET", "/v1/messages/a", "", admin).problem(404, NotFound, "")
+	for _, who := range [][]string{{acme}, {admin, forAcme}} {
+		if a := r.send("GET", "/v1/messages/a", "", who...); a.status != 200 {
+			t.Errorf("%v: %d %s", who, a.status, a.body)
+		}
+	}
+	r.send("GET", "/v1/messages/a", "", other, forAcme).problem(403, Forbidden, "Postdate-Tenant")
+	r.send("GET", "/v1/messages/a", "", admin, "Postdate-Tenant: a b").problem(400, BadRequest, "Postdate-Tenant")
+	if a := r.send("PATCH", "/v1/channels", `{"channel":"inbox:a","paused":true}`, admin, forAcme); a.status != 200 {
+		t.Fatal(a.status, a.body)
+	}
+	if a := r.send("GET", "/v1/channels", "", admin); strings.Contains(a.body, "inbox:a") {
+		t.Errorf("it is paused for the administrator's own tenant: %s", a.body)
+	}
+	if a := r.send("GET", "/v1/channels", "", acme); !strings.Contains(a.body, `"channel":"inbox:a","paused":true`) {
+		t.Errorf("the tenant sees %s", a.body)
+	}
+	open := newRig(t)
+	open.send("GET", "/v1/messages/a", "", forAcme).problem(400, BadRequest, "only tenant is default")
+}

@@ -27,6 +27,8 @@ type Config struct {
 	HTTP *http.Client
 	// APIKey is sent as the credential, as Authorization: Bearer. Default: none.
 	APIKey string
+	// Tenant is the tenant for which an administrator's key acts. Default: the key's own.
+	Tenant string
 	// Header is sent with every request.
 	Header http.Header
 	// AnswerTimeout bounds one try, not counting a long poll's wait. Default: 40 s, which is
@@ -186,6 +188,9 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 	}
 	if call.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.config.Tenant != "" {
+		req.Header.Set("Postdate-Tenant", c.config.Tenant)
 	}
 	if c.config.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.config.APIKey)

@@ -21,18 +21,20 @@ const serverDefault = "http://127.0.0.1:8080"
 type connection struct {
 	server string
 	apiKey string
+	tenant string
 	tls    certs.Files
 }
 
 const apiKeyFlag = "api-key"
 
 // connectionFlags are the flags of a connection. Their variables are for all commands.
-var connectionFlags = []string{"server", apiKeyFlag, "tls-ca", "tls-cert", "tls-key"}
+var connectionFlags = []string{"server", apiKeyFlag, "as-tenant", "tls-ca", "tls-cert", "tls-key"}
 
 // register defines the connectionFlags.
 func (c *connection) register(f *pflag.FlagSet, server, usage string) {
 	f.StringVar(&c.server, "server", server, usage)
 	f.StringVar(&c.apiKey, apiKeyFlag, "", "the key that the server asks for (better as POSTDATE_API_KEY)")
+	f.StringVar(&c.tenant, "as-tenant", "", "with an administrator's key: act for this tenant (or POSTDATE_AS_TENANT)")
 	f.StringVar(&c.tls.CA, "tls-ca", "",
 		"file with authorities, in PEM, for a server of https:// (or POSTDATE_TLS_CA; default: the system's)")
 	f.StringVar(&c.tls.Cert, "tls-cert", "", "file with this client's certificate, in PEM (or POSTDATE_TLS_CERT)")
@@ -50,7 +52,7 @@ func (c *connection) client() (*client.Client, *tls.Config, error) {
 			return nil, nil, usagef("--%s (or %s): %v", apiKeyFlag, envName(apiKeyFlag), err)
 		}
 	}
-	cl, err := connect(c.server, c.apiKey, secure)
+	cl, err := connect(c.server, c.apiKey, c.tenant, secure)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,11 +66,11 @@ func (c *connection) client() (*client.Client, *tls.Config, error) {
 // connect makes a client of one server; key is its API key, or "". For https it uses secure, or
 // the system's authorities if that is nil. It does not retry: a user at a terminal wants to know
 // immediately if there is no answer.
-func connect(server, key string, secure *tls.Config) (*client.Client, error) {
+func connect(server, key, tenant string, secure *tls.Config) (*client.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
 	c, err := client.New(client.Config{
-		Servers: []string{server}, APIKey: key, HTTP: &http.Client{Transport: transport},
+		Servers: []string{server}, APIKey: key, Tenant: tenant, HTTP: &http.Client{Transport: transport},
 		AnswerTimeout: time.Minute, RetryFor: -1,
 	})
 	if err != nil {

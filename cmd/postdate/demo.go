@@ -85,7 +85,7 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 			err = fmt.Errorf("the node did not stop in order: %w", stopErr)
 		}
 	}()
-	c, err := connect(n.Addr(), "", nil)
+	c, err := connect(n.Addr(), "", "", nil)
 	if err != nil {
 		return err
 	}
