@@ -115,6 +115,11 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	keys, err := c.Keys(ctx)
 	check("keys", err == nil && len(keys) == 1 && keys[0].Scopes[1] == "sched:r" && keys[0].Channels[0] == "rabbitmq:acme-*" && keys[0].LastUsedAt.Equal(at), keys, err)
 	check("revoke key", true, nil, c.RevokeKey(ctx, made.ID))
+	tenants, err := c.Tenants(ctx)
+	check("tenants", err == nil && len(tenants) == 1 && tenants[0].Tenant == "acme" && tenants[0].PendingMax == 1_000_000 && tenants[0].Weight == 2 && tenants[0].Pending == 1207, tenants, err)
+	weight := 2
+	tenant, err := c.ChangeTenant(ctx, "acme", client.TenantChange{Weight: &weight})
+	check("change tenant", len(tenants) == 1 && tenant == tenants[0], tenant, err)
 	cluster, err := c.Cluster(ctx)
 	check("cluster", err == nil && cluster.Node == "a" && cluster.Members[0].State == "alive" && cluster.Buckets[0].LagMs == 12 && cluster.Buckets[0].Claimed.Equal(at), cluster, err)
 	check("health", true, nil, c.Health(ctx))

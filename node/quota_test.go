@@ -2,14 +2,11 @@ package node_test
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate/client"
-	"github.com/postdate/postdate/node"
 )
 
 // However many clients schedule at a time, a tenant has no more pending than it may, and another one
@@ -45,7 +42,10 @@ func TestQuotaOfATenant(t *testing.T) {
 	if err := schedule(other, "a"); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
-	patch(t, n, "acme", `{"pendingMax":101}`)
+	more := int64(101)
+	if set, err := admin.ChangeTenant(patient(t), "acme", client.TenantChange{PendingMax: &more}); err != nil || set.PendingMax != 101 || set.Pending != 100 {
+		t.Fatalf("the limits are %+v, %v", set, err)
+	}
 	if err := schedule(acme, "one-more"); err != nil {
 		t.Errorf("after the limit was raised: %v", err)
 	}
@@ -67,23 +67,4 @@ func pendingOf(t *testing.T, c *client.Client) (n int) {
 		n++
 	}
 	return n
-}
-
-// patch changes a tenant's limits.
-func patch(t *testing.T, n *node.Node, tenant, body string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(patient(t), http.MethodPatch, "http://"+n.Addr()+"/v1/tenants/"+tenant, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+adminKey)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatal(answer.Status)
-	}
 }
