@@ -24,7 +24,9 @@ func (c *control) ListTenants(ctx context.Context) ([]api.Tenant, error) {
 		by[u.Tenant] = u.Usage
 	}
 	for _, s := range set {
-		by[s.Tenant] = by[s.Tenant] // also those with nothing pending
+		if _, pending := by[s.Tenant]; !pending {
+			by[s.Tenant] = store.Usage{}
+		}
 	}
 	all := make([]api.Tenant, 0, len(by))
 	for name, usage := range by {

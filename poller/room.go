@@ -77,7 +77,7 @@ func (m *Machine) handShare(now postdate.Now, c *channel) int {
 // quarter with one message each. So a new site is tried immediately, even next to thousands that
 // never answer.
 func (m *Machine) unprovenRoom(s *site) int {
-	unproven, quarter := s.tenant.unproven[s.broker], m.handPart(s.tenant, m.c.HandMax)/4
+	unproven, quarter := s.tenant.unproven[s.broker], max(m.handPart(s.tenant, m.c.HandMax)/4, 1)
 	if s.inFlight == 0 && unproven < 2*quarter {
 		return max(min(windowMin, quarter-unproven), 1)
 	}

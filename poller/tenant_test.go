@@ -108,3 +108,21 @@ func TestTenantsShareByWeight(t *testing.T) {
 		})
 	}
 }
+
+// However little a tenant weighs beside others, a new site of its own is tried.
+func TestTheLightestTenantIsTried(t *testing.T) {
+	s := newMuteShop(t, 1, func(c *Config) { c.HandMax = 64 })
+	weights := map[string]int{}
+	for i := range 30 {
+		tenant := named("heavy-%d", i)
+		weights[string(tenant)] = 1000
+		s.add(0, postdate.RouteOf(string(tenant), "x:a"), 1, -ms)
+	}
+	s.step(Limits{Weights: weights})
+	s.work(20 * ms)
+	s.add(0, theirs("x:new"), 1, 0)
+	s.work(20 * ms)
+	if n := s.flying(theirs("x:new")); n != 1 {
+		t.Errorf("%d messages of the lightest tenant are with the broker, want 1", n)
+	}
+}

@@ -122,6 +122,7 @@ func (m *messages) Insert(ctx context.Context, all []postdate.Message) []store.I
 	}
 	results := make([]store.Inserted, len(all))
 	held := m.keeper.hold(all, results)
+	defer m.keeper.release(held)
 	admitted, places := make([]postdate.Message, 0, len(all)), make([]int, 0, len(all))
 	for i := range all {
 		if results[i].Err == nil {
@@ -133,7 +134,6 @@ func (m *messages) Insert(ctx context.Context, all []postdate.Message) []store.I
 			results[places[i]] = r
 		}
 	}
-	m.keeper.release(held)
 	return results
 }
 

@@ -116,7 +116,15 @@ func (d *document) state() postdate.State {
 	return st
 }
 
-func (d *document) route() postdate.Route { return postdate.Route(d.Route) }
+// route is the route of a message, of which at least the keys of the due index and the channel must
+// have been read. Earlier versions wrote the channel alone, whoever the tenant was.
+func (d *document) route() postdate.Route {
+	r := postdate.Route(d.Route)
+	if tenant := keyOf(0, d.ID).Tenant; r.Tenant() != tenant {
+		return postdate.RouteOf(tenant, r.Channel())
+	}
+	return r
+}
 
 func (d *document) sighting() sighting {
 	return sighting{d.key(), d.route().Channel(), d.state(), d.Mark}

@@ -407,7 +407,7 @@ func (s *Store) loadFloor(written byte) error {
 			}
 		}
 		if written < layoutCounted {
-			if err := s.countAll(b); err != nil {
+			if err := errors.Join(s.countAll(b), s.moveParked(b)); err != nil {
 				return err
 			}
 		}

@@ -176,6 +176,28 @@ func (s *Store) eachParkedAlone(due *lsm.Iterator, do func(key postdate.Key, val
 	return errors.Join(due.Error(), iter.Error())
 }
 
+// moveParked puts what an earlier version parked for a tenant where its route is: then all tenants'
+// messages for a channel lay together.
+func (s *Store) moveParked(b *lsm.Batch) error {
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		k := iter.Key()
+		channel, place, _ := bytes.Cut(k[1+bucketBytes:], []byte{0})
+		at := splitTimed(place)
+		if at.Tenant == postdate.DefaultTenant {
+			continue
+		}
+		number := int(binary.BigEndian.Uint16(k[1:]))
+		b.Set(parkedKey(nil, number, postdate.Channel(channel), at), iter.Value(), nil)
+		b.Delete(k, nil)
+	}
+	return iter.Error()
+}
+
 // Usages implements store.Tenants.
 func (s *Store) Usages(context.Context) ([]store.TenantUsage, error) {
 	return s.pending.All(), s.awaitSynced()

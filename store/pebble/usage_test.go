@@ -2,9 +2,11 @@ package pebble
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,6 +195,60 @@ func FuzzCounts(f *testing.F) {
 			t.Errorf("%+v is written as %+v, %v", apart, again, err)
 		}
 	})
+}
+
+// What an earlier version parked for another tenant than the default one lay where the default
+// tenant's does. It is found by its route, and is gone from there once it is delivered.
+func TestParkedOfAnEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := postdate.Message{Key: bucket.KeyOf("acme", "1", s.Buckets()), Channel: "inbox:a", ExecutionTime: 1000}
+	s.Insert(t.Context(), []postdate.Message{m})
+	got, err := s.Acquire(t.Context(), []store.Acquisition{{Bucket: m.Bucket, Owner: "a", Lease: "a/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := s.Get(t.Context(), m.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle := store.Settlement{Key: m.Key, ExecutionTime: 1000, Version: rec.Version, Token: got[0].Partition.Token, How: store.SettlePark, AttemptTime: 5000}
+	if err := s.Settle(t.Context(), []store.Settlement{settle}); err != nil {
+		t.Fatal(err)
+	}
+	at := bucket.PositionOf(m.Key, 5000)
+	present := parkedKey(nil, m.Bucket, m.Channel, at)
+	former := appendName(appendTime(parkedPrefix(nil, m.Bucket, postdate.Route(m.Channel)), at.Time), at.Tenant, at.ScheduleID)
+	value, closer, err := s.db.Get(present)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.db.Set(former, value, lsm.Sync), s.db.Delete(present, lsm.Sync)); err != nil {
+		t.Fatal(err)
+	}
+	closer.Close()
+	asLayout3(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(openConfig(dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := []store.ParkedRoute{{Bucket: m.Bucket, Route: "@acme inbox:a"}}
+	if parked, err := s.Parked(t.Context(), []int{m.Bucket}); err != nil || !slices.Equal(parked, want) {
+		t.Fatalf("parked are %v, %v", parked, err)
+	}
+	settle.How = store.SettleDelivered
+	if err := s.Settle(t.Context(), []store.Settlement{settle}); err != nil {
+		t.Fatal(err)
+	}
+	if parked, err := s.Parked(t.Context(), []int{m.Bucket}); err != nil || len(parked) > 0 {
+		t.Errorf("after it was delivered, parked are %v, %v", parked, err)
+	}
 }
 
 // Sums that become zero beside new ones, over and over, are compacted like any others: what Pebble
