@@ -70,6 +70,14 @@ func (x part) excuses(bucket int) time.Duration {
 	return 0
 }
 
+// partFailed reports whether a part of the store fails, or did until a moment ago: what was held up then
+// is no sign of what is usual.
+func (x *weather) partFailed(now time.Duration) bool {
+	return slices.ContainsFunc(x.parts, func(p part) bool {
+		return now >= p.from && now < p.until+storeDeadline+5*time.Second
+	})
+}
+
 // ofParked reports whether only parked messages are affected: no other sorts of calls fail.
 func (x part) ofParked() bool {
 	return x.calls != nil && !slices.ContainsFunc(x.calls,

@@ -30,7 +30,7 @@ func promise8(h *history, f fact) string {
 			return fmt.Sprintf("%s of %s is %s late, with %d messages stored",
 				f.e.story.key.ScheduleID, f.e.message.Route(), late, len(h.w.store.Rows))
 		}
-		if good {
+		if good && !h.w.weather.partFailed(h.w.now) {
 			h.late = append(h.late, late)
 		}
 	case factEnd:

@@ -150,7 +150,7 @@ var inSource = []struct {
 	{
 		"a channel is the same for all tenants", "route.go",
 		"	if tenant == DefaultTenant {\n", "	if tenant != \"\" {\n",
-		[]int{8}, 7,
+		[]int{8}, 27,
 	},
 	{
 		"what is parked never fails", "poller/wait.go",
