@@ -202,11 +202,17 @@ func (m *Machine) publish(now postdate.Now) {
 func (m *Machine) prove(s *site, answers bool) {
 	switch {
 	case answers && !s.proven:
-		s.tenant.unproven[s.broker] -= s.inFlight
+		m.unprove(s, -s.inFlight)
 	case !answers && s.proven:
-		s.tenant.unproven[s.broker] += s.inFlight
+		m.unprove(s, s.inFlight)
 	}
 	s.proven = answers
+}
+
+// unprove adds n to the messages with sites that have not answered yet.
+func (m *Machine) unprove(s *site, n int) {
+	m.unproven[s.broker] += n
+	s.tenant.unproven[s.broker] += n
 }
 
 // fly adds n to the messages of a channel that are with its broker.
@@ -214,7 +220,7 @@ func (m *Machine) fly(c *channel, n int) {
 	c.inFlight += n
 	c.site.inFlight += n
 	if !c.site.proven {
-		c.site.tenant.unproven[c.site.broker] += n
+		m.unprove(c.site, n)
 	}
 }
 

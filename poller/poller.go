@@ -278,6 +278,7 @@ type Machine struct {
 	waiting   itemHeap // in hand, not due yet
 	hand      int      // items in memory
 	handBytes int
+	unproven  map[string]int // messages with sites that have not answered yet, by their brokers
 
 	common    *lane
 	apart     []*lane // the other ones
@@ -309,7 +310,7 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
 		channels: map[postdate.Route]*channel{}, peers: map[postdate.Channel]*peers{},
-		sites: map[postdate.Route]*site{}, tenants: map[string]*tenant{},
+		sites: map[postdate.Route]*site{}, tenants: map[string]*tenant{}, unproven: map[string]int{},
 		limits: map[postdate.Route]*limit{}, resumed: map[postdate.Route]postdate.Time{},
 	}
 }

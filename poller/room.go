@@ -72,12 +72,16 @@ func (m *Machine) handShare(now postdate.Now, c *channel) int {
 	return share
 }
 
-// unprovenRoom is how many more messages may be tried of a site that has not answered yet. All
-// such sites of a broker may hold a quarter of their tenant's part of the hand, and another
-// quarter with one message each. So a new site is tried immediately, even next to thousands that
-// never answer.
+// unprovenRoom is how many more messages may be tried of a site that has not answered yet: what all
+// such sites of a broker leave of the hand, or what those of its tenant leave of the tenant's part.
 func (m *Machine) unprovenRoom(s *site) int {
-	unproven, quarter := s.tenant.unproven[s.broker], max(m.handPart(s.tenant, m.c.HandMax)/4, 1)
+	ofAll := unprovenRoomOf(s, m.unproven[s.broker], m.c.HandMax/4)
+	return max(ofAll, unprovenRoomOf(s, s.tenant.unproven[s.broker], max(m.handPart(s.tenant, m.c.HandMax)/4, 1)))
+}
+
+// unprovenRoomOf lets sites that have not answered hold a quarter, and another quarter with one
+// message each. So a new site is tried immediately, even next to thousands that never answer.
+func unprovenRoomOf(s *site, unproven, quarter int) int {
 	if s.inFlight == 0 && unproven < 2*quarter {
 		return max(min(windowMin, quarter-unproven), 1)
 	}
