@@ -266,6 +266,7 @@ type Machine struct {
 	full     []*channel                       // of these, those that have none, as lookForFull found them
 	looked   bool                             // it did so in this step
 	turns    uint64                           // how many turns were given among sites, and among tenants
+	steps    uint64                           // how many were made
 	stepped  postdate.Now                     // both clocks, as the present or the latest step read them
 	budgetAt time.Duration                    // from when on the budget of probes allows the next one
 
@@ -328,6 +329,7 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 //   - startUnparks and startFind use the room that claims left: what is due comes before what
 //     waits for its channel. Then the agenda is brought up to date again, for Wake.
 func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
+	m.steps++
 	m.stepped = read
 	now := m.believe(read)
 	switch ev := ev.(type) {

@@ -76,17 +76,20 @@ func (m *Machine) flightPart(c *channel) int {
 	if len(c.peers.all) == 1 || !c.competes() {
 		return math.MaxInt
 	}
-	weights, flying := 0, 0
-	for _, o := range c.peers.all {
-		if o.competes() {
-			weights += o.site.tenant.weight
-			flying += o.inFlight
+	p := c.peers
+	if p.step != m.steps {
+		p.step, p.weights, p.flying = m.steps, 0, 0
+		for _, o := range p.all {
+			if o.competes() {
+				p.weights += o.site.tenant.weight
+				p.flying += o.inFlight
+			}
 		}
 	}
-	if weights == c.site.tenant.weight {
+	if p.weights <= c.site.tenant.weight {
 		return math.MaxInt
 	}
-	return flying*c.site.tenant.weight/weights*9/8 + windowMin
+	return p.flying*c.site.tenant.weight/p.weights*9/8 + windowMin
 }
 
 // competes reports whether more is due than goes out, and only the broker is the reason.
@@ -94,8 +97,13 @@ func (c *channel) competes() bool {
 	return (len(c.behindIn) > 0 || c.parkedIn.len() > 0) && !c.site.down && c.limit == nil
 }
 
-// peers are the routes of all tenants to one channel.
-type peers struct{ all []*channel }
+// peers are the routes of all tenants to one channel. How much those that compete weigh and have
+// in flight is summed up once in a step: each of thousands asks for it.
+type peers struct {
+	all             []*channel
+	step            uint64 // the one in which the sums were made
+	weights, flying int
+}
 
 func (m *Machine) joinPeers(c *channel) {
 	name := c.route.Channel()

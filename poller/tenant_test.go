@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -124,5 +125,26 @@ func TestTheLightestTenantIsTried(t *testing.T) {
 	s.work(20 * ms)
 	if n := s.flying(theirs("x:new")); n != 1 {
 		t.Errorf("%d messages of the lightest tenant are with the broker, want 1", n)
+	}
+}
+
+// BenchmarkPeers is one look at whether thousands of tenants, who all have more due to one channel than
+// goes out, have room: it must cost each of them little, however many they are.
+func BenchmarkPeers(b *testing.B) {
+	for _, n := range []int{100, 1_000, 4_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := NewMachine(DefaultConfig(), func() float64 { return 0 }, func(n postdate.Now) postdate.Time { return n.Wall })
+			o := &owned{}
+			for i := range n {
+				m.fallBehind(m.channelOf(postdate.RouteOf(fmt.Sprint("t-", i), "x:a")), o)
+			}
+			for b.Loop() {
+				m.steps++
+				for _, c := range m.peers["x:a"].all {
+					m.hasRoom(postdate.Now{}, c)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/tenant")
+		})
 	}
 }
