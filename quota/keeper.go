@@ -101,8 +101,7 @@ func (k *Keeper) Request(tenant string) (p *Pace, err error) {
 
 func paceOf(l *rate.Limiter, now time.Time) *Pace {
 	left := l.TokensAt(now)
-	return &Pace{Burst: l.Burst(), Left: max(int(left), 0),
-		Full: time.Duration((float64(l.Burst()) - left) / float64(l.Limit()) * float64(time.Second))}
+	return &Pace{Burst: l.Burst(), Left: max(int(left), 0), Full: timeFor(l, float64(l.Burst())-left)}
 }
 
 // messages are the calls of a store that schedule.

@@ -102,12 +102,20 @@ func take(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
 		return 0
 	}
 	if left := l.TokensAt(now); left < 1 {
-		return time.Duration((1 - left) / float64(l.Limit()) * float64(time.Second))
+		return timeFor(l, 1-left)
 	}
 	for ; n > 0; n -= l.Burst() {
 		l.ReserveN(now, min(n, l.Burst()))
 	}
 	return 0
+}
+
+// waitMax bounds what is said of a wait: a rate may be so low that the wait is no [time.Duration].
+const waitMax = 365 * 24 * time.Hour
+
+// timeFor is how long a rate needs for that many.
+func timeFor(l *rate.Limiter, n float64) time.Duration {
+	return time.Duration(min(n/float64(l.Limit()), waitMax.Seconds()) * float64(time.Second))
 }
 
 // fits returns an error if one more message goes beyond what a tenant may have pending. is is what it

@@ -206,3 +206,15 @@ func TestNoLimits(t *testing.T) {
 		t.Errorf("%d accounts are kept", len(o.accounts))
 	}
 }
+
+// However low a rate is, it lets no more through than one.
+func TestVeryLowRates(t *testing.T) {
+	o := newOffice(t, Limits{RequestsPerSecond: 1e-10, MessagesPerSecond: 1e-10})
+	if p, err := o.Request("a"); err != nil || p.Full <= 0 {
+		t.Errorf("the first request: %+v, %v", p, err)
+	}
+	_, err := o.Request("a")
+	wantLimited(t, err, "requestsPerSecond")
+	wantTaken(t, o.insert(message("a", "1", 1, "x:a"))[0])
+	wantLimited(t, o.insert(message("a", "2", 1, "x:a"))[0].Err, "messagesPerSecond")
+}
