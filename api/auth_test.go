@@ -386,7 +386,7 @@ func TestAudit(t *testing.T) {
 	for _, line := range []string{
 		`a request was refused" reason="the key ` + id + ` has no scope sched:r, .*" status=403 method=GET route=/v1/messages/{id} remote=127\.0\.0\.1:\d+ key=` + id,
 		`a request was refused" reason="the key is not for the channel https://b.example" status=403 method=POST route=/v1/messages remote=\S+ key=` + id,
-		`a channel was changed" channel=inbox:a paused=true maxPerSecond=0 maxInFlight=0 by=` + id,
+		`a channel was changed" tenant=acme channel=inbox:a paused=true maxPerSecond=0 maxInFlight=0 by=` + id,
 	} {
 		if !regexp.MustCompile(line).MatchString(log) {
 			t.Errorf("no line %s in\n%s", line, log)

@@ -92,8 +92,8 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if err != nil {
 		return s.failed("change a channel", err, "")
 	}
-	s.audit.did(ctx, "a channel was changed", "channel", channel.Shown(), "paused", set.Paused,
-		"maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)
+	s.audit.did(ctx, "a channel was changed", "tenant", s.tenantOf(ctx), "channel", channel.Shown(),
+		"paused", set.Paused, "maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)
 	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
 }
 
