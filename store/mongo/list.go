@@ -32,7 +32,9 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		selecting = append(selecting, bson.E{Key: "status", Value: int(q.Status)})
 	}
 	if q.Channel != "" {
-		selecting = append(selecting, bson.E{Key: "channel", Value: string(postdate.RouteOf(q.Tenant, q.Channel))})
+		// earlier versions wrote the channel alone, whoever the tenant was
+		names := []string{string(postdate.RouteOf(q.Tenant, q.Channel)), string(q.Channel)}
+		selecting = append(selecting, bson.E{Key: "channel", Value: anyOf(names)})
 	}
 	if len(selecting) > 0 {
 		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))

@@ -191,6 +191,7 @@ func (s *Store) countBuckets(ctx context.Context, buckets []int, at bson.D,
 		return err
 	}
 	defer cursor.Close(ctx)
+	var former []countedChannel
 	for cursor.Next(ctx) {
 		var c countedChannel
 		if err := cursor.Decode(&c); err != nil {
@@ -198,13 +199,39 @@ func (s *Store) countBuckets(ctx context.Context, buckets []int, at bson.D,
 		}
 		tenant, _ := c.ID.Tenant.StringValueOK() // a damaged message may have none
 		channel, _ := c.ID.Channel.StringValueOK()
+		if tenant != "" && channel != "" && postdate.Route(channel).Tenant() != tenant {
+			former = append(former, c)
+		}
 		id := usageID(tenant, store.SlotOf(postdate.Route(channel).Channel(), s.birth))
 		sum := counted[id]
 		sum.Messages += c.Messages
 		sum.Bytes += c.Bytes
 		counted[id] = sum
 	}
-	return cursor.Err()
+	if err := cursor.Err(); err != nil {
+		return err
+	}
+	return s.routeFormer(ctx, buckets, former)
+}
+
+// routeFormer gives messages of an earlier version their routes. It wrote the channel alone,
+// whoever the tenant was, so what the default tenant's messages wait for would hold them up.
+func (s *Store) routeFormer(ctx context.Context, buckets []int, former []countedChannel) error {
+	for _, f := range former {
+		route := postdate.RouteOf(f.ID.Tenant.StringValue(), postdate.Channel(f.ID.Channel.StringValue()))
+		err := s.within(ctx, func(ctx context.Context) error {
+			return s.repeat(ctx, func(ctx context.Context) error {
+				_, err := s.messages.UpdateMany(ctx, doc("bucket", anyOf(buckets), "due", doc("$exists", true),
+					"tenant", f.ID.Tenant, "channel", f.ID.Channel), doc("$set", doc("channel", string(route))),
+					options.UpdateMany().SetHint(s.dueIndex()))
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepCounts shares once every c.Share until the store is closed.
