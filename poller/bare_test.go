@@ -147,7 +147,7 @@ func (s *shop) hold(channels ...postdate.Route) {
 func (s *shop) wantForgotten() {
 	s.t.Helper()
 	s.m.lookForFull(s.now) // the next claim does
-	if all := s.m.Channels(); len(all) > 0 || s.channelsBehind() > 0 || len(s.m.crowded) > 0 {
+	if all := s.m.Channels(); len(all) > 0 || s.channelsBehind() > 0 || len(s.m.crowded) > 0 || len(s.m.peers) > 0 {
 		s.t.Errorf("it remembers %+v, %d of them as behind, and %d as crowded", all, s.channelsBehind(), len(s.m.crowded))
 	}
 }

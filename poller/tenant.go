@@ -136,14 +136,15 @@ func (m *Machine) fallBehind(c *channel, b *owned) {
 // and so do the channels of each and the buckets of each channel.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	tenants, weights := m.behindInTurn()
+	var more []*tenant // those that may have more to catch up
 	for _, t := range tenants {
-		part := max(most*t.weight/weights, 1)
-		all = append(all, m.catchingUpOf(now, t, min(part, most-len(all)))...)
+		part := min(max(most*t.weight/weights, 1), most-len(all))
+		some := m.catchingUpOf(now, t, part)
+		if all = append(all, some...); len(some) == part {
+			more = append(more, t)
+		}
 	}
-	if len(tenants) == 1 {
-		return all
-	}
-	for _, t := range tenants {
+	for _, t := range more {
 		all = append(all, m.catchingUpOf(now, t, most-len(all))...)
 	}
 	return all

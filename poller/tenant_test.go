@@ -2,10 +2,13 @@ package poller
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -147,4 +150,142 @@ func BenchmarkPeers(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/tenant")
 		})
 	}
+}
+
+// shareholder gives a machine a tenant with a weight, and channels of it that are behind in a bucket each.
+func shareholder(m *Machine, name string, weight, behind int) *tenant {
+	t := m.tenantOf(name)
+	t.weight = weight
+	for i := range behind {
+		c := m.channelOf(postdate.RouteOf(name, postdate.Channel(fmt.Sprint("x:", i))))
+		c.site.proven = true
+		c.window = 1_000
+		b := &owned{lane: m.common, record: bucket.Partition{Claimed: bucket.UpTo(9_000),
+			Behind: map[postdate.Route]bucket.Position{c.route: bucket.UpTo(1_000)}}, behind: map[postdate.Route]struct{}{c.route: {}}}
+		m.fallBehind(c, b)
+	}
+	return t
+}
+
+// Each tenant that is behind catches up in its part of the buckets of a call, and in what others leave.
+func TestCatchingUpByWeight(t *testing.T) {
+	now := postdate.Now{Wall: 10_000, Mono: time.Minute}
+	of := func(all []*owned) map[string]int {
+		got := map[string]int{}
+		for _, b := range all {
+			for route := range b.behind {
+				got[route.Tenant()]++
+			}
+		}
+		return got
+	}
+	m := newMachine(DefaultConfig())
+	shareholder(m, "idle", 100, 0)
+	shareholder(m, "a", 2, 20)
+	shareholder(m, "b", 1, 20)
+	shareholder(m, "c", 1, 20)
+	for range 3 {
+		if got := of(m.catchingUp(now, 8)); !maps.Equal(got, map[string]int{"a": 4, "b": 2, "c": 2}) {
+			t.Errorf("of 8 buckets the tenants have %v", got)
+		}
+	}
+	if got := of(m.catchingUp(now, 2)); len(got) != 2 {
+		t.Errorf("of 2 buckets the tenants have %v", got)
+	}
+	m = newMachine(DefaultConfig())
+	shareholder(m, "a", 1, 20)
+	shareholder(m, "b", 1, 1)
+	if got := of(m.catchingUp(now, 8)); got["a"] != 7 || got["b"] < 1 {
+		t.Errorf("beside a tenant with one bucket another one has %v of 8", got)
+	}
+}
+
+// What is to be shared is shared by weight among those that take part.
+func TestParts(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	a, b := m.tenantOf("a"), m.tenantOf("b")
+	m.holds(a, 2)
+	m.setWeights(map[string]int{"a": 3, "b": 5})
+	if m.weightInHand != 3 || m.handPart(a, 100) != 100 || m.handPart(b, 80) != 50 {
+		t.Errorf("of 3 in the hand a has %d %%, and b would have %d of 80", m.handPart(a, 100), m.handPart(b, 80))
+	}
+	m.holds(b, 1)
+	m.holds(a, -1)
+	if m.weightInHand != 8 || m.handPart(a, 80) != 30 || m.handPart(b, 80) != 50 {
+		t.Errorf("of %d in the hand they have %d and %d of 80", m.weightInHand, m.handPart(a, 80), m.handPart(b, 80))
+	}
+	m.holds(a, -1)
+	if m.weightInHand != 5 {
+		t.Errorf("without a, %d are in the hand", m.weightInHand)
+	}
+}
+
+// A channel has its part of what a broker has of all tenants that compete for it.
+func TestFlightPart(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	shareholder(m, "a", 3, 1)
+	shareholder(m, "b", 1, 1)
+	a, b := m.channelOf("@a x:0"), m.channelOf("@b x:0")
+	a.inFlight, b.inFlight = 500, 300
+	m.steps++
+	if got := m.flightPart(a); got != 800*3/4*9/8+windowMin {
+		t.Errorf("the heavier one has %d", got)
+	}
+	if got := m.flightPart(b); got != 800/4*9/8+windowMin {
+		t.Errorf("the lighter one has %d", got)
+	}
+	for name, change := range map[string]func(c *channel){
+		"is down": func(c *channel) { c.site.down = true }, "is limited": func(c *channel) { c.limit = &limit{} }, "has no more due": func(c *channel) { c.behindIn = nil },
+	} {
+		before, site := *b, *b.site
+		change(b)
+		m.steps++
+		if got := m.flightPart(a); got != math.MaxInt {
+			t.Errorf("beside one that %s it has %d", name, got)
+		}
+		if got := m.flightPart(b); got != math.MaxInt {
+			t.Errorf("one that %s has %d", name, got)
+		}
+		*b, *b.site = before, site
+	}
+	b.behindIn = nil
+	b.parkedIn.add(&owned{})
+	m.steps++
+	if got := m.flightPart(a); got == math.MaxInt {
+		t.Error("one whose messages wait parked does not count")
+	}
+	m.leavePeers(b)
+	if len(a.peers.all) != 1 || m.flightPart(a) != math.MaxInt {
+		t.Errorf("%d channels are left", len(a.peers.all))
+	}
+}
+
+// The next unpark is of the tenant with the fewest under way for its weight; of equals, of the one that has
+// waited longest, and of two that never had one, of the first.
+func TestWhoseUnparkIsNext(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	now := postdate.Now{Mono: time.Minute}
+	want := func(name string) {
+		t.Helper()
+		if s := m.nextLook(now); s == nil || s.tenant.name != name {
+			t.Errorf("next is %+v, want %s", s, name)
+		}
+	}
+	a, b := m.tenantOf("a"), m.tenantOf("b")
+	for _, one := range []*tenant{a, b} {
+		m.queueFor(&site{tenant: one}, 0)
+	}
+	want("a")
+	a.turn = 1
+	want("b")
+	b.turn = 2
+	want("a")
+	a.unparks, b.unparks = 2, 1
+	want("b")
+	a.weight = 3
+	want("a") // 2 of 3 are fewer than 1 of 1
+	b.weight = 2
+	want("b") // 1 of 2 is fewer than 2 of 3
+	a.weight, b.weight, a.unparks, b.unparks = 1, 3, 1, 2
+	want("b")
 }
