@@ -61,6 +61,8 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return channelFields
 	case *keyBody:
 		return keyFields
+	case *tenantBody:
+		return tenantFields
 	}
 	if under == "/retry" {
 		return retryFields

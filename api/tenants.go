@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"math"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -63,6 +64,8 @@ type tenantBody struct {
 	Weight            change[int]     `json:"weight"`
 }
 
+var tenantFields = fieldsOf(reflect.TypeFor[tenantBody]())
+
 func (s *Server) getTenants(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
@@ -87,9 +90,9 @@ func (s *Server) patchTenant(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	name, _ := ctx.UserValue("tenant").(string)
-	if err := postdate.CheckTenant(name); err != nil {
-		return parameterProblem("tenant", err)
+	name, p := pathName(ctx, "tenant", postdate.CheckTenant)
+	if p != nil {
+		return p
 	}
 	raw, p := s.bodyOf(ctx, s.singleBytesMax(), contentTypeJSON, "application/merge-patch+json")
 	if p != nil {

@@ -62,6 +62,12 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}
+	if a := r.send("PATCH", "/v1/tenants/a%40b%2Cc", `{"weight":1}`); a.status != 200 || !strings.Contains(a.body, `"tenant":"a@b,c"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := r.send("PATCH", "/v1/tenants/acme", `{"pendingmax":1}`); !strings.Contains(a.body, `"suggestion":"pendingMax"`) {
+		t.Error(a.body)
+	}
 	r.send("PATCH", "/v1/tenants/a%20b", `{"weight":1}`).problem(400, InvalidParameter, "forbidden character")
 }
 
