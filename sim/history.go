@@ -202,8 +202,9 @@ func (h *history) arrived(e *emission) {
 	e.arrivedAt = h.w.now
 	if h.w.plan.short() && e.message.Channel.Broker() == "inbox" {
 		h.letters = append(h.letters, letter{e.story, e.handedOver, e.delivered})
-		h.w.store.AppendInbox(ctx, []store.InboxMessage{{Tenant: e.message.Tenant, Inbox: e.message.Channel.Target(),
-			DeliveredAt: e.delivered}})
+		// One inbox for both tenants, because letters are in its order.
+		h.w.store.AppendInbox(ctx, []store.InboxMessage{{Tenant: postdate.DefaultTenant,
+			Inbox: e.message.Channel.Target(), DeliveredAt: e.delivered}})
 	}
 	h.w.mark(14, uint64(e.story.number), b2u(e.marked))
 	h.w.tell(nil, "%s %q arrives, marked %t", e.story.key.ScheduleID, e.edition, e.marked)
