@@ -43,6 +43,14 @@ const (
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
+// signatureNames are these as OpenID Connect's library wants them.
+var signatureNames = func() (names []string) {
+	for _, s := range signatures {
+		names = append(names, string(s))
+	}
+	return names
+}()
+
 // Issuer says whose tokens are accepted, and what they must say.
 type Issuer struct {
 	URL         string // exactly as tokens and the issuer's own description have it
@@ -246,7 +254,7 @@ func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
 		}
 	}
 	verifier := oidc.NewVerifier(t.c.URL, keys, &oidc.Config{
-		ClientID: t.c.Audience, Now: func() time.Time { return now }, SupportedSigningAlgs: algorithms(),
+		ClientID: t.c.Audience, Now: func() time.Time { return now }, SupportedSigningAlgs: signatureNames,
 	})
 	good, err := verifier.Verify(context.Background(), text)
 	if err != nil {
@@ -290,24 +298,9 @@ func refused(why string, args ...any) error {
 	return postdate.E(postdate.KindInvalid, "the token is refused: "+why, args...)
 }
 
-func algorithms() (names []string) {
-	for _, s := range signatures {
-		names = append(names, string(s))
-	}
-	return names
-}
-
 // has says whether there is a key with an id. Without an id any key may be meant.
 func (k *keySet) has(id string) bool {
-	return k != nil && (id == "" && len(k.keys) > 0 || k.find(id) != nil)
-}
-
-func (k *keySet) find(id string) *jose.JSONWebKey {
-	i := slices.IndexFunc(k.keys, func(key jose.JSONWebKey) bool { return key.KeyID == id })
-	if i < 0 {
-		return nil
-	}
-	return &k.keys[i]
+	return k != nil && slices.ContainsFunc(k.keys, func(key jose.JSONWebKey) bool { return id == "" || key.KeyID == id })
 }
 
 // VerifySignature implements [oidc.KeySet].

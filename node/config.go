@@ -297,11 +297,16 @@ func validateRetry(p postdate.RetryPolicy) error {
 }
 
 func validateQuota(l quota.Limits) error {
-	for flag, n := range map[string]float64{"requests-per-second": l.RequestsPerSecond,
-		"messages-per-second": l.MessagesPerSecond, "pending-max": float64(l.PendingMax),
-		"bytes-max": float64(l.BytesMax), "channels-max": float64(l.ChannelsMax)} {
-		if !(n >= 0) || n > math.MaxInt64 { // nor not a number
-			return invalid("--tenant-%s is %g: it must be at least 0, which is no limit", flag, n)
+	for _, limit := range []struct {
+		flag  string
+		value float64
+	}{
+		{"requests-per-second", l.RequestsPerSecond}, {"messages-per-second", l.MessagesPerSecond},
+		{"pending-max", float64(l.PendingMax)}, {"bytes-max", float64(l.BytesMax)},
+		{"channels-max", float64(l.ChannelsMax)},
+	} {
+		if !(limit.value >= 0) || limit.value > math.MaxInt64 { // nor not a number
+			return invalid("--tenant-%s is %g: it must be at least 0, which is no limit", limit.flag, limit.value)
 		}
 	}
 	return nil

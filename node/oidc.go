@@ -16,13 +16,14 @@ type OIDC struct {
 }
 
 func (o OIDC) validate() error {
+	fault := auth.CheckIssuer(o.Issuer)
 	switch {
 	case o.Issuer == "" && o.Audience == "":
 		return nil
 	case o.Issuer == "":
 		return invalid("--oidc-audience: --oidc-issuer is missing: say whose tokens are accepted")
-	case auth.CheckIssuer(o.Issuer) != nil:
-		return postdate.E(postdate.KindInvalid, "--oidc-issuer %w", auth.CheckIssuer(o.Issuer))
+	case fault != nil:
+		return postdate.E(postdate.KindInvalid, "--oidc-issuer %w", fault)
 	case o.Audience == "":
 		return invalid("--oidc-audience is missing: without it, tokens that the issuer made for other services would " +
 			"be accepted; name what tokens for Postdate have in their claim aud")

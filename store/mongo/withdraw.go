@@ -152,12 +152,14 @@ type cancelling struct {
 
 // count counts what was cancelled.
 func (c *cancelling) count(items []int) {
+	var changes []store.Change
 	for _, i := range items {
 		c.s.doubtIf(c.results[i].Err)
 		if c.results[i].Changed {
-			c.s.count(c.gone[i])
+			changes = store.AddChange(changes, c.gone[i])
 		}
 	}
+	c.s.count(changes...)
 }
 
 // fail notes an error of the present try.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 
-	lsm "github.com/cockroachdb/pebble/v2"
-
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
@@ -58,9 +56,13 @@ func (s *Store) UseKeys(_ context.Context, uses []store.KeyUse) error {
 func (s *Store) changeKeys(decide func(w *writer, all map[string]store.APIKey) error) error {
 	w := s.writer()
 	s.keysMu.Lock()
-	all, err := s.readKeys()
+	all, err := readAll(s, spaceAPIKey, readAPIKey)
 	if err == nil {
-		err = decide(w, all)
+		byID := make(map[string]store.APIKey, len(all))
+		for _, key := range all {
+			byID[key.ID] = key
+		}
+		err = decide(w, byID)
 	}
 	if err == nil {
 		w.apply()
@@ -75,15 +77,11 @@ func (s *Store) changeKeys(decide func(w *writer, all map[string]store.APIKey) e
 
 // Keys implements store.Keys.
 func (s *Store) Keys(context.Context) ([]store.APIKey, error) {
-	all, err := s.readKeys()
+	all, err := readAll(s, spaceAPIKey, readAPIKey)
 	if err != nil {
 		return nil, s.readError(err)
 	}
-	list := make([]store.APIKey, 0, len(all))
-	for _, key := range all {
-		list = append(list, key)
-	}
-	return list, s.awaitSynced()
+	return all, s.awaitSynced()
 }
 
 // KeysVersion implements store.Keys. It counts from the start of the process: no other one can
@@ -92,24 +90,6 @@ func (s *Store) KeysVersion(context.Context) (uint64, error) {
 	s.keysMu.Lock()
 	defer s.keysMu.Unlock()
 	return s.keysVersion, nil
-}
-
-// readKeys reads all API keys, by id.
-func (s *Store) readKeys() (map[string]store.APIKey, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceAPIKey}, UpperBound: []byte{spaceAPIKey + 1}})
-	if err != nil {
-		return nil, err
-	}
-	defer iter.Close()
-	all := map[string]store.APIKey{}
-	for ok := iter.First(); ok; ok = iter.Next() {
-		key, err := readAPIKey(iter.Value(), string(iter.Key()[1:]))
-		if err != nil {
-			return nil, err
-		}
-		all[key.ID] = key
-	}
-	return all, iter.Error()
 }
 
 func apiKeyKey(id string) []byte { return append([]byte{spaceAPIKey}, id...) }

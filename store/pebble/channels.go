@@ -5,28 +5,14 @@ import (
 	"encoding/binary"
 	"math"
 
-	lsm "github.com/cockroachdb/pebble/v2"
-
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
 // Channels implements store.Channels.
 func (s *Store) Channels(context.Context) ([]store.ChannelSettings, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceChannel}, UpperBound: []byte{spaceChannel + 1}})
+	all, err := readAll(s, spaceChannel, readChannel)
 	if err != nil {
-		return nil, s.readError(err)
-	}
-	defer iter.Close()
-	var all []store.ChannelSettings
-	for ok := iter.First(); ok; ok = iter.Next() {
-		settings, err := readChannel(iter.Value(), postdate.Route(iter.Key()[1:]))
-		if err != nil {
-			return nil, s.readError(err)
-		}
-		all = append(all, settings)
-	}
-	if err := iter.Error(); err != nil {
 		return nil, s.readError(err)
 	}
 	return all, s.awaitSynced()
@@ -55,10 +41,10 @@ func appendChannel(b []byte, s store.ChannelSettings) []byte {
 	return binary.AppendUvarint(b, uint64(s.MaxInFlight))
 }
 
-func readChannel(v []byte, route postdate.Route) (store.ChannelSettings, error) {
+func readChannel(v []byte, route string) (store.ChannelSettings, error) {
 	r := reader{rest: v}
 	r.layout()
-	s := store.ChannelSettings{Route: route, Paused: r.byte() == 1}
+	s := store.ChannelSettings{Route: postdate.Route(route), Paused: r.byte() == 1}
 	if bits := r.take(8); bits != nil {
 		s.MaxPerSecond = math.Float64frombits(binary.BigEndian.Uint64(bits))
 	}

@@ -143,7 +143,7 @@ func (s *Store) scanner(claims []store.Claim) (*scanner, error) {
 			looks[i] = s.beginLook(claims[i].Bucket)
 		}
 	}
-	due, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceDue}, UpperBound: []byte{spaceDue + 1}})
+	due, err := s.db.NewIter(spaceOnly(spaceDue))
 	if err != nil {
 		return nil, err
 	}
@@ -306,8 +306,7 @@ func (r *scanner) record(key postdate.Key) (postdate.Record, error) {
 
 func (r *scanner) message(key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
 	if r.messages == nil {
-		r.messages, err = r.s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage},
-			UpperBound: []byte{spaceMessage + 1}})
+		r.messages, err = r.s.db.NewIter(spaceOnly(spaceMessage))
 		if err != nil {
 			return m, err
 		}

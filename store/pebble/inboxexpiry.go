@@ -122,8 +122,7 @@ const listPage = 10_000
 // the floor from what that version kept of empty ones. The floor goes into b, which the caller
 // commits last: if it is interrupted before that, it starts again.
 func (s *Store) listInboxes(b *lsm.Batch) error {
-	tails, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInboxTail},
-		UpperBound: []byte{spaceInboxTail + 1}})
+	tails, err := s.db.NewIter(spaceOnly(spaceInboxTail))
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (s *Store) listInboxes(b *lsm.Batch) error {
 	if err := tails.Error(); err != nil {
 		return err
 	}
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceInbox}, UpperBound: []byte{spaceInbox + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceInbox))
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func expireBefore(t *testing.T, s *Store, before postdate.Time) int {
 // keysIn counts what a space holds.
 func keysIn(t *testing.T, s *Store, space byte) (n int) {
 	t.Helper()
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+	iter, err := s.db.NewIter(spaceOnly(space))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package pebble
 import (
 	"encoding/binary"
 
+	lsm "github.com/cockroachdb/pebble/v2"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 )
@@ -114,6 +116,28 @@ func inboxPrefix(k []byte, tenant, name string) []byte {
 // inboxKey with sequence 0 is before all of the inbox: sequences begin at 1.
 func inboxKey(k []byte, tenant, name string, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(inboxPrefix(k, tenant, name), sequence)
+}
+
+// spaceOnly bounds an iterator to one space.
+func spaceOnly(space byte) *lsm.IterOptions {
+	return &lsm.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}}
+}
+
+// readAll reads what is stored in a space under names. It reads each value by the name in its key.
+func readAll[T any](s *Store, space byte, read func(value []byte, name string) (T, error)) (all []T, err error) {
+	iter, err := s.db.NewIter(spaceOnly(space))
+	if err != nil {
+		return nil, err
+	}
+	defer iter.Close()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		one, err := read(iter.Value(), string(iter.Key()[1:]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, iter.Error()
 }
 
 // after is the first key after all keys that begin with k.

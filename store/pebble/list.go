@@ -19,7 +19,7 @@ const listExaminedMax = 10_000
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceMessage}, UpperBound: []byte{spaceMessage + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceMessage))
 	if err != nil {
 		return store.ListPage{}, s.readError(err)
 	}

@@ -17,7 +17,7 @@ func (s *Store) Look(_ context.Context, buckets []int) ([]bucket.Partition, []bu
 	for i, b := range buckets {
 		records[i] = s.partition(b)
 	}
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceLease}, UpperBound: []byte{spaceLease + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceLease))
 	if err != nil {
 		return nil, nil, s.readError(err)
 	}

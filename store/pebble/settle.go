@@ -92,7 +92,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, e
 
 // Parked implements store.Due. It reads one key per route and bucket.
 func (s *Store) Parked(_ context.Context, buckets []int) ([]store.ParkedRoute, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceParked))
 	if err != nil {
 		return nil, s.readError(err)
 	}

@@ -5,27 +5,13 @@ import (
 	"encoding/binary"
 	"math"
 
-	lsm "github.com/cockroachdb/pebble/v2"
-
 	"github.com/postdate/postdate/store"
 )
 
 // Tenants implements store.Tenants.
 func (s *Store) Tenants(context.Context) ([]store.TenantSettings, error) {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceTenant}, UpperBound: []byte{spaceTenant + 1}})
+	all, err := readAll(s, spaceTenant, readTenant)
 	if err != nil {
-		return nil, s.readError(err)
-	}
-	defer iter.Close()
-	var all []store.TenantSettings
-	for ok := iter.First(); ok; ok = iter.Next() {
-		settings, err := readTenant(iter.Value(), string(iter.Key()[1:]))
-		if err != nil {
-			return nil, s.readError(err)
-		}
-		all = append(all, settings)
-	}
-	if err := iter.Error(); err != nil {
 		return nil, s.readError(err)
 	}
 	return all, s.awaitSynced()

@@ -98,7 +98,7 @@ func (s *Store) payloadBytes(key postdate.Key, execution postdate.Time) int {
 
 // loadCounts reads the sums.
 func (s *Store) loadCounts() error {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceUsage}, UpperBound: []byte{spaceUsage + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceUsage))
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func waitingKey(k []byte) postdate.Key {
 // eachParkedAlone calls do for each parked message that has no place in the due space: those of
 // an early version.
 func (s *Store) eachParkedAlone(due *lsm.Iterator, do func(key postdate.Key, value []byte)) error {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceParked))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Store) eachParkedAlone(due *lsm.Iterator, do func(key postdate.Key, val
 // moveParked puts what an earlier version parked for a tenant where its route is: then all tenants'
 // messages for a channel lay together.
 func (s *Store) moveParked(b *lsm.Batch) error {
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceParked}, UpperBound: []byte{spaceParked + 1}})
+	iter, err := s.db.NewIter(spaceOnly(spaceParked))
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func asLayout3(t *testing.T, s *Store) {
 	b := s.db.NewBatch()
 	defer b.Close()
 	for _, space := range []byte{spaceState, spaceParked} {
-		iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+		iter, err := s.db.NewIter(spaceOnly(space))
 		if err != nil {
 			t.Fatal(err)
 		}
