@@ -79,7 +79,7 @@ var pure = []string{
 	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
 	"poller/room.go", "poller/behind.go", "poller/unheard.go", "poller/limit.go", "poller/settle.go",
 	"poller/park.go", "poller/wait.go", "poller/leave.go", "poller/view.go",
-	"auth/identity.go", "auth/book.go", "api/ingest/decide.go", "cmd/retest/results.go",
+	"auth/identity.go", "auth/book.go", "quota/ledger.go", "api/ingest/decide.go", "cmd/retest/results.go",
 }
 
 // pureImports are the packages outside this module that a pure file may use.

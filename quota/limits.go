@@ -7,7 +7,10 @@
 //     that time and one second's worth more, and the call that goes beyond.
 //   - It has no more pending than it may: exactly, where one node serves the store; in a cluster
 //     nodes may together go beyond by what others scheduled in the last two seconds, and by what
-//     [store.Tenants] says that counts may lack.
+//     [store.Tenants] says that counts may lack. A call with an unknown outcome counts as done for
+//     a minute. While calls are under way, some may be refused that would just fit.
+//   - What adds nothing is not refused for what is pending: a smaller payload, and a message that is
+//     stored already, for up to 100 of those that a call repeats.
 //   - What is refused was surely not done, and says when to come again.
 //   - Where nobody has limits, it costs one atomic load for each call.
 package quota
@@ -60,13 +63,17 @@ type account struct {
 	requests *rate.Limiter
 	messages *rate.Limiter
 
-	held store.Usage // by inserts that are not answered yet
+	ledger
 }
 
-func newAccount(l Limits, nodes int) *account {
-	a := &account{}
-	a.adopt(l, nodes)
-	return a
+// idle says whether a has no more in it than a new one.
+func (a *account) idle(now time.Time) bool {
+	a.forget(now)
+	return a.coming.none() && rested(a.requests, now) && rested(a.messages, now)
+}
+
+func rested(l *rate.Limiter, now time.Time) bool {
+	return l == nil || l.TokensAt(now) >= float64(l.Burst())
 }
 
 // adopt makes l the limits. What was used stays used.
@@ -118,15 +125,18 @@ func timeFor(l *rate.Limiter, n float64) time.Duration {
 	return time.Duration(min(n/float64(l.Limit()), waitMax.Seconds()) * float64(time.Second))
 }
 
-// fits returns an error if one more message goes beyond what a tenant may have pending. is is what it
-// has, with what is held.
+// bounded says whether there is a limit of what is pending.
+func (l Limits) bounded() bool { return l.PendingMax > 0 || l.BytesMax > 0 || l.ChannelsMax > 0 }
+
+// fits returns an error if more goes beyond what a tenant may have pending; is is what it has. What adds
+// nothing fits even where less is allowed by now.
 func (l Limits) fits(is, more store.Usage) error {
 	switch {
-	case l.PendingMax > 0 && is.Messages+more.Messages > l.PendingMax:
+	case l.PendingMax > 0 && more.Messages > 0 && is.Messages+more.Messages > l.PendingMax:
 		return full("pendingMax", "has %d messages pending, and may have %d", is.Messages, l.PendingMax)
-	case l.BytesMax > 0 && is.Bytes+more.Bytes > l.BytesMax:
+	case l.BytesMax > 0 && more.Bytes > 0 && is.Bytes+more.Bytes > l.BytesMax:
 		return full("bytesMax", "has %d bytes of payload pending, and may have %d", is.Bytes, l.BytesMax)
-	case l.ChannelsMax > 0 && is.Channels+more.Channels > l.ChannelsMax:
+	case l.ChannelsMax > 0 && more.Channels > 0 && is.Channels+more.Channels > l.ChannelsMax:
 		return full("channelsMax", "has messages pending for %d channels, and may have them for %d", is.Channels,
 			l.ChannelsMax)
 	}

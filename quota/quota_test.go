@@ -120,8 +120,8 @@ func TestLimitsHoldForCallsAtATime(t *testing.T) {
 	if usage.Messages != 50 || usage.Channels > 5 {
 		t.Errorf("pending are %+v", usage)
 	}
-	if held := o.accounts["a"].held; held != (store.Usage{}) {
-		t.Errorf("%+v is held after the last call", held)
+	if coming := o.accounts["a"].coming; !coming.none() {
+		t.Errorf("%+v is held after the last call", coming)
 	}
 }
 

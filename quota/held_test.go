@@ -1,0 +1,115 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// slow is a store whose inserts wait, or end in a way that the test chooses.
+type slow struct {
+	store.Messages
+	begun, on chan struct{} // nil: nothing waits
+	err       error
+	gets      int
+}
+
+func (s *slow) Insert(ctx context.Context, all []postdate.Message) []store.Inserted {
+	if s.begun != nil {
+		s.begun <- struct{}{}
+		<-s.on
+	}
+	if s.err != nil {
+		return []store.Inserted{{Err: s.err}}
+	}
+	return s.Messages.Insert(ctx, all)
+}
+
+func (s *slow) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
+	s.gets++
+	return s.Messages.Get(ctx, key)
+}
+
+// A message whose outcome is unknown counts, until the store has counted it if it is there; one that is
+// surely not there does not count.
+func TestUnknownOutcomesCount(t *testing.T) {
+	for _, step := range []struct {
+		err    error
+		counts bool
+	}{
+		{postdate.E(postdate.KindUnavailable, "away"), false}, {postdate.E(postdate.KindFull, "full"), false},
+		{postdate.E(postdate.KindUnknown, "no answer"), true}, {context.DeadlineExceeded, true},
+	} {
+		o := newOffice(t, Limits{PendingMax: 1})
+		o.Hold(&slow{Messages: o.store, err: step.err}).Insert(t.Context(), []postdate.Message{message("a", "lost", 1, "x:a")})
+		if r := o.insert(message("a", "next", 1, "x:a"))[0]; (r.Err != nil) != step.counts {
+			t.Errorf("after %v the next one is answered %v", step.err, r.Err)
+		}
+		if o.at = o.at.Add(doubtTime); step.counts {
+			wantTaken(t, o.insert(message("a", "next", 1, "x:a"))[0])
+		}
+	}
+}
+
+// Calls that are under way for the same new channel need room for one.
+func TestOneNewChannelForManyCalls(t *testing.T) {
+	o := newOffice(t, Limits{ChannelsMax: 1})
+	s := &slow{Messages: o.store, begun: make(chan struct{}), on: make(chan struct{})}
+	held := o.Hold(s)
+	done := make(chan error)
+	go func() {
+		done <- held.Insert(context.Background(), []postdate.Message{message("a", "1", 1, "x:a")})[0].Err
+	}()
+	<-s.begun
+	wantTaken(t, o.insert(message("a", "2", 1, "x:a"))[0])
+	close(s.on)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// At the limit too, what is stored already is answered as it is without one.
+func TestWhatIsStoredIsNoMore(t *testing.T) {
+	o := newOffice(t, Limits{PendingMax: 1})
+	wantTaken(t, o.insert(message("a", "1", 1, "x:a"))[0])
+	if r := o.insert(message("a", "1", 1, "x:a"))[0]; r.Err != nil || r.Created || r.Status != postdate.Pending {
+		t.Errorf("repeated at the limit: %+v", r)
+	}
+}
+
+// Tenants without limits cost nothing because another one has some.
+func TestOthersPayNothing(t *testing.T) {
+	o := newOffice(t, Limits{})
+	most := int64(1)
+	o.Set([]store.TenantSettings{{Tenant: "limited", PendingMax: &most}})
+	s := &slow{Messages: o.store}
+	held := o.Hold(s)
+	for i := range 100 {
+		tenant := fmt.Sprint("t", i)
+		held.Insert(t.Context(), []postdate.Message{message(tenant, "1", 1, "x:a")})
+		old, _ := o.store.Get(t.Context(), message(tenant, "1", 1, "x:a").Key)
+		if _, err := held.Replace(t.Context(), message(tenant, "1", 2, "x:a"), old.Version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.gets != 0 || len(o.accounts) != 0 {
+		t.Errorf("tenants without limits cost %d reads and %d accounts", s.gets, len(o.accounts))
+	}
+}
+
+// Tenants that ask for nothing any longer take no memory.
+func TestIdleAccountsGo(t *testing.T) {
+	o := newOffice(t, Limits{RequestsPerSecond: 1})
+	for i := range 1000 {
+		o.Request(fmt.Sprint("t", i))
+	}
+	o.at = o.at.Add(time.Hour)
+	o.Set(nil)
+	if len(o.accounts) != 0 {
+		t.Errorf("%d accounts are kept", len(o.accounts))
+	}
+}

@@ -1,0 +1,180 @@
+package quota
+
+import (
+	"context"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// messages are the calls of a store that schedule.
+type messages struct {
+	store.Messages
+	keeper *Keeper
+}
+
+// Hold returns s, whose Insert and Replace answer KindLimited for what goes beyond a tenant's limits.
+func (k *Keeper) Hold(s store.Messages) store.Messages { return &messages{s, k} }
+
+// repeatsMax bounds how many refused messages of a call are looked up: one that is stored already
+// adds nothing, and is answered as it would be without limits.
+const repeatsMax = 100
+
+// Insert implements store.Messages. If messages of several tenants do not lie together, it takes
+// more than one call of s.
+func (m *messages) Insert(ctx context.Context, all []postdate.Message) []store.Inserted {
+	if !m.keeper.anybody.Load() {
+		return m.Messages.Insert(ctx, all)
+	}
+	results := make([]store.Inserted, 0, len(all))
+	for from, to := 0, 0; from < len(all); from = to {
+		for to < len(all) && all[to].Tenant == all[from].Tenant {
+			to++
+		}
+		results = append(results, m.insert(ctx, all[from:to])...)
+	}
+	return results
+}
+
+// insert inserts messages of one tenant.
+func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.Inserted {
+	tenant, results := all[0].Tenant, make([]store.Inserted, len(all))
+	if err := m.keeper.holdRate(tenant, len(all)); err != nil {
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	changes := make([]change, len(all))
+	for i := range all {
+		changes[i] = change{1, int64(len(all[i].Payload)), all[i].Channel}
+	}
+	held, refused := m.keeper.hold(tenant, changes)
+	fit := all
+	if refused != nil {
+		fit = nil
+		for i := range all {
+			if refused[i] == nil {
+				fit = append(fit, all[i])
+			}
+		}
+	}
+	var inserted []store.Inserted
+	if len(fit) > 0 {
+		inserted = m.Messages.Insert(ctx, fit)
+	}
+	m.keeper.release(held, func(i int) error { return inserted[i].Err })
+	if refused == nil {
+		return inserted
+	}
+	looked := 0
+	for i := range all {
+		switch {
+		case refused[i] == nil:
+			results[i], inserted = inserted[0], inserted[1:]
+		case looked == repeatsMax:
+			results[i].Err = refused[i]
+		default:
+			looked++
+			results[i] = m.repeated(ctx, &all[i], refused[i])
+		}
+	}
+	return results
+}
+
+// repeated is the result for a message that was refused, which may be stored already.
+func (m *messages) repeated(ctx context.Context, message *postdate.Message, refused error) store.Inserted {
+	r, err := m.Get(ctx, message.Key)
+	switch {
+	case err != nil:
+		return store.Inserted{Err: refused}
+	case r.Digest != message.Digest:
+		return store.Inserted{Err: postdate.E(postdate.KindExists, "the id is taken by other content")}
+	}
+	return store.Inserted{ExecutionTime: r.ExecutionTime, Status: r.Status}
+}
+
+// Replace implements store.Messages. The message that goes makes room for the one that comes.
+func (m *messages) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	if !m.keeper.anybody.Load() {
+		return m.Messages.Replace(ctx, next, ifVersion)
+	}
+	if err := m.keeper.holdRate(next.Tenant, 1); err != nil {
+		return postdate.Record{}, err
+	}
+	// At first it counts as if nothing went, which saves reading that.
+	more := change{0, int64(len(next.Payload)), next.Channel}
+	held, refused := m.keeper.hold(next.Tenant, []change{more})
+	if refused != nil {
+		old, err := m.Get(ctx, next.Key)
+		switch {
+		case err != nil:
+			return postdate.Record{}, err
+		case old.Version != ifVersion:
+			return postdate.Record{}, postdate.E(postdate.KindConflict, "the message was changed in between")
+		}
+		more.bytes = max(more.bytes-int64(len(old.Payload)), 0)
+		if old.Channel == next.Channel {
+			more.channel = ""
+		}
+		held, refused = m.keeper.hold(next.Tenant, []change{more})
+	}
+	if refused != nil {
+		return postdate.Record{}, refused[0]
+	}
+	r, err := m.Messages.Replace(ctx, next, ifVersion)
+	m.keeper.release(held, func(int) error { return err })
+	return r, err
+}
+
+// held is what a call has reserved.
+type held struct {
+	tenant  string
+	all     reservation
+	changes []change // of which all is the sum; none: nothing is reserved
+}
+
+// hold reserves what fits of changes.
+func (k *Keeper) hold(tenant string, changes []change) (h held, refused []error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.tenant = tenant
+	a := k.account(tenant)
+	if a == nil || !a.limits.bounded() {
+		return h, nil
+	}
+	a.forget(k.now())
+	used := func(channel postdate.Channel) (store.Usage, bool) { return k.counts.UsageOf(tenant, channel) }
+	h.all, refused = a.reserve(a.limits, used, changes)
+	for i, c := range changes {
+		if refused == nil || refused[i] == nil {
+			if len(h.all.channels) == 0 {
+				c.channel = "" // they have no limit
+			}
+			h.changes = append(h.changes, c)
+		}
+	}
+	return h, refused
+}
+
+// release gives back what was held. outcome is how the i-th of the changes that fitted went.
+func (k *Keeper) release(h held, outcome func(i int) error) {
+	if h.all.none() {
+		return
+	}
+	var unknown reservation
+	for i := range h.changes {
+		if err := outcome(i); err != nil && mayBeDone(err) {
+			unknown.add(&h.changes[i])
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.accounts[h.tenant].release(k.now(), &h.all, &unknown)
+}
+
+// mayBeDone says whether a write that ended with err may have taken effect, or may yet.
+func mayBeDone(err error) bool {
+	kind := postdate.KindOf(err)
+	return kind == postdate.KindUnknown || kind == postdate.KindInternal
+}
