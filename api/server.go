@@ -159,7 +159,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
 			p = s.refuse(ctx)
 			if refused = p != nil; !refused {
-				p = s.guarded(ctx, need, handle)
+				p = s.guarded(ctx, path, need, handle)
 			}
 		} else {
 			p = cutOff(ctx)
@@ -177,7 +177,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 }
 
 // guarded runs a handler if the caller's key is for it, and turns a panic into a Problem.
-func (s *Server) guarded(ctx *fasthttp.RequestCtx, need auth.Scope, handle handler) (p *Problem) {
+func (s *Server) guarded(ctx *fasthttp.RequestCtx, path string, need auth.Scope, handle handler) (p *Problem) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()),
@@ -189,10 +189,7 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, need auth.Scope, handle handl
 	if p := s.admit(ctx, need); p != nil {
 		return p
 	}
-	if p := s.paced(ctx, need); p != nil {
-		return p
-	}
-	return handle(s, ctx)
+	return s.paced(ctx, path, need, handle)
 }
 
 // singleBytesMax is how large the body of a single message may be.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"strconv"
@@ -19,8 +20,9 @@ import (
 
 // Tenants lets administrators list tenants and change their limits.
 type Tenants interface {
-	// ListTenants returns the tenants that have settings or pending messages, sorted by name.
-	ListTenants(ctx context.Context) ([]Tenant, error)
+	// ListTenants returns the tenants that have settings or pending messages, and others, sorted by
+	// name.
+	ListTenants(ctx context.Context, others []string) ([]Tenant, error)
 	// ChangeTenant applies f to a tenant's settings, for all nodes, and returns it as it is then.
 	ChangeTenant(ctx context.Context, tenant string, f func(*store.TenantSettings)) (Tenant, error)
 }
@@ -72,7 +74,17 @@ func (s *Server) getTenants(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	all, err := s.config.Tenants.ListTenants(storeCtx)
+	var withKeys []string
+	if s.config.Keys != nil {
+		keys, err := s.config.Keys.List(storeCtx)
+		if err != nil {
+			return s.failed("list tenants", err, "")
+		}
+		for i := range keys {
+			withKeys = append(withKeys, keys[i].Tenant)
+		}
+	}
+	all, err := s.config.Tenants.ListTenants(storeCtx, withKeys)
 	if err != nil {
 		return s.failed("list tenants", err, "")
 	}
@@ -162,23 +174,41 @@ func appendTenant(b []byte, t *Tenant) []byte {
 	return append(b, '}')
 }
 
-// paced takes a request of its tenant's rate, and refuses it if there is none left. What nobody needs
-// a key for, and what administrators do, has no rate, so that limits can always be raised.
-func (s *Server) paced(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
-	if s.config.Quota == nil || need == public || need == auth.Admin {
-		return nil
+// paced runs a handler if its tenant's rates have something left, and says in the answer what they have
+// then. What needs no key, what administrators do, and metrics have no rate, so that a node can always
+// be watched and limits can always be raised.
+func (s *Server) paced(ctx *fasthttp.RequestCtx, path string, need auth.Scope, handle handler) *Problem {
+	if s.config.Quota == nil || need == public || need == auth.Admin || path == "/metrics" {
+		return handle(s, ctx)
 	}
-	pace, err := s.config.Quota.Request(s.tenantOf(ctx))
-	if pace != nil {
-		h := &ctx.Response.Header
-		h.Set("RateLimit-Policy", `"requests";q=`+strconv.Itoa(pace.Burst)+`;w=1`)
-		h.Set("RateLimit", `"requests";r=`+strconv.Itoa(pace.Left)+`;t=`+strconv.Itoa(seconds(pace.Full)))
+	tenant := s.tenantOf(ctx)
+	schedules := need == auth.WriteMessages && takesBody(ctx) && path != "/v1/messages/cancel"
+	var p *Problem
+	if err := s.config.Quota.Request(tenant, schedules); err != nil {
+		p, _ = storeProblem(err, "")
+	} else {
+		p = handle(s, ctx)
 	}
-	if err != nil {
-		p, _ := storeProblem(err, "")
-		return p
+	requests, messages := s.config.Quota.Paces(tenant)
+	addPace(ctx, "requests", requests)
+	addPace(ctx, "messages", messages)
+	return p
+}
+
+// addPace adds an item about a rate to the answer's fields of draft-ietf-httpapi-ratelimit-headers.
+func addPace(ctx *fasthttp.RequestCtx, name string, pace *quota.Pace) {
+	if pace == nil {
+		return
 	}
-	return nil
+	for field, item := range map[string]string{
+		"RateLimit-Policy": fmt.Sprintf("%q;q=%d;w=%d", name, pace.Burst, seconds(pace.Window)),
+		"RateLimit":        fmt.Sprintf("%q;r=%d;t=%d", name, pace.Left, seconds(pace.Full)),
+	} {
+		if before := ctx.Response.Header.Peek(field); len(before) > 0 {
+			item = string(before) + ", " + item
+		}
+		ctx.Response.Header.Set(field, item)
+	}
 }
 
 // seconds are a time in whole seconds, rounded up.
@@ -187,7 +217,7 @@ func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Seco
 // noTenants is the default: none is known and none can be changed.
 type noTenants struct{}
 
-func (noTenants) ListTenants(context.Context) ([]Tenant, error) { return nil, nil }
+func (noTenants) ListTenants(context.Context, []string) ([]Tenant, error) { return nil, nil }
 
 func (noTenants) ChangeTenant(context.Context, string, func(*store.TenantSettings)) (Tenant, error) {
 	return Tenant{}, postdate.E(postdate.KindUnavailable, "this node keeps no settings of tenants")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +20,10 @@ type fakeTenants struct {
 	err error
 }
 
-func (f *fakeTenants) ListTenants(context.Context) (all []Tenant, err error) {
-	for name := range f.set {
+func (f *fakeTenants) ListTenants(_ context.Context, others []string) (all []Tenant, err error) {
+	names := slices.AppendSeq(slices.Clone(others), maps.Keys(f.set))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		all = append(all, f.tenant(name))
 	}
 	slices.SortFunc(all, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
@@ -148,5 +151,73 @@ func TestBodiesOfOneTenant(t *testing.T) {
 	r.send("POST", "/v1/messages/batch", large, a).want(200, `{"results":[]}`)
 	if has := r.server.bodies.share("a").Load(); has != 0 {
 		t.Errorf("%d bytes are not given back", has)
+	}
+}
+
+// withQuota gives the rig a keeper, before its store too.
+func withQuota(l quota.Limits, at *time.Time) func(*Config) {
+	return func(c *Config) {
+		c.Quota = quota.NewKeeper(l, c.Messages.(*fakeStore), func() int { return 1 }, func() time.Time { return *at })
+		c.Messages = c.Quota.Hold(c.Messages)
+	}
+}
+
+// Over its rate of messages a tenant is told so before its body is read, in a batch too, and what
+// schedules nothing goes on.
+func TestRateOfMessages(t *testing.T) {
+	at := time.Unix(1_900_000_000, 0)
+	r := newRig(t, withQuota(quota.Limits{RequestsPerSecond: 100, MessagesPerSecond: 0.25}, &at))
+	got := r.send("POST", "/v1/messages/batch", "["+order("a")+","+order("b")+"]")
+	if got.status != 200 || strings.Count(got.body, `"created":true`) != 2 {
+		t.Fatalf("a batch larger than the rate: %d %s", got.status, got.body)
+	}
+	if policy, left := got.header.Get("RateLimit-Policy"), got.header.Get("RateLimit"); policy != `"requests";q=100;w=1, "messages";q=1;w=4` || left != `"requests";r=99;t=1, "messages";r=0;t=8` {
+		t.Errorf("its fields are %s and %s", policy, left)
+	}
+	conn := r.dial()
+	head := " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+	for _, call := range []string{"POST /v1/messages", "PUT /v1/messages/a", "PATCH /v1/messages/a", "POST /v1/messages/batch"} {
+		conn.write(call + head + "Content-Length: 3\r\n\r\n{x}")
+		got := conn.read().problem(429, Limited, "messagesPerSecond", "surely nothing was done")
+		if got.header.Get("Retry-After") != "8" {
+			t.Errorf("%s: Retry-After is %q", call, got.header.Get("Retry-After"))
+		}
+	}
+	conn.write("GET /v1/messages/a" + head + "\r\n") // on the same connection
+	conn.read().want(200, r.send("GET", "/v1/messages/a", "").body)
+	for _, call := range [][2]string{{"DELETE", "/v1/messages/a"}, {"POST", "/v1/messages/cancel"}} {
+		if got := r.send(call[0], call[1], map[string]string{"POST": `{"scheduleIds":["b"]}`}[call[0]]); got.status != 200 {
+			t.Errorf("%v: %d %s", call, got.status, got.body)
+		}
+	}
+	begun := r.dial()
+	begun.write("POST /v1/messages/batch" + head + "Content-Length: 60000000\r\n\r\n[" + strings.Repeat(" ", 10_000))
+	begun.read().problem(429, Limited)
+	at = at.Add(8 * time.Second)
+	if got := r.send("POST", "/v1/messages", order("c")); got.status != 201 {
+		t.Errorf("after the wait: %d %s", got.status, got.body)
+	}
+}
+
+// Who watches a node has no rate.
+func TestMetricsHaveNoRate(t *testing.T) {
+	at := time.Unix(1_900_000_000, 0)
+	r := newRig(t, withQuota(quota.Limits{RequestsPerSecond: 1}, &at))
+	for range 3 {
+		if got := r.send("GET", "/metrics", ""); got.status != 200 {
+			t.Errorf("/metrics: %d", got.status)
+		}
+	}
+}
+
+// A tenant that has no more than a key is listed, and one is found however its name is written.
+func TestTenantsWithKeys(t *testing.T) {
+	r := newRig(t, withKeys)
+	r.key("new", auth.ReadMessages)
+	if a := r.send("GET", "/v1/tenants", "", bearer(adminKey)); !strings.Contains(a.body, `{"tenants":[{"tenant":"new",`) {
+		t.Error(a.status, a.body)
+	}
+	if a := r.send("PATCH", "/v1/tenants/%6eew", `{"weight":2}`, bearer(adminKey)); !strings.Contains(a.body, `"tenant":"new"`) {
+		t.Error(a.status, a.body)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ListTenants implements api.Tenants.
-func (c *control) ListTenants(ctx context.Context) ([]api.Tenant, error) {
+func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenant, error) {
 	set, err := c.store.Tenants(ctx)
 	if err != nil {
 		return nil, err
@@ -20,13 +20,14 @@ func (c *control) ListTenants(ctx context.Context) ([]api.Tenant, error) {
 		return nil, err
 	}
 	by := map[string]store.Usage{}
-	for _, u := range usages {
-		by[u.Tenant] = u.Usage
+	for _, tenant := range others {
+		by[tenant] = store.Usage{}
 	}
 	for _, s := range set {
-		if _, pending := by[s.Tenant]; !pending {
-			by[s.Tenant] = store.Usage{}
-		}
+		by[s.Tenant] = store.Usage{}
+	}
+	for _, u := range usages {
+		by[u.Tenant] = u.Usage
 	}
 	all := make([]api.Tenant, 0, len(by))
 	for name, usage := range by {

@@ -105,7 +105,7 @@ func TestOthersPayNothing(t *testing.T) {
 func TestIdleAccountsGo(t *testing.T) {
 	o := newOffice(t, Limits{RequestsPerSecond: 1})
 	for i := range 1000 {
-		o.Request(fmt.Sprint("t", i))
+		o.Request(fmt.Sprint("t", i), false)
 	}
 	o.at = o.at.Add(time.Hour)
 	o.Set(nil)

@@ -55,6 +55,9 @@ func (k *Keeper) Set(all []store.TenantSettings) {
 	k.anybody.Store(anybody)
 }
 
+// LimitsWith returns the limits of a tenant for which s is set.
+func (k *Keeper) LimitsWith(s store.TenantSettings) Limits { return k.defaults.With(s) }
+
 // LimitsOf returns a tenant's limits.
 func (k *Keeper) LimitsOf(tenant string) Limits {
 	k.mu.Lock()
@@ -77,34 +80,55 @@ func (k *Keeper) account(tenant string) *account {
 	return a
 }
 
-// Pace is what a tenant has of a rate on this node.
-type Pace struct {
-	Burst int           // the most that it can have
-	Left  int           // what it has now
-	Full  time.Duration // until it has the most
+// Request takes one request of a tenant. schedules says that it brings messages: then it also needs
+// some rate left for these, which are taken when they come to the store.
+func (k *Keeper) Request(tenant string, schedules bool) error {
+	if !k.anybody.Load() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.account(tenant)
+	if a == nil {
+		return nil
+	}
+	if wait := waitFor(a.messages, k.now()); schedules && wait > 0 {
+		return tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
+	}
+	if wait := take(a.requests, k.now(), 1); wait > 0 {
+		return tooFast("requestsPerSecond", "send", a.limits.RequestsPerSecond, wait)
+	}
+	return nil
 }
 
-// Request takes one request of a tenant. p is what it has left; nil: its requests have no limit.
-func (k *Keeper) Request(tenant string) (p *Pace, err error) {
+// Pace is what a tenant has of a rate on this node.
+type Pace struct {
+	Burst  int           // the most that it can have
+	Window time.Duration // in which as much comes
+	Left   int           // what it has now
+	Full   time.Duration // until it has the most
+}
+
+// Paces is what a tenant has of its rates; nil: it has no such limit.
+func (k *Keeper) Paces(tenant string) (requests, messages *Pace) {
 	if !k.anybody.Load() {
 		return nil, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.account(tenant)
-	if a == nil || a.requests == nil {
+	if a == nil {
 		return nil, nil
 	}
-	now := k.now()
-	if wait := take(a.requests, now, 1); wait > 0 {
-		err = tooFast("requestsPerSecond", "send", a.limits.RequestsPerSecond, wait)
-	}
-	return paceOf(a.requests, now), err
+	return paceOf(a.requests, k.now()), paceOf(a.messages, k.now())
 }
 
 func paceOf(l *rate.Limiter, now time.Time) *Pace {
-	left := l.TokensAt(now)
-	return &Pace{Burst: l.Burst(), Left: max(int(left), 0), Full: timeFor(l, float64(l.Burst())-left)}
+	if l == nil {
+		return nil
+	}
+	left, burst := l.TokensAt(now), float64(l.Burst())
+	return &Pace{Burst: l.Burst(), Window: timeFor(l, burst), Left: max(int(left), 0), Full: timeFor(l, burst-left)}
 }
 
 // holdRate takes n messages of a tenant's rate.

@@ -105,16 +105,21 @@ func limiterOf(old *rate.Limiter, perSecond float64) *rate.Limiter {
 // left goes through if anything is left, and those that follow wait the longer: else a batch
 // larger than the rate would never go through.
 func take(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
-	if l == nil || n == 0 {
-		return 0
-	}
-	if left := l.TokensAt(now); left < 1 {
-		return timeFor(l, 1-left)
+	if wait = waitFor(l, now); l == nil || wait > 0 {
+		return wait
 	}
 	for ; n > 0; n -= l.Burst() {
 		l.ReserveN(now, min(n, l.Burst()))
 	}
 	return 0
+}
+
+// waitFor is how long it takes until anything is left.
+func waitFor(l *rate.Limiter, now time.Time) time.Duration {
+	if l == nil {
+		return 0
+	}
+	return timeFor(l, max(1-l.TokensAt(now), 0))
 }
 
 // waitMax bounds what is said of a wait: a rate may be so low that the wait is no [time.Duration].

@@ -156,23 +156,25 @@ func TestRates(t *testing.T) {
 func TestRequests(t *testing.T) {
 	o := newOffice(t, Limits{RequestsPerSecond: 10})
 	for i := range 10 {
-		p, err := o.Request("a")
+		err := o.Request("a", false)
+		p, _ := o.Paces("a")
 		if err != nil || p.Burst != 10 || p.Left != 9-i {
 			t.Fatalf("request %d: %+v, %v", i, p, err)
 		}
 	}
-	p, err := o.Request("a")
+	err := o.Request("a", false)
+	p, _ := o.Paces("a")
 	wantLimited(t, err, "requestsPerSecond")
 	if p.Left != 0 || p.Full != time.Second {
 		t.Errorf("it has %+v", p)
 	}
-	if _, err := o.Request("b"); err != nil {
+	if err := o.Request("b", false); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	o.nodes = 2
 	o.Set(nil) // the nodes share the rate
-	if p, err := o.Request("b"); err != nil || p.Burst != 5 {
-		t.Errorf("with two nodes: %+v, %v", p, err)
+	if p, _ := o.Paces("b"); p.Burst != 5 {
+		t.Errorf("with two nodes: %+v", p)
 	}
 }
 
@@ -198,8 +200,11 @@ func TestSettings(t *testing.T) {
 // Where nobody has limits, nothing is asked or held.
 func TestNoLimits(t *testing.T) {
 	o := newOffice(t, Limits{Weight: 1})
-	if p, err := o.Request("a"); p != nil || err != nil {
-		t.Error(p, err)
+	if err := o.Request("a", true); err != nil {
+		t.Error(err)
+	}
+	if requests, messages := o.Paces("a"); requests != nil || messages != nil {
+		t.Error(requests, messages)
 	}
 	wantTaken(t, o.insert(message("a", "1", 1, "x:a"))[0])
 	if len(o.accounts) > 0 {
@@ -210,11 +215,11 @@ func TestNoLimits(t *testing.T) {
 // However low a rate is, it lets no more through than one.
 func TestVeryLowRates(t *testing.T) {
 	o := newOffice(t, Limits{RequestsPerSecond: 1e-10, MessagesPerSecond: 1e-10})
-	if p, err := o.Request("a"); err != nil || p.Full <= 0 {
+	err := o.Request("a", true)
+	if p, _ := o.Paces("a"); err != nil || p.Full <= 0 || p.Window <= 0 {
 		t.Errorf("the first request: %+v, %v", p, err)
 	}
-	_, err := o.Request("a")
-	wantLimited(t, err, "requestsPerSecond")
+	wantLimited(t, o.Request("a", false), "requestsPerSecond")
 	wantTaken(t, o.insert(message("a", "1", 1, "x:a"))[0])
 	wantLimited(t, o.insert(message("a", "2", 1, "x:a"))[0].Err, "messagesPerSecond")
 }
