@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,5 +46,65 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	close(hangs.answer)
 	if err := <-read; err != nil {
 		t.Error(err)
+	}
+}
+
+// newControl is one over a store in memory, whose loop nobody runs.
+func newControl(s settings) *control {
+	l := &loop{events: make(chan machine.Event, 10_000)}
+	return &control{store: s, loop: l, tell: func() {}, quota: quota.NewKeeper(quota.Limits{PendingMax: 5}, storetest.NewMem(1), func() int { return 1 }, time.Now)}
+}
+
+// Administrators who change one tenant at the same time undo nothing of each other's.
+func TestTenantChangedByMany(t *testing.T) {
+	for range 50 {
+		c := newControl(storetest.NewMem(1))
+		rate, count, weight := 7.0, int64(7), 7
+		var all sync.WaitGroup
+		for _, f := range []func(*store.TenantSettings){
+			func(s *store.TenantSettings) { s.RequestsPerSecond = &rate }, func(s *store.TenantSettings) { s.MessagesPerSecond = &rate },
+			func(s *store.TenantSettings) { s.PendingMax = &count }, func(s *store.TenantSettings) { s.BytesMax = &count },
+			func(s *store.TenantSettings) { s.ChannelsMax = &count }, func(s *store.TenantSettings) { s.Weight = &weight },
+		} {
+			all.Go(func() {
+				if _, err := c.ChangeTenant(t.Context(), "acme", f); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if err := c.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.quota.LimitsOf("acme"); got != (quota.Limits{RequestsPerSecond: 7, MessagesPerSecond: 7, PendingMax: 7, BytesMax: 7, ChannelsMax: 7, Weight: 7}) {
+			t.Fatalf("the limits are %+v", got)
+		}
+	}
+}
+
+// forgetful is a store that does not answer any longer once something is set in it.
+type forgetful struct {
+	*storetest.Mem
+	away bool
+}
+
+func (f *forgetful) SetTenant(ctx context.Context, s store.TenantSettings) error {
+	f.away = true
+	return f.Mem.SetTenant(ctx, s)
+}
+
+func (f *forgetful) Tenants(ctx context.Context) ([]store.TenantSettings, error) {
+	if f.away {
+		return nil, postdate.E(postdate.KindUnavailable, "away")
+	}
+	return f.Mem.Tenants(ctx)
+}
+
+// A change that is done is not answered as one that is surely not.
+func TestTenantChangedBeforeAnOutage(t *testing.T) {
+	c, most := newControl(&forgetful{Mem: storetest.NewMem(1)}), int64(9)
+	got, err := c.ChangeTenant(t.Context(), "acme", func(s *store.TenantSettings) { s.PendingMax = &most })
+	if err != nil || got.PendingMax != 9 {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

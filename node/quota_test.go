@@ -2,11 +2,13 @@ package node_test
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate/client"
+	"github.com/postdate/postdate/internal/nodetest"
 )
 
 // However many clients schedule at a time, a tenant has no more pending than it may, and another one
@@ -67,4 +69,35 @@ func pendingOf(t *testing.T, c *client.Client) (n int) {
 		n++
 	}
 	return n
+}
+
+// What is set on one node holds on the others, and each allows its part of a rate.
+func TestRatesHoldOnAllNodes(t *testing.T) {
+	m := teamInMemory(t)
+	defer func() {
+		for _, name := range []string{"a", "b"} {
+			m.remove(name)
+		}
+	}()
+	m.add("a")
+	m.add("b")
+	m.awaitOwners("a", "b")
+	rate := 100.0
+	if _, err := clientWith(t, m.nodes["a"], "").ChangeTenant(patient(t), "default", client.TenantChange{RequestsPerSecond: &rate}); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range m.nodes {
+		policy := ""
+		err := nodetest.Poll(patient(t), func() (bool, error) {
+			res, err := http.Get("http://" + n.Addr() + "/v1/messages/none")
+			if err != nil {
+				return false, err
+			}
+			policy = res.Header.Get("RateLimit-Policy")
+			return policy == `"requests";q=50;w=1`, res.Body.Close()
+		})
+		if err != nil {
+			t.Errorf("node %s says %q: %v", name, policy, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/store"
 )
@@ -40,22 +41,30 @@ func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenan
 // ChangeTenant implements api.Tenants. If two nodes change a tenant at the same time, the last change
 // wins as a whole.
 func (c *control) ChangeTenant(ctx context.Context, tenant string, f func(*store.TenantSettings)) (api.Tenant, error) {
-	all, err := c.store.Tenants(ctx)
+	s, err := c.changeTenant(ctx, tenant, f)
 	if err != nil {
 		return api.Tenant{}, err
 	}
+	c.tell()
+	_ = c.read(ctx) // it is set already: if this fails, the next regular reading has it
+	usage, _ := c.store.UsageOf(tenant, "")
+	return api.Tenant{Name: tenant, Limits: c.quota.LimitsWith(s), Usage: usage}, nil
+}
+
+// changeTenant changes the settings in the store. Changes on this node come one after another, so that
+// none undoes another.
+func (c *control) changeTenant(ctx context.Context, tenant string,
+	f func(*store.TenantSettings)) (store.TenantSettings, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	s := store.TenantSettings{Tenant: tenant}
+	all, err := c.store.Tenants(ctx)
+	if err != nil {
+		return s, postdate.E(postdate.KindUnavailable, "what is set cannot be read: %w", err)
+	}
 	if i := slices.IndexFunc(all, func(s store.TenantSettings) bool { return s.Tenant == tenant }); i >= 0 {
 		s = all[i]
 	}
 	f(&s)
-	if err := c.store.SetTenant(ctx, s); err != nil {
-		return api.Tenant{}, err
-	}
-	c.tell()
-	if err := c.read(ctx); err != nil {
-		return api.Tenant{}, err
-	}
-	usage, _ := c.store.UsageOf(tenant, "")
-	return api.Tenant{Name: tenant, Limits: c.quota.LimitsOf(tenant), Usage: usage}, nil
+	return s, c.store.SetTenant(ctx, s)
 }
