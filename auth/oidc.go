@@ -300,7 +300,8 @@ func refused(why string, args ...any) error {
 
 // has says whether there is a key with an id. Without an id any key may be meant.
 func (k *keySet) has(id string) bool {
-	return k != nil && slices.ContainsFunc(k.keys, func(key jose.JSONWebKey) bool { return id == "" || key.KeyID == id })
+	return k != nil && slices.ContainsFunc(k.keys,
+		func(key jose.JSONWebKey) bool { return id == "" || key.KeyID == id })
 }
 
 // VerifySignature implements [oidc.KeySet].
