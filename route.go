@@ -19,7 +19,21 @@ func RouteOf(tenant string, channel Channel) Route {
 	return Route(routeMark + tenant + " " + string(channel))
 }
 
-// Split returns the tenant and the channel.
+// AllOf returns what stands for all routes of a tenant, where something is said of them together. No
+// message takes it.
+func AllOf(tenant string) Route { return Route(routeMark + tenant + " ") }
+
+// IsAll reports whether r stands for all routes of its tenant, IsAllOf whether it does for those of
+// a given one.
+func (r Route) IsAll() bool {
+	return strings.HasPrefix(string(r), routeMark) && strings.IndexByte(string(r), ' ') == len(r)-1
+}
+
+func (r Route) IsAllOf(tenant string) bool {
+	return r.IsAll() && string(r[len(routeMark):len(r)-1]) == tenant
+}
+
+// Split returns the tenant and the channel, which is empty for all of them.
 func (r Route) Split() (tenant string, channel Channel) {
 	if rest, marked := strings.CutPrefix(string(r), routeMark); marked {
 		tenant, name, _ := strings.Cut(rest, " ")

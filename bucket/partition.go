@@ -19,8 +19,9 @@ type Partition struct {
 	Checkpoint postdate.Time
 	Claimed    Position // everything up to it is claimed, but for what Behind says
 
-	// Behind holds the routes that are claimed less far, and up to where. The map is never
-	// modified: a claim replaces it.
+	// Behind holds the routes that are claimed less far, and up to where; or all routes of a tenant
+	// ([postdate.AllOf]), but for those that it names too. The map is never modified: a claim
+	// replaces it.
 	Behind map[postdate.Route]Position
 }
 
@@ -65,12 +66,55 @@ type Claim struct {
 	Checkpoint postdate.Time
 	To         Position // up to where it claims
 
-	// Only is the route, one of those in Behind, whose messages alone are claimed. "" claims
-	// every route, but those in Behind only as far as it says.
+	// Only is the route, one of those in Behind, whose messages alone are claimed, or all routes of
+	// a tenant. "" claims every route, but those in Behind only as far as it says.
 	Only postdate.Route
-	// Behind holds the routes that are claimed less far than the others, and up to where:
-	// nothing of them beyond that was ever handed out. The map is never modified.
+	// Behind holds what is claimed less far than the rest, and up to where: nothing of it beyond
+	// that was ever handed out. No route's place lies beyond that of all routes of its tenant. The
+	// map is never modified.
 	Behind map[postdate.Route]Position
+}
+
+// Covers reports whether a claim takes a message that waits at a position, if its To does.
+func (c *Claim) Covers(route postdate.Route, at Position) bool {
+	switch {
+	case c.Only == "":
+		to, behind := placeIn(c.Behind, route)
+		return !behind || !to.Before(at)
+	case c.Only.IsAllOf(route.Tenant()):
+		to, behind := c.Behind[route]
+		return !behind || !to.Before(at)
+	}
+	return c.Only == route
+}
+
+// Places returns what the record's Behind becomes, but for what has come up to its Claimed. A route
+// that has come up to the place of all routes of its tenant is claimed with them from there on.
+func (c *Claim) Places() map[postdate.Route]Position {
+	places := maps.Clone(c.Behind)
+	if to, is := places[c.Only]; is {
+		all, behind := places[postdate.AllOf(c.Only.Tenant())]
+		if to = to.Latest(c.To); behind && !c.Only.IsAll() {
+			to = to.Earliest(all)
+		}
+		places[c.Only] = to
+	}
+	maps.DeleteFunc(places, func(route postdate.Route, to Position) bool {
+		all, behind := places[postdate.AllOf(route.Tenant())]
+		return behind && to == all && !route.IsAll()
+	})
+	return places
+}
+
+// placeIn is what behind says of a route, or else of all routes of its tenant.
+func placeIn(behind map[postdate.Route]Position, route postdate.Route) (to Position, is bool) {
+	if len(behind) == 0 || route == "" {
+		return to, false
+	}
+	if to, is = behind[route]; !is {
+		to, is = behind[postdate.AllOf(route.Tenant())]
+	}
+	return to, is
 }
 
 // Holds says whether the bucket is owned under token.
@@ -108,17 +152,10 @@ func (p Partition) Claim(c Claim) (next Partition, err error) {
 	if c.Only == "" {
 		p.Claimed = p.Claimed.Latest(c.To)
 	}
-	p.Behind = nil
-	for route, to := range c.Behind {
-		if route == c.Only {
-			to = to.Latest(c.To)
-		}
-		if to.Before(p.Claimed) {
-			if p.Behind == nil {
-				p.Behind = make(map[postdate.Route]Position, len(c.Behind))
-			}
-			p.Behind[route] = to
-		}
+	p.Behind = c.Places()
+	maps.DeleteFunc(p.Behind, func(_ postdate.Route, to Position) bool { return !to.Before(p.Claimed) })
+	if len(p.Behind) == 0 {
+		p.Behind = nil
 	}
 	p.check()
 	return p, nil
@@ -134,7 +171,7 @@ func (p Partition) check() {
 
 // ClaimedFor is up to where messages of a route are claimed.
 func (p Partition) ClaimedFor(route postdate.Route) Position {
-	if to, behind := p.Behind[route]; behind {
+	if to, behind := placeIn(p.Behind, route); behind {
 		return to
 	}
 	return p.Claimed

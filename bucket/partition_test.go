@@ -111,6 +111,8 @@ func TestClaim(t *testing.T) {
 		{"only one channel, up to the others", only(claim(10, 55, at(120, "m"), keeps)), 55, owned.Claimed, places{"a:down": at(60, "")}},
 		{"only one channel, almost up to the others", only(claim(10, 55, at(120, "l"), keeps)), 55, owned.Claimed, places{"a:slow": at(120, "l"), "a:down": at(60, "")}},
 		{"only one channel, beyond the others", only(claim(10, 55, at(200, ""), places{"a:slow": at(80, "m")})), 55, owned.Claimed, nil},
+		{"all of a tenant", only(claim(10, 50, at(130, ""), places{postdate.AllOf("b"): at(80, "")})), 50, owned.Claimed, places{postdate.AllOf("b"): at(80, "")}},
+		{"only one channel, up to its tenant's others", only(claim(10, 55, at(110, ""), places{"a:slow": at(80, "m"), postdate.AllOf(postdate.DefaultTenant): at(90, "")})), 55, owned.Claimed, places{postdate.AllOf(postdate.DefaultTenant): at(90, "")}},
 		{"only one channel that was not said to be behind", only(claim(10, 55, at(200, ""), places{"a:down": at(60, "")})), 55, owned.Claimed, places{"a:down": at(60, "")}},
 	} {
 		p, was := owned, maps.Clone(test.claim.Behind)
@@ -125,6 +127,39 @@ func TestClaim(t *testing.T) {
 		}
 		if fmt.Sprint(owned.Behind) != fmt.Sprint(unchanged) || fmt.Sprint(test.claim.Behind) != fmt.Sprint(was) {
 			t.Errorf("%s: what was behind was modified", test.name)
+		}
+	}
+}
+
+// Of what takes no route, nothing is behind.
+func TestClaimedForAll(t *testing.T) {
+	p := bucket.Partition{Claimed: at(30, ""), Behind: places{postdate.AllOf(postdate.DefaultTenant): at(20, "")}}
+	for route, want := range map[postdate.Route]bucket.Position{"": at(30, ""), "a:a": at(20, ""), "@b a:a": at(30, "")} {
+		if got := p.ClaimedFor(route); got != want {
+			t.Errorf("%q is claimed up to %v, want %v", route, got, want)
+		}
+	}
+}
+
+// What a claim takes: of all, of one route, and of all of a tenant.
+func TestCovers(t *testing.T) {
+	all := postdate.AllOf("b")
+	behind := places{all: at(20, ""), "@b a:slow": at(10, ""), "a:slow": at(10, "")}
+	for _, test := range []struct {
+		only, route postdate.Route
+		upTo        postdate.Time // it takes what waits before that
+	}{
+		{"", "a:a", postdate.Far}, {"", "a:slow", 10}, {"", "@b a:a", 20}, {"", "@b a:slow", 10}, {"", "@c a:slow", postdate.Far},
+		{"a:slow", "a:slow", postdate.Far}, {"a:slow", "a:a", 0}, {"a:slow", "@b a:slow", 0}, {"@b a:slow", "@b a:slow", postdate.Far},
+		{all, "@b a:a", postdate.Far}, {all, "@b a:slow", 10}, {all, "@c a:a", 0}, {all, "a:a", 0}, {all, "a:slow", 0},
+		{postdate.AllOf(postdate.DefaultTenant), "a:a", postdate.Far}, {postdate.AllOf(postdate.DefaultTenant), "a:slow", 10},
+		{postdate.AllOf(postdate.DefaultTenant), "@b a:a", 0},
+	} {
+		c := bucket.Claim{Only: test.only, Behind: behind}
+		for _, when := range []postdate.Time{5, 10, 20, 1000} {
+			if got := c.Covers(test.route, at(when, "m")); got != (when < test.upTo) {
+				t.Errorf("a claim of only %q takes %q at %d: %t", test.only, test.route, when, got)
+			}
 		}
 	}
 }
@@ -294,7 +329,8 @@ func TestEqual(t *testing.T) {
 // whether it is claimed.
 func TestClaimsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 1))
-	channels := []postdate.Route{"a:a", "a:b", "a:c"}
+	channels := []postdate.Route{"a:a", "a:b", "@b a:a", "@b a:b"}
+	tenants := []postdate.Route{postdate.AllOf(postdate.DefaultTenant), postdate.AllOf("b")}
 	var line []bucket.Position // all places where a message can wait
 	for n := range 12 {
 		line = append(line, at(postdate.Time(1+n/3), string(rune('a'+n%3))))
@@ -305,23 +341,35 @@ func TestClaimsAtRandom(t *testing.T) {
 		for number := range uint64(30) {
 			c := bucket.Claim{Token: 1, Number: number + 1, To: line[r.IntN(len(line))], Behind: places{}}
 			to, said := slices.Index(line, c.To), map[postdate.Route]int{}
-			for _, channel := range channels {
+			for _, route := range slices.Concat(tenants, channels) {
 				if r.IntN(2) == 0 {
-					said[channel] = r.IntN(len(line))
-					c.Behind[channel] = line[said[channel]]
+					said[route] = r.IntN(len(line))
+					if all, is := said[postdate.AllOf(route.Tenant())]; is {
+						said[route] = min(said[route], all)
+					}
+					c.Behind[route] = line[said[route]]
 				}
 			}
-			if only := channels[r.IntN(3)]; r.IntN(2) == 0 {
+			if only := slices.Concat(tenants, channels)[r.IntN(6)]; r.IntN(2) == 0 {
 				c.Only = only
 				if place, ok := said[only]; ok {
+					if all, is := said[postdate.AllOf(only.Tenant())]; is && !only.IsAll() {
+						to = min(to, all)
+					}
 					said[only] = max(place, to)
 				}
 			} else {
 				others = max(others, to)
 			}
 			behind := map[postdate.Route]int{}
-			for channel, place := range said {
-				behind[channel] = min(place, others)
+			for _, channel := range channels {
+				place, found := said[channel]
+				if !found {
+					place, found = said[postdate.AllOf(channel.Tenant())]
+				}
+				if found {
+					behind[channel] = min(place, others)
+				}
 			}
 			next, err := p.Claim(c)
 			if err != nil {
@@ -334,13 +382,18 @@ func TestClaimsAtRandom(t *testing.T) {
 					last = others
 				}
 				for i, place := range line {
-					key := postdate.Key{Tenant: place.Tenant, ScheduleID: place.ScheduleID}
-					free := p.Withdrawable(key, channel.Channel(), postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
-					if claimed := i <= last; free == claimed || p.InDoubt(channel, place) != claimed {
+					claimed := i <= last
+					free := !claimed
+					if channel.Tenant() == place.Tenant {
+						key := postdate.Key{Tenant: place.Tenant, ScheduleID: place.ScheduleID}
+						free = p.Withdrawable(key, channel.Channel(), postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
+					}
+					if free == claimed || p.InDoubt(channel, place) != claimed {
 						t.Fatalf("after %+v the record is %+v: %s at %v can be taken back: %t, in doubt: %t", c, p, channel, place, free, p.InDoubt(channel, place))
 					}
 				}
-				if _, kept := p.Behind[channel]; kept && last == others {
+				place, kept := p.Behind[channel]
+				if all, is := p.Behind[postdate.AllOf(channel.Tenant())]; kept && (last == others || is && place == all) {
 					t.Fatalf("%s has come up to the others, and is still behind: %+v", channel, p)
 				}
 			}

@@ -109,13 +109,12 @@ func behindOf(at *table, scans []*scan) any {
 	values := make(bson.A, len(scans))
 	none := true
 	for i, c := range scans {
-		list := make([]routeTo, 0, len(c.Behind))
-		for _, route := range sortedRoutes(c.Behind) {
-			to := c.Behind[route]
-			if route == c.Only {
-				to = to.Latest(c.span.to)
-			}
-			list = append(list, routeTo{string(route), placed(to)})
+		claim := c.Claim.Claim
+		claim.To = c.span.to
+		places := claim.Places()
+		list := make([]routeTo, 0, len(places))
+		for _, route := range sortedRoutes(places) {
+			list = append(list, routeTo{string(route), placed(places[route])})
 		}
 		values[i] = list
 		none = none && len(list) == 0

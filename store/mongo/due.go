@@ -299,7 +299,7 @@ func (c *scan) cut() {
 			c.damaged = append(c.damaged, d)
 			continue
 		}
-		if !c.covers(d) || c.record != nil && c.record.ClaimedFor(d.route()).Before(at) {
+		if !c.Covers(d.route(), at) || c.record != nil && c.record.ClaimedFor(d.route()).Before(at) {
 			continue
 		}
 		c.chosen = append(c.chosen, d)

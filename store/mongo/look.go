@@ -88,15 +88,6 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 // parted says whether the scan treats routes differently.
 func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
 
-// covers says whether a claim takes a message, apart from its To.
-func (c *scan) covers(d *document) bool {
-	if c.Only != "" {
-		return d.route() == c.Only
-	}
-	to, behind := c.Behind[d.route()]
-	return !behind || !to.Before(d.place())
-}
-
 // aim ends the scan at the message that fills its page, or where its look ended.
 func (c *scan) aim() {
 	end, count := c.To, c.expected // the expected ones were skipped
@@ -105,7 +96,7 @@ func (c *scan) aim() {
 		c.expected++
 		if d.placed() {
 			last = d.place()
-			if c.covers(d) {
+			if c.Covers(d.route(), d.place()) {
 				count++
 			}
 		}
@@ -123,8 +114,9 @@ func (c *scan) aim() {
 // leaveOut has the server leave out the routes of which the scan takes nothing, as far as
 // that is simple.
 func (c *scan) leaveOut() {
-	if c.Only != "" {
-		c.span.only, c.most = c.Only, c.Scan.Limit
+	c.span.only = c.Only
+	if c.Only != "" && !c.Only.IsAll() {
+		c.most = c.Scan.Limit
 		return
 	}
 	if len(c.Behind) > butMax {
@@ -132,9 +124,11 @@ func (c *scan) leaveOut() {
 	}
 	all := true
 	for _, route := range sortedRoutes(c.Behind) {
-		if c.Scan.After.Before(c.Behind[route]) {
+		switch {
+		case route == c.Only:
+		case c.Scan.After.Before(c.Behind[route]):
 			all = false
-		} else {
+		default:
 			c.span.but += string(route) + "\x00"
 		}
 	}

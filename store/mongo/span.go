@@ -13,8 +13,8 @@ import (
 type span struct {
 	bucket    int
 	after, to bucket.Position
-	only      postdate.Route // "": of every route
-	but       string         // routes to leave out, each followed by a zero byte
+	only      postdate.Route // or all of a tenant; "": of every route
+	but       string         // routes to leave out, or all of a tenant, each followed by a zero byte
 }
 
 // rangesOf are the ranges of the due index that make up spans: one for all buckets with the
@@ -65,11 +65,34 @@ func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 
 // routes is the condition on the route, if there is one.
 func (c span) routes() bson.D {
+	var all bson.A // conditions
 	switch {
+	case c.only.IsAll():
+		all = append(all, doc("_id", idsOf(c.only)))
 	case c.only != "":
 		return doc("channel", string(c.only))
-	case c.but != "":
-		return doc("channel", doc("$nin", strings.Split(strings.TrimSuffix(c.but, "\x00"), "\x00")))
 	}
-	return nil
+	var but bson.A
+	for route := range strings.SplitSeq(c.but, "\x00") {
+		switch {
+		case route == "": // the end
+		case postdate.Route(route).IsAll():
+			all = append(all, doc("_id", doc("$not", idsOf(postdate.Route(route)))))
+		default:
+			but = append(but, route)
+		}
+	}
+	if len(but) > 0 {
+		all = append(all, doc("channel", doc("$nin", but)))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return doc("$and", all)
+}
+
+// idsOf is the condition that an _id is one of a tenant, for which the due index suffices.
+func idsOf(all postdate.Route) bson.D {
+	tenant := all.Tenant()
+	return doc("$gte", tenant+"\x00", "$lt", tenant+"\x01")
 }

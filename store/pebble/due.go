@@ -237,16 +237,8 @@ func (r *scanner) covered() bool {
 	if err != nil {
 		return true // whoever reads it reports it
 	}
-	route := postdate.RouteOf(r.at().Tenant, postdate.Channel(channel))
-	if r.claim.Only != "" {
-		return route == r.claim.Only
-	}
-	to, behind := r.claim.Behind[route]
-	if !behind {
-		return true
-	}
-	r.key = dueKey(r.key[:0], r.claim.Bucket, to)
-	return bytes.Compare(r.due.Key(), r.key) <= 0
+	at := r.at()
+	return r.claim.Covers(postdate.RouteOf(at.Tenant, postdate.Channel(channel)), at)
 }
 
 // at is where the walk stands.

@@ -261,7 +261,7 @@ func (f *fair) cycle(h *held, r *rand.Rand) bool {
 }
 
 // nextClaim claims all channels, or one that is behind. At times a channel falls behind: down
-// to what this owner read of it and others had claimed before.
+// to what this owner read of it and others had claimed before; and at times all of a tenant.
 func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 	to := postdate.Time(f.now.Load())
 	if r.IntN(4) == 0 {
@@ -283,6 +283,17 @@ func (f *fair) nextClaim(h *held, r *rand.Rand) store.Claim {
 			}
 			c.Behind[route] = h.gained.ClaimedFor(route).Latest(h.handed[route])
 		}
+	}
+	if r.IntN(4) > 0 || c.Only != "" {
+		return c
+	}
+	if _, behind := c.Behind[acme]; behind {
+		c.Only = acme
+	} else {
+		if c.Behind == nil {
+			c.Behind = places{}
+		}
+		c.Behind[acme] = h.record.Claimed
 	}
 	return c
 }

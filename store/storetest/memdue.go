@@ -58,7 +58,7 @@ func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 		if c.To.Before(r.at()) {
 			break
 		}
-		if covers(c, &r.Record) {
+		if c.Covers(r.Route(), r.at()) {
 			found++
 		}
 		if found == c.Scan.Limit || examined+1 == examinedMax {
@@ -66,15 +66,6 @@ func (m *Mem) look(c *store.Claim) (to bucket.Position, due bool) {
 		}
 	}
 	return c.To, found > 0
-}
-
-// covers says whether a claim takes a message, apart from its To.
-func covers(c *store.Claim, r *postdate.Record) bool {
-	if c.Only != "" {
-		return r.Route() == c.Only
-	}
-	to, behind := c.Behind[r.Route()]
-	return !behind || !to.Before(positionOf(r))
 }
 
 // Read is the second half: the scan, up to a position, and never beyond what the record covers
@@ -90,7 +81,7 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 		if to.Before(at) {
 			break
 		}
-		if !covers(c, &r.Record) || m.Records[c.Bucket].ClaimedFor(r.Route()).Before(at) {
+		if !c.Covers(r.Route(), at) || m.Records[c.Bucket].ClaimedFor(r.Route()).Before(at) {
 			continue
 		}
 		result.Due = append(result.Due, r.Record)

@@ -35,6 +35,10 @@ type (
 	onlyMovesBack      struct{ *Mem }
 	keepsBehind        struct{ *Mem }
 	keepsCaughtUp      struct{ *Mem }
+	allIsNobody        struct{ *Mem }
+	onlyAllReadsMore   struct{ *Mem }
+	onlyOneGoesOn      struct{ *Mem }
+	neverWithAll       struct{ *Mem }
 	neverFalls         struct{ *Mem }
 	behindByTime       struct{ *Mem }
 	behindCutsNames    struct{ *Mem }
@@ -276,6 +280,42 @@ func (s keepsCaughtUp) Claim(_ context.Context, claims []store.Claim) []store.Cl
 				p.Behind = places{}
 			}
 			p.Behind[c.Only] = p.Claimed
+		}
+	})
+}
+
+// What is said of all of a tenant is said of no channel.
+func (s allIsNobody) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.readsAs(claims, func(c *store.Claim) {
+		if c.Behind = maps.Clone(c.Behind); c.Only == "" {
+			maps.DeleteFunc(c.Behind, func(route postdate.Route, _ bucket.Position) bool { return route.IsAll() })
+		}
+	})
+}
+
+// A claim of only one tenant takes in the channels that are further behind.
+func (s onlyAllReadsMore) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.readsAs(claims, func(c *store.Claim) {
+		if c.Only.IsAll() {
+			c.Behind = places{c.Only: c.Behind[c.Only]}
+		}
+	})
+}
+
+// A claim of only one channel goes further than its tenant.
+func (s onlyOneGoesOn) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		if _, behind := c.Behind[postdate.AllOf(c.Only.Tenant())]; behind && c.Only != "" && !c.Only.IsAll() {
+			p.Behind[c.Only] = p.Claimed.Earliest(c.To)
+		}
+	})
+}
+
+// A channel that has come up to its tenant's others stays behind on its own.
+func (s neverWithAll) Claim(_ context.Context, claims []store.Claim) []store.ClaimResult {
+	return s.writesAs(claims, func(c *store.Claim, before bucket.Partition, p *bucket.Partition) {
+		if all, behind := p.Behind[postdate.AllOf(c.Only.Tenant())]; behind && c.Only != "" && !c.Only.IsAll() {
+			p.Behind[c.Only] = c.Behind[c.Only].Latest(c.To).Earliest(all)
 		}
 	})
 }

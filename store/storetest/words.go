@@ -164,7 +164,8 @@ func (x *trial) wantCovered(c *store.Claim, r store.ClaimResult) {
 		x.broken("a scan returned %d messages, its limit is %d", len(r.Due), c.Scan.Limit)
 	}
 	for i := range r.Due {
-		if at := positionOf(&r.Due[i]); !c.Scan.After.Before(at) || r.Ended.Before(at) || !covers(c, &r.Due[i]) {
+		at := positionOf(&r.Due[i])
+		if !c.Scan.After.Before(at) || r.Ended.Before(at) || !c.Covers(r.Due[i].Route(), at) {
 			x.broken("a scan after %v that ended at %v returned a message of %s at %v, and the claim was %+v",
 				c.Scan.After, r.Ended, r.Due[i].Channel, at, c.Claim)
 		}
