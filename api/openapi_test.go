@@ -16,9 +16,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/internal/oidctest"
 	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
@@ -136,11 +138,18 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &contract{rig: newRig(t, withKeys, withSlowTenant), doc: doc, router: router, seen: map[string]bool{}}
+	issuer := oidctest.New(t)
+	issuer.Away.Store(true)
+	withTokens := func(c *Config) {
+		c.Tokens = auth.NewTokens(auth.Issuer{URL: issuer.URL, Audience: "postdate", TenantClaim: "tenant", ScopeClaim: "scope",
+			Now: c.Now, Log: c.Log})
+	}
+	c := &contract{rig: newRig(t, withKeys, withTokens, withSlowTenant), doc: doc, router: router, seen: map[string]bool{}}
 	c.successes()
 	c.refusals()
 	c.strangers()
 	c.limited()
+	c.unjudged(string(oidctest.Sign(t, oidctest.KeyFor(t, jose.ES256, "a"), issuer.Claims(testNow.Std()))))
 	c.failures()
 	for name, operation := range operations(doc) {
 		for status := range operation.Responses.Map() {
@@ -270,6 +279,20 @@ func (c *contract) limited() {
 			body = "{}"
 		}
 		c.call(429, method, strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path), body, key)
+	}
+}
+
+// unjudged calls each operation that needs a key with a token of an issuer that is away.
+func (c *contract) unjudged(token string) {
+	for name, operation := range operations(c.doc) {
+		if operation.Responses.Value("401") != nil {
+			method, path, _ := strings.Cut(name, " ")
+			body := ""
+			if operation.RequestBody != nil {
+				body = "{}"
+			}
+			c.call(503, method, strings.NewReplacer("{id}", "x", "{name}", "x", "{tenant}", "x").Replace(path), body, bearer(token))
+		}
 	}
 }
 

@@ -248,6 +248,9 @@ func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
 		case keys.has(keyID):
 		case read:
 			return nil, refused("its issuer has no key %q", keyID)
+		case keys == nil:
+			return nil, postdate.E(postdate.KindUnavailable, "the token cannot be judged: the keys of --oidc-issuer "+
+				"could not be read yet, and the node's log says why")
 		default: // it may be newer than what was read last
 			return nil, postdate.E(postdate.KindUnavailable, "the token cannot be judged: its key is not known "+
 				"yet, and the issuer is asked only once in %s; try again", issuerAgain)
