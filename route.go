@@ -23,12 +23,12 @@ func RouteOf(tenant string, channel Channel) Route {
 // message takes it.
 func AllOf(tenant string) Route { return Route(routeMark + tenant + " ") }
 
-// IsAll reports whether r stands for all routes of its tenant, IsAllOf whether it does for those of
-// a given one.
+// IsAll reports whether r stands for all routes of its tenant.
 func (r Route) IsAll() bool {
 	return strings.HasPrefix(string(r), routeMark) && strings.IndexByte(string(r), ' ') == len(r)-1
 }
 
+// IsAllOf reports whether r stands for all routes of this tenant.
 func (r Route) IsAllOf(tenant string) bool {
 	return r.IsAll() && string(r[len(routeMark):len(r)-1]) == tenant
 }

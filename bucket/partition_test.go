@@ -330,7 +330,7 @@ func TestEqual(t *testing.T) {
 func TestClaimsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 1))
 	channels := []postdate.Route{"a:a", "a:b", "@b a:a", "@b a:b"}
-	tenants := []postdate.Route{postdate.AllOf(postdate.DefaultTenant), postdate.AllOf("b")}
+	routes := append([]postdate.Route{postdate.AllOf(postdate.DefaultTenant), postdate.AllOf("b")}, channels...)
 	var line []bucket.Position // all places where a message can wait
 	for n := range 12 {
 		line = append(line, at(postdate.Time(1+n/3), string(rune('a'+n%3))))
@@ -341,7 +341,7 @@ func TestClaimsAtRandom(t *testing.T) {
 		for number := range uint64(30) {
 			c := bucket.Claim{Token: 1, Number: number + 1, To: line[r.IntN(len(line))], Behind: places{}}
 			to, said := slices.Index(line, c.To), map[postdate.Route]int{}
-			for _, route := range slices.Concat(tenants, channels) {
+			for _, route := range routes {
 				if r.IntN(2) == 0 {
 					said[route] = r.IntN(len(line))
 					if all, is := said[postdate.AllOf(route.Tenant())]; is {
@@ -350,7 +350,7 @@ func TestClaimsAtRandom(t *testing.T) {
 					c.Behind[route] = line[said[route]]
 				}
 			}
-			if only := slices.Concat(tenants, channels)[r.IntN(6)]; r.IntN(2) == 0 {
+			if only := routes[r.IntN(len(routes))]; r.IntN(2) == 0 {
 				c.Only = only
 				if place, ok := said[only]; ok {
 					if all, is := said[postdate.AllOf(only.Tenant())]; is && !only.IsAll() {
@@ -361,24 +361,17 @@ func TestClaimsAtRandom(t *testing.T) {
 			} else {
 				others = max(others, to)
 			}
-			behind := map[postdate.Route]int{}
-			for _, channel := range channels {
-				place, found := said[channel]
-				if !found {
-					place, found = said[postdate.AllOf(channel.Tenant())]
-				}
-				if found {
-					behind[channel] = min(place, others)
-				}
-			}
 			next, err := p.Claim(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p = next
 			for _, channel := range channels {
-				last, found := behind[channel]
+				last, found := said[channel]
 				if !found {
+					last, found = said[postdate.AllOf(channel.Tenant())]
+				}
+				if !found || last > others {
 					last = others
 				}
 				for i, place := range line {

@@ -3,127 +3,268 @@ package poller
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 )
 
 // Claims of any channel leave a channel without room behind: its due messages stay unclaimed in
 // the store, and the bucket's record says up to where it is claimed. When it has room again, it
 // catches up through claims of this channel alone.
+//
+// A tenant is left behind with all of its channels, and catches up through claims of its own, if it
+// has more channels without room than a record names, or more that is overdue than claims read at
+// once. So neither holds up another tenant.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind, and
-// how many bytes their names take. Messages of further channels are read and parked, and claims
-// wait for that, for at most a second.
+// how many bytes their names take; tenantsBehindMax bounds how many tenants it names. Messages of
+// what has no place are read and parked, and claims wait for that, for at most a second.
 const (
-	behindMax      = 16
-	behindBytesMax = 4 << 10
+	behindMax        = 16
+	behindBytesMax   = 4 << 10
+	tenantsBehindMax = 16
 )
 
-// leaveBehind makes a claim of any channel leave behind the channels that are behind already,
-// and those without room. It reports whether the claim may begin: it may not if it would claim
-// more of an overfull channel for which the record has no place left.
+// leaveBehind makes a claim leave behind what is behind already, and what has no room. It reports
+// whether the claim may begin: it may not if it would claim more of an overfull channel for which
+// the record has no place left.
 func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	if !m.looked {
 		m.lookForFull(now)
 	}
 	b := p.bucket
 	p.claim.Behind = b.record.Behind
-	if len(m.full) == 0 {
+	full, overdue := m.full, b.overdue
+	if p.of != nil { // it takes nothing of others
+		full, overdue = []*tenant{p.of}, nil
+	}
+	if len(full)+len(overdue) == 0 {
 		return true
 	}
-	behind, bytes := map[postdate.Route]bucket.Position{}, 0
-	for name, at := range b.record.Behind {
-		behind[name] = at
-		bytes += len(name)
+	s := placesOf(b.record)
+	p.claim.Behind = s.behind
+	for _, t := range overdue {
+		s.leaveAll(t)
 	}
-	p.claim.Behind = behind
-	for _, c := range m.full {
-		switch _, is := behind[c.route]; {
-		case is:
-		case len(behind) < behindMax && bytes+len(c.route) <= behindBytesMax:
-			behind[c.route] = b.record.Claimed
-			bytes += len(c.route)
+	for _, t := range full {
+		if !s.leave(now, p, t) {
+			return false
+		}
+	}
+	return true
+}
+
+// overdueAfter is how long after its time more is due than a scan takes, so that its tenants are left
+// behind.
+const overdueAfter = 100 * time.Millisecond
+
+// noteOverdue notes whose messages a scan found if it did not come to its end, long after they were
+// due: others must not wait for what follows. What is claimed already cannot be left behind.
+func (m *Machine) noteOverdue(now postdate.Now, b *owned, r *store.ClaimResult) {
+	b.overdue = nil
+	if r.Complete || now.Wall.Add(-overdueAfter) <= r.Ended.Time || r.Ended.Before(b.record.Claimed) {
+		return
+	}
+	for i := range r.Due {
+		if t := m.tenantOf(r.Due[i].Tenant); !slices.Contains(b.overdue, t) {
+			b.overdue = append(b.overdue, t)
+		}
+	}
+}
+
+// places are what a claim says of what is behind.
+type places struct {
+	claimed                  bucket.Position // of what is not
+	behind                   map[postdate.Route]bucket.Position
+	channels, bytes, tenants int
+}
+
+func placesOf(record bucket.Partition) *places {
+	s := &places{claimed: record.Claimed, behind: make(map[postdate.Route]bucket.Position, len(record.Behind)+1)}
+	for route, at := range record.Behind {
+		s.add(route, at)
+	}
+	return s
+}
+
+func (s *places) add(route postdate.Route, at bucket.Position) {
+	s.behind[route] = at
+	if route.IsAll() {
+		s.tenants++
+		return
+	}
+	s.channels++
+	s.bytes += len(route)
+}
+
+// leaveAll leaves all of a tenant behind, and reports whether that has a place.
+func (s *places) leaveAll(t *tenant) bool {
+	if _, is := s.behind[t.all]; is {
+		return true
+	}
+	if s.tenants == tenantsBehindMax {
+		return false
+	}
+	s.add(t.all, s.claimed)
+	return true
+}
+
+// leave leaves a tenant's channels without room behind, or else all of the tenant.
+func (s *places) leave(now postdate.Now, p *poll, t *tenant) (mayBegin bool) {
+	for _, c := range t.full {
+		at, all := s.behind[t.all]
+		if !all {
+			at = s.claimed
+		}
+		_, named := s.behind[c.route]
+		switch {
+		case named:
+		case s.channels < behindMax && s.bytes+len(c.route) <= behindBytesMax:
+			s.add(c.route, at)
+		case p.of == nil && s.leaveAll(t):
+			return true // the claim takes nothing of it
 		case c.overfull(now.Mono):
-			return !b.record.Claimed.Before(p.claim.To)
-		case len(behind) == behindMax: // nor are those that follow overfull
+			return !at.Before(p.claim.To)
+		default: // nor are those that follow overfull
 			return true
 		}
 	}
 	return true
 }
 
-// noteBehind notes which channels a bucket's record names as behind.
+// noteBehind notes what a bucket's record names as behind.
 func (m *Machine) noteBehind(b *owned) {
 	if len(b.record.Behind) == 0 {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.record.Behind)) {
-		if _, noted := b.behind[name]; noted {
+	for _, route := range slices.Sorted(maps.Keys(b.record.Behind)) {
+		if _, noted := b.behind[route]; noted {
 			continue
 		}
-		m.fallBehind(m.channelOf(name), b)
-		b.behind[name] = struct{}{}
+		if route.IsAll() {
+			t := m.tenantOf(route.Tenant())
+			t.behindIn = append(t.behindIn, b)
+		} else {
+			m.fallBehind(m.channelOf(route), b)
+		}
+		b.behind[route] = struct{}{}
 	}
 }
 
 // catchingUpIn picks buckets in which a channel can catch up. It looks at no more buckets than the
 // channel has room for messages; the next call goes on from there.
 func (m *Machine) catchingUpIn(now postdate.Now, c *channel, most int) (all []*owned) {
-	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
-	for range min(len(c.behindIn), m.roomOf(now, c)) {
-		if len(all) == most {
-			break
-		}
-		b := c.behindIn[0]
-		c.behindIn = c.behindIn[1:]
-		if _, behind := b.record.Behind[c.route]; !behind {
-			delete(b.behind, c.route)
-			continue
-		}
-		c.behindIn = append(c.behindIn, b)
-		if _, _, ok := m.lag(b, c, upTo); ok && !b.polling && b.lane == m.common {
-			all = append(all, b)
-		}
-	}
+	c.behindIn, all = m.laggingIn(now, c.route, c.behindIn, m.roomOf(now, c), most)
 	return all
 }
 
-// lag is the range of time in which a channel that is behind in a bucket can catch up now. ok is
-// false if there is none.
-func (m *Machine) lag(b *owned, c *channel, upTo bucket.Position) (from, to bucket.Position, ok bool) {
-	from, behind := b.record.Behind[c.route]
-	to = upTo.Earliest(b.record.Claimed)
+// laggingIn takes from the buckets whose records say that something is behind, in turn, at most that
+// many in which it can catch up, looking at no more than looks. It returns those that are left, in
+// turn, too.
+func (m *Machine) laggingIn(now postdate.Now, route postdate.Route, in []*owned, looks, most int) (left, all []*owned) {
+	upTo := bucket.UpTo(now.Wall.Add(m.c.Ahead))
+	for range min(len(in), looks) {
+		if len(all) >= most {
+			break
+		}
+		b := in[0]
+		in = in[1:]
+		if _, behind := b.record.Behind[route]; !behind {
+			delete(b.behind, route)
+			continue
+		}
+		in = append(in, b)
+		if _, _, ok := m.lag(b, route, upTo); ok && !b.polling && b.lane == m.common {
+			all = append(all, b)
+		}
+	}
+	return in, all
+}
+
+// lag is the range of time in which what is behind in a bucket can catch up now: a channel, with the
+// rest of its tenant where all of that is behind, or a tenant. ok is false if there is none.
+func (m *Machine) lag(b *owned, route postdate.Route, upTo bucket.Position) (from, to bucket.Position, ok bool) {
+	from, behind := b.record.Behind[route]
+	last := b.record.Claimed
+	if at, all := b.record.Behind[postdate.AllOf(route.Tenant())]; all && !route.IsAll() {
+		last = at
+	}
+	to = upTo.Earliest(last)
 	// If the wall clock was set back, claimed lies ahead of it, and each millisecond adds a
 	// little more to claim: wait until a whole Gather has come together.
-	near := to != b.record.Claimed && to.Time-from.Time < postdate.Time(m.c.Gather.Milliseconds())
+	near := to != last && to.Time-from.Time < postdate.Time(m.c.Gather.Milliseconds())
 	return from, to, behind && from.Before(to) && !near
 }
 
-// catchUp makes p a scan of a channel that is behind in b and has room, if there is one.
-// Several such channels take turns. If the channel also has parked messages, chance decides
-// which come first.
+// catchUp makes p a scan of what is behind in b and has room, if there is anything. Tenants have turns
+// as their weights say, and so do the channels of each. If all of a tenant is behind, every other turn is
+// for that. If a channel also has parked messages, chance decides which come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
-	names := slices.Sorted(maps.Keys(b.record.Behind))
-	for i := range names {
-		c := m.channels[names[(b.turn/scanTurns+i)%len(names)]]
-		from, to, ok := m.lag(b, c, p.claim.To)
-		switch {
-		case !ok, !m.hasRoom(now, c):
-		case c.parkedIn.len() > 0 && !c.paused() && m.random() < 0.5:
-		default:
-			p.kind, p.only, p.claim.Scan.After, p.claim.To = scanBehind, c, from, to
-			return true
+	of, weights := map[*tenant][]postdate.Route{}, 0
+	var tenants []*tenant
+	for _, route := range slices.Sorted(maps.Keys(b.record.Behind)) {
+		if _, _, ok := m.lag(b, route, p.claim.To); !ok || !m.mayCatchUp(now, route) {
+			continue
 		}
+		t := m.tenantOf(route.Tenant())
+		if len(of[t]) == 0 {
+			tenants = append(tenants, t)
+			weights += t.weight
+		}
+		of[t] = append(of[t], route)
 	}
-	return false
+	if len(tenants) == 0 {
+		return false
+	}
+	t, turn := m.pick(tenants, weights), b.turn/scanTurns
+	route := of[t][turn%len(of[t])]
+	if turn%2 == 0 && slices.Contains(of[t], t.all) {
+		route = t.all
+	}
+	if p.only = m.channels[route]; p.only == nil {
+		p.of = t
+	}
+	p.kind, p.claim.Only = scanBehind, route
+	p.claim.Scan.After, p.claim.To, _ = m.lag(b, route, p.claim.To)
+	return true
 }
 
-// forgetBehind removes a lost bucket from the buckets in which channels are behind.
+// mayCatchUp reports whether what is behind may catch up: a channel if it has room.
+func (m *Machine) mayCatchUp(now postdate.Now, route postdate.Route) bool {
+	if route.IsAll() {
+		return true
+	}
+	c := m.channels[route]
+	return m.hasRoom(now, c) && (c.parkedIn.len() == 0 || c.paused() || m.random() >= 0.5)
+}
+
+// pick picks one of some tenants, each as often as it weighs.
+func (m *Machine) pick(tenants []*tenant, weights int) (picked *tenant) {
+	if len(tenants) == 1 {
+		return tenants[0]
+	}
+	at := m.random() * float64(weights)
+	for _, picked = range tenants {
+		if at -= float64(picked.weight); at < 0 {
+			break
+		}
+	}
+	return picked
+}
+
+// forgetBehind removes a lost bucket from those in which channels and tenants are behind.
 func (m *Machine) forgetBehind(b *owned) {
-	for name := range b.behind {
-		c := m.channels[name]
-		c.behindIn = slices.DeleteFunc(c.behindIn, func(o *owned) bool { return o == b })
+	same := func(o *owned) bool { return o == b }
+	for route := range b.behind {
+		if route.IsAll() {
+			t := m.tenantOf(route.Tenant())
+			t.behindIn = slices.DeleteFunc(t.behindIn, same)
+			continue
+		}
+		c := m.channels[route]
+		c.behindIn = slices.DeleteFunc(c.behindIn, same)
 		if len(c.behindIn) == 0 {
 			t := c.site.tenant
 			t.behind = slices.DeleteFunc(t.behind, func(o *channel) bool { return o == c })

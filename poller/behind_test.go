@@ -15,7 +15,8 @@ import (
 )
 
 // A claim leaves behind channels without room. A bucket's record names no more channels, and no
-// more bytes of names, than it may; those that are behind already come first.
+// more bytes of names, than it may; those that are behind already come first, and then those of tenants
+// that have few. Of a tenant with more, all is left behind.
 func TestWhatIsLeftBehind(t *testing.T) {
 	var many []postdate.Route
 	for i := range behindMax + 4 {
@@ -26,11 +27,24 @@ func TestWhatIsLeftBehind(t *testing.T) {
 	quarters := []postdate.Route{long("a", quarter), long("b", quarter), long("c", quarter), long("d", quarter), "x:e"}
 	already := []postdate.Route{long("a", quarter), long("b", 2*quarter)}
 	tooLong, fits := long("c", quarter+1), long("d", quarter)
+	all := postdate.AllOf(postdate.DefaultTenant)
+	mixed := append(slices.Clone(many), theirs("x:a"), theirs("x:b"))
+	var tenants, lists []postdate.Route // more than have a place, and these
+	for i := range tenantsBehindMax + 2 {
+		name := fmt.Sprintf("t-%02d", i)
+		tenants = append(tenants, postdate.RouteOf(name, "x:a"), postdate.RouteOf(name, "x:b"))
+		if i < tenantsBehindMax {
+			lists = append(lists, postdate.AllOf(name))
+		}
+	}
 	for name, test := range map[string]struct{ already, full, want []postdate.Route }{
 		"none":                    {nil, nil, nil},
-		"too many":                {nil, many, many[:behindMax]},
-		"names that are too long": {nil, quarters, quarters[:4]},
-		"others are already":      {already, []postdate.Route{tooLong, already[0], fits, "x:e"}, append(already, fits)},
+		"just as many":            {nil, many[:behindMax], many[:behindMax]},
+		"too many":                {nil, many, append([]postdate.Route{all}, many[:behindMax]...)},
+		"names that are too long": {nil, quarters, append([]postdate.Route{all}, quarters[:4]...)},
+		"others are already":      {already, []postdate.Route{tooLong, already[0], fits, "x:e"}, append([]postdate.Route{all}, already...)},
+		"of one tenant too many":  {nil, mixed, append([]postdate.Route{all, theirs("x:a"), theirs("x:b")}, many[:behindMax-2]...)},
+		"of too many tenants":     {many[:behindMax], tenants, append(lists, many[:behindMax]...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newBareShop(t, nil)

@@ -263,7 +263,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = min(limit, roomAny/ofAny)
 		} else {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
-			c.Only, c.Behind = p.only.route, b.record.Behind
+			c.Behind = b.record.Behind
 		}
 		// A channel that is behind catches up to claimed and no further, so claimed must move
 		// on even if nothing else is due.
@@ -273,7 +273,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		}
 		c.Scan.Limit, c.Scan.BytesMax = max(limit, 1), max(bytes/len(polls), 1)
 		if l == m.common {
-			p.counts = max(c.Scan.Limit-b.unheardOf(p.only), 0)
+			p.counts = max(c.Scan.Limit-b.unheardOf(p.only, p.of), 0)
 		}
 		b.claims++
 		c.Number = b.claims

@@ -263,7 +263,7 @@ type Machine struct {
 	resumed  map[postdate.Route]postdate.Time // when a pause ended, as far as this node knows
 	ready    []*channel                       // those with something to publish, in turn
 	crowded  []*channel                       // those that may have no room for more
-	full     []*channel                       // of these, those that have none, as lookForFull found them
+	full     []*tenant                        // those with channels that have none, as lookForFull found them
 	looked   bool                             // it did so in this step
 	turns    uint64                           // how many turns were given among sites, and among tenants
 	steps    uint64                           // how many were made

@@ -140,9 +140,9 @@ func (m *Machine) crowd(c *channel) {
 	}
 }
 
-// lookForFull lists in m.full the crowded channels that have no room, the overfull ones first.
-// It drops those that are no longer crowded. A crowded channel is not forgotten, so a busy one
-// keeps its window and its pace while a claim is under way.
+// lookForFull lists each tenant's crowded channels that have no room, and in m.full the tenants with
+// such channels, those with the fewest first. It drops channels that are no longer crowded. A crowded
+// channel is not forgotten, so a busy one keeps its window and its pace while a claim is under way.
 func (m *Machine) lookForFull(now postdate.Now) {
 	var full, overfull []*channel
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
@@ -163,7 +163,18 @@ func (m *Machine) lookForFull(now postdate.Now) {
 		}
 		return !c.crowded
 	})
-	m.full, m.looked = append(overfull, full...), true
+	for _, t := range m.full {
+		t.full = nil
+	}
+	m.full, m.looked = nil, true
+	for _, c := range append(overfull, full...) {
+		t := c.site.tenant
+		if len(t.full) == 0 {
+			m.full = append(m.full, t)
+		}
+		t.full = append(t.full, c)
+	}
+	slices.SortStableFunc(m.full, func(a, b *tenant) int { return len(a.full) - len(b.full) })
 }
 
 // stuckAfter is how long claims wait for fewer messages of a channel to be in doubt. Messages

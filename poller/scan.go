@@ -39,7 +39,8 @@ type owned struct {
 	turn     int // grows with each choice, and says which kind of scan comes first
 
 	parkedFor rotation[*channel]          // channels for which it may have parked messages
-	behind    map[postdate.Route]struct{} // channels in whose behindIn it is
+	overdue   []*tenant                   // those whose messages fill the scans
+	behind    map[postdate.Route]struct{} // channels and tenants in whose behindIn it is
 
 	lane         *lane
 	horizon      postdate.Time // as Horizon said last
@@ -70,7 +71,8 @@ var nowhere = bucket.Position{Time: postdate.Far}
 type poll struct {
 	bucket *owned
 	kind   scanKind
-	only   *channel // for scanBehind
+	only   *channel // for scanBehind of one channel
+	of     *tenant  // for scanBehind of all that a tenant has
 	claim  store.Claim
 	counts int // messages that may be in doubt by it, beside those of claims without an answer
 	lapses int // Machine.lapses when it began
@@ -82,7 +84,7 @@ const (
 	scanOn     scanKind = iota // go on where the last one ended
 	scanLate                   // what turned up before that
 	scanSweep                  // from the very first message
-	scanBehind                 // what is not claimed yet of one channel
+	scanBehind                 // what is not claimed yet of one channel or tenant
 )
 
 // gained starts work on buckets. What lies between checkpoint and claimed is in doubt. That
@@ -339,6 +341,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.readTo(r)
 	case scanOn:
 		b.readTo(r)
+	}
+	if p.kind != scanBehind {
+		m.noteOverdue(now, b, r)
 	}
 	if b.sweeping && b.late == nowhere { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain

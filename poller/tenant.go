@@ -19,7 +19,11 @@ type tenant struct {
 	name     string
 	weight   int
 	inHand   int            // its channels with messages in memory
+	all      postdate.Route // stands for all of its channels in the records of buckets
 	behind   []*channel     // its channels of which less is claimed than of others, in turn
+	behindIn []*owned       // buckets whose records say that all of it is behind, in turn
+	looks    int            // for buckets in which something of it can catch up
+	full     []*channel     // its channels without room, the overfull ones first
 	returns  siteHeap       // its sites that are up and have messages parked
 	probes   siteHeap       // its sites that are down and have messages parked
 	unproven map[string]int // messages with sites that have not answered yet, by their brokers
@@ -31,7 +35,7 @@ type tenant struct {
 func (m *Machine) tenantOf(name string) *tenant {
 	t := m.tenants[name]
 	if t == nil {
-		t = &tenant{name: name, weight: max(m.weightOf[name], 1), unproven: map[string]int{}}
+		t = &tenant{name: name, all: postdate.AllOf(name), weight: max(m.weightOf[name], 1), unproven: map[string]int{}}
 		m.tenants[name] = t
 		m.byName = append(m.byName, t)
 	}
@@ -131,8 +135,8 @@ func (m *Machine) fallBehind(c *channel, b *owned) {
 	}
 }
 
-// catchingUp picks at most that many buckets of the common lane in which a channel can catch up
-// now. Each tenant has a part of them by its weight, and what others leave. Tenants take turns,
+// catchingUp picks at most that many buckets of the common lane in which a channel or a tenant can
+// catch up now. Each tenant has a part of them by its weight, and what others leave. Tenants take turns,
 // and so do the channels of each and the buckets of each channel.
 func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	tenants, weights := m.behindInTurn()
@@ -150,11 +154,11 @@ func (m *Machine) catchingUp(now postdate.Now, most int) (all []*owned) {
 	return all
 }
 
-// behindInTurn lists the tenants that have channels behind, another one first with each call, and
+// behindInTurn lists the tenants that have something behind, another one first with each call, and
 // what they weigh together.
 func (m *Machine) behindInTurn() (tenants []*tenant, weights int) {
 	for _, t := range m.byName {
-		if len(t.behind) > 0 {
+		if len(t.behind)+len(t.behindIn) > 0 {
 			tenants = append(tenants, t)
 			weights += t.weight
 		}
@@ -167,16 +171,25 @@ func (m *Machine) behindInTurn() (tenants []*tenant, weights int) {
 	return append(tenants[first:], tenants[:first]...), weights
 }
 
-// catchingUpOf is catchingUp for one tenant.
+// catchingUpOf is catchingUp for one tenant. If all that it has is behind, half of the buckets at
+// most are for single channels, and of an odd number one more in every other call.
 func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*owned) {
+	if most <= 0 {
+		return nil
+	}
+	ofChannels := most
+	if len(t.behindIn) > 0 {
+		t.looks++
+		ofChannels = (most + t.looks%2) / 2
+	}
 	for range len(t.behind) {
-		if len(all) >= most {
+		if len(all) >= ofChannels {
 			break
 		}
 		c := t.behind[0]
 		t.behind = t.behind[1:]
 		if m.hasRoom(now, c) {
-			all = append(all, m.catchingUpIn(now, c, most-len(all))...)
+			all = append(all, m.catchingUpIn(now, c, ofChannels-len(all))...)
 		}
 		if len(c.behindIn) > 0 {
 			t.behind = append(t.behind, c)
@@ -185,7 +198,9 @@ func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*ow
 		c.behindIn = nil
 		m.forget(c)
 	}
-	return all
+	var some []*owned
+	t.behindIn, some = m.laggingIn(now, t.all, t.behindIn, len(t.behindIn), most-len(all))
+	return append(all, some...)
 }
 
 // nextLook is the site to look at now, if there is one: of the tenant that has the fewest unparks

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 )
 
@@ -77,6 +80,169 @@ func (s *shop) serve(messages int, d time.Duration) map[string]int {
 		}
 	}
 	return took
+}
+
+// workSlowly lets time pass in which each call of the store takes two milliseconds.
+func (s *shop) workSlowly(d time.Duration) {
+	for end := s.now.Mono + d; s.now.Mono < end; s.tick(2 * ms) {
+		for _, c := range slices.Clone(s.calls) {
+			s.answerWith(c)
+		}
+	}
+}
+
+// flood stores much that is due of many channels of a tenant, in two buckets.
+func (s *shop) flood(tenant string, channels, each int) {
+	for b := range 2 {
+		for k := range each / 10 {
+			for i := range channels {
+				s.put(b, postdate.RouteOf(tenant, named("x:%d", i).Channel()), 10, -time.Second+time.Duration(k)*ms)
+			}
+		}
+		s.nudge(b, -time.Second)
+	}
+}
+
+// However much of one tenant is due, it holds up no message of another one: on more channels than a
+// bucket's record can name, whose brokers do not answer; and on channels that take all that is read, so
+// that the store is what takes the time.
+func TestAFloodOfAnotherTenant(t *testing.T) {
+	for _, flooder := range []string{postdate.DefaultTenant, "many"} {
+		for _, answers := range []bool{false, true} {
+			s := newShop(t, 2, nil)
+			s.waits = storeCalls
+			s.mute = func(r postdate.Route) bool { return !answers || r == theirs("y:a") }
+			s.flood(flooder, 32, 250)
+			s.workSlowly(30 * ms)
+			for b := range 2 {
+				s.add(b, theirs("y:a"), 3, 0)
+			}
+			s.workSlowly(20 * ms)
+			if n := s.flying(theirs("y:a")); n != 6 {
+				t.Errorf("%d of the other tenant's messages are with the broker, want 6 (%s floods, brokers answer: %t)", n, flooder, answers)
+			}
+		}
+	}
+}
+
+// Where the store is what takes the time, tenants that both have more due than it gives share by weight.
+func TestTenantsShareTheStoreByWeight(t *testing.T) {
+	for _, weight := range []int{1, 3} {
+		s := newShop(t, 2, func(c *Config) { c.DoubtMax = 400 }) // many small claims
+		random := testrun.Random(t)
+		s.m.random = random.Float64
+		s.waits = storeCalls
+		s.step(Limits{Weights: map[string]int{"acme": weight}})
+		s.flood("many", 32, 250)
+		s.flood("acme", 8, 1_000)
+		s.workSlowly(200 * ms)
+		n := map[string]int{}
+		for route, arrived := range s.arrived {
+			n[route.Tenant()] += arrived
+		}
+		share, want := float64(n["acme"])/float64(n["acme"]+n["many"]), float64(weight)/float64(weight+1)
+		if share < want-0.15 || share > want+0.15 {
+			t.Errorf("with the weight %d, acme has %.2f of what arrived: %v", weight, share, n)
+		}
+	}
+}
+
+// A scan that did not come to its end, long after the time of what it found, shows whose messages hold
+// up those that follow. One that is near, or comes to its end, shows nothing; nor does one of what is
+// claimed already.
+func TestWhatIsOverdue(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	now := postdate.Now{Wall: 10_000}
+	found := make([]postdate.Record, 3)
+	found[0].Tenant, found[1].Tenant, found[2].Tenant = "a", "b", "a"
+	for _, test := range []struct {
+		ended    postdate.Time
+		complete bool
+		want     int
+	}{{9_000, false, 2}, {9_899, false, 2}, {9_900, false, 0}, {9_000, true, 0}, {10_040, false, 0}, {8_999, false, 0}} {
+		b := &owned{overdue: []*tenant{m.tenantOf("before")}, record: bucket.Partition{Claimed: bucket.Position{Time: 9_000}}}
+		m.noteOverdue(now, b, &store.ClaimResult{Due: found, Ended: bucket.Position{Time: test.ended}, Complete: test.complete})
+		if len(b.overdue) != test.want || test.want > 0 && (b.overdue[0].name != "a" || b.overdue[1].name != "b") {
+			t.Errorf("after a scan that ended at %d (complete: %t), %d tenants are overdue, want %d", test.ended, test.complete, len(b.overdue), test.want)
+		}
+	}
+}
+
+// all is the record of a bucket in which all of some tenants is behind.
+func (s *shop) allBehind(tenants ...string) bucket.Partition {
+	var all []postdate.Route
+	for _, name := range tenants {
+		all = append(all, postdate.AllOf(name))
+	}
+	return s.behind(all...)
+}
+
+// Tenants that are behind in a bucket catch up as often as they weigh, and are forgotten with the bucket.
+func TestTenantsCatchUp(t *testing.T) {
+	s := newBareShop(t, nil)
+	random := testrun.Random(t)
+	s.m.random = random.Float64
+	s.step(Limits{Weights: map[string]int{"b": 3}})
+	s.gainSwept(s.allBehind("a", "b", "c"))
+	b, turns := s.m.buckets[0], map[string]int{}
+	for range 1_000 {
+		p := poll{bucket: b, claim: store.Claim{Claim: bucket.Claim{To: bucket.UpTo(s.now.Wall)}}}
+		if !s.m.catchUp(s.now, b, &p) || p.only != nil || p.claim.Only != p.of.all || p.claim.To != bucket.UpTo(s.now.Wall) {
+			t.Fatalf("catching up is %+v", p)
+		}
+		turns[p.of.name]++
+	}
+	if turns["b"] < 520 || turns["b"] > 680 || turns["a"] < 140 || turns["c"] < 140 {
+		t.Errorf("of 1000 turns a, b and c had %v, want 200, 600 and 200", turns)
+	}
+	s.lose(0)
+	for _, one := range s.m.byName {
+		if len(one.behindIn) > 0 {
+			t.Errorf("%s is behind in a bucket that was lost", one.name)
+		}
+	}
+}
+
+// A channel that is further behind than its tenant comes up to the tenant's place, and no further.
+func TestAChannelCatchesUpWithItsTenant(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	all := postdate.AllOf("acme")
+	b := &owned{record: bucket.Partition{Claimed: bucket.UpTo(900),
+		Behind: map[postdate.Route]bucket.Position{all: bucket.UpTo(500), theirs("x:a"): bucket.UpTo(100), "x:a": bucket.UpTo(100)}}}
+	for route, want := range map[postdate.Route]postdate.Time{theirs("x:a"): 500, "x:a": 900, all: 900} {
+		if _, to, ok := m.lag(b, route, bucket.UpTo(2_000)); !ok || to != bucket.UpTo(want) {
+			t.Errorf("%q can catch up to %v, want %d (%t)", route, to, want, ok)
+		}
+	}
+	if _, to, ok := m.lag(b, theirs("x:a"), bucket.UpTo(300)); !ok || to != bucket.UpTo(300) {
+		t.Errorf("at 300 it can catch up to %v (%t)", to, ok)
+	}
+}
+
+// What a claim of all of a tenant may have claimed, of which no answer came, counts until another claim
+// of the bucket is answered; the tenant stays behind.
+func TestALostClaimOfATenant(t *testing.T) {
+	s := newBareShop(t, nil)
+	s.gainSwept(s.allBehind("acme"))
+	before := s.m.buckets[0].record
+	call := s.take()
+	if call.Claims[0].Only != postdate.AllOf("acme") {
+		t.Fatalf("the claim is %+v", call.Claims[0])
+	}
+	s.loseAnswer(call)
+	if n := s.m.comingOfAny; n != call.Claims[0].Scan.Limit-1 {
+		t.Errorf("%d messages count, of a claim of at most %d", n, call.Claims[0].Scan.Limit)
+	}
+	s.after(s.m.c.RetryAfter)
+	s.step(fence.Tick{})
+	again := s.take()
+	if c := again.Claims[0]; c.Only != call.Claims[0].Only || !maps.Equal(c.Behind, before.Behind) {
+		t.Errorf("the next claim is %+v", c)
+	}
+	s.find(again)
+	if n := s.m.comingOfAny - len(s.calls); n > 0 {
+		t.Errorf("%d messages count when all is known", n)
+	}
 }
 
 // Where tenants have more due than goes out, it goes out by their weights: to one channel, and to

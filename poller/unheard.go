@@ -17,6 +17,7 @@ import (
 // unheard stands for claims of a bucket that had no answer and may have been written.
 type unheard struct {
 	only *channel // of one channel; nil: of any
+	of   *tenant  // of any of one tenant; nil: of any tenant
 	n    int      // messages that they may have claimed and that nothing has returned since
 }
 
@@ -25,17 +26,17 @@ type unheard struct {
 // did not name them would claim them up to there.
 func (m *Machine) notHeard(p *poll) {
 	b := p.bucket
-	// All unheard claims of a bucket began at the same place, so the largest one counts. One
+	// All unheard claims of one sort began at the same place, so the largest one counts. One
 	// message of each bucket is not counted, so that buckets whose claims fail leave room for
 	// the others, however many there are.
-	before := b.unheardOf(p.only)
+	before := b.unheardOf(p.only, p.of)
 	n := max(before, p.claim.Scan.Limit-1)
-	b.unheard = slices.DeleteFunc(b.unheard, func(u unheard) bool { return u.only == p.only })
-	b.unheard = append(b.unheard, unheard{p.only, n})
+	b.unheard = slices.DeleteFunc(b.unheard, func(u unheard) bool { return u.only == p.only && u.of == p.of })
+	b.unheard = append(b.unheard, unheard{p.only, p.of, n})
 	m.expectOf(p.only, n-before)
 	b.unheardTo = b.unheardTo.Latest(p.claim.To)
-	for name := range p.claim.Behind {
-		b.stayBehind(name, b.record.Claimed)
+	for name, at := range p.claim.Behind {
+		b.stayBehind(name, at)
 	}
 	m.noteBehind(b)
 }
@@ -47,7 +48,7 @@ func (m *Machine) notHeard(p *poll) {
 func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 	b := p.bucket
 	// A claim is not written if nothing is due, and then nothing is in doubt up to its end.
-	known, ofAny := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo), b.unheardOf(nil)
+	known, ofAny := r.To == (bucket.Position{}) || !b.record.Claimed.Before(b.unheardTo), b.unheardOf(nil, nil)
 	switch {
 	case known:
 		ofAny = 0
@@ -62,7 +63,7 @@ func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 // answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
 	for name, to := range p.claim.Behind {
-		if p.only != nil && p.only.route == name {
+		if name == p.claim.Only {
 			to = to.Latest(p.claim.To)
 		}
 		b.stayBehind(name, to)
@@ -80,10 +81,10 @@ func (b *owned) stayBehind(name postdate.Route, to bucket.Position) {
 }
 
 // unheardOf is how many messages unanswered claims may have claimed: of channel c, or of any
-// channel if c is nil.
-func (b *owned) unheardOf(c *channel) (n int) {
+// channel if c is nil, of tenant t, or of any tenant if t is nil.
+func (b *owned) unheardOf(c *channel, t *tenant) (n int) {
 	for _, u := range b.unheard {
-		if u.only == c {
+		if u.only == c && u.of == t {
 			n = u.n
 		}
 	}
@@ -104,7 +105,7 @@ func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 	m.countUnheard(b, -1)
 	b.unheard = nil
 	if ofAny > 0 {
-		b.unheard = []unheard{{nil, ofAny}}
+		b.unheard = []unheard{{n: ofAny}}
 	}
 	m.countUnheard(b, 1)
 	for _, u := range before {

@@ -26,7 +26,10 @@ type plan struct {
 	broker   bool // a broker keeps former owners of buckets out
 	channels []postdate.Channel
 	kinds    []channelKind // of channels
-	items    []item
+
+	floodsMany bool // the first tenant floods so many channels that its messages to others are late
+
+	items []item
 }
 
 // clockPlan is the initial state of a node's clocks.

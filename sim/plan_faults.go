@@ -29,15 +29,28 @@ func (d *draw) shards() {
 }
 
 // floods draws very many messages of the first tenant to the slow channel, due at one time, and a few
-// of the second tenant among them, which the others must not hold up.
+// of the second tenant among them, which the others must not hold up. In every other world they are
+// even more, to more channels than a bucket's record can name.
 func (d *draw) floods() {
+	many, to := 800, []int{int(channelSlow)}
+	if d.p.floodsMany = d.r.IntN(2) == 0; d.p.floodsMany {
+		many, to = 6_400, nil
+		n := []int{40, 400}[d.r.IntN(2)] // the brokers or the store are what takes the time
+		d.p.poller.HandMax += 4 * n
+		d.p.poller.DoubtMax = 32 // few are read at a time
+		for i := range n {
+			to = append(to, len(d.p.channels))
+			d.p.channels = append(d.p.channels, postdate.Channel(fmt.Sprintf("rabbitmq:slow-%d", i)))
+			d.p.kinds = append(d.p.kinds, channelSlow)
+		}
+	}
 	for at := 10 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, time.Minute) {
 		due := at + 2*time.Second
-		for range 800 {
+		for i := range many {
 			if ofSecondTenant(d.n) {
 				d.n++
 			}
-			d.add(item{at: at, kind: opSchedule, a: d.n, b: int(channelSlow), d: due - at})
+			d.add(item{at: at, kind: opSchedule, a: d.n, b: to[i%len(to)], d: due - at})
 			d.n++
 		}
 		for range 8 {

@@ -16,15 +16,16 @@ const (
 )
 
 // promise8: lateness depends on what is due, not on what is stored; and one tenant's on what is due
-// of its own, not on another tenant's backlog to the same channel.
+// of its own, not on another tenant's backlog to the same channel or to many others.
 func promise8(h *history, f fact) string {
 	if h.w.plan.profile != profileBacklog {
 		return ""
 	}
 	switch f := f.(type) {
 	case factArrive:
-		good := f.e.message.Channel == h.w.plan.channels[channelGood]
-		flooded := f.e.message.Channel == h.w.plan.channels[channelSlow] && f.e.message.Tenant != postdate.DefaultTenant
+		second := f.e.message.Tenant != postdate.DefaultTenant
+		good := f.e.message.Channel == h.w.plan.channels[channelGood] && (second || !h.w.plan.floodsMany)
+		flooded := f.e.message.Channel == h.w.plan.channels[channelSlow] && second
 		late := h.lateness(f.e)
 		if (good || flooded) && late > quietLateMax {
 			return fmt.Sprintf("%s of %s is %s late, with %d messages stored",

@@ -53,18 +53,13 @@ var inSource = []struct {
 		[]int{4}, 0,
 	},
 	{
-		"more is claimed of a channel that cannot be left behind", "poller/behind.go",
-		"return !b.record.Claimed.Before(p.claim.To)", "return true",
-		[]int{4}, 9710000705,
-	},
-	{
 		"a message that a page left out is taken for settled", "poller/scan.go",
 		"b.late.Time, b.leftOut.Time, b.record", "b.late.Time, b.record",
 		[]int{6}, 0,
 	},
 	{
 		"a channel is left behind at what was read, not at what was claimed", "poller/behind.go",
-		"			behind[c.route] = b.record.Claimed\n", "			behind[c.route] = b.read\n",
+		"	s := placesOf(b.record)\n", "	s := placesOf(b.record)\n	s.claimed = b.read\n",
 		[]int{1, 3, 4, 6}, 0,
 	},
 	{
@@ -151,6 +146,11 @@ var inSource = []struct {
 		"a channel is the same for all tenants", "route.go",
 		"	if tenant == DefaultTenant {\n", "	if tenant != \"\" {\n",
 		[]int{8}, 27,
+	},
+	{
+		"a tenant with more overdue than claims read at once is not left behind", "poller/behind.go",
+		"	for _, t := range overdue {\n", "	for _, t := range overdue[:0] {\n",
+		[]int{8}, 117,
 	},
 	{
 		"what is parked never fails", "poller/wait.go",

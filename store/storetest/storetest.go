@@ -80,7 +80,7 @@ func areas() []area {
 		{"cancel", cancelling()},
 		{"list", listing()},
 		{"claim", claiming()},
-		{"behind", lagging()},
+		{"behind", append(lagging(), laggingTenants()...)},
 		{"scan", scanning()},
 		{"settle", settling()},
 		{"park", parking()},
