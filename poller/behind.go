@@ -40,7 +40,7 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	if p.of != nil { // it takes nothing of others
 		full, overdue = []*tenant{p.of}, nil
 	}
-	if len(full)+len(overdue) == 0 {
+	if len(full) == 0 && len(overdue) == 0 {
 		return true
 	}
 	s := placesOf(b.record)
@@ -82,7 +82,7 @@ type places struct {
 }
 
 func placesOf(record bucket.Partition) *places {
-	s := &places{claimed: record.Claimed, behind: make(map[postdate.Route]bucket.Position, len(record.Behind)+1)}
+	s := &places{claimed: record.Claimed, behind: map[postdate.Route]bucket.Position{}}
 	for route, at := range record.Behind {
 		s.add(route, at)
 	}

@@ -67,10 +67,78 @@ func TestWhatIsLeftBehind(t *testing.T) {
 					t.Errorf("what is claimed of a channel that is behind goes to %v", left[c])
 				}
 			}
+			tenants := map[string]bool{}
+			for _, c := range test.full {
+				tenants[c.Tenant()] = true
+			}
+			if !s.m.looked && len(test.full) > 0 {
+				t.Error("it did not look for what has no room")
+			}
+			if s.m.lookForFull(s.now); len(s.m.full) != len(tenants) {
+				t.Errorf("%d tenants have channels without room, want %d", len(s.m.full), len(tenants))
+			}
 			if len(s.m.crowded) != len(test.full) {
 				t.Errorf("%d channels are looked at before each claim, want %d", len(s.m.crowded), len(test.full))
 			}
 		})
+	}
+}
+
+// A claim begins beside an overfull channel if that is left behind, or its tenant, or if it claims no more.
+// One of all of a tenant names no others.
+func TestBesideAnOverfullChannel(t *testing.T) {
+	now := postdate.Now{Wall: 1_000, Mono: time.Minute}
+	all := postdate.AllOf("acme")
+	channels, tenants := map[postdate.Route]bucket.Position{}, map[postdate.Route]bucket.Position{}
+	for i := range behindMax {
+		channels[named("x:%d", i)] = bucket.UpTo(10)
+	}
+	for i := range tenantsBehindMax {
+		tenants[postdate.AllOf(fmt.Sprint("t-", i))] = bucket.UpTo(10)
+	}
+	for name, test := range map[string]struct {
+		also     map[postdate.Route]bucket.Position // besides channels
+		of       string
+		to       postdate.Time
+		overfull bool
+		want     bool
+		left     postdate.Time // up to where it says that all of acme is claimed; 0: it says nothing
+	}{
+		"its tenant is left behind":        {nil, "", 200, true, true, 100},
+		"its tenant is behind already":     {map[postdate.Route]bucket.Position{all: bucket.UpTo(50)}, "", 200, true, true, 50},
+		"no place is left":                 {tenants, "", 200, true, false, 0},
+		"no place, and it is not overfull": {tenants, "", 200, false, true, 0},
+		"no place, and nothing is claimed": {tenants, "", 100, true, true, 0},
+		"the tenant's claim":               {map[postdate.Route]bucket.Position{all: bucket.UpTo(50)}, "acme", 60, true, false, 50},
+		"the tenant's, of nothing more":    {map[postdate.Route]bucket.Position{all: bucket.UpTo(50)}, "acme", 50, true, true, 50},
+		"the tenant's, not overfull":       {map[postdate.Route]bucket.Position{all: bucket.UpTo(50)}, "acme", 60, false, true, 50},
+	} {
+		m := newMachine(DefaultConfig())
+		acme, other := m.tenantOf("acme"), m.tenantOf("other")
+		c := m.channelOf(theirs("x:new"))
+		if test.overfull {
+			c.overfullAt = now.Mono - ms
+		}
+		m.looked, m.full = true, []*tenant{acme}
+		acme.full = []*channel{c}
+		b := &owned{record: bucket.Partition{Claimed: bucket.UpTo(100), Behind: maps.Clone(channels)}}
+		maps.Copy(b.record.Behind, test.also)
+		p := poll{bucket: b, claim: store.Claim{Claim: bucket.Claim{To: bucket.UpTo(test.to)}}}
+		if test.of != "" {
+			p.of = acme
+			delete(b.record.Behind, "x:0") // a place for one
+			b.record.Behind[theirs("x:else")] = bucket.UpTo(10)
+			m.full, other.full, b.overdue = []*tenant{other, acme}, []*channel{m.channelOf("@other x:a")}, []*tenant{other}
+		}
+		if got := m.leaveBehind(now, &p); got != test.want {
+			t.Errorf("%s: it may begin: %t", name, got)
+		}
+		if at := p.claim.Behind[all]; at != bucket.UpTo(test.left) && (test.left > 0 || at != bucket.Position{}) {
+			t.Errorf("%s: all of the tenant is claimed up to %v", name, at)
+		}
+		if n := len(p.claim.Behind); test.of != "" && n != len(b.record.Behind) {
+			t.Errorf("%s: it names %d as behind, and the record %d", name, n, len(b.record.Behind))
+		}
 	}
 }
 

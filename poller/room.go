@@ -166,7 +166,7 @@ func (m *Machine) lookForFull(now postdate.Now) {
 	for _, t := range m.full {
 		t.full = nil
 	}
-	m.full, m.looked = nil, true
+	m.full = nil
 	for _, c := range append(overfull, full...) {
 		t := c.site.tenant
 		if len(t.full) == 0 {
@@ -174,6 +174,7 @@ func (m *Machine) lookForFull(now postdate.Now) {
 		}
 		t.full = append(t.full, c)
 	}
+	m.looked = true
 	slices.SortStableFunc(m.full, func(a, b *tenant) int { return len(a.full) - len(b.full) })
 }
 

@@ -366,6 +366,41 @@ func TestCatchingUpByWeight(t *testing.T) {
 	}
 }
 
+// A tenant whose channel was behind in a lost bucket alone has nothing behind.
+func TestNothingIsBehindInALostBucket(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	one := shareholder(m, "a", 1, 1)
+	m.forgetBehind(one.behind[0].behindIn[0])
+	if len(one.behind) > 0 {
+		t.Error("a channel is behind")
+	}
+}
+
+// If all of a tenant is behind, half of the buckets are for that.
+func TestCatchingUpWithAll(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	one := shareholder(m, "a", 1, 20)
+	for range 20 {
+		one.behindIn = append(one.behindIn, &owned{lane: m.common, record: bucket.Partition{Claimed: bucket.UpTo(9_000),
+			Behind: map[postdate.Route]bucket.Position{one.all: bucket.UpTo(1_000)}}})
+	}
+	ofAll := 0
+	for range 2 {
+		got := m.catchingUp(postdate.Now{Wall: 10_000, Mono: time.Minute}, 7)
+		for _, b := range got {
+			if _, all := b.record.Behind[one.all]; all {
+				ofAll++
+			}
+		}
+		if len(got) != 7 {
+			t.Errorf("%d buckets catch up, want 7", len(got))
+		}
+	}
+	if ofAll != 7 {
+		t.Errorf("of 14 buckets %d are for all of the tenant, want 7", ofAll)
+	}
+}
+
 // What is to be shared is shared by weight among those that take part.
 func TestParts(t *testing.T) {
 	m := newMachine(DefaultConfig())
