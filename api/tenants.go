@@ -197,18 +197,17 @@ func (s *Server) paced(ctx *fasthttp.RequestCtx, path string, need auth.Scope, h
 
 // addPace adds an item about a rate to the answer's fields of draft-ietf-httpapi-ratelimit-headers.
 func addPace(ctx *fasthttp.RequestCtx, name string, pace *quota.Pace) {
-	if pace == nil {
-		return
+	if pace != nil {
+		addItem(ctx, "RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", name, pace.Burst, seconds(pace.Window)))
+		addItem(ctx, "RateLimit", fmt.Sprintf("%q;r=%d;t=%d", name, pace.Left, seconds(pace.Full)))
 	}
-	for field, item := range map[string]string{
-		"RateLimit-Policy": fmt.Sprintf("%q;q=%d;w=%d", name, pace.Burst, seconds(pace.Window)),
-		"RateLimit":        fmt.Sprintf("%q;r=%d;t=%d", name, pace.Left, seconds(pace.Full)),
-	} {
-		if before := ctx.Response.Header.Peek(field); len(before) > 0 {
-			item = string(before) + ", " + item
-		}
-		ctx.Response.Header.Set(field, item)
+}
+
+func addItem(ctx *fasthttp.RequestCtx, field, item string) {
+	if before := ctx.Response.Header.Peek(field); len(before) > 0 {
+		item = string(before) + ", " + item
 	}
+	ctx.Response.Header.Set(field, item)
 }
 
 // seconds are a time in whole seconds, rounded up.

@@ -81,11 +81,13 @@ func (c *Claim) Covers(route postdate.Route, at Position) bool {
 	case c.Only == "":
 		to, behind := placeIn(c.Behind, route)
 		return !behind || !to.Before(at)
+	case c.Only == route:
+		return true
 	case c.Only.IsAllOf(route.Tenant()):
 		to, behind := c.Behind[route]
 		return !behind || !to.Before(at)
 	}
-	return c.Only == route
+	return false
 }
 
 // Places returns what the record's Behind becomes, but for what has come up to its Claimed. A route

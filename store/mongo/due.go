@@ -27,6 +27,7 @@ type scan struct {
 	*store.Claim
 	span     span // up to the claim's To, and after the look up to where the scan ends
 	most     int  // how many messages it looks at
+	parted   bool // it passes over some of what it finds
 	expected int  // how many the look found in the span
 	quiet    bool // there were none
 	idle     bool // the claim covers none, and has nothing else to write
@@ -47,7 +48,7 @@ type scan struct {
 func newScan(c *store.Claim) *scan {
 	n := &scan{Claim: c, next: postdate.Far, most: c.Scan.Limit}
 	n.span = span{bucket: c.Bucket, after: c.Scan.After, to: c.To}
-	if n.parted() {
+	if n.parted = !n.leaveOut(false); n.parted {
 		n.most += passedMax
 	}
 	return n

@@ -32,7 +32,7 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 		switch _, crowded := s.crowded[c.Bucket]; {
 		case crowded:
 			alone = append(alone, c)
-		case c.parted():
+		case c.parted:
 			parted = append(parted, c)
 		default:
 			plain = append(plain, c)
@@ -73,7 +73,7 @@ func (s *Store) look(ctx context.Context, scans []*scan) error {
 // lookAlone looks at a bucket that filled its page last time. If the scan takes all routes
 // alike, it asks only for the message that fills the page.
 func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
-	if c.parted() {
+	if c.parted {
 		return s.readAlone(ctx, c, keysAndRoutes)
 	}
 	c.found, err = s.findDue(ctx, []span{c.span}, keys, c.Scan.Limit-1, 1)
@@ -84,9 +84,6 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	}
 	return err
 }
-
-// parted says whether the scan treats routes differently.
-func (c *scan) parted() bool { return c.Only != "" || len(c.Behind) > 0 }
 
 // aim ends the scan at the message that fills its page, or where its look ended.
 func (c *scan) aim() {
@@ -108,31 +105,34 @@ func (c *scan) aim() {
 	c.quiet = c.expected == 0
 	c.idle = c.IfDue && count == 0 && end == c.To
 	c.span.to, c.found, c.reached = end, nil, false
-	c.leaveOut()
+	if c.leaveOut(true) {
+		c.most = c.Scan.Limit
+	}
 }
 
-// leaveOut has the server leave out the routes of which the scan takes nothing, as far as
-// that is simple.
-func (c *scan) leaveOut() {
-	c.span.only = c.Only
-	if c.Only != "" && !c.Only.IsAll() {
-		c.most = c.Scan.Limit
-		return
+// leaveOut has the server leave out what the scan takes nothing of, and reports whether it takes all
+// that is left. For a tenant the index suffices. For a route the server reads all messages that it
+// leaves out, so for the look, which has no end yet, routes stay.
+func (c *scan) leaveOut(routes bool) (all bool) {
+	c.span.only, c.span.but = "", ""
+	if c.Only.IsAll() || routes {
+		c.span.only = c.Only
 	}
-	if len(c.Behind) > butMax {
-		return
+	switch {
+	case c.Only != "" && !c.Only.IsAll():
+		return c.span.only != ""
+	case len(c.Behind) > butMax:
+		return false
 	}
-	all := true
+	all = true
 	for _, route := range sortedRoutes(c.Behind) {
 		switch {
-		case route == c.Only:
-		case c.Scan.After.Before(c.Behind[route]):
-			all = false
-		default:
+		case route == c.Only, c.Only != "" && !c.Only.IsAllOf(route.Tenant()): // only leaves it out
+		case (routes || route.IsAll()) && !c.Scan.After.Before(c.Behind[route]):
 			c.span.but += string(route) + "\x00"
+		default:
+			all = false
 		}
 	}
-	if all {
-		c.most = c.Scan.Limit
-	}
+	return all
 }
