@@ -128,17 +128,15 @@ func (s *Server) patchTenant(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 func (b *tenantBody) check() *Problem {
-	for name, v := range map[string]*float64{"requestsPerSecond": b.RequestsPerSecond.value,
-		"messagesPerSecond": b.MessagesPerSecond.value} {
-		if v != nil && (math.IsNaN(*v) || *v < 0 || *v > rateMax) {
-			return fieldProblem("/"+name, invalid("%s must be between 0 (no limit) and %d, or null for the default",
-				name, int(rateMax)))
-		}
-	}
-	for name, v := range map[string]*int64{"pendingMax": b.PendingMax.value, "bytesMax": b.BytesMax.value,
-		"channelsMax": b.ChannelsMax.value} {
-		if v != nil && *v < 0 {
-			return fieldProblem("/"+name, invalid("%s must be at least 0 (no limit), or null for the default", name))
+	for _, p := range []*Problem{
+		checkRate("requestsPerSecond", b.RequestsPerSecond.value),
+		checkRate("messagesPerSecond", b.MessagesPerSecond.value),
+		checkMost("pendingMax", b.PendingMax.value),
+		checkMost("bytesMax", b.BytesMax.value),
+		checkMost("channelsMax", b.ChannelsMax.value),
+	} {
+		if p != nil {
+			return p
 		}
 	}
 	if w := b.Weight.value; w != nil && (*w < 1 || *w > weightMax) {
@@ -147,6 +145,21 @@ func (b *tenantBody) check() *Problem {
 	if *b == (tenantBody{}) {
 		return fieldProblem("", invalid("nothing to change: give requestsPerSecond, messagesPerSecond, pendingMax, "+
 			"bytesMax, channelsMax or weight"))
+	}
+	return nil
+}
+
+func checkRate(name string, v *float64) *Problem {
+	if v != nil && (math.IsNaN(*v) || *v < 0 || *v > rateMax) {
+		return fieldProblem("/"+name, invalid("%s must be between 0 (no limit) and %d, or null for the default", name,
+			int(rateMax)))
+	}
+	return nil
+}
+
+func checkMost(name string, v *int64) *Problem {
+	if v != nil && *v < 0 {
+		return fieldProblem("/"+name, invalid("%s must be at least 0 (no limit), or null for the default", name))
 	}
 	return nil
 }
