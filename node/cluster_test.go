@@ -48,6 +48,16 @@ func teamInMemory(t testing.TB) *team {
 	return newTeam(t, func(c *node.Config, p *node.Parts) { c.Store, p.Store = inMemory, mem })
 }
 
+// pairInMemory makes such a team of nodes a and b, which both own buckets.
+func pairInMemory(t testing.TB) *team {
+	t.Helper()
+	m := teamInMemory(t)
+	m.add("a")
+	m.add("b")
+	m.awaitOwners("a", "b")
+	return m
+}
+
 // add starts a node that joins the others.
 func (m *team) add(name string) *node.Node {
 	m.t.Helper()
@@ -274,15 +284,9 @@ func TestTwoNodesOfOneName(t *testing.T) {
 
 // A channel paused on one node is paused on all.
 func TestPauseReachesAllNodes(t *testing.T) {
-	m := teamInMemory(t)
-	defer func() {
-		for _, name := range []string{"a", "b"} {
-			m.remove(name)
-		}
-	}()
-	m.add("a")
-	m.add("b")
-	m.awaitOwners("a", "b")
+	m := pairInMemory(t)
+	defer m.remove("a")
+	defer m.remove("b")
 	clients := map[string]*nodetest.Client{}
 	for name, n := range m.nodes {
 		clients[name] = nodetest.NewClient(n.Addr())

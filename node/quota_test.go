@@ -73,15 +73,9 @@ func pendingOf(t *testing.T, c *client.Client) (n int) {
 
 // What is set on one node holds on the others, and each allows its part of a rate.
 func TestRatesHoldOnAllNodes(t *testing.T) {
-	m := teamInMemory(t)
-	defer func() {
-		for _, name := range []string{"a", "b"} {
-			m.remove(name)
-		}
-	}()
-	m.add("a")
-	m.add("b")
-	m.awaitOwners("a", "b")
+	m := pairInMemory(t)
+	defer m.remove("a")
+	defer m.remove("b")
 	rate := 100.0
 	if _, err := clientWith(t, m.nodes["a"], "").ChangeTenant(patient(t), "default", client.TenantChange{RequestsPerSecond: &rate}); err != nil {
 		t.Fatal(err)
