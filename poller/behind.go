@@ -27,7 +27,7 @@ const (
 	tenantsBehindMax = 16
 )
 
-// leaveBehind makes a claim leave behind what is behind already, and what has no room. It reports
+// leaveBehind makes a claim leave behind what has no room, besides what is behind already. It reports
 // whether the claim may begin: it may not if it would claim more of an overfull channel for which
 // the record has no place left.
 func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
@@ -35,7 +35,6 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 		m.lookForFull(now)
 	}
 	b := p.bucket
-	p.claim.Behind = b.record.Behind
 	full, overdue := m.full, b.overdue
 	if p.of != nil { // it takes nothing of others
 		full, overdue = []*tenant{p.of}, nil

@@ -263,7 +263,6 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			limit = min(limit, roomAny/ofAny)
 		} else {
 			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
-			c.Behind = b.record.Behind
 		}
 		// A channel that is behind catches up to claimed and no further, so claimed must move
 		// on even if nothing else is due.

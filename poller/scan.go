@@ -261,7 +261,8 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 		to, checkpoint = to.Earliest(b.record.Claimed), b.handledUpTo() // finish what is claimed, and begin nothing
 	}
 	p := poll{bucket: b, lapses: m.lapses, claim: store.Claim{
-		Bucket: b.hold.Bucket, Claim: bucket.Claim{Token: b.hold.Token, Checkpoint: checkpoint, To: to},
+		Bucket: b.hold.Bucket,
+		Claim:  bucket.Claim{Token: b.hold.Token, Checkpoint: checkpoint, To: to, Behind: b.record.Behind},
 	}}
 	b.turn++
 	for i := range scanTurns {

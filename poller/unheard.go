@@ -62,10 +62,7 @@ func (m *Machine) heard(p *poll, r *store.ClaimResult) {
 // names. They have caught up with what is known to be claimed, but an earlier claim without an
 // answer may have moved claimed further.
 func (b *owned) keepBehind(p *poll) {
-	for name, to := range p.claim.Behind {
-		if name == p.claim.Only {
-			to = to.Latest(p.claim.To)
-		}
+	for name, to := range p.claim.Places() {
 		b.stayBehind(name, to)
 	}
 }
