@@ -32,7 +32,7 @@ type TenantChange struct {
 	Weight            *int     `json:"weight,omitempty"`
 }
 
-// Tenants lists the tenants that have settings or pending messages, by name.
+// Tenants lists the tenants that have settings, pending messages or keys, by name.
 func (c *Client) Tenants(ctx context.Context) ([]Tenant, error) {
 	type list struct {
 		Tenants []Tenant `json:"tenants"`
