@@ -18,8 +18,9 @@ const (
 )
 
 var (
-	// the index has them: no message is read
-	keys          = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)}
+	// keys are in the index: no message is read.
+	keys = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1)}
+	// keysAndRoutes make the server read the messages: the index has no channel.
 	keysAndRoutes = projection{max: lookMax, fields: doc("_id", 1, "bucket", 1, "due", 1, "channel", 1)}
 )
 

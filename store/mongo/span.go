@@ -13,8 +13,8 @@ import (
 type span struct {
 	bucket    int
 	after, to bucket.Position
-	only      postdate.Route // or all of a tenant; "": of every route
-	but       string         // routes to leave out, or all of a tenant, each followed by a zero byte
+	only      postdate.Route // or all routes of a tenant; "": every route
+	but       string         // routes to leave out, each followed by a zero byte: spans are keys of a map
 }
 
 // rangesOf are the ranges of the due index that make up spans: one for all buckets with the
