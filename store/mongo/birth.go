@@ -24,9 +24,13 @@ func isCode(err error, code int) bool {
 	return errors.As(err, &s) && s.HasErrorCode(code)
 }
 
-// layout is the version of the document layout. Before layout 3, times were numbers; in layout
-// 1, so was a partition record's claimed.
-const layout = 3
+// layout is the version of the document layout. Before layout 4, a partition record's behind named
+// only channels: a node that does not know tenants there sends what nobody may cancel, and sends it
+// again. Before layout 3, times were numbers; in layout 1, so was a partition record's claimed.
+const layout = 4
+
+// layoutDates is the first layout in which times are dates.
+const layoutDates = 3
 
 // birth is the one document of the collection birth.
 type birth struct {

@@ -71,7 +71,7 @@ func (x *conversion) run(ctx context.Context) error {
 	case b.Layout == layout && b.Sharded == x.sharded:
 		return nil
 	}
-	dates := b.Dates || b.Layout == layout
+	dates := b.Dates || b.Layout >= layoutDates
 	if x.sharded && !dates {
 		key, err := x.shardKey(ctx, x.messages)
 		if err != nil {
@@ -98,7 +98,11 @@ func (x *conversion) run(ctx context.Context) error {
 	if err := x.note(ctx, b.Layout, doc("layout", layoutUnderway, "dates", dates, "sharded", x.sharded)); err != nil {
 		return err
 	}
-	if err := x.nobody(ctx); err != nil { // one that had read the birth record before
+	// One that had read the birth record before gets no lease from now on.
+	if err := x.refuseLeases(ctx); err != nil {
+		return err
+	}
+	if err := x.nobody(ctx); err != nil { // one that got its lease in between
 		return err
 	}
 	if !dates {
@@ -108,20 +112,14 @@ func (x *conversion) run(ctx context.Context) error {
 		if err := x.convertTimes(ctx); err != nil {
 			return err
 		}
-		if err := x.nobody(ctx); err != nil { // one that had read it before the note, and has begun to write since
-			return err
-		}
 		if err := x.note(ctx, layoutUnderway, doc("dates", true)); err != nil {
 			return err
 		}
 	}
-	if x.sharded {
+	if x.sharded && !(b.Sharded && b.Layout >= layoutDates) {
 		if err := x.convertToSharded(ctx); err != nil {
 			return err
 		}
-	}
-	if err := x.nobody(ctx); err != nil {
-		return err
 	}
 	x.c.Log.Info("the store is converted", "from layout", b.Layout, "to", layout, "sharded", x.sharded)
 	return x.note(ctx, layoutUnderway, doc("layout", layout))
@@ -212,15 +210,25 @@ func withNumbers() bson.D {
 	return doc("$or", any)
 }
 
-// refuseNumbers makes the server refuse messages whose times are numbers. A node of an earlier
-// version that read the birth record before the note may still run, and begin to write at any
-// time, even after the conversion: what it wrote would be acknowledged, but never found.
+// refuseLeases makes the server refuse the leases of earlier layouts. A node of an earlier version that
+// read the birth record before the note may take its lease at any time, even after the conversion.
+// Without one it gets no buckets.
+func (x *conversion) refuseLeases(ctx context.Context) error {
+	return x.refuseOthers(ctx, x.leases, doc("layout", doc("$gte", layout)))
+}
+
+// refuseNumbers makes the server refuse messages whose times are numbers. Such a node may take
+// messages without a lease, too: what it wrote would be acknowledged, but never found.
 func (x *conversion) refuseNumbers(ctx context.Context) error {
-	err := x.messages.Database().RunCommand(ctx, doc("collMod", x.messages.Name(),
-		"validator", doc("$nor",
-			bson.A{withNumbers()}), "validationLevel", "strict", "validationAction", "error")).Err()
+	return x.refuseOthers(ctx, x.messages, doc("$nor", bson.A{withNumbers()}))
+}
+
+// refuseOthers makes the server refuse writes of documents that do not match.
+func (x *conversion) refuseOthers(ctx context.Context, in *driver.Collection, match bson.D) error {
+	err := in.Database().RunCommand(ctx, doc("collMod", in.Name(),
+		"validator", match, "validationLevel", "strict", "validationAction", "error")).Err()
 	if isCode(err, codeNamespaceNotFound) {
-		return nil // no message was ever written
+		return nil // nothing was ever written
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -134,12 +135,17 @@ func (f *filled) registered(s *Store) {
 	}
 }
 
-// old makes numbers of the store's dates, as layouts 1 and 2 had them.
+// old makes the store one of an earlier layout: 1 and 2 had numbers for dates.
 func (f *filled) old(layout int) {
 	f.t.Helper()
 	s := f.open()
 	defer s.Close()
 	ctx := f.t.Context()
+	if layout == 3 {
+		_, err := s.births().UpdateOne(ctx, doc(), bson.A{doc("$set", doc("layout", layout))})
+		f.must(err)
+		return
+	}
 	if layout == 1 { // it claimed whole milliseconds
 		_, err := s.partitions.UpdateMany(ctx, doc(), doc("$set", doc("claimed.id", "")))
 		f.must(err)
@@ -183,9 +189,9 @@ func (f *filled) refused(words string) {
 	}
 }
 
-// TestConvertTimes converts stores of both earlier layouts: their answers stay the same.
-func TestConvertTimes(t *testing.T) {
-	for layout := 1; layout <= 2; layout++ {
+// TestConvert converts stores of all earlier layouts: their answers stay the same.
+func TestConvert(t *testing.T) {
+	for layout := 1; layout <= 3; layout++ {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
 			f := fill(t, mongotest.Fresh(t))
 			f.old(layout)
@@ -232,11 +238,11 @@ func TestConvertIsInterrupted(t *testing.T) {
 // TestConvertToSharded puts a store that was made on a replica set behind a mongos: its answers
 // stay the same, and its ids are taken.
 func TestConvertToSharded(t *testing.T) {
-	for _, layout := range []int{1, 3} {
+	for _, layout := range []int{1, 3, 4} {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
 			uri := mongotest.Fresh(t)
 			f := fill(t, uri)
-			if layout < 3 {
+			if layout < 4 {
 				f.old(layout)
 			}
 			f.c.URI = routertest.Start(t, uri).URI()
@@ -308,9 +314,42 @@ func during(command, collection string, do func()) *event.CommandMonitor {
 	}}
 }
 
+// TestNoLeaseForAnEarlierVersion: a node of an earlier version reads the birth record before the
+// conversion, and asks for its lease during it or later. It gets none, and so no bucket.
+func TestNoLeaseForAnEarlierVersion(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(3)
+	node := f.bare(uri)
+	renew := func() {
+		t.Helper()
+		_, err := node.leases.UpdateOne(t.Context(), doc("_id", "old/1"),
+			bson.A{doc("$set", doc("renewals", 1, "lasts", 1000, "at", "$$NOW"))}, options.UpdateOne().SetUpsert(true))
+		if !refused(err) {
+			t.Errorf("a lease of an earlier layout: %v; want it refused", err)
+		}
+	}
+	updates := 0
+	atItsEnd := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if on, _ := e.Command.Lookup("update").StringValueOK(); on == "birth" {
+			if updates++; updates == 2 { // the first says that the conversion is under way
+				renew()
+			}
+		}
+	}}
+	f.must(convertWatched(t.Context(), f.c, atItsEnd))
+	renew()
+	s := f.open()
+	defer s.Close()
+	f.same(s)
+	if _, err := s.Renew(t.Context(), bucket.Lease{ID: "new/1", Renewals: 1, Lasts: time.Second}); err != nil {
+		t.Errorf("the lease of a new node: %v", err)
+	}
+}
+
 // TestConvertBesideANodeThatLookedBefore: a node of an earlier version reads the birth record
-// before the conversion, and begins to work at its end. What it writes is refused, not
-// acknowledged, even after the conversion. The conversion does not end while the node works.
+// before the conversion, and begins to write at its end. That is refused, not acknowledged, even
+// after the conversion.
 func TestConvertBesideANodeThatLookedBefore(t *testing.T) {
 	uri := mongotest.Fresh(t)
 	f := fill(t, uri)
@@ -331,18 +370,7 @@ func TestConvertBesideANodeThatLookedBefore(t *testing.T) {
 			t.Errorf("a settlement at a time that is a number: %v; want it refused", err)
 		}
 	}
-	beside := during("update", "partitions", func() { // every message is converted
-		write()
-		_, err := node.Renew(t.Context(), bucket.Lease{ID: "old/1", Renewals: 1, Lasts: time.Second})
-		f.must(err)
-	})
-	if err := convertWatched(t.Context(), f.c, beside); postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "old/1") || !strings.Contains(err.Error(), "stop all nodes") {
-		t.Errorf("beside a node: %v", err)
-	}
-	f.refused("store init")
-	_, err = node.leases.DeleteOne(t.Context(), doc("_id", "old/1")) // it has ended
-	f.must(err)
-	f.must(Convert(t.Context(), f.c))
+	f.must(convertWatched(t.Context(), f.c, during("update", "partitions", write))) // every message is converted
 	write()
 	s := f.open()
 	defer s.Close()

@@ -69,6 +69,7 @@ type lease struct {
 	Renewals int64     `bson:"renewals"`
 	Lasts    int64     `bson:"lasts"` // ms, rounded up; earlier versions wrote none
 	At       time.Time `bson:"at"`    // of the server's clock
+	Layout   int       `bson:"layout"`
 }
 
 // leaseKept is how long the lease of a run that ended is kept: much longer than any lease time,
@@ -200,7 +201,7 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 func (s *Store) Renew(ctx context.Context, l bucket.Lease) (postdate.Time, error) {
 	lasts := (l.Lasts + time.Millisecond - 1).Milliseconds()
 	update := bson.A{doc("$set", doc("renewals", doc("$max", bson.A{"$renewals", int64(l.Renewals)}), "lasts", lasts,
-		"at", "$$NOW"))}
+		"at", "$$NOW", "layout", layout))}
 	var after lease
 	err := s.within(ctx, func(ctx context.Context) error {
 		return s.repeat(ctx, func(ctx context.Context) error {
