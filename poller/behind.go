@@ -198,8 +198,8 @@ func (m *Machine) lag(b *owned, route postdate.Route, upTo bucket.Position) (fro
 }
 
 // catchUp makes p a scan of what is behind in b and has room, if there is anything. Tenants have turns
-// as their weights say, and so do the channels of each. If all of a tenant is behind, every other turn is
-// for that. If a channel also has parked messages, chance decides which come first.
+// as their weights say, and so do the channels of each. If all of a tenant is behind, every other of its
+// turns is for that. If a channel also has parked messages, chance decides which come first.
 func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 	of, weights := map[*tenant][]postdate.Route{}, 0
 	var tenants []*tenant
@@ -218,10 +218,16 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 		return false
 	}
 	t, turn := m.pick(tenants, weights), b.turn/scanTurns
-	route := of[t][turn%len(of[t])]
-	if turn%2 == 0 && slices.Contains(of[t], t.all) {
-		route = t.all
+	routes := of[t]
+	if len(routes) > 1 && routes[0].IsAll() { // which sorts before its channels
+		if turn%2 == 0 {
+			routes = routes[:1]
+		} else {
+			routes = routes[1:]
+		}
+		turn /= 2
 	}
+	route := routes[turn%len(routes)]
 	if p.only = m.channels[route]; p.only == nil {
 		p.of = t
 	}

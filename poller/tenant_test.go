@@ -203,6 +203,34 @@ func TestTenantsCatchUp(t *testing.T) {
 	}
 }
 
+// If all of a tenant is behind, every other turn is for that, and its channels share the rest.
+func TestAllChannelsHaveTurns(t *testing.T) {
+	for channels := 1; channels <= 4; channels++ {
+		s := newBareShop(t, nil)
+		all := []postdate.Route{postdate.AllOf("acme")}
+		for i := range channels {
+			all = append(all, theirs(postdate.Route(fmt.Sprint("x:", i))))
+		}
+		record := s.behind(all...)
+		record.Behind[all[0]] = bucket.UpTo(s.now.Wall - 250)
+		s.gainSwept(record)
+		b, turns := s.m.buckets[0], map[postdate.Route]int{}
+		for range scanTurns * 2 * channels {
+			p := poll{bucket: b, claim: store.Claim{Claim: bucket.Claim{To: bucket.UpTo(s.now.Wall)}}}
+			if !s.m.catchUp(s.now, b, &p) {
+				t.Fatal("nothing catches up")
+			}
+			turns[p.claim.Only]++
+			b.turn++
+		}
+		for i, route := range all {
+			if want := scanTurns * []int{channels, 1}[min(i, 1)]; turns[route] != want {
+				t.Errorf("of %d channels and all of their tenant, %q had %d turns, want %d", channels, route, turns[route], want)
+			}
+		}
+	}
+}
+
 // A channel that is further behind than its tenant comes up to the tenant's place, and no further.
 func TestAChannelCatchesUpWithItsTenant(t *testing.T) {
 	m := newMachine(DefaultConfig())
