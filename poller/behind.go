@@ -47,7 +47,10 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	for _, t := range overdue {
 		s.leaveAll(t)
 	}
-	for _, t := range full {
+	for i, t := range full {
+		if s.taken && i >= m.overfull { // there may be thousands more
+			break
+		}
 		if !s.leave(now, p, t) {
 			return false
 		}
@@ -60,17 +63,20 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 const overdueAfter = 100 * time.Millisecond
 
 // noteOverdue notes whose messages a scan found if it did not come to its end, long after they were
-// due: others must not wait for what follows. What is claimed already cannot be left behind.
+// due, the tenants with the most first: others must not wait for what follows. What is claimed already cannot be left behind.
 func (m *Machine) noteOverdue(now postdate.Now, b *owned, r *store.ClaimResult) {
 	b.overdue = nil
 	if r.Complete || now.Wall.Add(-overdueAfter) <= r.Ended.Time || r.Ended.Before(b.record.Claimed) {
 		return
 	}
+	found := map[*tenant]int{}
 	for i := range r.Due {
-		if t := m.tenantOf(r.Due[i].Tenant); !slices.Contains(b.overdue, t) {
+		t := m.tenantOf(r.Due[i].Tenant)
+		if found[t]++; found[t] == 1 {
 			b.overdue = append(b.overdue, t)
 		}
 	}
+	slices.SortStableFunc(b.overdue, func(t, o *tenant) int { return found[o] - found[t] })
 }
 
 // places are what a claim says of what is behind.
@@ -78,6 +84,7 @@ type places struct {
 	claimed                  bucket.Position // of what is not
 	behind                   map[postdate.Route]bucket.Position
 	channels, bytes, tenants int
+	taken                    bool // something had no place
 }
 
 func placesOf(record bucket.Partition) *places {
@@ -126,7 +133,8 @@ func (s *places) leave(now postdate.Now, p *poll, t *tenant) (mayBegin bool) {
 			return true // the claim takes nothing of it
 		case c.overfull(now.Mono):
 			return !at.Before(p.claim.To)
-		default: // nor are those that follow overfull
+		default: // nor are those of its channels that follow overfull
+			s.taken = true
 			return true
 		}
 	}

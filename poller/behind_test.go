@@ -142,6 +142,28 @@ func TestBesideAnOverfullChannel(t *testing.T) {
 	}
 }
 
+// BenchmarkLeaveBehind is what a claim costs where very many tenants have a channel without room.
+func BenchmarkLeaveBehind(b *testing.B) {
+	for _, n := range []int{40, 400, 4_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := newMachine(DefaultConfig())
+			for i := range n {
+				t := m.tenantOf(fmt.Sprint("t-", i))
+				t.full = []*channel{m.channelOf(postdate.RouteOf(t.name, "x:a"))}
+				m.full = append(m.full, t)
+			}
+			m.looked = true
+			o := &owned{record: bucket.Partition{Claimed: bucket.UpTo(100)}}
+			for b.Loop() {
+				p := poll{bucket: o, claim: store.Claim{Claim: bucket.Claim{To: bucket.UpTo(200)}}}
+				if !m.leaveBehind(postdate.Now{Wall: 1_000}, &p) || len(p.claim.Behind) != behindMax+tenantsBehindMax {
+					b.Fatalf("it leaves %d behind", len(p.claim.Behind))
+				}
+			}
+		})
+	}
+}
+
 // A channel that has exactly its fill is not left behind: most never have more than that.
 func TestJustItsFillIsNotLeftBehind(t *testing.T) {
 	for _, n := range []int{2, 3} {

@@ -176,6 +176,10 @@ func (m *Machine) lookForFull(now postdate.Now) {
 	}
 	m.looked = true
 	slices.SortStableFunc(m.full, func(a, b *tenant) int { return len(a.full) - len(b.full) })
+	m.overfull = len(m.full)
+	for m.overfull > 0 && !m.full[m.overfull-1].full[0].overfull(now.Mono) {
+		m.overfull--
+	}
 }
 
 // stuckAfter is how long claims wait for fewer messages of a channel to be in doubt. Messages
