@@ -17,8 +17,6 @@ const (
 	LastErrorBytesMax   = 512
 	InboxNameBytesMax   = 128
 
-	TenantSeriesMax = 100 // tenants with series of their own in a node's metrics
-
 	BatchItemsMax  = 10_000
 	BatchBytesMax  = 64 << 20 // of one batch request's body
 	CancelItemsMax = 10_000

@@ -180,10 +180,6 @@ func CheckScheduleID(id string) error { return checkName("scheduleId", id, Sched
 // CheckKeyID returns a KindInvalid error if s cannot be the id of an API key.
 func CheckKeyID(s string) error { return checkName("key id", s, ScheduleIDBytesMax) }
 
-// OtherTenants is the tenant in the metrics for those beyond [TenantSeriesMax]. No tenant can be
-// called so, and see in them what is another one's.
-const OtherTenants = "(other)"
-
 // CheckTenant returns an error if name is not a valid tenant.
 func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }
 

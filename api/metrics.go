@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/series"
 )
 
 // metrics are this package's metrics.
@@ -21,7 +22,8 @@ type metrics struct {
 	tooLate   *prometheus.CounterVec
 
 	mu      sync.Mutex
-	tenants map[string]*tenantSeries
+	names   series.Tenants
+	tenants map[string]*tenantSeries // by these
 }
 
 // tenantSeries are a tenant's counters. They are looked up once, not for each message.
@@ -71,16 +73,16 @@ func (m *metrics) of(tenant string) *tenantSeries {
 
 // tenant is of while the lock is held.
 func (m *metrics) tenant(name string) *tenantSeries {
-	t := m.tenants[name]
-	if t == nil && len(m.tenants) >= postdate.TenantSeriesMax {
-		name = postdate.OtherTenants
-		t = m.tenants[name]
+	if t := m.tenants[name]; t != nil {
+		return t
 	}
-	if t == nil {
-		t = &tenantSeries{name: name, scheduled: map[string]prometheus.Counter{},
-			cancelled: m.cancelled.WithLabelValues(name), tooLate: m.tooLate.WithLabelValues(name)}
-		m.tenants[name] = t
+	name = m.names.Name(name)
+	if t := m.tenants[name]; t != nil { // that of the others
+		return t
 	}
+	t := &tenantSeries{name: name, scheduled: map[string]prometheus.Counter{},
+		cancelled: m.cancelled.WithLabelValues(name), tooLate: m.tooLate.WithLabelValues(name)}
+	m.tenants[name] = t
 	return t
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/internal/series"
 )
 
 // A tenant beyond the bound shares its series with others, and sees none of them. A tenant with
@@ -16,14 +16,14 @@ import (
 func TestMetricsOfManyTenants(t *testing.T) {
 	r := newRig(t, withKeys)
 	key := func(tenant string) string { return r.key(tenant, auth.WriteMessages, auth.Operate) }
-	for i := range postdate.TenantSeriesMax + 20 {
+	for i := range series.TenantsMax + 20 {
 		r.send("POST", "/v1/messages", order("a"), bearer(key(fmt.Sprint("t", i))))
 	}
 	all := r.send("GET", "/metrics", "", bearer(adminKey)).body
-	if want := fmt.Sprintf("postdate_scheduled_total{broker=\"inbox\",tenant=%q} 21\n", postdate.OtherTenants); !strings.Contains(all, want) {
+	if want := fmt.Sprintf("postdate_scheduled_total{broker=\"inbox\",tenant=%q} 21\n", series.Others); !strings.Contains(all, want) {
 		t.Errorf("no %s in\n%s", want, all)
 	}
-	if n := strings.Count(all, "postdate_scheduled_total{"); n != postdate.TenantSeriesMax {
+	if n := strings.Count(all, "postdate_scheduled_total{"); n != series.TenantsMax {
 		t.Errorf("%d series of scheduled messages", n)
 	}
 	for tenant, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/series"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -27,8 +28,9 @@ type Metrics struct {
 	down     prometheus.Gauge
 
 	mu       sync.Mutex
-	tenants  map[string]*tenantSeries
-	channels int // with series of their own
+	names    series.Tenants
+	tenants  map[string]*tenantSeries // by these
+	channels int                      // with series of their own
 }
 
 // tenantSeries are a tenant's series. They are looked up once, not for each message.
@@ -82,15 +84,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // tenant returns the series of a tenant. The lock is held.
 func (m *Metrics) tenant(name string) *tenantSeries {
-	t := m.tenants[name]
-	if t == nil && len(m.tenants) >= postdate.TenantSeriesMax {
-		name = postdate.OtherTenants
-		t = m.tenants[name]
-	}
-	if t != nil {
+	if t := m.tenants[name]; t != nil {
 		return t
 	}
-	t = &tenantSeries{name: name, marked: m.marked.WithLabelValues(name), channels: map[string]*channelSeries{}}
+	name = m.names.Name(name)
+	if t := m.tenants[name]; t != nil { // that of the others
+		return t
+	}
+	t := &tenantSeries{name: name, marked: m.marked.WithLabelValues(name), channels: map[string]*channelSeries{}}
 	for how := store.SettleDelivered; int(how) < len(settlingNames); how++ {
 		t.ended[how] = m.ended.WithLabelValues(name, settlingNames[how])
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/series"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
@@ -38,7 +39,7 @@ func TestMetricsShowNoPaths(t *testing.T) {
 // The number of series is bounded: tenants and channels that come late share some. What they share
 // no tenant can call its own.
 func TestMetricsOfManyTenants(t *testing.T) {
-	const tenants, channels = postdate.TenantSeriesMax + 50, 4
+	const tenants, channels = series.TenantsMax + 50, 4
 	registry := prometheus.NewRegistry()
 	m := poller.NewMetrics(registry)
 	for i := range tenants * channels {
@@ -53,7 +54,7 @@ func TestMetricsOfManyTenants(t *testing.T) {
 	}
 	delivered, lateness := map[string]float64{}, map[string]uint64{}
 	for _, f := range families {
-		if f.GetName() == "postdate_lateness_seconds" && len(f.Metric) > 200+postdate.TenantSeriesMax+1 {
+		if f.GetName() == "postdate_lateness_seconds" && len(f.Metric) > 200+series.TenantsMax+1 {
 			t.Errorf("%d series of lateness", len(f.Metric))
 		}
 		for _, series := range f.Metric {
@@ -71,9 +72,9 @@ func TestMetricsOfManyTenants(t *testing.T) {
 			}
 		}
 	}
-	const own = postdate.TenantSeriesMax - 1 // and default
-	if len(delivered) != own+1 || delivered["t0"] != channels || lateness["t0"] != channels || postdate.CheckTenant(postdate.OtherTenants) == nil ||
-		delivered[postdate.OtherTenants] != (tenants-own)*channels || lateness[postdate.OtherTenants] != (tenants-own)*channels {
+	const own = series.TenantsMax - 1 // and default
+	if len(delivered) != own+1 || delivered["t0"] != channels || lateness["t0"] != channels ||
+		delivered[series.Others] != (tenants-own)*channels || lateness[series.Others] != (tenants-own)*channels {
 		t.Errorf("delivered %v, lateness %v", delivered, lateness)
 	}
 }
