@@ -40,7 +40,8 @@ type Error struct {
 	Kind   Kind
 	Detail string // a sentence for the person who has to act on it
 	Err    error  // the cause, or nil
-	// RetryAfter is when to try again, for KindLimited.
+	// Limit is the tenant's limit that is in the way, and RetryAfter when to try again, for KindLimited.
+	Limit      string
 	RetryAfter time.Duration
 }
 

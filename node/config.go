@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
-	"math"
 	"net"
 	"net/url"
 	"os"
@@ -299,17 +298,16 @@ func validateRetry(p postdate.RetryPolicy) error {
 func validateQuota(l quota.Limits) error {
 	for _, limit := range []struct {
 		flag  string
-		value float64
-	}{
-		{"requests-per-second", l.RequestsPerSecond}, {"messages-per-second", l.MessagesPerSecond},
-		{"pending-max", float64(l.PendingMax)}, {"bytes-max", float64(l.BytesMax)},
-		{"channels-max", float64(l.ChannelsMax)},
-	} {
-		if !(limit.value >= 0) || limit.value > math.MaxInt64 { // nor not a number
-			return invalid("--tenant-%s is %g: it must be at least 0, which is no limit", limit.flag, limit.value)
+		value int64
+	}{{"pending-max", l.PendingMax}, {"bytes-max", l.BytesMax}, {"channels-max", l.ChannelsMax}} {
+		if limit.value < 0 {
+			return invalid("--tenant-%s is %d: it must be at least 0, which is no limit", limit.flag, limit.value)
 		}
 	}
-	return nil
+	if err := quota.CheckRate("--tenant-requests-per-second", l.RequestsPerSecond); err != nil {
+		return err
+	}
+	return quota.CheckRate("--tenant-messages-per-second", l.MessagesPerSecond)
 }
 
 func invalid(format string, args ...any) error {

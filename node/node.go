@@ -150,6 +150,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.loop.channels = n.channels
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
+	n.metrics.MustRegister(n.quota)
 	n.control = &control{store: n.store, quota: n.quota, loop: n.loop, stale: make(chan struct{}, 1),
 		tell: n.tellOthers}
 	if !n.store.Exclusive() {

@@ -15,10 +15,21 @@ type slow struct {
 	store.Messages
 	begun, on chan struct{} // nil: nothing waits
 	err       error
+	panics    bool
 	gets      int
 }
 
+func (s *slow) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	if s.panics {
+		panic("a bug")
+	}
+	return s.Messages.Replace(ctx, next, ifVersion)
+}
+
 func (s *slow) Insert(ctx context.Context, all []postdate.Message) []store.Inserted {
+	if s.panics {
+		panic("a bug")
+	}
 	if s.begun != nil {
 		s.begun <- struct{}{}
 		<-s.on
@@ -49,9 +60,52 @@ func TestUnknownOutcomesCount(t *testing.T) {
 		if r := o.insert(message("a", "next", 1, "x:a"))[0]; (r.Err != nil) != step.counts {
 			t.Errorf("after %v the next one is answered %v", step.err, r.Err)
 		}
-		if o.at = o.at.Add(doubtTime); step.counts {
+		if o.at = o.at.Add(doubtTime + time.Second); step.counts {
 			wantTaken(t, o.insert(message("a", "next", 1, "x:a"))[0])
 		}
+	}
+}
+
+// A call that panics may have done something: it counts for a while, and not for ever.
+func TestACallThatPanics(t *testing.T) {
+	for name, call := range map[string]func(o *office, s store.Messages){
+		"insert": func(o *office, s store.Messages) {
+			s.Insert(t.Context(), []postdate.Message{message("a", "lost", 10, "x:a")})
+		},
+		"replace": func(o *office, s store.Messages) {
+			m := message("a", "old", 10, "x:a")
+			o.store.Insert(t.Context(), []postdate.Message{message("a", "old", 0, "x:a")})
+			old, _ := o.store.Get(t.Context(), m.Key)
+			_, _ = s.Replace(t.Context(), m, old.Version)
+		},
+	} {
+		o := newOffice(t, Limits{BytesMax: 10})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: the panic is lost", name)
+				}
+			}()
+			call(o, o.Hold(&slow{Messages: o.store, panics: true}))
+		}()
+		if r := o.insert(message("a", "next", 1, "x:a"))[0]; r.Err == nil {
+			t.Errorf("%s: what may have been done does not count", name)
+		}
+		o.at = o.at.Add(doubtTime + time.Second)
+		wantTaken(t, o.insert(message("a", "next", 1, "x:a"))[0])
+	}
+}
+
+// However many calls have an unknown outcome, they take little memory.
+func TestManyDoubts(t *testing.T) {
+	o := newOffice(t, Limits{PendingMax: 1 << 40})
+	held := o.Hold(&slow{Messages: o.store, err: postdate.E(postdate.KindUnknown, "no answer")})
+	for range 1_000 {
+		held.Insert(t.Context(), []postdate.Message{message("a", "lost", 1, "x:a")})
+		o.at = o.at.Add(time.Millisecond)
+	}
+	if n := len(o.accounts["a"].doubts); n > 2 {
+		t.Errorf("a second's doubts are %d", n)
 	}
 }
 

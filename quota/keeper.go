@@ -1,37 +1,46 @@
 package quota
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/series"
 	"github.com/postdate/postdate/store"
 )
 
-// Keeper holds all tenants to their limits. It is safe for concurrent use.
+// Keeper holds all tenants to their limits, and is a prometheus.Collector that shows these. It is safe for
+// concurrent use.
 type Keeper struct {
 	defaults Limits
 	counts   counts
 	nodes    func() int // how many nodes share the rates, this one included
 	now      func() time.Time
 
-	anybody  atomic.Bool // has limits
-	mu       sync.Mutex  // guards what follows
+	anybody atomic.Bool // has limits
+	refused *prometheus.CounterVec
+	names   series.Tenants
+
+	mu       sync.Mutex // guards what follows
 	settings map[string]store.TenantSettings
 	accounts map[string]*account
 }
 
 // counts is what the keeper needs of a store.
 type counts interface {
+	Usages(ctx context.Context) ([]store.TenantUsage, error)
 	UsageOf(tenant string, channel postdate.Channel) (usage store.Usage, uses bool)
 }
 
 // NewKeeper returns a keeper that gives tenants without settings the defaults.
 func NewKeeper(defaults Limits, c counts, nodes func() int, now func() time.Time) *Keeper {
-	k := &Keeper{defaults: defaults, counts: c, nodes: nodes, now: now, accounts: map[string]*account{}}
+	k := &Keeper{defaults: defaults, counts: c, nodes: nodes, now: now, accounts: map[string]*account{},
+		refused: newRefused()}
 	k.Set(nil)
 	return k
 }
@@ -82,12 +91,13 @@ func (k *Keeper) account(tenant string) *account {
 
 // Request takes one request of a tenant. schedules says that it brings messages: then it also needs
 // some rate left for these, which are taken when they come to the store.
-func (k *Keeper) Request(tenant string, schedules bool) error {
+func (k *Keeper) Request(tenant string, schedules bool) (err error) {
 	if !k.anybody.Load() {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	defer func() { k.countRefused(tenant, err, 1) }()
 	a := k.account(tenant)
 	if a == nil {
 		return nil
@@ -140,7 +150,9 @@ func (k *Keeper) holdRate(tenant string, n int) error {
 		return nil
 	}
 	if wait := take(a.messages, k.now(), n); wait > 0 {
-		return tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
+		err := tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
+		k.countRefused(tenant, err, n)
+		return err
 	}
 	return nil
 }

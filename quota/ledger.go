@@ -7,14 +7,14 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// doubtTime is how long a call with an unknown outcome counts as if it had been done. By then it is
-// in the counts of the embedded store, if it was done; MongoDB has it after its next recount.
-const doubtTime = time.Minute
+// doubtTime is how long, and up to a second longer, a call with an unknown outcome counts as if it had
+// been done. By then MongoDB has counted anew, so that the call is in the counts, if it was done.
+const doubtTime = 5 * time.Minute
 
 // ledger is what calls may add to what a tenant has pending, and the store has not counted yet.
 type ledger struct {
 	coming reservation
-	doubts []doubt // in order of time
+	doubts []doubt // in order of time, at most one for each second
 }
 
 // reservation is what calls may add. Only where channels have a limit it has any.
@@ -23,7 +23,7 @@ type reservation struct {
 	channels        map[postdate.Channel]int // the messages for each
 }
 
-// doubt is what a call with an unknown outcome may have added.
+// doubt is what the calls of a second with an unknown outcome may have added.
 type doubt struct {
 	reservation
 	until time.Time
@@ -119,7 +119,11 @@ func (l *ledger) release(now time.Time, r, unknown *reservation) {
 	l.coming.addAll(r, -1)
 	if !unknown.none() {
 		l.coming.addAll(unknown, 1)
-		l.doubts = append(l.doubts, doubt{*unknown, now.Add(doubtTime)})
+		until := now.Truncate(time.Second).Add(doubtTime + time.Second)
+		if n := len(l.doubts); n == 0 || !l.doubts[n-1].until.Equal(until) {
+			l.doubts = append(l.doubts, doubt{until: until})
+		}
+		l.doubts[len(l.doubts)-1].addAll(unknown, 1)
 	}
 }
 

@@ -100,7 +100,7 @@ func play(t *testing.T, events []byte) {
 	for _, c := range calls {
 		end(c, true)
 	}
-	if l.forget(now.Add(doubtTime)); !l.coming.none() {
+	if l.forget(now.Add(doubtTime + time.Second)); !l.coming.none() {
 		t.Fatalf("in the end %+v is reserved", l.coming)
 	}
 }

@@ -4,11 +4,12 @@
 // It promises:
 //
 //   - A tenant schedules no more than its rate lets through: in any time, what the rate gives in
-//     that time and one second's worth more, and the call that goes beyond.
+//     that time and one second's worth more, and the call that goes beyond. What is refused for
+//     what is pending has used its rate.
 //   - It has no more pending than it may: exactly, where one node serves the store; in a cluster
 //     nodes may together go beyond by what others scheduled in the last two seconds, and by what
 //     [store.Tenants] says that counts may lack. A call with an unknown outcome counts as done for
-//     a minute. While calls are under way, some may be refused that would just fit.
+//     five minutes. While calls are under way, some may be refused that would just fit.
 //   - What adds nothing is not refused for what is pending: a smaller payload, and a message that is
 //     stored already, for up to 100 of those that a call repeats.
 //   - What is refused was surely not done, and says when to come again.
@@ -16,6 +17,8 @@
 package quota
 
 import (
+	"log/slog"
+	"strconv"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,6 +26,24 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
+
+// RateMin and RateMax bound what a rate may be, per second, if it is a limit.
+const (
+	RateMin = 1e-6
+	RateMax = 1e6
+)
+
+// CheckRate returns an error if a rate is neither 0 nor within the bounds. name is what it is called.
+func CheckRate(name string, perSecond float64) error {
+	if perSecond == 0 || perSecond >= RateMin && perSecond <= RateMax {
+		return nil
+	}
+	return postdate.E(postdate.KindInvalid, "%s must be 0 (no limit) or between %s and %s, not %g", name,
+		decimal(RateMin), decimal(RateMax), perSecond)
+}
+
+// decimal writes a number without an exponent.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // Limits are what a tenant may ask and keep. 0: no limit.
 type Limits struct {
@@ -32,6 +53,13 @@ type Limits struct {
 	BytesMax          int64   // their payloads
 	ChannelsMax       int64   // channels that they go to
 	Weight            int     // its share of what nodes can do, in relation to others; at least 1
+}
+
+// LogValue implements slog.LogValuer: the limits by the names that they have in the API.
+func (l Limits) LogValue() slog.Value {
+	return slog.GroupValue(slog.Float64("requestsPerSecond", l.RequestsPerSecond),
+		slog.Float64("messagesPerSecond", l.MessagesPerSecond), slog.Int64("pendingMax", l.PendingMax),
+		slog.Int64("bytesMax", l.BytesMax), slog.Int64("channelsMax", l.ChannelsMax), slog.Int("weight", l.Weight))
 }
 
 // none says whether nothing is limited.
@@ -139,6 +167,8 @@ func (l Limits) fits(is, more store.Usage) error {
 	switch {
 	case l.PendingMax > 0 && more.Messages > 0 && is.Messages+more.Messages > l.PendingMax:
 		return full("pendingMax", "has %d messages pending, and may have %d", is.Messages, l.PendingMax)
+	case l.BytesMax > 0 && more.Bytes > l.BytesMax:
+		return tooLarge(more.Bytes, l.BytesMax)
 	case l.BytesMax > 0 && more.Bytes > 0 && is.Bytes+more.Bytes > l.BytesMax:
 		return full("bytesMax", "has %d bytes of payload pending, and may have %d", is.Bytes, l.BytesMax)
 	case l.ChannelsMax > 0 && more.Channels > 0 && is.Channels+more.Channels > l.ChannelsMax:
@@ -155,15 +185,24 @@ const fullWait = 10 * time.Second
 func full(limit, says string, args ...any) error {
 	e := postdate.E(postdate.KindLimited, "the tenant "+says+" ("+limit+"); surely nothing was done: cancel some, "+
 		"wait until some are delivered, or ask an administrator for more", args...)
-	e.RetryAfter = fullWait
+	e.Limit, e.RetryAfter = limit, fullWait
+	return e
+}
+
+// tooLarge says that a payload never fits.
+func tooLarge(bytes, bytesMax int64) error {
+	e := postdate.E(postdate.KindTooLarge, "the payload has %d bytes, and all that the tenant has pending may have %d "+
+		"(bytesMax); surely nothing was done: put it elsewhere and send a reference, or ask an administrator for more",
+		bytes, bytesMax)
+	e.Limit = "bytesMax"
 	return e
 }
 
 // tooFast says that a rate is used up. what is what the tenant may do, like "send".
 func tooFast(limit, what string, perSecond float64, wait time.Duration) error {
 	e := postdate.E(postdate.KindLimited,
-		"the tenant may %s %g a second (%s); surely nothing was done: come again in %s",
-		what, perSecond, limit, max(wait.Round(time.Millisecond), time.Millisecond))
-	e.RetryAfter = wait
+		"the tenant may %s %s a second (%s); surely nothing was done: come again in %s",
+		what, decimal(perSecond), limit, max(wait.Round(time.Millisecond), time.Millisecond))
+	e.Limit, e.RetryAfter = limit, wait
 	return e
 }

@@ -59,11 +59,7 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 			}
 		}
 	}
-	var inserted []store.Inserted
-	if len(fit) > 0 {
-		inserted = m.Messages.Insert(ctx, fit)
-	}
-	m.keeper.release(held, func(i int) error { return inserted[i].Err })
+	inserted := m.insertHeld(ctx, fit, held)
 	if refused == nil {
 		return inserted
 	}
@@ -79,8 +75,30 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 			results[i] = m.repeated(ctx, &all[i], refused[i])
 		}
 	}
+	for i := range results {
+		m.keeper.countRefused(tenant, results[i].Err, 1)
+	}
 	return results
 }
+
+// insertHeld inserts what fits, and gives back what is held for it.
+func (m *messages) insertHeld(ctx context.Context, fit []postdate.Message, h held) (inserted []store.Inserted) {
+	defer func() {
+		m.keeper.release(h, func(i int) error {
+			if inserted == nil {
+				return errPanic
+			}
+			return inserted[i].Err
+		})
+	}()
+	if len(fit) == 0 {
+		return nil
+	}
+	return m.Messages.Insert(ctx, fit)
+}
+
+// errPanic is how a call ended that has no outcome: it may have been done.
+var errPanic = postdate.E(postdate.KindInternal, "the store panicked")
 
 // repeated is the result for a message that was refused, which may be stored already.
 func (m *messages) repeated(ctx context.Context, message *postdate.Message, refused error) store.Inserted {
@@ -95,7 +113,8 @@ func (m *messages) repeated(ctx context.Context, message *postdate.Message, refu
 }
 
 // Replace implements store.Messages. The message that goes makes room for the one that comes.
-func (m *messages) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (m *messages) Replace(ctx context.Context, next postdate.Message,
+	ifVersion uint64) (r postdate.Record, err error) {
 	if !m.keeper.anybody.Load() {
 		return m.Messages.Replace(ctx, next, ifVersion)
 	}
@@ -106,6 +125,7 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message, ifVersion
 	more := change{0, int64(len(next.Payload)), next.Channel}
 	held, refused := m.keeper.hold(next.Tenant, []change{more})
 	if refused != nil {
+		reason := refused[0]
 		old, err := m.Get(ctx, next.Key)
 		switch {
 		case err != nil:
@@ -118,12 +138,17 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message, ifVersion
 			more.channel = ""
 		}
 		held, refused = m.keeper.hold(next.Tenant, []change{more})
+		if refused != nil && postdate.KindOf(reason) == postdate.KindTooLarge {
+			refused[0] = reason // waiting does not help
+		}
 	}
 	if refused != nil {
+		m.keeper.countRefused(next.Tenant, refused[0], 1)
 		return postdate.Record{}, refused[0]
 	}
-	r, err := m.Messages.Replace(ctx, next, ifVersion)
-	m.keeper.release(held, func(int) error { return err })
+	err = errPanic
+	defer func() { m.keeper.release(held, func(int) error { return err }) }()
+	r, err = m.Messages.Replace(ctx, next, ifVersion)
 	return r, err
 }
 

@@ -372,6 +372,9 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 		case kind == postdate.KindTooLate:
 			t.bad(c, "nothing was replaced: "+tooLate(r.State))
 			return
+		case kind == postdate.KindInvalid || kind == postdate.KindTooLarge:
+			t.bad(c, "nothing was replaced: "+err.Error())
+			return
 		case kind != postdate.KindConflict && kind != postdate.KindNotFound:
 			c.again(err)
 			return

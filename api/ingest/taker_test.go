@@ -27,6 +27,7 @@ type world struct {
 
 	mu    sync.Mutex
 	fault func(m *postdate.Message) (err error, written bool) // of an insert
+	never error                                               // of a replacement
 }
 
 func newWorld(t *testing.T) *world {
@@ -68,6 +69,13 @@ func (w *world) Insert(ctx context.Context, messages []postdate.Message) []store
 		}
 	}
 	return results
+}
+
+func (w *world) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	if w.never != nil {
+		return postdate.Record{}, w.never
+	}
+	return w.Mem.Replace(ctx, next, ifVersion)
 }
 
 // take passes commands to the Taker and returns the outcomes.
@@ -261,6 +269,18 @@ func TestStoreThatFails(t *testing.T) {
 			w.expect(w.stored(), "a=1/PENDING new=2/PENDING s=2/CANCELLED")
 		})
 	}
+}
+
+// What can never be stored holds up nothing that follows.
+func TestWhatIsTooLarge(t *testing.T) {
+	w := newWorld(t)
+	tooLarge := postdate.E(postdate.KindTooLarge, "the test says so")
+	w.expect(w.take(upsert(1, "1")), "done")
+	w.never = tooLarge
+	w.expect(w.take(upsert(2, "2"), record(3, "")), "bad done")
+	w.fault = func(*postdate.Message) (error, bool) { return tooLarge, false }
+	w.expect(w.take(delayed("b", "2", 1000)), "bad")
+	w.expect(w.stored(), "s=1/CANCELLED")
 }
 
 func TestRecords(t *testing.T) {
