@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -230,7 +231,11 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		where = "the top of the body"
 	}
 	detail := fmt.Sprintf("%s was expected at %s, not %s", kind.want, where, kindName(kind.got))
-	if err.JSONKind == '0' && kind.got == '0' && kind.want == "a whole number" {
+	switch {
+	case err.JSONKind != '0' || kind.got != '0':
+	case errors.Is(err.Err, strconv.ErrRange):
+		detail = fmt.Sprintf("the number %s at %s is too large", clip(string(err.JSONValue)), where)
+	case kind.want == "a whole number":
 		detail = fmt.Sprintf("a whole number was expected at %s, not %s", where, clip(string(err.JSONValue)))
 	}
 	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
@@ -270,7 +275,7 @@ func wantedOf(t reflect.Type) string {
 		return "true or false"
 	case reflect.Float64:
 		return "a number"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Slice:
 		return "an array"

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"math"
 	"reflect"
 	"strconv"
 	"time"
@@ -31,6 +30,7 @@ type Tenants interface {
 type Tenant struct {
 	Name string
 	quota.Limits
+	Set   store.TenantSettings // of these, what an administrator set for it
 	Usage store.Usage
 }
 
@@ -150,9 +150,11 @@ func (b *tenantBody) check() *Problem {
 }
 
 func checkRate(name string, v *float64) *Problem {
-	if v != nil && (math.IsNaN(*v) || *v < 0 || *v > rateMax) {
-		return fieldProblem("/"+name, invalid("%s must be between 0 (no limit) and %d, or null for the default", name,
-			int(rateMax)))
+	if v == nil {
+		return nil
+	}
+	if err := quota.CheckRate(name, *v); err != nil {
+		return fieldProblem("/"+name, invalid("%w; null is the default", err))
 	}
 	return nil
 }
@@ -184,7 +186,31 @@ func appendTenant(b []byte, t *Tenant) []byte {
 	b = strconv.AppendInt(append(b, `,"pending":`...), t.Usage.Messages, 10)
 	b = strconv.AppendInt(append(b, `,"bytes":`...), t.Usage.Bytes, 10)
 	b = strconv.AppendInt(append(b, `,"channels":`...), t.Usage.Channels, 10)
-	return append(b, '}')
+	b = append(b, `,"set":[`...)
+	for i, name := range setOf(&t.Set) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, name)
+	}
+	return append(b, `]}`...)
+}
+
+// setOf are the names of what is set.
+func setOf(s *store.TenantSettings) (names []string) {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"requestsPerSecond", s.RequestsPerSecond != nil}, {"messagesPerSecond", s.MessagesPerSecond != nil},
+		{"pendingMax", s.PendingMax != nil}, {"bytesMax", s.BytesMax != nil},
+		{"channelsMax", s.ChannelsMax != nil}, {"weight", s.Weight != nil},
+	} {
+		if field.set {
+			names = append(names, field.name)
+		}
+	}
+	return names
 }
 
 // paced runs a handler if its tenant's rates have something left, and says in the answer what they have

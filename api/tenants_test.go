@@ -31,7 +31,7 @@ func (f *fakeTenants) ListTenants(_ context.Context, others []string) (all []Ten
 }
 
 func (f *fakeTenants) tenant(name string) Tenant {
-	return Tenant{Name: name, Limits: quota.Limits{PendingMax: 7, Weight: 1}.With(f.set[name]), Usage: store.Usage{Messages: 3, Bytes: 40, Channels: 2}}
+	return Tenant{Name: name, Limits: quota.Limits{PendingMax: 7, Weight: 1}.With(f.set[name]), Set: f.set[name], Usage: store.Usage{Messages: 3, Bytes: 40, Channels: 2}}
 }
 
 func (f *fakeTenants) ChangeTenant(_ context.Context, name string, change func(*store.TenantSettings)) (Tenant, error) {
@@ -47,19 +47,25 @@ func (f *fakeTenants) ChangeTenant(_ context.Context, name string, change func(*
 
 func TestTenants(t *testing.T) {
 	r := newRig(t)
-	for _, step := range []struct{ body, want string }{
-		{`{"requestsPerSecond":0.5,"weight":3}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":7,"bytesMax":0,"channelsMax":0,"weight":3`},
-		{`{"pendingMax":0,"bytesMax":100}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":0,"bytesMax":100,"channelsMax":0,"weight":3`},
-		{`{"pendingMax":null,"weight":null}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":7,"bytesMax":100,"channelsMax":0,"weight":1`},
+	for _, step := range []struct{ body, want, set string }{
+		{`{"requestsPerSecond":0.5,"weight":3}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":7,"bytesMax":0,"channelsMax":0,"weight":3`,
+			`"requestsPerSecond","weight"`},
+		{`{"pendingMax":0,"bytesMax":100}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":0,"bytesMax":100,"channelsMax":0,"weight":3`,
+			`"requestsPerSecond","pendingMax","bytesMax","weight"`},
+		{`{"pendingMax":null,"weight":null}`, `"requestsPerSecond":0.5,"messagesPerSecond":0,"pendingMax":7,"bytesMax":100,"channelsMax":0,"weight":1`,
+			`"requestsPerSecond","bytesMax"`},
 	} {
-		r.send("PATCH", "/v1/tenants/acme", step.body).want(200, `{"tenant":"acme",`+step.want+`,"pending":3,"bytes":40,"channels":2}`)
+		r.send("PATCH", "/v1/tenants/acme", step.body).want(200, `{"tenant":"acme",`+step.want+`,"pending":3,"bytes":40,"channels":2,"set":[`+step.set+`]}`)
 	}
 	if a := r.send("GET", "/v1/tenants", ""); !strings.HasPrefix(a.body, `{"tenants":[{"tenant":"acme","requestsPerSecond":0.5,`) {
 		t.Error(a.status, a.body)
 	}
 	for body, words := range map[string]string{
 		`{}`: "nothing to change", `{"weight":0}`: "between 1 and 1000", `{"weight":1001}`: "between 1 and 1000", `{"pendingMax":-1}`: "at least 0",
-		`{"requestsPerSecond":1e7}`: "between 0", `{"messagesPerSecond":-1}`: "between 0", `{"bytesMax":"x"}`: "bytesMax", `{"weights":1}`: "weights",
+		`{"requestsPerSecond":1e7}`: "between 0.000001 and 1000000, not 1e+07", `{"messagesPerSecond":-1}`: "between 0", `{"bytesMax":"x"}`: "bytesMax", `{"weights":1}`: "weights",
+		`{"messagesPerSecond":5e-324}`: "between 0.000001", `{"messagesPerSecond":1e400}`: "1e400 at /messagesPerSecond is too large",
+		`{"pendingMax":"10"}`: "a whole number was expected at /pendingMax, not a string", `{"pendingMax":1.5}`: "a whole number was expected at /pendingMax, not 1.5",
+		`{"pendingMax":9223372036854775808}`: "9223372036854775808 at /pendingMax is too large", `{"requestsPerSecond":true}`: "a number was expected",
 	} {
 		if a := r.send("PATCH", "/v1/tenants/acme", body); a.status != 400 || !strings.Contains(a.body, words) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)

@@ -20,6 +20,8 @@ type Tenant struct {
 	Pending  int64 `json:"pending"`  // messages
 	Bytes    int64 `json:"bytes"`    // of their payloads
 	Channels int64 `json:"channels"` // that they go to
+
+	Set []string `json:"set"` // which of the limits are set for it, by their names; others are the default
 }
 
 // TenantChange is what ChangeTenant changes. Nil fields leave a limit as it is, and 0 is no limit.

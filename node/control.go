@@ -28,7 +28,7 @@ type control struct {
 	stale chan struct{} // another node has changed a setting
 	tell  func()        // tells the other nodes of a change
 
-	reading sync.Mutex // orders reads of the settings, so that an old one is never applied last
+	reading sync.Mutex // orders reads and changes of the settings: an old one is never applied last
 
 	mu  sync.Mutex                               // guards set; never held while the store is asked
 	set map[postdate.Route]store.ChannelSettings // replaced, and never changed
@@ -111,17 +111,40 @@ func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error
 // change wins as a whole.
 func (c *control) Change(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
-	if err := c.read(ctx); err != nil {
-		return store.ChannelSettings{}, err
+	s, err := c.changeChannel(ctx, route, f)
+	if err == nil {
+		c.changed(ctx)
 	}
-	s := c.channels()[route]
-	s.Route = route
+	return s, err
+}
+
+// changeChannel changes the settings in the store. Changes on this node come one after another, so that
+// none undoes another.
+func (c *control) changeChannel(ctx context.Context, route postdate.Route,
+	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	s := store.ChannelSettings{Route: route}
+	all, err := c.store.Channels(ctx)
+	if err != nil {
+		return s, notRead(err)
+	}
+	if i := slices.IndexFunc(all, func(o store.ChannelSettings) bool { return o.Route == route }); i >= 0 {
+		s = all[i]
+	}
 	f(&s)
-	if err := c.store.SetChannel(ctx, s); err != nil {
-		return s, err
-	}
+	return s, c.store.SetChannel(ctx, s)
+}
+
+// notRead says that nothing was changed, because what is set cannot be read.
+func notRead(err error) error {
+	return postdate.E(postdate.KindUnavailable, "what is set cannot be read: %w", err)
+}
+
+// changed makes a change that is done known. If the reading fails, the next regular one has it.
+func (c *control) changed(ctx context.Context) {
 	c.tell()
-	return s, c.read(ctx)
+	_ = c.read(ctx)
 }
 
 // run reads the settings regularly, and when they have changed, until ctx ends.

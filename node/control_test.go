@@ -82,6 +82,31 @@ func TestTenantChangedByMany(t *testing.T) {
 	}
 }
 
+// Those who change one channel at the same time undo nothing of each other's, either.
+func TestChannelChangedByMany(t *testing.T) {
+	for range 50 {
+		c := newControl(storetest.NewMem(1))
+		var all sync.WaitGroup
+		for _, f := range []func(*store.ChannelSettings){
+			func(s *store.ChannelSettings) { s.Paused = true }, func(s *store.ChannelSettings) { s.MaxPerSecond = 7 },
+			func(s *store.ChannelSettings) { s.MaxInFlight = 7 },
+		} {
+			all.Go(func() {
+				if _, err := c.Change(t.Context(), "inbox:a", f); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if err := c.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.channels()["inbox:a"]; got != (store.ChannelSettings{Route: "inbox:a", Paused: true, MaxPerSecond: 7, MaxInFlight: 7}) {
+			t.Fatalf("what is set is %+v", got)
+		}
+	}
+}
+
 // forgetful is a store that does not answer any longer once something is set in it.
 type forgetful struct {
 	*storetest.Mem
@@ -93,6 +118,18 @@ func (f *forgetful) SetTenant(ctx context.Context, s store.TenantSettings) error
 	return f.Mem.SetTenant(ctx, s)
 }
 
+func (f *forgetful) SetChannel(ctx context.Context, s store.ChannelSettings) error {
+	f.away = true
+	return f.Mem.SetChannel(ctx, s)
+}
+
+func (f *forgetful) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
+	if f.away {
+		return nil, postdate.E(postdate.KindUnavailable, "away")
+	}
+	return f.Mem.Channels(ctx)
+}
+
 func (f *forgetful) Tenants(ctx context.Context) ([]store.TenantSettings, error) {
 	if f.away {
 		return nil, postdate.E(postdate.KindUnavailable, "away")
@@ -101,8 +138,17 @@ func (f *forgetful) Tenants(ctx context.Context) ([]store.TenantSettings, error)
 }
 
 // A change that is done is not answered as one that is surely not.
-func TestTenantChangedBeforeAnOutage(t *testing.T) {
-	c, most := newControl(&forgetful{Mem: storetest.NewMem(1)}), int64(9)
+func TestChangedBeforeAnOutage(t *testing.T) {
+	c := newControl(&forgetful{Mem: storetest.NewMem(1)})
+	pause := func(s *store.ChannelSettings) { s.Paused = true }
+	if got, err := c.Change(t.Context(), "inbox:a", pause); err != nil || !got.Paused {
+		t.Errorf("a channel: got %+v, %v", got, err)
+	}
+	if _, err := c.Change(t.Context(), "inbox:b", pause); postdate.KindOf(err) != postdate.KindUnavailable {
+		t.Errorf("a channel while the store is away: %v", err)
+	}
+	c = newControl(&forgetful{Mem: storetest.NewMem(1)})
+	most := int64(9)
 	got, err := c.ChangeTenant(t.Context(), "acme", func(s *store.TenantSettings) { s.PendingMax = &most })
 	if err != nil || got.PendingMax != 9 {
 		t.Errorf("got %+v, %v", got, err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/store"
 )
@@ -20,19 +19,26 @@ func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenan
 	if err != nil {
 		return nil, err
 	}
-	by := map[string]store.Usage{}
+	by := map[string]*api.Tenant{}
+	of := func(tenant string) *api.Tenant {
+		if by[tenant] == nil {
+			by[tenant] = &api.Tenant{Name: tenant, Set: store.TenantSettings{Tenant: tenant}}
+		}
+		return by[tenant]
+	}
 	for _, tenant := range others {
-		by[tenant] = store.Usage{}
+		of(tenant)
 	}
 	for _, s := range set {
-		by[s.Tenant] = store.Usage{}
+		of(s.Tenant).Set = s
 	}
 	for _, u := range usages {
-		by[u.Tenant] = u.Usage
+		of(u.Tenant).Usage = u.Usage
 	}
 	all := make([]api.Tenant, 0, len(by))
-	for name, usage := range by {
-		all = append(all, api.Tenant{Name: name, Limits: c.quota.LimitsOf(name), Usage: usage})
+	for _, t := range by {
+		t.Limits = c.quota.LimitsWith(t.Set)
+		all = append(all, *t)
 	}
 	slices.SortFunc(all, func(a, b api.Tenant) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
@@ -45,10 +51,9 @@ func (c *control) ChangeTenant(ctx context.Context, tenant string, f func(*store
 	if err != nil {
 		return api.Tenant{}, err
 	}
-	c.tell()
-	_ = c.read(ctx) // it is set already: if this fails, the next regular reading has it
+	c.changed(ctx)
 	usage, _ := c.store.UsageOf(tenant, "")
-	return api.Tenant{Name: tenant, Limits: c.quota.LimitsWith(s), Usage: usage}, nil
+	return api.Tenant{Name: tenant, Limits: c.quota.LimitsWith(s), Set: s, Usage: usage}, nil
 }
 
 // changeTenant changes the settings in the store. Changes on this node come one after another, so that
@@ -60,7 +65,7 @@ func (c *control) changeTenant(ctx context.Context, tenant string,
 	s := store.TenantSettings{Tenant: tenant}
 	all, err := c.store.Tenants(ctx)
 	if err != nil {
-		return s, postdate.E(postdate.KindUnavailable, "what is set cannot be read: %w", err)
+		return s, notRead(err)
 	}
 	if i := slices.IndexFunc(all, func(s store.TenantSettings) bool { return s.Tenant == tenant }); i >= 0 {
 		s = all[i]

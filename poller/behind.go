@@ -63,7 +63,8 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 const overdueAfter = 100 * time.Millisecond
 
 // noteOverdue notes whose messages a scan found if it did not come to its end, long after they were
-// due, the tenants with the most first: others must not wait for what follows. What is claimed already cannot be left behind.
+// due, the tenants with the most first: others must not wait for what follows. What is claimed already
+// cannot be left behind.
 func (m *Machine) noteOverdue(now postdate.Now, b *owned, r *store.ClaimResult) {
 	b.overdue = nil
 	if r.Complete || now.Wall.Add(-overdueAfter) <= r.Ended.Time || r.Ended.Before(b.record.Claimed) {

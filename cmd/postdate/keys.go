@@ -41,8 +41,9 @@ goes to standard error; it is the part of the text between the underscores.
 
 The scopes: sched:r gets and lists messages and reads inboxes; sched:w schedules,
 changes and cancels; channels:w pauses and limits channels; ops:r sees metrics, the
-cluster and channels; admin does for every call, and for the keys of all tenants.
-Messages and inboxes are always those of the key's own tenant.
+cluster and channels; admin does for every call, and for the keys and limits of all
+tenants. Messages, inboxes and channels are those of the key's own tenant; with admin a
+command acts for another one with --as-tenant.
 
 With --channel the key schedules only to these channels, and reads only these
 inboxes. A * stands for any characters, / too. Repeat the flag for several; a comma in
