@@ -56,9 +56,8 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 		return unauthorized(ctx, i, refusal)
 	}
 	if need != anyKey && !i.Allows(need) {
-		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + clip(i.KeyID) + " has no scope " +
-			string(need) + ", which this call needs: it has " + scopesOf(i) +
-			"; ask an administrator for a key with it"}
+		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.String()) + " has no scope " + string(need) +
+			", which this call needs: it has " + scopesOf(i) + "; ask an administrator for one with it"}
 	}
 	if len(tenant) > 0 {
 		var p *Problem
@@ -76,7 +75,7 @@ const tenantHeader = "Postdate-Tenant"
 // actingFor is an administrator's identity as one of a tenant's.
 func actingFor(i *auth.Identity, tenant string) (*auth.Identity, *Problem) {
 	if !i.Allows(auth.Admin) {
-		return nil, &Problem{Type: Forbidden, keyID: i.KeyID, Detail: "the key " + clip(i.KeyID) + " has no scope " +
+		return nil, &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.String()) + " has no scope " +
 			string(auth.Admin) + ", which the header " + tenantHeader + " needs: leave it out"}
 	}
 	if err := postdate.CheckTenant(tenant); err != nil {
@@ -132,6 +131,6 @@ func mayUse(i *auth.Identity, channel postdate.Channel, pointer string) *Problem
 		return nil
 	}
 	return &Problem{Type: Forbidden, Pointer: pointer, keyID: i.KeyID,
-		why: "the key is not for the channel " + clip(channel.Shown()), Detail: "the key " + i.KeyID +
+		why: "the key is not for the channel " + clip(channel.Shown()), Detail: clip(i.String()) +
 			" is not for the channel " + clip(string(channel)) + ": it is for " + clip(strings.Join(i.Channels, ", "))}
 }

@@ -49,6 +49,17 @@ type Identity struct {
 	Channels []string // patterns of the channels that it may use; none: all
 }
 
+// String is what i comes with, for people.
+func (i *Identity) String() string {
+	if user, is := strings.CutPrefix(i.KeyID, tokenIDPrefix); is {
+		return "the token of " + user
+	}
+	return "the key " + i.KeyID
+}
+
+// tokenIDPrefix comes before a token's user in place of a key's id.
+const tokenIDPrefix = "oidc:"
+
 // Allows says whether i may do what needs the scope.
 func (i *Identity) Allows(need Scope) bool {
 	return slices.Contains(i.Scopes, need) || slices.Contains(i.Scopes, Admin)

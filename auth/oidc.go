@@ -90,17 +90,25 @@ type verified struct {
 // NewTokens makes a Tokens. It knows no keys until Run has read them.
 func NewTokens(c Issuer) *Tokens {
 	return &Tokens{c: c, client: http.Client{Timeout: issuerTimeout, Transport: bounded{http.DefaultTransport},
-		CheckRedirect: func(to *http.Request, _ []*http.Request) error { return CheckIssuer(to.URL.String()) }}}
+		CheckRedirect: func(to *http.Request, _ []*http.Request) error { return checkURL(to.URL.String()) }}}
 }
 
-// CheckIssuer returns an error if keys cannot safely be read from a URL: over http:// anybody on the
-// way can give out keys, but for this machine's own way to itself.
+// CheckIssuer returns an error if an issuer's keys cannot safely be read from its URL.
 func CheckIssuer(address string) error {
+	if err := checkURL(address); err != nil {
+		return postdate.E(postdate.KindInvalid, "%w: write it as the issuer's tokens do, like "+
+			"https://login.example.com/realms/main", err)
+	}
+	return nil
+}
+
+// checkURL returns an error if keys cannot safely be read from a URL: over http:// anybody on the
+// way can give out keys, but for this machine's own way to itself.
+func checkURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return postdate.E(postdate.KindInvalid, "%q is not a URL: write it as the issuer's tokens do, like "+
-			"https://login.example.com/realms/main", address)
+		return postdate.E(postdate.KindInvalid, "%q is not a URL", address)
 	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
 		return postdate.E(postdate.KindInvalid, "%q: over http:// anybody on the way can give out keys; it must be "+
 			"https://", address)
@@ -178,8 +186,9 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	defer cancel()
 	if t.keysURL == "" {
 		p, err := oidc.NewProvider(oidc.ClientContext(ctx, &t.client), t.c.URL)
-		if err != nil {
-			return nil, err
+		if err != nil { // it may quote the whole answer
+			return nil, fmt.Errorf("%s/.well-known/openid-configuration: %.300s", strings.TrimSuffix(t.c.URL, "/"),
+				err.Error())
 		}
 		var d struct {
 			KeysURL string `json:"jwks_uri"`
@@ -187,8 +196,8 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if err := p.Claims(&d); err != nil {
 			return nil, err
 		}
-		if err := CheckIssuer(d.KeysURL); err != nil {
-			return nil, fmt.Errorf("jwks_uri: %w", err)
+		if err := checkURL(d.KeysURL); err != nil {
+			return nil, fmt.Errorf("what the issuer says of itself: jwks_uri %w", err)
 		}
 		t.keysURL = d.KeysURL
 	}
@@ -343,7 +352,7 @@ func (t *Tokens) identity(token *oidc.IDToken) (Identity, error) {
 	if token.Subject == "" {
 		return Identity{}, refused("it has no claim sub, which names its user")
 	}
-	i := Identity{KeyID: "oidc:" + token.Subject[:min(len(token.Subject), subjectShown)], Tenant: tenant}
+	i := Identity{KeyID: tokenIDPrefix + token.Subject[:min(len(token.Subject), subjectShown)], Tenant: tenant}
 	for _, name := range scopeNames(claimOf(claims, t.c.ScopeClaim)) {
 		if s, err := ParseScope(name); err == nil { // others are for other services
 			i.Scopes = append(i.Scopes, s)

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -269,6 +271,31 @@ func TestKeysOfAnIssuer(t *testing.T) {
 		"http://login.example": false, "http://localhost.evil.example": false, "login.example": false, "file:///keys": false} {
 		if err := CheckIssuer(address); (err == nil) != good {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// An issuer that is misspelt, or that is none, is said to be so, with the address that was asked, and
+// at no more length than that takes.
+func TestIssuerMisspelt(t *testing.T) {
+	s := oidctest.New(t)
+	s.Publish(oidctest.KeyFor(t, jose.ES256, "a"))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, strings.Repeat("no such page ", 10_000))
+	}))
+	t.Cleanup(page.Close)
+	for address, words := range map[string]string{
+		s.URL + "/": "did not match the issuer URL returned by provider (\\\"" + s.URL + "\\\")",
+		page.URL:    page.URL + "/.well-known/openid-configuration: 404",
+	} {
+		var said strings.Builder
+		k := NewTokens(Issuer{URL: address, Now: func() postdate.Time { return now }, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		if k.read(t.Context(), 0) {
+			t.Errorf("%s: the keys were read", address)
+		}
+		if got := said.String(); !strings.Contains(got, words) || len(got) > 1_000 {
+			t.Errorf("%s: the log says %.1000s", address, got)
 		}
 	}
 }
