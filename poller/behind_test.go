@@ -142,6 +142,41 @@ func TestBesideAnOverfullChannel(t *testing.T) {
 	}
 }
 
+// However many tenants have channels without room, a claim waits for the last one that is overfull and
+// has no place, and for none that follows it.
+func TestTheLastOverfullTenant(t *testing.T) {
+	now := postdate.Now{Wall: 1_000, Mono: time.Minute}
+	for _, test := range []struct {
+		before, after int // tenants with a full channel, before and after the one with an overfull channel
+		overfull      bool
+		want          bool
+	}{{40, 0, true, false}, {40, 5, true, false}, {40, 5, false, true}, {10, 40, true, true}, {31, 40, true, true}, {32, 40, true, false}} {
+		m := newMachine(DefaultConfig())
+		fill := func(tenant string, channels, hand int) {
+			for i := range channels {
+				c := m.channelOf(postdate.RouteOf(tenant, postdate.Channel(fmt.Sprint("x:", i))))
+				c.hand, c.crowded = hand, true
+				m.crowded = append(m.crowded, c)
+			}
+		}
+		for i := range test.before {
+			fill(fmt.Sprint("before-", i), 1, 200)
+		}
+		hand := 200
+		if test.overfull {
+			hand = 10_000
+		}
+		fill("last", 2, hand)
+		for i := range test.after {
+			fill(fmt.Sprint("after-", i), 3, 200)
+		}
+		p := poll{bucket: &owned{record: bucket.Partition{Claimed: bucket.UpTo(100)}}, claim: store.Claim{Claim: bucket.Claim{To: bucket.UpTo(200)}}}
+		if got := m.leaveBehind(now, &p); got != test.want || len(m.full) != test.before+1+test.after {
+			t.Errorf("%+v: it may begin: %t; %d tenants have something without room", test, got, len(m.full))
+		}
+	}
+}
+
 // BenchmarkLeaveBehind is what a claim costs where very many tenants have a channel without room.
 func BenchmarkLeaveBehind(b *testing.B) {
 	for _, n := range []int{40, 400, 4_000} {
