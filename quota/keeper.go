@@ -141,8 +141,8 @@ func paceOf(l *rate.Limiter, now time.Time) *Pace {
 	return &Pace{Burst: l.Burst(), Window: timeFor(l, burst), Left: max(int(left), 0), Full: timeFor(l, burst-left)}
 }
 
-// holdRate takes n messages of a tenant's rate.
-func (k *Keeper) holdRate(tenant string, n int) error {
+// takeRate takes n messages of a tenant's rate.
+func (k *Keeper) takeRate(tenant string, n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.account(tenant)

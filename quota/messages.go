@@ -39,7 +39,7 @@ func (m *messages) Insert(ctx context.Context, all []postdate.Message) []store.I
 // insert inserts messages of one tenant.
 func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.Inserted {
 	tenant, results := all[0].Tenant, make([]store.Inserted, len(all))
-	if err := m.keeper.holdRate(tenant, len(all)); err != nil {
+	if err := m.keeper.takeRate(tenant, len(all)); err != nil {
 		for i := range results {
 			results[i].Err = err
 		}
@@ -49,7 +49,7 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 	for i := range all {
 		changes[i] = change{1, int64(len(all[i].Payload)), all[i].Channel}
 	}
-	held, refused := m.keeper.hold(tenant, changes)
+	room, refused := m.keeper.reserve(tenant, changes)
 	fit := all
 	if refused != nil {
 		fit = nil
@@ -59,7 +59,7 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 			}
 		}
 	}
-	inserted := m.insertHeld(ctx, fit, held)
+	inserted := m.insertReserved(ctx, fit, room)
 	if refused == nil {
 		return inserted
 	}
@@ -81,10 +81,11 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 	return results
 }
 
-// insertHeld inserts what fits, and gives back what is held for it.
-func (m *messages) insertHeld(ctx context.Context, fit []postdate.Message, h held) (inserted []store.Inserted) {
+// insertReserved inserts what fits, and gives back what is reserved for it.
+func (m *messages) insertReserved(ctx context.Context, fit []postdate.Message,
+	room reserved) (inserted []store.Inserted) {
 	defer func() {
-		m.keeper.release(h, func(i int) error {
+		m.keeper.release(room, func(i int) error {
 			if inserted == nil {
 				return errPanic
 			}
@@ -118,12 +119,12 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 	if !m.keeper.anybody.Load() {
 		return m.Messages.Replace(ctx, next, ifVersion)
 	}
-	if err := m.keeper.holdRate(next.Tenant, 1); err != nil {
+	if err := m.keeper.takeRate(next.Tenant, 1); err != nil {
 		return postdate.Record{}, err
 	}
 	// At first it counts as if nothing went, which saves reading that.
 	more := change{0, int64(len(next.Payload)), next.Channel}
-	held, refused := m.keeper.hold(next.Tenant, []change{more})
+	room, refused := m.keeper.reserve(next.Tenant, []change{more})
 	if refused != nil {
 		reason := refused[0]
 		old, err := m.Get(ctx, next.Key)
@@ -137,7 +138,7 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 		if old.Channel == next.Channel {
 			more.channel = ""
 		}
-		held, refused = m.keeper.hold(next.Tenant, []change{more})
+		room, refused = m.keeper.reserve(next.Tenant, []change{more})
 		if refused != nil && postdate.KindOf(reason) == postdate.KindTooLarge {
 			refused[0] = reason // waiting does not help
 		}
@@ -147,55 +148,55 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 		return postdate.Record{}, refused[0]
 	}
 	err = errPanic
-	defer func() { m.keeper.release(held, func(int) error { return err }) }()
+	defer func() { m.keeper.release(room, func(int) error { return err }) }()
 	r, err = m.Messages.Replace(ctx, next, ifVersion)
 	return r, err
 }
 
-// held is what a call has reserved.
-type held struct {
+// reserved is what a call has reserved.
+type reserved struct {
 	tenant  string
 	all     reservation
 	changes []change // of which all is the sum; none: nothing is reserved
 }
 
-// hold reserves what fits of changes.
-func (k *Keeper) hold(tenant string, changes []change) (h held, refused []error) {
+// reserve reserves what fits of changes.
+func (k *Keeper) reserve(tenant string, changes []change) (r reserved, refused []error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h.tenant = tenant
+	r.tenant = tenant
 	a := k.account(tenant)
 	if a == nil || !a.limits.bounded() {
-		return h, nil
+		return r, nil
 	}
 	a.forget(k.now())
 	used := func(channel postdate.Channel) (store.Usage, bool) { return k.counts.UsageOf(tenant, channel) }
-	h.all, refused = a.reserve(a.limits, used, changes)
+	r.all, refused = a.reserve(a.limits, used, changes)
 	for i, c := range changes {
 		if refused == nil || refused[i] == nil {
-			if len(h.all.channels) == 0 {
+			if len(r.all.channels) == 0 {
 				c.channel = "" // they have no limit
 			}
-			h.changes = append(h.changes, c)
+			r.changes = append(r.changes, c)
 		}
 	}
-	return h, refused
+	return r, refused
 }
 
-// release gives back what was held. outcome is how the i-th of the changes that fitted went.
-func (k *Keeper) release(h held, outcome func(i int) error) {
-	if h.all.none() {
+// release gives back what was reserved. outcome is how the i-th of the changes that fitted went.
+func (k *Keeper) release(r reserved, outcome func(i int) error) {
+	if r.all.none() {
 		return
 	}
 	var unknown reservation
-	for i := range h.changes {
+	for i := range r.changes {
 		if err := outcome(i); err != nil && mayBeDone(err) {
-			unknown.add(&h.changes[i])
+			unknown.add(&r.changes[i])
 		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.accounts[h.tenant].release(k.now(), &h.all, &unknown)
+	k.accounts[r.tenant].release(k.now(), &r.all, &unknown)
 }
 
 // mayBeDone says whether a write that ended with err may have taken effect, or may yet.

@@ -150,7 +150,7 @@ func TestRates(t *testing.T) {
 		for i := range 100 {
 			o.at = o.at.Add(time.Duration(r.Int64N(int64(time.Second))))
 			last = 1 + r.IntN(1+int(perSecond)*2%5000)
-			err := o.holdRate("a", last)
+			err := o.takeRate("a", last)
 			if err == nil {
 				taken += last
 				continue
@@ -159,7 +159,7 @@ func TestRates(t *testing.T) {
 				t.Fatalf("%d messages in %s at %g a second", taken, o.at.Sub(begin), perSecond)
 			}
 			o.at = o.at.Add(err.(*postdate.Error).RetryAfter + time.Microsecond)
-			if err := o.holdRate("a", 1); err != nil {
+			if err := o.takeRate("a", 1); err != nil {
 				t.Fatalf("call %d after the wait: %v", i, err)
 			}
 			taken++
