@@ -323,6 +323,7 @@ func (n *Node) fail(err error) {
 // everything. What is unfinished when ctx ends is left in doubt, not lost.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopped.Do(func() {
+		n.c.Log.Info("stopping")
 		err := errors.Join(n.closeSources(ctx), n.api.Shutdown(ctx))
 		n.listener.Close()
 		n.serving.Wait()
@@ -334,7 +335,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		}
 		n.loop.tell(machine.Leave{})
 		err = errors.Join(err, n.awaitHeld(ctx, 0))
-		n.stopErr = errors.Join(err, n.close(ctx))
+		if n.stopErr = errors.Join(err, n.close(ctx)); n.stopErr == nil {
+			n.c.Log.Info("stopped")
+		}
 	})
 	return n.stopErr
 }
