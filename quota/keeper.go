@@ -91,24 +91,24 @@ func (k *Keeper) account(tenant string) *account {
 
 // Request takes one request of a tenant. schedules says that it brings messages: then it also needs
 // some rate left for these, which are taken when they come to the store.
-func (k *Keeper) Request(tenant string, schedules bool) (err error) {
+func (k *Keeper) Request(tenant string, schedules bool) error {
 	if !k.anybody.Load() {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer func() { k.countRefused(tenant, err, 1) }()
 	a := k.account(tenant)
 	if a == nil {
 		return nil
 	}
+	var refused error
 	if wait := waitFor(a.messages, k.now()); schedules && wait > 0 {
-		return tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
+		refused = tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
+	} else if wait := take(a.requests, k.now(), 1); wait > 0 {
+		refused = tooFast("requestsPerSecond", "send", a.limits.RequestsPerSecond, wait)
 	}
-	if wait := take(a.requests, k.now(), 1); wait > 0 {
-		return tooFast("requestsPerSecond", "send", a.limits.RequestsPerSecond, wait)
-	}
-	return nil
+	k.countRefused(tenant, refused, 1)
+	return refused
 }
 
 // Pace is what a tenant has of a rate on this node.

@@ -61,9 +61,8 @@ func wantTaken(t *testing.T, r store.Inserted) {
 func TestWhatNeverFits(t *testing.T) {
 	o := newOffice(t, Limits{})
 	wantTaken(t, o.insert(message("a", "old", 11, "x:a"))[0])
-	o = &office{t: t, store: o.store, at: o.at, nodes: 1}
-	o.Keeper = NewKeeper(Limits{BytesMax: 10}, o.store, func() int { return 1 }, func() time.Time { return o.at })
-	o.held = o.Hold(o.store)
+	most := int64(10)
+	o.Set([]store.TenantSettings{{Tenant: "a", BytesMax: &most}})
 	r := o.insert(message("a", "new", 11, "x:a"), message("a", "old", 11, "x:a"))
 	storetest.Refused(t, r[0].Err, postdate.KindTooLarge, "the payload has 11 bytes", "may have 10 (bytesMax)", "surely nothing was done")
 	if r[1].Err != nil || r[1].Created {
