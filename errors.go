@@ -40,8 +40,8 @@ type Error struct {
 	Kind   Kind
 	Detail string // a sentence for the person who has to act on it
 	Err    error  // the cause, or nil
-	// Limit is the tenant's limit that is in the way, and RetryAfter when to try again, for KindLimited.
-	Limit      string
+	Limit  string // the tenant's limit that is in the way, by its name in the API; "": none is
+	// RetryAfter is when to try again, for KindLimited.
 	RetryAfter time.Duration
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// doubtTime is how long, and up to a second longer, a call with an unknown outcome counts as if it had
-// been done. By then MongoDB has counted anew, so that the call is in the counts, if it was done.
+// doubtTime is how long a call with an unknown outcome counts as done, or up to a second longer. By
+// then MongoDB has counted anew: the call is in the counts if it was done.
 const doubtTime = 5 * time.Minute
 
 // ledger is what calls may add to what a tenant has pending, and the store has not counted yet.
@@ -23,7 +23,7 @@ type reservation struct {
 	channels        map[postdate.Channel]int // the messages for each
 }
 
-// doubt is what the calls of a second with an unknown outcome may have added.
+// doubt is what calls with an unknown outcome may have added in one second.
 type doubt struct {
 	reservation
 	until time.Time

@@ -12,7 +12,7 @@
 //     five minutes. While calls are under way, some may be refused that would just fit.
 //   - What adds nothing is not refused for what is pending: a smaller payload, and a message that is
 //     stored already, for up to 100 of those that a call repeats.
-//   - What is refused was surely not done, and says when to come again.
+//   - What is refused was surely not done. The error says when to come again, or that it never fits.
 //   - Where nobody has limits, it costs one atomic load for each call.
 package quota
 

@@ -13,7 +13,8 @@ type messages struct {
 	keeper *Keeper
 }
 
-// Hold returns s, whose Insert and Replace answer KindLimited for what goes beyond a tenant's limits.
+// Hold returns s, whose Insert and Replace refuse what goes beyond a tenant's limits: with KindTooLarge
+// what never fits, else with KindLimited.
 func (k *Keeper) Hold(s store.Messages) store.Messages { return &messages{s, k} }
 
 // repeatsMax bounds how many refused messages of a call are looked up: one that is stored already
