@@ -231,11 +231,10 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		where = "the top of the body"
 	}
 	detail := fmt.Sprintf("%s was expected at %s, not %s", kind.want, where, kindName(kind.got))
-	switch {
-	case err.JSONKind != '0' || kind.got != '0':
-	case errors.Is(err.Err, strconv.ErrRange):
+	number := err.JSONKind == '0' && kind.got == '0'
+	if number && errors.Is(err.Err, strconv.ErrRange) {
 		detail = fmt.Sprintf("the number %s at %s is too large", clip(string(err.JSONValue)), where)
-	case kind.want == "a whole number":
+	} else if number && kind.want == "a whole number" {
 		detail = fmt.Sprintf("a whole number was expected at %s, not %s", where, clip(string(err.JSONValue)))
 	}
 	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
