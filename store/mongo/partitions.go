@@ -69,7 +69,6 @@ type lease struct {
 	Renewals int64     `bson:"renewals"`
 	Lasts    int64     `bson:"lasts"` // ms, rounded up; earlier versions wrote none
 	At       time.Time `bson:"at"`    // of the server's clock
-	Layout   int       `bson:"layout"`
 }
 
 // leaseKept is how long the lease of a run that ended is kept: much longer than any lease time,
