@@ -25,8 +25,9 @@ func isCode(err error, code int) bool {
 }
 
 // layout is the version of the document layout. Before layout 4, a partition record's behind named
-// only channels: a node that does not know tenants there sends what nobody may cancel, and sends it
-// again. Before layout 3, times were numbers; in layout 1, so was a partition record's claimed.
+// only channels: a node that does not know tenants there sends what is not claimed, so that it can be
+// cancelled after it was sent, and is sent again. Before layout 3, times were numbers; in layout 1, so
+// was a partition record's claimed.
 const layout = 4
 
 // layoutDates is the first layout in which times are dates.

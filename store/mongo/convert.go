@@ -98,7 +98,6 @@ func (x *conversion) run(ctx context.Context) error {
 	if err := x.note(ctx, b.Layout, doc("layout", layoutUnderway, "dates", dates, "sharded", x.sharded)); err != nil {
 		return err
 	}
-	// One that had read the birth record before gets no lease from now on.
 	if err := x.refuseLeases(ctx); err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (x *conversion) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if x.sharded && !(b.Sharded && b.Layout >= layoutDates) {
+	if x.sharded && (!b.Sharded || b.Layout < layoutDates) { // or an earlier run may have stopped halfway
 		if err := x.convertToSharded(ctx); err != nil {
 			return err
 		}
