@@ -141,7 +141,8 @@ func notRead(err error) error {
 	return postdate.E(postdate.KindUnavailable, "what is set cannot be read: %w", err)
 }
 
-// changed makes a change that is done known. If the reading fails, the next regular one has it.
+// changed tells the other nodes of a change that is done, and reads it here: if that fails, the next
+// regular reading has it.
 func (c *control) changed(ctx context.Context) {
 	c.tell()
 	_ = c.read(ctx)

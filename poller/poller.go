@@ -264,7 +264,7 @@ type Machine struct {
 	ready    []*channel                       // those with something to publish, in turn
 	crowded  []*channel                       // those that may have no room for more
 	full     []*tenant                        // those with channels that have none, as lookForFull found them
-	overfull int                              // how many of these come before none that follows is overfull
+	overfull int                              // from this index on none of these has an overfull channel
 	looked   bool                             // it did so in this step
 	turns    uint64                           // how many turns were given among sites, and among tenants
 	steps    uint64                           // how many were made
