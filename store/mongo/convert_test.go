@@ -314,6 +314,34 @@ func during(command, collection string, do func()) *event.CommandMonitor {
 	}}
 }
 
+// renewAsBefore renews a lease as layout 3 did.
+func renewAsBefore(ctx context.Context, s *Store) error {
+	_, err := s.leases.UpdateOne(ctx, doc("_id", "old/1"),
+		bson.A{doc("$set", doc("renewals", 1, "lasts", 1000, "at", "$$NOW"))}, options.UpdateOne().SetUpsert(true))
+	return err
+}
+
+// TestConvertBesideANodeThatComes: a node of an earlier version gets its lease just before such leases
+// are refused. The conversion stops, and can be run again when the node has ended.
+func TestConvertBesideANodeThatComes(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	f := fill(t, uri)
+	f.old(3)
+	node := f.bare(uri)
+	come := func() { f.must(renewAsBefore(t.Context(), node)) }
+	err := convertWatched(t.Context(), f.c, during("update", "birth", come))
+	if postdate.KindOf(err) != postdate.KindConflict || !strings.Contains(err.Error(), "old/1") {
+		t.Errorf("beside a node: %v", err)
+	}
+	f.refused("store init")
+	_, err = node.leases.DeleteOne(t.Context(), doc("_id", "old/1"))
+	f.must(err)
+	f.must(Convert(t.Context(), f.c))
+	s := f.open()
+	defer s.Close()
+	f.same(s)
+}
+
 // TestNoLeaseForAnEarlierVersion: a node of an earlier version reads the birth record before the
 // conversion, and asks for its lease during it or later. It gets none, and so no bucket.
 func TestNoLeaseForAnEarlierVersion(t *testing.T) {
@@ -323,9 +351,7 @@ func TestNoLeaseForAnEarlierVersion(t *testing.T) {
 	node := f.bare(uri)
 	renew := func() {
 		t.Helper()
-		_, err := node.leases.UpdateOne(t.Context(), doc("_id", "old/1"),
-			bson.A{doc("$set", doc("renewals", 1, "lasts", 1000, "at", "$$NOW"))}, options.UpdateOne().SetUpsert(true))
-		if !refused(err) {
+		if err := renewAsBefore(t.Context(), node); !refused(err) {
 			t.Errorf("a lease of an earlier layout: %v; want it refused", err)
 		}
 	}
