@@ -27,19 +27,19 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// RateMin and RateMax bound what a rate may be, per second, if it is a limit.
+// rateMin and rateMax bound what a rate may be, per second, if it is a limit.
 const (
-	RateMin = 1e-6
-	RateMax = 1e6
+	rateMin = 1e-6
+	rateMax = 1e6
 )
 
 // CheckRate returns an error if a rate is neither 0 nor within the bounds. name is what it is called.
 func CheckRate(name string, perSecond float64) error {
-	if perSecond == 0 || perSecond >= RateMin && perSecond <= RateMax {
+	if perSecond == 0 || perSecond >= rateMin && perSecond <= rateMax {
 		return nil
 	}
 	return postdate.E(postdate.KindInvalid, "%s must be 0 (no limit) or between %s and %s, not %g", name,
-		decimal(RateMin), decimal(RateMax), perSecond)
+		decimal(rateMin), decimal(rateMax), perSecond)
 }
 
 // decimal writes a number without an exponent.
