@@ -2,13 +2,17 @@ package node_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/quota"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // However many clients schedule at a time, a tenant has no more pending than it may, and another one
@@ -69,6 +73,20 @@ func pendingOf(t *testing.T, c *client.Client) (n int) {
 		n++
 	}
 	return n
+}
+
+func TestLimitsThatCannotBe(t *testing.T) {
+	for want, l := range map[string]quota.Limits{
+		"--tenant-requests-per-second must be 0 (no limit) or between 0.000001 and 1000000": {RequestsPerSecond: 1e-7},
+		"--tenant-messages-per-second must be 0":                                            {MessagesPerSecond: math.NaN()},
+		"--tenant-pending-max is -1":                                                        {PendingMax: -1},
+		"--tenant-bytes-max is -1":                                                          {BytesMax: -1},
+		"--tenant-channels-max is -1":                                                       {ChannelsMax: -1},
+	} {
+		c := config(t)
+		c.Quota = l
+		storetest.Refused(t, c.Validate(), postdate.KindInvalid, want)
+	}
 }
 
 // What is set on one node holds on the others, and each allows its part of a rate.
