@@ -14,18 +14,12 @@ import (
 	"github.com/postdate/postdate/publisher"
 )
 
-// host limits the number of requests to one host at a time. It exists only while there are any.
-type host struct {
-	slots chan struct{}
-	users int
-}
-
 func (p *Publisher) host(name string) *host {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.hosts[name]
 	if h == nil {
-		h = &host{slots: make(chan struct{}, p.config.InFlight)}
+		h = &host{}
 		p.hosts[name] = h
 	}
 	h.users++
@@ -58,59 +52,67 @@ func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	defer p.gate.Leave()
 	h := p.host(to.Host)
 	defer p.done(to.Host, h)
-	c := &call{p: p, to: to, secrets: p.signers.of(channel, to.Hostname()),
-		start: make(chan struct{})}
+	c := &call{p: p, ctx: ctx, host: h, to: to, secrets: p.signers.of(channel, to.Hostname()), batch: batch,
+		results: make([]publisher.Result, len(batch)), start: make(chan struct{})}
+	c.left.Add(len(batch))
+	h.add(c, p.config.InFlight)
 	late := time.AfterFunc(p.config.Timeout, c.stop)
 	defer late.Stop()
-	results := make([]publisher.Result, len(batch))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(len(batch), p.config.InFlight) {
-		wg.Go(func() {
-			for i := range next {
-				results[i] = c.deliver(ctx, h, &batch[i])
-			}
-		})
-	}
-	for i := range batch {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	return p.metrics.outcomes.Count(results)
+	stop := context.AfterFunc(ctx, c.stop)
+	defer stop()
+	c.left.Wait()
+	return p.metrics.outcomes.Count(c.results)
 }
 
 // call is one Publish in progress.
 type call struct {
 	p       *Publisher
+	ctx     context.Context
+	host    *host
 	to      *url.URL
 	secrets []*standardwebhooks.Webhook // that sign
+	batch   []postdate.Delivery
+	results []publisher.Result
+	left    sync.WaitGroup // the messages without a result
 	once    sync.Once
 	start   chan struct{} // closed when no further request may start
 	mu      sync.Mutex
 	down    string // why the receiver is down; "": the time is over
 }
 
-func (c *call) stop() { c.once.Do(func() { close(c.start) }) }
+// stop ends what has not started.
+func (c *call) stop() {
+	c.once.Do(func() {
+		close(c.start)
+		for _, i := range c.host.withdraw(c) {
+			c.end(i, c.unsent())
+		}
+	})
+}
+
+func (c *call) end(i int, r publisher.Result) {
+	c.results[i] = r
+	c.left.Done()
+}
 
 // fail notes that the receiver cannot be reached, so that the rest of the batch is not tried.
 func (c *call) fail(reason string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.down == "" {
 		c.down = reason
 	}
+	c.mu.Unlock()
 	c.stop()
 }
 
 // unsent is the result of a message whose request did not start.
-func (c *call) unsent(ctx context.Context) publisher.Result {
+func (c *call) unsent() publisher.Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := publisher.Result{Outcome: publisher.Down, Reason: c.down}
 	switch {
 	case r.Reason != "":
-	case ctx.Err() != nil:
+	case c.ctx.Err() != nil:
 		r.Reason = "the node stopped waiting before the message was sent"
 	default:
 		r.Reason = "no request could start within " + c.p.config.Timeout.String() + ": this receiver, or others that " +
@@ -119,35 +121,19 @@ func (c *call) unsent(ctx context.Context) publisher.Result {
 	return r
 }
 
-// enter takes a place in a room. It returns false if no request may start any more.
-func (c *call) enter(ctx context.Context, room chan struct{}) bool {
+// deliver sends one message when its host's lane has room.
+func (c *call) deliver(d *postdate.Delivery) publisher.Result {
+	ctx, lane := c.ctx, c.p.lanes.of(c.to.Host)
 	select {
-	case room <- struct{}{}:
-		return true
+	case lane <- struct{}{}:
+		defer func() { <-lane }()
 	case <-c.start:
-	case <-ctx.Done():
+		return c.unsent()
 	}
-	return false
-}
-
-// deliver sends one message when the host has room for it.
-func (c *call) deliver(ctx context.Context, h *host, d *postdate.Delivery) publisher.Result {
 	select {
 	case <-c.start:
-		return c.unsent(ctx)
+		return c.unsent()
 	default:
-	}
-	if !c.enter(ctx, h.slots) {
-		return c.unsent(ctx)
-	}
-	defer func() { <-h.slots }()
-	lane := c.p.lanes.of(c.to.Host)
-	if !c.enter(ctx, lane) {
-		return c.unsent(ctx)
-	}
-	defer func() { <-lane }()
-	if ctx.Err() != nil {
-		return c.unsent(ctx)
 	}
 	c.p.metrics.inFlight.Inc()
 	defer c.p.metrics.inFlight.Dec()

@@ -281,6 +281,43 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
+// A host gets messages in the order in which they came, in however many batches: who sends a few at a
+// time gets no more of it than who sends as many at once.
+func TestMessagesInTurn(t *testing.T) {
+	const each, atOnce = 40, 4
+	arrived, goOn := make(chan string, 2*each), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- r.URL.Path
+		<-goOn
+	}))
+	defer s.Close()
+	p := publishertest.Closing(t, newPublisher(t, webhook.Config{Allow: loopback, InFlight: atOnce}))
+	var publishes sync.WaitGroup
+	publishes.Go(func() { p.Publish(t.Context(), postdate.Channel(s.URL+"/first"), batchOf(each)) })
+	var order []string
+	for range atOnce {
+		order = append(order, <-arrived)
+	}
+	var came sync.WaitGroup
+	for range each {
+		came.Add(1)
+		publishes.Go(func() {
+			came.Done()
+			p.Publish(t.Context(), postdate.Channel(s.URL+"/second"), batchOf(1))
+		})
+	}
+	came.Wait()
+	for range 2*each - atOnce {
+		goOn <- struct{}{}
+		order = append(order, <-arrived)
+	}
+	close(goOn)
+	publishes.Wait()
+	if last := slices.Index(order, "/second"); last != each {
+		t.Errorf("%d of the first %d messages went out before others", last, each)
+	}
+}
+
 // Receivers that hang, each at a host of its own, take a bounded number of connections and none
 // from a receiver that answers.
 func TestReceiversThatHangTogether(t *testing.T) {
