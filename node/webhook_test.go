@@ -18,6 +18,51 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
+// Tenants that have more due to one receiver than it takes get their shares of it by weight.
+func TestTenantsShareAReceiverByWeight(t *testing.T) {
+	const each, before, counted = 2_500, 700, 1_200
+	var mu sync.Mutex
+	came, ofAcme := 0, 0
+	enough := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		time.Sleep(30 * time.Millisecond) // what a request costs it
+		mu.Lock()
+		defer mu.Unlock()
+		switch came++; {
+		case came == before+counted:
+			close(enough)
+		case came > before && came < before+counted && strings.HasSuffix(r.Header.Get("Ce-Source"), "/acme"):
+			ofAcme++
+		}
+	}))
+	defer receiver.Close()
+	c := config(t)
+	c.AdminKey, c.Webhook.Allow = adminKey, []string{"127.0.0.1"}
+	n, _ := start(t, c)
+	admin := clientWith(t, n, adminKey)
+	weight := 3
+	if _, err := admin.ChangeTenant(patient(t), "globex", client.TenantChange{Weight: &weight}); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(3 * time.Second)
+	for _, tenant := range []string{"acme", "globex"} {
+		var all []client.Message
+		for i := range each {
+			all = append(all, client.Message{ScheduleID: fmt.Sprint(i), Channel: receiver.URL, ExecutionTime: at, Payload: []byte("1")})
+		}
+		results, err := clientWith(t, n, keyFor(t, admin, tenant).Text).ScheduleAll(patient(t), all)
+		if err != nil || results[each-1].Err() != nil {
+			t.Fatal(err, results)
+		}
+	}
+	<-enough
+	mu.Lock()
+	defer mu.Unlock()
+	if share := float64(ofAcme) / counted; share < 0.18 || share > 0.34 {
+		t.Errorf("the tenant with a quarter of the weight had %.2f of what the receiver took", share)
+	}
+}
+
 // A channel that is a URL is a webhook: the receiver gets the payload with the message's
 // headers, signed, and what it refuses is sent again.
 func TestWebhook(t *testing.T) {

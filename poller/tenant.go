@@ -74,7 +74,7 @@ func (m *Machine) handPart(t *tenant, n int) int {
 }
 
 // flightPart is how much of a channel may be with its broker while other tenants also have more due
-// to the same channel than goes out: a part by weight of what all of them have there, and some more,
+// to the same channel than goes out: a part by weight of what all of them have there, and an eighth more,
 // so that all can grow. A broker that serves in order of arrival then serves by weight.
 func (m *Machine) flightPart(c *channel) int {
 	if len(c.peers.all) == 1 || !c.competes() {
@@ -93,7 +93,7 @@ func (m *Machine) flightPart(c *channel) int {
 	if p.weights <= c.site.tenant.weight {
 		return math.MaxInt
 	}
-	return p.flying*c.site.tenant.weight/p.weights*9/8 + windowMin
+	return max(p.flying*c.site.tenant.weight/p.weights*9/8, windowMin)
 }
 
 // competes reports whether more is due than goes out, and only the broker is the reason.

@@ -457,12 +457,19 @@ func TestFlightPart(t *testing.T) {
 	a, b := m.channelOf("@a x:0"), m.channelOf("@b x:0")
 	a.inFlight, b.inFlight = 500, 300
 	m.steps++
-	if got := m.flightPart(a); got != 800*3/4*9/8+windowMin {
+	if got := m.flightPart(a); got != 800*3/4*9/8 {
 		t.Errorf("the heavier one has %d", got)
 	}
-	if got := m.flightPart(b); got != 800/4*9/8+windowMin {
+	if got := m.flightPart(b); got != 800/4*9/8 {
 		t.Errorf("the lighter one has %d", got)
 	}
+	a.inFlight, b.inFlight = 64, 64
+	m.steps++
+	if got := m.flightPart(b); got != windowMin {
+		t.Errorf("where little goes out the lighter one has %d", got)
+	}
+	a.inFlight, b.inFlight = 500, 300
+	m.steps++
 	for name, change := range map[string]func(c *channel){
 		"is down": func(c *channel) { c.site.down = true }, "is limited": func(c *channel) { c.limit = &limit{} }, "has no more due": func(c *channel) { c.behindIn = nil },
 	} {
