@@ -153,6 +153,9 @@ func TestDiskFull(t *testing.T) {
 		})
 	}
 	<-time.After(3 * time.Second) // the messages fall due
+	if _, err := api.Metrics(patient(t)); err != nil {
+		t.Errorf("the metrics on a disk without room: %v", err)
+	}
 	empty()
 	senders.Wait()
 	d.await("")

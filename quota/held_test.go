@@ -16,6 +16,7 @@ type slow struct {
 	begun, on chan struct{} // nil: nothing waits
 	err       error
 	panics    bool
+	getErr    error
 	gets      int
 }
 
@@ -42,6 +43,9 @@ func (s *slow) Insert(ctx context.Context, all []postdate.Message) []store.Inser
 
 func (s *slow) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
 	s.gets++
+	if s.getErr != nil {
+		return postdate.Record{}, s.getErr
+	}
 	return s.Messages.Get(ctx, key)
 }
 
@@ -133,6 +137,39 @@ func TestWhatIsStoredIsNoMore(t *testing.T) {
 	if r := o.insert(message("a", "1", 1, "x:a"))[0]; r.Err != nil || r.Created || r.Status != postdate.Pending {
 		t.Errorf("repeated at the limit: %+v", r)
 	}
+}
+
+// What has ended is answered as it is without limits, whatever a replacement needs.
+func TestReplacementOfWhatHasEnded(t *testing.T) {
+	for name, l := range map[string]Limits{"bytes": {BytesMax: 10}, "channels": {ChannelsMax: 1}} {
+		o := newOffice(t, l)
+		o.insert(message("a", "1", 3, "x:a"))
+		m := message("a", "1", 9, "x:b")
+		o.store.Cancel(t.Context(), []postdate.Key{m.Key}, 1)
+		o.insert(message("a", "2", 3, "x:a"))
+		old, _ := o.store.Get(t.Context(), m.Key)
+		if _, err := o.held.Replace(t.Context(), m, old.Version); postdate.KindOf(err) != postdate.KindTooLate {
+			t.Errorf("%s: a replacement of what is %v: %v", name, old.Status, err)
+		}
+	}
+}
+
+// A message is not said to be too large for ever while nobody knows whether it is stored: a source
+// would give it up.
+func TestTooLargeAndPerhapsStored(t *testing.T) {
+	o := newOffice(t, Limits{})
+	var many []postdate.Message
+	for i := range repeatsMax + 1 {
+		many = append(many, message("a", fmt.Sprint("m", i), 20, "x:a"))
+	}
+	o.insert(many...)
+	most := int64(10)
+	o.Set([]store.TenantSettings{{Tenant: "a", BytesMax: &most}})
+	away := o.Hold(&slow{Messages: o.store, getErr: postdate.E(postdate.KindUnavailable, "away")})
+	if r := away.Insert(t.Context(), many[:1])[0]; postdate.KindOf(r.Err) != postdate.KindUnavailable {
+		t.Errorf("while the store is away: %v", r.Err)
+	}
+	wantLimited(t, o.insert(many...)[repeatsMax].Err, "bytesMax")
 }
 
 // Tenants without limits cost nothing because another one has some.

@@ -41,6 +41,7 @@ type counts interface {
 func NewKeeper(defaults Limits, c counts, nodes func() int, now func() time.Time) *Keeper {
 	k := &Keeper{defaults: defaults, counts: c, nodes: nodes, now: now, accounts: map[string]*account{},
 		refused: newRefused()}
+	k.names.Name(postdate.DefaultTenant)
 	k.Set(nil)
 	return k
 }

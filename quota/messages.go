@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -69,6 +70,8 @@ func (m *messages) insert(ctx context.Context, all []postdate.Message) []store.I
 		switch {
 		case refused[i] == nil:
 			results[i], inserted = inserted[0], inserted[1:]
+		case looked == repeatsMax && postdate.KindOf(refused[i]) == postdate.KindTooLarge:
+			results[i].Err = errTooMany // it may be stored, so nobody may give it up
 		case looked == repeatsMax:
 			results[i].Err = refused[i]
 		default:
@@ -99,6 +102,12 @@ func (m *messages) insertReserved(ctx context.Context, fit []postdate.Message,
 	return m.Messages.Insert(ctx, fit)
 }
 
+// errTooMany is the answer for those of a call's messages that are too large and that nobody looked up.
+var errTooMany = &postdate.Error{Kind: postdate.KindLimited, Limit: "bytesMax", RetryAfter: fullWait,
+	Detail: fmt.Sprintf("the payload is larger than all that the tenant may have pending (bytesMax), and of such "+
+		"messages only %d in a call are looked up, whether they are stored already; surely nothing was done: send fewer "+
+		"at a time", repeatsMax)}
+
 // errPanic is how a call ended that has no outcome: it may have been done.
 var errPanic = postdate.E(postdate.KindInternal, "the store panicked")
 
@@ -106,8 +115,10 @@ var errPanic = postdate.E(postdate.KindInternal, "the store panicked")
 func (m *messages) repeated(ctx context.Context, message *postdate.Message, refused error) store.Inserted {
 	r, err := m.Get(ctx, message.Key)
 	switch {
-	case err != nil:
+	case postdate.KindOf(err) == postdate.KindNotFound && err != nil:
 		return store.Inserted{Err: refused}
+	case err != nil: // it may be stored
+		return store.Inserted{Err: err}
 	case r.Digest != message.Digest:
 		return store.Inserted{Err: postdate.E(postdate.KindExists, "the id is taken by other content")}
 	}
@@ -134,6 +145,8 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 			return postdate.Record{}, err
 		case old.Version != ifVersion:
 			return postdate.Record{}, postdate.E(postdate.KindConflict, "the message was changed in between")
+		case old.Status != postdate.Pending: // the store says that it is too late
+			return m.Messages.Replace(ctx, next, ifVersion)
 		}
 		more.bytes = max(more.bytes-int64(len(old.Payload)), 0)
 		if old.Channel == next.Channel {

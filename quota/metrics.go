@@ -1,8 +1,11 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -49,8 +52,7 @@ func (k *Keeper) Collect(to chan<- prometheus.Metric) {
 	k.refused.Collect(to)
 	usages, err := k.counts.Usages(context.Background())
 	if err != nil {
-		to <- prometheus.NewInvalidMetric(messagesSeries, err)
-		return
+		return // an error would hide all metrics
 	}
 	gauge := func(of *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, labels...)
@@ -58,12 +60,14 @@ func (k *Keeper) Collect(to chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	shown := map[string]store.Usage{}
-	for tenant := range k.accounts {
+	// In an order, so that nodes name the same ones.
+	for _, tenant := range slices.Sorted(maps.Keys(k.settings)) {
 		shown[k.names.Name(tenant)] = store.Usage{}
 	}
-	for tenant := range k.settings {
+	for _, tenant := range slices.Sorted(maps.Keys(k.accounts)) {
 		shown[k.names.Name(tenant)] = store.Usage{}
 	}
+	slices.SortFunc(usages, func(a, b store.TenantUsage) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	for _, u := range usages {
 		name := k.names.Name(u.Tenant)
 		sum := shown[name]

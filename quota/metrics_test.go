@@ -71,14 +71,21 @@ func TestMetricsOfReplacementsAndRates(t *testing.T) {
 // However many tenants there are, few have series of their own, and these show no limit of others.
 func TestMetricsOfManyTenants(t *testing.T) {
 	o := newOffice(t, Limits{PendingMax: 5})
-	for i := range series.TenantsMax + 7 {
-		o.insert(message(fmt.Sprint("t", i), "1", 2, "x:a"))
+	const tenants = 3 * series.TenantsMax
+	most := int64(9)
+	o.Set([]store.TenantSettings{{Tenant: "t299", PendingMax: &most}})
+	for i := range tenants {
+		o.insert(message(fmt.Sprintf("t%03d", i), "1", 2, "x:a"))
 	}
+	o.insert(message(postdate.DefaultTenant, "1", 2, "x:a"))
 	all := o.shown()
 	if n := len(all); n != 3*series.TenantsMax+2 {
 		t.Errorf("%d series", n)
 	}
-	for _, want := range []string{"pending_messages{(other)} 7", "pending_bytes{(other)} 14"} {
+	// The default tenant, what has settings, and the first of the others have series of their own.
+	const others = tenants + 1 - series.TenantsMax
+	for _, want := range []string{fmt.Sprintf("pending_messages{(other)} %d", others), fmt.Sprintf("pending_bytes{(other)} %d", 2*others),
+		"pending_messages{default} 1", "tenant_limit{pendingMax,t299} 9", "pending_messages{t097} 1"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("no %s in\n%s", want, strings.Join(all, "\n"))
 		}

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
@@ -269,6 +271,19 @@ func TestStoreThatFails(t *testing.T) {
 			w.expect(w.stored(), "a=1/PENDING new=2/PENDING s=2/CANCELLED")
 		})
 	}
+}
+
+// What comes too late is bad, also while the tenant has as much pending as it may.
+func TestTooLateAtALimit(t *testing.T) {
+	w := newWorld(t)
+	w.expect(w.take(upsert(1, "1")), "done")
+	w.now += 3_600_000
+	w.deliver()
+	w.expect(w.stored(), "s=1/DELIVERED")
+	keeper := quota.NewKeeper(quota.Limits{BytesMax: 5}, w.Mem, func() int { return 1 }, time.Now)
+	w.taker.config.Messages = keeper.Hold(w)
+	w.expect(w.take(delayed("b", "2222", 1000)), "done")
+	w.expect(w.take(upsert(2, "333")), "bad")
 }
 
 // What can never be stored holds up nothing that follows.
