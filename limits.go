@@ -32,7 +32,8 @@ const (
 	BucketsMax = 16_384
 
 	APIKeysMax            = 10_000
-	APIKeyPatternsMax     = 32 // of channels, in one API key
+	ChannelSettingsMax    = 10_000 // channels of one tenant for which something is set
+	APIKeyPatternsMax     = 32     // of channels, in one API key
 	APIKeyPatternBytesMax = 256
 	AdminKeyBytesMin      = 32 // the least
 	AdminKeyBytesMax      = 256

@@ -28,6 +28,7 @@ type control struct {
 	stale chan struct{} // another node has changed a setting
 	tell  func()        // tells the other nodes of a change
 
+	turns   sync.Map   // of *sync.Mutex, by tenant: one change of a tenant at a time
 	reading sync.Mutex // orders reads and changes of the settings: an old one is never applied last
 
 	mu  sync.Mutex                               // guards set; never held while the store is asked
@@ -111,11 +112,21 @@ func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error
 // change wins as a whole.
 func (c *control) Change(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
+	turn := c.turnOf(route.Tenant())
+	turn.Lock()
+	defer turn.Unlock()
 	s, err := c.changeChannel(ctx, route, f)
 	if err == nil {
 		c.changed(ctx)
 	}
 	return s, err
+}
+
+// turnOf is held by a change of a tenant's, so that however many it sends at once, another tenant's waits
+// for one of them.
+func (c *control) turnOf(tenant string) *sync.Mutex {
+	turn, _ := c.turns.LoadOrStore(tenant, &sync.Mutex{})
+	return turn.(*sync.Mutex)
 }
 
 // changeChannel changes the settings in the store. Changes on this node come one after another, so that
@@ -124,15 +135,23 @@ func (c *control) changeChannel(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	s := store.ChannelSettings{Route: route}
+	s, others := store.ChannelSettings{Route: route}, 0
 	all, err := c.store.Channels(ctx)
 	if err != nil {
 		return s, notRead(err)
 	}
-	if i := slices.IndexFunc(all, func(o store.ChannelSettings) bool { return o.Route == route }); i >= 0 {
-		s = all[i]
+	for _, o := range all {
+		if o.Route == route {
+			s = o
+		} else if o.Route.Tenant() == route.Tenant() {
+			others++
+		}
 	}
 	f(&s)
+	if others >= postdate.ChannelSettingsMax && !s.None() {
+		return s, postdate.E(postdate.KindTooLarge, "the tenant has something set for 10,000 channels, and may not for "+
+			"more: resume some, and take limits back with 0")
+	}
 	return s, c.store.SetChannel(ctx, s)
 }
 

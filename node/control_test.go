@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +105,94 @@ func TestChannelChangedByMany(t *testing.T) {
 		}
 		if got := c.channels()["inbox:a"]; got != (store.ChannelSettings{Route: "inbox:a", Paused: true, MaxPerSecond: 7, MaxInFlight: 7}) {
 			t.Fatalf("what is set is %+v", got)
+		}
+	}
+}
+
+// slowSettings is a store whose settings take a while to be written.
+type slowSettings struct {
+	*storetest.Mem
+	writes atomic.Int64
+	write  chan struct{}
+}
+
+func (s *slowSettings) SetChannel(ctx context.Context, c store.ChannelSettings) error {
+	s.writes.Add(1)
+	s.write <- struct{}{}
+	return s.Mem.SetChannel(ctx, c)
+}
+
+// However many changes of channels a tenant sends at once, another tenant's waits for one of them at most.
+func TestChangesOfAnotherTenant(t *testing.T) {
+	s := &slowSettings{Mem: storetest.NewMem(1), write: make(chan struct{})}
+	c := newControl(s)
+	pause := func(s *store.ChannelSettings) { s.Paused = true }
+	var all sync.WaitGroup
+	const many = 50
+	for i := range many {
+		all.Go(func() {
+			_, _ = c.Change(t.Context(), postdate.RouteOf("acme", postdate.Channel(fmt.Sprint("inbox:", i))), pause)
+		})
+	}
+	<-s.write // the first is under way, and the others wait
+	var other sync.WaitGroup
+	other.Go(func() {
+		if _, err := c.ChangeTenant(t.Context(), "other", func(s *store.TenantSettings) { s.PendingMax = new(int64) }); err != nil {
+			t.Error(err)
+		}
+	})
+	ended := make(chan struct{})
+	go func() {
+		other.Wait()
+		close(ended)
+	}()
+	for writing := true; writing; {
+		select {
+		case <-s.write:
+		case <-ended:
+			writing = false
+		}
+	}
+	if n := s.writes.Load(); n > 5 {
+		t.Errorf("it waited for %d of %d changes", n, many)
+	}
+	go func() {
+		for range s.write {
+		}
+	}()
+	all.Wait()
+	close(s.write)
+}
+
+// A tenant has settings for a bounded number of channels, which it can take back and change.
+func TestSettingsOfVeryManyChannels(t *testing.T) {
+	s := storetest.NewMem(1)
+	c := newControl(s)
+	route := func(tenant string, i int) postdate.Route {
+		return postdate.RouteOf(tenant, postdate.Channel(fmt.Sprint("inbox:", i)))
+	}
+	for i := range postdate.ChannelSettingsMax {
+		if err := s.SetChannel(t.Context(), store.ChannelSettings{Route: route("acme", i), Paused: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause := func(s *store.ChannelSettings) { s.Paused = true }
+	_, err := c.Change(t.Context(), route("acme", -1), pause)
+	storetest.Refused(t, err, postdate.KindTooLarge, "10,000 channels")
+	for _, can := range []func() error{
+		func() error { _, err := c.Change(t.Context(), route("other", 1), pause); return err },
+		func() error {
+			_, err := c.Change(t.Context(), route("acme", 1), func(s *store.ChannelSettings) { s.MaxInFlight = 1 })
+			return err
+		},
+		func() error {
+			_, err := c.Change(t.Context(), route("acme", 1), func(s *store.ChannelSettings) { *s = store.ChannelSettings{Route: s.Route} })
+			return err
+		},
+		func() error { _, err := c.Change(t.Context(), route("acme", -1), pause); return err },
+	} {
+		if err := can(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenan
 	for _, tenant := range others {
 		of(tenant)
 	}
+	for route := range c.channels() {
+		of(route.Tenant())
+	}
 	for _, s := range set {
 		of(s.Tenant).Set = s
 	}
@@ -47,6 +50,9 @@ func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenan
 // ChangeTenant implements api.Tenants. If two nodes change a tenant at the same time, the last change
 // wins as a whole.
 func (c *control) ChangeTenant(ctx context.Context, tenant string, f func(*store.TenantSettings)) (api.Tenant, error) {
+	turn := c.turnOf(tenant)
+	turn.Lock()
+	defer turn.Unlock()
 	s, err := c.changeTenant(ctx, tenant, f)
 	if err != nil {
 		return api.Tenant{}, err
