@@ -37,9 +37,9 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 	if need == public {
 		return nil
 	}
-	tenant := ctx.Request.Header.Peek(tenantHeader)
+	tenants := ctx.Request.Header.PeekAll(tenantHeader)
 	if s.config.Keys == nil {
-		if len(tenant) > 0 {
+		if len(tenants) > 0 {
 			return &Problem{Type: BadRequest, Detail: "this node asks nobody who they are, so its only tenant is " +
 				postdate.DefaultTenant + ": leave the header " + tenantHeader + " out"}
 		}
@@ -56,12 +56,15 @@ func (s *Server) admit(ctx *fasthttp.RequestCtx, need auth.Scope) *Problem {
 		return unauthorized(ctx, i, refusal)
 	}
 	if need != anyKey && !i.Allows(need) {
-		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.String()) + " has no scope " + string(need) +
-			", which this call needs: it has " + scopesOf(i) + "; ask an administrator for one with it"}
+		return &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.Credential()) + " has no scope " +
+			string(need) + ", which this call needs: it has " + scopesOf(i) + "; ask an administrator for one with it"}
 	}
-	if len(tenant) > 0 {
+	if len(tenants) > 1 {
+		return &Problem{Type: BadRequest, Detail: "the header " + tenantHeader + " is there twice: leave one"}
+	}
+	if len(tenants) == 1 {
 		var p *Problem
-		if i, p = actingFor(i, string(tenant)); p != nil {
+		if i, p = actingFor(i, string(tenants[0])); p != nil {
 			return p
 		}
 	}
@@ -75,7 +78,7 @@ const tenantHeader = "Postdate-Tenant"
 // actingFor is an administrator's identity as one of a tenant's.
 func actingFor(i *auth.Identity, tenant string) (*auth.Identity, *Problem) {
 	if !i.Allows(auth.Admin) {
-		return nil, &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.String()) + " has no scope " +
+		return nil, &Problem{Type: Forbidden, keyID: i.KeyID, Detail: clip(i.Credential()) + " has no scope " +
 			string(auth.Admin) + ", which the header " + tenantHeader + " needs: leave it out"}
 	}
 	if err := postdate.CheckTenant(tenant); err != nil {
@@ -131,6 +134,6 @@ func mayUse(i *auth.Identity, channel postdate.Channel, pointer string) *Problem
 		return nil
 	}
 	return &Problem{Type: Forbidden, Pointer: pointer, keyID: i.KeyID,
-		why: "the key is not for the channel " + clip(channel.Shown()), Detail: clip(i.String()) +
+		why: "the key is not for the channel " + clip(channel.Shown()), Detail: clip(i.Credential()) +
 			" is not for the channel " + clip(string(channel)) + ": it is for " + clip(strings.Join(i.Channels, ", "))}
 }

@@ -483,6 +483,8 @@ func TestAnAdministratorActsForATenant(t *testing.T) {
 	}
 	r.send("GET", "/v1/messages/a", "", other, forAcme).problem(403, Forbidden, "Postdate-Tenant")
 	r.send("GET", "/v1/messages/a", "", admin, "Postdate-Tenant: a b").problem(400, BadRequest, "Postdate-Tenant")
+	r.send("GET", "/v1/messages/a", "", admin, "Postdate-Tenant: ").problem(400, BadRequest, "Postdate-Tenant")
+	r.send("GET", "/v1/messages/a", "", admin, forAcme, "Postdate-Tenant: other").problem(400, BadRequest, "twice")
 	if a := r.send("PATCH", "/v1/channels", `{"channel":"inbox:a","paused":true}`, admin, forAcme); a.status != 200 {
 		t.Fatal(a.status, a.body)
 	}

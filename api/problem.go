@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -89,6 +88,7 @@ type Problem struct {
 	Parameter  string // the parameter of the URL at fault
 	Offset     int64  // of malformed JSON: the byte of the body at fault, from 0; -1: no single byte
 	Suggestion string // the nearest known name
+	Limit      string // the tenant's limit that is in the way
 	ScheduleID string
 
 	// Only with TooLate, about the message:
@@ -155,6 +155,9 @@ func (p *Problem) appendJSON(b []byte) []byte {
 	if p.Suggestion != "" {
 		b = appendMember(b, "suggestion", p.Suggestion)
 	}
+	if p.Limit != "" {
+		b = appendMember(b, "limit", p.Limit)
+	}
 	if p.ScheduleID != "" {
 		b = appendMember(b, "scheduleId", p.ScheduleID)
 	}
@@ -201,6 +204,10 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	}
 	p = &Problem{Detail: err.Error(), ScheduleID: scheduleID}
 	kind := postdate.KindOf(err)
+	var e *postdate.Error
+	if errors.As(err, &e) {
+		p.Limit = e.Limit
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		kind = postdate.KindUnknown
 	}
@@ -228,7 +235,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 			"then repeat the request"
 		return p, false // the store has logged it, once instead of for each request
 	case postdate.KindLimited:
-		p.Type, p.retryAfter = Limited, max(seconds(retryAfterOf(err)), 1)
+		p.Type, p.retryAfter = Limited, max(seconds(e.RetryAfter), 1)
 	case postdate.KindUnavailable, postdate.KindFenced:
 		p.Type, p.retryAfter = Unavailable, 1
 		p.Detail = "the store cannot do this at present; surely nothing was done: repeat the request in a moment"
@@ -245,15 +252,6 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		return p, true
 	}
 	return p, false
-}
-
-// retryAfterOf is when an error says to try again.
-func retryAfterOf(err error) time.Duration {
-	var e *postdate.Error
-	if !errors.As(err, &e) {
-		return 0
-	}
-	return e.RetryAfter
 }
 
 // tooLate returns the Problem of a request that came too late for a message in the

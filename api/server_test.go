@@ -125,12 +125,12 @@ func (r *rig) send(method, path, body string, headers ...string) *answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(name, value)
+		req.Header.Add(name, value)
+	}
+	if _, given := req.Header["Content-Type"]; !given && body != "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -95,7 +95,7 @@ func TestRateOfRequests(t *testing.T) {
 		}
 	}
 	got := r.send("GET", "/v1/messages/none", "", a)
-	got.problem(429, Limited, "requestsPerSecond")
+	got.problem(429, Limited, `"limit":"requestsPerSecond"`)
 	if got.header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
 	}

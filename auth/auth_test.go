@@ -95,7 +95,7 @@ func TestAuthenticate(t *testing.T) {
 		t.Fatalf("the key %s is %q", id, text)
 	}
 	i := k.want(t, "Bearer "+text, Accepted)
-	if i.KeyID != id || i.String() != "the key "+id || i.Tenant != "acme" || !i.Allows(WriteMessages) || i.Allows(ReadMessages) || i.Allows(Admin) ||
+	if i.KeyID != id || i.Credential() != "the key "+id || i.Tenant != "acme" || !i.Allows(WriteMessages) || i.Allows(ReadMessages) || i.Allows(Admin) ||
 		!i.MayUse("rabbitmq:acme-1") || i.MayUse("rabbitmq:other") {
 		t.Errorf("it is %+v", i)
 	}

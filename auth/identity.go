@@ -49,8 +49,8 @@ type Identity struct {
 	Channels []string // patterns of the channels that it may use; none: all
 }
 
-// String is what i comes with, for people.
-func (i *Identity) String() string {
+// Credential is what i comes with, for people.
+func (i *Identity) Credential() string {
 	if user, is := strings.CutPrefix(i.KeyID, tokenIDPrefix); is {
 		return "the token of " + user
 	}

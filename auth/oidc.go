@@ -197,7 +197,7 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 			return nil, err
 		}
 		if err := checkURL(d.KeysURL); err != nil {
-			return nil, fmt.Errorf("what the issuer says of itself: jwks_uri %w", err)
+			return nil, fmt.Errorf("what the issuer says of itself: jwks_uri %.300s", err.Error())
 		}
 		t.keysURL = d.KeysURL
 	}

@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 			k := tokens(t, s)
 			for range 2 { // the second time it is remembered
 				i, err := k.Authenticate(oidctest.Sign(t, key, s.Claims(now.Std())))
-				if err != nil || i.Tenant != "acme" || i.KeyID != "oidc:alice" || i.String() != "the token of alice" ||
+				if err != nil || i.Tenant != "acme" || i.KeyID != "oidc:alice" || i.Credential() != "the token of alice" ||
 					!slices.Equal(i.Scopes, []Scope{WriteMessages, ReadMessages}) || !i.MayUse("rabbitmq:any") {
 					t.Fatalf("got %+v, %v", i, err)
 				}

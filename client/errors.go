@@ -53,6 +53,7 @@ type Problem struct {
 	Parameter  string      `json:"parameter"`
 	Offset     *int64      `json:"offset"` // of malformed JSON: the byte at fault, from 0
 	Suggestion string      `json:"suggestion"`
+	Limit      string      `json:"limit"` // the tenant's limit that is in the way
 	ScheduleID string      `json:"scheduleId"`
 
 	// Only with TooLate, about the message:

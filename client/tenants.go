@@ -34,7 +34,8 @@ type TenantChange struct {
 	Weight            *int     `json:"weight,omitempty"`
 }
 
-// Tenants lists the tenants that have settings, pending messages or keys, by name.
+// Tenants lists the tenants that have limits of their own, settings of channels, pending messages or
+// keys, by name.
 func (c *Client) Tenants(ctx context.Context) ([]Tenant, error) {
 	type list struct {
 		Tenants []Tenant `json:"tenants"`

@@ -149,8 +149,8 @@ func (c *control) changeChannel(ctx context.Context, route postdate.Route,
 	}
 	f(&s)
 	if others >= postdate.ChannelSettingsMax && !s.None() {
-		return s, postdate.E(postdate.KindTooLarge, "the tenant has something set for 10,000 channels, and may not for "+
-			"more: resume some, and take limits back with 0")
+		return s, postdate.E(postdate.KindTooLarge, "the tenant has something set for 10,000 channels, and may not "+
+			"for more: resume some, and take limits back with 0")
 	}
 	return s, c.store.SetChannel(ctx, s)
 }

@@ -170,8 +170,8 @@ func (l Limits) fits(is, more store.Usage) error {
 	case l.BytesMax > 0 && more.Bytes > l.BytesMax:
 		return tooLarge(more.Bytes, l.BytesMax)
 	case l.BytesMax > 0 && more.Bytes > 0 && is.Bytes+more.Bytes > l.BytesMax:
-		return full("bytesMax", "has %d bytes of payload pending, which would become %d more, and may have %d", is.Bytes,
-			more.Bytes, l.BytesMax)
+		return full("bytesMax", "has %d bytes of payload pending, would have %d more, and may have %d",
+			is.Bytes, more.Bytes, l.BytesMax)
 	case l.ChannelsMax > 0 && more.Channels > 0 && is.Channels+more.Channels > l.ChannelsMax:
 		return full("channelsMax", "has messages pending for %d channels, and may have them for %d", is.Channels,
 			l.ChannelsMax)

@@ -104,9 +104,9 @@ func (m *messages) insertReserved(ctx context.Context, fit []postdate.Message,
 
 // errTooMany is the answer for those of a call's messages that are too large and that nobody looked up.
 var errTooMany = &postdate.Error{Kind: postdate.KindLimited, Limit: "bytesMax", RetryAfter: fullWait,
-	Detail: fmt.Sprintf("the payload is larger than all that the tenant may have pending (bytesMax), and of such "+
-		"messages only %d in a call are looked up, whether they are stored already; surely nothing was done: send fewer "+
-		"at a time", repeatsMax)}
+	Detail: fmt.Sprintf("the payload is larger than all that the tenant may have pending (bytesMax); at most %d such "+
+		"messages of a call are looked up, whether they are stored already, and this one was not; surely nothing was "+
+		"done: send fewer at a time", repeatsMax)}
 
 // errPanic is how a call ended that has no outcome: it may have been done.
 var errPanic = postdate.E(postdate.KindInternal, "the store panicked")

@@ -34,7 +34,8 @@ var connectionFlags = []string{"server", apiKeyFlag, "as-tenant", "tls-ca", "tls
 func (c *connection) register(f *pflag.FlagSet, server, usage string) {
 	f.StringVar(&c.server, "server", server, usage)
 	f.StringVar(&c.apiKey, apiKeyFlag, "", "the key that the server asks for (better as POSTDATE_API_KEY)")
-	f.StringVar(&c.tenant, "as-tenant", "", "with an administrator's key: act for this tenant (or POSTDATE_AS_TENANT)")
+	f.Var((*tenantName)(&c.tenant), "as-tenant",
+		"with an administrator's key: act for this tenant (or POSTDATE_AS_TENANT)")
 	f.StringVar(&c.tls.CA, "tls-ca", "",
 		"file with authorities, in PEM, for a server of https:// (or POSTDATE_TLS_CA; default: the system's)")
 	f.StringVar(&c.tls.Cert, "tls-cert", "", "file with this client's certificate, in PEM (or POSTDATE_TLS_CERT)")

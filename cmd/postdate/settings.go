@@ -56,11 +56,11 @@ func set(f *pflag.Flag, value, source string) error {
 func valueError(source, value string, f *pflag.Flag) error {
 	want := "a " + f.Value.Type()
 	switch f.Value.Type() {
-	case "int":
+	case "int", "int64":
 		want = "a whole number"
 	case "intSlice":
 		want = "a list of whole numbers like 1000000,10000000"
-	case "float":
+	case "float", "float64":
 		want = "a number"
 	case "bool":
 		want = "true or false"
@@ -71,6 +71,9 @@ func valueError(source, value string, f *pflag.Flag) error {
 	}
 	if c, ok := f.Value.(*choice); ok {
 		want = "one of " + strings.Join(c.allowed, ", ")
+	}
+	if _, ok := f.Value.(*tenantName); ok {
+		want = "a tenant's name"
 	}
 	return usagef("%s: %q is not %s", source, value, want)
 }

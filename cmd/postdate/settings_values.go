@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/postdate/postdate"
 )
 
 // size is a flag's value in bytes, written like 65536 or 64KiB.
@@ -51,6 +53,24 @@ func (s *size) String() string {
 
 // Type is the type's name in the help.
 func (s *size) Type() string { return "size" }
+
+// tenantName is a flag's value that names a tenant. Empty text is refused: it comes from a variable that
+// is not set, and would mean another tenant.
+type tenantName string
+
+var _ pflag.Value = (*tenantName)(nil)
+
+// Set takes a name.
+func (t *tenantName) Set(text string) error {
+	*t = tenantName(text)
+	return postdate.CheckTenant(text)
+}
+
+// String returns the name.
+func (t *tenantName) String() string { return string(*t) }
+
+// Type is the type's name in the help.
+func (t *tenantName) Type() string { return "string" }
 
 // choice is a flag's value that must be one of a few words.
 type choice struct {
