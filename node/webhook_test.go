@@ -18,23 +18,28 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
+// slow is a receiver to which each request costs a while, so that it is slower than a node. It tells whose
+// requests it answered.
+type slow struct {
+	begin, end chan struct{} // closed when it begins, and when it answers at once
+	whose      chan string
+}
+
+func (s *slow) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	<-s.begin
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-s.end:
+	}
+	_, tenant, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Ce-Source"), "/postdate/"), "/")
+	s.whose <- tenant
+}
+
 // Tenants that have more due to one receiver than it takes get their shares of it by weight.
 func TestTenantsShareAReceiverByWeight(t *testing.T) {
-	const each, before, counted = 2_500, 700, 1_200
-	var mu sync.Mutex
-	came, ofAcme := 0, 0
-	enough := make(chan struct{})
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		time.Sleep(30 * time.Millisecond) // what a request costs it
-		mu.Lock()
-		defer mu.Unlock()
-		switch came++; {
-		case came == before+counted:
-			close(enough)
-		case came > before && came < before+counted && strings.HasSuffix(r.Header.Get("Ce-Source"), "/acme"):
-			ofAcme++
-		}
-	}))
+	const each, before, counted = 2_000, 600, 600
+	s := &slow{make(chan struct{}), make(chan struct{}), make(chan string, 4*each)}
+	receiver := httptest.NewServer(s)
 	defer receiver.Close()
 	c := config(t)
 	c.AdminKey, c.Webhook.Allow = adminKey, []string{"127.0.0.1"}
@@ -44,20 +49,24 @@ func TestTenantsShareAReceiverByWeight(t *testing.T) {
 	if _, err := admin.ChangeTenant(patient(t), "globex", client.TenantChange{Weight: &weight}); err != nil {
 		t.Fatal(err)
 	}
-	at := time.Now().Add(3 * time.Second)
 	for _, tenant := range []string{"acme", "globex"} {
 		var all []client.Message
 		for i := range each {
-			all = append(all, client.Message{ScheduleID: fmt.Sprint(i), Channel: receiver.URL, ExecutionTime: at, Payload: []byte("1")})
+			all = append(all, client.Message{ScheduleID: fmt.Sprint(i), Channel: receiver.URL, ExecutionTime: time.Now(), Payload: []byte("1")})
 		}
 		results, err := clientWith(t, n, keyFor(t, admin, tenant).Text).ScheduleAll(patient(t), all)
 		if err != nil || results[each-1].Err() != nil {
 			t.Fatal(err, results)
 		}
 	}
-	<-enough
-	mu.Lock()
-	defer mu.Unlock()
+	close(s.begin)
+	ofAcme := 0
+	for i := range before + counted {
+		if tenant := <-s.whose; tenant == "acme" && i >= before {
+			ofAcme++
+		}
+	}
+	close(s.end)
 	if share := float64(ofAcme) / counted; share < 0.18 || share > 0.34 {
 		t.Errorf("the tenant with a quarter of the weight had %.2f of what the receiver took", share)
 	}

@@ -248,6 +248,35 @@ func TestUnparksTakeTurns(t *testing.T) {
 	}
 }
 
+// Tenants take turns at unparks: who has one under way comes after who has none, and of two without, the
+// one that waits longer comes first.
+func TestUnparksOfTenantsTakeTurns(t *testing.T) {
+	b := withParked(t, 10, func(c *Config) { c.UnparksMax = 3 }, "@a inbox:a", "@b inbox:b")
+	under := func(want ...int) {
+		t.Helper()
+		if got := []int{b.m.tenantOf("a").unparks, b.m.tenantOf("b").unparks}; !slices.Equal(got, want) {
+			t.Errorf("%v unparks are under way, want %v", got, want)
+		}
+	}
+	first := b.parked("@a inbox:a", 0, 1, 2, 3)
+	under(2, 0)
+	b.parked("@b inbox:b", 4, 5, 6, 7)
+	under(2, 1)
+	var got []string
+	for _, u := range first {
+		for _, next := range b.moved(u, u.Unpark.Limit) {
+			got = append(got, next.Unpark.Route.Tenant())
+		}
+	}
+	under(1, 2)
+	if want := []string{"a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("the next unparks are of %v, want %v", got, want)
+	}
+	if a, b := b.m.tenantOf("a").turn, b.m.tenantOf("b").turn; a == 0 || b <= a {
+		t.Errorf("the last turns are %d and %d", a, b)
+	}
+}
+
 // No more unparks are under way than allowed, of one channel or of many, each in a different
 // bucket.
 func TestUnparksMax(t *testing.T) {

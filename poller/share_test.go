@@ -214,6 +214,22 @@ func TestTheShareOfSitesThatNeverAnswered(t *testing.T) {
 	s.wantShare("y:other", 1, 0)
 }
 
+// Sites that have not answered may be tried with what all of them leave, or with what their tenant leaves
+// of its part, whichever is more.
+func TestWhatATenantLeavesOfItsPart(t *testing.T) {
+	for _, test := range []struct{ ofAll, ofTenant, want int }{
+		{0, 0, windowMin}, {200, 0, windowMin}, {0, 200, windowMin}, {200, 70, 58}, {120, 200, 8}, {256, 256, 0},
+	} {
+		m := newMachine(DefaultConfig())
+		m.c.HandMax = 512
+		s := m.channelOf("x:a").site
+		m.unproven[s.broker], s.tenant.unproven[s.broker] = test.ofAll, test.ofTenant
+		if got := m.unprovenRoom(s); got != test.want {
+			t.Errorf("beside %d of all and %d of the tenant there is room for %d, want %d", test.ofAll, test.ofTenant, got, test.want)
+		}
+	}
+}
+
 // A site that has messages in flight and has not answered yet gets more as long as it and the
 // others of its broker have room.
 func TestMoreForASiteThatHasNotAnswered(t *testing.T) {
