@@ -135,6 +135,9 @@ func (c *call) deliver(d *postdate.Delivery) publisher.Result {
 		return c.unsent()
 	default:
 	}
+	if ctx.Err() != nil { // what stops the call may not have run yet
+		return c.unsent()
+	}
 	c.p.metrics.inFlight.Inc()
 	defer c.p.metrics.inFlight.Dec()
 	began := time.Now()
