@@ -29,6 +29,12 @@ const (
 	RetryBackoffMax = 7 * 24 * time.Hour
 	RetryParkedMax  = 10 * 366 * 24 * time.Hour // ten years
 
+	EveryMin     = 100 * time.Millisecond // of a recurrence
+	CronBytesMax = 512
+	FireAllMax   = 1_000 // occurrences that are begun though they are late, of one series at a time
+	PreviewMax   = 1_000 // occurrences in one answer
+	MaxRunsMax   = 1_000_000_000
+
 	BucketsMax = 16_384
 
 	APIKeysMax            = 10_000
