@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/poller"
@@ -28,8 +30,8 @@ type control struct {
 	stale chan struct{} // another node has changed a setting
 	tell  func()        // tells the other nodes of a change
 
-	turns   sync.Map   // of *sync.Mutex, by tenant: one change of a tenant at a time
-	reading sync.Mutex // orders reads and changes of the settings: an old one is never applied last
+	turns   sync.Map            // of *semaphore.Weighted, by tenant: one change of a tenant at a time
+	reading *semaphore.Weighted // orders readings and changes: an older reading never replaces a newer one
 
 	mu  sync.Mutex                               // guards set; never held while the store is asked
 	set map[postdate.Route]store.ChannelSettings // replaced, and never changed
@@ -43,8 +45,10 @@ type settings interface {
 
 // read loads the settings and passes them on.
 func (c *control) read(ctx context.Context) error {
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	if err := take(ctx, c.reading); err != nil {
+		return err
+	}
+	defer c.reading.Release(1)
 	all, err := c.store.Channels(ctx)
 	if err != nil {
 		return err
@@ -113,8 +117,10 @@ func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error
 func (c *control) Change(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
 	turn := c.turnOf(route.Tenant())
-	turn.Lock()
-	defer turn.Unlock()
+	if err := take(ctx, turn); err != nil {
+		return store.ChannelSettings{}, err
+	}
+	defer turn.Release(1)
 	s, err := c.changeChannel(ctx, route, f)
 	if err == nil {
 		c.changed(ctx)
@@ -122,20 +128,31 @@ func (c *control) Change(ctx context.Context, route postdate.Route,
 	return s, err
 }
 
-// turnOf is held by a change of a tenant's, so that however many it sends at once, another tenant's waits
-// for one of them.
-func (c *control) turnOf(tenant string) *sync.Mutex {
-	turn, _ := c.turns.LoadOrStore(tenant, &sync.Mutex{})
-	return turn.(*sync.Mutex)
+// turnOf returns the semaphore that a change of a tenant's settings holds, so that however many the tenant
+// sends at once, another tenant's waits for one of them. Semaphores serve those who wait in their order,
+// which a mutex does not.
+func (c *control) turnOf(tenant string) *semaphore.Weighted {
+	turn, _ := c.turns.LoadOrStore(tenant, semaphore.NewWeighted(1))
+	return turn.(*semaphore.Weighted)
+}
+
+// take waits for a semaphore as long as the call may take.
+func take(ctx context.Context, s *semaphore.Weighted) error {
+	if err := s.Acquire(ctx, 1); err != nil {
+		return postdate.E(postdate.KindUnavailable, "nothing was changed: other changes take too long: %w", err)
+	}
+	return nil
 }
 
 // changeChannel changes the settings in the store. Changes on this node come one after another, so that
 // none undoes another.
 func (c *control) changeChannel(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
 	s, others := store.ChannelSettings{Route: route}, 0
+	if err := take(ctx, c.reading); err != nil {
+		return s, err
+	}
+	defer c.reading.Release(1)
 	all, err := c.store.Channels(ctx)
 	if err != nil {
 		return s, notRead(err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node/machine"
@@ -33,7 +35,7 @@ func (h hangingChannels) Channels(context.Context) ([]store.ChannelSettings, err
 func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	hangs := hangingChannels{storetest.NewMem(1), make(chan struct{}), make(chan struct{})}
 	l := &loop{asks: make(chan chan []poller.ChannelView), events: make(chan machine.Event, 1)}
-	c := &control{store: hangs, loop: l, quota: quota.NewKeeper(quota.Limits{}, hangs, func() int { return 1 }, time.Now)}
+	c := &control{store: hangs, loop: l, reading: semaphore.NewWeighted(1), quota: quota.NewKeeper(quota.Limits{}, hangs, func() int { return 1 }, time.Now)}
 	go func() {
 		answer := <-l.asks
 		answer <- []poller.ChannelView{{Route: "rabbitmq:orders", Down: true}, {Route: "@acme rabbitmq:orders"}}
@@ -54,7 +56,7 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 // newControl is one over a store in memory, whose loop nobody runs.
 func newControl(s settings) *control {
 	l := &loop{events: make(chan machine.Event, 10_000)}
-	return &control{store: s, loop: l, tell: func() {}, quota: quota.NewKeeper(quota.Limits{PendingMax: 5}, storetest.NewMem(1), func() int { return 1 }, time.Now)}
+	return &control{store: s, loop: l, reading: semaphore.NewWeighted(1), tell: func() {}, quota: quota.NewKeeper(quota.Limits{PendingMax: 5}, storetest.NewMem(1), func() int { return 1 }, time.Now)}
 }
 
 // Administrators who change one tenant at the same time undo nothing of each other's.
@@ -109,59 +111,50 @@ func TestChannelChangedByMany(t *testing.T) {
 	}
 }
 
-// slowSettings is a store whose settings take a while to be written.
+// slowSettings is a store whose settings are written when the test says so.
 type slowSettings struct {
 	*storetest.Mem
-	writes atomic.Int64
+	writes int
 	write  chan struct{}
 }
 
 func (s *slowSettings) SetChannel(ctx context.Context, c store.ChannelSettings) error {
-	s.writes.Add(1)
-	s.write <- struct{}{}
+	<-s.write
+	s.writes++
 	return s.Mem.SetChannel(ctx, c)
 }
 
 // However many changes of channels a tenant sends at once, another tenant's waits for one of them at most.
 func TestChangesOfAnotherTenant(t *testing.T) {
-	s := &slowSettings{Mem: storetest.NewMem(1), write: make(chan struct{})}
-	c := newControl(s)
-	pause := func(s *store.ChannelSettings) { s.Paused = true }
-	var all sync.WaitGroup
-	const many = 50
-	for i := range many {
-		all.Go(func() {
-			_, _ = c.Change(t.Context(), postdate.RouteOf("acme", postdate.Channel(fmt.Sprint("inbox:", i))), pause)
-		})
-	}
-	<-s.write // the first is under way, and the others wait
-	var other sync.WaitGroup
-	other.Go(func() {
-		if _, err := c.ChangeTenant(t.Context(), "other", func(s *store.TenantSettings) { s.PendingMax = new(int64) }); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSettings{Mem: storetest.NewMem(1), write: make(chan struct{})}
+		c := newControl(s)
+		pause := func(s *store.ChannelSettings) { s.Paused = true }
+		const many = 50
+		for i := range many {
+			go func() {
+				_, _ = c.Change(t.Context(), postdate.RouteOf("acme", postdate.Channel(fmt.Sprint("inbox:", i))), pause)
+			}()
+		}
+		synctest.Wait() // the first is under way, and the others wait
+		done := false
+		go func() {
+			_, err := c.ChangeTenant(t.Context(), "other", func(s *store.TenantSettings) { s.PendingMax = new(int64) })
+			if err != nil {
+				t.Error(err)
+			}
+			done = true
+		}()
+		synctest.Wait() // it waits too
+		s.write <- struct{}{}
+		synctest.Wait()
+		if !done || s.writes != 1 {
+			t.Errorf("it is done: %v, after %d of %d changes", done, s.writes, many)
+		}
+		for range many - 1 {
+			s.write <- struct{}{}
 		}
 	})
-	ended := make(chan struct{})
-	go func() {
-		other.Wait()
-		close(ended)
-	}()
-	for writing := true; writing; {
-		select {
-		case <-s.write:
-		case <-ended:
-			writing = false
-		}
-	}
-	if n := s.writes.Load(); n > 5 {
-		t.Errorf("it waited for %d of %d changes", n, many)
-	}
-	go func() {
-		for range s.write {
-		}
-	}()
-	all.Wait()
-	close(s.write)
 }
 
 // A tenant has settings for a bounded number of channels, which it can take back and change.

@@ -51,8 +51,10 @@ func (c *control) ListTenants(ctx context.Context, others []string) ([]api.Tenan
 // wins as a whole.
 func (c *control) ChangeTenant(ctx context.Context, tenant string, f func(*store.TenantSettings)) (api.Tenant, error) {
 	turn := c.turnOf(tenant)
-	turn.Lock()
-	defer turn.Unlock()
+	if err := take(ctx, turn); err != nil {
+		return api.Tenant{}, err
+	}
+	defer turn.Release(1)
 	s, err := c.changeTenant(ctx, tenant, f)
 	if err != nil {
 		return api.Tenant{}, err
@@ -66,9 +68,11 @@ func (c *control) ChangeTenant(ctx context.Context, tenant string, f func(*store
 // none undoes another.
 func (c *control) changeTenant(ctx context.Context, tenant string,
 	f func(*store.TenantSettings)) (store.TenantSettings, error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
 	s := store.TenantSettings{Tenant: tenant}
+	if err := take(ctx, c.reading); err != nil {
+		return s, err
+	}
+	defer c.reading.Release(1)
 	all, err := c.store.Tenants(ctx)
 	if err != nil {
 		return s, notRead(err)
