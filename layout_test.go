@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"poller":                          {".", "bucket", "fence", "store", "publisher", "internal/series"},
 	"auth":                            {".", "store", "internal/oidctest"},
 	"quota":                           {".", "store", "internal/series"},
-	"api":                             {".", "auth", "bucket", "quota", "store", "internal/amqp", "internal/series"},
+	"api":                             {".", "auth", "bucket", "quota", "recurrence", "store", "internal/amqp", "internal/series"},
 	"api/ingest":                      {".", "api", "store", "internal/amqp"},
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp", "internal/certs"},
 	"api/ingest/kafka":                {".", "api/ingest"},
@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 // pure are the files that decide. A simulator runs them, so they start no goroutine,
 // do no I/O and read no clock. A folder means all of its files.
 var pure = []string{
-	".", "bucket", "ring", "fence",
+	".", "bucket", "ring", "fence", "recurrence",
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
 	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
 	"poller/room.go", "poller/behind.go", "poller/unheard.go", "poller/limit.go", "poller/settle.go",
@@ -85,8 +85,9 @@ var pure = []string{
 
 // pureImports are the packages outside this module that a pure file may use.
 var pureImports = []string{
-	"bytes", "cmp", "container/heap", "crypto/sha256", "crypto/subtle", "encoding/binary", "errors", "fmt", "maps", "math", "regexp",
-	"slices", "sort", "strconv", "strings", "time", "unicode/utf8", "github.com/buraksezer/consistent", "github.com/spaolacci/murmur3",
+	"bytes", "cmp", "container/heap", "crypto/sha256", "crypto/subtle", "encoding/binary", "errors", "fmt", "maps", "math", "math/bits", "regexp",
+	"slices", "sort", "strconv", "strings", "time", "time/tzdata", "unicode/utf8", "github.com/buraksezer/consistent",
+	"github.com/netresearch/go-cron", "github.com/spaolacci/murmur3",
 }
 
 // clocks are the functions of package time that read a clock or wait for one.

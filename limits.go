@@ -29,11 +29,13 @@ const (
 	RetryBackoffMax = 7 * 24 * time.Hour
 	RetryParkedMax  = 10 * 366 * 24 * time.Hour // ten years
 
-	EveryMin     = 100 * time.Millisecond // of a recurrence
-	CronBytesMax = 512
-	FireAllMax   = 1_000 // occurrences that are begun though they are late, of one series at a time
-	PreviewMax   = 1_000 // occurrences in one answer
-	MaxRunsMax   = 1_000_000_000
+	EveryMin         = 100 * time.Millisecond // the least, of a recurrence
+	CronBytesMax     = 512
+	TimezoneBytesMax = 64
+	JitterMax        = 24 * time.Hour
+	MaxRunsMax       = 1_000_000_000
+	FireAllMax       = 1_000 // late occurrences of a recurrence that begin all the same
+	PreviewMax       = 1_000 // occurrences in one answer
 
 	BucketsMax = 16_384
 

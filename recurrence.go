@@ -32,9 +32,9 @@ type Misfire uint8
 
 // The policies.
 const (
-	FireOnce Misfire = iota // the latest of them begins, the others are skipped
-	FireAll                 // each of them begins, the latest FireAllMax at most
-	Skip                    // all of them are skipped
+	MisfireOnce Misfire = iota // the latest of them begins, the others are skipped
+	MisfireAll                 // each of them begins, the latest FireAllMax at most
+	MisfireSkip                // all of them are skipped
 )
 
 // Gap says what becomes of local times that do not exist, because the clock is set forward.
@@ -42,7 +42,7 @@ type Gap uint8
 
 // What can become of them.
 const (
-	GapDefault Gap = iota // GapAfter, but GapSkip for a rule of every hour
+	GapDefault Gap = iota // GapAfter, but GapSkip for a rule that names all 24 hours
 	GapAfter              // one occurrence when the gap ends
 	GapSkip               // none
 )
@@ -52,7 +52,7 @@ type Overlap uint8
 
 // Those that can count.
 const (
-	OverlapDefault Overlap = iota // OverlapFirst, but OverlapBoth for a rule of every hour
+	OverlapDefault Overlap = iota // OverlapFirst, but OverlapBoth for a rule that names all 24 hours
 	OverlapFirst
 	OverlapSecond
 	OverlapBoth
@@ -60,14 +60,10 @@ const (
 
 // Their names on the wire. A default has none.
 var (
-	misfireNames = [...]string{FireOnce: "fire_once", FireAll: "fire_all", Skip: "skip"}
+	misfireNames = [...]string{MisfireOnce: "fire_once", MisfireAll: "fire_all", MisfireSkip: "skip"}
 	gapNames     = [...]string{GapAfter: "after", GapSkip: "skip"}
 	overlapNames = [...]string{OverlapFirst: "first", OverlapSecond: "second", OverlapBoth: "both"}
 )
-
-func (m Misfire) String() string { return misfireNames[m] }
-func (g Gap) String() string     { return gapNames[g] }
-func (o Overlap) String() string { return overlapNames[o] }
 
 // ParseMisfire parses a policy by its name on the wire.
 func ParseMisfire(name string) (Misfire, error) {

@@ -64,6 +64,9 @@ func newBench(f flags) (*bench, error) {
 	}
 	arguments := []string{"list", "-export", "-deps",
 		"-json=Dir,ImportPath,Export,Standard,GoFiles,TestGoFiles,XTestGoFiles", "./cmd/sim", "./cmd/mutants"}
+	for _, dir := range b.dirs {
+		arguments = append(arguments, "./"+dir) // the simulator need not use it
+	}
 	out, err := exec.Command("go", arguments...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
