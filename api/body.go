@@ -64,6 +64,11 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return keyFields
 	case *tenantBody:
 		return tenantFields
+	case *previewBody:
+		if under == "/recurrence" {
+			return recurrenceFields
+		}
+		return previewFields
 	}
 	if under == "/retry" {
 		return retryFields
@@ -215,7 +220,10 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		name, known := err.JSONPointer.LastToken(), knownFields(to, err.JSONPointer.Parent())
 		p := &Problem{Type: UnknownField, Pointer: pointer, Suggestion: Nearest(name, known)}
 		p.Detail = fmt.Sprintf("the field %q is not known", clip(name))
-		if p.Suggestion != "" {
+		if slices.Contains(known, "recurrence") && slices.Contains(recurrenceFields, name) {
+			p.Suggestion = ""
+			p.Detail += " here: put it into recurrence"
+		} else if p.Suggestion != "" {
 			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
 		} else {
 			p.Detail += ": remove it; known are " + strings.Join(known, ", ")
@@ -243,9 +251,10 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 // formOf says how to write the time or duration at pointer, for a client that sent a number.
 func formOf(pointer string) string {
 	switch pointer {
-	case "/executionTime", "/expiresAt":
+	case "/executionTime", "/expiresAt", "/from", "/recurrence/anchor", "/recurrence/start", "/recurrence/end":
 		return `: write it like "2027-01-31T09:30:00Z"`
-	case "/delay", "/retry/minBackoff", "/retry/maxBackoff", "/retry/maxParked":
+	case "/delay", "/retry/minBackoff", "/retry/maxBackoff", "/retry/maxParked", "/recurrence/every",
+		"/recurrence/jitter", "/recurrence/misfireAfter":
 		return `: write it like "15m" or "PT15M"`
 	}
 	return ""

@@ -36,7 +36,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	if !isoShape.MatchString(s) || last == 'P' || last == 'T' {
 		if date, _, _ := strings.Cut(s, "T"); strings.ContainsAny(date, "YM") {
 			return 0, postdate.E(postdate.KindInvalid, "duration %q has years or months, whose length varies: "+
-				"count it in days (P30D), or name an executionTime", s)
+				"count it in days, like P30D", s)
 		}
 		return 0, badDuration(s)
 	}

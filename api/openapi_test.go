@@ -187,6 +187,8 @@ func (c *contract) successes() {
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
+	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"every":"PT1S"}}`)
+	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2027-03-27T00:00:00Z","count":3}`)
 	c.call(201, "POST", "/v1/keys", `{"tenant":"acme","scopes":["sched:r","ops:r"]}`)
 	c.call(201, "POST", "/v1/keys", `{"tenant":"acme","scopes":["admin"],"channels":["*"],"expires":"90d"}`)
 	key := c.key("acme", auth.Admin)
@@ -212,7 +214,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -225,6 +227,7 @@ func (c *contract) refusals() {
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/tenants/acme", `{"tenant":"`+large+large+large+`"}`)
+	c.call(413, "POST", "/v1/recurrences/preview", `{"from":"`+large+large+large+`"}`)
 	c.call(404, "DELETE", "/v1/keys/none", "")
 	c.call(400, "DELETE", "/v1/keys/x%20y", "")
 	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")

@@ -108,6 +108,8 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	}
 	page, err := c.ReadInbox(ctx, "test", client.InboxRead{})
 	check("inbox", count == 1 && page.NextCursor == "AAAAAQ" && page.Messages[0].Attempt == 1 && len(page.Messages[0].Payload) > 0, page, err)
+	occurrences, err := c.Preview(ctx, client.Recurrence{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, at, 2)
+	check("preview", len(occurrences) == 2 && occurrences[0].Time.Month() == time.March && occurrences[0].Remark != "" && occurrences[1].Remark == "", occurrences, err)
 	channels, err := c.Channels(ctx)
 	check("channels", err == nil && channels[0].Channel == "rabbitmq:orders" && channels[0].State == "down" && channels[0].InFlight == 1 && channels[0].Parked, channels, err)
 	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Recurrence says when a message recurs: by Every, or by Cron in a Timezone. Zero fields are left out
+// of the request. Messages cannot recur yet: Preview shows what rules will mean.
+type Recurrence struct {
+	Every  time.Duration // at least 100 ms
+	Anchor time.Time     // a time of Every, from which the others are counted
+
+	Cron     string // five or six fields, or a name such as @hourly
+	Timezone string // a name of the IANA database, such as Europe/Berlin
+
+	Start, End   time.Time     // the first and the last moment that may be an occurrence
+	MaxRuns      int           // occurrences
+	Jitter       time.Duration // each occurrence begins later by a part of it
+	Misfire      string        // what could not begin in time: fire_once (the default), fire_all or skip
+	MisfireAfter time.Duration // how late an occurrence may begin; 0: one minute
+	Gap          string        // of local times that do not exist: after or skip; "": by the rule
+	Overlap      string        // of local times that come twice: first, second or both; "": by the rule
+}
+
+// MarshalJSON encodes r in the API's form.
+func (r Recurrence) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Every        string    `json:"every,omitempty"`
+		Anchor       time.Time `json:"anchor,omitzero"`
+		Cron         string    `json:"cron,omitempty"`
+		Timezone     string    `json:"timezone,omitempty"`
+		Start        time.Time `json:"start,omitzero"`
+		End          time.Time `json:"end,omitzero"`
+		MaxRuns      int       `json:"maxRuns,omitempty"`
+		Jitter       string    `json:"jitter,omitempty"`
+		Misfire      string    `json:"misfire,omitempty"`
+		MisfireAfter string    `json:"misfireAfter,omitempty"`
+		Gap          string    `json:"gap,omitempty"`
+		Overlap      string    `json:"overlap,omitempty"`
+	}{durationText(r.Every), r.Anchor, r.Cron, r.Timezone, r.Start, r.End, r.MaxRuns, durationText(r.Jitter),
+		r.Misfire, durationText(r.MisfireAfter), r.Gap, r.Overlap})
+}
+
+// Occurrence is a time at which a message would recur.
+type Occurrence struct {
+	Time   time.Time `json:"time"`
+	Remark string    `json:"remark"` // what clocks that are set change here, in English; "": nothing
+}
+
+// Preview returns the first count occurrences of a rule that are not before from. If from is zero, they
+// come after now; if count is 0, they are ten. They are fewer if the rule ends before. What is wrong with a
+// rule is a problem of type InvalidField.
+func (c *Client) Preview(ctx context.Context, r Recurrence, from time.Time, count int) ([]Occurrence, error) {
+	body, err := json.Marshal(struct {
+		Recurrence Recurrence `json:"recurrence"`
+		From       time.Time  `json:"from,omitzero"`
+		Count      int        `json:"count,omitempty"`
+	}{r, from, count})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Occurrences []Occurrence `json:"occurrences"`
+	}
+	_, err = c.do(ctx, Call{Method: http.MethodPost, Path: "/v1/recurrences/preview", Body: body, Repeatable: true},
+		&answer)
+	return answer.Occurrences, err
+}
