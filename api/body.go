@@ -84,12 +84,12 @@ func fieldsOf(t reflect.Type) []string {
 	return names
 }
 
-// singleBody reads the body of a call about one message.
-func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to *messageBody, alsoTypes ...string) *Problem {
+// singleBody reads the JSON body of a call that takes no parameters and is no batch.
+func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to any, types ...string) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	body, p := s.bodyOf(ctx, s.singleBytesMax(), append(alsoTypes, contentTypeJSON)...)
+	body, p := s.bodyOf(ctx, s.singleBytesMax(), types...)
 	if p != nil {
 		return p
 	}

@@ -68,15 +68,8 @@ func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	raw, p := s.bodyOf(ctx, s.singleBytesMax(), contentTypeJSON, "application/merge-patch+json")
-	if p != nil {
-		return p
-	}
 	var body channelBody
-	if p := decodeBody(raw, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON, "application/merge-patch+json"); p != nil {
 		return p
 	}
 	channel, p := body.check(s.config.CheckChannel)

@@ -58,15 +58,8 @@ func (s *Server) getKeys(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	raw, p := s.bodyOf(ctx, s.singleBytesMax(), contentTypeJSON)
-	if p != nil {
-		return p
-	}
 	var body keyBody
-	if p := decodeBody(raw, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	wish, p := body.wish(s.config.Now(), s.config.Kinds)

@@ -19,7 +19,7 @@ const replaceRoundsMax = 8
 
 func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	var body messageBody
-	if p := s.singleBody(ctx, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	m := postdate.Message{Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
@@ -92,7 +92,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	var body messageBody
-	if p := s.singleBody(ctx, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	if body.ScheduleID != nil && *body.ScheduleID != key.ScheduleID {
@@ -178,7 +178,7 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	var body messageBody
-	if p := s.singleBody(ctx, &body, "application/merge-patch+json"); p != nil {
+	if p := s.singleBody(ctx, &body, "application/merge-patch+json", contentTypeJSON); p != nil {
 		return p
 	}
 	if p := patchable(&body); p != nil {

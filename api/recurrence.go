@@ -43,15 +43,8 @@ const previewDefault = 10
 
 // postPreview answers the next occurrences of a rule, as far ahead as a delay may be.
 func (s *Server) postPreview(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	raw, p := s.bodyOf(ctx, s.singleBytesMax(), contentTypeJSON)
-	if p != nil {
-		return p
-	}
 	var body previewBody
-	if p := decodeBody(raw, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	rule, before, count, p := body.read(s.config.Now())

@@ -11,7 +11,7 @@ import (
 // of the request. Messages cannot recur yet: Preview shows what rules will mean.
 type Recurrence struct {
 	Every  time.Duration // at least 100 ms
-	Anchor time.Time     // a time of Every, from which the others are counted
+	Anchor time.Time     // the first possible occurrence of Every, from which the others are counted
 
 	Cron     string // five or six fields, or a name such as @hourly
 	Timezone string // a name of the IANA database, such as Europe/Berlin

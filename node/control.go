@@ -37,6 +37,11 @@ type control struct {
 	set map[postdate.Route]store.ChannelSettings // replaced, and never changed
 }
 
+func newControl(s settings, q *quota.Keeper, l *loop, tell func()) *control {
+	return &control{store: s, quota: q, loop: l, stale: make(chan struct{}, 1), tell: tell,
+		reading: semaphore.NewWeighted(1)}
+}
+
 // settings is what a store keeps for operators.
 type settings interface {
 	store.Channels

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
@@ -35,7 +33,7 @@ func (h hangingChannels) Channels(context.Context) ([]store.ChannelSettings, err
 func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	hangs := hangingChannels{storetest.NewMem(1), make(chan struct{}), make(chan struct{})}
 	l := &loop{asks: make(chan chan []poller.ChannelView), events: make(chan machine.Event, 1)}
-	c := &control{store: hangs, loop: l, reading: semaphore.NewWeighted(1), quota: quota.NewKeeper(quota.Limits{}, hangs, func() int { return 1 }, time.Now)}
+	c := newControl(hangs, quota.NewKeeper(quota.Limits{}, hangs, func() int { return 1 }, time.Now), l, func() {})
 	go func() {
 		answer := <-l.asks
 		answer <- []poller.ChannelView{{Route: "rabbitmq:orders", Down: true}, {Route: "@acme rabbitmq:orders"}}
@@ -53,16 +51,16 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	}
 }
 
-// newControl is one over a store in memory, whose loop nobody runs.
-func newControl(s settings) *control {
+// controlOver is one over a store in memory, whose loop nobody runs.
+func controlOver(s settings) *control {
 	l := &loop{events: make(chan machine.Event, 10_000)}
-	return &control{store: s, loop: l, reading: semaphore.NewWeighted(1), tell: func() {}, quota: quota.NewKeeper(quota.Limits{PendingMax: 5}, storetest.NewMem(1), func() int { return 1 }, time.Now)}
+	return newControl(s, quota.NewKeeper(quota.Limits{PendingMax: 5}, storetest.NewMem(1), func() int { return 1 }, time.Now), l, func() {})
 }
 
 // Administrators who change one tenant at the same time undo nothing of each other's.
 func TestTenantChangedByMany(t *testing.T) {
 	for range 50 {
-		c := newControl(storetest.NewMem(1))
+		c := controlOver(storetest.NewMem(1))
 		rate, count, weight := 7.0, int64(7), 7
 		var all sync.WaitGroup
 		for _, f := range []func(*store.TenantSettings){
@@ -89,7 +87,7 @@ func TestTenantChangedByMany(t *testing.T) {
 // Those who change one channel at the same time undo nothing of each other's, either.
 func TestChannelChangedByMany(t *testing.T) {
 	for range 50 {
-		c := newControl(storetest.NewMem(1))
+		c := controlOver(storetest.NewMem(1))
 		var all sync.WaitGroup
 		for _, f := range []func(*store.ChannelSettings){
 			func(s *store.ChannelSettings) { s.Paused = true }, func(s *store.ChannelSettings) { s.MaxPerSecond = 7 },
@@ -128,7 +126,7 @@ func (s *slowSettings) SetChannel(ctx context.Context, c store.ChannelSettings) 
 func TestChangesOfAnotherTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowSettings{Mem: storetest.NewMem(1), write: make(chan struct{})}
-		c := newControl(s)
+		c := controlOver(s)
 		pause := func(s *store.ChannelSettings) { s.Paused = true }
 		const many = 50
 		for i := range many {
@@ -160,7 +158,7 @@ func TestChangesOfAnotherTenant(t *testing.T) {
 // A tenant has settings for a bounded number of channels, which it can take back and change.
 func TestSettingsOfVeryManyChannels(t *testing.T) {
 	s := storetest.NewMem(1)
-	c := newControl(s)
+	c := controlOver(s)
 	route := func(tenant string, i int) postdate.Route {
 		return postdate.RouteOf(tenant, postdate.Channel(fmt.Sprint("inbox:", i)))
 	}
@@ -222,7 +220,7 @@ func (f *forgetful) Tenants(ctx context.Context) ([]store.TenantSettings, error)
 
 // A change that is done is not answered as one that is surely not.
 func TestChangedBeforeAnOutage(t *testing.T) {
-	c := newControl(&forgetful{Mem: storetest.NewMem(1)})
+	c := controlOver(&forgetful{Mem: storetest.NewMem(1)})
 	pause := func(s *store.ChannelSettings) { s.Paused = true }
 	if got, err := c.Change(t.Context(), "inbox:a", pause); err != nil || !got.Paused {
 		t.Errorf("a channel: got %+v, %v", got, err)
@@ -230,7 +228,7 @@ func TestChangedBeforeAnOutage(t *testing.T) {
 	if _, err := c.Change(t.Context(), "inbox:b", pause); postdate.KindOf(err) != postdate.KindUnavailable {
 		t.Errorf("a channel while the store is away: %v", err)
 	}
-	c = newControl(&forgetful{Mem: storetest.NewMem(1)})
+	c = controlOver(&forgetful{Mem: storetest.NewMem(1)})
 	most := int64(9)
 	got, err := c.ChangeTenant(t.Context(), "acme", func(s *store.TenantSettings) { s.PendingMax = &most })
 	if err != nil || got.PendingMax != 9 {

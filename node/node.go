@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
@@ -152,8 +151,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.loop.channels = n.channels
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
-	n.control = &control{store: n.store, quota: n.quota, loop: n.loop, stale: make(chan struct{}, 1),
-		tell: n.tellOthers, reading: semaphore.NewWeighted(1)}
+	n.control = newControl(n.store, n.quota, n.loop, n.tellOthers)
 	if !n.store.Exclusive() {
 		if err := n.openGossip(ctx); err != nil {
 			return err

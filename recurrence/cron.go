@@ -115,6 +115,7 @@ var part = regexp.MustCompile(`^(?:[*?]|([0-9a-z]+)(?:-([0-9a-z]+))?)(/[0-9]+)?$
 
 // parseFields reads the fields of a rule.
 func parseFields(rule string, fields []string) (*library.SpecSchedule, error) {
+	parsed, err := parser.Parse(strings.Join(fields, " "))
 	for i, field := range fields {
 		for p := range strings.SplitSeq(field, ",") {
 			m := part.FindStringSubmatch(p)
@@ -132,11 +133,10 @@ func parseFields(rule string, fields []string) (*library.SpecSchedule, error) {
 					rule, p)
 			}
 		}
-		if !parses(i, field) {
+		if err != nil && !parses(i, field) {
 			return nil, badField(rule, i, field)
 		}
 	}
-	parsed, err := parser.Parse(strings.Join(fields, " "))
 	if err != nil {
 		return nil, invalid("cron %q cannot be read: %w", rule, err)
 	}

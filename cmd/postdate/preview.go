@@ -125,7 +125,7 @@ func (v *previewCommand) print(w io.Writer, occurrences []client.Occurrence) err
 	}
 	zone, err := time.LoadLocation(v.request.Recurrence.Timezone)
 	if err != nil {
-		return fmt.Errorf("the server knows the time zone, and this machine does not: --json shows its times in UTC")
+		return errors.New("the server knows the time zone, and this machine does not: --json shows its times in UTC")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, o := range occurrences {
