@@ -81,6 +81,7 @@ type Message struct {
 	Headers       []Header // the client's own, in ascending order of name
 	PartitionKey  string   // Kafka's record key; "": the schedule id
 	Traceparent   string   // W3C trace context of the request that scheduled it
+	Priority      Priority
 	Retry         RetryPolicy
 	Digest        Digest // of the request: tells a repeated request from a different one
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
@@ -89,7 +90,7 @@ type Message struct {
 }
 
 // Route returns the route that the message takes.
-func (m *Message) Route() Route { return RouteOf(m.Tenant, m.Channel) }
+func (m *Message) Route() Route { return routeAt(m.Tenant, m.Channel, m.Priority) }
 
 // Header is one of the client's own headers.
 type Header struct{ Name, Value string }
@@ -158,6 +159,10 @@ func DigestOf(m *Message, when string) Digest {
 	if m.Retry.MaxParked != 0 { // keeps the digests of requests from before this field
 		number(-1) // cannot be mistaken for a number of headers
 		number(int64(m.Retry.MaxParked))
+	}
+	if m.Priority != PriorityMedium { // likewise
+		number(-2)
+		number(int64(m.Priority))
 	}
 	number(int64(len(m.Headers)))
 	for _, h := range m.Headers {

@@ -159,3 +159,53 @@ func TestErrorKinds(t *testing.T) {
 		t.Error("no error has a kind")
 	}
 }
+
+func TestRoutes(t *testing.T) {
+	for _, tenant := range []string{postdate.DefaultTenant, "acme"} {
+		for _, channel := range []postdate.Channel{"rabbitmq:orders", "kafka:a b!low c", ""} {
+			for _, p := range postdate.Priorities() {
+				r := postdate.RouteOf(tenant, channel).At(p)
+				whose, to := r.Split()
+				if whose != tenant || to != channel || r.Priority() != p || r.Tenant() != tenant || r.Channel() != channel {
+					t.Errorf("%q is of %q to %q at %s", r, whose, to, r.Priority())
+				}
+				if back := r.At(postdate.PriorityMedium); back != postdate.RouteOf(tenant, channel) {
+					t.Errorf("%q at medium priority is %q", r, back)
+				}
+				m := postdate.Message{Key: postdate.Key{Tenant: tenant}, Channel: channel, Priority: p}
+				if m.Route() != r {
+					t.Errorf("the message's route is %q, want %q", m.Route(), r)
+				}
+			}
+		}
+	}
+	if r := postdate.Route("@acme!low kafka:a"); r.IsAll() || r.IsAllOf("acme") || !postdate.AllOf("acme").IsAllOf("acme") {
+		t.Errorf("%q stands for all of a tenant", r)
+	}
+}
+
+func TestParsePriority(t *testing.T) {
+	for _, p := range postdate.Priorities() {
+		if got, err := postdate.ParsePriority(p.String()); got != p || err != nil {
+			t.Errorf("%s is parsed as %s, %v", p, got, err)
+		}
+	}
+	for _, name := range []string{"", "High", "urgent"} {
+		if _, err := postdate.ParsePriority(name); postdate.KindOf(err) != postdate.KindInvalid {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// The same request with another priority is another request.
+func TestPriorityTellsRequestsApart(t *testing.T) {
+	m := postdate.Message{Channel: "inbox:a", Payload: []byte("x")}
+	seen := map[postdate.Digest]bool{}
+	for _, p := range postdate.Priorities() {
+		m.Priority = p
+		seen[postdate.DigestOf(&m, "")] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("requests of three priorities have %d digests", len(seen))
+	}
+}

@@ -1,19 +1,39 @@
 package postdate
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Route is one tenant's part of a channel: the unit of what is claimed, limited, paused and parked
-// together, so that no tenant's messages hold up another's. Its text is the channel for
-// [DefaultTenant], and "@TENANT CHANNEL" for others.
+// Route is one tenant's part of a channel at one priority: the unit of what is claimed and parked
+// together, so that no messages hold up those of another tenant or of a higher priority. Its text is
+// the channel for [DefaultTenant] at [PriorityMedium], "@TENANT CHANNEL" for other tenants, and
+// "@TENANT!PRIORITY CHANNEL" at other priorities.
 type Route string
 
-// routeMark begins the routes of tenants other than the default one. No channel begins with it,
-// and no tenant has a space.
-const routeMark = "@"
+// routeMark begins the routes other than those of the default tenant at medium priority, and
+// priorityMark ends the tenant there. No channel begins with a routeMark, and no tenant has a
+// priorityMark or a space.
+const (
+	routeMark    = "@"
+	priorityMark = "!"
+)
 
-// RouteOf returns the route of a tenant's messages to a channel.
-func RouteOf(tenant string, channel Channel) Route {
-	if tenant == DefaultTenant {
+// RouteOf returns the route of a tenant's messages to a channel, at medium priority. It also stands for
+// the channel as a whole, where something is said of all priorities together.
+func RouteOf(tenant string, channel Channel) Route { return routeAt(tenant, channel, PriorityMedium) }
+
+// At returns the route of the same tenant and channel at a priority.
+func (r Route) At(p Priority) Route {
+	tenant, channel := r.Split()
+	return routeAt(tenant, channel, p)
+}
+
+func routeAt(tenant string, channel Channel, p Priority) Route {
+	switch {
+	case p != PriorityMedium:
+		tenant += priorityMark + p.String()
+	case tenant == DefaultTenant:
 		return Route(channel)
 	}
 	return Route(routeMark + tenant + " " + string(channel))
@@ -33,23 +53,37 @@ func (r Route) IsAllOf(tenant string) bool {
 	return r.IsAll() && string(r[len(routeMark):len(r)-1]) == tenant
 }
 
+// cut takes a route apart. The priority's name is empty for the medium one.
+func (r Route) cut() (tenant, priority string, channel Channel) {
+	rest, marked := strings.CutPrefix(string(r), routeMark)
+	if !marked {
+		return DefaultTenant, "", Channel(r)
+	}
+	tenant, name, _ := strings.Cut(rest, " ")
+	tenant, priority, _ = strings.Cut(tenant, priorityMark)
+	return tenant, priority, Channel(name)
+}
+
 // Split returns the tenant and the channel, which is empty for all of them.
 func (r Route) Split() (tenant string, channel Channel) {
-	if rest, marked := strings.CutPrefix(string(r), routeMark); marked {
-		tenant, name, _ := strings.Cut(rest, " ")
-		return tenant, Channel(name)
-	}
-	return DefaultTenant, Channel(r)
+	tenant, _, channel = r.cut()
+	return tenant, channel
 }
 
 // Tenant returns whose messages take the route.
 func (r Route) Tenant() string {
-	tenant, _ := r.Split()
+	tenant, _, _ := r.cut()
 	return tenant
 }
 
 // Channel returns where the route leads to.
 func (r Route) Channel() Channel {
-	_, channel := r.Split()
+	_, _, channel := r.cut()
 	return channel
+}
+
+// Priority returns the priority of the messages that take the route.
+func (r Route) Priority() Priority {
+	_, name, _ := r.cut()
+	return Priority(max(slices.Index(priorityNames[:], name), 0))
 }

@@ -188,11 +188,11 @@ func (p Partition) InDoubt(route postdate.Route, at Position) bool {
 // Withdrawable reports whether a PENDING message with state s can certainly still be cancelled
 // or given another time: it is parked, or no claim covers it yet, so that the owner's read that
 // could find it is still to come; and no earlier publish is in doubt.
-func (p Partition) Withdrawable(key postdate.Key, channel postdate.Channel, s postdate.State) bool {
+func (p Partition) Withdrawable(key postdate.Key, route postdate.Route, s postdate.State) bool {
 	if s.Status != postdate.Pending || s.PossibleDuplicate {
 		return false
 	}
-	return s.Parked || p.ClaimedFor(postdate.RouteOf(key.Tenant, channel)).Before(PositionOf(key, s.AttemptTime))
+	return s.Parked || p.ClaimedFor(route).Before(PositionOf(key, s.AttemptTime))
 }
 
 // Equal reports whether two records are the same.

@@ -286,7 +286,7 @@ func TestWithdrawable(t *testing.T) {
 		{"delivered, and parked before", "a:b", "m", postdate.State{Status: postdate.Delivered, Parked: true}, false},
 	} {
 		key := postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: test.id}
-		if got := p.Withdrawable(key, test.channel, test.state); got != test.want {
+		if got := p.Withdrawable(key, postdate.Route(test.channel), test.state); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -379,7 +379,7 @@ func TestClaimsAtRandom(t *testing.T) {
 					free := !claimed
 					if channel.Tenant() == place.Tenant {
 						key := postdate.Key{Tenant: place.Tenant, ScheduleID: place.ScheduleID}
-						free = p.Withdrawable(key, channel.Channel(), postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
+						free = p.Withdrawable(key, channel, postdate.State{Status: postdate.Pending, AttemptTime: place.Time})
 					}
 					if free == claimed || p.InDoubt(channel, place) != claimed {
 						t.Fatalf("after %+v the record is %+v: %s at %v can be taken back: %t, in doubt: %t", c, p, channel, place, free, p.InDoubt(channel, place))

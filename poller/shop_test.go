@@ -344,7 +344,7 @@ func (s *shop) doubt() (inDoubt, fixed map[postdate.Route]int) {
 			if !r.Parked && record.InDoubt(r.Route(), bucket.PositionOf(r.Key, r.AttemptTime)) {
 				inDoubt[r.Route()]++
 			}
-			if !record.Withdrawable(r.Key, r.Channel, r.State) {
+			if !record.Withdrawable(r.Key, r.Route(), r.State) {
 				fixed[r.Route()]++
 			}
 		}

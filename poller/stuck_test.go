@@ -173,7 +173,7 @@ func TestHandOverParksWhatWaits(t *testing.T) {
 		if r.PossibleDuplicate {
 			t.Fatalf("%s is in doubt", r.ScheduleID)
 		}
-		if r.Status == postdate.Pending && !s.store.Records[0].Withdrawable(r.Key, r.Channel, r.State) {
+		if r.Status == postdate.Pending && !s.store.Records[0].Withdrawable(r.Key, r.Route(), r.State) {
 			doubt++
 		}
 	}

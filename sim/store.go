@@ -84,7 +84,7 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 			next.State = next.State.Cancel(at)
 			s.Put("cancel", r, next, nil)
 		case s.w.bug == bugCancelForgotten && r.Attempts > 0 &&
-			s.Records[key.Bucket].Withdrawable(key, r.Channel, r.State):
+			s.Records[key.Bucket].Withdrawable(key, r.Route(), r.State):
 			return []store.Cancelled{{State: r.State, Changed: true}}
 		}
 	}

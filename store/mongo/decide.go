@@ -34,10 +34,10 @@ const (
 
 // sighting is what a cancel or a replace saw of a message.
 type sighting struct {
-	key     postdate.Key
-	channel postdate.Channel
-	state   postdate.State
-	mark    *mark
+	key   postdate.Key
+	route postdate.Route
+	state postdate.State
+	mark  *mark
 }
 
 // judge is the look: both the message and the partition record p were read after the mark id
@@ -46,7 +46,7 @@ func judge(p bucket.Partition, saw sighting, id bson.ObjectID) verdict {
 	switch {
 	case saw.state.Status == postdate.Cancelled:
 		return verdictCancelled
-	case !p.Withdrawable(saw.key, saw.channel, saw.state):
+	case !p.Withdrawable(saw.key, saw.route, saw.state):
 		return verdictTooLate
 	case saw.mark.is(id):
 		return verdictFinish

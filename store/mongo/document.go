@@ -38,7 +38,7 @@ type document struct {
 
 	damaged error // it cannot be decoded, or exists but was not found: see damage.go
 
-	Route        string        `bson:"channel"` // the channel, for tenants other than the default one with the tenant
+	Route        string        `bson:"channel"` // text of its Route
 	ExpiresAt    postdate.Time `bson:"expiresAt,omitempty"`
 	CreatedAt    postdate.Time `bson:"createdAt,omitempty"`
 	Payload      []byte        `bson:"payload,omitempty"`
@@ -127,7 +127,7 @@ func (d *document) route() postdate.Route {
 }
 
 func (d *document) sighting() sighting {
-	return sighting{d.key(), d.route().Channel(), d.state(), d.Mark}
+	return sighting{d.key(), d.route(), d.state(), d.Mark}
 }
 
 // place is where a placed message waits. At least the keys of the due index must have been
@@ -137,8 +137,9 @@ func (d *document) place() bucket.Position {
 }
 
 func (d *document) record() postdate.Record {
+	route := d.route()
 	m := postdate.Message{
-		Key: d.key(), Channel: d.route().Channel(), ExecutionTime: d.ExecutionTime,
+		Key: d.key(), Channel: route.Channel(), Priority: route.Priority(), ExecutionTime: d.ExecutionTime,
 		ExpiresAt: d.ExpiresAt, CreatedAt: d.CreatedAt,
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,

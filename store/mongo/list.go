@@ -33,7 +33,10 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 	}
 	if q.Channel != "" {
 		// earlier versions wrote the channel alone, whoever the tenant was
-		names := []string{string(postdate.RouteOf(q.Tenant, q.Channel)), string(q.Channel)}
+		names := []string{string(q.Channel)}
+		for _, p := range postdate.Priorities() {
+			names = append(names, string(postdate.RouteOf(q.Tenant, q.Channel).At(p)))
+		}
 		selecting = append(selecting, bson.E{Key: "channel", Value: anyOf(names)})
 	}
 	if len(selecting) > 0 {

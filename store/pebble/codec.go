@@ -37,12 +37,18 @@ type state struct {
 	ExecutionTime postdate.Time
 	Digest        postdate.Digest // absent in layoutLean
 	Channel       postdate.Channel
+	Priority      postdate.Priority
 	PayloadBytes  int // unsized, but in layoutSized
 }
 
 func stateOf(m *postdate.Message, s postdate.State) state {
 	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel,
-		PayloadBytes: len(m.Payload)}
+		Priority: m.Priority, PayloadBytes: len(m.Payload)}
+}
+
+// route is the route of the message, which is the tenant's.
+func (s *state) route(tenant string) postdate.Route {
+	return postdate.RouteOf(tenant, s.Channel).At(s.Priority)
 }
 
 // form is the layout in which a state is written, where it has a digest.
@@ -56,14 +62,28 @@ func (s *state) form() byte {
 const (
 	flagParked = 1 << iota
 	flagPossibleDuplicate
+	flagsPriority = iota // where the flags of a state have its priority, in two bits
 )
 
-// formMayRepeat is a flag in the byte of the encoding.
-const formMayRepeat = 1 << 7
+// A message has its encoding in a byte with its priority, in two bits, and a flag.
+const (
+	formPriority  = 5
+	formMayRepeat = 1 << 7
+)
+
+// priorityIn takes a priority out of the two bits of a byte that begin at a place.
+func (r *reader) priorityIn(b byte, at int) postdate.Priority {
+	p := postdate.Priority(b >> at & 3)
+	if p > postdate.PriorityLow {
+		r.failed = true
+		return 0
+	}
+	return p
+}
 
 // appendState writes a state in one of its layouts.
 func appendState(b []byte, s *state, form byte) []byte {
-	var flags byte
+	flags := byte(s.Priority) << flagsPriority
 	if s.Parked {
 		flags |= flagParked
 	}
@@ -94,6 +114,7 @@ func readState(v []byte) (s state, err error) {
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
+	s.Priority = r.priorityIn(flags, flagsPriority)
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
 	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
@@ -110,25 +131,26 @@ func readState(v []byte) (s state, err error) {
 	return s, r.end()
 }
 
-// channelOf reads only the channel of a state.
-func channelOf(v []byte) ([]byte, error) {
+// routeOf reads only the route of a tenant's message from its state.
+func routeOf(v []byte, tenant string) (postdate.Route, error) {
 	r := reader{rest: v}
 	_, digestBytes := r.stateLayout()
-	r.take(2)     // status and flags
+	r.byte() // status
+	s := state{Priority: r.priorityIn(r.byte(), flagsPriority)}
 	for range 5 { // version, attempts and times
 		r.uvarint()
 	}
 	r.take(digestBytes)
-	channel := r.take(int(r.uvarint()))
+	s.Channel = postdate.Channel(r.text())
 	if r.failed {
-		return nil, errLayout
+		return "", errLayout
 	}
-	return channel, nil
+	return s.route(tenant), nil
 }
 
 // appendMessage writes what the message's key does not hold.
 func appendMessage(b []byte, m *postdate.Message) []byte {
-	form := byte(m.Encoding)
+	form := byte(m.Encoding) | byte(m.Priority)<<formPriority
 	if m.MayRepeat {
 		form |= formMayRepeat
 	}
@@ -156,7 +178,8 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.Key, m.ExecutionTime = key, execution
 	r.layout()
 	form := r.byte()
-	m.Encoding, m.MayRepeat = postdate.Encoding(form&^formMayRepeat), form&formMayRepeat != 0
+	m.Encoding, m.MayRepeat = postdate.Encoding(form&(1<<formPriority-1)), form&formMayRepeat != 0
+	m.Priority = r.priorityIn(form, formPriority)
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
 	m.Channel = postdate.Channel(r.text())
 	m.ContentType = r.text()

@@ -17,7 +17,7 @@ import (
 func FuzzStoredValues(f *testing.F) {
 	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}
 	m := postdate.Message{
-		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true,
+		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true, Priority: postdate.PriorityLow,
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
 	s := stateOf(&m, postdate.NewState(&m, 1))
@@ -43,8 +43,8 @@ func FuzzStoredValues(f *testing.F) {
 		if s, err := readState(v); err == nil {
 			again, err := readState(appendState(nil, &s, v[0]))
 			same(t, s, again, err)
-			channel, err := channelOf(v)
-			same(t, string(s.Channel), string(channel), err)
+			route, err := routeOf(v, "t")
+			same(t, s.route("t"), route, err)
 		}
 		if m, err := readMessage(v, key, 7); err == nil {
 			again, err := readMessage(appendMessage(nil, &m), key, 7)
@@ -110,8 +110,8 @@ func TestStatesAndMessagesOfAnEarlierVersion(t *testing.T) {
 		}
 		read, err := readState(written)
 		same(t, want, read, err)
-		channel, err := channelOf(written)
-		same(t, "a:b", string(channel), err)
+		route, err := routeOf(written, "t")
+		same(t, "@t a:b", string(route), err)
 	}
 	again, err := readMessage(message, m.Key, 7)
 	same(t, m, again, err)

@@ -233,12 +233,12 @@ func (r *scanner) covered() bool {
 	if r.claim.Only == "" && len(r.claim.Behind) == 0 {
 		return true
 	}
-	channel, err := channelOf(r.due.Value())
+	at := r.at()
+	route, err := routeOf(r.due.Value(), at.Tenant)
 	if err != nil {
 		return true // whoever reads it reports it
 	}
-	at := r.at()
-	return r.claim.Covers(postdate.RouteOf(at.Tenant, postdate.Channel(channel)), at)
+	return r.claim.Covers(route, at)
 }
 
 // at is where the walk stands.

@@ -88,8 +88,8 @@ func parkedPrefix(k []byte, bucket int, route postdate.Route) []byte {
 	return append(k, 0)
 }
 
-func parkedKey(k []byte, bucket int, channel postdate.Channel, p bucket.Position) []byte {
-	k = parkedPrefix(k, bucket, postdate.RouteOf(p.Tenant, channel))
+func parkedKey(k []byte, bucket int, route postdate.Route, p bucket.Position) []byte {
+	k = parkedPrefix(k, bucket, route)
 	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
 }
 

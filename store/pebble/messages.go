@@ -163,7 +163,7 @@ func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion u
 		return store.ErrTooLate(key, old.State)
 	case old.Version != ifVersion:
 		return store.ErrChanged(key)
-	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
+	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):
 		return store.ErrTooLate(key, old.State)
 	}
 	return nil
@@ -211,7 +211,7 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 		return store.Cancelled{Err: store.ErrNotFound(key)}, nil
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}, nil
-	case !s.partitions[key.Bucket].Withdrawable(key, old.Channel, old.State):
+	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):
 		return store.Cancelled{State: old.State, Err: store.ErrTooLate(key, old.State)}, nil
 	}
 	w.unplace(key, &old)

@@ -437,8 +437,8 @@ const layoutOrdered = 2
 // layoutSized. Those of layout 3 have states of layoutLean.
 const layoutCounted = 4
 
-// layoutNow is what this version writes. Earlier ones refuse it.
-const layoutNow = layoutCounted
+// layoutNow is what this version writes. Earlier ones refuse it: they know no priorities.
+const layoutNow = 5
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {

@@ -192,7 +192,7 @@ func (s *Store) moveParked(b *lsm.Batch) error {
 			continue
 		}
 		number := int(binary.BigEndian.Uint16(k[1:]))
-		b.Set(parkedKey(nil, number, postdate.Channel(channel), at), iter.Value(), nil)
+		b.Set(parkedKey(nil, number, postdate.RouteOf(at.Tenant, postdate.Channel(channel)), at), iter.Value(), nil)
 		b.Delete(k, nil)
 	}
 	return iter.Error()

@@ -220,7 +220,7 @@ func TestParkedOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := bucket.PositionOf(m.Key, 5000)
-	present := parkedKey(nil, m.Bucket, m.Channel, at)
+	present := parkedKey(nil, m.Bucket, m.Route(), at)
 	former := appendName(appendTime(parkedPrefix(nil, m.Bucket, postdate.Route(m.Channel)), at.Time), at.Tenant, at.ScheduleID)
 	value, closer, err := s.db.Get(present)
 	if err != nil {

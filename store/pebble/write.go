@@ -81,7 +81,7 @@ func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 	w.key = dueKey(w.key[:0], key.Bucket, p)
 	do(layoutLean)
 	if st.Parked {
-		w.key = parkedKey(w.key[:0], key.Bucket, st.Channel, p)
+		w.key = parkedKey(w.key[:0], key.Bucket, st.route(key.Tenant), p)
 		do(st.form())
 	}
 }

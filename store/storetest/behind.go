@@ -11,7 +11,7 @@ import (
 
 const (
 	slow    = "kafka:slow"
-	limited = "@acme kafka:slow" // another tenant's messages to the same channel
+	limited = "@acme!low kafka:slow" // another tenant's messages to the same channel, at another priority
 )
 
 // places says up to where each channel that is behind is claimed.

@@ -36,7 +36,7 @@ const (
 )
 
 // The first route is never behind.
-var fairRoutes = []postdate.Route{orders, slow, limited}
+var fairRoutes = []postdate.Route{orders, slow, limited, "@default!high kafka:slow"}
 
 // fair is one such run. Its time is a counter that the owners advance.
 type fair struct {
@@ -110,13 +110,14 @@ func (f *fair) client(n int, r *rand.Rand) {
 
 func (f *fair) schedule(n, i int, r *rand.Rand) postdate.Message {
 	at := postdate.Time(f.now.Load()) + postdate.Time(r.IntN(8)) - 2 // some of them late
-	tenant, channel := fairRoutes[r.IntN(len(fairRoutes))].Split()
+	route := fairRoutes[r.IntN(len(fairRoutes))]
 	for try := 0; ; try++ {
-		key := bucket.KeyOf(tenant, fmt.Sprintf("c%d-%d-%d", n, i, try), f.store.Buckets())
+		key := bucket.KeyOf(route.Tenant(), fmt.Sprintf("c%d-%d-%d", n, i, try), f.store.Buckets())
 		if key.Bucket >= fairBuckets {
 			continue
 		}
-		m := postdate.Message{Key: key, Channel: channel, ExecutionTime: at, Payload: []byte("{}")}
+		m := postdate.Message{Key: key, ExecutionTime: at, Payload: []byte("{}")}
+		onRoute(route)(&m)
 		f.mu.Lock()
 		f.ledger[key] = &account{withdrawn: map[uint64]bool{}, out: map[uint64]bool{}}
 		f.mu.Unlock()

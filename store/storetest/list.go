@@ -104,7 +104,7 @@ func listRange(x *trial) {
 
 func listFilters(x *trial) {
 	pending, delivered, failed, cancelled := x.add(t0), x.add(t0+1), x.add(t0+2), x.add(t0+9)
-	other := x.add(t0+20, onRoute("kafka:orders"))
+	other, low := x.add(t0+20, onRoute("kafka:orders")), x.add(t0+21, onRoute("@default!low kafka:orders"))
 	token := x.own(home)
 	x.claim(everything(home, token, t0+5))
 	x.settle(x.settlement(delivered, token, store.SettleDelivered), x.settlement(failed, token, store.SettleFailed))
@@ -112,12 +112,12 @@ func listFilters(x *trial) {
 	by := func(status postdate.Status, channel postdate.Channel) store.ListQuery {
 		return store.ListQuery{Tenant: tenant, Status: status, Channel: channel, Limit: 2}
 	}
-	x.wantList(by(0, ""), []postdate.Message{pending, delivered, failed, cancelled, other})
-	x.wantList(by(postdate.Pending, ""), []postdate.Message{pending, other})
+	x.wantList(by(0, ""), []postdate.Message{pending, delivered, failed, cancelled, other, low})
+	x.wantList(by(postdate.Pending, ""), []postdate.Message{pending, other, low})
 	x.wantList(by(postdate.Delivered, ""), []postdate.Message{delivered})
 	x.wantList(by(postdate.DeliveryFailed, ""), []postdate.Message{failed})
 	x.wantList(by(postdate.Cancelled, ""), []postdate.Message{cancelled})
-	x.wantList(by(0, "kafka:orders"), []postdate.Message{other})
+	x.wantList(by(0, "kafka:orders"), []postdate.Message{other, low})
 	x.wantList(by(0, "kafka:order"), nil)
 	x.wantList(by(postdate.Delivered, "kafka:orders"), nil)
 	q := by(postdate.Pending, orders)

@@ -178,7 +178,7 @@ func (m *Mem) Get(_ context.Context, key postdate.Key) (postdate.Record, error) 
 }
 
 func (m *Mem) withdrawable(r *Row) bool {
-	return m.Records[r.Bucket].Withdrawable(r.Key, r.Channel, r.State)
+	return m.Records[r.Bucket].Withdrawable(r.Key, r.Route(), r.State)
 }
 
 // Replace implements store.Messages.

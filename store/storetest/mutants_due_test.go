@@ -23,6 +23,7 @@ type (
 	cancelJudgesParked   struct{ *Mem }
 	unparkIgnoresChannel struct{ *Mem }
 	unparkIgnoresTenant  struct{ *Mem }
+	unparkIgnoresLow     struct{ *Mem }
 	acquireIgnoresSeen   struct{ *Mem }
 	releaseResetsToken   struct{ *Mem }
 	releaseIgnoresToken  struct{ *Mem }
@@ -162,6 +163,16 @@ func (s unparkIgnoresTenant) Unpark(ctx context.Context, u store.Unpark) (int, i
 		moved, early = moved+n, early+e
 	}
 	return moved, early, nil
+}
+
+func (s unparkIgnoresLow) Unpark(ctx context.Context, u store.Unpark) (int, int, error) {
+	moved, early, err := s.Mem.Unpark(ctx, u)
+	if err != nil {
+		return moved, early, err
+	}
+	u.Route = u.Route.At(postdate.PriorityLow)
+	n, e, err := s.Mem.Unpark(ctx, u)
+	return moved + n, early + e, err
 }
 
 func (s acquireIgnoresSeen) Acquire(ctx context.Context, wants []store.Acquisition) ([]store.Acquired, error) {

@@ -217,12 +217,13 @@ func unparkOldest(x *trial) {
 }
 
 func unparkChannel(x *trial) {
-	const a, ab, theirs = "kafka:a", "kafka:ab", "@acme kafka:a"
+	const a, ab, theirs, low = "kafka:a", "kafka:ab", "@acme kafka:a", "@default!low kafka:a"
 	one, other, third := x.add(t0, onRoute(a)), x.add(t0, onRoute(ab)), x.add(t0, onRoute(theirs))
+	fourth := x.add(t0, onRoute(low))
 	elsewhere := x.messageIn(abroad, tenant, t0, onRoute(a))
 	x.insert(elsewhere)
 	token, token2 := x.own(home), x.own(abroad)
-	x.park(token, one, other, third)
+	x.park(token, one, other, third, fourth)
 	x.park(token2, elsewhere)
 	if n := x.unpark(token, a, t0+1, plenty); n != 1 {
 		x.Errorf("Unpark moved %d messages, want 1", n)
@@ -230,7 +231,7 @@ func unparkChannel(x *trial) {
 	x.wantDue(everything(home, token, t0+10), one)
 	x.wantDue(everything(abroad, token2, t0+10))
 	x.wantParked([]int{home, abroad}, store.ParkedRoute{Bucket: home, Route: ab},
-		store.ParkedRoute{Bucket: home, Route: theirs},
+		store.ParkedRoute{Bucket: home, Route: theirs}, store.ParkedRoute{Bucket: home, Route: low},
 		store.ParkedRoute{Bucket: abroad, Route: a})
 }
 

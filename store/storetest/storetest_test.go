@@ -117,6 +117,7 @@ var plantedBugs = []struct {
 	{"park", func(m *Mem) store.Store { return cancelJudgesParked{m} }},
 	{"park", func(m *Mem) store.Store { return unparkIgnoresChannel{m} }},
 	{"park", func(m *Mem) store.Store { return unparkIgnoresTenant{m} }},
+	{"park", func(m *Mem) store.Store { return unparkIgnoresLow{m} }},
 	{"park", func(m *Mem) store.Store { return unparkTellsNoEarly{m} }},
 	{"partitions", func(m *Mem) store.Store { return acquireIgnoresSeen{m} }},
 	{"partitions", func(m *Mem) store.Store { return releaseResetsToken{m} }},

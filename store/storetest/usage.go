@@ -238,6 +238,7 @@ func usageChannels(x *trial) {
 	for i := range 3 * channels {
 		messages = append(messages, x.message(t0, onRoute(postdate.Route(fmt.Sprint("kafka:", i%channels)))))
 	}
+	messages[0].Priority = postdate.PriorityHigh // and is of the same channel
 	x.insert(messages...)
 	x.wantUsage(tenant, usageOf(messages...))
 	x.store.Cancel(x.ctx, keysOf(messages[:2*channels+5]), t0) // of five channels all, of the others one is left
@@ -249,7 +250,7 @@ func usageChannels(x *trial) {
 // usageOfAnything makes calls by chance, on few messages, so that many change nothing.
 func usageOfAnything(x *trial, r *rand.Rand) {
 	token := x.own(home)
-	channels := []postdate.Route{orders, "kafka:b", "inbox:c"}
+	channels := []postdate.Route{orders, "kafka:b", "@default!low kafka:b", "inbox:c"}
 	edits := func() []edit {
 		return []edit{withPayload(r.IntN(6000)), onRoute(channels[r.IntN(len(channels))])}
 	}

@@ -24,7 +24,10 @@ const (
 type edit = func(*postdate.Message)
 
 func onRoute(r postdate.Route) edit {
-	return func(m *postdate.Message) { m.Tenant, m.Channel = r.Split() }
+	return func(m *postdate.Message) {
+		m.Tenant, m.Channel = r.Split()
+		m.Priority = r.Priority()
+	}
 }
 
 func withPayload(size int) edit {
