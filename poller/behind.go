@@ -236,6 +236,7 @@ func (m *Machine) catchUp(now postdate.Now, b *owned, p *poll) bool {
 		}
 		turn /= 2
 	}
+	routes = m.ofOnePriority(routes)
 	route := routes[turn%len(routes)]
 	if p.only = m.channels[route]; p.only == nil {
 		p.of = t

@@ -11,11 +11,11 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// channel is what the machine knows of one channel.
+// channel is what the machine knows of one route.
 type channel struct {
+	*outlet
 	route    postdate.Route
-	site     *site
-	peers    *peers
+	priority postdate.Priority
 	ready    []*Item // due, in order
 	listed   bool    // is in Machine.ready
 	batches  int     // publishes in flight
@@ -29,11 +29,7 @@ type channel struct {
 	overfullAt time.Duration // since when more of it is in hand than may be, as Machine.full saw; 0: it is not
 	behindIn   []*owned      // buckets whose records say that it is behind, in turn
 
-	window    int // messages that may be with the broker; it grows with each that is confirmed
-	inFlight  int // messages with the broker
-	pace      pace
-	limit     *limit // what an operator set of it, or nil
-	lastError string // the broker's last words that were no confirm
+	inFlight int // messages with the broker
 
 	parkedIn rotation[*owned] // buckets that may have some of it parked
 }
@@ -80,22 +76,19 @@ func siteOf(r postdate.Route) postdate.Route {
 		}
 		return postdate.RouteOf(tenant, postdate.Channel(broker+"://"+host))
 	}
-	return r
+	return r.At(postdate.PriorityMedium)
 }
 
 func (m *Machine) channelOf(route postdate.Route) *channel {
 	c := m.channels[route]
 	if c == nil {
-		at := siteOf(route)
-		if m.sites[at] == nil {
-			tenant, name := route.Split()
-			m.sites[at] = &site{name: at, tenant: m.tenantOf(tenant), broker: name.Broker(),
-				channels: map[*channel]struct{}{}}
-		}
-		c = &channel{route: route, site: m.sites[at], limit: m.limits[route], window: windowMin}
+		c = &channel{outlet: m.outletOf(route), route: route, priority: route.Priority()}
+		c.add(c)
 		c.site.channels[c] = struct{}{}
 		m.channels[route] = c
-		m.joinPeers(c)
+		if c.priority != postdate.PriorityMedium {
+			m.prioritized++
+		}
 	}
 	return c
 }
@@ -107,7 +100,10 @@ func (m *Machine) forget(c *channel) {
 		return
 	}
 	delete(m.channels, c.route)
-	m.leavePeers(c)
+	if c.priority != postdate.PriorityMedium {
+		m.prioritized--
+	}
+	m.remove(c)
 	if delete(c.site.channels, c); len(c.site.channels) == 0 {
 		m.keep(c.site)
 	}
@@ -135,6 +131,12 @@ func (m *Machine) keep(s *site) {
 		delete(m.sites, s.name)
 	}
 }
+
+// doubtful is how many messages of the channel are claimed and not settled, or may be.
+func (c *channel) doubtful() int { return c.hand + c.dropped + c.coming }
+
+// waiting is how many wait to go to the broker, or may soon.
+func (c *channel) waiting() int { return c.unsent() + c.coming }
 
 // unsent is how many of the channel's messages in hand wait to go to the broker.
 func (c *channel) unsent() int { return c.hand - c.settling - c.looks - c.inFlight }
@@ -169,7 +171,7 @@ func (m *Machine) publish(now postdate.Now) {
 	if len(m.ready) == 0 || !m.leased(now) {
 		return
 	}
-	channels := m.ready
+	channels := m.inTurn(m.ready)
 	m.ready = nil
 	for _, c := range channels {
 		m.sift(now, c)
@@ -181,7 +183,7 @@ func (m *Machine) publish(now postdate.Now) {
 		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
 		for c.batches < m.c.BatchesMax {
 			// More may be in flight than is still allowed: a negative n would add tokens.
-			n := c.allowed(now, max(min(len(c.ready), m.c.BatchMax, min(c.window, m.handShare(now, c))-c.inFlight), 0))
+			n := c.allowed(now, min(len(c.ready), m.c.BatchMax, m.sendMax(now, c)))
 			if n == 0 {
 				break
 			}
@@ -196,6 +198,11 @@ func (m *Machine) publish(now postdate.Now) {
 			c.ready = nil
 		}
 	}
+}
+
+// sendMax is how many more messages of a channel may go to its broker.
+func (m *Machine) sendMax(now postdate.Now, c *channel) int {
+	return max(min(min(c.window, m.handShare(now, c))-c.flying(), c.flightMax()-c.inFlight), 0)
 }
 
 // prove notes whether a site answers.

@@ -254,7 +254,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	if len(polls) == 0 {
 		return
 	}
-	claims := make([]store.Claim, len(polls))
+	claims, brings := make([]store.Claim, len(polls)), map[*channel]int{}
 	for i := range polls {
 		p := &polls[i]
 		b, c := p.bucket, &p.claim
@@ -262,7 +262,8 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		if p.only == nil {
 			limit = min(limit, roomAny/ofAny)
 		} else {
-			limit = min(limit, m.roomOf(now, p.only)/of[p.only])
+			limit = min(limit, m.roomBeside(now, p.only, brings)/of[p.only])
+			brings[p.only] += max(limit, 1)
 		}
 		// A channel that is behind catches up to claimed and no further, so claimed must move
 		// on even if nothing else is due.

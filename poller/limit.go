@@ -41,21 +41,21 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 	}
 	m.limits = limits
 	for _, c := range slices.SortedFunc(maps.Values(m.channels), byRoute) {
-		if l := limits[c.route]; l != c.limit || l != nil {
+		if l := limits[c.name]; l != c.limit || l != nil {
 			c.limit = l
 			m.lookSoon(c.site)
 		}
 	}
 }
 
-func (c *channel) paused() bool { return c.limit != nil && c.limit.set.Paused }
+func (o *outlet) paused() bool { return o.limit != nil && o.limit.set.Paused }
 
 // why is the reason for parking the channel's messages.
-func (c *channel) why() string {
-	if c.paused() {
+func (o *outlet) why() string {
+	if o.paused() {
 		return "the channel is paused"
 	}
-	return c.site.reason
+	return o.site.reason
 }
 
 // soon is how far ahead of a rate messages are taken into the hand. Until then they can be
@@ -63,11 +63,11 @@ func (c *channel) why() string {
 const soon = 250 * time.Millisecond
 
 // limited is how many messages the rate lets out within soon.
-func (c *channel) limited(now time.Duration) int {
-	if c.limit == nil || c.limit.set.MaxPerSecond <= 0 {
+func (o *outlet) limited(now time.Duration) int {
+	if o.limit == nil || o.limit.set.MaxPerSecond <= 0 {
 		return math.MaxInt
 	}
-	return int(min(c.limit.tokensAt(now)+c.limit.set.MaxPerSecond*soon.Seconds(), 1<<30))
+	return int(min(o.limit.tokensAt(now)+o.limit.set.MaxPerSecond*soon.Seconds(), 1<<30))
 }
 
 // tokensAt is how many tokens there are at a time.
@@ -82,21 +82,21 @@ func (l *limit) until(tokens float64) time.Duration {
 }
 
 // roomAt is when the rate lets the next message into the hand; 0 if it lets one in now.
-func (c *channel) roomAt(now time.Duration) time.Duration {
-	if c.limited(now) > 0 {
+func (o *outlet) roomAt(now time.Duration) time.Duration {
+	if o.limited(now) > 0 {
 		return 0
 	}
-	return now + c.limit.until(1-c.limit.tokensAt(now)) - soon
+	return now + o.limit.until(1-o.limit.tokensAt(now)) - soon
 }
 
 // allowed says how many of n messages may go out now, and takes their tokens.
-func (c *channel) allowed(now postdate.Now, n int) int {
-	l := c.limit
+func (o *outlet) allowed(now postdate.Now, n int) int {
+	l := o.limit
 	if l == nil {
 		return n
 	}
 	if l.set.MaxInFlight > 0 {
-		n = min(n, max(l.set.MaxInFlight-c.inFlight, 0))
+		n = min(n, max(l.set.MaxInFlight-o.flying(), 0))
 	}
 	if l.set.MaxPerSecond <= 0 || n == 0 {
 		return n

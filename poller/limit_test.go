@@ -135,12 +135,12 @@ func TestNoWakeForATokenThatIsThere(t *testing.T) {
 func TestWhatARateTakesInHand(t *testing.T) {
 	now := time.Minute
 	for rate, want := range map[float64]int{0: math.MaxInt, 0.5: 1, 1: 1, 2: 1, 4: 2, 100: 10 + 25, 4_000: 400 + 1_000, 1e12: 1 << 30} {
-		c := &channel{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}}}
+		c := &outlet{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}}}
 		if got := c.limited(now); got != want {
 			t.Errorf("%d messages at %g/s, want %d", got, rate, want)
 		}
 	}
-	if c := (&channel{}); c.limited(now) != math.MaxInt || c.roomAt(now) != 0 {
+	if c := (&outlet{}); c.limited(now) != math.MaxInt || c.roomAt(now) != 0 {
 		t.Errorf("without a limit: %d messages, from %s on", c.limited(now), c.roomAt(now))
 	}
 }
@@ -152,7 +152,7 @@ func TestWhenARateHasRoom(t *testing.T) {
 	for range 2_000 {
 		rate := []float64{0.125, 0.5, 1, 2}[r.IntN(4)] // so that the times are exact
 		now := time.Minute + time.Duration(r.IntN(8))*time.Second/8
-		c := &channel{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}, tokens: float64(r.IntN(8)) / 8, at: now}}
+		c := &outlet{limit: &limit{set: store.ChannelSettings{MaxPerSecond: rate}, tokens: float64(r.IntN(8)) / 8, at: now}}
 		at := c.roomAt(now)
 		switch room := c.limited(now) > 0; {
 		case room && at != 0:

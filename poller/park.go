@@ -242,6 +242,10 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 		if at := c.roomAt(now.Mono); at != 0 {
 			again = min(again, at)
 		}
+		if !m.takesTurn(c) {
+			again = min(again, now.Mono+lookOn)
+			return false
+		}
 		if !c.paused() && m.hasRoom(now, c) {
 			b, can = m.unparkIn(c, &looks)
 		}

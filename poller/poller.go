@@ -255,21 +255,23 @@ type Machine struct {
 	leaving []*owned // those that are to be handed over
 	agenda  agenda
 
-	channels map[postdate.Route]*channel
-	peers    map[postdate.Channel]*peers
-	sites    map[postdate.Route]*site
-	kept     []*site // those that are remembered though they have no channel, or were lately
-	limits   map[postdate.Route]*limit
-	resumed  map[postdate.Route]postdate.Time // when a pause ended, as far as this node knows
-	ready    []*channel                       // those with something to publish, in turn
-	crowded  []*channel                       // those that may have no room for more
-	full     []*tenant                        // those with channels that have none, as lookForFull found them
-	overfull int                              // from this index on none of these has an overfull channel
-	looked   bool                             // it did so in this step
-	turns    uint64                           // how many turns were given among sites, and among tenants
-	steps    uint64                           // how many were made
-	stepped  postdate.Now                     // both clocks, as the present or the latest step read them
-	budgetAt time.Duration                    // from when on the budget of probes allows the next one
+	channels    map[postdate.Route]*channel
+	outlets     map[postdate.Route]*outlet
+	peers       map[postdate.Channel]*peers
+	sites       map[postdate.Route]*site
+	kept        []*site // those that are remembered though they have no channel, or were lately
+	limits      map[postdate.Route]*limit
+	resumed     map[postdate.Route]postdate.Time // when a pause ended, as far as this node knows
+	ready       []*channel                       // those with something to publish, in turn
+	prioritized int                              // channels of a priority other than medium
+	crowded     []*channel                       // those that may have no room for more
+	full        []*tenant                        // those with channels that have none, as lookForFull found them
+	overfull    int                              // from this index on none of these has an overfull channel
+	looked      bool                             // it did so in this step
+	turns       uint64                           // how many turns were given among sites, and among tenants
+	steps       uint64                           // how many were made
+	stepped     postdate.Now                     // both clocks, as the present or the latest step read them
+	budgetAt    time.Duration                    // from when on the budget of probes allows the next one
 
 	tenants      map[string]*tenant
 	byName       []*tenant      // the same, in the order in which they came
@@ -311,7 +313,8 @@ func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postd
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{},
 		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
-		channels: map[postdate.Route]*channel{}, peers: map[postdate.Channel]*peers{},
+		channels: map[postdate.Route]*channel{}, outlets: map[postdate.Route]*outlet{},
+		peers: map[postdate.Channel]*peers{},
 		sites: map[postdate.Route]*site{}, tenants: map[string]*tenant{}, unproven: map[string]int{},
 		limits: map[postdate.Route]*limit{}, resumed: map[postdate.Route]postdate.Time{},
 	}

@@ -13,15 +13,29 @@ import (
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand-c.dropped) - c.coming
+	return min(c.left(m.waitMax(now, c), (*channel).waiting), c.left(m.handMax(now, c), (*channel).doubtful))
+}
+
+// roomBeside is how many more messages of a channel may come beside what claims of other priorities
+// bring in the same call.
+func (m *Machine) roomBeside(now postdate.Now, c *channel, brings map[*channel]int) int {
+	room := m.roomOf(now, c)
+	for _, o := range c.channels {
+		if o != c {
+			room -= brings[o]
+		}
+	}
+	return room
 }
 
 // hasRoom reports whether it is worth a call to fetch messages of a channel: usually once half
 // of what may wait has gone out. If a part of the store fails, messages there may take up room
-// for long; then a call is worth it if there is room for as many messages as wait.
+// for long, and so may messages of other priorities; then a call is worth it if there is room for as
+// many messages as wait.
 func (m *Machine) hasRoom(now postdate.Now, c *channel) bool {
 	room := m.roomOf(now, c)
-	return room > 0 && (room >= m.waitMax(now, c)/2 || room >= c.unsent() && m.storeFails(now))
+	return room > 0 && (room >= m.waitMax(now, c)/2 ||
+		room >= c.unsent() && (m.storeFails(now) || len(c.channels) > 1))
 }
 
 // storeFails reports whether claims or settlements fail, or one of them hangs.
@@ -44,7 +58,7 @@ func (m *Machine) storeFails(now postdate.Now) bool {
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
 func (m *Machine) waitMax(now postdate.Now, c *channel) int {
-	return max(min(m.handShare(now, c)-c.inFlight, c.limited(now.Mono)), 0)
+	return max(min(m.handShare(now, c)-c.flying(), c.limited(now.Mono)), 0)
 }
 
 // handMax is how many messages of a channel may be in hand: as many as may be claimed and not
@@ -59,12 +73,12 @@ func (m *Machine) handMax(now postdate.Now, c *channel) int {
 // in equal parts.
 func (m *Machine) handShare(now postdate.Now, c *channel) int {
 	t := c.site.tenant
-	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2, m.flightPart(c))
+	share := min(2*c.window, m.handMax(now, c), m.c.HandMax/2, m.flightPart(c.outlet))
 	if m.hand+m.coming >= m.c.HandMax/4*3 {
 		share = max(m.handPart(t, m.c.HandMax/2)/max(t.inHand, 1), 1)
 	}
 	if !c.site.proven {
-		share = min(share, c.inFlight+m.unprovenRoom(c.site))
+		share = min(share, c.flying()+m.unprovenRoom(c.site))
 	}
 	if c.limit != nil && c.limit.set.MaxInFlight > 0 {
 		share = min(share, 2*c.limit.set.MaxInFlight)
@@ -127,9 +141,14 @@ func (c *Config) crowdMin() int { return max(min(windowMin, c.DoubtMax/4), 1) }
 
 // crowdIfMany crowds a channel if many messages take up its room.
 func (m *Machine) crowdIfMany(c *channel) {
-	if c.hand+c.dropped+c.coming >= m.c.crowdMin() {
+	if m.crowds(c) {
 		m.crowd(c)
 	}
+}
+
+// crowds reports whether so many messages of its outlet take up room that a channel may have none.
+func (m *Machine) crowds(c *channel) bool {
+	return c.doubtful() > 0 && c.sum((*channel).doubtful) >= m.c.crowdMin()
 }
 
 // crowd notes that a channel may have no room.
@@ -147,14 +166,14 @@ func (m *Machine) lookForFull(now postdate.Now) {
 	var full, overfull []*channel
 	m.crowded = slices.DeleteFunc(m.crowded, func(c *channel) bool {
 		switch {
-		case c.hand+c.dropped <= m.handMax(now, c):
+		case c.sum(func(c *channel) int { return c.hand + c.dropped }) <= m.handMax(now, c):
 			c.overfullAt = 0
 		case c.overfullAt == 0:
 			c.overfullAt = now.Mono
 		}
 		switch {
 		case m.roomOf(now, c) > 0:
-			c.crowded = c.hand+c.dropped+c.coming >= m.c.crowdMin()
+			c.crowded = m.crowds(c)
 			m.forget(c)
 		case c.overfull(now.Mono):
 			overfull = append(overfull, c)

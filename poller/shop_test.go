@@ -194,7 +194,7 @@ func (s *shop) put(b int, c postdate.Route, n int, in time.Duration) (all []post
 	for range n {
 		s.added++
 		key := postdate.Key{Bucket: b, Tenant: c.Tenant(), ScheduleID: fmt.Sprintf("%s-%06d", c, s.added)}
-		s.store.Insert(s.t.Context(), []postdate.Message{{Key: key, Channel: c.Channel(), ExecutionTime: s.now.Wall.Add(in)}})
+		s.store.Insert(s.t.Context(), []postdate.Message{{Key: key, Channel: c.Channel(), Priority: c.Priority(), ExecutionTime: s.now.Wall.Add(in)}})
 		all = append(all, s.row(key).Record)
 	}
 	return all

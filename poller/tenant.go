@@ -76,54 +76,56 @@ func (m *Machine) handPart(t *tenant, n int) int {
 // flightPart is how much of a channel may be with its broker while other tenants also have more due
 // to the same channel than goes out: a part by weight of what all of them have there, and an eighth more,
 // so that all can grow. A broker that serves in order of arrival then serves by weight.
-func (m *Machine) flightPart(c *channel) int {
-	if len(c.peers.all) == 1 || !c.competes() {
+func (m *Machine) flightPart(o *outlet) int {
+	if len(o.peers.all) == 1 || !o.competes() {
 		return math.MaxInt
 	}
-	p := c.peers
+	p := o.peers
 	if p.step != m.steps {
 		p.step, p.weights, p.flying = m.steps, 0, 0
-		for _, o := range p.all {
-			if o.competes() {
-				p.weights += o.site.tenant.weight
-				p.flying += o.inFlight
+		for _, peer := range p.all {
+			if peer.competes() {
+				p.weights += peer.site.tenant.weight
+				p.flying += peer.flying()
 			}
 		}
 	}
-	if p.weights <= c.site.tenant.weight {
+	if p.weights <= o.site.tenant.weight {
 		return math.MaxInt
 	}
-	return max(p.flying*c.site.tenant.weight/p.weights*9/8, windowMin)
+	return max(p.flying*o.site.tenant.weight/p.weights*9/8, windowMin)
 }
 
 // competes reports whether more is due than goes out, and only the broker is the reason.
-func (c *channel) competes() bool {
-	return (len(c.behindIn) > 0 || c.parkedIn.len() > 0) && !c.site.down && c.limit == nil
+func (o *outlet) competes() bool {
+	return !o.site.down && o.limit == nil && slices.ContainsFunc(o.channels, func(c *channel) bool {
+		return len(c.behindIn) > 0 || c.parkedIn.len() > 0
+	})
 }
 
-// peers are the routes of all tenants to one channel. How much those that compete weigh and have
+// peers are the outlets of all tenants to one channel. How much those that compete weigh and have
 // in flight is summed up once in a step: each of thousands asks for it.
 type peers struct {
-	all             []*channel
+	all             []*outlet
 	step            uint64 // the one in which the sums were made
 	weights, flying int
 }
 
-func (m *Machine) joinPeers(c *channel) {
-	name := c.route.Channel()
+func (m *Machine) joinPeers(o *outlet) {
+	name := o.name.Channel()
 	p := m.peers[name]
 	if p == nil {
 		p = &peers{}
 		m.peers[name] = p
 	}
-	c.peers = p
-	p.all = append(p.all, c)
+	o.peers = p
+	p.all = append(p.all, o)
 }
 
-func (m *Machine) leavePeers(c *channel) {
-	c.peers.all = slices.DeleteFunc(c.peers.all, func(o *channel) bool { return o == c })
-	if len(c.peers.all) == 0 {
-		delete(m.peers, c.route.Channel())
+func (m *Machine) leavePeers(o *outlet) {
+	o.peers.all = slices.DeleteFunc(o.peers.all, func(peer *outlet) bool { return peer == o })
+	if len(o.peers.all) == 0 {
+		delete(m.peers, o.name.Channel())
 	}
 }
 
@@ -182,6 +184,7 @@ func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*ow
 		t.looks++
 		ofChannels = (most + t.looks%2) / 2
 	}
+	m.takeTurns(t)
 	for range len(t.behind) {
 		if len(all) >= ofChannels {
 			break

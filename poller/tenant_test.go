@@ -337,8 +337,8 @@ func BenchmarkPeers(b *testing.B) {
 			}
 			for b.Loop() {
 				m.steps++
-				for _, c := range m.peers["x:a"].all {
-					m.hasRoom(postdate.Now{}, c)
+				for _, o := range m.peers["x:a"].all {
+					m.hasRoom(postdate.Now{}, o.channels[0])
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/tenant")
@@ -457,15 +457,15 @@ func TestFlightPart(t *testing.T) {
 	a, b := m.channelOf("@a x:0"), m.channelOf("@b x:0")
 	a.inFlight, b.inFlight = 500, 300
 	m.steps++
-	if got := m.flightPart(a); got != 800*3/4*9/8 {
+	if got := m.flightPart(a.outlet); got != 800*3/4*9/8 {
 		t.Errorf("the heavier one has %d", got)
 	}
-	if got := m.flightPart(b); got != 800/4*9/8 {
+	if got := m.flightPart(b.outlet); got != 800/4*9/8 {
 		t.Errorf("the lighter one has %d", got)
 	}
 	a.inFlight, b.inFlight = 64, 64
 	m.steps++
-	if got := m.flightPart(b); got != windowMin {
+	if got := m.flightPart(b.outlet); got != windowMin {
 		t.Errorf("where little goes out the lighter one has %d", got)
 	}
 	a.inFlight, b.inFlight = 500, 300
@@ -473,25 +473,25 @@ func TestFlightPart(t *testing.T) {
 	for name, change := range map[string]func(c *channel){
 		"is down": func(c *channel) { c.site.down = true }, "is limited": func(c *channel) { c.limit = &limit{} }, "has no more due": func(c *channel) { c.behindIn = nil },
 	} {
-		before, site := *b, *b.site
+		before, outlet, site := *b, *b.outlet, *b.site
 		change(b)
 		m.steps++
-		if got := m.flightPart(a); got != math.MaxInt {
+		if got := m.flightPart(a.outlet); got != math.MaxInt {
 			t.Errorf("beside one that %s it has %d", name, got)
 		}
-		if got := m.flightPart(b); got != math.MaxInt {
+		if got := m.flightPart(b.outlet); got != math.MaxInt {
 			t.Errorf("one that %s has %d", name, got)
 		}
-		*b, *b.site = before, site
+		*b, *b.outlet, *b.site = before, outlet, site
 	}
 	b.behindIn = nil
 	b.parkedIn.add(&owned{})
 	m.steps++
-	if got := m.flightPart(a); got == math.MaxInt {
+	if got := m.flightPart(a.outlet); got == math.MaxInt {
 		t.Error("one whose messages wait parked does not count")
 	}
-	m.leavePeers(b)
-	if len(a.peers.all) != 1 || m.flightPart(a) != math.MaxInt {
+	m.leavePeers(b.outlet)
+	if len(a.peers.all) != 1 || m.flightPart(a.outlet) != math.MaxInt {
 		t.Errorf("%d channels are left", len(a.peers.all))
 	}
 }

@@ -31,32 +31,33 @@ func (m *Machine) View(now postdate.Now) View {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}
-	for _, c := range m.channels {
-		if c.site.down {
+	for _, o := range m.outlets {
+		if o.site.down {
 			v.Down++
 		}
 	}
 	return v
 }
 
-// ChannelView is what the machine knows about one channel.
+// ChannelView is what the machine knows about one channel, at all priorities.
 type ChannelView struct {
 	Route    postdate.Route
 	Down     bool // takes nothing at present
 	Paused   bool // by an operator
 	InHand   int  // messages in memory
 	InFlight int  // of these, with the broker
-	ParkedIn int  // buckets of this node that may have messages parked for it
+	ParkedIn int  // 0: no bucket of this node may have messages parked for it
 	Reason   string
 }
 
 // Channels lists the channels known to the machine, by name.
 func (m *Machine) Channels() []ChannelView {
-	all := make([]ChannelView, 0, len(m.channels))
-	for _, c := range m.channels {
+	all := make([]ChannelView, 0, len(m.outlets))
+	for _, o := range m.outlets {
 		all = append(all, ChannelView{
-			Route: c.route, Down: c.site.down, Paused: c.paused(), InHand: c.hand, InFlight: c.inFlight,
-			ParkedIn: c.parkedIn.len(), Reason: c.lastError,
+			Route: o.name, Down: o.site.down, Paused: o.paused(), InFlight: o.flying(), Reason: o.lastError,
+			InHand:   o.sum(func(c *channel) int { return c.hand }),
+			ParkedIn: o.sum(func(c *channel) int { return c.parkedIn.len() }),
 		})
 	}
 	slices.SortFunc(all, func(a, b ChannelView) int { return cmp.Compare(a.Route, b.Route) })

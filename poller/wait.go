@@ -43,15 +43,15 @@ func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	default:
 		since = now.Wall
 	}
-	return min(max(since, s.answered, m.resumed[it.channel.route]), now.Wall)
+	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)
 }
 
 // noneAhead moves times that were noted for a channel back to now if they lie ahead of it,
 // because the clock that showed them was ahead and has been set back.
 func (m *Machine) noneAhead(now postdate.Now, c *channel) {
 	c.site.answered = min(c.site.answered, now.Wall)
-	if at, noted := m.resumed[c.route]; noted {
-		m.resumed[c.route] = min(at, now.Wall)
+	if at, noted := m.resumed[c.name]; noted {
+		m.resumed[c.name] = min(at, now.Wall)
 	}
 }
 

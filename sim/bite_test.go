@@ -54,6 +54,7 @@ var planted = []struct {
 	{bugLateClaims, profileStorm, []int{4, 6}},
 	{bugBehindIsRead, profileBacklog, []int{3, 6}},
 	{bugVersionAgain, profileStorm, []int{1, 3}},
+	{bugPriorityLost, profileBacklog, []int{8}},
 	{bugEarly, profileAlone, []int{2}},
 	{bugNotDurable, profileAlone, []int{0, 1, 3}},
 	{bugNoDoubt, profileAlone, []int{4, 6}},

@@ -90,7 +90,8 @@ func (p *process) publish(e poller.Publish) {
 				for _, m := range emissions {
 					m.answered = w.dated()
 				}
-				p.noteConfirmed(e.Batch[0].Delivery.Message.Route(), results)
+				m := e.Batch[0].Delivery.Message
+				p.noteConfirmed(postdate.RouteOf(m.Tenant, m.Channel), results)
 				p.step(poller.Published{Batch: e.Batch, Results: results})
 			})
 		})

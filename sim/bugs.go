@@ -57,6 +57,7 @@ const (
 	bugLateClaims        bug = "a late claim is written"
 	bugBehindIsRead      bug = "scans return what is not claimed of channels that are behind"
 	bugVersionAgain      bug = "every message begins at version 1"
+	bugPriorityLost      bug = "messages are stored without their priority"
 )
 
 // machineConfig returns the configuration of a process's machine.

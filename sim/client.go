@@ -120,7 +120,7 @@ func (w *world) anyProcess() *process {
 func (w *world) message(it item, key postdate.Key, edition string) *postdate.Message {
 	m := &postdate.Message{
 		Key: key, Channel: w.plan.channels[it.b], ExecutionTime: w.wall().Add(it.d), CreatedAt: w.wall(),
-		Payload: []byte(edition), MayRepeat: it.a%37 == 36,
+		Payload: []byte(edition), Priority: it.priority, MayRepeat: it.a%37 == 36,
 		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5,
 			MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
 	}
@@ -207,6 +207,9 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 		effect: []func(){func() {
 			m := old.Message
 			m.ExecutionTime, m.Payload = w.wall().Add(it.d), []byte(edition)
+			if it.a%2 == 0 {
+				m.Priority = it.priority
+			}
 			m.Digest = postdate.DigestOf(&m, "patched "+edition)
 			if m.ExpiresAt != 0 {
 				m.ExpiresAt = max(m.ExpiresAt, max(m.ExecutionTime, w.wall())+1)

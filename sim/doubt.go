@@ -10,11 +10,11 @@ import (
 )
 
 // tooMuchDoubt says whether a crash of the process that wrote a claim would leave too many of a
-// route's messages in doubt. Allowed are the poller's bound or, if that is more, what the
-// process confirmed in the best two seconds of the ten before it took them; and one more for
-// each bucket whose last claim had no answer. For a while after a lease has lapsed, what was
-// then in doubt may add as much again, if it could not be read again within a second. What an
-// earlier owner left in doubt does not count, nor what was written into the range already
+// tenant's messages to a channel in doubt, of all priorities together. Allowed are the poller's bound
+// or, if that is more, what the process confirmed in the best two seconds of the ten before it took
+// them; and one more for each bucket whose last claim had no answer. For a while after a lease has
+// lapsed, what was then in doubt may add as much again, if it could not be read again within a second.
+// What an earlier owner left in doubt does not count, nor what was written into the range already
 // claimed. Only every eighth claim is checked.
 func (h *history) tooMuchDoubt(f factClaim) string {
 	var p *process
@@ -39,7 +39,7 @@ func (h *history) tooMuchDoubt(f factClaim) string {
 	return ""
 }
 
-// inDoubt counts the messages of each route that a crash of a process would leave in doubt.
+// inDoubt counts the messages of each tenant to each channel that a crash of a process would leave in doubt.
 func (h *history) inDoubt(p *process) map[postdate.Route]int {
 	doubt := map[postdate.Route]int{}
 	for b, record := range h.w.store.Records {
@@ -56,7 +56,7 @@ func (h *history) inDoubt(p *process) map[postdate.Route]int {
 				break
 			}
 			if !r.Late && !r.Parked && record.InDoubt(r.Route(), at) && !before.InDoubt(r.Route(), at) {
-				doubt[r.Route()]++
+				doubt[postdate.RouteOf(r.Tenant, r.Channel)]++
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (p *process) noteRenewed(began time.Duration) {
 	p.renewedAt, p.leaseUntil = now, max(p.leaseUntil, began+p.lasts)
 }
 
-// confirms are the times at which messages of a route were confirmed to a process, in order,
+// confirms are the times at which messages of a tenant to a channel were confirmed to a process, in order,
 // by its monotonic clock, which stands still while its machine is frozen.
 type confirms []time.Duration
 

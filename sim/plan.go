@@ -28,6 +28,7 @@ type plan struct {
 	kinds    []channelKind // of channels
 
 	floodsMany bool // the first tenant floods so many channels that its messages to others are late
+	floodsLow  bool // it floods at low priority, and sends some of high priority after that
 
 	items []item
 }
@@ -47,6 +48,8 @@ type item struct {
 	d    time.Duration // how long, or how far
 	e    time.Duration
 	p    float64 // how likely
+
+	priority postdate.Priority // of the message
 }
 
 // kind is what an item does.
@@ -167,7 +170,12 @@ func (d *draw) between(from, to time.Duration) time.Duration { return from + d.u
 
 func (d *draw) around(t time.Duration) time.Duration { return d.between(-t, t) }
 
-func (d *draw) add(it item) { d.p.items = append(d.p.items, it) }
+func (d *draw) add(it item) {
+	if it.kind == opSchedule && d.p.profile != profileBacklog { // there, floods give priorities
+		it.priority = postdate.Priorities()[it.a/2%3]
+	}
+	d.p.items = append(d.p.items, it)
+}
 
 // makePlan draws a plan. length is the length of the part with faults; 0: drawn.
 func makePlan(seed uint64, length time.Duration) *plan {

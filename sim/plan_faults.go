@@ -30,7 +30,8 @@ func (d *draw) shards() {
 
 // floods draws very many messages of the first tenant to the slow channel, due at one time, and a few
 // of the second tenant among them, which the others must not hold up. In every other world they are
-// even more, to more channels than a bucket's record can name.
+// even more, to more channels than a bucket's record can name; in others they have a low priority, and
+// a few of the same tenant to the same channel a high one.
 func (d *draw) floods() {
 	many, to := 800, []int{int(channelSlow)}
 	if d.p.floodsMany = d.r.IntN(2) == 0; d.p.floodsMany {
@@ -44,20 +45,33 @@ func (d *draw) floods() {
 			d.p.kinds = append(d.p.kinds, channelSlow)
 		}
 	}
+	d.p.floodsLow = !d.p.floodsMany && d.r.IntN(2) == 0
 	for at := 10 * time.Second; at < d.p.length-30*time.Second; at += d.between(20*time.Second, time.Minute) {
 		due := at + 2*time.Second
 		for i := range many {
 			if ofSecondTenant(d.n) {
 				d.n++
 			}
-			d.add(item{at: at, kind: opSchedule, a: d.n, b: to[i%len(to)], d: due - at})
+			it := item{at: at, kind: opSchedule, a: d.n, b: to[i%len(to)], d: due - at}
+			if d.p.floodsLow {
+				it.priority = postdate.PriorityLow
+			}
+			d.add(it)
 			d.n++
 		}
-		for range 8 {
-			for !ofSecondTenant(d.n) {
+		for i := range 16 {
+			second := i%2 == 0
+			if !second && !d.p.floodsLow {
+				continue
+			}
+			for ofSecondTenant(d.n) != second {
 				d.n++
 			}
-			d.add(item{at: at, kind: opSchedule, a: d.n, b: int(channelSlow), d: due - at + d.upTo(2*time.Second)})
+			it := item{at: at, kind: opSchedule, a: d.n, b: int(channelSlow), d: due - at + d.upTo(2*time.Second)}
+			if !second {
+				it.priority = postdate.PriorityHigh
+			}
+			d.add(it)
 			d.n++
 		}
 	}

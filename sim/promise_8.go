@@ -16,7 +16,8 @@ const (
 )
 
 // promise8: lateness depends on what is due, not on what is stored; and one tenant's on what is due
-// of its own, not on another tenant's backlog to the same channel or to many others.
+// of its own, not on another tenant's backlog to the same channel or to many others, nor of a high
+// priority on a backlog of a low one.
 func promise8(h *history, f fact) string {
 	if h.w.plan.profile != profileBacklog {
 		return ""
@@ -26,8 +27,9 @@ func promise8(h *history, f fact) string {
 		second := f.e.message.Tenant != postdate.DefaultTenant
 		good := f.e.message.Channel == h.w.plan.channels[channelGood] && (second || !h.w.plan.floodsMany)
 		flooded := f.e.message.Channel == h.w.plan.channels[channelSlow] && second
+		urgent := f.e.story.request.Priority == postdate.PriorityHigh
 		late := h.lateness(f.e)
-		if (good || flooded) && late > quietLateMax {
+		if (good || flooded || urgent) && late > quietLateMax {
 			return fmt.Sprintf("%s of %s is %s late, with %d messages stored",
 				f.e.story.key.ScheduleID, f.e.message.Route(), late, len(h.w.store.Rows))
 		}

@@ -44,7 +44,7 @@ var inSource = []struct {
 	},
 	{
 		"what is stuck may fill the hand", "poller/room.go",
-		"	return min(m.waitMax(now, c)-c.unsent(), m.handMax(now, c)-c.hand-c.dropped) - c.coming\n", "	return m.c.HandMax\n",
+		"	return min(c.left(m.waitMax(now, c), (*channel).waiting), c.left(m.handMax(now, c), (*channel).doubtful))\n", "	return m.c.HandMax\n",
 		[]int{4, 7}, 0,
 	},
 	{
@@ -144,8 +144,18 @@ var inSource = []struct {
 	},
 	{
 		"a channel is the same for all tenants", "route.go",
-		"	if tenant == DefaultTenant {\n", "	if tenant != \"\" {\n",
+		"	case tenant == DefaultTenant:\n", "	case tenant != \"\":\n",
 		[]int{8}, 27,
+	},
+	{
+		"a channel is the same for all priorities", "route.go",
+		"		tenant += priorityMark + p.String()\n", "",
+		[]int{8}, 147,
+	},
+	{
+		"each priority has what the channel may have", "poller/outlet.go",
+		"		left = min(left, max(n>>above, min(n, 1))-taken)\n", "		left = n - of(c)\n",
+		[]int{4}, 0,
 	},
 	{
 		"a tenant with more overdue than claims read at once is not left behind", "poller/behind.go",
@@ -159,7 +169,7 @@ var inSource = []struct {
 	},
 	{
 		"time under a pause counts", "poller/wait.go",
-		"	return min(max(since, s.answered, m.resumed[it.channel.route]), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
+		"	return min(max(since, s.answered, m.resumed[it.channel.name]), now.Wall)\n", "	return min(max(since, s.answered), now.Wall)\n",
 		[]int{1}, 0,
 	},
 	{

@@ -60,6 +60,11 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 			}
 		}
 	}
+	if s.w.bug == bugPriorityLost {
+		for i := range messages {
+			messages[i].Priority = postdate.PriorityMedium
+		}
+	}
 	results := s.Mem.Insert(ctx, messages)
 	for i, m := range messages {
 		if !results[i].Created {
