@@ -70,6 +70,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	b = append(b, `,"bucket":`...)
 	b = strconv.AppendInt(b, int64(r.Bucket), 10)
 	b = appendMember(b, "channel", string(r.Channel))
+	b = appendMember(b, "priority", r.Priority.String())
 	b = appendTime(b, "executionTime", r.ExecutionTime)
 	if r.ExpiresAt != 0 {
 		b = appendTime(b, "expiresAt", r.ExpiresAt)

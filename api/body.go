@@ -32,7 +32,7 @@ type messageBody struct {
 	Key             string         `json:"key"`
 	ExpiresAt       *string        `json:"expiresAt"`
 	Retry           *retryBody     `json:"retry"`
-	Priority        jsontext.Value `json:"priority"`
+	Priority        *string        `json:"priority"`
 	Recurrence      jsontext.Value `json:"recurrence"`
 }
 
@@ -248,7 +248,7 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
 }
 
-// formOf says how to write the time or duration at pointer, for a client that sent a number.
+// formOf says how to write the time, duration or priority at pointer, for a client that sent a number.
 func formOf(pointer string) string {
 	switch pointer {
 	case "/executionTime", "/expiresAt", "/from", "/recurrence/anchor", "/recurrence/start", "/recurrence/end":
@@ -256,6 +256,8 @@ func formOf(pointer string) string {
 	case "/delay", "/retry/minBackoff", "/retry/maxBackoff", "/retry/maxParked", "/recurrence/every",
 		"/recurrence/jitter", "/recurrence/misfireAfter":
 		return `: write it like "15m" or "PT15M"`
+	case "/priority":
+		return `: write "high", "medium" or "low"`
 	}
 	return ""
 }

@@ -107,21 +107,14 @@ func checkExpiry(m *postdate.Message) *Problem {
 	return nil
 }
 
-// unsupported refuses fields that are reserved for later versions.
+// unsupported refuses a field that is reserved for later versions.
 func unsupported(b *messageBody) *Problem {
-	for _, field := range []struct {
-		name  string
-		value jsontext.Value
-	}{{"recurrence", b.Recurrence}, {"priority", b.Priority}} {
-		if present(field.value) {
-			return &Problem{Type: NotSupported, Pointer: "/" + field.name, Detail: field.name +
-				" is not supported by this version: leave it out"}
-		}
+	if len(b.Recurrence) == 0 || b.Recurrence.Kind() == 'n' {
+		return nil
 	}
-	return nil
+	return &Problem{Type: NotSupported, Pointer: "/recurrence",
+		Detail: "recurrence is not supported by this version: leave it out"}
 }
-
-func present(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
 
 // when sets m's execution time from executionTime or delay, and returns the text that
 // represents it in the digest: "" if neither is given.
@@ -284,6 +277,13 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 		}
 		m.ExpiresAt = at
 	}
+	if b.Priority != nil {
+		priority, err := postdate.ParsePriority(clip(*b.Priority))
+		if err != nil {
+			return fieldProblem("/priority", err)
+		}
+		m.Priority = priority
+	}
 	if b.Retry != nil {
 		return retryPolicy(b.Retry, &m.Retry)
 	}
@@ -441,6 +441,7 @@ func patchable(b *messageBody) *Problem {
 	}{
 		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
 		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
+		{"priority", b.Priority != nil},
 	} {
 		if field.given {
 			return fieldProblem("/"+field.name,

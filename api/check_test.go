@@ -89,7 +89,11 @@ var badMessages = []struct {
 	{"long wait", `{` + okay + `,"retry":{"maxParked":"P3661D"}}`, 400, InvalidField, []string{"3660 days"}},
 	{"a wait of a day", `{` + okay + `,"retry":{"maxParked":"a day"}}`, 400, InvalidField, []string{`"pointer":"/retry/maxParked"`, "is not a duration"}},
 	{"recurrence", `{` + okay + `,"recurrence":{"cron":"* * * * *"}}`, 400, NotSupported, []string{"recurrence is not supported by this version", `"pointer":"/recurrence"`}},
-	{"priority", `{` + okay + `,"priority":5}`, 400, NotSupported, []string{"priority is not supported by this version"}},
+	{"a priority of 5", `{` + okay + `,"priority":5}`, 400, InvalidField, []string{`"pointer":"/priority"`, `a string was expected at /priority, not a number: write \"high\", \"medium\" or \"low\"`}},
+	{"no such priority", `{` + okay + `,"priority":"urgent"}`, 400, InvalidField, []string{`"pointer":"/priority"`, `priority \"urgent\" is not one of high, medium, low`}},
+	{"high in capitals", `{` + okay + `,"priority":"HIGH"}`, 400, InvalidField, []string{"high, medium, low"}},
+	{"empty priority", `{` + okay + `,"priority":""}`, 400, InvalidField, []string{"high, medium, low"}},
+	{"long priority", `{` + okay + `,"priority":"` + long(9000) + `"}`, 400, InvalidField, []string{`x…\" is not one of high, medium, low`}},
 }
 
 func TestBadMessages(t *testing.T) {
@@ -131,6 +135,7 @@ func TestAccepted(t *testing.T) {
 		`{"channel":"inbox:test","delay":"1s","payload":1,"recurrence":null,"priority":null,"executionTime":null,"retry":null,"headers":null,"scheduleId":null}`,
 		`{"channel":"inbox:test","delay":"1s","payload":1,"retry":{"maxAttempts":1000,"minBackoff":"1ms","maxBackoff":"P7D","maxParked":"P3660D"}}`,
 		`{"channel":"inbox:test","delay":"1s","payload":1,"retry":{}}`,
+		`{"channel":"inbox:test","delay":"1s","payload":1,"priority":"low"}`,
 		`{"channel":"rabbitmq:exchange/routing.key","delay":"1s","payload":1,"headers":{"x-a":"","X-B":"\t"}}`,
 	} {
 		if a := r.send("POST", "/v1/messages", body); a.status != 201 {

@@ -27,7 +27,7 @@ func checkedProblem(t *testing.T, p *Problem) {
 func FuzzMessageBody(f *testing.F) {
 	for _, seed := range []string{
 		order("a"), `{"channel":"inbox:a","delay":"PT1M","payload":"AA==","payloadEncoding":"base64"}`, `{"payload":{"a":1,"a":2}}`, `{"retry":{"maxAttempts":1e9}}`,
-		`{"channel":"inbox:a","delay":"1s","payload":"x","contentType":"text/plain","headers":{"a":"b"},"expiresAt":"2099-01-01T00:00:00Z"}`, `[`, `"`,
+		`{"channel":"inbox:a","delay":"1s","payload":"x","contentType":"text/plain","headers":{"a":"b"},"expiresAt":"2099-01-01T00:00:00Z","priority":"high"}`, `[`, `"`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -56,13 +56,14 @@ func FuzzMessageBody(f *testing.F) {
 			Payload         jsontext.Value `json:"payload"`
 			ContentType     string         `json:"contentType"`
 			PayloadEncoding string         `json:"payloadEncoding"`
+			Priority        string         `json:"priority"`
 		}
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatal(err)
 		}
 		var m2 postdate.Message
 		p := c.payload(&messageBody{Payload: again.Payload, ContentType: again.ContentType, PayloadEncoding: again.PayloadEncoding}, &m2)
-		if p != nil || !bytes.Equal(m.Payload, m2.Payload) || m.Encoding != m2.Encoding {
+		if p != nil || !bytes.Equal(m.Payload, m2.Payload) || m.Encoding != m2.Encoding || again.Priority != m.Priority.String() {
 			t.Fatalf("%s comes back as %+v, %v", shown, m2, p)
 		}
 	})

@@ -93,9 +93,9 @@ func TestGetShowsEverything(t *testing.T) {
 	r := newRig(t)
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	r.send("POST", "/v1/messages", `{"scheduleId":"a~b","channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.0005Z","payload":1,"headers":{"z":"1","A":"ü"},
-		"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m","maxParked":"P1D"}}`, "Traceparent: "+trace)
+		"key":"k","priority":"low","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m","maxParked":"P1D"}}`, "Traceparent: "+trace)
 	r.pass(time.Hour)
-	head := fmt.Sprintf(`{"scheduleId":"a~b","bucket":%d,"channel":"rabbitmq:orders","executionTime":"2027-01-31T12:00:00.001Z","expiresAt":"2027-02-01T00:00:00.000Z","createdAt":"2027-01-30T12:00:00.000Z",`+
+	head := fmt.Sprintf(`{"scheduleId":"a~b","bucket":%d,"channel":"rabbitmq:orders","priority":"low","executionTime":"2027-01-31T12:00:00.001Z","expiresAt":"2027-02-01T00:00:00.000Z","createdAt":"2027-01-30T12:00:00.000Z",`+
 		`"contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s","maxParked":"24h0m0s"},`, keyOf("a~b").Bucket)
 	r.send("GET", "/v1/messages/a%7eb", "").want(200, head+`"status":"PENDING","attempts":0,"nextAttemptAt":"2027-01-31T12:00:00.001Z"}`)
 	rec, _ := r.store.Get(context.Background(), keyOf("a~b"))
@@ -113,6 +113,43 @@ func TestGetShowsEverything(t *testing.T) {
 	} {
 		r.store.set(keyOf("a~b"), func(rec *postdate.Record) { rec.State = test.state })
 		r.send("GET", "/v1/messages/a~b", "").want(200, head+test.tail)
+	}
+}
+
+// A priority is kept however a message comes, and is shown however it is read.
+func TestPriorities(t *testing.T) {
+	r := newRig(t)
+	at := func(priority string) string {
+		return `{"scheduleId":"` + orElse(priority, "none") + `","channel":"inbox:test","executionTime":"2027-01-31T12:00:00Z","payload":1` +
+			strings.Replace(`,"priority":"?"}`, "?", priority, 1)
+	}
+	none := strings.Replace(at(""), `,"priority":""`, "", 1)
+	r.send("POST", "/v1/messages", at("high"))
+	r.send("PUT", "/v1/messages/low", at("low"))
+	r.send("POST", "/v1/messages/batch", "["+at("medium")+"]")
+	r.send("POST", "/v1/messages/batch", none, "Content-Type: application/x-ndjson")
+	all := r.send("GET", "/v1/messages", "").body
+	for id, want := range map[string]postdate.Priority{"high": postdate.PriorityHigh, "low": postdate.PriorityLow, "medium": postdate.PriorityMedium, "none": postdate.PriorityMedium} {
+		shown := `"channel":"inbox:test","priority":"` + want.String() + `"`
+		if a := r.send("GET", "/v1/messages/"+id, ""); r.store.Rows[keyOf(id)].Priority != want || !strings.Contains(a.body, shown) {
+			t.Errorf("%s: kept as %s, shown as %s", id, r.store.Rows[keyOf(id)].Priority, a.body)
+		}
+		if i := strings.Index(all, `"scheduleId":"`+id+`"`); i < 0 || !strings.HasPrefix(all[i+strings.Index(all[i:], `"channel"`):], shown) {
+			t.Errorf("%s is listed in %s", id, all)
+		}
+	}
+
+	// Medium is the default, so to say it is no other request. Any other priority is.
+	said := strings.Replace(at("medium"), `"scheduleId":"medium"`, `"scheduleId":"none"`, 1)
+	if a := r.send("POST", "/v1/messages", said); a.status != 200 {
+		t.Error(a.status, a.body)
+	}
+	r.send("POST", "/v1/messages", strings.Replace(said, `"medium"`, `"high"`, 1)).problem(409, Exists, "PUT")
+	if a := r.send("PUT", "/v1/messages/none", strings.Replace(said, `"medium"`, `"high"`, 1)); a.status != 200 || r.store.Rows[keyOf("none")].Priority != postdate.PriorityHigh {
+		t.Error(a.status, a.body)
+	}
+	if a := r.send("PATCH", "/v1/messages/none", `{"delay":"1h"}`); a.status != 200 || r.store.Rows[keyOf("none")].Priority != postdate.PriorityHigh {
+		t.Error(a.status, a.body)
 	}
 }
 
@@ -183,11 +220,12 @@ func TestPatch(t *testing.T) {
 		t.Errorf("nudges %v", r.nudges)
 	}
 	for body, parts := range map[string][]string{
-		`{}`:                           {"nothing to change"},
-		`{"channel":"inbox:b"}`:        {"PUT", `"pointer":"/channel"`},
-		`{"headers":{}}`:               {"PUT", `"pointer":"/headers"`},
-		`{"contentType":"text/plain"}`: {"payload", `"pointer":"/contentType"`},
-		`{"payloadEncoding":"base64"}`: {"payload", `"pointer":"/payloadEncoding"`},
+		`{}`:                                       {"nothing to change"},
+		`{"channel":"inbox:b"}`:                    {"PUT", `"pointer":"/channel"`},
+		`{"headers":{}}`:                           {"PUT", `"pointer":"/headers"`},
+		`{"priority":"high"}`:                      {"priority cannot be changed with PATCH: replace the whole message with PUT", `"pointer":"/priority"`},
+		`{"contentType":"text/plain"}`:             {"payload", `"pointer":"/contentType"`},
+		`{"payloadEncoding":"base64"}`:             {"payload", `"pointer":"/payloadEncoding"`},
 		`{"executionTime":"2027-02-03T00:00:00Z"}`: {`"pointer":"/expiresAt"`},
 		`{"delay":"-1s"}`:                          {"negative"},
 	} {

@@ -161,7 +161,7 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 }
 
 func (c *contract) successes() {
-	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"}}`
+	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","priority":"high","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"}}`
 	c.call(201, "POST", "/v1/messages", order("a"), "Traceparent: x")
 	c.call(200, "POST", "/v1/messages", order("a"))
 	c.call(201, "POST", "/v1/messages", full)

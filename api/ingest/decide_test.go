@@ -35,7 +35,7 @@ func headers(pairs ...string) (hs []postdate.Header) {
 }
 
 // show returns a decision in a short form: action, identity, id, channel, time from
-// now, headers and payload.
+// now, headers, priority if it is not medium, and payload.
 func show(d Decision) string {
 	if d.Action == Refuse {
 		return "bad: " + d.Reason
@@ -48,6 +48,9 @@ func show(d Decision) string {
 	s += fmt.Sprintf(" %s %s", m.Channel, m.ExecutionTime.Sub(now))
 	for _, h := range m.Headers {
 		s += fmt.Sprintf(" %s=%s", h.Name, h.Value)
+	}
+	if m.Priority != postdate.PriorityMedium {
+		s += " " + m.Priority.String()
 	}
 	if m.MayRepeat {
 		s += " may-repeat"
@@ -84,6 +87,7 @@ func TestDecide(t *testing.T) {
 		{"sent back into a topic", Command{Headers: append(headers("x-delay", "9"), back...), MessageID: "s", Position: "p", Channel: channel}, `schedule placed p rabbitmq:orders 9ms x-delay=-9 ""`},
 		{"round in circles", Command{Headers: append(headers("x-delay", "-9"), back...), MessageID: "s", Channel: channel}, `bad: this is a delivery of Postdate's own`},
 		{"JSON", Command{Body: []byte(` {"delay":"1s","payload":1}`), Channel: channel}, `schedule fresh new rabbitmq:orders 1s "1"`},
+		{"JSON with a priority", Command{Body: []byte(`{"delay":"1s","payload":1,"priority":"high"}`), Channel: channel}, `schedule fresh new rabbitmq:orders 1s high "1"`},
 		{"JSON, named", Command{Body: []byte(`{"scheduleId":"s","channel":"kafka:t","delay":"1s","payload":1}`), Channel: channel, MessageID: "m"}, `schedule given s kafka:t 1s "1"`},
 		{"JSON, named in a header", Command{Body: []byte(`{"delay":"1s","payload":1}`), Headers: headers("postdate-schedule-id", "s"), Channel: channel}, `schedule given s rabbitmq:orders 1s "1"`},
 		{"JSON, named twice", Command{Body: []byte(`{"scheduleId":"s","delay":"1s","payload":1}`), Headers: headers("postdate-schedule-id", "x"), Channel: channel}, `bad: the header postdate-schedule-id is "x"`},
