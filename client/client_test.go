@@ -54,7 +54,7 @@ func TestAWholeMessage(t *testing.T) {
 	at := time.Date(2037, 1, 31, 9, 30, 0, 250e6, time.FixedZone("", 3600))
 	m := client.Message{
 		ScheduleID: "whole", Channel: "inbox:whole", ExecutionTime: at, Payload: []byte("<a>\n& \xff"), ContentType: "image/png",
-		Headers: map[string]string{"a": "<1>", "b": ""}, Key: "k", ExpiresAt: at.Add(time.Hour),
+		Headers: map[string]string{"a": "<1>", "b": ""}, Key: "k", Priority: client.PriorityHigh, ExpiresAt: at.Add(time.Hour),
 		Retry:       &client.Retry{MaxAttempts: 3, MinBackoff: time.Second, MaxBackoff: time.Second, MaxParked: time.Hour},
 		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 	}
@@ -76,6 +76,11 @@ func TestAWholeMessage(t *testing.T) {
 	r.ExecutionTime, r.ExpiresAt, r.Traceparent = m.ExecutionTime, m.ExpiresAt, m.Traceparent
 	if !reflect.DeepEqual(r.Message, m) {
 		t.Errorf("got  %+v\nwant %+v", r.Message, m)
+	}
+	for r, err := range c.List(ctx, client.Filter{Channel: "inbox:whole"}) {
+		if err != nil || r.Priority != client.PriorityHigh {
+			t.Errorf("listed with priority %q, %v", r.Priority, err)
+		}
 	}
 }
 

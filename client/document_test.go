@@ -97,7 +97,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
 	record := func(r client.Record) bool {
-		return r.Bucket == 17 && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
+		return r.Bucket == 17 && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}
 	r, err := c.Get(ctx, "order-1")
 	check("get", record(r), r, err)

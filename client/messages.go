@@ -28,6 +28,16 @@ const (
 	Cancelled      Status = "CANCELLED"
 )
 
+// Priority says which messages go out first while more are overdue than their channel takes.
+type Priority string
+
+// The priorities. The server takes a message without one as medium.
+const (
+	PriorityHigh   Priority = "high"
+	PriorityMedium Priority = "medium"
+	PriorityLow    Priority = "low"
+)
+
 // Message is a message to schedule. Zero fields are left out of the request.
 type Message struct {
 	// ScheduleID is its name and idempotency key; "": the client makes one.
@@ -39,6 +49,7 @@ type Message struct {
 	ContentType   string            `json:"contentType,omitempty"` // "": application/json
 	Headers       map[string]string `json:"headers,omitempty"`
 	Key           string            `json:"key,omitempty"` // Kafka's record key; "": the ScheduleID
+	Priority      Priority          `json:"priority,omitempty"`
 	ExpiresAt     time.Time         `json:"expiresAt,omitzero"`
 	Retry         *Retry            `json:"retry,omitempty"`
 
