@@ -45,8 +45,8 @@ func TestSendBodies(t *testing.T) {
 			`{"channel":"inbox:x","delay":"5s","contentType":"text/json","payload":{"a":1}}`},
 		{"a JSON type of one's own", []string{"--in", "5s", "--data", `{"a":1}`, "--content-type", "application/cloudevents+json; charset=utf-8"}, "",
 			`{"channel":"inbox:x","delay":"5s","contentType":"application/cloudevents+json; charset=utf-8","payload":{"a":1}}`},
-		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
-			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
+		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--priority", "high", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
+			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","priority":"high","expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
 	} {
 		s := newStandIn()
 		r := call([]string{"POSTDATE_SERVER=" + s.start(t)}, test.stdin, append([]string{"send", "--channel", "inbox:x"}, test.args...)...)
@@ -65,7 +65,7 @@ func TestSendBodies(t *testing.T) {
 func TestSendGetCancel(t *testing.T) {
 	s := newStandIn()
 	env := []string{"POSTDATE_SERVER=" + s.start(t)}
-	send := []string{"send", "--at", "2027-01-31T09:30:00.000Z", "--channel", "inbox:x", "--data", `{"n":1}`, "--id", "o-1", "--header", "b=2", "--header", "a=1"}
+	send := []string{"send", "--at", "2027-01-31T09:30:00.000Z", "--channel", "inbox:x", "--data", `{"n":1}`, "--id", "o-1", "--priority", "low", "--header", "b=2", "--header", "a=1"}
 	for _, test := range []struct {
 		args           []string
 		code           int
@@ -78,6 +78,7 @@ func TestSendGetCancel(t *testing.T) {
 		{[]string{"get", "o-1"}, 0, `scheduleId     o-1
 status         PENDING
 channel        inbox:x
+priority       low
 executionTime  2027-01-31T09:30:00.000Z
 attempts       0
 header a       1
@@ -104,13 +105,13 @@ func TestList(t *testing.T) {
 	s := newStandIn()
 	url := s.start(t)
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		s.messages[id] = map[string]any{"scheduleId": id, "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 2}
+		s.messages[id] = map[string]any{"scheduleId": id, "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 2, "priority": "medium"}
 	}
 	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--from", "2027-01-01T00:00:00+01:00")
-	want := result{stdout: `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  CHANNEL
-a            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
-b            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
-c            2027-01-31T09:30:00.000Z  PENDING  2         inbox:x
+	want := result{stdout: `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  PRIORITY  CHANNEL
+a            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
+b            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
+c            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
 `, stderr: "There are more than these 3: --limit 0 shows all.\n"}
 	if r != want {
 		t.Errorf("got %+v\nwant %+v", r, want)

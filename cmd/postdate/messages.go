@@ -58,6 +58,7 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("scheduleId", m.ScheduleID)
 	line("status", string(m.Status))
 	line("channel", m.Channel)
+	line("priority", string(m.Priority))
 	line("executionTime", shownTime(m.ExecutionTime))
 	line("expiresAt", shownTime(m.ExpiresAt))
 	line("attempts", strconv.Itoa(m.Attempts))
@@ -163,7 +164,7 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 	out := cmd.OutOrStdout()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if !l.json {
-		fmt.Fprintln(table, "SCHEDULE ID\tDUE\tSTATUS\tATTEMPTS\tCHANNEL")
+		fmt.Fprintln(table, "SCHEDULE ID\tDUE\tSTATUS\tATTEMPTS\tPRIORITY\tCHANNEL")
 	}
 	shown, cursor := 0, ""
 	for {
@@ -182,8 +183,8 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 			if err := decode(raw, &m); err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status, m.Attempts,
-				m.Channel)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status,
+				m.Attempts, m.Priority, m.Channel)
 		}
 		shown, cursor = shown+len(page.Messages), page.NextCursor
 		if cursor == "" || (l.limit > 0 && shown >= l.limit) {

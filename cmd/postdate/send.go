@@ -28,6 +28,7 @@ type sendRequest struct {
 	PayloadEncoding string            `json:"payloadEncoding,omitempty"`
 	Headers         map[string]string `json:"headers,omitempty"`
 	Key             string            `json:"key,omitempty"`
+	Priority        string            `json:"priority,omitempty"`
 	ExpiresAt       string            `json:"expiresAt,omitempty"`
 }
 
@@ -66,6 +67,8 @@ application/octet-stream.`,
 	f.StringVar(&s.request.ContentType, "content-type", "", "the data's type (default: by its look, see above)")
 	f.StringArrayVar(&s.headers, "header", nil, "a header for the consumer, NAME=VALUE; may be repeated")
 	f.StringVar(&s.request.Key, "key", "", "the record key on channels that have one")
+	f.StringVar(&s.request.Priority, "priority", "",
+		"high, medium or low: which goes first while more is overdue than the channel takes (default: medium)")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
 	s.withJSON(cmd, "print the server's answer as it is")
 	return s.bind(cmd, s.run)
