@@ -29,6 +29,7 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 		DeliveryMode: amqp.Persistent,
 		MessageId:    m.ScheduleID,
 		Timestamp:    m.ExecutionTime.Std(),
+		Priority:     uint8(m.Priority.Weight()),
 		Body:         m.Payload,
 	}
 	headers := make(amqp.Table, len(m.Headers)+5)

@@ -65,12 +65,31 @@ func TestHeadersThatAreNoProperties(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if msg.Expiration != "" || msg.Priority != 0 || msg.Timestamp.Unix() != 1_800_000_000 || len(msg.Headers) != 6 {
+	if msg.Expiration != "" || msg.Priority != 4 || msg.Timestamp.Unix() != 1_800_000_000 || len(msg.Headers) != 6 {
 		t.Errorf("%+v", msg)
 	}
 	for _, name := range []string{"amqp-correlation-id", "amqp-message-id", "amqp-type"} {
 		if _, err := publishing(delivery(postdate.Header{Name: name, Value: strings.Repeat("x", 256)}), 0); err == nil {
 			t.Errorf("%s of 256 bytes is not refused", name)
+		}
+	}
+}
+
+// A client's own priority counts, even one of zero.
+func TestPriorityOfAMQP(t *testing.T) {
+	for _, test := range []struct {
+		priority postdate.Priority
+		headers  []postdate.Header
+		want     uint8
+	}{
+		{postdate.PriorityHigh, nil, 8}, {postdate.PriorityMedium, nil, 4}, {postdate.PriorityLow, nil, 1},
+		{postdate.PriorityHigh, []postdate.Header{{Name: "amqp-priority", Value: "0"}}, 0},
+		{postdate.PriorityLow, []postdate.Header{{Name: "amqp-priority", Value: "9"}}, 9},
+	} {
+		d := delivery(test.headers...)
+		d.Message.Priority = test.priority
+		if msg, err := publishing(d, 0); msg.Priority != test.want || err != nil {
+			t.Errorf("%s with %v: priority %d, %v", test.priority, test.headers, msg.Priority, err)
 		}
 	}
 }

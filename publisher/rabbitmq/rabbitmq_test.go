@@ -1,8 +1,10 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +74,34 @@ func seen(t *testing.T, d amqp.Delivery) publishertest.Consumed {
 		headers[name] = fmt.Sprint(value)
 	}
 	return publishertest.Consumed{MessageID: d.MessageId, ContentType: d.ContentType, Payload: d.Body, Headers: headers}
+}
+
+// A queue with priorities hands out messages by theirs, whatever order they came in.
+func TestQueueWithPriorities(t *testing.T) {
+	url := rabbitmqtest.URL(t)
+	client := rabbitmqtest.NewClient(t, url)
+	p := publishertest.Closing(t, newPublisher(t, rabbitmq.Config{URL: url}))
+	queue := publishertest.Unique("q")
+	client.Declare(queue, map[string]any{"x-max-priority": 10})
+	batch := publishertest.Batch("m", 4)
+	for i, priority := range []postdate.Priority{postdate.PriorityLow, postdate.PriorityMedium, postdate.PriorityHigh, postdate.PriorityLow} {
+		batch[i].Message.Priority = priority
+	}
+	batch[3].Message.Headers = []postdate.Header{{Name: "amqp-priority", Value: "9"}}
+	for i, r := range p.Publish(context.Background(), postdate.Channel("rabbitmq:"+queue), batch) {
+		if r.Outcome != publisher.Confirmed {
+			t.Fatalf("message %d: %v: %s", i, r.Outcome, r.Reason)
+		}
+	}
+	var want, got []string
+	for _, i := range []int{3, 2, 1, 0} {
+		want = append(want, batch[i].Message.ScheduleID)
+	}
+	var priorities []int
+	for _, d := range client.TakeAll(queue) {
+		got, priorities = append(got, d.MessageId), append(priorities, int(d.Priority))
+	}
+	if !slices.Equal(got, want) || !slices.Equal(priorities, []int{9, 8, 4, 1}) {
+		t.Errorf("got %v with priorities %v, want %v", got, priorities, want)
+	}
 }
