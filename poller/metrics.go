@@ -19,13 +19,14 @@ const channelLabelsMax = 200
 
 // Metrics are the poller's series.
 type Metrics struct {
-	outcomes *prometheus.CounterVec
-	lateness *prometheus.HistogramVec
-	ended    *prometheus.CounterVec
-	marked   *prometheus.CounterVec
-	overdue  prometheus.Gauge
-	hand     prometheus.Gauge
-	down     prometheus.Gauge
+	outcomes   *prometheus.CounterVec
+	lateness   *prometheus.HistogramVec
+	byPriority [postdate.PriorityLow + 1]prometheus.Observer // the lateness of each priority
+	ended      *prometheus.CounterVec
+	marked     *prometheus.CounterVec
+	overdue    prometheus.Gauge
+	hand       prometheus.Gauge
+	down       prometheus.Gauge
 
 	mu       sync.Mutex
 	names    series.Tenants
@@ -77,6 +78,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "postdate_channels_down", Help: "Channels that take nothing at present; their messages are parked.",
 		}),
 		tenants: map[string]*tenantSeries{},
+	}
+	byPriority := auto.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "postdate_priority_lateness_seconds",
+		Help: "From the execution time to the broker's confirm, by priority.",
+		// The default alerts ask for 1, 5 and 30.
+		Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600},
+	}, []string{"priority"})
+	for _, p := range postdate.Priorities() {
+		m.byPriority[p] = byPriority.WithLabelValues(p.String())
 	}
 	m.tenant(postdate.DefaultTenant)
 	return m
@@ -133,7 +143,10 @@ func (m *Metrics) Published(p Published, at time.Time) {
 		}
 		counts[outcome]++
 		if outcome == publisher.Confirmed {
-			channel.lateness.Observe(at.Sub(it.Delivery.Message.ExecutionTime.Std()).Seconds())
+			message := it.Delivery.Message
+			late := at.Sub(message.ExecutionTime.Std()).Seconds()
+			channel.lateness.Observe(late)
+			m.byPriority[message.Priority].Observe(late)
 		}
 		if it.Delivery.PossibleDuplicate {
 			marked++

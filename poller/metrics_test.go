@@ -2,6 +2,7 @@ package poller_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,55 @@ func TestMetricsOfManyTenants(t *testing.T) {
 	if len(delivered) != own+1 || delivered["t0"] != channels || lateness["t0"] != channels ||
 		delivered[series.Others] != (tenants-own)*channels || lateness[series.Others] != (tenants-own)*channels {
 		t.Errorf("delivered %v, lateness %v", delivered, lateness)
+	}
+}
+
+// What was confirmed counts for its priority, and what was not does not. Series are there from the
+// start, so that the first message counts in a rate.
+func TestLatenessByPriority(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, now := poller.NewMetrics(registry), time.UnixMilli(1_800_000_000_000)
+	p := poller.Published{Results: publisher.All(5, publisher.Result{Outcome: publisher.Confirmed})}
+	p.Results[4].Outcome = publisher.Refused
+	for _, sent := range []struct {
+		priority postdate.Priority
+		late     time.Duration
+	}{
+		{postdate.PriorityHigh, time.Second}, {postdate.PriorityHigh, 1001 * time.Millisecond}, {postdate.PriorityMedium, 5 * time.Second},
+		{postdate.PriorityMedium, 6 * time.Second}, {postdate.PriorityLow, 20 * time.Second},
+	} {
+		p.Batch = append(p.Batch, &poller.Item{Delivery: postdate.Delivery{Message: &postdate.Message{
+			Channel: "rabbitmq:orders", Priority: sent.priority, ExecutionTime: postdate.WallOf(now.Add(-sent.late)),
+		}}})
+	}
+	m.Published(p, now)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		if f.GetName() != "postdate_priority_lateness_seconds" {
+			continue
+		}
+		for _, series := range f.Metric {
+			h := series.Histogram
+			text := fmt.Sprintf("%d in %gs", h.GetSampleCount(), h.GetSampleSum())
+			for _, b := range h.Bucket {
+				if limit := b.GetUpperBound(); limit == 1 || limit == 5 || limit == 30 {
+					text += fmt.Sprintf(", %d within %gs", b.GetCumulativeCount(), limit)
+				}
+			}
+			got[series.Label[0].GetName()+" "+series.Label[0].GetValue()] = text
+		}
+	}
+	want := map[string]string{
+		"priority high":   "2 in 2.001s, 1 within 1s, 2 within 5s, 2 within 30s",
+		"priority medium": "2 in 11s, 0 within 1s, 1 within 5s, 2 within 30s",
+		"priority low":    "0 in 0s, 0 within 1s, 0 within 5s, 0 within 30s",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
