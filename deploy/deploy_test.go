@@ -17,8 +17,10 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/poller"
 )
 
 // No container engine runs where these tests do. What can be held without one is
@@ -372,6 +374,39 @@ func TestMetricsExist(t *testing.T) {
 				t.Errorf("a rule lacks something: %v", r)
 			}
 		}
+	}
+}
+
+// An alert on a bucket that the histogram does not have never fires.
+func TestLimitsOfLatenessAreBuckets(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	poller.NewMetrics(registry)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buckets := map[string]bool{}
+	for _, f := range families {
+		for _, series := range f.Metric {
+			for _, b := range series.GetHistogram().GetBucket() {
+				for _, label := range series.Label {
+					buckets[fmt.Sprintf(`%s_bucket{%s="%s",le=~"%[4]g|%[4]g.0"}`, f.GetName(), label.GetName(), label.GetValue(), b.GetUpperBound())] = true
+				}
+			}
+		}
+	}
+	rules, err := os.ReadFile("prometheus/postdate.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`postdate_[a-z_]+_bucket\{[^}]*\}`).FindAllString(string(rules), -1)
+	for _, selector := range asked {
+		if !buckets[selector] {
+			t.Errorf("an alert asks for %s, which does not exist", selector)
+		}
+	}
+	if len(asked) != len(postdate.Priorities()) {
+		t.Errorf("%d limits for %d priorities", len(asked), len(postdate.Priorities()))
 	}
 }
 
