@@ -90,7 +90,7 @@ type Message struct {
 }
 
 // Route returns the route that the message takes.
-func (m *Message) Route() Route { return routeAt(m.Tenant, m.Channel, m.Priority) }
+func (m *Message) Route() Route { return RouteAt(m.Tenant, m.Channel, m.Priority) }
 
 // Header is one of the client's own headers.
 type Header struct{ Name, Value string }

@@ -2,8 +2,8 @@ package postdate
 
 import "slices"
 
-// Priority says which of a channel's overdue messages go out first. It never delays what the
-// channel can take.
+// Priority is a message's part of what goes out while more is overdue than its channel takes. Otherwise
+// it delays nothing.
 type Priority uint8
 
 // The priorities. The zero value is what a message has if its client says nothing.
@@ -20,8 +20,7 @@ func Priorities() []Priority { return []Priority{PriorityHigh, PriorityMedium, P
 
 func (p Priority) String() string { return priorityNames[p] }
 
-// Weight is a priority's part of what a channel takes while messages of others also wait for it. It is
-// the AMQP priority, too.
+// Weight is how much of that a priority gets, in relation to others. It is also the AMQP priority.
 func (p Priority) Weight() int {
 	return [...]int{PriorityMedium: 4, PriorityHigh: 8, PriorityLow: 1}[p]
 }

@@ -19,24 +19,26 @@ const (
 	priorityMark = "!"
 )
 
+// priorityMarks follow the tenant.
+var priorityMarks = [...]string{PriorityMedium: "", PriorityHigh: priorityMark + "high",
+	PriorityLow: priorityMark + "low"}
+
 // RouteOf returns the route of a tenant's messages to a channel, at medium priority. It also stands for
 // the channel as a whole, where something is said of all priorities together.
-func RouteOf(tenant string, channel Channel) Route { return routeAt(tenant, channel, PriorityMedium) }
+func RouteOf(tenant string, channel Channel) Route { return RouteAt(tenant, channel, PriorityMedium) }
+
+// RouteAt returns the route of a tenant's messages to a channel, at a priority.
+func RouteAt(tenant string, channel Channel, p Priority) Route {
+	if tenant == DefaultTenant && p == PriorityMedium {
+		return Route(channel)
+	}
+	return Route(routeMark + tenant + priorityMarks[p] + " " + string(channel))
+}
 
 // At returns the route of the same tenant and channel at a priority.
 func (r Route) At(p Priority) Route {
 	tenant, channel := r.Split()
-	return routeAt(tenant, channel, p)
-}
-
-func routeAt(tenant string, channel Channel, p Priority) Route {
-	switch {
-	case p != PriorityMedium:
-		tenant += priorityMark + p.String()
-	case tenant == DefaultTenant:
-		return Route(channel)
-	}
-	return Route(routeMark + tenant + " " + string(channel))
+	return RouteAt(tenant, channel, p)
 }
 
 // AllOf returns what stands for all routes of a tenant, where something is said of them together. No

@@ -28,7 +28,7 @@ const (
 	Cancelled      Status = "CANCELLED"
 )
 
-// Priority says which messages go out first while more are overdue than their channel takes.
+// Priority is a message's part of what goes out while more is overdue than its channel takes.
 type Priority string
 
 // The priorities. The server takes a message without one as medium.

@@ -104,7 +104,7 @@ func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error
 		s := set[v.Route]
 		s.Route = v.Route
 		all = append(all, api.Channel{
-			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.ParkedIn > 0,
+			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.Parked,
 			LastError: v.Reason,
 		})
 	}

@@ -16,7 +16,7 @@ import (
 //
 // A tenant is left behind with all of its channels, and catches up through claims of its own, if it
 // has more channels without room than a record names, or more that is overdue than claims read at
-// once. So neither holds up another tenant.
+// once, on more than a few channels. So neither holds up another tenant.
 
 // behindMax and behindBytesMax bound how many channels a bucket's record names as behind, and
 // how many bytes their names take; tenantsBehindMax bounds how many tenants it names. Messages of
@@ -44,8 +44,8 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	}
 	s := placesOf(b.record)
 	p.claim.Behind = s.behind
-	for _, t := range overdue {
-		s.leaveAll(t)
+	for _, o := range overdue {
+		s.leaveOverdue(o)
 	}
 	for i, t := range full {
 		if s.taken && i >= m.overfull { // there may be thousands more
@@ -58,26 +58,43 @@ func (m *Machine) leaveBehind(now postdate.Now, p *poll) bool {
 	return true
 }
 
-// overdueAfter is how long after its time more is due than a scan takes, so that its tenants are left
-// behind.
+// overdueAfter is how long after its time more is due than a scan takes, so that it is left behind.
 const overdueAfter = 100 * time.Millisecond
 
-// noteOverdue notes whose messages a scan found if it did not come to its end, long after they were
-// due, the tenants with the most first: others must not wait for what follows. What is claimed already
-// cannot be left behind.
+// overdueMax is how many channels a tenant may have for its overdue ones to be left behind one by one,
+// rather than all of it: scans find one after the other, and others wait for each.
+const overdueMax = 4
+
+// overdue is what a scan found of one tenant.
+type overdue struct {
+	tenant *tenant
+	n      int
+	routes []postdate.Route // no more than overdueMax
+}
+
+// noteOverdue notes what a scan found if it did not come to its end, long after that was due, the tenants
+// with the most first: other channels and other tenants must not wait for what follows. What is claimed
+// already cannot be left behind.
 func (m *Machine) noteOverdue(now postdate.Now, b *owned, r *store.ClaimResult) {
 	b.overdue = nil
 	if r.Complete || now.Wall.Add(-overdueAfter) <= r.Ended.Time || r.Ended.Before(b.record.Claimed) {
 		return
 	}
-	found := map[*tenant]int{}
+	found := map[*tenant]*overdue{}
 	for i := range r.Due {
 		t := m.tenantOf(r.Due[i].Tenant)
-		if found[t]++; found[t] == 1 {
-			b.overdue = append(b.overdue, t)
+		o := found[t]
+		if o == nil {
+			o = &overdue{tenant: t}
+			found[t] = o
+			b.overdue = append(b.overdue, o)
+		}
+		o.n++
+		if route := r.Due[i].Route(); len(o.routes) < overdueMax && !slices.Contains(o.routes, route) {
+			o.routes = append(o.routes, route)
 		}
 	}
-	slices.SortStableFunc(b.overdue, func(t, o *tenant) int { return found[o] - found[t] })
+	slices.SortStableFunc(b.overdue, func(o, p *overdue) int { return p.n - o.n })
 }
 
 // places are what a claim says of what is behind.
@@ -104,6 +121,29 @@ func (s *places) add(route postdate.Route, at bucket.Position) {
 	}
 	s.channels++
 	s.bytes += len(route)
+}
+
+// leaveOverdue leaves behind what a scan found of a tenant: its channels if it has few, else all of it.
+func (s *places) leaveOverdue(o *overdue) {
+	if _, all := s.behind[o.tenant.all]; all {
+		return
+	}
+	for _, route := range o.routes {
+		_, named := s.behind[route]
+		if !named && (o.tenant.channels > overdueMax || !s.addIfPlace(route)) {
+			s.leaveAll(o.tenant)
+			return
+		}
+	}
+}
+
+// addIfPlace leaves a channel behind if the record has a place for its name.
+func (s *places) addIfPlace(route postdate.Route) bool {
+	if s.channels == behindMax || s.bytes+len(route) > behindBytesMax {
+		return false
+	}
+	s.add(route, s.claimed)
+	return true
 }
 
 // leaveAll leaves all of a tenant behind, and reports whether that has a place.
@@ -142,8 +182,9 @@ func (s *places) leave(now postdate.Now, p *poll, t *tenant) (mayBegin bool) {
 	return true
 }
 
-// noteBehind notes what a bucket's record names as behind.
-func (m *Machine) noteBehind(b *owned) {
+// noteBehind notes what a bucket's record names as behind. since: up to then, nothing of what it names
+// newly was due that is not claimed; 0: that is not known.
+func (m *Machine) noteBehind(b *owned, since postdate.Time) {
 	if len(b.record.Behind) == 0 {
 		return
 	}
@@ -157,7 +198,7 @@ func (m *Machine) noteBehind(b *owned) {
 		} else {
 			m.fallBehind(m.channelOf(route), b)
 		}
-		b.behind[route] = struct{}{}
+		b.behind[route] = since
 	}
 }
 

@@ -128,7 +128,7 @@ func TestBesideAnOverfullChannel(t *testing.T) {
 			p.of = acme
 			delete(b.record.Behind, "x:0") // a place for one
 			b.record.Behind[theirs("x:else")] = bucket.UpTo(10)
-			m.full, other.full, b.overdue = []*tenant{other, acme}, []*channel{m.channelOf("@other x:a")}, []*tenant{other}
+			m.full, other.full, b.overdue = []*tenant{other, acme}, []*channel{m.channelOf("@other x:a")}, []*overdue{{tenant: other}}
 		}
 		if got := m.leaveBehind(now, &p); got != test.want {
 			t.Errorf("%s: it may begin: %t", name, got)

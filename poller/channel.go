@@ -83,7 +83,7 @@ func (m *Machine) channelOf(route postdate.Route) *channel {
 	c := m.channels[route]
 	if c == nil {
 		c = &channel{outlet: m.outletOf(route), route: route, priority: route.Priority()}
-		c.add(c)
+		c.outlet.add(c)
 		c.site.channels[c] = struct{}{}
 		m.channels[route] = c
 		if c.priority != postdate.PriorityMedium {
@@ -141,16 +141,20 @@ func (c *channel) waiting() int { return c.unsent() + c.coming }
 // unsent is how many of the channel's messages in hand wait to go to the broker.
 func (c *channel) unsent() int { return c.hand - c.settling - c.looks - c.inFlight }
 
+func inHand(c *channel) int { return c.hand }
+
 // count adds n to the messages of a channel in memory.
 func (m *Machine) count(c *channel, n int) {
 	c.hand += n
 	m.hand += n
 	switch {
 	case c.hand == 0:
-		m.holds(c.site.tenant, -1)
+		if c.sum(inHand) == 0 {
+			m.holds(c.site.tenant, -1)
+		}
 		m.lookSoon(c.site)
 		m.forget(c)
-	case c.hand == n: // the first
+	case c.sum(inHand) == n: // the first
 		m.holds(c.site.tenant, 1)
 	}
 	m.crowdIfMany(c)
@@ -171,7 +175,7 @@ func (m *Machine) publish(now postdate.Now) {
 	if len(m.ready) == 0 || !m.leased(now) {
 		return
 	}
-	channels := m.inTurn(m.ready)
+	channels := m.sendOrder(m.ready)
 	m.ready = nil
 	for _, c := range channels {
 		m.sift(now, c)

@@ -17,6 +17,9 @@ const (
 	// callSlow is how long an unanswered call holds back the next one, in which what comes
 	// meanwhile gathers.
 	callSlow = 100 * time.Millisecond
+	// catchUpMax is how many buckets of the common lane catch up in one call. The others stay free for
+	// what comes next.
+	catchUpMax = 32
 	// splitMax is the most lanes among which the buckets of a failed call are divided.
 	splitMax = 64
 	// lanesMax bounds how many lanes there are.
@@ -206,14 +209,14 @@ func (m *Machine) startClaims(now postdate.Now) {
 func (m *Machine) choices(now postdate.Now, behindFirst bool, most int) []*owned {
 	anyDue := m.anyDue(now)
 	if behindFirst || !anyDue {
-		behind := m.catchingUp(now, (most+1)/2)
+		behind := m.catchingUp(now, min((most+1)/2, catchUpMax))
 		if len(behind) == 0 && !anyDue {
 			return nil
 		}
 		return append(behind, m.dueBuckets(now, most)...)
 	}
 	due := m.dueBuckets(now, most)
-	return append(due, m.catchingUp(now, most-len(due))...)
+	return append(due, m.catchingUp(now, min(most-len(due), catchUpMax))...)
 }
 
 // dueBuckets takes buckets from the agenda. Sweeps that fall due together share one round trip.
@@ -238,7 +241,8 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		}
 		m.countUnheard(b, -1)
 		p, ok := m.choose(now, b)
-		ofOne := ok && p.only != nil && of[p.only] < m.roomOf(now, p.only)
+		ofOne := ok && p.only != nil &&
+			p.only.sum(func(c *channel) int { return of[c] }) < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)
 		switch {
 		case ok && p.only == nil && ofAny < roomAny && m.leaveBehind(now, &p):

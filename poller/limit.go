@@ -40,10 +40,11 @@ func (m *Machine) setLimits(now postdate.Now, all []store.ChannelSettings) {
 		limits[s.Route] = l
 	}
 	m.limits = limits
-	for _, c := range slices.SortedFunc(maps.Values(m.channels), byRoute) {
-		if l := limits[c.name]; l != c.limit || l != nil {
-			c.limit = l
-			m.lookSoon(c.site)
+	for _, name := range slices.Sorted(maps.Keys(m.outlets)) {
+		o := m.outlets[name]
+		if l := limits[name]; l != o.limit || l != nil {
+			o.limit = l
+			m.lookSoon(o.site)
 		}
 	}
 }

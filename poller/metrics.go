@@ -79,14 +79,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		tenants: map[string]*tenantSeries{},
 	}
-	byPriority := auto.NewHistogramVec(prometheus.HistogramOpts{
+	vec := auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "postdate_priority_lateness_seconds",
 		Help: "From the execution time to the broker's confirm, by priority.",
 		// The default alerts ask for 1, 5 and 30.
 		Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600},
 	}, []string{"priority"})
 	for _, p := range postdate.Priorities() {
-		m.byPriority[p] = byPriority.WithLabelValues(p.String())
+		m.byPriority[p] = vec.WithLabelValues(p.String())
 	}
 	m.tenant(postdate.DefaultTenant)
 	return m

@@ -23,8 +23,8 @@ type outlet struct {
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
 
-	drawn   postdate.Priority // which of them sends first in this step
-	drawnIn uint64            // the step in which that was drawn
+	first   postdate.Priority // the one that sends first in this step
+	firstIn uint64            // the step in which that was picked
 }
 
 // outletOf returns the outlet of a route, which may be new.
@@ -49,12 +49,14 @@ func (m *Machine) outletOf(route postdate.Route) *outlet {
 // add makes c one of the outlet's channels.
 func (o *outlet) add(c *channel) {
 	o.channels = append(o.channels, c)
+	o.site.tenant.channels++
 	slices.SortFunc(o.channels, func(a, b *channel) int { return b.priority.Weight() - a.priority.Weight() })
 }
 
 // remove undoes add, and forgets an outlet that has no channels left.
 func (m *Machine) remove(c *channel) {
 	o := c.outlet
+	o.site.tenant.channels--
 	o.channels = slices.DeleteFunc(o.channels, func(other *channel) bool { return other == c })
 	if len(o.channels) == 0 {
 		delete(m.outlets, o.name)
@@ -73,29 +75,29 @@ func (o *outlet) sum(of func(*channel) int) (n int) {
 // flying is how many messages of all priorities are with the broker.
 func (o *outlet) flying() int { return o.sum(func(c *channel) int { return c.inFlight }) }
 
-// left is what is left for c of n that the outlet may have; of counts how much each channel has. A
-// channel and those of lower priorities leave half for the next higher one that has messages, so that
-// it has room at once.
-func (c *channel) left(n int, of func(*channel) int) (left int) {
-	left = n
+// shareOf is how much more of the outlet's n a channel may take; of counts how much each has. Each
+// priority and those below it leave half for the next higher one that is known, so that it has room at
+// once.
+func (c *channel) shareOf(n int, of func(*channel) int) (more int) {
+	more = n
 	for above, o := range c.channels { // the highest priority first
 		taken := 0
 		for _, lower := range c.channels[above:] {
 			taken += of(lower)
 		}
-		left = min(left, max(n>>above, min(n, 1))-taken)
+		more = min(more, max(n>>above, min(n, 1))-taken)
 		if o == c {
 			break
 		}
 	}
-	return left
+	return more
 }
 
-// lowPart: of what may be with a broker, low priority takes a quarter at most. The rest is for what
-// comes next, which waits behind what the broker has.
+// lowPart: of the window, low priority takes a quarter at most, because what comes next waits behind
+// what the broker has.
 const lowPart = 4
 
-// flightMax is how many messages of a channel may be with its broker.
+// flightMax is how many messages of a channel may be with its broker, as far as its window says.
 func (c *channel) flightMax() int {
 	if c.priority == postdate.PriorityLow {
 		return max(c.window/lowPart, 1)
@@ -103,53 +105,47 @@ func (c *channel) flightMax() int {
 	return c.window
 }
 
-// priorities marks some priorities.
-type priorities [postdate.PriorityLow + 1]bool
+// prioritySet marks some priorities.
+type prioritySet [postdate.PriorityLow + 1]bool
 
-// draw picks one of some priorities, each as often as it weighs.
-func (m *Machine) draw(some priorities) (drawn postdate.Priority) {
-	weights, n := 0, 0
+// pickPriority picks one of some priorities, each as often as it weighs.
+func (m *Machine) pickPriority(some prioritySet) (picked postdate.Priority) {
+	weights := 0
 	for _, p := range postdate.Priorities() {
-		if some[p] {
-			drawn = p
-			weights += p.Weight()
-			n++
+		if !some[p] {
+			continue
+		}
+		weights += p.Weight()
+		if weights == p.Weight() || m.random()*float64(weights) < float64(p.Weight()) {
+			picked = p
 		}
 	}
-	if n <= 1 {
-		return drawn
-	}
-	at := m.random() * float64(weights)
-	for _, p := range postdate.Priorities() {
-		if some[p] {
-			if drawn = p; at < float64(p.Weight()) {
-				break
-			}
-			at -= float64(p.Weight())
-		}
-	}
-	return drawn
+	return picked
 }
 
-// inTurn puts channels in the order in which they send: of each outlet first the priority whose turn it
+// sendOrder puts channels in the order in which they send: of each outlet first the priority whose turn it
 // is, and then higher ones before lower.
-func (m *Machine) inTurn(channels []*channel) []*channel {
+func (m *Machine) sendOrder(channels []*channel) []*channel {
 	if m.prioritized == 0 {
 		return channels
 	}
+	several := false
 	for _, c := range channels {
-		if c.drawnIn == m.steps {
+		if c.firstIn == m.steps || len(c.channels) == 1 {
 			continue
 		}
-		var ready priorities
+		several = true
+		var ready prioritySet
 		for _, o := range c.channels {
 			ready[o.priority] = len(o.ready) > 0
 		}
-		c.drawnIn, c.drawn = m.steps, m.draw(ready)
+		c.firstIn, c.first = m.steps, m.pickPriority(ready)
 	}
-	slices.SortStableFunc(channels, func(a, b *channel) int {
-		return inOrder(a.priority, a.drawn) - inOrder(b.priority, b.drawn)
-	})
+	if several {
+		slices.SortStableFunc(channels, func(a, b *channel) int {
+			return inOrder(a.priority, a.first) - inOrder(b.priority, b.first)
+		})
+	}
 	return channels
 }
 
@@ -161,17 +157,17 @@ func inOrder(p, first postdate.Priority) int {
 	return 1 + slices.Index(postdate.Priorities(), p)
 }
 
-// takeTurns puts a tenant's channels behind in the order in which they catch up: first those of one
-// priority, each as often as it weighs.
-func (m *Machine) takeTurns(t *tenant) {
+// catchUpOrder puts first, of a tenant's channels that are behind, those of one priority, each as often
+// as it weighs, and then higher ones before lower.
+func (m *Machine) catchUpOrder(t *tenant) {
 	if m.prioritized == 0 {
 		return
 	}
-	var behind priorities
+	var behind prioritySet
 	for _, c := range t.behind {
 		behind[c.priority] = true
 	}
-	first := m.draw(behind)
+	first := m.pickPriority(behind)
 	slices.SortStableFunc(t.behind, func(a, b *channel) int {
 		return inOrder(a.priority, first) - inOrder(b.priority, first)
 	})
@@ -182,21 +178,20 @@ func (m *Machine) ofOnePriority(routes []postdate.Route) []postdate.Route {
 	if m.prioritized == 0 {
 		return routes
 	}
-	var behind priorities
+	var behind prioritySet
 	for _, r := range routes {
 		behind[r.Priority()] = true
 	}
-	drawn := m.draw(behind)
-	return slices.DeleteFunc(routes, func(r postdate.Route) bool { return r.Priority() != drawn })
+	one := m.pickPriority(behind)
+	return slices.DeleteFunc(routes, func(r postdate.Route) bool { return r.Priority() != one })
 }
 
-// takesTurn reports whether parked messages of a channel come back in this turn: always, or as often as
-// the channel weighs if higher priorities of the outlet also have some.
-func (m *Machine) takesTurn(c *channel) bool {
-	for _, o := range c.channels { // the highest priority first
-		if o.parkedIn.len() > 0 {
-			return o == c || m.random()*float64(o.priority.Weight()) < float64(c.priority.Weight())
-		}
+// mayReturn reports whether parked messages of a channel come back in this turn, which is as often as it
+// weighs among the priorities that have some.
+func (m *Machine) mayReturn(c *channel) bool {
+	var parked prioritySet
+	for _, o := range c.channels {
+		parked[o.priority] = o.parkedIn.len() > 0
 	}
-	return true
+	return m.pickPriority(parked) == c.priority
 }

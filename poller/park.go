@@ -242,13 +242,14 @@ func (m *Machine) unpark(now postdate.Now, s *site) (again time.Duration) {
 		if at := c.roomAt(now.Mono); at != 0 {
 			again = min(again, at)
 		}
-		if !m.takesTurn(c) {
+		if c.paused() || !m.hasRoom(now, c) {
+			return false
+		}
+		if !m.mayReturn(c) {
 			again = min(again, now.Mono+lookOn)
 			return false
 		}
-		if !c.paused() && m.hasRoom(now, c) {
-			b, can = m.unparkIn(c, &looks)
-		}
+		b, can = m.unparkIn(c, &looks)
 		return can
 	})
 	switch {

@@ -18,14 +18,17 @@
 //   - What is in memory only adds work: a sweep from the very first message finds whatever was
 //     missed.
 //
+// Here a channel is a tenant's part of a channel at one priority, as a route names it; an outlet is all of
+// its priorities. What [Config] and the promises bound per channel is bounded per outlet.
+//
 // [Machine] is a pure step over events and clock readings; node/machine combines it with the
 // fence's. Its files follow a message's way: agenda.go (which buckets are due), lane.go
 // (claims, and which buckets share a call), scan.go (read), hand.go (wait for the time),
 // channel.go (publish), settle.go. The others are side paths: room.go (how much of a channel is
-// taken at a time), tenant.go (what tenants share by weight), behind.go (channels that are claimed
-// less far than others), unheard.go (claims without an answer), limit.go (pauses and rates),
-// wait.go (how long a message waits for its channel), find.go and park.go (parked messages and
-// probes), leave.go (buckets that are handed over).
+// taken at a time), outlet.go (priorities of a channel), tenant.go (what tenants share by weight),
+// behind.go (channels that are claimed less far than others), unheard.go (claims without an answer),
+// limit.go (pauses and rates), wait.go (how long a message waits for its channel), find.go and
+// park.go (parked messages and probes), leave.go (buckets that are handed over).
 package poller
 
 import (
@@ -74,7 +77,7 @@ type Config struct {
 	PayloadBytesMax int
 	PageMax         int // messages per bucket and claim
 	BatchMax        int // messages per publish
-	BatchesMax      int // publishes in flight per channel
+	BatchesMax      int // publishes in flight per channel and priority
 	SettleMax       int // messages per settle
 	UnparkMax       int // messages per unpark
 	UnparksMax      int // unparks under way

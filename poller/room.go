@@ -13,7 +13,12 @@ import (
 
 // roomOf is how many more messages of a channel may come into the hand.
 func (m *Machine) roomOf(now postdate.Now, c *channel) int {
-	return min(c.left(m.waitMax(now, c), (*channel).waiting), c.left(m.handMax(now, c), (*channel).doubtful))
+	wait := m.waitMax(now, c)
+	room := c.shareOf(wait, (*channel).waiting)
+	if wait > 0 { // each priority may have one there, so that its turn to send can come
+		room = max(room, 1-c.waiting())
+	}
+	return min(room, c.shareOf(m.handMax(now, c), (*channel).doubtful))
 }
 
 // roomBeside is how many more messages of a channel may come beside what claims of other priorities
@@ -58,7 +63,7 @@ func (m *Machine) storeFails(now postdate.Now) bool {
 
 // waitMax is how many messages of a channel may be in hand and not with its broker.
 func (m *Machine) waitMax(now postdate.Now, c *channel) int {
-	return max(min(m.handShare(now, c)-c.flying(), c.limited(now.Mono)), 0)
+	return max(min(m.handShare(now, c)-c.flying(), 2*c.flightMax()-c.inFlight, c.limited(now.Mono)), 0)
 }
 
 // handMax is how many messages of a channel may be in hand: as many as may be claimed and not
@@ -214,6 +219,9 @@ func (c *channel) overfull(now time.Duration) bool {
 // parkSurplus parks what is ready beyond a channel's room, so that it can be cancelled.
 func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	most := m.waitMax(now, c)
+	if n := len(c.channels); n > 1 && c != c.channels[n-1] && c.limit == nil {
+		most = max(most, m.c.crowdMin()) // it waits for what the broker has of lower priorities, and goes next
+	}
 	if len(c.ready) <= most {
 		return
 	}

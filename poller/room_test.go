@@ -157,7 +157,7 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 	for _, c := range []postdate.Route{"x:a", "x:b", "x:c"} {
 		b.record.Behind[c] = bucket.UpTo(s.now.Wall - 500)
 	}
-	s.m.noteBehind(b)
+	s.m.noteBehind(b, 0)
 	turns := map[string]int{}
 	for range 27 {
 		p, _ := s.m.choose(s.now, b)

@@ -38,9 +38,11 @@ type owned struct {
 	sweeping bool
 	turn     int // grows with each choice, and says which kind of scan comes first
 
-	parkedFor rotation[*channel]          // channels for which it may have parked messages
-	overdue   []*tenant                   // those whose messages fill the scans
-	behind    map[postdate.Route]struct{} // channels and tenants in whose behindIn it is
+	parkedFor rotation[*channel] // channels for which it may have parked messages
+	overdue   []*overdue         // what fills the scans
+	// behind holds the channels and tenants in whose behindIn it is, and up to when nothing of them
+	// was due that is not claimed.
+	behind map[postdate.Route]postdate.Time
 
 	lane         *lane
 	horizon      postdate.Time // as Horizon said last
@@ -101,11 +103,11 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
 			dropped: map[postdate.Key]*channel{},
-			behind:  map[postdate.Route]struct{}{},
+			behind:  map[postdate.Route]postdate.Time{},
 		}
 		m.buckets[p.Bucket] = b
 		m.find = append(m.find, p.Bucket)
-		m.noteBehind(b)
+		m.noteBehind(b, 0)
 		m.touch(b)
 	}
 }
@@ -322,7 +324,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		if record.Claimed.Before(b.unheardTo) {
 			b.keepBehind(&p)
 		}
-		m.noteBehind(b)
+		m.noteBehind(b, b.read.Time)
 	}
 	m.heard(&p, r)
 	if p.kind == scanSweep {

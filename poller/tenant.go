@@ -18,7 +18,8 @@ import (
 type tenant struct {
 	name     string
 	weight   int
-	inHand   int            // its channels with messages in memory
+	channels int            // those that are known
+	inHand   int            // its outlets with messages in memory
 	all      postdate.Route // stands for all of its channels in the records of buckets
 	behind   []*channel     // its channels of which less is claimed than of others, in turn
 	behindIn []*owned       // buckets whose records say that all of it is behind, in turn
@@ -52,7 +53,7 @@ func (m *Machine) setWeights(weights map[string]int) {
 	}
 }
 
-// holds adds n channels to those of a tenant that have messages in memory.
+// holds adds n outlets to those of a tenant that have messages in memory.
 func (m *Machine) holds(t *tenant, n int) {
 	before := t.inHand
 	t.inHand += n
@@ -184,7 +185,7 @@ func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*ow
 		t.looks++
 		ofChannels = (most + t.looks%2) / 2
 	}
-	m.takeTurns(t)
+	m.catchUpOrder(t)
 	for range len(t.behind) {
 		if len(all) >= ofChannels {
 			break

@@ -160,10 +160,45 @@ func TestWhatIsOverdue(t *testing.T) {
 		complete bool
 		want     int
 	}{{9_000, false, 2}, {9_899, false, 2}, {9_900, false, 0}, {9_000, true, 0}, {10_040, false, 0}, {8_999, false, 0}} {
-		b := &owned{overdue: []*tenant{m.tenantOf("before")}, record: bucket.Partition{Claimed: bucket.Position{Time: 9_000}}}
+		b := &owned{overdue: []*overdue{{tenant: m.tenantOf("before")}}, record: bucket.Partition{Claimed: bucket.Position{Time: 9_000}}}
 		m.noteOverdue(now, b, &store.ClaimResult{Due: found, Ended: bucket.Position{Time: test.ended}, Complete: test.complete})
-		if len(b.overdue) != test.want || test.want > 0 && (b.overdue[0].name != "a" || b.overdue[1].name != "b") {
+		if len(b.overdue) != test.want || test.want > 0 && (b.overdue[0].tenant.name != "a" || b.overdue[1].tenant.name != "b") {
 			t.Errorf("after a scan that ended at %d (complete: %t), %d tenants are overdue, want %d", test.ended, test.complete, len(b.overdue), test.want)
+		}
+	}
+}
+
+// For what is overdue, a tenant's channels are left behind one by one if it has few and there are places,
+// so that its others go on; else all of it is.
+func TestWhatIsOverdueIsLeftBehind(t *testing.T) {
+	for name, test := range map[string]struct {
+		channels, found, places int
+		want                    int // channels; -1: all of the tenant
+	}{
+		"one of one": {1, 1, behindMax, 1}, "one of many": {overdueMax + 1, 1, behindMax, -1}, "one of as many as may be": {overdueMax, 1, behindMax, 1},
+		"two of two": {2, 2, 2, 2}, "no place for one": {2, 2, 1, -1},
+	} {
+		m := newMachine(DefaultConfig())
+		o := &overdue{tenant: m.tenantOf("acme")}
+		for i := range test.channels {
+			c := m.channelOf(named("@acme x:%d", i))
+			if i < test.found {
+				o.routes = append(o.routes, c.route)
+			}
+		}
+		s := placesOf(bucket.Partition{Claimed: bucket.UpTo(100)})
+		for i := range behindMax - test.places {
+			s.add(named("x:%d", i), bucket.UpTo(1))
+		}
+		s.leaveOverdue(o)
+		left := 0
+		for _, route := range o.routes {
+			if at, is := s.behind[route]; is && at == bucket.UpTo(100) {
+				left++
+			}
+		}
+		if _, all := s.behind[o.tenant.all]; all != (test.want < 0) || !all && left != test.want {
+			t.Errorf("%s: left are %v", name, s.behind)
 		}
 	}
 }
@@ -355,7 +390,7 @@ func shareholder(m *Machine, name string, weight, behind int) *tenant {
 		c.site.proven = true
 		c.window = 1_000
 		b := &owned{lane: m.common, record: bucket.Partition{Claimed: bucket.UpTo(9_000),
-			Behind: map[postdate.Route]bucket.Position{c.route: bucket.UpTo(1_000)}}, behind: map[postdate.Route]struct{}{c.route: {}}}
+			Behind: map[postdate.Route]bucket.Position{c.route: bucket.UpTo(1_000)}}, behind: map[postdate.Route]postdate.Time{c.route: 0}}
 		m.fallBehind(c, b)
 	}
 	return t

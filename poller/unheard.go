@@ -38,7 +38,7 @@ func (m *Machine) notHeard(p *poll) {
 	for name, at := range p.claim.Behind {
 		b.stayBehind(name, at)
 	}
-	m.noteBehind(b)
+	m.noteBehind(b, b.read.Time)
 }
 
 // heard takes in what the answer to a claim says about earlier claims without one. Each claim

@@ -27,7 +27,7 @@ func (m *Machine) Token(bucket int) uint64 {
 func (m *Machine) View(now postdate.Now) View {
 	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
 	for _, b := range m.buckets {
-		if first := b.settledUpTo() + 1; first <= now.Wall && (!b.idle() || len(b.record.Behind) > 0) {
+		if first := b.firstDue(); first <= now.Wall {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}
@@ -39,6 +39,24 @@ func (m *Machine) View(now postdate.Now) View {
 	return v
 }
 
+// firstDue is when the earliest message that is not settled may be due, as far as is known; Far if
+// everything is settled. It does not go by up to where the bucket is claimed: that may lie long ago.
+func (b *owned) firstDue() postdate.Time {
+	first := b.late.Time
+	if it := b.oldest.first(); it != nil {
+		first = min(first, it.rec.AttemptTime)
+	}
+	if b.read.Before(b.record.Claimed) {
+		first = min(first, b.read.Time)
+	}
+	for route, claimed := range b.record.Behind {
+		if since := max(claimed.Time, b.behind[route]); since > 0 { // else it is not known
+			first = min(first, since)
+		}
+	}
+	return first
+}
+
 // ChannelView is what the machine knows about one channel, at all priorities.
 type ChannelView struct {
 	Route    postdate.Route
@@ -46,7 +64,7 @@ type ChannelView struct {
 	Paused   bool // by an operator
 	InHand   int  // messages in memory
 	InFlight int  // of these, with the broker
-	ParkedIn int  // 0: no bucket of this node may have messages parked for it
+	Parked   bool // some bucket of this node may have messages parked for it
 	Reason   string
 }
 
@@ -56,8 +74,8 @@ func (m *Machine) Channels() []ChannelView {
 	for _, o := range m.outlets {
 		all = append(all, ChannelView{
 			Route: o.name, Down: o.site.down, Paused: o.paused(), InFlight: o.flying(), Reason: o.lastError,
-			InHand:   o.sum(func(c *channel) int { return c.hand }),
-			ParkedIn: o.sum(func(c *channel) int { return c.parkedIn.len() }),
+			InHand: o.sum(inHand),
+			Parked: o.sum(func(c *channel) int { return c.parkedIn.len() }) > 0,
 		})
 	}
 	slices.SortFunc(all, func(a, b ChannelView) int { return cmp.Compare(a.Route, b.Route) })

@@ -53,9 +53,9 @@ func TestChannels(t *testing.T) {
 	b.step(ParkedFound{Found: []store.ParkedRoute{{Bucket: 0, Route: "inbox:b"}}})
 	want := []ChannelView{
 		{Route: "inbox:a", InHand: 1},
-		{Route: "inbox:b", Down: true, Paused: true, ParkedIn: 1},
+		{Route: "inbox:b", Down: true, Paused: true, Parked: true},
 		{Route: "inbox:c", InHand: 3, InFlight: 2},
-		{Route: "inbox:d", Down: true, ParkedIn: 1, Reason: "no such host"},
+		{Route: "inbox:d", Down: true, Parked: true, Reason: "no such host"},
 		{Route: "inbox:e", InHand: 1},
 	}
 	if got := b.m.Channels(); !slices.Equal(got, want) {

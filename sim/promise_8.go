@@ -17,7 +17,7 @@ const (
 
 // promise8: lateness depends on what is due, not on what is stored; and one tenant's on what is due
 // of its own, not on another tenant's backlog to the same channel or to many others, nor of a high
-// priority on a backlog of a low one.
+// priority on a backlog of a low one (which the docs say of promise 7).
 func promise8(h *history, f fact) string {
 	if h.w.plan.profile != profileBacklog {
 		return ""

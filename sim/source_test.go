@@ -44,7 +44,7 @@ var inSource = []struct {
 	},
 	{
 		"what is stuck may fill the hand", "poller/room.go",
-		"	return min(c.left(m.waitMax(now, c), (*channel).waiting), c.left(m.handMax(now, c), (*channel).doubtful))\n", "	return m.c.HandMax\n",
+		"	return min(room, c.shareOf(m.handMax(now, c), (*channel).doubtful))\n", "	return m.c.HandMax\n",
 		[]int{4, 7}, 0,
 	},
 	{
@@ -105,7 +105,7 @@ var inSource = []struct {
 	{
 		"what was read between two writes of its parking is published", "poller/hand.go",
 		"		return // it was settled while the scan was under way\n	default:\n", "		return // it was settled while the scan was under way\n	case false:\n",
-		[]int{3, 6}, 0,
+		[]int{3, 6}, 41,
 	},
 	{
 		"buckets whose calls fail stay together with the others", "poller/lane.go",
@@ -144,22 +144,22 @@ var inSource = []struct {
 	},
 	{
 		"a channel is the same for all tenants", "route.go",
-		"	case tenant == DefaultTenant:\n", "	case tenant != \"\":\n",
+		"	if tenant == DefaultTenant && p == PriorityMedium {\n", "	if p == PriorityMedium {\n",
 		[]int{8}, 27,
 	},
 	{
 		"a channel is the same for all priorities", "route.go",
-		"		tenant += priorityMark + p.String()\n", "",
+		"tenant + priorityMarks[p] + ", "tenant + ",
 		[]int{8}, 147,
 	},
 	{
 		"each priority has what the channel may have", "poller/outlet.go",
-		"		left = min(left, max(n>>above, min(n, 1))-taken)\n", "		left = n - of(c)\n",
+		"		more = min(more, max(n>>above, min(n, 1))-taken)\n", "		more = n - of(c)\n",
 		[]int{4}, 0,
 	},
 	{
 		"a tenant with more overdue than claims read at once is not left behind", "poller/behind.go",
-		"	for _, t := range overdue {\n", "	for _, t := range overdue[:0] {\n",
+		"	for _, o := range overdue {\n", "	for _, o := range overdue[:0] {\n",
 		[]int{8}, 117,
 	},
 	{

@@ -68,7 +68,7 @@ application/octet-stream.`,
 	f.StringArrayVar(&s.headers, "header", nil, "a header for the consumer, NAME=VALUE; may be repeated")
 	f.StringVar(&s.request.Key, "key", "", "the record key on channels that have one")
 	f.StringVar(&s.request.Priority, "priority", "",
-		"high, medium or low: which goes first while more is overdue than the channel takes (default: medium)")
+		"high, medium or low: its part of what goes out while more is overdue than the channel takes (default: medium)")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
 	s.withJSON(cmd, "print the server's answer as it is")
 	return s.bind(cmd, s.run)

@@ -35,7 +35,7 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		// earlier versions wrote the channel alone, whoever the tenant was
 		names := []string{string(q.Channel)}
 		for _, p := range postdate.Priorities() {
-			names = append(names, string(postdate.RouteOf(q.Tenant, q.Channel).At(p)))
+			names = append(names, string(postdate.RouteAt(q.Tenant, q.Channel, p)))
 		}
 		selecting = append(selecting, bson.E{Key: "channel", Value: anyOf(names)})
 	}

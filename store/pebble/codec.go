@@ -48,7 +48,7 @@ func stateOf(m *postdate.Message, s postdate.State) state {
 
 // route is the route of the message, which is the tenant's.
 func (s *state) route(tenant string) postdate.Route {
-	return postdate.RouteOf(tenant, s.Channel).At(s.Priority)
+	return postdate.RouteAt(tenant, s.Channel, s.Priority)
 }
 
 // form is the layout in which a state is written, where it has a digest.
@@ -62,24 +62,14 @@ func (s *state) form() byte {
 const (
 	flagParked = 1 << iota
 	flagPossibleDuplicate
-	flagsPriority = iota // where the flags of a state have its priority, in two bits
+	flagsPriority = 2 // where the flags of a state have its priority, in two bits
 )
 
-// A message has its encoding in a byte with its priority, in two bits, and a flag.
+// The byte of a message's encoding also holds its priority, in two bits, and whether it may repeat.
 const (
 	formPriority  = 5
 	formMayRepeat = 1 << 7
 )
-
-// priorityIn takes a priority out of the two bits of a byte that begin at a place.
-func (r *reader) priorityIn(b byte, at int) postdate.Priority {
-	p := postdate.Priority(b >> at & 3)
-	if p > postdate.PriorityLow {
-		r.failed = true
-		return 0
-	}
-	return p
-}
 
 // appendState writes a state in one of its layouts.
 func appendState(b []byte, s *state, form byte) []byte {
@@ -114,7 +104,7 @@ func readState(v []byte) (s state, err error) {
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
-	s.Priority = r.priorityIn(flags, flagsPriority)
+	s.Priority = postdate.Priority(flags >> flagsPriority & 3)
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
 	s.AttemptTime, s.SettledAt, s.ExecutionTime = r.time(), r.time(), r.time()
@@ -128,6 +118,7 @@ func readState(v []byte) (s state, err error) {
 	if len(r.rest) > 0 {
 		s.DownSince = r.time()
 	}
+	r.failed = r.failed || s.Priority > postdate.PriorityLow
 	return s, r.end()
 }
 
@@ -136,13 +127,13 @@ func routeOf(v []byte, tenant string) (postdate.Route, error) {
 	r := reader{rest: v}
 	_, digestBytes := r.stateLayout()
 	r.byte() // status
-	s := state{Priority: r.priorityIn(r.byte(), flagsPriority)}
+	s := state{Priority: postdate.Priority(r.byte() >> flagsPriority & 3)}
 	for range 5 { // version, attempts and times
 		r.uvarint()
 	}
 	r.take(digestBytes)
 	s.Channel = postdate.Channel(r.text())
-	if r.failed {
+	if r.failed || s.Priority > postdate.PriorityLow {
 		return "", errLayout
 	}
 	return s.route(tenant), nil
@@ -179,7 +170,7 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	r.layout()
 	form := r.byte()
 	m.Encoding, m.MayRepeat = postdate.Encoding(form&(1<<formPriority-1)), form&formMayRepeat != 0
-	m.Priority = r.priorityIn(form, formPriority)
+	m.Priority = postdate.Priority(form >> formPriority & 3)
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
 	m.Channel = postdate.Channel(r.text())
 	m.ContentType = r.text()
@@ -194,6 +185,7 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	if len(r.rest) > 0 {
 		m.Retry.MaxParked = time.Duration(r.uvarint())
 	}
+	r.failed = r.failed || m.Priority > postdate.PriorityLow
 	return m, r.end()
 }
 

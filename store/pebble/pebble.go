@@ -415,6 +415,7 @@ func (s *Store) loadFloor(written byte) error {
 		if err := b.Commit(lsm.Sync); err != nil {
 			return err
 		}
+		s.c.Log.Info("the store is converted", "from layout", written, "to", layoutNow)
 	}
 	v, closer, err := s.db.Get([]byte{spaceInboxFloor})
 	if errors.Is(err, lsm.ErrNotFound) {
@@ -429,16 +430,15 @@ func (s *Store) loadFloor(written byte) error {
 	return nil
 }
 
-// layoutOrdered is the layout of stores that list their inboxes in order, and keep one floor
-// for the numbers of all empty ones. An earlier version would give these numbers again.
-const layoutOrdered = 2
-
-// layoutCounted is the layout of stores that count what is pending, and have states of
-// layoutSized. Those of layout 3 have states of layoutLean.
-const layoutCounted = 4
-
-// layoutNow is what this version writes. Earlier ones refuse it: they know no priorities.
-const layoutNow = 5
+// The layouts of stores. Layout 3 has states of layoutLean.
+const (
+	// layoutOrdered lists inboxes in order, and keeps one floor of numbers for all empty ones.
+	layoutOrdered = 2
+	// layoutCounted counts what is pending, and has states of layoutSized.
+	layoutCounted = 4
+	// layoutNow is what this version writes. Earlier ones refuse it: they know no priorities.
+	layoutNow = 5
+)
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {
