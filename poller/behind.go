@@ -65,11 +65,10 @@ const overdueAfter = 100 * time.Millisecond
 // rather than all of it: scans find one after the other, and others wait for each.
 const overdueMax = 4
 
-// overdue is what a scan found of one tenant.
+// overdue is what a scan found of one tenant: the route of each message.
 type overdue struct {
 	tenant *tenant
-	n      int
-	routes []postdate.Route // no more than overdueMax
+	routes []postdate.Route
 }
 
 // noteOverdue notes what a scan found if it did not come to its end, long after that was due, the tenants
@@ -83,18 +82,13 @@ func (m *Machine) noteOverdue(now postdate.Now, b *owned, r *store.ClaimResult) 
 	found := map[*tenant]*overdue{}
 	for i := range r.Due {
 		t := m.tenantOf(r.Due[i].Tenant)
-		o := found[t]
-		if o == nil {
-			o = &overdue{tenant: t}
-			found[t] = o
-			b.overdue = append(b.overdue, o)
+		if found[t] == nil {
+			found[t] = &overdue{tenant: t}
+			b.overdue = append(b.overdue, found[t])
 		}
-		o.n++
-		if route := r.Due[i].Route(); len(o.routes) < overdueMax && !slices.Contains(o.routes, route) {
-			o.routes = append(o.routes, route)
-		}
+		found[t].routes = append(found[t].routes, r.Due[i].Route())
 	}
-	slices.SortStableFunc(b.overdue, func(o, p *overdue) int { return p.n - o.n })
+	slices.SortStableFunc(b.overdue, func(o, p *overdue) int { return len(p.routes) - len(o.routes) })
 }
 
 // places are what a claim says of what is behind.
@@ -129,21 +123,20 @@ func (s *places) leaveOverdue(o *overdue) {
 		return
 	}
 	for _, route := range o.routes {
-		_, named := s.behind[route]
-		if !named && (o.tenant.channels > overdueMax || !s.addIfPlace(route)) {
+		if _, named := s.behind[route]; named {
+			continue
+		}
+		if o.tenant.channels > overdueMax || !s.hasPlace(route) {
 			s.leaveAll(o.tenant)
 			return
 		}
+		s.add(route, s.claimed)
 	}
 }
 
-// addIfPlace leaves a channel behind if the record has a place for its name.
-func (s *places) addIfPlace(route postdate.Route) bool {
-	if s.channels == behindMax || s.bytes+len(route) > behindBytesMax {
-		return false
-	}
-	s.add(route, s.claimed)
-	return true
+// hasPlace reports whether the record has a place for a channel's name.
+func (s *places) hasPlace(route postdate.Route) bool {
+	return s.channels < behindMax && s.bytes+len(route) <= behindBytesMax
 }
 
 // leaveAll leaves all of a tenant behind, and reports whether that has a place.
@@ -168,7 +161,7 @@ func (s *places) leave(now postdate.Now, p *poll, t *tenant) (mayBegin bool) {
 		_, named := s.behind[c.route]
 		switch {
 		case named:
-		case s.channels < behindMax && s.bytes+len(c.route) <= behindBytesMax:
+		case s.hasPlace(c.route):
 			s.add(c.route, at)
 		case p.of == nil && s.leaveAll(t):
 			return true // the claim takes nothing of it

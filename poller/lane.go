@@ -266,8 +266,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 		if p.only == nil {
 			limit = min(limit, roomAny/ofAny)
 		} else {
-			limit = min(limit, m.roomBeside(now, p.only, brings)/of[p.only])
-			brings[p.only] += max(limit, 1)
+			limit = min(limit, m.limitOf(now, p.only, of, brings))
 		}
 		// A channel that is behind catches up to claimed and no further, so claimed must move
 		// on even if nothing else is due.

@@ -23,8 +23,7 @@ type outlet struct {
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
 
-	first   postdate.Priority // the one that sends first in this step
-	firstIn uint64            // the step in which that was picked
+	first postdate.Priority // the one that sends first in this step
 }
 
 // outletOf returns the outlet of a route, which may be new.
@@ -123,6 +122,14 @@ func (m *Machine) pickPriority(some prioritySet) (picked postdate.Priority) {
 	return picked
 }
 
+// having is the priorities of those channels that have something.
+func (o *outlet) having(some func(*channel) bool) (having prioritySet) {
+	for _, c := range o.channels {
+		having[c.priority] = some(c)
+	}
+	return having
+}
+
 // sendOrder puts channels in the order in which they send: of each outlet first the priority whose turn it
 // is, and then higher ones before lower.
 func (m *Machine) sendOrder(channels []*channel) []*channel {
@@ -131,15 +138,10 @@ func (m *Machine) sendOrder(channels []*channel) []*channel {
 	}
 	several := false
 	for _, c := range channels {
-		if c.firstIn == m.steps || len(c.channels) == 1 {
-			continue
+		if len(c.channels) > 1 {
+			several = true
+			c.first = m.pickPriority(c.having(func(o *channel) bool { return len(o.ready) > 0 }))
 		}
-		several = true
-		var ready prioritySet
-		for _, o := range c.channels {
-			ready[o.priority] = len(o.ready) > 0
-		}
-		c.firstIn, c.first = m.steps, m.pickPriority(ready)
 	}
 	if several {
 		slices.SortStableFunc(channels, func(a, b *channel) int {
@@ -155,22 +157,6 @@ func inOrder(p, first postdate.Priority) int {
 		return 0
 	}
 	return 1 + slices.Index(postdate.Priorities(), p)
-}
-
-// catchUpOrder puts first, of a tenant's channels that are behind, those of one priority, each as often
-// as it weighs, and then higher ones before lower.
-func (m *Machine) catchUpOrder(t *tenant) {
-	if m.prioritized == 0 {
-		return
-	}
-	var behind prioritySet
-	for _, c := range t.behind {
-		behind[c.priority] = true
-	}
-	first := m.pickPriority(behind)
-	slices.SortStableFunc(t.behind, func(a, b *channel) int {
-		return inOrder(a.priority, first) - inOrder(b.priority, first)
-	})
 }
 
 // ofOnePriority keeps the routes of one priority, each as often as it weighs.
@@ -189,9 +175,6 @@ func (m *Machine) ofOnePriority(routes []postdate.Route) []postdate.Route {
 // mayReturn reports whether parked messages of a channel come back in this turn, which is as often as it
 // weighs among the priorities that have some.
 func (m *Machine) mayReturn(c *channel) bool {
-	var parked prioritySet
-	for _, o := range c.channels {
-		parked[o.priority] = o.parkedIn.len() > 0
-	}
+	parked := c.having(func(o *channel) bool { return o.parkedIn.len() > 0 })
 	return m.pickPriority(parked) == c.priority
 }

@@ -2,10 +2,12 @@ package poller
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 )
@@ -68,9 +70,9 @@ func (s *shop) backlog(n int, routes ...postdate.Route) {
 // what the broker already has.
 func TestABacklogOfALowerPriority(t *testing.T) {
 	for _, of := range []struct{ behind, urgent postdate.Route }{{low, high}, {low, medium}, {medium, high}} {
-		for _, takes := range []float64{1, 10, 25} { // 200, 2,000 and 5,000 a second
+		for _, takes := range []float64{1, 10} { // 200 and 2,000 a second
 			s, run := newCounter(t, takes)
-			s.backlog(16_000, of.behind)
+			s.backlog(8_000, of.behind)
 			run(2*time.Second, never)
 			if s.flying() == 0 {
 				t.Fatal("the backlog waits for nothing")
@@ -85,7 +87,7 @@ func TestABacklogOfALowerPriority(t *testing.T) {
 			if late := s.now.Mono - began; late > most {
 				t.Errorf("20 of %s are sent %s late beside a backlog of %s of which %g a second are taken", of.urgent, late, of.behind, 200*takes)
 			}
-			if s.arrived[of.behind] == 16_000 {
+			if s.arrived[of.behind] == 8_000 {
 				t.Error("there is no backlog left")
 			}
 		}
@@ -103,11 +105,16 @@ func TestSharesOfPriorities(t *testing.T) {
 		"eight at a time":  {MaxInFlight: 8},
 		"by a slow rate":   {MaxPerSecond: 40},
 		"by a slow broker": {},
+		"by a fast broker": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			takes, lasts := 5.0, 5*time.Second
 			if name == "by a slow broker" || limit.MaxInFlight > 0 {
 				takes, lasts = 1, 10*time.Second
+			}
+			backlog := 4_000
+			if name == "by a fast broker" {
+				takes, lasts, backlog = 20, 2*time.Second, 8_000
 			}
 			s, run := newCounter(t, takes)
 			limit.Route = medium
@@ -121,7 +128,7 @@ func TestSharesOfPriorities(t *testing.T) {
 				}
 				s.down, s.mute = nil, every
 			} else {
-				s.backlog(4_000, high, medium, low)
+				s.backlog(backlog, high, medium, low)
 			}
 			run(lasts, never)
 			h, m, l := s.arrived[high], s.arrived[medium], s.arrived[low]
@@ -146,8 +153,8 @@ func TestSharesOfPriorities(t *testing.T) {
 func TestALowPriorityAlone(t *testing.T) {
 	arrived := map[postdate.Route]int{}
 	for _, r := range []postdate.Route{medium, low} {
-		s, run := newCounter(t, 30)
-		s.backlog(24_000, r)
+		s, run := newCounter(t, 8)
+		s.backlog(8_000, r)
 		run(2*time.Second, never)
 		before := s.arrived[r]
 		run(2*time.Second, never)
@@ -174,7 +181,7 @@ func TestPrioritiesAreOneChannel(t *testing.T) {
 	if s.arrived[high] != 2 || s.arrived[low] != 3 || s.arrived[medium] != 0 {
 		t.Errorf("after the pause %v arrived", s.arrived)
 	}
-	if m := s.m; len(m.channels)+len(m.outlets)+len(m.peers)+m.prioritized != 0 {
+	if m := s.m; len(m.channels)+len(m.outlets)+len(m.peers)+m.prioritized+m.byName[0].channels != 0 {
 		t.Errorf("%d channels, %d outlets, %d peers and %d of a priority are left", len(m.channels), len(m.outlets), len(m.peers), m.prioritized)
 	}
 }
@@ -275,5 +282,235 @@ func TestOverdueOfABacklog(t *testing.T) {
 	}
 	if len(s.m.View(s.now).Overdue) == 0 {
 		t.Error("nothing is overdue")
+	}
+}
+
+// Where the store is what takes the time, priorities share what it gives by their weights, and together
+// take no more than one channel may.
+func TestPrioritiesShareTheStore(t *testing.T) {
+	s := newShop(t, 8, func(c *Config) { c.DoubtMax = 400 }) // many small claims
+	s.m.random = testrun.Random(t).Float64
+	s.waits = storeCalls
+	most := 0
+	s.watch = func(e Effect) {
+		call, is := e.(Claim)
+		if is && slices.ContainsFunc(call.Claims, func(c store.Claim) bool { return c.Only == low || c.Only == high }) {
+			o := s.m.outlets[medium]
+			most = max(most, o.sum((*channel).doubtful)-s.m.handMax(s.now, o.channels[0])-len(call.Claims))
+		}
+	}
+	for k := range time.Duration(100) {
+		for b := range 8 {
+			s.put(b, high, 30, 100*ms+k*ms)
+			s.put(b, low, 30, 100*ms+k*ms)
+		}
+	}
+	for b := range 8 {
+		s.nudge(b, 100*ms)
+	}
+	for s.arrived[high] < 12_000 {
+		s.workSlowly(2 * ms)
+	}
+	h, l := s.arrived[high], s.arrived[low]
+	if most > 0 {
+		t.Errorf("%d more may be claimed than of one channel", most)
+	}
+	if share := float64(h) / float64(h+l); l == 0 || share < 0.8 {
+		t.Errorf("%d of a high and %d of a low priority arrived", h, l)
+	}
+}
+
+// Of the priorities that have something ready, each sends first as often as it weighs.
+func TestSendOrder(t *testing.T) {
+	m := newMachine(DefaultConfig())
+	m.random = testrun.Random(t).Float64
+	h, md, l := m.channelOf(high), m.channelOf(medium), m.channelOf(low)
+	other := m.channelOf("x:b")
+	md.ready, l.ready, other.ready = []*Item{{}}, []*Item{{}}, []*Item{{}}
+	lowFirst := 0
+	for range 1_000 {
+		order := m.sendOrder([]*channel{other, l, md})
+		if len(order) != 3 || order[0] != other && order[1] != other && order[2] != other {
+			t.Fatalf("of 3 channels, %d are sent", len(order))
+		}
+		at := func(c *channel) int { return slices.Index(order, c) }
+		if at(l) < at(md) {
+			lowFirst++
+		}
+	}
+	if lowFirst < 120 || lowFirst > 280 {
+		t.Errorf("low is before medium %d times in 1,000, want about 200", lowFirst)
+	}
+	h.ready = []*Item{{}}
+	m.random = func() float64 { return 0.99 }
+	if order := m.sendOrder([]*channel{l, md, h}); order[0] != h || order[1] != md || order[2] != l {
+		t.Error("if high is first, medium does not come before low")
+	}
+}
+
+// A tenant whose brokers hang does not take the hand from others by having several priorities.
+func TestPrioritiesOfManySilentChannels(t *testing.T) {
+	s := newShop(t, 8, nil)
+	s.mute = func(r postdate.Route) bool { return r.Tenant() == "acme" }
+	for i := range 180 {
+		of := named("@acme x:%d", i)
+		s.m.prove(s.m.channelOf(of).site, true)
+		s.add(i%8, of, 100, 0)
+		s.add(i%8, of.At(postdate.PriorityLow), 3, 0)
+	}
+	for range 6 {
+		s.add(3, "x:b", 1, 0)
+		before := s.arrived["x:b"]
+		s.run(500 * ms)
+		if s.arrived["x:b"] == before {
+			t.Fatalf("%s after the others came, nothing arrives, and %d are in hand", s.now.Mono-s.begin.Mono, s.m.hand)
+		}
+	}
+}
+
+// newOutlet is an outlet with all priorities, whose site has answered.
+func newOutlet() (m *Machine, h, md, l *channel) {
+	m = newMachine(DefaultConfig())
+	h, md, l = m.channelOf(high), m.channelOf(medium), m.channelOf(low)
+	h.site.proven = true
+	return m, h, md, l
+}
+
+// However few messages may wait, each priority may have one.
+func TestEachPriorityMayHaveOneWait(t *testing.T) {
+	m, h, _, l := newOutlet()
+	h.outlet.limit = &limit{set: store.ChannelSettings{MaxInFlight: 1}}
+	h.hand = 2
+	if got := m.roomOf(postdate.Now{}, l); got != 1 {
+		t.Errorf("beside two of a high priority, %d of a low one may come", got)
+	}
+	l.hand = 1
+	if got := m.roomOf(postdate.Now{}, l); got > 0 {
+		t.Errorf("beside one that waits, %d more may come", got)
+	}
+}
+
+// What claims of one call bring of other priorities takes room.
+func TestRoomBesideOtherPriorities(t *testing.T) {
+	m, h, md, l := newOutlet()
+	room := m.roomOf(postdate.Now{}, md)
+	of, brings := map[*channel]int{md: 2, h: 1}, map[*channel]int{h: 5, l: 2}
+	first, second := m.limitOf(postdate.Now{}, md, of, brings), m.limitOf(postdate.Now{}, md, of, brings)
+	if first != (room-7)/2 || second != room-7-first {
+		t.Errorf("of room for %d, 7 of which are taken, claims bring %d and %d", room, first, second)
+	}
+	brings[l] = 2 * room
+	if got := m.limitOf(postdate.Now{}, h, of, brings); got > 0 || brings[h] != 6 {
+		t.Errorf("without room a claim brings %d, and %d are counted", got, brings[h]-5)
+	}
+}
+
+// A channel is crowded only if it has messages itself, and its outlet many.
+func TestCrowdsByOutlet(t *testing.T) {
+	m, h, _, l := newOutlet()
+	l.hand = m.c.crowdMin() - 1
+	if m.crowds(h) || m.crowds(l) {
+		t.Error("few are a crowd")
+	}
+	l.hand++
+	if m.crowds(h) || !m.crowds(l) {
+		t.Errorf("of many, the one that has none is crowded: %t, the other one: %t", m.crowds(h), m.crowds(l))
+	}
+	h.hand = 1
+	if !m.crowds(h) {
+		t.Error("a first one of another priority is no part of the crowd")
+	}
+}
+
+// Of those that may wait, what higher priorities have is theirs. What the broker has of lower ones gives
+// as many a place, but not under a limit, nor if the hand is almost full.
+func TestWaitMaxBeside(t *testing.T) {
+	m, h, md, l := newOutlet()
+	m.c.HandMax, m.c.DoubtMax = 1_000, 40 // a crowd are 10
+	for _, test := range []struct {
+		high, low, hand, limit int
+		want                   int
+	}{
+		{0, 0, 0, 0, 5}, {3, 0, 0, 0, 2}, {5, 0, 0, 0, 1}, {9, 0, 0, 0, 1},
+		{0, 4, 0, 0, 5}, {0, 8, 0, 0, 8}, {0, 30, 0, 0, 10},
+		{0, 8, 749, 0, 8}, {0, 8, 750, 0, 5}, {0, 8, 0, 1, 5},
+	} {
+		h.hand, l.inFlight, l.hand, m.hand, m.coming = test.high, test.low, test.low, test.hand-test.hand/3, test.hand/3
+		md.hand = 7 // what it has itself makes no difference
+		h.outlet.limit = nil
+		if test.limit > 0 {
+			h.outlet.limit = &limit{}
+		}
+		if got := m.waitMaxBeside(md, 5); got != test.want {
+			t.Errorf("%+v: %d may wait", test, got)
+		}
+	}
+}
+
+// Parked messages come back in turns only while higher priorities have some parked, too; a turn that is
+// another one's comes again soon.
+func TestReturnsInTurn(t *testing.T) {
+	m, h, _, l := newOutlet()
+	near, far := &owned{lane: m.common}, &owned{lane: m.common}
+	m.random = func() float64 { return 0.99 } // the highest
+	l.parkedIn.add(near)
+	if !m.mayReturn(l) {
+		t.Error("a priority that has some alone has no turn")
+	}
+	h.parkedIn.add(far)
+	if m.mayReturn(l) || !m.mayReturn(h) {
+		t.Error("the higher priority has no turn")
+	}
+	h.site.parked.add(l)
+	h.site.parked.add(h)
+	m.retries.add(far) // it may be out of reach
+	if again := m.unpark(postdate.Now{Mono: time.Minute}, h.site); again != time.Minute+lookOn {
+		t.Errorf("the next turn comes after %s", again-time.Minute)
+	}
+}
+
+// What is due first may be in hand, late, claimed by an earlier owner, known to come, or behind.
+func TestFirstDue(t *testing.T) {
+	route := medium
+	for name, test := range map[string]struct {
+		change func(*owned)
+		want   postdate.Time
+	}{
+		"nothing":              {func(*owned) {}, postdate.Far},
+		"late":                 {func(b *owned) { b.late = bucket.UpTo(40) }, bucket.UpTo(40).Time},
+		"claimed and not read": {func(b *owned) { b.record.Claimed = bucket.UpTo(200) }, bucket.UpTo(100).Time},
+		"known":                {func(b *owned) { b.due = 150 }, 150},
+		"behind":               {func(b *owned) { b.record.Behind = map[postdate.Route]bucket.Position{route: bucket.UpTo(70)} }, bucket.UpTo(70).Time},
+		"behind, claimed long ago": {func(b *owned) {
+			b.record.Behind = map[postdate.Route]bucket.Position{route: {Time: 1}}
+			b.behind[route] = 90
+		}, 90},
+		"behind, since nobody knows": {func(b *owned) { b.record.Behind = map[postdate.Route]bucket.Position{route: {}} }, postdate.Far},
+	} {
+		b := &owned{read: bucket.UpTo(100), late: nowhere, due: postdate.Far, behind: map[postdate.Route]postdate.Time{}}
+		test.change(b)
+		if got := b.firstDue(); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// While a broker does not answer, no more wait than it has, and one of each further priority, whatever the
+// priorities of what comes: the rest is parked, and can be cancelled.
+func TestWhatWaitsOfAllPriorities(t *testing.T) {
+	s := newMuteShop(t, 8, nil)
+	s.m.random = testrun.Random(t).Float64
+	s.limits(store.ChannelSettings{Route: medium, MaxInFlight: 8})
+	for i := range 400 {
+		s.add(i%8, []postdate.Route{high, medium, low}[i%3], 3, 0)
+		s.run(5 * ms)
+		all := 0
+		_, fixed := s.doubt()
+		for _, n := range fixed {
+			all += n
+		}
+		if i > 100 && all > 2*s.flying()+2 {
+			t.Fatalf("%d are with the broker, and %d cannot be cancelled", s.flying(), all)
+		}
 	}
 }

@@ -21,16 +21,20 @@ func (m *Machine) roomOf(now postdate.Now, c *channel) int {
 	return min(room, c.shareOf(m.handMax(now, c), (*channel).doubtful))
 }
 
-// roomBeside is how many more messages of a channel may come beside what claims of other priorities
-// bring in the same call.
-func (m *Machine) roomBeside(now postdate.Now, c *channel, brings map[*channel]int) int {
+// limitOf is how many messages the next claim of a channel may bring in a call that has of[c] more such
+// claims, beside what those of its outlet's priorities bring that come before it.
+func (m *Machine) limitOf(now postdate.Now, c *channel, of, brings map[*channel]int) int {
 	room := m.roomOf(now, c)
-	for _, o := range c.channels {
-		if o != c {
-			room -= brings[o]
-		}
+	if len(c.channels) == 1 {
+		return room / of[c]
 	}
-	return room
+	for _, o := range c.channels {
+		room -= brings[o]
+	}
+	limit := room / of[c]
+	of[c]--
+	brings[c] += max(limit, 1)
+	return limit
 }
 
 // hasRoom reports whether it is worth a call to fetch messages of a channel: usually once half
@@ -216,11 +220,31 @@ func (c *channel) overfull(now time.Duration) bool {
 	return c.overfullAt != 0 && now < c.overfullAt+stuckAfter
 }
 
+// waitMaxBeside is how many messages of a channel may wait of those that may wait of all priorities. What
+// higher ones have is theirs, but for one message. What the broker has of lower ones takes the place of
+// as many that go next, unless an operator limits them or the hand is almost full.
+func (m *Machine) waitMaxBeside(c *channel, most int) int {
+	higher, lower := 0, 0
+	for _, o := range c.channels {
+		switch {
+		case o.priority.Weight() > c.priority.Weight():
+			higher += o.unsent()
+		case o != c:
+			lower += o.inFlight
+		}
+	}
+	beside := min(most, max(most-higher, 1))
+	if c.limit == nil && m.hand+m.coming < m.c.HandMax/4*3 {
+		beside = max(beside, min(lower, m.c.crowdMin()))
+	}
+	return beside
+}
+
 // parkSurplus parks what is ready beyond a channel's room, so that it can be cancelled.
 func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	most := m.waitMax(now, c)
-	if n := len(c.channels); n > 1 && c != c.channels[n-1] && c.limit == nil {
-		most = max(most, m.c.crowdMin()) // it waits for what the broker has of lower priorities, and goes next
+	if len(c.channels) > 1 {
+		most = m.waitMaxBeside(c, most)
 	}
 	if len(c.ready) <= most {
 		return

@@ -185,7 +185,6 @@ func (m *Machine) catchingUpOf(now postdate.Now, t *tenant, most int) (all []*ow
 		t.looks++
 		ofChannels = (most + t.looks%2) / 2
 	}
-	m.catchUpOrder(t)
 	for range len(t.behind) {
 		if len(all) >= ofChannels {
 			break

@@ -176,7 +176,7 @@ func TestWhatIsOverdueIsLeftBehind(t *testing.T) {
 		want                    int // channels; -1: all of the tenant
 	}{
 		"one of one": {1, 1, behindMax, 1}, "one of many": {overdueMax + 1, 1, behindMax, -1}, "one of as many as may be": {overdueMax, 1, behindMax, 1},
-		"two of two": {2, 2, 2, 2}, "no place for one": {2, 2, 1, -1},
+		"two of two, and one that is behind": {2, 2, 2, 3}, "no place for one": {2, 2, 1, -1},
 	} {
 		m := newMachine(DefaultConfig())
 		o := &overdue{tenant: m.tenantOf("acme")}
@@ -189,6 +189,10 @@ func TestWhatIsOverdueIsLeftBehind(t *testing.T) {
 		s := placesOf(bucket.Partition{Claimed: bucket.UpTo(100)})
 		for i := range behindMax - test.places {
 			s.add(named("x:%d", i), bucket.UpTo(1))
+		}
+		if test.found == 2 { // what is named needs no place
+			o.routes = append([]postdate.Route{"x:0"}, o.routes...)
+			s.behind["x:0"] = bucket.UpTo(100)
 		}
 		s.leaveOverdue(o)
 		left := 0
