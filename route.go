@@ -20,8 +20,8 @@ const (
 )
 
 // priorityMarks follow the tenant.
-var priorityMarks = [...]string{PriorityMedium: "", PriorityHigh: priorityMark + "high",
-	PriorityLow: priorityMark + "low"}
+var priorityMarks = [...]string{PriorityMedium: "", PriorityHigh: priorityMark + priorityNames[PriorityHigh],
+	PriorityLow: priorityMark + priorityNames[PriorityLow]}
 
 // RouteOf returns the route of a tenant's messages to a channel, at medium priority. It also stands for
 // the channel as a whole, where something is said of all priorities together.

@@ -66,7 +66,7 @@ type site struct {
 	parking                // its messages that are parked in the store
 }
 
-// siteOf names the site of a route.
+// siteOf names the site of an outlet's route.
 func siteOf(r postdate.Route) postdate.Route {
 	tenant, c := r.Split()
 	if broker := c.Broker(); broker == "http" || broker == "https" {
@@ -76,7 +76,7 @@ func siteOf(r postdate.Route) postdate.Route {
 		}
 		return postdate.RouteOf(tenant, postdate.Channel(broker+"://"+host))
 	}
-	return r.At(postdate.PriorityMedium)
+	return r
 }
 
 func (m *Machine) channelOf(route postdate.Route) *channel {

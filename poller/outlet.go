@@ -145,18 +145,18 @@ func (m *Machine) sendOrder(channels []*channel) []*channel {
 	}
 	if several {
 		slices.SortStableFunc(channels, func(a, b *channel) int {
-			return inOrder(a.priority, a.first) - inOrder(b.priority, b.first)
+			return b.rank() - a.rank()
 		})
 	}
 	return channels
 }
 
-// inOrder is the place of a priority if another one, or the same, comes first.
-func inOrder(p, first postdate.Priority) int {
-	if p == first {
-		return 0
+// rank is larger the sooner a channel sends.
+func (c *channel) rank() int {
+	if c.priority == c.first {
+		return postdate.PriorityHigh.Weight() + 1
 	}
-	return 1 + slices.Index(postdate.Priorities(), p)
+	return c.priority.Weight()
 }
 
 // ofOnePriority keeps the routes of one priority, each as often as it weighs.
