@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"publisher/kafka/kafkatest":       {"internal/proctest"},
 	"publisher/inbox":                 {".", "publisher", "store"},
 	"fence":                           {".", "bucket", "store"},
-	"poller":                          {".", "bucket", "fence", "store", "publisher", "internal/series"},
+	"poller":                          {".", "bucket", "fence", "recurrence", "store", "publisher", "internal/series"},
 	"auth":                            {".", "store", "internal/oidctest"},
 	"quota":                           {".", "store", "internal/series"},
 	"api":                             {".", "auth", "bucket", "quota", "recurrence", "store", "internal/amqp", "internal/series"},
@@ -79,7 +79,7 @@ var pure = []string{
 	"node/machine/machine.go", "node/machine/share.go", "node/machine/broker.go", "node/machine/expiry.go",
 	"poller/poller.go", "poller/agenda.go", "poller/lane.go", "poller/scan.go", "poller/hand.go", "poller/channel.go",
 	"poller/room.go", "poller/behind.go", "poller/unheard.go", "poller/limit.go", "poller/settle.go",
-	"poller/park.go", "poller/wait.go", "poller/leave.go", "poller/view.go",
+	"poller/park.go", "poller/wait.go", "poller/leave.go", "poller/view.go", "poller/series.go",
 	"auth/identity.go", "auth/book.go", "quota/ledger.go", "api/ingest/decide.go", "cmd/retest/results.go",
 }
 

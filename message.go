@@ -82,6 +82,8 @@ type Message struct {
 	PartitionKey  string   // Kafka's record key; "": the schedule id
 	Traceparent   string   // W3C trace context of the request that scheduled it
 	Priority      Priority
+	Recurrence    *Recurrence // nil: it is sent once. ExecutionTime is when the first occurrence begins.
+	First         Time        // of a series: its first occurrence, before which no jitter is added
 	Retry         RetryPolicy
 	Digest        Digest // of the request: tells a repeated request from a different one
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
@@ -111,13 +113,22 @@ type State struct {
 	PossibleDuplicate bool   // an earlier publish has an unknown outcome
 	SettledAt         Time   // when its status became final; for DELIVERED, the time of the confirm
 	LastError         string // in the broker's own words
+
+	// Of a series. The rest is then of its present occurrence.
+	Occurrence Time // the one that is due next; 0: the message does not recur
+	Run        int  // its number, from 1; those that were skipped count too
+	Ending     bool // cancelled too late to stop this occurrence: none follows
 }
 
 // Record is a message with its state, as a store keeps it.
 type Record struct {
 	Message
 	State
+	Series Series // zero where it was read to be sent
 }
+
+// NotBefore is the time before which a message, or a series' present occurrence, must not be sent.
+func (r *Record) NotBefore() Time { return max(r.ExecutionTime, r.Occurrence) }
 
 // Delivery is one attempt to publish a message.
 type Delivery struct {
@@ -128,7 +139,11 @@ type Delivery struct {
 
 // NewState returns the state of a newly scheduled message with the given version.
 func NewState(m *Message, version uint64) State {
-	return State{Status: Pending, Version: version, AttemptTime: m.ExecutionTime}
+	s := State{Status: Pending, Version: version, AttemptTime: m.ExecutionTime}
+	if m.Recurrence != nil {
+		s.Occurrence, s.Run = m.First, 1
+	}
+	return s
 }
 
 // Cancel returns s after a cancel at the given time.
@@ -163,6 +178,15 @@ func DigestOf(m *Message, when string) Digest {
 	if m.Priority != PriorityMedium { // likewise
 		number(-2)
 		number(int64(m.Priority))
+	}
+	if r := m.Recurrence; r != nil { // likewise
+		number(-3)
+		for _, n := range []int64{int64(r.Every), int64(r.Anchor), int64(r.Start), int64(r.End), int64(r.MaxRuns),
+			int64(r.Jitter), int64(r.Misfire), int64(r.MisfireAfter), int64(r.Gap), int64(r.Overlap)} {
+			number(n)
+		}
+		text(r.Cron)
+		text(r.Timezone)
 	}
 	number(int64(len(m.Headers)))
 	for _, h := range m.Headers {

@@ -180,6 +180,7 @@ func (m *Machine) publish(now postdate.Now) {
 	for _, c := range channels {
 		m.sift(now, c)
 		m.expireReady(now, c)
+		m.skipReady(now, c)
 		m.settleParked(now, c)
 		if c.site.down || c.paused() {
 			m.probeAndPark(now, c)
@@ -287,7 +288,7 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	c.batches++
 	m.fly(c, n)
 	for _, it := range batch {
-		if it.due > now.Wall || it.rec.ExecutionTime >= now.Wall {
+		if it.due > now.Wall || it.rec.NotBefore() >= now.Wall {
 			panic("poller: about to publish early: " + it.rec.ScheduleID)
 		}
 		if it.rec.Parked {

@@ -6,13 +6,16 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/recurrence"
 )
 
 // Item is a message in hand: claimed, read, and not settled yet.
 type Item struct {
 	Delivery postdate.Delivery
+	Begins   postdate.Time // when it is to be published first
 
 	rec     *postdate.Record
+	rule    *recurrence.Rule // of a series; nil if it cannot be read
 	bucket  *owned
 	channel *channel
 	due     postdate.Time // when it is to be published
@@ -46,7 +49,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		return
 	}
 	switch old, letGo := b.letGo[rec.Key]; {
-	case !letGo || old.Version != rec.Version:
+	case !letGo || old.Version != rec.Version || old.Occurrence != rec.Occurrence:
 	case old == rec.State:
 		return // it was settled while the scan was under way
 	default:
@@ -69,11 +72,14 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 			PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
 		rec: rec, bucket: b, channel: m.channelOf(route), doubt: rec.PossibleDuplicate || inDoubt,
-		next: postdate.Far,
-		// A client that truncated its time to the millisecond meant up to one more, so the
-		// whole millisecond of the execution time must be over.
-		due: max(rec.ExecutionTime+1, rec.AttemptTime),
+		next: postdate.Far, Begins: rec.ExecutionTime,
 	}
+	if rec.Occurrence != 0 {
+		it.recurs()
+	}
+	// A client that truncated its time to the millisecond meant up to one more, so the whole
+	// millisecond must be over.
+	it.due = max(it.Begins+1, rec.AttemptTime)
 	b.hand[rec.Key] = it
 	heap.Push(&b.oldest, it)
 	if rec.Parked {

@@ -144,7 +144,7 @@ func (m *Metrics) Published(p Published, at time.Time) {
 		counts[outcome]++
 		if outcome == publisher.Confirmed {
 			message := it.Delivery.Message
-			late := at.Sub(message.ExecutionTime.Std()).Seconds()
+			late := at.Sub(it.Begins.Std()).Seconds()
 			channel.lateness.Observe(late)
 			m.byPriority[message.Priority].Observe(late)
 		}
@@ -161,7 +161,7 @@ func (m *Metrics) Published(p Published, at time.Time) {
 }
 
 var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry",
-	store.SettleFailed: "failed", store.SettlePark: "parked"}
+	store.SettleFailed: "failed", store.SettlePark: "parked", store.SettleSkip: "skipped"}
 
 // Settled counts the settlements that were written.
 func (m *Metrics) Settled(ss []store.Settlement) {

@@ -94,9 +94,10 @@ func TestLatenessByPriority(t *testing.T) {
 		{postdate.PriorityHigh, time.Second}, {postdate.PriorityHigh, 1001 * time.Millisecond}, {postdate.PriorityMedium, 5 * time.Second},
 		{postdate.PriorityMedium, 6 * time.Second}, {postdate.PriorityLow, 20 * time.Second},
 	} {
-		p.Batch = append(p.Batch, &poller.Item{Delivery: postdate.Delivery{Message: &postdate.Message{
-			Channel: "rabbitmq:orders", Priority: sent.priority, ExecutionTime: postdate.WallOf(now.Add(-sent.late)),
-		}}})
+		p.Batch = append(p.Batch, &poller.Item{
+			Delivery: postdate.Delivery{Message: &postdate.Message{Channel: "rabbitmq:orders", Priority: sent.priority}},
+			Begins:   postdate.WallOf(now.Add(-sent.late)),
+		})
 	}
 	m.Published(p, now)
 	families, err := registry.Gather()

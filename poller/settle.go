@@ -51,15 +51,22 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 		it.channel.looks--
 	}
 	it.name(&s)
+	if it.rec.Occurrence != 0 {
+		s.At = m.endsAt(m.stepped)
+	}
 	s.PossibleDuplicate = it.doubt
 	// The cut may split a character.
 	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
 	settling{it, it.bucket, s}.queue()
 }
 
-// name fills in the message and version that a settlement is for, and the token.
+// name fills in what a settlement is for, the token, and how a series goes on.
 func (it *Item) name(s *store.Settlement) {
 	s.Key, s.ExecutionTime, s.Version, s.Token = it.rec.Key, it.rec.ExecutionTime, it.rec.Version, it.bucket.hold.Token
+	s.Occurrence = it.rec.Occurrence
+	if it.rule != nil && s.How != store.SettlePark && !s.Advances() {
+		s.Next = it.following()
+	}
 }
 
 // settleReady reports whether enough has gathered, or whether it has waited long enough. The
@@ -107,16 +114,21 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 		return
 	}
 	for _, s := range call.items {
-		if s.item == nil {
-			continue
-		}
 		it, b := s.item, s.bucket
-		if s.as.How == store.SettlePark && !b.lost {
+		if it != nil && s.as.How == store.SettlePark && !b.lost {
 			m.noteParked(it.channel, b)
 		}
-		m.drop(it)
-		if (s.as.How == store.SettleRetry || s.as.How == store.SettlePark) && !b.lost {
+		if it != nil {
+			m.drop(it)
+		}
+		if b.lost {
+			continue
+		}
+		if s.as.How == store.SettleRetry || s.as.How == store.SettlePark {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
+		}
+		if s.as.Advances() && !s.as.Next.Over {
+			m.nudge(b.hold.Bucket, s.as.Next.AttemptTime)
 		}
 	}
 	m.succeeded(now, l, call.began)

@@ -23,16 +23,20 @@ func (r *Rule) Due(id string, at postdate.Time) postdate.Time {
 	return at + postdate.Time(hash%uint64(jitter))
 }
 
-// Late says how a series goes on whose next occurrence is at, if it has not begun by now. It returns the
-// occurrence that is to begin, which may lie in the future, and how many are skipped before it. ok is
-// false if none is left.
+// Late says how a series goes on whose next occurrence is at, with the number run, if it has not begun
+// by now. It returns the occurrence that is to begin, which may lie in the future, and how many are
+// skipped before it. ok is false if none is left.
 //
 // An occurrence is misfired if now is more than MisfireAfter later than it could have been due.
-func (r *Rule) Late(at, now postdate.Time) (next postdate.Time, skipped int64, ok bool) {
+func (r *Rule) Late(at postdate.Time, run int, now postdate.Time) (next postdate.Time, skipped int64, ok bool) {
 	inTime := now.Add(-r.given.MisfireAfter - r.given.Jitter) // what lies before it is misfired
 	misfired := r.Count(at, inTime)
 	if misfired == 0 {
 		return at, 0, true
+	}
+	left := int64(r.given.MaxRuns - run + 1) // with this one
+	if r.given.MaxRuns != 0 {
+		misfired = min(misfired, left)
 	}
 	begin := int64(0) // how many of those begin, one after another
 	switch r.given.Misfire {
@@ -41,7 +45,9 @@ func (r *Rule) Late(at, now postdate.Time) (next postdate.Time, skipped int64, o
 	case postdate.MisfireAll:
 		begin = min(misfired, postdate.FireAllMax)
 	}
-	skipped = misfired - begin
+	if skipped = misfired - begin; r.given.MaxRuns != 0 && skipped == left {
+		return 0, skipped, false
+	}
 	next, ok = r.nth(at, inTime, skipped)
 	return next, skipped, ok
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Rule is a recurrence that was read. It never changes. It counts no runs: who runs a series applies
-// MaxRuns.
+// Rule is a recurrence that was read. It never changes.
 type Rule struct {
 	given   postdate.Recurrence // with defaults
 	pattern pattern
@@ -100,13 +99,22 @@ func whole(d time.Duration) bool { return d%time.Millisecond == 0 }
 
 func days(d time.Duration) int { return int(d / (24 * time.Hour)) }
 
-// After returns the first occurrence after t. ok is false if there is none.
+// After returns the first occurrence after t, however many there were. ok is false if there is none.
 func (r *Rule) After(t postdate.Time) (at postdate.Time, ok bool) {
 	at, ok = r.pattern.next(max(t+1, r.given.Start, postdate.EarliestTime))
 	if !ok || at > r.last() {
 		return 0, false
 	}
 	return at, true
+}
+
+// Next returns the occurrence after that at the given time, whose number is run. ok is false if it is the
+// last one.
+func (r *Rule) Next(at postdate.Time, run int) (next postdate.Time, ok bool) {
+	if r.given.MaxRuns != 0 && run >= r.given.MaxRuns {
+		return 0, false
+	}
+	return r.After(at)
 }
 
 // last is the last moment that may be an occurrence.

@@ -348,7 +348,7 @@ func TestCountInAnOverlap(t *testing.T) {
 	}
 	rule := parse(t, postdate.Recurrence{Cron: "*/10 2 * * *", Timezone: "Europe/Berlin"}, 1)
 	last := at(t, "2027-10-31T00:50:00Z")
-	if next, skipped, ok := rule.Late(last, at(t, "2027-10-31T01:40:00Z")); next != last || skipped != 0 || !ok {
+	if next, skipped, ok := rule.Late(last, 1, at(t, "2027-10-31T01:40:00Z")); next != last || skipped != 0 || !ok {
 		t.Errorf("late: %s, %d skipped, %v", next, skipped, ok)
 	}
 }
@@ -357,7 +357,7 @@ func TestCountInAnOverlap(t *testing.T) {
 func TestLate(t *testing.T) {
 	random := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	const created = 1_800_000_000_000
-	late := 0
+	late, ended := 0, 0
 	for range 2_000 {
 		r := postdate.Recurrence{
 			Every: time.Duration(1+random.Int64N(20)) * 100 * time.Millisecond,
@@ -376,6 +376,10 @@ func TestLate(t *testing.T) {
 			}
 			r.Jitter = time.Duration(random.Int64N(int64(longest))).Truncate(time.Millisecond)
 		}
+		run := 1 + random.IntN(100)
+		if random.IntN(2) == 0 {
+			r.MaxRuns = run + random.IntN(200)
+		}
 		rule := parse(t, r, created)
 		first, ok := rule.After(created)
 		if !ok {
@@ -384,17 +388,18 @@ func TestLate(t *testing.T) {
 		misfireAfter := cmp.Or(r.MisfireAfter, time.Minute)
 		now := first + postdate.Time(random.Int64N(int64(r.End-created)+100_000))
 		var misfired, rest []postdate.Time
-		for next, ok := first, true; ok && len(rest) < 2; next, ok = rule.After(next) {
+		for next, ok, n := first, true, run; ok && len(rest) < 2; n++ {
 			if now > next.Add(r.Jitter).Add(misfireAfter) {
 				misfired = append(misfired, next)
 			} else {
 				rest = append(rest, next)
 			}
+			next, ok = rule.Next(next, n)
 		}
 		begin := map[postdate.Misfire]int{postdate.MisfireOnce: 1, postdate.MisfireAll: 1_000}[r.Misfire]
 		skipped := max(len(misfired)-begin, 0)
 		goesOn := append(misfired, rest...)[skipped:]
-		next, n, ok := rule.Late(first, now)
+		next, n, ok := rule.Late(first, run, now)
 		if ok != (len(goesOn) > 0) || int(n) != skipped || ok && next != goesOn[0] {
 			t.Fatalf("%+v, %s after %s: %s, %d skipped, %v; want %d skipped and %s", r, now, first, next, n, ok, skipped,
 				goesOn[:min(len(goesOn), 1)])
@@ -402,9 +407,12 @@ func TestLate(t *testing.T) {
 		if skipped > 0 {
 			late++
 		}
+		if r.MaxRuns != 0 && !ok {
+			ended++
+		}
 	}
-	if late < 100 {
-		t.Errorf("only %d of the draws were late", late)
+	if late < 100 || ended < 50 {
+		t.Errorf("only %d of the draws were late, and %d ended", late, ended)
 	}
 }
 
@@ -421,12 +429,12 @@ func TestLateByAMillisecond(t *testing.T) {
 		{postdate.MisfireAll, 5_000 + 60_054, 3_000, 0}, {postdate.MisfireOnce, 3_000 + 60_053, 3_000, 0},
 	} {
 		rule := parse(t, postdate.Recurrence{Every: time.Second, Jitter: 53 * time.Millisecond, Misfire: c.misfire}, 1_000)
-		if next, skipped, ok := rule.Late(3_000, c.now); next != c.next || skipped != c.skipped || !ok {
+		if next, skipped, ok := rule.Late(3_000, 1, c.now); next != c.next || skipped != c.skipped || !ok {
 			t.Errorf("misfire %d at %d: %d, %d skipped, %v; want %d, %d", c.misfire, c.now, next, skipped, ok, c.next, c.skipped)
 		}
 	}
 	ends := parse(t, postdate.Recurrence{Every: time.Second, End: 5_000, Misfire: postdate.MisfireSkip}, 1_000)
-	if _, skipped, ok := ends.Late(3_000, 65_001); ok || skipped != 3 {
+	if _, skipped, ok := ends.Late(3_000, 1, 65_001); ok || skipped != 3 {
 		t.Errorf("after the end: %d skipped, %v", skipped, ok)
 	}
 }

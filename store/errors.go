@@ -18,6 +18,10 @@ func ErrExists(key postdate.Key, status postdate.Status) error {
 
 // ErrTooLate says that a message in that state can be neither cancelled nor replaced.
 func ErrTooLate(key postdate.Key, st postdate.State) error {
+	if st.Status == postdate.Pending && st.Ending {
+		return postdate.E(postdate.KindTooLate, "the delivery of an occurrence of %q, that of %s, may have begun: "+
+			"the series ends with it; cancel it again to see that it has ended", key.ScheduleID, st.Occurrence)
+	}
 	if st.Status == postdate.Pending {
 		return postdate.E(postdate.KindTooLate,
 			"message %q is due: its delivery may have begun; ask for it again to see how it ended", key.ScheduleID)

@@ -67,7 +67,14 @@ type Messages interface {
 	// cancelled message stays so, without an error. Otherwise the error is KindNotFound or
 	// KindTooLate. at is the time to record. Cancel goes by the id: repeated after the message
 	// expired and its id was reused, it cancels the new message.
+	//
+	// A PENDING series that is too late for that gets Ending: whatever settles its present occurrence
+	// makes it CANCELLED. Occurrences that are retried on their own are not cancelled with it.
 	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
+
+	// Retried returns the keys of a series' occurrences that are PENDING as messages of their own, in
+	// any order.
+	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
 
 	// List returns messages in ascending order of execution time, then bucket, tenant and id,
 	// starting after q.After. A page may hold fewer than q.Limit even if more follow: only a
@@ -127,12 +134,18 @@ type Due interface {
 	// no longer PENDING or is at another version, so it never touches a message that got the id
 	// later. Unless it is a SettleDelivered, it also changes nothing if its token is not that
 	// of the bucket's present owner; a delivery is a fact, whoever made it.
+	//
+	// Of a series, it also changes nothing if its Occurrence is not the present one. If it Advances,
+	// then in one atomic step the state becomes [Settlement.State], what became of the occurrence is
+	// noted ([Settlement.Series]), and one that is to be retried becomes a message of its own
+	// ([Settlement.Alone]), unless that is there already. If such a message fails for good, its series
+	// counts that in the same step, if it is still at the version that the message has.
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked on a route due at
-	// u.At, or at their execution time if that is later. It takes them in order of position,
+	// u.At, or at their NotBefore if that is later. It takes them in order of position,
 	// and returns how many it found: fewer than u.Limit only if no more are parked. early is how
-	// many of these have an execution time after u.At. The rest of their state stays. The token
+	// many of these have a NotBefore after u.At. The rest of their state stays. The token
 	// must be that of the present owner; otherwise the error is KindFenced.
 	Unpark(ctx context.Context, u Unpark) (found, early int, err error)
 
@@ -178,57 +191,6 @@ type ClaimResult struct {
 	// somebody was changing it and could be neither stopped nor waited for. It is zero if none
 	// was left out. A later scan finds the message if it is still PENDING then.
 	LeftOut bucket.Position
-}
-
-// Settling says how an attempt ended.
-type Settling uint8
-
-// The ways to settle.
-const (
-	SettleDelivered Settling = iota + 1 // the broker confirmed it
-	SettleRetry                         // try again at AttemptTime
-	SettleFailed                        // its retry policy is spent, or it expired
-	SettlePark                          // wait until the channel is back, or until AttemptTime
-)
-
-// Settlement is the outcome of one attempt. It replaces the message's state.
-type Settlement struct {
-	Key           postdate.Key
-	ExecutionTime postdate.Time // of the message that was published
-	Version       uint64        // likewise
-	Token         uint64
-	How           Settling
-	At            postdate.Time // the time to note for a final state
-	AttemptTime   postdate.Time // for SettleRetry and SettlePark
-	DownSince     postdate.Time // for SettlePark
-	Attempts      int
-	Reason        string // the broker's words, if it refused or the outcome is unknown
-
-	// PossibleDuplicate: this or an earlier publish may have arrived.
-	PossibleDuplicate bool
-}
-
-// Again is when the message is due again after SettleRetry or SettlePark: never before its
-// execution time, even if a clock was set back in between.
-func (s *Settlement) Again() postdate.Time { return max(s.AttemptTime, s.ExecutionTime) }
-
-// State is the message's state after the settlement.
-func (s *Settlement) State(old postdate.State) postdate.State {
-	next := postdate.State{
-		Version: old.Version, Attempts: s.Attempts, AttemptTime: old.AttemptTime,
-		PossibleDuplicate: s.PossibleDuplicate, LastError: s.Reason,
-	}
-	switch s.How {
-	case SettleDelivered:
-		next.Status, next.SettledAt = postdate.Delivered, s.At
-	case SettleFailed:
-		next.Status, next.SettledAt = postdate.DeliveryFailed, s.At
-	case SettleRetry:
-		next.Status, next.AttemptTime = postdate.Pending, s.Again()
-	case SettlePark:
-		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.Again(), s.DownSince
-	}
-	return next
 }
 
 // Unpark asks for parked messages to become due.

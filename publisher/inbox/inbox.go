@@ -174,7 +174,7 @@ func inboxMessage(inbox string, d *postdate.Delivery, at postdate.Time) store.In
 		postdate.SortHeaders(headers)
 	}
 	return store.InboxMessage{
-		Tenant: m.Tenant, Inbox: inbox, ScheduleID: m.ScheduleID,
+		Tenant: m.Tenant, Inbox: inbox, ScheduleID: m.SeriesID(),
 		ExecutionTime: m.ExecutionTime, DeliveredAt: at,
 		Attempt: d.Attempt, PossibleDuplicate: d.PossibleDuplicate,
 		ContentType: m.ContentType, Encoding: m.Encoding, Payload: m.Payload, Headers: headers,

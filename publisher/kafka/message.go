@@ -24,7 +24,7 @@ func record(d *postdate.Delivery) kmsg.Record {
 	m := d.Message
 	key := m.PartitionKey
 	if key == "" {
-		key = m.ScheduleID
+		key = m.SeriesID()
 	}
 	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+7)}
 	if r.Value == nil {
@@ -35,7 +35,7 @@ func record(d *postdate.Delivery) kmsg.Record {
 	}
 	own(headerMessageID, m.ScheduleID)
 	own(headerContentType, m.ContentType)
-	own(publisher.HeaderScheduleID, m.ScheduleID)
+	own(publisher.HeaderScheduleID, m.SeriesID())
 	own(publisher.HeaderExecutionTime, m.ExecutionTime.String())
 	own(publisher.HeaderAttempt, strconv.Itoa(d.Attempt))
 	if d.PossibleDuplicate {

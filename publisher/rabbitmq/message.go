@@ -59,7 +59,7 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 		bytes += fieldFix + len(name) + size
 	}
 	executionTime := m.ExecutionTime.String()
-	own(publisher.HeaderScheduleID, m.ScheduleID, len(m.ScheduleID))
+	own(publisher.HeaderScheduleID, m.SeriesID(), len(m.SeriesID()))
 	own(publisher.HeaderExecutionTime, executionTime, len(executionTime))
 	own(publisher.HeaderAttempt, int32(d.Attempt), 4)
 	if d.PossibleDuplicate {

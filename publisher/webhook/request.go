@@ -72,7 +72,7 @@ func (c *call) request(d *postdate.Delivery, now time.Time) (*http.Request, erro
 	h.Set("ce-source", source(c.p.config.Deployment, m.Tenant))
 	h.Set("ce-type", eventType)
 	h.Set("ce-time", m.ExecutionTime.String())
-	h.Set(publisher.HeaderScheduleID, m.ScheduleID)
+	h.Set(publisher.HeaderScheduleID, m.SeriesID())
 	h.Set(publisher.HeaderExecutionTime, m.ExecutionTime.String())
 	h.Set(publisher.HeaderAttempt, strconv.Itoa(d.Attempt))
 	if d.PossibleDuplicate {

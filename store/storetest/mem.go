@@ -219,11 +219,29 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}
 	case !m.withdrawable(old):
+		if old.Status == postdate.Pending && old.Occurrence != 0 && !old.Ending {
+			next := old.Record
+			next.Ending = true
+			old = m.Put("cancel", old, next, nil)
+		}
 		return store.Cancelled{State: old.State, Err: store.ErrTooLate(key, old.State)}
 	}
 	next := old.Record
 	next.State = next.State.Cancel(at)
 	return store.Cancelled{State: m.Put("cancel", old, next, nil).State, Changed: true}
+}
+
+// Retried implements store.Messages.
+func (m *Mem) Retried(_ context.Context, series postdate.Key) (keys []postdate.Key, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, r := range m.Rows {
+		if of, is := key.OfSeries(); is && of == series && r.Status == postdate.Pending {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b postdate.Key) int { return strings.Compare(a.ScheduleID, b.ScheduleID) })
+	return keys, nil
 }
 
 // List implements store.Messages.

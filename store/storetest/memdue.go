@@ -107,17 +107,33 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 	for i := range settlements {
 		s := &settlements[i]
 		old := m.Rows[s.Key]
-		if old == nil || old.Status != postdate.Pending || old.Version != s.Version {
+		if old == nil || old.Status != postdate.Pending || old.Version != s.Version || old.Occurrence != s.Occurrence {
 			continue
 		}
 		if s.How != store.SettleDelivered && !m.Records[s.Key.Bucket].Holds(s.Token) {
 			continue
 		}
-		next := old.Record
-		next.State = s.State(next.State)
-		m.Put("settle", old, next, s)
+		m.settle(old, s)
 	}
 	return nil
+}
+
+func (m *Mem) settle(old *Row, s *store.Settlement) {
+	if state, ok := s.Alone(old.State); ok {
+		alone := postdate.Record{Message: old.Alone(), State: state}
+		if m.Rows[alone.Key] == nil {
+			m.Put("settle", nil, alone, s)
+		}
+	}
+	next := old.Record
+	next.State, next.Series = s.State(old.State), s.Series(old.State, old.Series)
+	m.Put("settle", old, next, s)
+	key, is := s.Key.OfSeries()
+	if series := m.Rows[key]; is && s.How == store.SettleFailed && series != nil && series.Version == s.Version {
+		next := series.Record
+		next.Series.Failed++
+		m.Put("settle", series, next, s)
+	}
 }
 
 // Unpark implements store.Due.
@@ -130,10 +146,10 @@ func (m *Mem) Unpark(_ context.Context, u store.Unpark) (found, early int, err e
 	for _, r := range slices.Clone(m.Shelved[u.Bucket]) {
 		if r.Route() == u.Route && found < u.Limit {
 			next := r.Record
-			next.Parked, next.AttemptTime = false, max(u.At, r.ExecutionTime)
+			next.Parked, next.AttemptTime = false, max(u.At, r.NotBefore())
 			m.Put("unpark", r, next, nil)
 			found++
-			if r.ExecutionTime > u.At {
+			if r.NotBefore() > u.At {
 				early++
 			}
 		}

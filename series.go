@@ -1,0 +1,61 @@
+package postdate
+
+import "strings"
+
+// HistoryMax is how many outcomes a series keeps.
+const HistoryMax = 20
+
+// Series is what became of a recurring message's occurrences. Each of them is fired or skipped.
+type Series struct {
+	Fired   int64     // those whose delivery was begun, or given up
+	Failed  int64     // of these, those that were not delivered, and are not tried again
+	Skipped int64     // those that were never begun, by the misfire policy or a cancel
+	History []Outcome // the latest HistoryMax, the oldest first; it is never changed in place
+}
+
+// Outcome is what became of an occurrence, or of several that were skipped together.
+type Outcome struct {
+	Occurrence Time
+	Status     Status // Pending: it is retried as a message of its own; 0: skipped
+	At         Time   // when that was so
+	Attempts   int
+	Skipped    int64 // how many were skipped, from this one on
+}
+
+// Add returns s with one more outcome.
+func (s Series) Add(o Outcome) Series {
+	s.Skipped += o.Skipped
+	if o.Skipped == 0 {
+		s.Fired++
+	}
+	if o.Status == DeliveryFailed {
+		s.Failed++
+	}
+	s.History = append(append([]Outcome(nil), s.History[max(len(s.History)-HistoryMax+1, 0):]...), o)
+	return s
+}
+
+// occurrenceMark separates a series' id from an occurrence's time. No client's id has it.
+const occurrenceMark = "/"
+
+// Alone returns the present occurrence of a series as a message of its own. Its id is the series' id, a
+// slash and the occurrence's time. This is what is sent, and what is retried.
+func (r *Record) Alone() Message {
+	m := r.Message
+	m.ScheduleID += occurrenceMark + r.Occurrence.String()
+	m.ExecutionTime, m.Recurrence, m.First = r.Occurrence, nil, 0
+	return m
+}
+
+// SeriesID returns the id that a client gave: that of the series, where k names one of its occurrences.
+func (k Key) SeriesID() string {
+	id, _, _ := strings.Cut(k.ScheduleID, occurrenceMark)
+	return id
+}
+
+// OfSeries returns the key of the series of which k names an occurrence. ok is false if it names none.
+func (k Key) OfSeries() (series Key, ok bool) {
+	series = k
+	series.ScheduleID = k.SeriesID()
+	return series, series != k
+}

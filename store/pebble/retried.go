@@ -1,0 +1,12 @@
+package pebble
+
+import (
+	"context"
+
+	"github.com/postdate/postdate"
+)
+
+// Retried implements store.Messages.
+func (s *Store) Retried(_ context.Context, series postdate.Key) ([]postdate.Key, error) {
+	panic("TODO")
+}

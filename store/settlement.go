@@ -1,0 +1,124 @@
+package store
+
+import "github.com/postdate/postdate"
+
+// Settling says how an attempt ended.
+type Settling uint8
+
+// The ways to settle.
+const (
+	SettleDelivered Settling = iota + 1 // the broker confirmed it
+	SettleRetry                         // try again at AttemptTime
+	SettleFailed                        // its retry policy is spent, or it expired
+	SettlePark                          // wait until the channel is back, or until AttemptTime
+	SettleSkip                          // of a series: the present occurrence is not begun
+)
+
+// Settlement is the outcome of one attempt. It replaces the message's state.
+type Settlement struct {
+	Key           postdate.Key
+	ExecutionTime postdate.Time // of the message that was published
+	Version       uint64        // likewise
+	Token         uint64
+	How           Settling
+	At            postdate.Time // the time to note for a final state, or in a series' history
+	AttemptTime   postdate.Time // for SettleRetry and SettlePark
+	DownSince     postdate.Time // for SettlePark
+	Attempts      int
+	Reason        string // the broker's words, if it refused or the outcome is unknown
+
+	// PossibleDuplicate: this or an earlier publish may have arrived.
+	PossibleDuplicate bool
+
+	Occurrence postdate.Time // of a series: the one that was published
+	Next       Next          // of a series, unless How is SettlePark
+}
+
+// Next is how a series goes on. It follows from the present occurrence, so that the series goes on in the
+// same way whoever settles that, and whenever.
+type Next struct {
+	Occurrence  postdate.Time
+	AttemptTime postdate.Time // when it is to begin
+	Run         int           // its number
+	Over        bool          // instead of these: none follows
+	Skipped     int64         // for SettleSkip: how many are skipped, with the present one
+}
+
+// Advances says whether a series goes on to its next occurrence, or is over.
+func (s *Settlement) Advances() bool { return s.Next != Next{} }
+
+// Again is when the message is due again after SettleRetry or SettlePark: never before its
+// execution time, even if a clock was set back in between.
+func (s *Settlement) Again() postdate.Time { return max(s.AttemptTime, s.ExecutionTime, s.Occurrence) }
+
+// State is the message's state after the settlement.
+func (s *Settlement) State(old postdate.State) postdate.State {
+	switch {
+	case old.Ending:
+		next := s.attempted(old)
+		next.Status = postdate.Pending
+		return next.Cancel(s.At)
+	case s.Next.Over:
+		next := s.attempted(old)
+		next.Status, next.SettledAt = postdate.Delivered, s.At
+		return next
+	case s.Advances():
+		return postdate.State{
+			Status: postdate.Pending, Version: old.Version, AttemptTime: s.Next.AttemptTime, LastError: s.Reason,
+			Occurrence: s.Next.Occurrence, Run: s.Next.Run,
+		}
+	}
+	return s.single(old)
+}
+
+// Series is what is known of a series after the settlement. old and series are from before it.
+func (s *Settlement) Series(old postdate.State, series postdate.Series) postdate.Series {
+	if !s.Advances() {
+		return series
+	}
+	o := postdate.Outcome{Occurrence: s.Occurrence, At: s.At, Attempts: s.Attempts, Skipped: s.Next.Skipped}
+	switch {
+	case s.How == SettleDelivered:
+		o.Status = postdate.Delivered
+	case s.How == SettleRetry && !old.Ending:
+		o.Status = postdate.Pending
+	case s.How != SettleSkip:
+		o.Status = postdate.DeliveryFailed
+	}
+	return series.Add(o)
+}
+
+// Alone is the state of the message that a series' occurrence becomes because it is to be retried while
+// the series goes on. old is the series' state. ok is false if it becomes none.
+func (s *Settlement) Alone(old postdate.State) (state postdate.State, ok bool) {
+	if !s.Advances() || s.How != SettleRetry || old.Ending {
+		return state, false
+	}
+	state = s.single(old)
+	state.Occurrence, state.Run = 0, 0
+	return state, true
+}
+
+// attempted is old after an attempt, without a status.
+func (s *Settlement) attempted(old postdate.State) postdate.State {
+	return postdate.State{
+		Version: old.Version, Attempts: s.Attempts, AttemptTime: old.AttemptTime,
+		PossibleDuplicate: s.PossibleDuplicate, LastError: s.Reason, Occurrence: old.Occurrence, Run: old.Run,
+	}
+}
+
+// single is the state of what was attempted, whatever follows it.
+func (s *Settlement) single(old postdate.State) postdate.State {
+	next := s.attempted(old)
+	switch s.How {
+	case SettleDelivered:
+		next.Status, next.SettledAt = postdate.Delivered, s.At
+	case SettleFailed:
+		next.Status, next.SettledAt = postdate.DeliveryFailed, s.At
+	case SettleRetry:
+		next.Status, next.AttemptTime = postdate.Pending, s.Again()
+	case SettlePark:
+		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.Again(), s.DownSince
+	}
+	return next
+}
