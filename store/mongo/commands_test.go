@@ -375,6 +375,7 @@ func (e *explained) operations() map[string]func() error {
 	return map[string]func() error{
 		"insert":       func() error { return e.s.Insert(ctx, some(0))[0].Err },
 		"get":          func() error { _, err := e.s.Get(ctx, e.all[700].Key); return err },
+		"retried":      func() error { _, err := e.s.Retried(ctx, e.all[700].Key); return err },
 		"claim":        func() error { return claim(e.claims) },
 		"claim one":    func() error { return claim(e.claims[:1]) },
 		"pages":        func() error { return errors.Join(claim(pages), claim(pages)) }, // the second one knows that they are full

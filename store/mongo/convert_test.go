@@ -191,7 +191,7 @@ func (f *filled) refused(words string) {
 
 // TestConvert converts stores of all earlier layouts: their answers stay the same.
 func TestConvert(t *testing.T) {
-	for layout := 1; layout <= 4; layout++ {
+	for layout := 1; layout <= 5; layout++ {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
 			f := fill(t, mongotest.Fresh(t))
 			f.old(layout)
@@ -238,11 +238,11 @@ func TestConvertIsInterrupted(t *testing.T) {
 // TestConvertToSharded puts a store that was made on a replica set behind a mongos: its answers
 // stay the same, and its ids are taken.
 func TestConvertToSharded(t *testing.T) {
-	for _, layout := range []int{1, 3, 4, 5} {
+	for _, layout := range []int{1, 3, 4, 5, 6} {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
 			uri := mongotest.Fresh(t)
 			f := fill(t, uri)
-			if layout < 5 {
+			if layout < 6 {
 				f.old(layout)
 			}
 			f.c.URI = routertest.Start(t, uri).URI()

@@ -20,7 +20,11 @@ func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err e
 	defer cursor.Close(ctx)
 	for cursor.Next(ctx) {
 		d := &document{}
-		if err := cursor.Decode(d); err != nil {
+		err := cursor.Decode(d)
+		if err == nil {
+			err = d.checkSeries()
+		}
+		if err != nil {
 			d = damaged(cursor.Current, err)
 		}
 		all = append(all, d)

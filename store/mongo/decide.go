@@ -73,7 +73,7 @@ func meet(m *mark, token uint64) meeting {
 // covers. was is its state when it was found, with the mark.
 func stillDue(was, now postdate.State) bool {
 	return now.Status == postdate.Pending && now.Version == was.Version && now.Parked == was.Parked &&
-		now.AttemptTime == was.AttemptTime
+		now.AttemptTime == was.AttemptTime && now.Occurrence == was.Occurrence
 }
 
 // overtaken says whether a message that was found marked, as was, may be handed out as it is

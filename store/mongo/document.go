@@ -32,6 +32,10 @@ type document struct {
 	PossibleDuplicate bool           `bson:"possibleDuplicate,omitempty"`
 	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final, for the index of the retention
 	LastError         string         `bson:"lastError,omitempty"`
+	Occurrence        postdate.Time  `bson:"occurrence,omitempty"` // of a series, as are the next three
+	Run               int            `bson:"run,omitempty"`
+	Ending            bool           `bson:"ending,omitempty"`
+	Series            *series        `bson:"series,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
 	Sized int `bson:"sized,omitempty"` // the payload's size; never stored: a read computes it in place of the payload
@@ -54,6 +58,8 @@ type document struct {
 	MaxBackoff   int64         `bson:"maxBackoff,omitempty"`
 	MaxParked    int64         `bson:"maxParked,omitempty"`
 	MayRepeat    bool          `bson:"mayRepeat,omitempty"`
+	Recurrence   *recurrence   `bson:"recurrence,omitempty"`
+	First        postdate.Time `bson:"first,omitempty"`
 	Digest       []byte        `bson:"digest"`
 }
 
@@ -78,10 +84,12 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked,
 		DownSince: st.DownSince,
 		Attempts:  st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
+		Occurrence: st.Occurrence, Run: st.Run, Ending: st.Ending,
 		Route: string(m.Route()), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
+		Recurrence: (*recurrence)(m.Recurrence), First: m.First,
 	}
 	if st.Status == postdate.Pending {
 		d.Due = &d.AttemptTime
@@ -108,7 +116,7 @@ func (d *document) state() postdate.State {
 	st := postdate.State{
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
 		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate,
-		LastError: d.LastError,
+		LastError: d.LastError, Occurrence: d.Occurrence, Run: d.Run, Ending: d.Ending,
 	}
 	if d.SettledAt != nil {
 		st.SettledAt = *d.SettledAt
@@ -143,6 +151,7 @@ func (d *document) record() postdate.Record {
 		ExpiresAt: d.ExpiresAt, CreatedAt: d.CreatedAt,
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
+		Recurrence: (*postdate.Recurrence)(d.Recurrence), First: d.First,
 		Retry: postdate.RetryPolicy{
 			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff),
 			MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),
@@ -155,7 +164,7 @@ func (d *document) record() postdate.Record {
 		m.Headers = append(m.Headers, postdate.Header(h))
 	}
 	copy(m.Digest[:], d.Digest)
-	return postdate.Record{Message: m, State: d.state()}
+	return postdate.Record{Message: m, State: d.state(), Series: d.Series.series()}
 }
 
 // payloadBytes is the payload's size, whether the payload was read or not.

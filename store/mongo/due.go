@@ -66,8 +66,9 @@ type projection struct {
 var (
 	orderDue  = doc("bucket", 1, "due", 1, "_id", 1)
 	orderTime = doc("due", 1, "_id", 1)
-	// lightly leaves out large payloads, which are read only once they are known to fit.
-	lightly = projection{max: commonMax, fields: doc("large", 0)}
+	// lightly leaves out large payloads, which are read only once they are known to fit, and most of the
+	// history of a series. The rest of that shows whether it can be written to.
+	lightly = projection{max: commonMax, fields: doc("large", 0, "series.history", doc("$slice", -1))}
 )
 
 // readsOf returns the reads of what scans cover and of what comes next. If the look found
@@ -320,7 +321,9 @@ func (c *scan) result() store.ClaimResult {
 	}
 	r := store.ClaimResult{To: c.span.to, Ended: c.ended, Complete: c.ended == c.To, Next: c.next, LeftOut: c.leftOut}
 	for _, d := range c.chosen {
-		r.Due = append(r.Due, d.record())
+		rec := d.record()
+		rec.Series = postdate.Series{} // it is not whole
+		r.Due = append(r.Due, rec)
 	}
 	return r
 }

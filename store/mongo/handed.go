@@ -33,14 +33,22 @@ func (s *Store) noteHanded(due []postdate.Record) {
 }
 
 // countSettled counts what settlements ended for ever, which certainly each changed its
-// message. Of a message that this process did not hand out, or not lately, only a recount finds
-// that it ended.
+// message; series that are to end are not among them.
 func (s *Store) countSettled(some []*store.Settlement) {
+	var ended []*store.Settlement
+	for _, p := range some {
+		if final(p) {
+			ended = append(ended, p)
+		}
+	}
+	s.countEnded(ended)
+}
+
+// countEnded counts settlements that ended their messages. Of a message that this process did not
+// hand out, or not lately, only a recount finds that it ended.
+func (s *Store) countEnded(some []*store.Settlement) {
 	var changes []store.Change
 	for _, p := range some {
-		if !final(p) {
-			continue
-		}
 		if c, known := s.handed.take(handedKey{p.Key, p.Version}); known {
 			changes = store.AddChange(changes, c)
 		} else {

@@ -126,20 +126,31 @@ func (c *scan) leaveForLater(d *document) {
 }
 
 // removeMarks removes the marks that messages bore when they were read. all says that it surely
-// removed every one. Behind a mongos a reschedule may hold a message in a transaction: there
-// each mark is removed by a command of its own, and those that take too long are given up.
+// removed every one. A transaction may hold a message: behind a mongos that of a reschedule, and of a
+// series that of a settlement. There each mark is removed by a command of its own, and those that take
+// too long are given up.
 func (s *Store) removeMarks(ctx context.Context, marked []*document) (all bool, err error) {
-	if !s.sharded {
+	var free, held []*document
+	for _, d := range marked {
+		if s.sharded || d.mayBeHeld() {
+			held = append(held, d)
+		} else {
+			free = append(free, d)
+		}
+	}
+	if len(free) > 0 {
 		err = s.within(ctx, func(ctx context.Context) error {
-			matched, err := s.change(ctx, unmarkAll(marked)...)
+			matched, err := s.change(ctx, unmarkAll(free)...)
 			all = matched == int64(len(marked))
 			return err
 		})
+	}
+	if err != nil || len(held) == 0 {
 		return all, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, overtakeMax)
 	defer cancel()
-	others := s.kept.others(marked)
+	others := s.kept.others(held)
 	return false, s.sideBySide(ctx, len(others), func(ctx context.Context, i int) error {
 		if ctx.Err() != nil {
 			return nil // it was not tried: a later scan will

@@ -13,6 +13,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
+// notBeforeFields are those that say before which time a message must not be sent, and its target.
+var notBeforeFields = append(slices.Clone(shardKeyFields), doc("occurrence", 1, "run", 1, "recurrence", 1)...)
+
 // Unpark implements store.Due. It checks the owner before anything moves. An owner that loses
 // the bucket right then may make a message due that its successor had left parked, which delays
 // nothing and sends nothing twice: see DESIGN.md.
@@ -29,7 +32,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err e
 		func(ctx context.Context) (err error) {
 			found, err = s.find(ctx, doc("bucket", u.Bucket, "channel", string(u.Route), "parked", true),
 				options.Find().SetHint(indexParked).SetSort(doc("attemptTime", 1, "_id", 1)).
-					SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(shardKeyFields))
+					SetLimit(int64(u.Limit)).SetBatchSize(int32(u.Limit+1)).SetProjection(notBeforeFields))
 			return err
 		})
 	if err != nil {
@@ -45,14 +48,14 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (n, early int, err e
 	if len(found) == 0 {
 		return 0, 0, nil
 	}
-	at := doc("$max", bson.A{u.At, "$executionTime"})
+	at := doc("$max", bson.A{u.At, "$executionTime", "$occurrence"})
 	unpark := change{
 		where:  doc("status", int(postdate.Pending), "parked", true, "channel", string(u.Route)),
 		update: bson.A{doc("$set", doc("due", at, "attemptTime", at)), doc("$unset", "parked")},
 	}
 	for i := range found {
 		unpark.targets = append(unpark.targets, targetOf(found[i]))
-		if found[i].ExecutionTime > u.At {
+		if max(found[i].ExecutionTime, found[i].Occurrence) > u.At {
 			early++
 		}
 	}

@@ -272,6 +272,21 @@ func (x *routed) settlements(at postdate.Time, how store.Settling) (all []store.
 	return all
 }
 
+// detaching is the settlement of a new series whose first occurrence is to be retried.
+func (x *routed) detaching() store.Settlement {
+	x.own()
+	m := x.fresh(1, routedNow+500_000)[0]
+	m.First, m.Recurrence = m.ExecutionTime, &postdate.Recurrence{Every: time.Second}
+	x.must(x.errOf(x.s.Insert(x.t.Context(), []postdate.Message{m})))
+	rec, err := x.s.Get(x.t.Context(), m.Key)
+	x.must(err)
+	return store.Settlement{
+		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: rec.Version, Token: x.tokens[m.Bucket], How: store.SettleRetry,
+		AttemptTime: m.ExecutionTime + 500, Occurrence: m.First,
+		Next: store.Next{Occurrence: m.First + 1000, AttemptTime: m.First + 1000, Run: 2},
+	}
+}
+
 // operations prepare each operation of the table, and return what runs it.
 func (x *routed) operations() map[string]func() func() error {
 	all := x.operationsOnMessages()
@@ -354,6 +369,15 @@ func (x *routed) operationsOfOwners() map[string]func() func() error {
 		},
 		"Settle, delivered":   settle(routedNow+1000, store.SettleDelivered),
 		"Settle, again later": settle(routedNow+2000, store.SettleRetry),
+		"Settle, an occurrence is retried": func() func() error {
+			p := x.detaching()
+			return func() error { return s.Settle(ctx, []store.Settlement{p}) }
+		},
+		"Retried": func() func() error {
+			p := x.detaching()
+			x.must(s.Settle(ctx, []store.Settlement{p}))
+			return func() error { _, err := s.Retried(ctx, p.Key); return err }
+		},
 		"Unpark": func() func() error {
 			x.must(s.Settle(ctx, x.settlements(routedNow+3000, store.SettlePark)))
 			return func() error {

@@ -49,23 +49,27 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 }
 
 func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) error {
-	var changes []change
-	for o, targets := range byOutcome(some) {
-		changes = append(changes, o.change(targets, nil))
-	}
+	changes := changesOf(some, false, nil)
 	tries := 0
 	matched, err := s.changeBy(ctx, func() []change {
 		tries++
 		return changes
 	})
+	if err != nil {
+		return err
+	}
+	if matched < int64(len(some)) {
+		if some, _, err = s.endSeries(ctx, some, nil); err != nil {
+			return err
+		}
+	}
 	switch {
-	case err != nil:
 	case matched == int64(len(some)):
 		s.countSettled(some)
-	case matched > 0 || tries > 1:
+	case (matched > 0 || tries > 1) && slices.ContainsFunc(some, final):
 		s.doubt() // nobody knows which ones
 	}
-	return err
+	return nil
 }
 
 // settleOthers makes the settlements that only the present owner may make.
@@ -87,12 +91,13 @@ func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) erro
 func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done bool, err error) {
 	type group struct {
 		reschedules, token uint64
+		occurrence         postdate.Time
 	}
 	groups := map[group][]target{}
 	var all keyed
 	for _, p := range some {
 		all.add(p.Key)
-		g := group{reschedules(p.Version), p.Token}
+		g := group{reschedules(p.Version), p.Token, p.Occurrence}
 		groups[g] = append(groups[g], settlementTarget(p))
 	}
 	id, marked, err := s.setMarks(ctx, func(id bson.ObjectID) (changes []change) {
@@ -100,7 +105,8 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 			changes = append(changes, change{
 				targets: targets,
 				// a later owner's mark stands
-				where:  doc("status", int(postdate.Pending), "mark.token", doc("$not", doc("$gt", int64(g.token)))),
+				where: append(whereAt(g.occurrence),
+					doc("mark.token", doc("$not", doc("$gt", int64(g.token))))...),
 				update: doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
 			})
 		}
@@ -133,63 +139,88 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 // those that are no longer the owner's.
 func (s *Store) finishSettle(ctx context.Context, id bson.ObjectID, marked int64, present []*store.Settlement,
 	stale []target) (done bool, err error) {
-	changes := []change{unmark(stale, id)}
-	for o, targets := range byOutcome(present) {
-		changes = append(changes, o.change(targets, &id))
+	var some, apart []*store.Settlement
+	for _, p := range present {
+		if changesAnother(p) {
+			apart = append(apart, p)
+		} else {
+			some = append(some, p)
+		}
 	}
-	finished, err := s.change(ctx, changes...)
-	switch done = err == nil && finished == marked; {
+	finished, err := s.change(ctx, append(changesOf(some, false, &id), unmark(stale, id))...)
+	if err != nil {
+		return false, err
+	}
+	settled, err := s.settleAllApart(ctx, apart, id)
+	if err != nil {
+		return false, unknown("settling", err) // others may be settled
+	}
+	if finished += settled; finished < marked {
+		var ended int64
+		if some, ended, err = s.endSeries(ctx, some, &id); err != nil {
+			return false, err
+		}
+		finished += ended
+	}
+	switch done = finished == marked; {
 	case !done:
 	case int(marked) == len(present)+len(stale): // each was pending
-		s.countSettled(present)
-	case slices.ContainsFunc(present, final):
+		s.countSettled(some)
+	case slices.ContainsFunc(some, final):
 		s.doubt()
 	}
-	return done, err
+	return done, nil
 }
 
 // final says whether a settlement ends its message for ever.
-func final(p *store.Settlement) bool {
-	return p.How == store.SettleDelivered || p.How == store.SettleFailed
-}
+func final(p *store.Settlement) bool { return outcomeOf(p, false).next.Status.Final() }
 
 // settlementTarget is the target of a settlement: exactly the version that was published.
 func settlementTarget(p *store.Settlement) target {
 	return target{key: p.Key, execution: p.ExecutionTime, version: p.Version}
 }
 
-// outcome is a state that messages reach by settling, and how often they were rescheduled.
+// outcome is what settling makes of messages, and how often they were rescheduled.
 type outcome struct {
-	how               store.Settling
-	reschedules       uint64
-	at, attemptTime   postdate.Time
-	downSince         postdate.Time
-	attempts          int
-	possibleDuplicate bool
-	reason            string
+	was, next postdate.State   // was: as far as it matters; next: without what stays
+	noted     postdate.Outcome // of the occurrence of a series that advances
 }
 
-// byOutcome groups the messages that reach the same state.
-func byOutcome(some []*store.Settlement) map[outcome][]target {
+// outcomeOf is the outcome of a settlement; ending says whether it is of a series that is to end.
+func outcomeOf(p *store.Settlement, ending bool) outcome {
+	was := postdate.State{Status: postdate.Pending, Version: reschedules(p.Version), Occurrence: p.Occurrence,
+		Ending: ending}
+	o := outcome{was: was, next: p.State(was)}
+	if p.Advances() {
+		o.noted = p.Series(was, postdate.Series{}).History[0]
+	}
+	return o
+}
+
+// changesOf makes one change for all messages that reach the same state. id is the mark that must
+// stand; nil: any, or none.
+func changesOf(some []*store.Settlement, ending bool, id *bson.ObjectID) (changes []change) {
 	groups := map[outcome][]target{}
 	for _, p := range some {
-		o := outcome{p.How, reschedules(p.Version), p.At, p.Again(), p.DownSince, p.Attempts, p.PossibleDuplicate,
-			p.Reason}
-		switch p.How { // what is not part of the state does not separate messages
-		case store.SettleRetry:
-			o.at, o.downSince = 0, 0
-		case store.SettlePark:
-			o.at = 0
-		default:
-			o.attemptTime, o.downSince = 0, 0
-		}
+		o := outcomeOf(p, ending)
 		groups[o] = append(groups[o], settlementTarget(p))
 	}
-	return groups
+	for o, targets := range groups {
+		changes = append(changes, o.change(targets, id))
+	}
+	return changes
 }
 
-// change writes store.Settlement.State. id is the mark that must stand; nil: any, or none.
-func (o outcome) change(targets []target, id *bson.ObjectID) change {
+// whereAt matches PENDING messages; of series, those whose present occurrence is the given one.
+func whereAt(occurrence postdate.Time) bson.D {
+	if occurrence == 0 {
+		return doc("status", int(postdate.Pending), "occurrence", nil)
+	}
+	return doc("status", int(postdate.Pending), "occurrence", occurrence)
+}
+
+// change writes store.Settlement.State, and for series store.Settlement.Series.
+func (o *outcome) change(targets []target, id *bson.ObjectID) change {
 	set, unset := bson.D{}, doc("mark", "")
 	put := func(name string, value any, there bool) {
 		if there {
@@ -198,27 +229,51 @@ func (o outcome) change(targets []target, id *bson.ObjectID) change {
 			unset = append(unset, bson.E{Key: name, Value: ""})
 		}
 	}
-	put("attempts", o.attempts, o.attempts != 0)
-	put("possibleDuplicate", true, o.possibleDuplicate)
-	put("lastError", o.reason, o.reason != "")
-	put("parked", true, o.how == store.SettlePark)
-	put("downSince", o.downSince, o.downSince != 0)
-	put("due", o.attemptTime, o.how == store.SettleRetry || o.how == store.SettlePark)
-	switch o.how {
-	case store.SettleRetry, store.SettlePark:
-		set = append(set, bson.E{Key: "attemptTime", Value: o.attemptTime})
-	case store.SettleDelivered:
-		set = append(set, doc("status", int(postdate.Delivered), "settledAt", o.at)...)
-	case store.SettleFailed:
-		set = append(set, doc("status", int(postdate.DeliveryFailed), "settledAt", o.at)...)
+	next, pending := &o.next, o.next.Status == postdate.Pending
+	put("attempts", next.Attempts, next.Attempts != 0)
+	put("possibleDuplicate", true, next.PossibleDuplicate)
+	put("lastError", next.LastError, next.LastError != "")
+	put("parked", true, next.Parked)
+	put("downSince", next.DownSince, next.DownSince != 0)
+	put("due", next.AttemptTime, pending)
+	if pending {
+		set = append(set, bson.E{Key: "attemptTime", Value: next.AttemptTime})
+	} else {
+		set = append(set, doc("status", int(next.Status), "settledAt", next.SettledAt)...)
 	}
-	where := doc("status", int(postdate.Pending))
+	where := whereAt(o.was.Occurrence)
 	if id != nil {
 		where = append(where, bson.E{Key: "mark.id", Value: *id})
+	}
+	if o.was.Occurrence != 0 {
+		where = append(where, bson.E{Key: "ending", Value: doc("$ne", true)})
+	}
+	if o.was.Ending {
+		where[len(where)-1].Value = true
+		put("ending", nil, false)
+	}
+	if next.Occurrence != o.was.Occurrence {
+		set = append(set, doc("occurrence", next.Occurrence, "run", next.Run)...)
 	}
 	update := doc("$unset", unset)
 	if len(set) > 0 {
 		update = append(update, bson.E{Key: "$set", Value: set})
 	}
-	return change{targets: targets, where: where, update: update}
+	return change{targets: targets, where: where, update: append(update, o.additions()...)}
+}
+
+// additions are what the update of a series that advances adds to what became of it.
+func (o *outcome) additions() bson.D {
+	if o.noted == (postdate.Outcome{}) {
+		return nil
+	}
+	var counts bson.D
+	by := postdate.Series{}.Add(o.noted)
+	for name, n := range map[string]int64{"fired": by.Fired, "failed": by.Failed, "skipped": by.Skipped} {
+		if n != 0 {
+			counts = append(counts, bson.E{Key: "series." + name, Value: n})
+		}
+	}
+	return doc("$inc", counts, "$push", doc("series.history",
+		doc("$each", bson.A{noted(o.noted)}, "$slice", -postdate.HistoryMax)))
 }

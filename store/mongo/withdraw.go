@@ -114,7 +114,8 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 // stateFields are the fields that make up a state.
 var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1,
 	"version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
-	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "mark", 1)
+	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1,
+	"occurrence", 1, "run", 1, "ending", 1, "recurrence", 1, "mark", 1)
 
 // sizedFields are these and the payload's size.
 var sizedFields = append(slices.Clone(stateFields), bson.E{Key: "sized", Value: payloadBytesOf})
@@ -191,7 +192,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		if err != nil {
 			return unreachable("cancelling", err)
 		}
-		var finish []int
+		var finish, ending []int
 		var release []target
 		for _, i := range items {
 			d := found[idOf(c.keys[i])]
@@ -204,6 +205,8 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 				c.fail([]int{i}, err) // an earlier try may have written CANCELLED
 			case v == verdictFinish:
 				finish = append(finish, i)
+			case v == verdictTooLate && d.goesOn():
+				ending = append(ending, i)
 			case v == verdictWait:
 				c.wait(d)
 				left = append(left, i)
@@ -217,6 +220,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			c.fail(finish, writeError("cancelling", err))
 		}
 		left = append(left, again...)
+		left = append(left, c.end(ctx, ending, found)...)
 		if err := c.release(ctx, release); err != nil {
 			c.s.c.Log.Warn("marks of a cancel that came too late could not be removed: they go with the next claim",
 				"messages", len(release), "error", err)
@@ -284,4 +288,37 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		c.results[i] = store.Cancelled{State: st.Cancel(c.at), Changed: true}
 	}
 	return nil, nil
+}
+
+// end makes series end with their present occurrences. If not all were still at these, it returns all
+// items: the next occurrence of one may be withdrawable.
+func (c *cancelling) end(ctx context.Context, items []int, found map[string]*document) (again []int) {
+	if len(items) == 0 {
+		return nil
+	}
+	var changes []change
+	for _, i := range items {
+		d := found[idOf(c.keys[i])]
+		t := targetOf(d)
+		t.version = uint64(d.Version)
+		changes = append(changes, change{
+			targets: []target{t},
+			where:   doc("status", int(postdate.Pending), "occurrence", d.Occurrence),
+			update:  doc("$set", doc("ending", true)),
+		})
+	}
+	matched, err := c.s.change(ctx, changes...)
+	switch {
+	case err != nil:
+		c.fail(items, writeError("cancelling", err))
+		return nil
+	case matched != int64(len(items)):
+		return items
+	}
+	for _, i := range items {
+		st := found[idOf(c.keys[i])].state()
+		st.Ending = true
+		c.results[i] = store.Cancelled{State: st, Err: store.ErrTooLate(c.keys[i], st)}
+	}
+	return nil
 }
