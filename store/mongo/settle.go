@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -13,6 +14,9 @@ import (
 // settleTries bounds how often a settlement whose marks were overtaken is tried before the
 // owner is asked to repeat it.
 const settleTries = 8
+
+// settleRest bounds the pause before such a try: some times what one takes.
+const settleRest = 250 * time.Millisecond
 
 // Settle implements store.Due: one statement for all messages that reach the same state, and
 // one command for all statements. A delivery is a fact and is written directly; anything else
@@ -74,14 +78,19 @@ func (s *Store) settleDelivered(ctx context.Context, some []*store.Settlement) e
 
 // settleOthers makes the settlements that only the present owner may make.
 func (s *Store) settleOthers(ctx context.Context, some []*store.Settlement) error {
-	for try := range settleTries {
-		if try > 0 && slices.ContainsFunc(some, final) {
-			s.doubt() // the try before may have ended some
-		}
+	pause := time.Millisecond
+	for range settleTries {
 		done, err := s.trySettle(ctx, some)
 		if err != nil || done {
 			return err
 		}
+		if slices.ContainsFunc(some, final) {
+			s.doubt() // it may have ended some
+		}
+		if !rest(ctx, pause) { // two that settle the same could overtake each other for ever
+			break
+		}
+		pause = min(4*pause, settleRest)
 	}
 	return postdate.E(postdate.KindUnknown, "settling: others changed the messages again and again: repeat it")
 }
