@@ -19,15 +19,7 @@ func durable() []check {
 			}
 			x.wantDue(everything(home, x.own(home), t0), alone, batch[0])
 		}},
-		{"an id that was taken is still taken", func(x *trial) {
-			m := x.add(t0)
-			x.crash()
-			r := x.store.Insert(x.ctx, []postdate.Message{m, changed(m)})
-			if want := (store.Inserted{ExecutionTime: t0, Status: postdate.Pending}); r[0] != want {
-				x.Errorf("inserting it again: got %+v, want %+v", r[0], want)
-			}
-			x.wantKind(r[1].Err, postdate.KindExists)
-		}},
+		{"an id that was taken is still taken", durableTaken},
 		{"a replace survives", func(x *trial) {
 			m := x.add(t0)
 			next := changed(m)
@@ -48,6 +40,8 @@ func durable() []check {
 			x.wantDue(everything(home, x.own(home), t0))
 		}},
 		{"settlements survive", durableSettle},
+		{"what became of a series survives, and what it left to be retried", durableSeries},
+		{"that a series is ending survives, and so does its end", durableEnding},
 		{"what is set of a channel survives", channelsSurvive},
 		{"what is set and counted for tenants survives", tenantsSurvive},
 		{"API keys survive, and revoked ones stay away", keysSurvive},
@@ -88,6 +82,16 @@ func (x *trial) crash() {
 	if got := x.store.Name(); got != name || got == "" {
 		x.Fatalf("the store was called %q and is called %q", name, got)
 	}
+}
+
+func durableTaken(x *trial) {
+	m := x.add(t0)
+	x.crash()
+	r := x.store.Insert(x.ctx, []postdate.Message{m, changed(m)})
+	if want := (store.Inserted{ExecutionTime: t0, Status: postdate.Pending}); r[0] != want {
+		x.Errorf("inserting it again: got %+v, want %+v", r[0], want)
+	}
+	x.wantKind(r[1].Err, postdate.KindExists)
 }
 
 func durableSettle(x *trial) {

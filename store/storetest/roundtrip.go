@@ -13,6 +13,9 @@ import (
 func roundTrips() []check {
 	return []check{
 		{"a message with every field at its limit comes back as it was", func(x *trial) { x.comesBack(x.largest()) }},
+		{"a series with every field at its limit comes back as it was", func(x *trial) {
+			x.comesBack(x.largestSeries())
+		}},
 		{"a message with every field at zero that may be comes back as it was", func(x *trial) {
 			key := bucket.KeyOf("t", "0", x.store.Buckets())
 			x.comesBack(postdate.Message{Key: key, Channel: "a:b", ExecutionTime: postdate.EarliestTime})
@@ -91,6 +94,19 @@ func (x *trial) largest() postdate.Message {
 	return m
 }
 
+// largestSeries is the largest message, recurring.
+func (x *trial) largestSeries() postdate.Message {
+	m := x.largest()
+	m.First = m.ExecutionTime
+	m.Recurrence = &postdate.Recurrence{
+		Every: postdate.DelayMax, Anchor: postdate.LatestTime, Cron: strings.Repeat("*", postdate.CronBytesMax),
+		Timezone: strings.Repeat("Z", postdate.TimezoneBytesMax), Start: postdate.LatestTime, End: postdate.LatestTime,
+		MaxRuns: postdate.MaxRunsMax, Jitter: postdate.JitterMax, Misfire: postdate.MisfireSkip,
+		MisfireAfter: postdate.DelayMax, Gap: postdate.GapSkip, Overlap: postdate.OverlapBoth,
+	}
+	return m
+}
+
 // random is a message whose fields are all random, and often zero or odd.
 func (x *trial) random(r *rand.Rand) postdate.Message {
 	x.made++
@@ -120,8 +136,24 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 			Value: randomOf(r, "\x00\n v😀", r.IntN(9))})
 	}
 	postdate.SortHeaders(m.Headers)
+	if r.IntN(3) == 0 {
+		m.First, m.Recurrence = m.ExecutionTime-postdate.Time(r.IntN(1000)), randomRecurrence(r)
+	}
 	copy(m.Digest[:], randomBytes(r, len(m.Digest)))
 	return m
+}
+
+func randomRecurrence(r *rand.Rand) *postdate.Recurrence {
+	when := func() postdate.Time { return postdate.Time(r.IntN(2)) * (t0 + postdate.Time(r.IntN(5000))) }
+	return &postdate.Recurrence{
+		Every: time.Duration(r.IntN(2)) * time.Duration(r.IntN(1<<40)) * time.Millisecond, Anchor: when(),
+		Cron: randomOf(r, "0123456789*/,-?LW# ", r.IntN(20)), Timezone: randomOf(r, "AZaz_/+-0", r.IntN(20)),
+		Start: when(), End: when(), MaxRuns: r.IntN(2) * r.IntN(postdate.MaxRunsMax+1),
+		Jitter:  time.Duration(r.IntN(2)) * time.Duration(r.IntN(5000)) * time.Millisecond,
+		Misfire: postdate.Misfire(r.IntN(3)), MisfireAfter: time.Duration(r.IntN(2)) * time.Duration(r.IntN(1<<30)) *
+			time.Millisecond,
+		Gap: postdate.Gap(r.IntN(3)), Overlap: postdate.Overlap(r.IntN(4)),
+	}
 }
 
 // randomOf is n characters of an alphabet. It is UTF-8, as all text here is.

@@ -257,7 +257,11 @@ func usageOfAnything(x *trial, r *rand.Rand) {
 	var messages []postdate.Message
 	for i := range 12 {
 		of := []string{tenant, "tenant-b"}[i%2]
-		messages = append(messages, x.messageIn(home, of, t0+postdate.Time(r.IntN(3)), edits()...))
+		m := x.messageIn(home, of, t0+postdate.Time(r.IntN(3)), edits()...)
+		if i%3 == 0 {
+			recurring(&m)
+		}
+		messages = append(messages, m)
 	}
 	for range 80 {
 		m := messages[r.IntN(len(messages))]
@@ -276,11 +280,7 @@ func usageOfAnything(x *trial, r *rand.Rand) {
 				messages = append(messages, x.messageIn(home, m.Tenant, t0, edits()...))
 			}
 		case 4, 5:
-			s := x.settlement(rec.Message, token-uint64(r.IntN(2)), ways[r.IntN(len(ways))])
-			if s.Key = m.Key; s.How == store.SettleRetry {
-				s.AttemptTime = t0 + 50
-			}
-			x.settle(s)
+			x.settle(x.anySettlement(r, m, rec, token))
 		case 6:
 			x.store.Expire(x.ctx, store.Expiry{
 				Buckets: x.everywhere(), SettledBefore: postdate.LatestTime, Limit: r.IntN(4),
@@ -290,6 +290,28 @@ func usageOfAnything(x *trial, r *rand.Rand) {
 			x.wantUsage(name, usageOf(x.listed(name)...))
 		}
 	}
+}
+
+// anySettlement is one by chance: of a message, or of an occurrence that m left to be retried.
+func (x *trial) anySettlement(r *rand.Rand, m postdate.Message, rec postdate.Record, token uint64) store.Settlement {
+	s := x.settlement(rec.Message, token-uint64(r.IntN(2)), ways[r.IntN(len(ways))])
+	s.Key = m.Key
+	switch retried, _ := x.store.Retried(x.ctx, m.Key); {
+	case len(retried) > 0 && r.IntN(2) == 0:
+		s.Key, s.ExecutionTime = retried[0], x.get(retried[0]).ExecutionTime
+		s.Version = x.get(retried[0]).Version
+	case rec.Occurrence != 0 && r.IntN(6) == 0:
+		s = x.isOver(rec.Message, s.Token, s.How, rec.Run)
+	case rec.Occurrence != 0 && r.IntN(6) > 0:
+		s = x.goesOn(rec.Message, s.Token, s.How, rec.Run)
+	}
+	if s.How == store.SettleRetry {
+		s.AttemptTime = t0 + 50
+	}
+	if s.How == store.SettlePark {
+		s.Next = store.Next{}
+	}
+	return s
 }
 
 // usageSurvives is a part of a durable check.

@@ -308,8 +308,8 @@ func (x *trial) wantKind(err error, want postdate.Kind) {
 	}
 }
 
-// wantRecord compares whole records, and names the fields that differ. Payloads and headers may
-// be nil or empty alike. Version 0 stands for the version at which the message was created.
+// wantRecord compares whole records, and names the fields that differ. Payloads, headers and
+// histories may be nil or empty alike. Version 0 stands for the version at which the message was created.
 func (x *trial) wantRecord(got, want postdate.Record) {
 	x.Helper()
 	got, want = normal(got), normal(want)
@@ -321,6 +321,7 @@ func (x *trial) wantRecord(got, want postdate.Record) {
 	}
 	x.wantFields(want.ScheduleID, reflect.ValueOf(got.Message), reflect.ValueOf(want.Message))
 	x.wantFields(want.ScheduleID, reflect.ValueOf(got.State), reflect.ValueOf(want.State))
+	x.wantFields(want.ScheduleID, reflect.ValueOf(got.Series), reflect.ValueOf(want.Series))
 }
 
 func (x *trial) wantFields(id string, got, want reflect.Value) {
@@ -339,6 +340,9 @@ func normal(r postdate.Record) postdate.Record {
 	}
 	if len(r.Headers) == 0 {
 		r.Headers = nil
+	}
+	if len(r.Series.History) == 0 {
+		r.Series.History = nil
 	}
 	return r
 }
