@@ -17,6 +17,8 @@
 //     in memory, however much is stored.
 //   - What is in memory only adds work: a sweep from the very first message finds whatever was
 //     missed.
+//   - Each occurrence of a series is begun, or skipped as its rule says, and the one that follows
+//     depends on nothing but the one before. One that is tried again holds up no other.
 //
 // Here a channel is a tenant's part of a channel at one priority, as a route names it; an outlet is all of
 // its priorities. What [Config] and the promises bound per channel is bounded per outlet.
@@ -28,7 +30,7 @@
 // taken at a time), outlet.go (priorities of a channel), tenant.go (what tenants share by weight),
 // behind.go (channels that are claimed less far than others), unheard.go (claims without an answer),
 // limit.go (pauses and rates), wait.go (how long a message waits for its channel), find.go and
-// park.go (parked messages and probes), leave.go (buckets that are handed over).
+// park.go (parked messages and probes), series.go (recurring messages), leave.go (buckets that are handed over).
 package poller
 
 import (

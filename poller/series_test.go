@@ -1,0 +1,295 @@
+package poller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/recurrence"
+	"github.com/postdate/postdate/store"
+)
+
+const seriesRoute = postdate.Route("inbox:series")
+
+// sent is one publish of an occurrence.
+type sent struct {
+	occurrence, at postdate.Time
+	attempt        int
+	marked         bool
+}
+
+// addSeries stores a series, and notes what is sent of it.
+func (s *shop) addSeries(r postdate.Recurrence) (key postdate.Key, all *[]sent) {
+	s.t.Helper()
+	rule, err := recurrence.Parse(r, s.now.Wall)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	first, ok := rule.After(s.now.Wall)
+	if !ok {
+		s.t.Fatal("it never recurs")
+	}
+	m := postdate.Message{
+		Key:     postdate.Key{Bucket: 0, Tenant: postdate.DefaultTenant, ScheduleID: "series"},
+		Channel: seriesRoute.Channel(), CreatedAt: s.now.Wall, Recurrence: &r, First: first,
+		ExecutionTime: rule.Due("series", first),
+	}
+	if res := s.store.Insert(s.t.Context(), []postdate.Message{m}); res[0].Err != nil {
+		s.t.Fatal(res[0].Err)
+	}
+	all = new([]sent)
+	s.watch = func(e Effect) {
+		p, is := e.(Publish)
+		if !is {
+			return
+		}
+		for _, it := range p.Batch {
+			d := it.Delivery
+			if want := "series/" + d.Message.ExecutionTime.String(); d.Message.ScheduleID != want {
+				s.t.Errorf("sent as %s, want %s", d.Message.ScheduleID, want)
+			}
+			*all = append(*all, sent{d.Message.ExecutionTime, s.now.Wall, d.Attempt, d.PossibleDuplicate})
+		}
+	}
+	s.nudge(0, m.ExecutionTime.Sub(s.now.Wall))
+	return m.Key, all
+}
+
+// wantOccurrences checks which were sent, each once.
+func wantOccurrences(t *testing.T, what string, all []sent, from postdate.Time, every time.Duration, n int) {
+	t.Helper()
+	var got, want []postdate.Time
+	for _, s := range all {
+		got = append(got, s.occurrence)
+	}
+	for i := range n {
+		want = append(want, from.Add(time.Duration(i)*every))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: sent %d, %v\nwant %d, %v", what, len(got), got[:min(len(got), 10)], len(want), want[:min(len(want), 10)])
+	}
+}
+
+// An hour's occurrences are sent each once and in time, none marked, and the last one is where the rule
+// has it: nothing adds up.
+func TestSeriesDoesNotDrift(t *testing.T) {
+	s := newShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.sleep(time.Hour)
+	wantOccurrences(t, "each second", *all, begin.Add(time.Second), time.Second, 3599)
+	for _, o := range *all {
+		if late := o.at.Sub(o.occurrence); late < ms || late > 100*ms || o.marked || o.attempt != 1 {
+			t.Fatalf("%+v is %s late", o, late)
+		}
+	}
+	row := s.store.Rows[key]
+	if row.Occurrence != begin.Add(time.Hour) || row.Run != 3600 || row.Series.Fired != 3599 || row.Series.Skipped != 0 ||
+		row.Attempts != 0 || len(row.Series.History) != postdate.HistoryMax {
+		t.Errorf("it goes on as %+v", row.State)
+	}
+}
+
+// Jitter moves when an occurrence begins, and nothing else.
+func TestSeriesWithJitter(t *testing.T) {
+	s := newShop(t, 1, nil)
+	begin := s.now.Wall
+	_, all := s.addSeries(postdate.Recurrence{Every: 10 * time.Second, Jitter: 5 * time.Second})
+	s.sleep(1000 * time.Second)
+	wantOccurrences(t, "with jitter", *all, begin.Add(10*time.Second), 10*time.Second, len(*all))
+	if len(*all) < 98 {
+		t.Errorf("only %d were sent", len(*all))
+	}
+	later := 0
+	for _, o := range *all {
+		if late := o.at.Sub(o.occurrence); late < ms || late > 5100*ms {
+			t.Errorf("%+v is %s late", o, late)
+		} else if late > time.Second {
+			later++
+		}
+	}
+	if later < 60 {
+		t.Errorf("only %d were moved by more than a second", later)
+	}
+}
+
+// A series ends with its last run, or with its last occurrence before its end.
+func TestSeriesIsOver(t *testing.T) {
+	for name, r := range map[string]postdate.Recurrence{
+		"runs": {Every: time.Second, MaxRuns: 3},
+		"end":  {Every: time.Second, End: 1_900_000_000_000 + 3_500},
+	} {
+		s := newShop(t, 1, nil)
+		begin := s.now.Wall
+		key, all := s.addSeries(r)
+		s.sleep(10 * time.Second)
+		wantOccurrences(t, name, *all, begin.Add(time.Second), time.Second, 3)
+		if row := s.store.Rows[key]; row.Status != postdate.Delivered || row.Series.Fired != 3 || row.SettledAt == 0 {
+			t.Errorf("%s: it ended as %+v", name, row.State)
+		}
+	}
+}
+
+// An occurrence that is refused is tried again on its own, with its own attempts, and holds up nothing.
+func TestSeriesGoesOnWhileAnOccurrenceIsRetried(t *testing.T) {
+	s := newMuteShop(t, 1, func(c *Config) { c.Retry.MinBackoff, c.Retry.MaxBackoff = 3*time.Second, 3*time.Second })
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second, MaxRuns: 8})
+	s.untilSent()
+	s.reply(unknown)
+	s.mute = nil
+	s.sleep(20 * time.Second)
+	var again []sent
+	*all = slices.DeleteFunc(*all, func(o sent) bool {
+		if o.attempt > 1 {
+			again = append(again, o)
+		}
+		return o.attempt > 1
+	})
+	wantOccurrences(t, "first attempts", *all, begin.Add(time.Second), time.Second, 8)
+	for _, o := range *all {
+		if late := o.at.Sub(o.occurrence); late > 100*ms {
+			t.Errorf("%+v is %s late", o, late)
+		}
+	}
+	if len(again) != 1 || again[0].occurrence != begin.Add(time.Second) || !again[0].marked || again[0].attempt != 2 ||
+		again[0].at.Sub(begin) < 2500*ms {
+		t.Errorf("tried again: %+v", again)
+	}
+	alone := s.store.Rows[postdate.Key{Tenant: key.Tenant, ScheduleID: "series/" + begin.Add(time.Second).String()}]
+	if alone.Status != postdate.Delivered || alone.Attempts != 2 {
+		t.Errorf("the one that was retried is %+v", alone.State)
+	}
+	if row := s.store.Rows[key]; row.Series.Fired != 8 || row.Series.Failed != 0 || row.Status != postdate.Delivered {
+		t.Errorf("the series is %+v", row)
+	}
+}
+
+// What was not begun in time, because no node was there, goes as the policy says.
+func TestSeriesMisfires(t *testing.T) {
+	for _, c := range []struct {
+		misfire        postdate.Misfire
+		fired, skipped int64 // of the 100
+	}{{postdate.MisfireOnce, 61, 39}, {postdate.MisfireAll, 100, 0}, {postdate.MisfireSkip, 60, 40}} {
+		s := openShop(t, nil)
+		begin := s.now.Wall
+		key, all := s.addSeries(postdate.Recurrence{Every: time.Second, Misfire: c.misfire, MisfireAfter: 59*time.Second + 900*ms})
+		s.after(100*time.Second + 50*ms)
+		s.renew()
+		s.gain(s.partitions(1)...)
+		s.run(900 * ms)
+		row := s.store.Rows[key]
+		if row.Series.Fired != c.fired || row.Series.Skipped != c.skipped || row.Run != 101 ||
+			row.Occurrence != begin.Add(101*time.Second) {
+			t.Errorf("misfire %d: %+v, goes on with %+v", c.misfire, row.Series, row.State)
+		}
+		wantOccurrences(t, "late", *all, begin.Add(time.Duration(c.skipped+1)*time.Second), time.Second, int(c.fired))
+	}
+}
+
+// The channel is down for a while: what is not misfired when it is back goes out, and the rest as the
+// policy says. The series itself never fails.
+func TestSeriesWaitsForItsChannel(t *testing.T) {
+	for _, c := range []struct {
+		after   time.Duration
+		fired   int64
+		skipped int64
+	}{{time.Hour, 240, 0}, {10 * time.Second, 0, 0}} {
+		s := newShop(t, 1, nil)
+		key, all := s.addSeries(postdate.Recurrence{Every: time.Second, MisfireAfter: c.after})
+		s.down = every
+		s.sleep(200 * time.Second)
+		s.down = nil
+		tried := len(*all)
+		s.sleep(40 * time.Second)
+		row := s.store.Rows[key]
+		if row.Status != postdate.Pending || row.Series.Failed != 0 || row.Series.Fired+row.Series.Skipped != int64(row.Run-1) ||
+			row.Run < 239 {
+			t.Errorf("misfire after %s: %+v, %+v", c.after, row.State, row.Series)
+		}
+		if c.fired != 0 && row.Series.Skipped != 0 || c.fired == 0 && (row.Series.Skipped < 150 || row.Series.Fired < 30) {
+			t.Errorf("misfire after %s: %+v", c.after, row.Series)
+		}
+		for _, o := range (*all)[tried:] {
+			if o.marked {
+				t.Errorf("marked: %+v", o)
+			}
+		}
+	}
+}
+
+// A cancel that comes while an occurrence is with the broker ends the series with it, however that ends,
+// and no other is begun: not by this owner, nor by the next one.
+func TestSeriesIsCancelledInFlight(t *testing.T) {
+	for name, result := range map[string]func(s *shop){
+		"delivered": func(s *shop) { s.reply(confirmed) }, "refused": func(s *shop) { s.reply(refused) },
+		"unknown": func(s *shop) { s.reply(unknown) }, "down": func(s *shop) { s.reply(down) },
+		"taken over": func(s *shop) {
+			record := s.store.Records[0]
+			s.lose(0)
+			record.Token++
+			s.store.Records[0] = record
+			s.step(fence.Gained{Partitions: []bucket.Partition{record}})
+		},
+	} {
+		s := newMuteShop(t, 1, nil)
+		key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+		s.untilSent()
+		cancel := func() store.Cancelled { return s.store.Cancel(t.Context(), []postdate.Key{key}, s.now.Wall)[0] }
+		if r := cancel(); postdate.KindOf(r.Err) != postdate.KindTooLate || !r.State.Ending {
+			t.Fatalf("cancelled in flight: %+v", r)
+		}
+		result(s)
+		s.sleep(10 * time.Second)
+		if r := cancel(); r.Err != nil || r.State.Status != postdate.Cancelled || r.Changed {
+			t.Errorf("%s: cancelled again: %+v", name, r)
+		}
+		if len(*all) != 1 {
+			t.Errorf("%s: sent %+v", name, *all)
+		}
+		if retried, _ := s.store.Retried(t.Context(), key); len(retried) > 0 {
+			t.Errorf("%s: %v are still to be retried", name, retried)
+		}
+	}
+}
+
+// A delivery that is confirmed after its owner has lost the bucket still arms the next occurrence, and
+// the next owner goes on from there.
+func TestSeriesIsTakenOver(t *testing.T) {
+	s := newMuteShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.untilSent()
+	record := s.store.Records[0]
+	s.lose(0)
+	record.Token++
+	s.store.Records[0] = record
+	s.reply(confirmed)
+	if row := s.store.Rows[key]; row.Occurrence != begin.Add(2*time.Second) || row.Run != 2 {
+		t.Errorf("it goes on with %+v", row.State)
+	}
+	s.mute = nil
+	s.step(fence.Gained{Partitions: []bucket.Partition{record}})
+	s.sleep(10 * time.Second)
+	wantOccurrences(t, "after a take-over", *all, begin.Add(time.Second), time.Second, len(*all))
+	if len(*all) < 10 {
+		t.Errorf("only %d were sent", len(*all))
+	}
+}
+
+// A rule that this version cannot read loses nothing: it is tried again later.
+func TestSeriesThatCannotBeRead(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	row := s.store.Rows[key]
+	next := row.Record
+	next.Recurrence = &postdate.Recurrence{Cron: "0 9 * * *", Timezone: "Europe/Atlantis"}
+	s.store.Put("test", row, next, nil)
+	s.sleep(time.Minute)
+	if row := s.store.Rows[key]; len(*all) > 0 || row.Status != postdate.Pending || row.LastError == "" || row.Occurrence != next.Occurrence {
+		t.Errorf("sent %v, and is %+v", *all, row.State)
+	}
+}
