@@ -16,6 +16,7 @@ type Item struct {
 
 	rec     *postdate.Record
 	rule    *recurrence.Rule // of a series; nil if it cannot be read
+	chosen  bool             // of a series: it begins, however late it is
 	bucket  *owned
 	channel *channel
 	due     postdate.Time // when it is to be published

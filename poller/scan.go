@@ -61,6 +61,9 @@ type owned struct {
 	// letGo holds what was settled during the claim under way: the scan may have read it before
 	// it was settled.
 	letGo map[postdate.Key]postdate.State
+	// chosen holds the occurrences that skips went on to, until they are read: they begin, however
+	// late they are by then. Else a slow store and a short interval could skip for ever.
+	chosen map[postdate.Key]postdate.Time
 
 	leaving
 	lost bool
@@ -102,6 +105,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			sweepAt: now.Mono,
 			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
+			chosen:  map[postdate.Key]postdate.Time{},
 			dropped: map[postdate.Key]*channel{},
 			behind:  map[postdate.Route]postdate.Time{},
 		}
@@ -348,11 +352,15 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	if p.kind != scanBehind {
 		m.noteOverdue(now, b, r)
 	}
-	if b.sweeping && b.late == nowhere { // it has come to its end
+	swept := b.sweeping && b.late == nowhere
+	if swept { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
+	}
+	if swept {
+		clear(b.chosen) // what was not read is gone
 	}
 	if p.kind != scanBehind && r.Complete && b.late == nowhere {
 		m.forgetDropped(b) // what was not read again is gone, or lies ahead of a clock that was set back

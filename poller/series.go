@@ -16,7 +16,9 @@ import (
 
 // recurs makes it the present occurrence of a series.
 func (it *Item) recurs() {
-	rec := it.rec
+	rec, chosen := it.rec, it.bucket.chosen
+	it.chosen = chosen[rec.Key] == rec.Occurrence
+	delete(chosen, rec.Key)
 	alone := rec.Alone()
 	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
 	rule, err := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)
@@ -61,7 +63,7 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 			next.Skipped = 1
 			m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next})
 			return true
-		case it.doubt || rec.Attempts > 0:
+		case it.doubt || it.chosen:
 			return false
 		}
 		at, skipped, ok := it.rule.Late(rec.Occurrence, rec.Run, now.Wall)
@@ -70,6 +72,7 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 		}
 		next := it.nextAt(at, rec.Run+int(skipped), ok)
 		next.Skipped = skipped
+		it.bucket.chosen[rec.Key] = next.Occurrence
 		m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next, Reason: rec.LastError})
 		return true
 	})

@@ -293,3 +293,25 @@ func TestSeriesThatCannotBeRead(t *testing.T) {
 		t.Errorf("sent %v, and is %+v", *all, row.State)
 	}
 }
+
+// A store that is slower than the interval delays occurrences, and they are misfired by the time they are
+// read. Some still begin: what a skip went on to is not skipped in its turn.
+func TestSeriesOnASlowStore(t *testing.T) {
+	for _, misfire := range []postdate.Misfire{postdate.MisfireOnce, postdate.MisfireSkip} {
+		s := newShop(t, 1, nil)
+		key, all := s.addSeries(postdate.Recurrence{Every: 100 * ms, Misfire: misfire, MisfireAfter: 300 * ms})
+		s.waits = storeCalls
+		for range 200 {
+			s.after(300 * ms)
+			s.step(fence.Tick{})
+			s.answer(claims)
+			s.after(300 * ms)
+			s.step(fence.Tick{})
+			s.answer(settles)
+		}
+		row := s.store.Rows[key]
+		if len(*all) < 40 || row.Series.Skipped < 300 {
+			t.Errorf("misfire %d: %d were sent in two minutes, %+v", misfire, len(*all), row.Series)
+		}
+	}
+}
