@@ -221,6 +221,24 @@ func TestSeriesWaitsForItsChannel(t *testing.T) {
 	}
 }
 
+// Each occurrence waits for a channel that is down as long as its policy says, from when it was to begin:
+// those before it wait at the same time, and so it does not get later and later.
+func TestSeriesOfAChannelThatStaysDown(t *testing.T) {
+	s := waiting(t)
+	key, _ := s.addSeries(postdate.Recurrence{Every: time.Second, MisfireAfter: time.Hour, MaxRuns: 30})
+	s.down = every
+	s.sleep(50 * time.Second)
+	row := s.store.Rows[key]
+	if row.Status != postdate.Delivered || row.Series.Failed != 30 {
+		t.Errorf("its channel is down: %+v, %+v", row.State, row.Series)
+	}
+	for i, o := range row.Series.History {
+		if waited := o.At.Sub(o.Occurrence); waited < 5*time.Second || waited > 8*time.Second {
+			t.Errorf("the %d. of the last ones failed after %s", i+1, waited)
+		}
+	}
+}
+
 // A cancel that comes while an occurrence is with the broker ends the series with it, however that ends,
 // and no other is begun: not by this owner, nor by the next one.
 func TestSeriesIsCancelledInFlight(t *testing.T) {

@@ -40,6 +40,8 @@ func (m *Machine) downSince(now postdate.Now, it *Item) postdate.Time {
 	case since != 0:
 	case it.rec.Parked && s.down && s.tried:
 		since = s.downAt // it was parked before, for something else
+	case it.rec.Occurrence != 0 && s.down && s.tried:
+		since = max(s.downAt, it.Begins) // it waited behind the occurrences before it
 	default:
 		since = now.Wall
 	}
