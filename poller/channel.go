@@ -185,7 +185,7 @@ func (m *Machine) publish(now postdate.Now) {
 		if c.site.down || c.paused() {
 			m.probeAndPark(now, c)
 		}
-		m.parkLeaving(now, c, func(b *owned) bool { _, blocked := b.blocked[c]; return blocked })
+		m.parkLeaving(now, c, staysBehind)
 		for c.batches < m.c.BatchesMax {
 			// More may be in flight than is still allowed: a negative n would add tokens.
 			n := c.allowed(now, min(len(c.ready), m.c.BatchMax, m.sendMax(now, c)))
@@ -194,7 +194,7 @@ func (m *Machine) publish(now postdate.Now) {
 			}
 			m.send(now, c, n)
 		}
-		m.parkLeaving(now, c, func(b *owned) bool { return b.resting() })
+		m.parkLeaving(now, c, func(it *Item) bool { return it.bucket.resting() })
 		m.parkSurplus(now, c)
 		c.listed = len(c.ready) > 0
 		if c.listed {

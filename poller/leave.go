@@ -128,17 +128,24 @@ func (m *Machine) abandon(now postdate.Now, b *owned) {
 	}
 }
 
-// parkLeaving parks the ready messages of a channel in those buckets for which yes is true.
+// parkLeaving parks the ready messages of a channel for which yes is true, in buckets that are leaving.
 // Nobody has to wait for them, and the next owner does not have them in doubt.
-func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(b *owned) bool) {
+func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(*Item) bool) {
 	if len(m.leaving) == 0 {
 		return
 	}
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
-		leaves := yes(it.bucket)
+		leaves := yes(it)
 		if leaves {
 			m.park(now, it, it.rec.LastError, it.rec.DownSince)
 		}
 		return leaves
 	})
+}
+
+// staysBehind says that a message is not begun before its bucket goes: its channel has yet to answer, or
+// it is one of a series that would keep the bucket with one after another.
+func staysBehind(it *Item) bool {
+	_, blocked := it.bucket.blocked[it.channel]
+	return blocked || it.follows && it.bucket.resting()
 }

@@ -19,6 +19,7 @@ func (it *Item) recurs() {
 	rec, chosen := it.rec, it.bucket.chosen
 	it.chosen = chosen[rec.Key] == rec.Occurrence
 	delete(chosen, rec.Key)
+	it.follows = it.bucket.resting() && !it.doubt
 	alone := rec.Alone()
 	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
 	rule, err := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)

@@ -298,6 +298,37 @@ func TestSeriesIsTakenOver(t *testing.T) {
 	}
 }
 
+// A series that is behind does not keep its bucket with one occurrence after another, each of which would
+// be in doubt in its turn: the next owner begins them.
+func TestSeriesIsHandedOver(t *testing.T) {
+	s := newMuteShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: 100 * time.Millisecond})
+	s.sleep(10 * time.Second)
+	s.drain(0)
+	s.sleep(100 * time.Millisecond)
+	s.reply(confirmed)
+	s.sleep(100 * time.Millisecond)
+	if len(*all) != 1 || len(s.gone[0]) != 1 {
+		t.Fatalf("sent %d, and handed over after %v", len(*all), s.gone[0])
+	}
+	s.mute = nil
+	record := s.store.Records[0]
+	record.Token++
+	s.store.Records[0] = record
+	s.step(fence.Gained{Partitions: []bucket.Partition{record}})
+	s.sleep(10 * time.Second)
+	wantOccurrences(t, "after a hand-over", *all, begin.Add(100*time.Millisecond), 100*time.Millisecond, len(*all))
+	for _, o := range *all {
+		if o.marked {
+			t.Errorf("marked: %+v", o)
+		}
+	}
+	if row := s.store.Rows[key]; len(*all) < 195 || row.Series.Skipped > 0 {
+		t.Errorf("sent %d: %+v", len(*all), row.Series)
+	}
+}
+
 // A rule that this version cannot read loses nothing: it is tried again later.
 func TestSeriesThatCannotBeRead(t *testing.T) {
 	s := newShop(t, 1, nil)
