@@ -204,7 +204,27 @@ func SortHeaders(hs []Header) {
 }
 
 // CheckScheduleID returns an error if id is not a valid schedule id.
-func CheckScheduleID(id string) error { return checkName("scheduleId", id, ScheduleIDBytesMax) }
+func CheckScheduleID(id string) error {
+	if strings.Contains(id, occurrenceMark) && CheckMessageID(id) == nil {
+		return E(KindInvalid, "%q is an occurrence of a series, which is being tried again by itself: "+
+			"it can be read and cancelled, but neither made nor changed", id)
+	}
+	return checkName("scheduleId", id, ScheduleIDBytesMax)
+}
+
+// CheckMessageID returns an error if id is neither a valid schedule id nor the id that an occurrence of a
+// series has as a message of its own.
+func CheckMessageID(id string) error {
+	series, occurrence, is := strings.Cut(id, occurrenceMark)
+	if err := checkName("scheduleId", series, ScheduleIDBytesMax); err != nil || !is {
+		return err
+	}
+	if at, err := ParseTime(occurrence); err != nil || at.String() != occurrence {
+		return E(KindInvalid, "scheduleId %.200q has a forbidden character, a slash, that no occurrence's time "+
+			"like 2027-01-31T09:30:00.000Z follows", id)
+	}
+	return nil
+}
 
 // CheckKeyID returns a KindInvalid error if s cannot be the id of an API key.
 func CheckKeyID(s string) error { return checkName("key id", s, ScheduleIDBytesMax) }

@@ -149,6 +149,49 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
+// A message has the id that its client gave, or that of an occurrence of a series.
+func TestCheckMessageID(t *testing.T) {
+	for _, good := range []string{"a", strings.Repeat("x", postdate.ScheduleIDBytesMax) + "/2027-01-31T09:30:00.000Z"} {
+		if err := postdate.CheckMessageID(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "/2027-01-31T09:30:00.000Z", "a/", "a/b", "a b/2027-01-31T09:30:00.000Z", "a/2027-01-31T09:30:00Z", "a/2027-01-31T10:30:00.000+01:00",
+		"a/2027-01-31T09:30:00.000Z/", "../2027-01-31T09:30:00.000Z", strings.Repeat("x", postdate.ScheduleIDBytesMax+1) + "/2027-01-31T09:30:00.000Z",
+	} {
+		if err := postdate.CheckMessageID(bad); postdate.KindOf(err) != postdate.KindInvalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	err := postdate.CheckScheduleID("a/2027-01-31T09:30:00.000Z")
+	if postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), "is an occurrence of a series") {
+		t.Error(err)
+	}
+}
+
+// The parts of a recurrence have the names by which they are parsed; defaults have none.
+func TestRecurrenceNames(t *testing.T) {
+	for _, m := range []postdate.Misfire{postdate.MisfireOnce, postdate.MisfireAll, postdate.MisfireSkip} {
+		if got, err := postdate.ParseMisfire(m.String()); err != nil || got != m {
+			t.Error(m, got, err)
+		}
+	}
+	for _, g := range []postdate.Gap{postdate.GapAfter, postdate.GapSkip} {
+		if got, err := postdate.ParseGap(g.String()); err != nil || got != g {
+			t.Error(g, got, err)
+		}
+	}
+	for _, o := range []postdate.Overlap{postdate.OverlapFirst, postdate.OverlapSecond, postdate.OverlapBoth} {
+		if got, err := postdate.ParseOverlap(o.String()); err != nil || got != o {
+			t.Error(o, got, err)
+		}
+	}
+	if postdate.GapDefault.String() != "" || postdate.OverlapDefault.String() != "" {
+		t.Error("a default has a name")
+	}
+}
+
 func TestErrorKinds(t *testing.T) {
 	cause := postdate.E(postdate.KindFull, "no room")
 	err := postdate.E(postdate.KindUnknown, "writing %s: %w", "m", cause)

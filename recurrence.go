@@ -65,6 +65,15 @@ var (
 	overlapNames = [...]string{OverlapFirst: "first", OverlapSecond: "second", OverlapBoth: "both"}
 )
 
+// String is the policy's name on the wire.
+func (m Misfire) String() string { return misfireNames[m] }
+
+// String is the name on the wire: "" for the default.
+func (g Gap) String() string { return gapNames[g] }
+
+// String is the name on the wire: "" for the default.
+func (o Overlap) String() string { return overlapNames[o] }
+
 // ParseMisfire parses a policy by its name on the wire.
 func ParseMisfire(name string) (Misfire, error) {
 	return parseName[Misfire]("misfire", name, misfireNames[:])

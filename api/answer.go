@@ -71,7 +71,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	b = strconv.AppendInt(b, int64(r.Bucket), 10)
 	b = appendMember(b, "channel", string(r.Channel))
 	b = appendMember(b, "priority", r.Priority.String())
-	b = appendTime(b, "executionTime", r.ExecutionTime)
+	b = appendTime(b, "executionTime", shownTime(&r.Message))
 	if r.ExpiresAt != 0 {
 		b = appendTime(b, "expiresAt", r.ExpiresAt)
 	}
@@ -82,7 +82,11 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 		b = appendMember(b, "key", r.PartitionKey)
 	}
 	b = appendRetry(b, r.Retry)
-	return append(appendState(b, &r.State), '}')
+	b = appendState(b, &r.State)
+	if r.Recurrence != nil {
+		b = appendSeries(appendRecurrence(b, r.Recurrence), r)
+	}
+	return append(b, '}')
 }
 
 // appendState appends the members that tell a message's state.

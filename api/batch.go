@@ -119,7 +119,7 @@ func (s *Server) insertBatch(ctx context.Context, t *batch) {
 		}
 		result, m := results[item.message], &t.messages[item.message]
 		if result.Err == nil {
-			item.answer, item.created = s.noteInsert(m, result), result.Created
+			item.answer, item.created = s.noteInsert(ctx, m, result), result.Created
 			continue
 		}
 		item.problem = s.failedItem(result, m.ScheduleID, &logged)

@@ -21,19 +21,19 @@ import (
 // messageBody is the body that schedules or changes a message, as on the wire. A
 // pointer tells "" from absent where that matters.
 type messageBody struct {
-	ScheduleID      *string        `json:"scheduleId"`
-	Channel         string         `json:"channel"`
-	ExecutionTime   *string        `json:"executionTime"`
-	Delay           *string        `json:"delay"`
-	Payload         jsontext.Value `json:"payload"`
-	ContentType     string         `json:"contentType"`
-	PayloadEncoding string         `json:"payloadEncoding"`
-	Headers         headerList     `json:"headers"`
-	Key             string         `json:"key"`
-	ExpiresAt       *string        `json:"expiresAt"`
-	Retry           *retryBody     `json:"retry"`
-	Priority        *string        `json:"priority"`
-	Recurrence      jsontext.Value `json:"recurrence"`
+	ScheduleID      *string         `json:"scheduleId"`
+	Channel         string          `json:"channel"`
+	ExecutionTime   *string         `json:"executionTime"`
+	Delay           *string         `json:"delay"`
+	Payload         jsontext.Value  `json:"payload"`
+	ContentType     string          `json:"contentType"`
+	PayloadEncoding string          `json:"payloadEncoding"`
+	Headers         headerList      `json:"headers"`
+	Key             string          `json:"key"`
+	ExpiresAt       *string         `json:"expiresAt"`
+	Retry           *retryBody      `json:"retry"`
+	Priority        *string         `json:"priority"`
+	Recurrence      *recurrenceBody `json:"recurrence"`
 }
 
 type retryBody struct {
@@ -64,14 +64,15 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return keyFields
 	case *tenantBody:
 		return tenantFields
-	case *previewBody:
-		if under == "/recurrence" {
-			return recurrenceFields
-		}
-		return previewFields
 	}
-	if under == "/retry" {
+	switch under {
+	case "/recurrence":
+		return recurrenceFields
+	case "/retry":
 		return retryFields
+	}
+	if _, is := body.(*previewBody); is {
+		return previewFields
 	}
 	return messageFields
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
@@ -9,13 +11,13 @@ import (
 )
 
 func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx)
+	key, p := s.pathKey(ctx, postdate.CheckMessageID)
 	if p != nil {
 		return p
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	result := s.config.Messages.Cancel(storeCtx, []postdate.Key{key}, s.config.Now())[0]
+	result := Cancel(storeCtx, s.config.Messages, []postdate.Key{key}, s.config.Now())[0]
 	if p := s.cancelled(key, result); p != nil {
 		return p
 	}
@@ -24,17 +26,68 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 
 // cancelled turns the result of one cancel into its Problem, if any, and counts it.
 func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
+	if result.Changed { // else an earlier request did it
+		s.metrics.of(key.Tenant).cancelled.Inc()
+	}
 	switch {
 	case result.Err == nil:
-		if result.Changed { // else an earlier request did it
-			s.metrics.of(key.Tenant).cancelled.Inc()
-		}
 		return nil
 	case postdate.KindOf(result.Err) == postdate.KindTooLate:
 		s.metrics.of(key.Tenant).tooLate.Inc()
-		return tooLate(key.ScheduleID, result.State)
+		p := tooLate(key.ScheduleID, result.State)
+		if recurs := result.State.Occurrence != 0; recurs && result.State.Status != postdate.Delivered {
+			p.Detail = result.Err.Error() // it says for which occurrence it is too late
+		}
+		return p
 	}
 	return s.failed("cancel", result.Err, key.ScheduleID)
+}
+
+// Canceller is the part of a store that cancels.
+type Canceller interface {
+	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled
+	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
+}
+
+// Cancel cancels messages, and with a series those of its occurrences that are tried again by themselves.
+// Where delivery of one of these may have begun, the error is KindTooLate although the series has ended,
+// and the same cancel again tells more.
+func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	results := from.Cancel(ctx, keys, at)
+	for i := range results {
+		if r := &results[i]; r.Err == nil && r.State.Occurrence != 0 {
+			r.Err = cancelRetried(ctx, from, keys[i], at)
+		}
+	}
+	return results
+}
+
+func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at postdate.Time) error {
+	keys, err := from.Retried(ctx, series)
+	if err != nil {
+		return unknownRetried(series, err)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	for i, r := range from.Cancel(ctx, keys, at) {
+		switch kind := postdate.KindOf(r.Err); {
+		case r.Err == nil || kind == postdate.KindNotFound || kind == postdate.KindTooLate && r.State.Status.Final():
+		case kind == postdate.KindTooLate:
+			return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, an occurrence that is "+
+				"tried again, may have begun: cancel the series again to see that nothing of it is left",
+				keys[i].ScheduleID)
+		default:
+			return unknownRetried(series, r.Err)
+		}
+	}
+	return nil
+}
+
+// unknownRetried hides the kind of an error that would say that nothing was done.
+func unknownRetried(series postdate.Key, err error) error {
+	return postdate.E(postdate.KindUnknown, "the series %q has ended; whether its occurrences that are tried again "+
+		"have, too, is unknown: %w", series.ScheduleID, err)
 }
 
 // postCancel cancels many messages. Each succeeds or fails alone.
@@ -62,7 +115,7 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	keys := make([]postdate.Key, 0, len(body.ScheduleIDs))
 	tenant := s.tenantOf(ctx)
 	for i, id := range body.ScheduleIDs {
-		if err := postdate.CheckScheduleID(id); err != nil {
+		if err := postdate.CheckMessageID(id); err != nil {
 			problems[i] = fieldProblem("", err)
 			continue
 		}
@@ -72,7 +125,7 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	if len(keys) > 0 {
 		storeCtx, cancel := s.storeContext()
 		defer cancel()
-		for i, result := range s.config.Messages.Cancel(storeCtx, keys, s.config.Now()) {
+		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
 			problems[places[i]] = s.cancelled(keys[i], result)
 		}
 	}

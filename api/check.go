@@ -59,13 +59,10 @@ func invalid(format string, args ...any) error {
 }
 
 // message checks everything in b but the schedule id, which is the caller's job, and
-// fills everything in m but the key. If expiresAt is not after the execution time, m is
-// complete all the same, with its digest, and expiring is true: a repeated request with
-// a delay may come that late.
+// fills everything in m but the key, which is set already. If expiresAt is not after the
+// execution time, or a recurrence has no occurrence left, m has its digest all the same, and
+// expiring is true: a repeated request may come that late.
 func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expiring bool) {
-	if p := unsupported(b); p != nil {
-		return p, false
-	}
 	channel, err := postdate.ParseChannel(b.Channel)
 	if err != nil {
 		return fieldProblem("/channel", err), false
@@ -81,9 +78,12 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if p != nil {
 		return p, false
 	}
-	if when == "" {
-		return &Problem{Type: InvalidField, Pointer: "/executionTime",
-			Detail: `say when: give executionTime (like "2027-01-31T09:30:00Z") or delay (like "PT15M")`}, false
+	if m.Recurrence, p = recurrenceOf(b); p != nil {
+		return p, false
+	}
+	if when == "" && m.Recurrence == nil {
+		return &Problem{Type: InvalidField, Pointer: "/executionTime", Detail: "say when: give executionTime (like " +
+			`"2027-01-31T09:30:00Z"), delay (like "PT15M") or recurrence (like {"every": "PT10S"})`}, false
 	}
 	if p := c.payload(b, m); p != nil {
 		return p, false
@@ -95,6 +95,9 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if p := checkExpiry(m); p != nil {
 		return p, true
 	}
+	if err := BeginSeries(m, c.now); err != nil {
+		return fieldProblem("/recurrence", err), true
+	}
 	return nil, false
 }
 
@@ -105,15 +108,6 @@ func checkExpiry(m *postdate.Message) *Problem {
 			m.ExpiresAt, m.ExecutionTime))
 	}
 	return nil
-}
-
-// unsupported refuses a field that is reserved for later versions.
-func unsupported(b *messageBody) *Problem {
-	if len(b.Recurrence) == 0 || b.Recurrence.Kind() == 'n' {
-		return nil
-	}
-	return &Problem{Type: NotSupported, Pointer: "/recurrence",
-		Detail: "recurrence is not supported by this version: leave it out"}
 }
 
 // when sets m's execution time from executionTime or delay, and returns the text that
@@ -441,15 +435,12 @@ func patchable(b *messageBody) *Problem {
 	}{
 		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
 		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
-		{"priority", b.Priority != nil},
+		{"priority", b.Priority != nil}, {"recurrence", b.Recurrence != nil},
 	} {
 		if field.given {
 			return fieldProblem("/"+field.name,
 				invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
 		}
-	}
-	if p := unsupported(b); p != nil {
-		return p
 	}
 	if len(b.Payload) == 0 {
 		if b.ContentType != "" {
@@ -470,6 +461,10 @@ func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Messag
 	m := old
 	if p := mayUse(c.identity, old.Channel, ""); p != nil {
 		return m, p
+	}
+	if old.Recurrence != nil {
+		return m, &Problem{Type: NotSupported, ScheduleID: old.ScheduleID, Detail: "the message recurs, and this " +
+			"version cannot change that with PATCH: replace the whole message with PUT, or cancel it"}
 	}
 	when, p := c.when(b, &m)
 	if p != nil {

@@ -46,7 +46,7 @@ var badMessages = []struct {
 	{"bad id", `{"scheduleId":"a/b",` + okay + `}`, 400, InvalidField, []string{"forbidden character at byte 1"}},
 	{"long id", `{"scheduleId":"` + long(129) + `",` + okay + `}`, 400, InvalidField, []string{"at most 128"}},
 
-	{"no time", `{"channel":"inbox:test","payload":1}`, 400, InvalidField, []string{"give executionTime", "or delay"}},
+	{"no time", `{"channel":"inbox:test","payload":1}`, 400, InvalidField, []string{"give executionTime", "delay (", "or recurrence"}},
 	{"both times", `{` + okay + `,"executionTime":"2027-01-31T12:00:00Z"}`, 400, InvalidField, []string{"exclude each other"}},
 	{"no zone", `{"channel":"inbox:test","payload":1,"executionTime":"2027-01-31T12:00:00"}`, 400, InvalidField, []string{"no zone", `"pointer":"/executionTime"`}},
 	{"year 20000", `{"channel":"inbox:test","payload":1,"executionTime":"20000-01-31T12:00:00Z"}`, 400, InvalidField, []string{`"pointer":"/executionTime"`}},
@@ -88,7 +88,7 @@ var badMessages = []struct {
 	{"no wait", `{` + okay + `,"retry":{"maxParked":"PT0S"}}`, 400, InvalidField, []string{`"pointer":"/retry/maxParked"`, "between 1ms and 3660 days"}},
 	{"long wait", `{` + okay + `,"retry":{"maxParked":"P3661D"}}`, 400, InvalidField, []string{"3660 days"}},
 	{"a wait of a day", `{` + okay + `,"retry":{"maxParked":"a day"}}`, 400, InvalidField, []string{`"pointer":"/retry/maxParked"`, "is not a duration"}},
-	{"recurrence", `{` + okay + `,"recurrence":{"cron":"* * * * *"}}`, 400, NotSupported, []string{"recurrence is not supported by this version", `"pointer":"/recurrence"`}},
+	{"recurrence and a delay", `{` + okay + `,"recurrence":{"every":"PT1S"}}`, 400, InvalidField, []string{"delay and recurrence exclude each other", "start or anchor", `"pointer":"/delay"`}},
 	{"a priority of 5", `{` + okay + `,"priority":5}`, 400, InvalidField, []string{`"pointer":"/priority"`, `a string was expected at /priority, not a number: write \"high\", \"medium\" or \"low\"`}},
 	{"no such priority", `{` + okay + `,"priority":"urgent"}`, 400, InvalidField, []string{`"pointer":"/priority"`, `priority \"urgent\" is not one of high, medium, low`}},
 	{"high in capitals", `{` + okay + `,"priority":"HIGH"}`, 400, InvalidField, []string{"high, medium, low"}},

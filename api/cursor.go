@@ -52,7 +52,7 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 		return nil, bad
 	}
 	id := string(position[n:])
-	if postdate.CheckScheduleID(id) != nil {
+	if postdate.CheckMessageID(id) != nil {
 		return nil, bad
 	}
 	return &store.ListPosition{ExecutionTime: postdate.Time(at), Bucket: int(bucket), ScheduleID: id}, nil

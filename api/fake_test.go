@@ -74,6 +74,13 @@ func (f *fakeStore) Cancel(ctx context.Context, keys []postdate.Key, at postdate
 	return results
 }
 
+func (f *fakeStore) Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error) {
+	if err := f.enter(ctx, "Retried"); err != nil {
+		return nil, err
+	}
+	return f.Mem.Retried(ctx, series)
+}
+
 func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	if err := f.enter(ctx, "List"); err != nil {
 		return store.ListPage{}, err

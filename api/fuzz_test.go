@@ -28,6 +28,8 @@ func FuzzMessageBody(f *testing.F) {
 	for _, seed := range []string{
 		order("a"), `{"channel":"inbox:a","delay":"PT1M","payload":"AA==","payloadEncoding":"base64"}`, `{"payload":{"a":1,"a":2}}`, `{"retry":{"maxAttempts":1e9}}`,
 		`{"channel":"inbox:a","delay":"1s","payload":"x","contentType":"text/plain","headers":{"a":"b"},"expiresAt":"2099-01-01T00:00:00Z","priority":"high"}`, `[`, `"`,
+		recurring("a", `{"every":"PT1H0.1S","anchor":"2027-03-28T00:00:00Z","jitter":"1s","maxRuns":3,"misfire":"skip","misfireAfter":"1h"}`),
+		recurring("a", `{"cron":"30 2 * * *","timezone":"Europe/Berlin","start":"2027-03-28T00:00:00+01:00","end":"2028-03-28T00:00:00Z","gap":"skip","overlap":"both"}`),
 	} {
 		f.Add([]byte(seed))
 	}
@@ -53,10 +55,11 @@ func FuzzMessageBody(f *testing.F) {
 			t.Fatalf("shown %s", shown)
 		}
 		var again struct {
-			Payload         jsontext.Value `json:"payload"`
-			ContentType     string         `json:"contentType"`
-			PayloadEncoding string         `json:"payloadEncoding"`
-			Priority        string         `json:"priority"`
+			Payload         jsontext.Value  `json:"payload"`
+			ContentType     string          `json:"contentType"`
+			PayloadEncoding string          `json:"payloadEncoding"`
+			Priority        string          `json:"priority"`
+			Recurrence      *recurrenceBody `json:"recurrence"`
 		}
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatal(err)
@@ -65,6 +68,15 @@ func FuzzMessageBody(f *testing.F) {
 		p := c.payload(&messageBody{Payload: again.Payload, ContentType: again.ContentType, PayloadEncoding: again.PayloadEncoding}, &m2)
 		if p != nil || !bytes.Equal(m.Payload, m2.Payload) || m.Encoding != m2.Encoding || again.Priority != m.Priority.String() {
 			t.Fatalf("%s comes back as %+v, %v", shown, m2, p)
+		}
+		if (again.Recurrence == nil) != (m.Recurrence == nil) || m.Recurrence != nil && m.First <= c.now {
+			t.Fatalf("%s begins at %s", shown, m.First)
+		}
+		if m.Recurrence == nil {
+			return
+		}
+		if given, p := again.Recurrence.read(); p != nil || given != *m.Recurrence {
+			t.Fatalf("%+v comes back as %+v, %v", *m.Recurrence, given, p)
 		}
 	})
 }

@@ -37,11 +37,11 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if result.Err != nil {
 		return s.failed("insert", result.Err, m.ScheduleID)
 	}
-	return s.noteInsert(&m, result).write(ctx, statusOf(result))
+	return s.noteInsert(storeCtx, &m, result).write(ctx, statusOf(result))
 }
 
 // replayed looks up the answer to an earlier, identical request, if this one would expire before
-// its execution time, which is valid only as a repetition.
+// its execution time or has no occurrence left, and so is valid only as a repetition.
 func (s *Server) replayed(ctx context.Context, m *postdate.Message, expiring bool) (scheduled, bool) {
 	if !expiring {
 		return scheduled{}, false
@@ -50,20 +50,23 @@ func (s *Server) replayed(ctx context.Context, m *postdate.Message, expiring boo
 	if err != nil || r.Digest != m.Digest {
 		return scheduled{}, false
 	}
-	return scheduled{r.Key, r.ExecutionTime, r.Status}, true
+	return answerOf(&r), true
 }
 
 // noteInsert tells the bucket's owner, counts the message and returns the answer. It tells
 // the owner of a repetition too: the first request may have failed between insert and here.
-func (s *Server) noteInsert(m *postdate.Message, result store.Inserted) scheduled {
+func (s *Server) noteInsert(ctx context.Context, m *postdate.Message, result store.Inserted) scheduled {
 	if result.Status == postdate.Pending {
 		s.config.Scheduled(m.Bucket, result.ExecutionTime)
 	}
 	if result.Created {
 		s.metrics.countScheduled(m.Tenant, m.Channel.Broker())
 	}
-	return scheduled{m.Key, result.ExecutionTime, result.Status}
+	return scheduled{m.Key, s.insertedTime(ctx, m, result), result.Status}
 }
+
+// answerOf is the answer about a message that is there.
+func answerOf(r *postdate.Record) scheduled { return scheduled{r.Key, shownTime(&r.Message), r.Status} }
 
 func statusOf(result store.Inserted) int {
 	if result.Created {
@@ -73,7 +76,7 @@ func statusOf(result store.Inserted) int {
 }
 
 func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx)
+	key, p := s.pathKey(ctx, postdate.CheckMessageID)
 	if p != nil {
 		return p
 	}
@@ -83,11 +86,14 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if err != nil {
 		return s.failed("get", err, key.ScheduleID)
 	}
+	if err := s.lookUpRetried(storeCtx, &r); err != nil {
+		return s.failed("get", err, key.ScheduleID)
+	}
 	return finish(ctx, fasthttp.StatusOK, appendRecord(begin(ctx), &r))
 }
 
 func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx)
+	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
 	if p != nil {
 		return p
 	}
@@ -132,19 +138,23 @@ func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdat
 		if result.Err != nil {
 			return scheduled{}, 0, result.Err
 		}
-		return s.noteInsert(&m, result), statusOf(result), nil
+		return s.noteInsert(ctx, &m, result), statusOf(result), nil
 	case err != nil:
 		return scheduled{}, 0, err
 	case r.Digest == m.Digest:
 		if r.Status == postdate.Pending {
 			s.config.Scheduled(r.Bucket, r.ExecutionTime)
 		}
-		return scheduled{r.Key, r.ExecutionTime, r.Status}, fasthttp.StatusOK, nil
+		return answerOf(&r), fasthttp.StatusOK, nil
 	}
 	if p := mayUse(identity, r.Channel, ""); p != nil {
 		return scheduled{}, 0, p
 	}
+	now := m.CreatedAt
 	m.CreatedAt = r.CreatedAt
+	if err := BeginSeries(&m, now); err != nil {
+		return scheduled{}, 0, fieldProblem("/recurrence", err)
+	}
 	answer, err := s.replace(ctx, m, r)
 	return answer, fasthttp.StatusOK, err
 }
@@ -159,7 +169,7 @@ func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.R
 		return scheduled{}, err
 	}
 	s.config.Scheduled(r.Bucket, r.ExecutionTime)
-	return scheduled{r.Key, r.ExecutionTime, r.Status}, nil
+	return answerOf(&r), nil
 }
 
 // raced says whether err means that another request changed the message in between:
@@ -173,7 +183,7 @@ func raced(err error) bool {
 }
 
 func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx)
+	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
 	if p != nil {
 		return p
 	}
@@ -208,11 +218,11 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 // pathKey returns the key of the message that the path names. Such a call takes no parameters.
-func (s *Server) pathKey(ctx *fasthttp.RequestCtx) (postdate.Key, *Problem) {
+func (s *Server) pathKey(ctx *fasthttp.RequestCtx, check func(id string) error) (postdate.Key, *Problem) {
 	if p := noQuery(ctx); p != nil {
 		return postdate.Key{}, p
 	}
-	id, p := pathName(ctx, "id", postdate.CheckScheduleID)
+	id, p := pathName(ctx, "id", check)
 	if p != nil {
 		return postdate.Key{}, p
 	}

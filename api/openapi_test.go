@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,11 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
+	for name, value := range params { // the router leaves them escaped
+		if params[name], err = url.PathUnescape(value); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 	if status < 300 {
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
@@ -178,6 +184,7 @@ func (c *contract) successes() {
 		c.call(200, "GET", "/v1/messages/full", "")
 	}
 	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
+	c.series()
 	c.call(200, "DELETE", "/v1/messages/a", "")
 	c.call(200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
 	c.call(200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
@@ -201,6 +208,27 @@ func (c *contract) successes() {
 	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
+}
+
+// series reads and cancels a series with a history, and an occurrence of it.
+func (c *contract) series() {
+	c.call(201, "PUT", "/v1/messages/a2", recurring("a2", `{"cron":"30 2 * * *","timezone":"Europe/Berlin","start":"2027-03-27T00:00:00Z","misfire":"skip","gap":"skip"}`))
+	c.call(201, "POST", "/v1/messages", recurring("a1", `{"every":"P1D","anchor":"2027-03-27T00:00:00Z","end":"2028-03-27T00:00:00Z","maxRuns":9,"jitter":"1s","misfireAfter":"90s"}`))
+	first := c.store.Rows[keyOf("a1")].Record
+	alone := first.Alone()
+	c.store.Put("set", nil, postdate.Record{Message: alone, State: postdate.NewState(&alone, 1)}, nil)
+	c.store.set(first.Key, func(r *postdate.Record) {
+		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Skipped: 3})
+		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Status: postdate.Pending, Attempts: 1})
+	})
+	c.call(200, "GET", "/v1/messages/a2", "")
+	c.call(200, "GET", "/v1/messages/a1", "")
+	c.call(200, "GET", "/v1/messages", "")
+	c.call(200, "GET", escaped(alone.ScheduleID), "")
+	c.call(200, "DELETE", escaped(alone.ScheduleID), "")
+	c.call(200, "DELETE", "/v1/messages/a1", "")
+	c.store.set(keyOf("a2"), func(r *postdate.Record) { r.Ending = true })
+	c.call(200, "GET", "/v1/messages/a2", "")
 }
 
 func (c *contract) refusals() {

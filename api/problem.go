@@ -258,15 +258,23 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 // given state.
 func tooLate(scheduleID string, state postdate.State) *Problem {
 	p := &Problem{Type: TooLate, ScheduleID: scheduleID, Status: state.Status}
+	recurs := state.Occurrence != 0
 	switch state.Status {
 	case postdate.Delivered:
 		p.Detail, p.DeliveredAt = "the message was delivered already", state.SettledAt
+		if recurs {
+			p.Detail = "the series has ended already: its last occurrence was begun"
+		}
 	case postdate.DeliveryFailed:
 		p.Detail = "the delivery of the message has failed already: GET it for the reason"
 	case postdate.Cancelled:
 		p.Detail = "the message was cancelled already: schedule it again under another id"
 	default:
 		p.Detail = "delivery of the message may have begun: GET it in a moment for what became of it"
+		if recurs {
+			p.Detail = "delivery of the series' occurrence of " + state.Occurrence.String() + " may have begun: " +
+				"repeat the request in a moment"
+		}
 	}
 	return p
 }

@@ -54,7 +54,7 @@ func badInputs() []badInput {
 		{"a body one byte over the limit", "POST", messages, "", overLimit, 413, "too-large", []string{"742,741 bytes", "at most 742,740"}},
 		{"forged header", "POST", messages, "", with(`"delay": "1h", "headers": {"Postdate-Attempt": "1"}`), 400, "invalid-field", []string{"Postdate keeps for its own"}},
 		{"expired before its time", "POST", messages, "", with(`"executionTime": "2030-01-01T00:00:00Z", "expiresAt": "2029-01-01T00:00:00Z"`), 400, "invalid-field", []string{"must lie after the execution time"}},
-		{"recurrence", "POST", messages, "", with(`"delay": "1h", "recurrence": {"every": "1h"}`), 400, "not-supported", []string{"recurrence is not supported by this version"}},
+		{"recurrence", "POST", messages, "", with(`"delay": "1h", "recurrence": {"every": "1h"}`), 400, "invalid-field", []string{"delay and recurrence exclude each other"}},
 		{"a priority of 5", "POST", messages, "", with(`"delay": "1h", "priority": 5`), 400, "invalid-field", []string{"a string was expected at /priority, not a number", `"high", "medium" or "low"`}},
 		{"no such priority", "POST", messages, "", with(`"delay": "1h", "priority": "urgent"`), 400, "invalid-field", []string{`priority "urgent" is not one of high, medium, low`}},
 		{"wrong method", "DELETE", messages, "", ``, 405, "method-not-allowed", []string{"does not take DELETE", "GET", "POST"}},

@@ -205,7 +205,7 @@ func (s *sorted) cancel(in *api.Intake, c *Command) Decision {
 	if s.delay != nil || s.at != nil {
 		return refuse(invalid("a record without a value cancels, and one that says when schedules: it cannot do both"))
 	}
-	if err := postdate.CheckScheduleID(c.Key); err != nil {
+	if err := postdate.CheckMessageID(c.Key); err != nil {
 		return refuse(invalid("a record without a value cancels the schedule whose id is its key, "+
 			"and this key is none: %w", err))
 	}

@@ -18,7 +18,7 @@ type Messages interface {
 	Insert(ctx context.Context, messages []postdate.Message) []store.Inserted
 	Get(ctx context.Context, key postdate.Key) (postdate.Record, error)
 	Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error)
-	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled
+	api.Canceller
 }
 
 // Config is what a Taker needs. Messages and Intake have no defaults.
@@ -224,7 +224,7 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 	if len(open) == 0 {
 		return
 	}
-	for i, r := range t.config.Messages.Cancel(ctx, keys, t.config.Now()) {
+	for i, r := range api.Cancel(ctx, t.config.Messages, keys, t.config.Now()) {
 		switch kind := postdate.KindOf(r.Err); {
 		case r.Err == nil && r.Changed:
 			t.finish(open[i], howCancelled)
@@ -233,7 +233,11 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 		case kind == postdate.KindNotFound:
 			t.bad(open[i], nothingThere)
 		case kind == postdate.KindTooLate:
-			t.bad(open[i], "nothing was cancelled: "+tooLate(r.State))
+			reason := "nothing was cancelled: " + tooLate(r.State)
+			if recurs := r.State.Occurrence != 0; recurs && r.State.Status != postdate.Delivered {
+				reason = r.Err.Error() // the series ends all the same
+			}
+			t.bad(open[i], reason)
 		default:
 			open[i].again(r.Err)
 		}
@@ -303,7 +307,7 @@ func (t *Taker) inserted(c *Command, r store.Inserted) store.Inserted {
 	d := c.decision
 	switch kind := postdate.KindOf(r.Err); {
 	case r.Err == nil && (r.Created || d.Identity != Borrowed ||
-		r.Status == postdate.Pending && r.ExecutionTime > t.config.Now()):
+		r.Status == postdate.Pending && (r.ExecutionTime > t.config.Now() || d.Message.Recurrence != nil)):
 		if r.Status == postdate.Pending {
 			t.config.Scheduled(d.Message.Bucket, r.ExecutionTime)
 		}
@@ -335,6 +339,7 @@ func (t *Taker) rename(c *Command, r store.Inserted) {
 	} else {
 		d.Message.Key, d.Identity = t.config.Intake.Key(newID()), Fresh
 	}
+	_ = api.BeginSeries(&d.Message, d.Message.CreatedAt) // it could begin under the other id, too
 	c.decision = &d
 }
 
@@ -363,6 +368,10 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			return
 		}
 		m.CreatedAt = old.CreatedAt
+		if err := api.BeginSeries(&m, c.decision.Message.CreatedAt); err != nil {
+			t.bad(c, "nothing was replaced: "+err.Error())
+			return
+		}
 		r, err := t.config.Messages.Replace(ctx, m, old.Version)
 		switch kind := postdate.KindOf(err); {
 		case err == nil:

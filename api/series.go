@@ -1,0 +1,222 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/recurrence"
+	"github.com/postdate/postdate/store"
+)
+
+// recurrenceOf reads the recurrence of a message: nil if it has none.
+func recurrenceOf(b *messageBody) (*postdate.Recurrence, *Problem) {
+	if b.Recurrence == nil {
+		return nil, nil
+	}
+	for _, field := range []struct {
+		name    string
+		given   bool
+		instead string
+	}{
+		{"executionTime", b.ExecutionTime != nil, "say in recurrence when it begins, with start or anchor"},
+		{"delay", b.Delay != nil, "say in recurrence when it begins, with start or anchor"},
+		{"expiresAt", b.ExpiresAt != nil,
+			"say in recurrence when it ends, with end, and with misfire what becomes of late occurrences"},
+	} {
+		if field.given {
+			return nil, fieldProblem("/"+field.name, invalid("%s and recurrence exclude each other: %s", field.name,
+				field.instead))
+		}
+	}
+	given, p := b.Recurrence.read()
+	if p != nil {
+		return nil, p
+	}
+	if _, err := recurrence.Parse(given, 0); err != nil {
+		return nil, fieldProblem("/recurrence", err)
+	}
+	return &given, nil
+}
+
+// BeginSeries sets the times of a message that recurs, and of no other: its first occurrence is the first
+// one after now. The message's id and the time of its creation, from which it may count, are set already.
+func BeginSeries(m *postdate.Message, now postdate.Time) error {
+	if m.Recurrence == nil {
+		return nil
+	}
+	rule, err := recurrence.Parse(*m.Recurrence, m.CreatedAt)
+	if err != nil {
+		return err
+	}
+	first, ok := rule.After(now)
+	if !ok {
+		return invalid("the recurrence has no occurrence after %s, which is now: give it another end or rule", now)
+	}
+	m.First, m.ExecutionTime = first, rule.Due(m.ScheduleID, first)
+	return nil
+}
+
+// shownTime is the execution time that answers show: of a series, the first occurrence.
+func shownTime(m *postdate.Message) postdate.Time {
+	if m.Recurrence != nil {
+		return m.First
+	}
+	return m.ExecutionTime
+}
+
+// insertedTime is the execution time that the answer to an insert shows. That of a series which was there
+// before is not in the result: what is there is when its first occurrence began.
+func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result store.Inserted) postdate.Time {
+	switch {
+	case m.Recurrence == nil:
+		return result.ExecutionTime
+	case result.Created:
+		return m.First
+	case m.Recurrence.Jitter == 0:
+		return result.ExecutionTime
+	}
+	r, err := s.config.Messages.Get(ctx, m.Key)
+	if err != nil {
+		return result.ExecutionTime
+	}
+	return shownTime(&r.Message)
+}
+
+// lookUpRetried brings a series' history up to date with the messages that occurrences became which are
+// tried again by themselves.
+func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
+	history := slices.Clone(r.Series.History)
+	for i := range history {
+		o := &history[i]
+		if o.Status != postdate.Pending {
+			continue
+		}
+		alone := *r
+		alone.Occurrence = o.Occurrence
+		message := alone.Alone()
+		there, err := s.config.Messages.Get(ctx, message.Key)
+		switch {
+		case err != nil && postdate.KindOf(err) == postdate.KindNotFound: // it has expired
+		case err != nil:
+			return err
+		case there.Version == r.Version:
+			o.Status, o.Attempts = there.Status, there.Attempts
+			if there.Status.Final() {
+				o.At = there.SettledAt
+			}
+		}
+	}
+	r.Series.History = history
+	return nil
+}
+
+// appendRecurrence appends the member that shows a rule, with the fields that are not the default.
+func appendRecurrence(b []byte, r *postdate.Recurrence) []byte {
+	b = append(b, `,"recurrence":{`...)
+	start := len(b)
+	for _, field := range []struct {
+		name string
+		d    time.Duration
+	}{{"every", r.Every}, {"jitter", r.Jitter}, {"misfireAfter", r.MisfireAfter}} {
+		if field.d != 0 {
+			b = appendMember(b, field.name, isoDuration(field.d))
+		}
+	}
+	for _, field := range []struct {
+		name string
+		at   postdate.Time
+	}{{"anchor", r.Anchor}, {"start", r.Start}, {"end", r.End}} {
+		if field.at != 0 {
+			b = appendTime(b, field.name, field.at)
+		}
+	}
+	misfire := ""
+	if r.Misfire != 0 {
+		misfire = r.Misfire.String()
+	}
+	for _, field := range []struct{ name, text string }{
+		{"cron", r.Cron}, {"timezone", r.Timezone}, {"misfire", misfire}, {"gap", r.Gap.String()},
+		{"overlap", r.Overlap.String()},
+	} {
+		if field.text != "" {
+			b = appendMember(b, field.name, field.text)
+		}
+	}
+	if r.MaxRuns != 0 {
+		b = append(b, `,"maxRuns":`...)
+		b = strconv.AppendInt(b, int64(r.MaxRuns), 10)
+	}
+	b = append(b[:start], b[start+1:]...) // the first comma
+	return append(b, '}')
+}
+
+// appendSeries appends the member that says how a series stands.
+func appendSeries(b []byte, r *postdate.Record) []byte {
+	b = append(b, `,"series":{"paused":false`...)
+	history := r.Series.History
+	if len(history) > 0 {
+		b = appendTime(b, "last", history[len(history)-1].Occurrence)
+	}
+	switch {
+	case r.Status != postdate.Pending:
+	case r.Ending:
+		b = append(b, `,"ending":true`...)
+	default:
+		b = appendTime(b, "next", r.Occurrence)
+	}
+	for _, count := range []struct {
+		name string
+		n    int64
+	}{{"fired", r.Series.Fired}, {"failed", r.Series.Failed}, {"skipped", r.Series.Skipped}} {
+		b = append(b, `,"`+count.name+`":`...)
+		b = strconv.AppendInt(b, count.n, 10)
+	}
+	b = append(b, `,"history":[`...)
+	for i := range history {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendOutcome(b, &history[i])
+	}
+	return append(b, `]}`...)
+}
+
+func appendOutcome(b []byte, o *postdate.Outcome) []byte {
+	status := "SKIPPED"
+	if o.Status != 0 {
+		status = o.Status.String()
+	}
+	b = append(b, `{"executionTime":`...)
+	b = appendText(b, o.Occurrence.String())
+	b = appendMember(b, "status", status)
+	b = appendTime(b, "at", o.At)
+	if o.Attempts != 0 {
+		b = append(b, `,"attempts":`...)
+		b = strconv.AppendInt(b, int64(o.Attempts), 10)
+	}
+	if o.Skipped != 0 {
+		b = append(b, `,"skipped":`...)
+		b = strconv.AppendInt(b, o.Skipped, 10)
+	}
+	return append(b, '}')
+}
+
+// isoDuration writes a duration of whole milliseconds in ISO 8601, in hours, minutes and seconds.
+func isoDuration(d time.Duration) string {
+	b := []byte("PT")
+	for _, part := range []struct {
+		n    time.Duration
+		unit byte
+	}{{d / time.Hour, 'H'}, {d % time.Hour / time.Minute, 'M'}} {
+		if part.n > 0 {
+			b = append(strconv.AppendInt(b, int64(part.n), 10), part.unit)
+		}
+	}
+	if rest := d % time.Minute; rest > 0 || d == 0 {
+		b = append(strconv.AppendFloat(b, rest.Seconds(), 'f', -1, 64), 'S')
+	}
+	return string(b)
+}
