@@ -219,9 +219,11 @@ func CheckMessageID(id string) error {
 	if err := checkName("scheduleId", series, ScheduleIDBytesMax); err != nil || !is {
 		return err
 	}
-	if at, err := ParseTime(occurrence); err != nil || at.String() != occurrence {
-		return E(KindInvalid, "scheduleId %.200q has a forbidden character, a slash, that no occurrence's time "+
-			"like 2027-01-31T09:30:00.000Z follows", id)
+	switch at, err := ParseTime(occurrence); {
+	case err != nil:
+		return checkName("scheduleId", id, ScheduleIDBytesMax)
+	case at.String() != occurrence:
+		return E(KindInvalid, "scheduleId %q names an occurrence of a series: write its time as %s", id, at)
 	}
 	return nil
 }

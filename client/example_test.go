@@ -91,6 +91,27 @@ func ExampleClient_Schedule() {
 	// true
 }
 
+// A message can recur. Cancel ends the series.
+func ExampleClient_Schedule_series() {
+	address, stop := startNode()
+	defer stop()
+	ctx := context.Background()
+	c, _ := client.New(client.Config{Servers: []string{address}})
+	defer c.Close()
+
+	s, err := c.Schedule(ctx, client.Message{
+		ScheduleID: "report", Channel: "inbox:reports", Payload: []byte(`{"report": "sales"}`),
+		Recurrence: &client.Recurrence{Cron: "0 9 * * MON-FRI", Timezone: "Europe/Berlin",
+			Start: time.Date(2037, 1, 31, 0, 0, 0, 0, time.UTC)},
+	})
+	fmt.Println(s.Status, s.ExecutionTime, err) // the first occurrence
+	fmt.Println(c.Cancel(ctx, "report"))
+
+	// Output:
+	// PENDING 2037-02-02 08:00:00 +0000 UTC <nil>
+	// <nil>
+}
+
 // Put replaces a message, and Patch changes its time.
 func ExampleClient_Patch() {
 	address, stop := startNode()

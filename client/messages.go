@@ -26,6 +26,8 @@ const (
 	Delivered      Status = "DELIVERED"
 	DeliveryFailed Status = "DELIVERY_FAILED"
 	Cancelled      Status = "CANCELLED"
+
+	Skipped Status = "SKIPPED" // only in a series' history
 )
 
 // Priority is a message's part of what goes out while more is overdue than its channel takes.
@@ -50,6 +52,7 @@ type Message struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	Key           string            `json:"key,omitempty"` // Kafka's record key; "": the ScheduleID
 	Priority      Priority          `json:"priority,omitempty"`
+	Recurrence    *Recurrence       `json:"recurrence,omitempty"` // instead of a time; nil: it is sent once
 	ExpiresAt     time.Time         `json:"expiresAt,omitzero"`
 	Retry         *Retry            `json:"retry,omitempty"`
 
@@ -83,6 +86,7 @@ type Record struct {
 	CancelledAt       time.Time `json:"cancelledAt"`
 	LastError         string    `json:"lastError"`
 	PossibleDuplicate bool      `json:"possibleDuplicate"` // the consumer may have it already
+	Series            *Series   `json:"series"`            // nil: it does not recur
 }
 
 // Change is what Patch changes. Zero fields leave the message's as they are.
@@ -105,8 +109,8 @@ func (m Message) named() *Message {
 func messagePath(id string) string { return "/v1/messages/" + url.PathEscape(id) }
 
 // checkID refuses an id that would turn the path into that of another call.
-func checkID(id string) error {
-	if err := postdate.CheckScheduleID(id); err != nil {
+func checkID(id string, check func(string) error) error {
+	if err := check(id); err != nil {
 		return &Problem{Type: InvalidField, Title: "The schedule id is invalid", Status: http.StatusBadRequest,
 			Detail: err.Error(), ScheduleID: id}
 	}
@@ -155,7 +159,7 @@ func (m *Message) trace() http.Header {
 
 // change makes a call that is not repeatable.
 func (c *Client) change(ctx context.Context, id string, call Call) (s Scheduled, err error) {
-	if err := checkID(id); err != nil {
+	if err := checkID(id, postdate.CheckScheduleID); err != nil {
 		return s, err
 	}
 	call.Path = messagePath(id)
@@ -187,8 +191,13 @@ func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (S
 
 // Cancel cancels a message. Nil is a guarantee: the message is never delivered. If delivery
 // may have begun, the error is a problem of type TooLate.
+//
+// If the message recurs, Cancel ends the series. Nil then means that nothing of it is delivered any more;
+// TooLate, that an occurrence may be, and no other. Cancel again tells when that is over.
+//
+// The id of a retried occurrence of a series, which List shows, works too, here and in Get.
 func (c *Client) Cancel(ctx context.Context, scheduleID string) error {
-	if err := checkID(scheduleID); err != nil {
+	if err := checkID(scheduleID, postdate.CheckMessageID); err != nil {
 		return err
 	}
 	body, _ := json.Marshal(scheduleID) // a string always has a JSON form
@@ -203,7 +212,7 @@ func (c *Client) Cancel(ctx context.Context, scheduleID string) error {
 
 // Get reads a message.
 func (c *Client) Get(ctx context.Context, scheduleID string) (Record, error) {
-	if err := checkID(scheduleID); err != nil {
+	if err := checkID(scheduleID, postdate.CheckMessageID); err != nil {
 		return Record{}, err
 	}
 	return get[Record](ctx, c, messagePath(scheduleID))

@@ -3,12 +3,14 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 )
 
 // Recurrence says when a message recurs: by Every, or by Cron in a Timezone. Zero fields are left out
-// of the request. Messages cannot recur yet: Preview shows what rules will mean.
+// of the request, and defaults out of answers.
 type Recurrence struct {
 	Every  time.Duration // at least 100 ms
 	Anchor time.Time     // the first possible occurrence of Every, from which the others are counted
@@ -25,23 +27,70 @@ type Recurrence struct {
 	Overlap      string        // of local times that come twice: first, second or both; "": by the rule
 }
 
+// recurrenceWire is a Recurrence in the API's form.
+type recurrenceWire struct {
+	Every        string    `json:"every,omitempty"`
+	Anchor       time.Time `json:"anchor,omitzero"`
+	Cron         string    `json:"cron,omitempty"`
+	Timezone     string    `json:"timezone,omitempty"`
+	Start        time.Time `json:"start,omitzero"`
+	End          time.Time `json:"end,omitzero"`
+	MaxRuns      int       `json:"maxRuns,omitempty"`
+	Jitter       string    `json:"jitter,omitempty"`
+	Misfire      string    `json:"misfire,omitempty"`
+	MisfireAfter string    `json:"misfireAfter,omitempty"`
+	Gap          string    `json:"gap,omitempty"`
+	Overlap      string    `json:"overlap,omitempty"`
+}
+
 // MarshalJSON encodes r in the API's form.
 func (r Recurrence) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Every        string    `json:"every,omitempty"`
-		Anchor       time.Time `json:"anchor,omitzero"`
-		Cron         string    `json:"cron,omitempty"`
-		Timezone     string    `json:"timezone,omitempty"`
-		Start        time.Time `json:"start,omitzero"`
-		End          time.Time `json:"end,omitzero"`
-		MaxRuns      int       `json:"maxRuns,omitempty"`
-		Jitter       string    `json:"jitter,omitempty"`
-		Misfire      string    `json:"misfire,omitempty"`
-		MisfireAfter string    `json:"misfireAfter,omitempty"`
-		Gap          string    `json:"gap,omitempty"`
-		Overlap      string    `json:"overlap,omitempty"`
-	}{durationText(r.Every), r.Anchor, r.Cron, r.Timezone, r.Start, r.End, r.MaxRuns, durationText(r.Jitter),
-		r.Misfire, durationText(r.MisfireAfter), r.Gap, r.Overlap})
+	return json.Marshal(recurrenceWire{durationText(r.Every), r.Anchor, r.Cron, r.Timezone, r.Start, r.End, r.MaxRuns,
+		durationText(r.Jitter), r.Misfire, durationText(r.MisfireAfter), r.Gap, r.Overlap})
+}
+
+// UnmarshalJSON decodes r from the API's form.
+func (r *Recurrence) UnmarshalJSON(b []byte) error {
+	var wire recurrenceWire
+	if err := json.Unmarshal(b, &wire); err != nil {
+		return err
+	}
+	var failed [3]error
+	parse := func(n int, text string) (d time.Duration) {
+		if text != "" { // in hours, minutes and seconds, ISO 8601 is Go's form in capitals
+			d, failed[n] = time.ParseDuration(strings.ToLower(strings.TrimPrefix(text, "PT")))
+		}
+		return d
+	}
+	*r = Recurrence{
+		Every: parse(0, wire.Every), Anchor: wire.Anchor, Cron: wire.Cron, Timezone: wire.Timezone,
+		Start: wire.Start, End: wire.End, MaxRuns: wire.MaxRuns, Jitter: parse(1, wire.Jitter), Misfire: wire.Misfire,
+		MisfireAfter: parse(2, wire.MisfireAfter), Gap: wire.Gap, Overlap: wire.Overlap,
+	}
+	return errors.Join(failed[:]...)
+}
+
+// Series is how a message that recurs stands.
+type Series struct {
+	Paused  bool      `json:"paused"`  // no series is paused yet
+	Ending  bool      `json:"ending"`  // it was cancelled too late for an occurrence, and ends with that
+	Last    time.Time `json:"last"`    // the last occurrence in History
+	Next    time.Time `json:"next"`    // the occurrence that follows; zero: none does
+	Fired   int64     `json:"fired"`   // occurrences whose delivery was begun, or given up
+	Failed  int64     `json:"failed"`  // of these, those that were not delivered and are not tried again
+	Skipped int64     `json:"skipped"` // those that were never begun, by the misfire policy or a cancel
+	History []Outcome `json:"history"` // the last twenty, the latest at the end
+}
+
+// Outcome is what became of an occurrence, or of several that were skipped together.
+type Outcome struct {
+	ExecutionTime time.Time `json:"executionTime"`
+	// Status is PENDING for an occurrence that is tried again as a message of its own. Get says how that
+	// stands; List says that it was so.
+	Status   Status    `json:"status"`
+	At       time.Time `json:"at"` // when that was so
+	Attempts int       `json:"attempts"`
+	Skipped  int64     `json:"skipped"` // of status SKIPPED: how many, from this one on
 }
 
 // Occurrence is a time at which a message would recur.
