@@ -47,6 +47,10 @@ func TestSendBodies(t *testing.T) {
 			`{"channel":"inbox:x","delay":"5s","contentType":"application/cloudevents+json; charset=utf-8","payload":{"a":1}}`},
 		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--priority", "high", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
 			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","priority":"high","expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
+		{"a series", []string{"--every", "10s", "--anchor", "2027-01-31T09:30:00Z", "--end", "2028-01-31T09:30:00Z", "--max-runs", "7", "--jitter", "PT1S", "--misfire", "skip", "--misfire-after", "5m", "--data", "1"}, "",
+			`{"channel":"inbox:x","recurrence":{"every":"10s","anchor":"2027-01-31T09:30:00Z","end":"2028-01-31T09:30:00Z","maxRuns":7,"jitter":"PT1S","misfire":"skip","misfireAfter":"5m"},"payload":1}`},
+		{"a series by cron", []string{"--cron", "0 9 * * *", "--timezone", "UTC", "--start", "2027-01-31T09:30:00Z", "--gap", "skip", "--overlap", "both", "--data", "1"}, "",
+			`{"channel":"inbox:x","recurrence":{"cron":"0 9 * * *","timezone":"UTC","start":"2027-01-31T09:30:00Z","gap":"skip","overlap":"both"},"payload":1}`},
 	} {
 		s := newStandIn()
 		r := call([]string{"POSTDATE_SERVER=" + s.start(t)}, test.stdin, append([]string{"send", "--channel", "inbox:x"}, test.args...)...)
@@ -98,6 +102,47 @@ payload        {"n":1}
 	s.messages["o-1"]["status"] = "DELIVERED"
 	if got := call(env, "", "cancel", "o-1"); got.code != 1 || got.stderr != "postdate: message \"o-1\" is DELIVERED: too late to cancel it\n" {
 		t.Errorf("a cancel that is too late: got %+v", got)
+	}
+}
+
+// Get and list show what a series has done, and when it goes on.
+func TestSeriesIsShown(t *testing.T) {
+	s := newStandIn()
+	url := s.start(t)
+	s.messages["a"] = map[string]any{
+		"scheduleId": "a", "channel": "inbox:x", "executionTime": "2027-01-30T08:00:00.000Z", "status": "PENDING", "attempts": 0, "priority": "medium", "payload": 1,
+		"recurrence": map[string]any{"cron": "0 9 * * *", "timezone": "Europe/Berlin", "start": "2027-01-30T00:00:00.000Z", "end": "2028-01-30T00:00:00.000Z",
+			"maxRuns": 7, "jitter": "PT1M", "misfire": "skip", "misfireAfter": "PT1H30M", "gap": "skip", "overlap": "both"},
+		"series": map[string]any{"paused": false, "last": "2027-01-30T08:00:00.000Z", "next": "2027-01-31T08:00:00.000Z", "fired": 3, "failed": 1, "skipped": 2, "history": []any{}},
+	}
+	s.messages["b"] = map[string]any{
+		"scheduleId": "b", "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 0, "priority": "medium", "payload": 1,
+		"recurrence": map[string]any{"every": "PT1M0.5S", "anchor": "2027-01-30T00:00:00.000Z"},
+		"series":     map[string]any{"paused": false, "ending": true, "fired": 0, "failed": 0, "skipped": 0, "history": []any{}},
+	}
+	const rule = `"0 9 * * *" in Europe/Berlin, start 2027-01-30T00:00:00.000Z, end 2028-01-30T00:00:00.000Z, max-runs 7, jitter 1m0s, misfire skip, misfire-after 1h30m0s, gap skip, overlap both`
+	const ending = "0 fired, 0 failed, 0 skipped; cancelled, and ends with an occurrence that may be on its way"
+	for _, test := range []struct{ args, want string }{
+		{"get a", `scheduleId     a
+status         PENDING
+channel        inbox:x
+priority       medium
+executionTime  2027-01-30T08:00:00.000Z
+recurs         ` + rule + `
+next           2027-01-31T08:00:00.000Z
+last           2027-01-30T08:00:00.000Z
+so far         3 fired, 1 failed, 2 skipped
+attempts       0
+payload        1
+`},
+		{"list", `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  PRIORITY  CHANNEL
+a            2027-01-31T08:00:00.000Z  PENDING  0         medium    inbox:x (` + rule + `: 3 fired, 1 failed, 2 skipped)
+b            2027-01-31T09:30:00.000Z  PENDING  0         medium    inbox:x (every 1m0.5s, anchor 2027-01-30T00:00:00.000Z: ` + ending + `)
+`},
+	} {
+		if r := call(nil, "", append(strings.Fields(test.args), "--server", url)...); r.stdout != test.want || r.code != exitOK {
+			t.Errorf("%s: %+v\nwant %s", test.args, r, test.want)
+		}
 	}
 }
 

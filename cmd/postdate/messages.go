@@ -61,6 +61,12 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("priority", string(m.Priority))
 	line("executionTime", shownTime(m.ExecutionTime))
 	line("expiresAt", shownTime(m.ExpiresAt))
+	if m.Recurrence != nil && m.Series != nil {
+		line("recurs", shownRule(m.Recurrence))
+		line("next", shownTime(m.Series.Next))
+		line("last", shownTime(m.Series.Last))
+		line("so far", shownCounts(m.Series))
+	}
 	line("attempts", strconv.Itoa(m.Attempts))
 	line("deliveredAt", shownTime(m.DeliveredAt))
 	line("lastError", m.LastError)
@@ -70,6 +76,38 @@ func printMessage(w io.Writer, m *client.Record) error {
 	}
 	line("payload", shownPayload(m.Payload, m.ContentType))
 	return t.Flush()
+}
+
+// shownRule says when a message recurs.
+func shownRule(r *client.Recurrence) string {
+	shown := "every " + r.Every.String()
+	if r.Cron != "" {
+		shown = fmt.Sprintf("%q in %s", r.Cron, r.Timezone)
+	}
+	part := func(name, value string, given bool) {
+		if given {
+			shown += ", " + name + " " + value
+		}
+	}
+	part("anchor", shownTime(r.Anchor), !r.Anchor.IsZero())
+	part("start", shownTime(r.Start), !r.Start.IsZero())
+	part("end", shownTime(r.End), !r.End.IsZero())
+	part("max-runs", strconv.Itoa(r.MaxRuns), r.MaxRuns != 0)
+	part("jitter", r.Jitter.String(), r.Jitter != 0)
+	part("misfire", r.Misfire, r.Misfire != "")
+	part("misfire-after", r.MisfireAfter.String(), r.MisfireAfter != 0)
+	part("gap", r.Gap, r.Gap != "")
+	part("overlap", r.Overlap, r.Overlap != "")
+	return shown
+}
+
+// shownCounts says what became of a series' occurrences.
+func shownCounts(s *client.Series) string {
+	shown := fmt.Sprintf("%d fired, %d failed, %d skipped", s.Fired, s.Failed, s.Skipped)
+	if s.Ending {
+		shown += "; cancelled, and ends with an occurrence that may be on its way"
+	}
+	return shown
 }
 
 // shownTime formats a time like the API; "" for the zero time.
@@ -98,7 +136,8 @@ func newCancel(p process) *cobra.Command {
 		Use:   "cancel ID...",
 		Short: "Cancel messages that are not delivered yet",
 		Long: `Cancel messages. "cancelled" is a guarantee: that message is never delivered.
-Where delivery may have begun, the command says so and exits with 1.`,
+Where delivery may have begun, the command says so and exits with 1. A message
+that recurs ends with its cancel.`,
 		Example: "  postdate cancel order-42",
 		Args:    cobra.MinimumNArgs(1),
 	}
@@ -183,8 +222,7 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 			if err := decode(raw, &m); err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.ScheduleID, shownTime(m.ExecutionTime), m.Status,
-				m.Attempts, m.Priority, m.Channel)
+			printRow(table, &m)
 		}
 		shown, cursor = shown+len(page.Messages), page.NextCursor
 		if cursor == "" || (l.limit > 0 && shown >= l.limit) {
@@ -198,6 +236,19 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 		fmt.Fprintf(cmd.ErrOrStderr(), "There are more than these %d: --limit 0 shows all.\n", shown)
 	}
 	return nil
+}
+
+// printRow prints one message of a list: a series with the occurrence that follows.
+func printRow(table io.Writer, m *client.Record) {
+	due, channel := m.ExecutionTime, m.Channel
+	if m.Recurrence != nil && m.Series != nil {
+		channel += " (" + shownRule(m.Recurrence) + ": " + shownCounts(m.Series) + ")"
+		if !m.Series.Next.IsZero() {
+			due = m.Series.Next
+		}
+	}
+	fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.ScheduleID, shownTime(due), m.Status, m.Attempts, m.Priority,
+		channel)
 }
 
 type listPage struct {

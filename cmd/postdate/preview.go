@@ -28,6 +28,11 @@ type recurrenceRequest struct {
 	MaxRuns  int    `json:"maxRuns,omitempty"`
 	Gap      string `json:"gap,omitempty"`
 	Overlap  string `json:"overlap,omitempty"`
+
+	// Of a series that runs.
+	Jitter       string `json:"jitter,omitempty"`
+	Misfire      string `json:"misfire,omitempty"`
+	MisfireAfter string `json:"misfireAfter,omitempty"`
 }
 
 func (r *recurrenceRequest) register(f *pflag.FlagSet) {
@@ -46,6 +51,14 @@ func (r *recurrenceRequest) register(f *pflag.FlagSet) {
 		"of local times that a clock set back shows twice: first, second or both (default: by the rule)")
 }
 
+// registerRun registers what does not change when a rule recurs, but what becomes of its occurrences.
+func (r *recurrenceRequest) registerRun(f *pflag.FlagSet) {
+	f.StringVar(&r.Jitter, "jitter", "", "begin each occurrence later by a part of this duration (default: none)")
+	f.StringVar(&r.Misfire, "misfire", "", "of occurrences that could not begin in time: fire_once begins the latest, "+
+		"fire_all all of them, skip none (default: fire_once)")
+	f.StringVar(&r.MisfireAfter, "misfire-after", "", "how late an occurrence may begin (default: 1m)")
+}
+
 type previewCommand struct {
 	clientCommand
 	request struct {
@@ -59,9 +72,9 @@ func newPreview(p process) *cobra.Command {
 	v := &previewCommand{clientCommand: clientCommand{process: p}}
 	cmd := &cobra.Command{
 		Use:   "preview (--every INTERVAL | --cron RULE --timezone ZONE)",
-		Short: "Show when a rule recurs (messages cannot yet)",
+		Short: "Show when a rule recurs",
 		Long: `Show when a message with a rule would recur, and what a clock that is set forward
-or back changes. Messages cannot recur yet: this shows what rules will mean.`,
+or back changes. Send takes the same flags.`,
 		Example: `  postdate preview --cron '30 2 * * *' --timezone Europe/Berlin --from 2027-03-27T00:00:00Z
   postdate preview --every PT12H --count 3`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -110,7 +123,7 @@ func withFlag(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &p) {
 		return err
 	}
-	name := strings.ReplaceAll(path.Base(p.Pointer), "maxRuns", "max-runs")
+	name := strings.NewReplacer("maxRuns", "max-runs", "misfireAfter", "misfire-after").Replace(path.Base(p.Pointer))
 	if cmd.Flags().Lookup(name) == nil {
 		return err
 	}

@@ -20,21 +20,23 @@ import (
 // sendRequest is the body of POST /v1/messages without the payload, which is added byte for
 // byte.
 type sendRequest struct {
-	ScheduleID      string            `json:"scheduleId,omitempty"`
-	Channel         string            `json:"channel"`
-	ExecutionTime   string            `json:"executionTime,omitempty"`
-	Delay           string            `json:"delay,omitempty"`
-	ContentType     string            `json:"contentType,omitempty"`
-	PayloadEncoding string            `json:"payloadEncoding,omitempty"`
-	Headers         map[string]string `json:"headers,omitempty"`
-	Key             string            `json:"key,omitempty"`
-	Priority        string            `json:"priority,omitempty"`
-	ExpiresAt       string            `json:"expiresAt,omitempty"`
+	ScheduleID      string             `json:"scheduleId,omitempty"`
+	Channel         string             `json:"channel"`
+	ExecutionTime   string             `json:"executionTime,omitempty"`
+	Delay           string             `json:"delay,omitempty"`
+	Recurrence      *recurrenceRequest `json:"recurrence,omitempty"`
+	ContentType     string             `json:"contentType,omitempty"`
+	PayloadEncoding string             `json:"payloadEncoding,omitempty"`
+	Headers         map[string]string  `json:"headers,omitempty"`
+	Key             string             `json:"key,omitempty"`
+	Priority        string             `json:"priority,omitempty"`
+	ExpiresAt       string             `json:"expiresAt,omitempty"`
 }
 
 type sendCommand struct {
 	clientCommand
 	request sendRequest
+	rule    recurrenceRequest
 	data    string
 	headers []string
 }
@@ -42,11 +44,14 @@ type sendCommand struct {
 func newSend(p process) *cobra.Command {
 	s := &sendCommand{clientCommand: clientCommand{process: p}}
 	cmd := &cobra.Command{
-		Use:   "send (--at TIME | --in DELAY) --channel CHANNEL --data DATA",
+		Use:   "send (--at TIME | --in DELAY | --every INTERVAL | --cron RULE) --channel CHANNEL --data DATA",
 		Short: "Schedule a message",
 		Long: `Schedule a message: it goes to its channel when its time comes, and can be
 cancelled until then. With --id it is safe to repeat: the same id with the same
 content schedules nothing twice.
+
+With --every or --cron the message recurs, until --end, --max-runs or a cancel
+ends it. Preview shows when.
 
 The data is sent as JSON if it is JSON, else as text, else (bytes that are not
 UTF-8) in base64; the consumer gets exactly the bytes. --content-type overrides
@@ -54,7 +59,8 @@ the type that goes with them: application/json, text/plain; charset=utf-8, or
 application/octet-stream.`,
 		Example: `  postdate send --in 15m --channel rabbitmq:reminders --id order-42 --data '{"order":42}'
   postdate send --at 2027-01-31T09:30:00+01:00 --channel inbox:test --data @letter.txt
-  date | postdate send --in 5s --channel inbox:test --data -`,
+  date | postdate send --in 5s --channel inbox:test --data -
+  postdate send --cron '0 9 * * MON-FRI' --timezone Europe/Berlin --channel inbox:test --id report --data go`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
@@ -70,6 +76,8 @@ application/octet-stream.`,
 	f.StringVar(&s.request.Priority, "priority", "",
 		"high, medium or low: its part of what goes out while more is overdue than the channel takes (default: medium)")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
+	s.rule.register(f)
+	s.rule.registerRun(f)
 	s.withJSON(cmd, "print the server's answer as it is")
 	return s.bind(cmd, s.run)
 }
@@ -80,7 +88,9 @@ func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 		return err
 	}
 	a, err := c.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: "/v1/messages", Body: body})
-	if err != nil {
+	if err != nil && s.request.Recurrence != nil {
+		return withFlag(cmd, err)
+	} else if err != nil {
 		return err
 	}
 	if s.json {
@@ -101,9 +111,17 @@ func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 
 // body checks only what the server cannot check; the server's errors are better.
 func (s *sendCommand) body(cmd *cobra.Command) ([]byte, error) {
+	recurs := s.rule != recurrenceRequest{}
+	if recurs {
+		s.request.Recurrence = &s.rule
+	}
 	switch {
-	case s.request.ExecutionTime == "" && s.request.Delay == "":
-		return nil, usagef("say when: --at TIME, or --in DELAY")
+	case s.request.ExecutionTime == "" && s.request.Delay == "" && !recurs:
+		return nil, usagef("say when: --at TIME, or --in DELAY; or how often: --every INTERVAL, or --cron RULE")
+	case recurs && s.rule.Every == "" && s.rule.Cron == "":
+		return nil, usagef("say how often: --every INTERVAL, or --cron RULE --timezone ZONE")
+	case recurs && (s.request.ExecutionTime != "" || s.request.Delay != ""):
+		return nil, usagef("--at and --in are for a message that is sent once: with --every or --cron use --start")
 	case s.request.ExecutionTime != "" && s.request.Delay != "":
 		return nil, usagef("--at and --in exclude each other: give one of them")
 	case s.request.Channel == "":
