@@ -105,17 +105,23 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range settlements {
-		s := &settlements[i]
-		old := m.Rows[s.Key]
-		if old == nil || old.Status != postdate.Pending || old.Version != s.Version || old.Occurrence != s.Occurrence {
-			continue
+		if old := m.settles(&settlements[i]); old != nil {
+			m.settle(old, &settlements[i])
 		}
-		if s.How != store.SettleDelivered && !m.Records[s.Key.Bucket].Holds(s.Token) {
-			continue
-		}
-		m.settle(old, s)
 	}
 	return nil
+}
+
+// settles returns the row that a settlement changes; nil: it changes none.
+func (m *Mem) settles(s *store.Settlement) *Row {
+	old := m.Rows[s.Key]
+	if old == nil || old.Status != postdate.Pending || old.Version != s.Version || old.Occurrence != s.Occurrence {
+		return nil
+	}
+	if s.How != store.SettleDelivered && !m.Records[s.Key.Bucket].Holds(s.Token) {
+		return nil
+	}
+	return old
 }
 
 func (m *Mem) settle(old *Row, s *store.Settlement) {

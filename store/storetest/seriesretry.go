@@ -172,6 +172,7 @@ func retriedThere(x *trial) {
 	s.Attempts, s.AttemptTime = 1, begins(m, 1)+500
 	x.settled(s)
 	x.wantRecord(x.get(child.Key), before)
+	x.wantRetried(m.Key, child)
 	x.settled(x.settlement(child, token, store.SettleDelivered))
 	x.wantSeries(m, 1, 0, 0)
 }

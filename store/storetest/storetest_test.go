@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,12 +51,14 @@ func observe(c check, s store.Store, reopen func(store.Store) store.Store) (fail
 	return r.first
 }
 
-// plantedBugs are stores with one bug each, and the area in which it is caught; many are caught
-// in others too.
-var plantedBugs = []struct {
+// plantedBug is a store with one bug, and the area in which it is caught; many are caught in
+// others too.
+type plantedBug struct {
 	area  string
 	plant func(m *Mem) store.Store
-}{
+}
+
+var plantedBugs = []plantedBug{
 	{"claim", func(m *Mem) store.Store { return claimsUnfenced{m} }},
 	{"claim", func(m *Mem) store.Store { return idleClaimsWrite{m} }},
 	{"claim", func(m *Mem) store.Store { return neverWrites{m} }},
@@ -174,7 +177,7 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 	for _, a := range areas() {
 		checks[a.name] = a.checks
 	}
-	for _, bug := range plantedBugs {
+	for _, bug := range slices.Concat(plantedBugs, seriesBugs()) {
 		t.Run(fmt.Sprintf("%T in %s", bug.plant(nil), bug.area), func(t *testing.T) {
 			// What is a matter of luck in one run is certain in many.
 			for range 300 {
@@ -197,12 +200,26 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 // TestEveryLossIsCaught shows that the checks of durability can fail.
 func TestEveryLossIsCaught(t *testing.T) {
 	for loss, forget := range map[string]func(m *Mem){
-		"the messages":      dropAll,
-		"one message":       dropOne,
-		"the cancels":       forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Cancelled }),
-		"the settlements":   forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Delivered }),
-		"the retries":       forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
-		"what is parked":    forgetStates(func(s *postdate.State) bool { return s.Parked }),
+		"the messages":    dropAll,
+		"one message":     dropOne,
+		"the cancels":     forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Cancelled }),
+		"the settlements": forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Delivered }),
+		"the retries":     forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
+		"what is parked":  forgetStates(func(s *postdate.State) bool { return s.Parked }),
+		"what is ending":  forgetStates(func(s *postdate.State) bool { return s.Ending }),
+		"the runs":        forgetStates(func(s *postdate.State) bool { return s.Run > 1 }),
+		"what became of series": func(m *Mem) {
+			for key := range m.Rows {
+				m.amend(key, func(r *postdate.Record) { r.Series = postdate.Series{} })
+			}
+		},
+		"what series left": func(m *Mem) {
+			for key, r := range m.Rows {
+				if _, is := key.OfSeries(); is {
+					m.Drop(r)
+				}
+			}
+		},
 		"the tokens":        func(m *Mem) { m.Records[home].Token = 0 },
 		"the claims":        func(m *Mem) { m.Records[home].Claimed = bucket.Position{} },
 		"what is behind":    func(m *Mem) { m.Records[home].Behind = nil },
