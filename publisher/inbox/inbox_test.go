@@ -120,7 +120,11 @@ func seen(m store.InboxMessage) publishertest.Consumed {
 	for _, h := range m.Headers {
 		headers[h.Name] = h.Value
 	}
-	return publishertest.Consumed{MessageID: m.ScheduleID, ContentType: m.ContentType, Payload: bytes.Clone(m.Payload), Headers: headers}
+	id := m.ScheduleID
+	if id == publishertest.Series { // an inbox shows the id's parts
+		id += "/" + m.ExecutionTime.String()
+	}
+	return publishertest.Consumed{MessageID: id, ContentType: m.ContentType, Payload: bytes.Clone(m.Payload), Headers: headers}
 }
 
 func delivery(id string) postdate.Delivery {

@@ -75,7 +75,7 @@ func seen(t *testing.T, r *kgo.Record) publishertest.Consumed {
 			c.Headers[h.Key] = string(h.Value)
 		}
 	}
-	if string(r.Key) != c.MessageID {
+	if string(r.Key) != c.Headers[publisher.HeaderScheduleID] {
 		t.Errorf("%s has key %q", c.MessageID, r.Key)
 	}
 	if age := time.Since(r.Timestamp); age < -time.Minute || age > time.Hour {

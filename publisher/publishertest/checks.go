@@ -63,6 +63,20 @@ func duplicatesAreMarked(t *testing.T, h Harness) {
 	}
 }
 
+func occurrencesNameTheirSeries(t *testing.T, h Harness) {
+	p, channel := open(t, h), h.Channel(t)
+	m := message(channel, Series)
+	recurring := postdate.Record{Message: *m, State: postdate.State{Occurrence: m.ExecutionTime}}
+	*m = recurring.Alone()
+	batch := []postdate.Delivery{{Message: m, Attempt: 1}}
+	confirm(t, h, p, batch)
+	got := h.Consume(t, channel, 1)[0]
+	same(t, got, batch[0])
+	if got.MessageID != Series+"/2027-01-15T08:00:00.123Z" || got.Headers[publisher.HeaderScheduleID] != Series {
+		t.Errorf("consumed %s of %s", got.MessageID, got.Headers[publisher.HeaderScheduleID])
+	}
+}
+
 func ownHeadersCannotBeForged(t *testing.T, h Harness) {
 	p, channel := open(t, h), h.Channel(t)
 	batch := deliveries(channel, "m", 1)

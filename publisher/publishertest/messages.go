@@ -22,6 +22,9 @@ func open(t *testing.T, h Harness) publisher.Publisher {
 	return Closing(t, h.New(t))
 }
 
+// Series is the schedule id of a message that recurs.
+const Series = "series"
+
 func message(channel postdate.Channel, id string) *postdate.Message {
 	return &postdate.Message{
 		Key:           postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: id},
@@ -46,7 +49,7 @@ func deliveries(channel postdate.Channel, prefix string, n int) []postdate.Deliv
 func want(d postdate.Delivery) Consumed {
 	m := d.Message
 	headers := map[string]string{
-		publisher.HeaderScheduleID:    m.ScheduleID,
+		publisher.HeaderScheduleID:    m.SeriesID(),
 		publisher.HeaderExecutionTime: m.ExecutionTime.String(),
 		publisher.HeaderAttempt:       fmt.Sprint(d.Attempt),
 	}

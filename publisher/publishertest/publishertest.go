@@ -59,6 +59,7 @@ func Run(t *testing.T, h Harness) {
 	check("ConfirmedIsConsumable", true, confirmedIsConsumable)
 	check("EmptyBatch", true, emptyBatch)
 	check("DuplicatesAreMarked", true, duplicatesAreMarked)
+	check("OccurrencesNameTheirSeries", true, occurrencesNameTheirSeries)
 	check("OwnHeadersCannotBeForged", true, ownHeadersCannotBeForged)
 	check("SameIDTwice", true, sameIDTwice)
 	check("ConcurrentBatches", true, concurrentBatches)
