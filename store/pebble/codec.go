@@ -15,9 +15,10 @@ import (
 // not know; Pebble's own checksums guard against flipped bits.
 const layout = 1
 
-// layoutLean is the layout of a state without the message's digest, used in the due space:
-// whoever reads a state there reads the message too. Digests are read from the state space
-// alone; the parked space has them because unparking writes its states back to the state space.
+// layoutLean is the layout of a state without the message's digest and the history of a series,
+// used in the due space: whoever reads a state there reads the message too. What it lacks is read
+// from the state space alone; the parked space has it because unparking writes its states back to
+// the state space.
 const layoutLean = 2
 
 // layoutSized is the layout of a state with the size of the message's payload, which is counted
@@ -38,8 +39,17 @@ type state struct {
 	Digest        postdate.Digest // absent in layoutLean
 	Channel       postdate.Channel
 	Priority      postdate.Priority
-	PayloadBytes  int // unsized, but in layoutSized
+	PayloadBytes  int             // unsized, but in layoutSized
+	Series        postdate.Series // absent in layoutLean
 }
+
+// record is the message with this state.
+func (s *state) record(m postdate.Message) postdate.Record {
+	return postdate.Record{Message: m, State: s.State, Series: s.Series}
+}
+
+// notBefore is the time before which the message must not be sent.
+func (s *state) notBefore() postdate.Time { return max(s.ExecutionTime, s.Occurrence) }
 
 func stateOf(m *postdate.Message, s postdate.State) state {
 	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel,
@@ -62,7 +72,8 @@ func (s *state) form() byte {
 const (
 	flagParked = 1 << iota
 	flagPossibleDuplicate
-	flagsPriority = 2 // where the flags of a state have its priority, in two bits
+	flagsPriority = 2      // where the flags of a state have its priority, in two bits
+	flagEnding    = 1 << 4 // of a series
 )
 
 // The byte of a message's encoding also holds its priority, in two bits, and whether it may repeat.
@@ -80,6 +91,9 @@ func appendState(b []byte, s *state, form byte) []byte {
 	if s.PossibleDuplicate {
 		flags |= flagPossibleDuplicate
 	}
+	if s.Ending {
+		flags |= flagEnding
+	}
 	b = append(b, form, byte(s.Status), flags)
 	b = binary.AppendUvarint(b, s.Version)
 	b = binary.AppendUvarint(b, uint64(s.Attempts))
@@ -92,8 +106,11 @@ func appendState(b []byte, s *state, form byte) []byte {
 		b = binary.AppendUvarint(b, uint64(s.PayloadBytes))
 	}
 	b = appendText(b, s.LastError)
-	if s.DownSince != 0 { // states of earlier versions end here
+	if s.DownSince != 0 || s.Occurrence != 0 { // states of earlier versions end here
 		b = appendTimes(b, s.DownSince)
+	}
+	if s.Occurrence != 0 {
+		b = appendOccurrence(b, s, form)
 	}
 	return b
 }
@@ -104,6 +121,7 @@ func readState(v []byte) (s state, err error) {
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
+	s.Ending = flags&flagEnding != 0
 	s.Priority = postdate.Priority(flags >> flagsPriority & 3)
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
@@ -118,7 +136,10 @@ func readState(v []byte) (s state, err error) {
 	if len(r.rest) > 0 {
 		s.DownSince = r.time()
 	}
-	r.failed = r.failed || s.Priority > postdate.PriorityLow
+	if len(r.rest) > 0 {
+		r.occurrence(&s, form)
+	}
+	r.failed = r.failed || s.Priority > postdate.PriorityLow || s.Ending && s.Occurrence == 0
 	return s, r.end()
 }
 
@@ -158,8 +179,11 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	b = appendHeaders(b, m.Headers)
 	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
 	b = append(b, m.Payload...)
-	if m.Retry.MaxParked != 0 { // messages of earlier versions end here
+	if m.Retry.MaxParked != 0 || m.Recurrence != nil { // messages of earlier versions end here
 		b = binary.AppendUvarint(b, uint64(m.Retry.MaxParked))
+	}
+	if m.Recurrence != nil {
+		b = appendRecurrence(b, m)
 	}
 	return b
 }
@@ -184,6 +208,9 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
 	if len(r.rest) > 0 {
 		m.Retry.MaxParked = time.Duration(r.uvarint())
+	}
+	if len(r.rest) > 0 {
+		r.recurrence(&m)
 	}
 	r.failed = r.failed || m.Priority > postdate.PriorityLow
 	return m, r.end()

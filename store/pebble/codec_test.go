@@ -21,13 +21,11 @@ func FuzzStoredValues(f *testing.F) {
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
 	s := stateOf(&m, postdate.NewState(&m, 1))
-	f.Add(appendState(nil, &s, layout))
-	f.Add(appendState(nil, &s, layoutLean))
-	f.Add(appendState(nil, &s, layoutSized))
-	f.Add(appendMessage(nil, &m))
+	addForms(f, &m, &s)
 	s.Parked, s.DownSince, m.Retry.MaxParked = true, 4, time.Hour
-	f.Add(appendState(nil, &s, layout))
-	f.Add(appendMessage(nil, &m))
+	addForms(f, &m, &s)
+	series, st := fullSeries()
+	addForms(f, &series, &st)
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))
 	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Owner: "n", Lease: "n/1", Claimed: bucket.PositionOf(key, 5)}))
 	f.Add(appendPartition(nil, bucket.Partition{Token: 9, Claimed: bucket.UpTo(5), Behind: map[postdate.Route]bucket.Position{"inbox:a": bucket.PositionOf(key, 4), "inbox:b": {}}}))
@@ -83,6 +81,14 @@ func FuzzStoredValues(f *testing.F) {
 		splitTimed(v)
 		splitFinished(v)
 	})
+}
+
+// addForms adds a message, and its state in each layout.
+func addForms(f *testing.F, m *postdate.Message, s *state) {
+	f.Add(appendMessage(nil, m))
+	for _, form := range []byte{layout, layoutLean, layoutSized} {
+		f.Add(appendState(nil, s, form))
+	}
 }
 
 // A lease that an earlier version wrote does not say how long it lasts.

@@ -13,7 +13,7 @@ import (
 // order. A zero byte ends a name, and no name contains one.
 //
 //	m bucket executionTime tenant 0 id   the message, written once
-//	s bucket tenant 0 id                 its state
+//	s bucket tenant 0 id                 its state, and the history of a series
 //	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
 //	k bucket route 0 attemptTime tenant 0 id     and once more, while it is parked
 //	f settledAt bucket tenant 0 id       its execution time, once it is final
@@ -75,6 +75,10 @@ func messageKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
 func stateKey(k []byte, key postdate.Key) []byte {
 	return appendName(appendBucket(append(k, spaceState), key.Bucket), key.Tenant, key.ScheduleID)
 }
+
+// occurrencesPrefix is how the state keys of a series' occurrences begin. Their ids are the series'
+// id, a slash and more.
+func occurrencesPrefix(k []byte, series postdate.Key) []byte { return append(stateKey(k, series), '/') }
 
 // dueKey is the place of p in its bucket's order of attempts.
 func dueKey(k []byte, bucket int, p bucket.Position) []byte {

@@ -144,7 +144,7 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	if errors.Is(err, lsm.ErrNotFound) {
 		return rec, false, nil
 	}
-	return postdate.Record{Message: m, State: st.State}, err == nil, err
+	return st.record(m), err == nil, err
 }
 
 // listHead is the next message of one bucket.

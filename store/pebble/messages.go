@@ -58,18 +58,12 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 }
 
 func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []store.Inserted) error {
-	var here map[postdate.Key]state // inserted by this chunk, not yet readable
-	if len(messages) > 1 {
-		here = make(map[postdate.Key]state, len(messages))
-	}
+	w.remember(len(messages))
 	for _, i := range inOrder(len(messages), func(i int) *postdate.Key { return &messages[i].Key }) {
 		m := &messages[i]
-		old, found := here[m.Key]
-		if !found {
-			var err error
-			if old, found, err = w.state(m.Key); err != nil {
-				return err
-			}
+		old, found, err := w.state(m.Key)
+		if err != nil {
+			return err
 		}
 		if found {
 			results[i] = insertedBefore(m, &old)
@@ -78,9 +72,6 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 		st := stateOf(m, postdate.NewState(m, firstVersion()))
 		w.setMessage(m)
 		w.setState(m.Key, &st)
-		if here != nil {
-			here[m.Key] = st
-		}
 		results[i] = store.Inserted{Created: true, ExecutionTime: m.ExecutionTime, Status: postdate.Pending}
 	}
 	return nil
@@ -112,7 +103,7 @@ func (s *Store) Get(_ context.Context, key postdate.Key) (postdate.Record, error
 		if err != nil {
 			return postdate.Record{}, s.readError(err)
 		}
-		return postdate.Record{Message: m, State: st.State}, s.awaitSynced()
+		return st.record(m), s.awaitSynced()
 	}
 }
 
@@ -136,17 +127,18 @@ func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint6
 		}
 		if refused = s.mayReplace(m.Key, &old, found, ifVersion); refused != nil {
 			if postdate.KindOf(refused) == postdate.KindTooLate {
-				rec.State = old.State
-				rec.Message, err = s.message(m.Key, old.ExecutionTime)
+				present, err := s.message(m.Key, old.ExecutionTime)
+				rec = old.record(present)
+				return err
 			}
-			return err
+			return nil
 		}
 		st := stateOf(&m, postdate.NewState(&m, old.Version+1))
 		w.unplace(m.Key, &old)
 		w.deleteMessage(m.Key, old.ExecutionTime)
 		w.setMessage(&m)
 		w.setState(m.Key, &st)
-		rec = postdate.Record{Message: m, State: st.State}
+		rec = st.record(m)
 		return nil
 	}
 	if err := s.underAll(ctx, 1, func(int) int { return m.Bucket }, decide); err != nil {
@@ -173,19 +165,11 @@ func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion u
 func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	results := make([]store.Cancelled, len(keys))
 	decide := func(w *writer, from, to int) error {
-		done := map[postdate.Key]int{} // cancelled by this chunk, not yet readable
+		w.remember(to - from)
 		for i := from; i < to; i++ {
-			if first, again := done[keys[i]]; again {
-				results[i] = results[first]
-				results[i].Changed = false
-				continue
-			}
 			var err error
 			if results[i], err = s.cancel(w, keys[i], at); err != nil {
 				return err
-			}
-			if to-from > 1 {
-				done[keys[i]] = i
 			}
 		}
 		return nil
@@ -212,6 +196,11 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 	case old.Status == postdate.Cancelled:
 		return store.Cancelled{State: old.State}, nil
 	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):
+		if old.Status == postdate.Pending && old.Occurrence != 0 && !old.Ending {
+			w.unplace(key, &old)
+			old.Ending = true
+			w.setState(key, &old)
+		}
 		return store.Cancelled{State: old.State, Err: store.ErrTooLate(key, old.State)}, nil
 	}
 	w.unplace(key, &old)

@@ -15,18 +15,10 @@ import (
 // Settle implements store.Due.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
 	decide := func(w *writer, from, to int) error {
-		done := make(map[postdate.Key]struct{}, to-from) // settled by this chunk, not yet readable
+		w.remember(to - from)
 		for _, i := range inOrder(to-from, func(i int) *postdate.Key { return &settlements[from+i].Key }) {
-			p := &settlements[from+i]
-			if _, again := done[p.Key]; again {
-				continue
-			}
-			wrote, err := s.settle(w, p)
-			if err != nil {
+			if err := s.settle(w, &settlements[from+i]); err != nil {
 				return err
-			}
-			if wrote {
-				done[p.Key] = struct{}{}
 			}
 		}
 		return nil
@@ -34,26 +26,29 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	return s.underAll(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide)
 }
 
-func (s *Store) settle(w *writer, p *store.Settlement) (wrote bool, err error) {
+func (s *Store) settle(w *writer, p *store.Settlement) error {
 	old, found, err := w.state(p.Key)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !found || old.Status != postdate.Pending || old.Version != p.Version {
-		return false, nil // somebody settled it, or it is not the message that was published
+	if !found || old.Status != postdate.Pending || old.Version != p.Version || old.Occurrence != p.Occurrence {
+		return nil // somebody settled it, or it is not what was published
 	}
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
-		return false, nil
+		return nil
 	}
 	st := old
-	st.State = p.State(old.State)
+	st.State, st.Series = p.State(old.State), p.Series(old.State, old.Series)
 	if !old.Status.CanBecome(st.Status) {
 		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " +
 			st.Status.String())
 	}
+	if err := s.detach(w, p, &old); err != nil {
+		return err
+	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
-	return true, nil
+	return s.countFailed(w, p)
 }
 
 // Unpark implements store.Due.
@@ -77,10 +72,10 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, e
 				continue
 			}
 			w.unplace(key, &st)
-			st.Parked, st.AttemptTime = false, max(u.At, st.ExecutionTime)
+			st.Parked, st.AttemptTime = false, max(u.At, st.notBefore())
 			w.setState(key, &st)
 			found++
-			if st.ExecutionTime > u.At {
+			if st.notBefore() > u.At {
 				early++
 			}
 		}

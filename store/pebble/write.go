@@ -29,11 +29,24 @@ type writer struct {
 	slot    store.Slot       // its slot
 	key     []byte           // scratch
 	value   []byte           // scratch
+
+	written map[postdate.Key]state // what the chunk wrote, which cannot be read yet; nil: it is not asked for
 }
 
-// state reads a message's state as it was when the locks were taken. If it is PENDING, its
-// payload's size is known.
+// remember makes a chunk of n items see what it wrote before: two of them may be about the same
+// message, or about a series and one of its occurrences.
+func (w *writer) remember(n int) {
+	if n > 1 {
+		w.written = make(map[postdate.Key]state, n)
+	}
+}
+
+// state reads a message's state as it was when the locks were taken, or as the chunk wrote it. If it
+// is PENDING, its payload's size is known.
 func (w *writer) state(key postdate.Key) (state, bool, error) {
+	if st, is := w.written[key]; is {
+		return st, true, nil
+	}
 	st, found, err := w.read.state(w.s, key)
 	if found && st.Status == postdate.Pending && st.PayloadBytes == unsized {
 		st.PayloadBytes = w.s.payloadBytes(key, st.ExecutionTime)
@@ -44,6 +57,9 @@ func (w *writer) state(key postdate.Key) (state, bool, error) {
 func (s *Store) writer() *writer { return &writer{s: s, batch: s.db.NewBatch()} }
 
 func (w *writer) setState(key postdate.Key, st *state) {
+	if w.written != nil {
+		w.written[key] = *st
+	}
 	w.key = stateKey(w.key[:0], key)
 	w.value = appendState(w.value[:0], st, st.form())
 	w.batch.Set(w.key, w.value, nil)

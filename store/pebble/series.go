@@ -1,0 +1,151 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"time"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+// A series is one message. Its state also says which occurrence is present; where it is not
+// layoutLean, it also says what became of the occurrences before. One that is retried on its own
+// is an ordinary message in the same bucket, so that the bucket's lock covers both.
+
+// detach makes the occurrence that a settlement leaves to be retried a message of its own. old is
+// the state of its series.
+func (s *Store) detach(w *writer, p *store.Settlement, old *state) error {
+	next, ok := p.Alone(old.State)
+	if !ok {
+		return nil
+	}
+	series, err := s.message(p.Key, old.ExecutionTime)
+	if err != nil {
+		return err
+	}
+	m := (&postdate.Record{Message: series, State: old.State}).Alone()
+	if _, there, err := w.state(m.Key); err != nil || there {
+		return err
+	}
+	st := stateOf(&m, next)
+	w.setMessage(&m)
+	w.setState(m.Key, &st)
+	return nil
+}
+
+// countFailed counts for a series that an occurrence which was retried on its own failed for good.
+func (s *Store) countFailed(w *writer, p *store.Settlement) error {
+	key, is := p.Key.OfSeries()
+	if !is || p.How != store.SettleFailed {
+		return nil
+	}
+	st, found, err := w.state(key)
+	if err != nil || !found || st.Version != p.Version {
+		return err
+	}
+	w.unplace(key, &st)
+	st.Series.Failed++
+	w.setState(key, &st)
+	return nil
+}
+
+// Retried implements store.Messages. It reads the state of each occurrence that was ever retried
+// and has not expired.
+func (s *Store) Retried(_ context.Context, series postdate.Key) ([]postdate.Key, error) {
+	keys, err := s.retried(series)
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	return keys, s.awaitSynced()
+}
+
+func (s *Store) retried(series postdate.Key) (keys []postdate.Key, err error) {
+	prefix := occurrencesPrefix(nil, series)
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return nil, err
+	}
+	defer iter.Close()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		st, err := readState(iter.Value())
+		if err != nil {
+			return nil, err
+		}
+		if st.Status == postdate.Pending {
+			key := series
+			_, key.ScheduleID, _ = splitName(iter.Key()[1+bucketBytes:])
+			keys = append(keys, key)
+		}
+	}
+	return keys, iter.Error()
+}
+
+// appendOccurrence writes what the state of a series has beyond that of any other message.
+func appendOccurrence(b []byte, s *state, form byte) []byte {
+	b = appendTimes(b, s.Occurrence)
+	b = binary.AppendUvarint(b, uint64(s.Run))
+	if form == layoutLean {
+		return b
+	}
+	for _, n := range []int64{s.Series.Fired, s.Series.Failed, s.Series.Skipped} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = append(b, byte(len(s.Series.History)))
+	for _, o := range s.Series.History {
+		b = append(appendTimes(b, o.Occurrence, o.At), byte(o.Status))
+		b = binary.AppendUvarint(b, uint64(o.Attempts))
+		b = binary.AppendUvarint(b, uint64(o.Skipped))
+	}
+	return b
+}
+
+func (r *reader) occurrence(s *state, form byte) {
+	s.Occurrence, s.Run = r.time(), int(r.count())
+	r.failed = r.failed || s.Occurrence <= 0
+	if form == layoutLean {
+		return
+	}
+	s.Series.Fired, s.Series.Failed, s.Series.Skipped = r.count(), r.count(), r.count()
+	n := r.byte()
+	r.failed = r.failed || n > postdate.HistoryMax
+	for ; n > 0 && !r.failed; n-- {
+		o := postdate.Outcome{Occurrence: r.time(), At: r.time(), Status: postdate.Status(r.byte())}
+		o.Attempts, o.Skipped = int(r.count()), r.count()
+		r.failed = r.failed || o.Status > postdate.DeliveryFailed
+		s.Series.History = append(s.Series.History, o)
+	}
+}
+
+// count reads a number that is never negative.
+func (r *reader) count() int64 {
+	n := r.uvarint()
+	r.failed = r.failed || n > math.MaxInt64
+	return int64(n)
+}
+
+// appendRecurrence writes what a series has beyond any other message.
+func appendRecurrence(b []byte, m *postdate.Message) []byte {
+	c := m.Recurrence
+	b = appendTimes(b, m.First, c.Anchor, c.Start, c.End)
+	for _, n := range []int64{int64(c.Every), int64(c.MaxRuns), int64(c.Jitter), int64(c.MisfireAfter)} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = append(b, byte(c.Misfire), byte(c.Gap), byte(c.Overlap))
+	return appendText(appendText(b, c.Cron), c.Timezone)
+}
+
+func (r *reader) recurrence(m *postdate.Message) {
+	c := &postdate.Recurrence{}
+	m.Recurrence = c
+	m.First, c.Anchor, c.Start, c.End = r.time(), r.time(), r.time(), r.time()
+	c.Every, c.MaxRuns = time.Duration(r.uvarint()), int(r.uvarint())
+	c.Jitter, c.MisfireAfter = time.Duration(r.uvarint()), time.Duration(r.uvarint())
+	c.Misfire, c.Gap, c.Overlap = postdate.Misfire(r.byte()), postdate.Gap(r.byte()), postdate.Overlap(r.byte())
+	c.Cron, c.Timezone = r.text(), r.text()
+	r.failed = r.failed || c.Misfire > postdate.MisfireSkip || c.Gap > postdate.GapSkip ||
+		c.Overlap > postdate.OverlapBoth
+}
