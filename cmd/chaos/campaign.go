@@ -112,11 +112,14 @@ func runCampaign(ctx context.Context, s scenario, o options) (_ outcome, err err
 func (c *campaign) disturb(ctx context.Context) error {
 	c.until = time.Now().Add(c.duration)
 	stop, loaded := make(chan struct{}), make(chan struct{})
+	err := c.load.scheduleSeries(c.duration)
 	go func() {
 		defer close(loaded)
 		c.load.run(stop)
 	}()
-	err := c.pause(ctx, warmUp)
+	if err == nil {
+		err = c.pause(ctx, warmUp)
+	}
 	if err == nil {
 		err = c.scenario.drive(ctx, c)
 	}

@@ -40,6 +40,8 @@ type load struct {
 	running sync.WaitGroup
 	ids     atomic.Int64
 	left    atomic.Int64 // messages skipped because too many calls were in flight
+
+	series map[string][]string // the message-ids of their occurrences, by schedule id
 }
 
 func newLoad(ledger *account.Ledger, nodes []*cluster.Node, rate int, seed uint64) *load {
@@ -90,6 +92,40 @@ func (l *load) run(stop <-chan struct{}) {
 			l.begin(1, false)
 		}
 	}
+}
+
+const seriesCount = 60 // that fire each second
+
+// scheduleSeries schedules series that fire each second for d, at the same instants. Each occurrence has an
+// entry of its own in the ledger, under its message-id.
+func (l *load) scheduleSeries(d time.Duration) error {
+	l.series = map[string][]string{}
+	api, err := l.api()
+	if err != nil {
+		return err
+	}
+	first := time.Now().Add(2 * time.Second).Truncate(time.Millisecond)
+	for i := range seriesCount {
+		m := client.Message{
+			ScheduleID: fmt.Sprintf("s%d", i), Channel: l.queues[i%len(queues)],
+			Recurrence: &client.Recurrence{Every: time.Second, Start: first, MaxRuns: int(d / time.Second),
+				MisfireAfter: time.Hour}, // a fault must not make it skip
+			Payload: fmt.Appendf(nil, `{"fill":%q}`, fill), Retry: &client.Retry{MaxAttempts: 50},
+		}
+		for k := range m.Recurrence.MaxRuns {
+			at := first.Add(time.Duration(k) * time.Second)
+			id := m.ScheduleID + "/" + at.UTC().Format("2006-01-02T15:04:05.000Z")
+			l.series[m.ScheduleID] = append(l.series[m.ScheduleID], id)
+			l.ledger.Sent(id, m.Channel, at)
+		}
+		if _, err := api.Schedule(context.Background(), m); err != nil {
+			return fmt.Errorf("scheduling a series: %w", err)
+		}
+		for _, id := range l.series[m.ScheduleID] {
+			l.ledger.Scheduled(id, account.Done, time.Now())
+		}
+	}
+	return nil
 }
 
 // begin schedules count messages in one call, in a goroutine of its own.

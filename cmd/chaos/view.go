@@ -102,7 +102,18 @@ func (c *campaign) auditOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.ledger.Stored(m.ScheduleID, string(m.Status))
+		occurrences, is := c.load.series[m.ScheduleID]
+		if !is {
+			c.ledger.Stored(m.ScheduleID, string(m.Status))
+			continue
+		}
+		if m.Series.Fired != int64(len(occurrences)) || m.Series.Failed != 0 || m.Series.Skipped != 0 {
+			c.ledger.Odd(fmt.Sprintf("of the %d occurrences of %s, %d were fired, %d failed, %d were skipped",
+				len(occurrences), m.ScheduleID, m.Series.Fired, m.Series.Failed, m.Series.Skipped))
+		}
+		for _, id := range occurrences {
+			c.ledger.Stored(id, string(m.Status))
+		}
 	}
 	return nil
 }

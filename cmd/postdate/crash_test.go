@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,8 +44,17 @@ func TestCrash(t *testing.T) {
 	following, stopFollowing := context.WithCancel(context.Background())
 	defer stopFollowing()
 	followed := make(chan error, 1)
-	go func() { followed <- l.client.FollowInto(following, crashInbox, nodetest.Into(l.ledger)) }()
+	into := nodetest.Into(l.ledger)
+	go func() {
+		followed <- l.client.FollowInto(following, crashInbox, func(a nodetest.Arrival) {
+			if strings.HasPrefix(a.ScheduleID, crashSeries) {
+				a.ScheduleID = occurrenceID(a.ScheduleID, a.ExecutionTime)
+			}
+			into(a)
+		})
+	}()
 
+	l.scheduleSeries()
 	l.start(random)
 	var up time.Duration
 	for round := range rounds {
@@ -78,6 +88,7 @@ func TestCrash(t *testing.T) {
 		t.Error(err)
 	}
 	nodetest.Settle(t, l.ledger)
+	l.seriesHaveRun()
 	if err := node.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -281,4 +292,61 @@ func (l *crashLoad) scheduleSome(d time.Duration) time.Time {
 	}
 	l.schedule(ms)
 	return due
+}
+
+const (
+	crashSeries     = "series-"
+	crashSeriesMany = 100
+	crashSeriesRuns = 15
+)
+
+// occurrenceID names an occurrence in the ledger.
+func occurrenceID(id string, at time.Time) string {
+	return id + "/" + at.UTC().Format(time.RFC3339Nano)
+}
+
+// scheduleSeries schedules series that fire each second, at the same instants. Each occurrence is in the
+// ledger, and none may be skipped: no kill lasts a minute.
+func (l *crashLoad) scheduleSeries() {
+	l.t.Helper()
+	first := nodetest.In(time.Second)
+	var all []string
+	ms := make([]client.Message, crashSeriesMany)
+	for i := range ms {
+		ms[i] = client.Message{
+			ScheduleID: fmt.Sprint(crashSeries, i), Channel: "inbox:" + crashInbox, Payload: []byte("1"),
+			Recurrence: &client.Recurrence{Every: time.Second, Start: first, MaxRuns: crashSeriesRuns},
+		}
+		for k := range crashSeriesRuns {
+			at := first.Add(time.Duration(k) * time.Second)
+			all = append(all, occurrenceID(ms[i].ScheduleID, at))
+			l.ledger.Sent(all[len(all)-1], "inbox:"+crashInbox, at)
+		}
+	}
+	results, err := l.client.ScheduleAll(l.t.Context(), ms)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Problem != nil {
+			l.t.Fatal(r.Problem)
+		}
+	}
+	for _, id := range all {
+		l.ledger.Scheduled(id, account.Done, time.Now())
+	}
+}
+
+// seriesHaveRun expects that the series count each occurrence as fired, and have ended with the last one.
+func (l *crashLoad) seriesHaveRun() {
+	l.t.Helper()
+	for i := range crashSeriesMany {
+		m, err := l.client.Get(l.t.Context(), fmt.Sprint(crashSeries, i))
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if m.Status != client.Delivered || m.Series.Fired != crashSeriesRuns || m.Series.Failed != 0 || m.Series.Skipped != 0 {
+			l.t.Errorf("%s is %s: %+v", m.ScheduleID, m.Status, m.Series)
+		}
+	}
 }
