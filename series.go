@@ -31,7 +31,8 @@ func (s Series) Add(o Outcome) Series {
 	if o.Status == DeliveryFailed {
 		s.Failed++
 	}
-	s.History = append(append([]Outcome(nil), s.History[max(len(s.History)-HistoryMax+1, 0):]...), o)
+	latest := s.History[max(len(s.History)-HistoryMax+1, 0):]
+	s.History = append(append(make([]Outcome, 0, len(latest)+1), latest...), o)
 	return s
 }
 

@@ -111,7 +111,9 @@ func (r *reader) occurrence(s *state, form byte) {
 	}
 	s.Series.Fired, s.Series.Failed, s.Series.Skipped = r.count(), r.count(), r.count()
 	n := r.byte()
-	r.failed = r.failed || n > postdate.HistoryMax
+	if r.failed = r.failed || n > postdate.HistoryMax; !r.failed && n > 0 {
+		s.Series.History = make([]postdate.Outcome, 0, n)
+	}
 	for ; n > 0 && !r.failed; n-- {
 		o := postdate.Outcome{Occurrence: r.time(), At: r.time(), Status: postdate.Status(r.byte())}
 		o.Attempts, o.Skipped = int(r.count()), r.count()
