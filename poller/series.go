@@ -32,14 +32,14 @@ func (it *Item) recurs() {
 // following is how the series goes on after its present occurrence.
 func (it *Item) following() store.Next {
 	next, ok := it.rule.Next(it.rec.Occurrence, it.rec.Run)
-	return it.nextAt(next, it.rec.Run+1, ok)
+	return it.nextAt(next, ok)
 }
 
-func (it *Item) nextAt(at postdate.Time, run int, ok bool) store.Next {
+func (it *Item) nextAt(at postdate.Time, ok bool) store.Next {
 	if !ok {
 		return store.Next{Over: true}
 	}
-	return store.Next{Occurrence: at, AttemptTime: it.rule.Due(it.rec.ScheduleID, at), Run: run}
+	return store.Next{Occurrence: at, AttemptTime: it.rule.Due(it.rec.ScheduleID, at)}
 }
 
 // skipReady settles ready occurrences that are not to be begun: those that are misfired, as their rules
@@ -71,7 +71,7 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 		if skipped == 0 {
 			return false
 		}
-		next := it.nextAt(at, rec.Run+int(skipped), ok)
+		next := it.nextAt(at, ok)
 		next.Skipped = skipped
 		it.bucket.chosen[rec.Key] = next.Occurrence
 		m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next, Reason: rec.LastError})

@@ -39,9 +39,8 @@ type Settlement struct {
 type Next struct {
 	Occurrence  postdate.Time
 	AttemptTime postdate.Time // when it is to begin
-	Run         int           // its number
 	Over        bool          // instead of these: none follows
-	Skipped     int64         // for SettleSkip: how many are skipped, with the present one
+	Skipped     int64         // for SettleSkip: how many are skipped, with the present one; else 0
 }
 
 // Advances says whether a series goes on to its next occurrence, or is over.
@@ -65,7 +64,7 @@ func (s *Settlement) State(old postdate.State) postdate.State {
 	case s.Advances():
 		return postdate.State{
 			Status: postdate.Pending, Version: old.Version, AttemptTime: s.Next.AttemptTime, LastError: s.Reason,
-			Occurrence: s.Next.Occurrence, Run: s.Next.Run,
+			Occurrence: s.Next.Occurrence, Run: old.Run + max(int(s.Next.Skipped), 1),
 		}
 	}
 	return s.single(old)

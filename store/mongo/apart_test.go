@@ -34,7 +34,7 @@ func oneSeries(t *testing.T, s *Store) (m postdate.Message, detach store.Settlem
 		t.Fatal(err)
 	}
 	return m, store.Settlement{Key: m.Key, ExecutionTime: 1000, Version: rec.Version, Token: 1, How: store.SettleRetry, At: 1001,
-		AttemptTime: 1500, Attempts: 1, Occurrence: 1000, Next: store.Next{Occurrence: 2000, AttemptTime: 2000, Run: 2}}
+		AttemptTime: 1500, Attempts: 1, Occurrence: 1000, Next: store.Next{Occurrence: 2000, AttemptTime: 2000}}
 }
 
 // failing is the settlement of that message, which fails.

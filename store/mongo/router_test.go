@@ -283,7 +283,7 @@ func (x *routed) detaching() store.Settlement {
 	return store.Settlement{
 		Key: m.Key, ExecutionTime: m.ExecutionTime, Version: rec.Version, Token: x.tokens[m.Bucket], How: store.SettleRetry,
 		AttemptTime: m.ExecutionTime + 500, Occurrence: m.First,
-		Next: store.Next{Occurrence: m.First + 1000, AttemptTime: m.First + 1000, Run: 2},
+		Next: store.Next{Occurrence: m.First + 1000, AttemptTime: m.First + 1000},
 	}
 }
 

@@ -199,7 +199,7 @@ func (x *twins) settlement(row *storetest.Row) store.Settlement {
 	if row.Occurrence == 0 || s.How == store.SettlePark || x.r.IntN(6) == 0 {
 		return s
 	}
-	s.Next = store.Next{Occurrence: row.Occurrence + 100, AttemptTime: row.Occurrence + 103, Run: row.Run + 1}
+	s.Next = store.Next{Occurrence: row.Occurrence + 100, AttemptTime: row.Occurrence + 103}
 	if x.r.IntN(8) == 0 {
 		s.Next = store.Next{Over: true}
 	}
@@ -287,7 +287,7 @@ func TestSeriesSettledTogether(t *testing.T) {
 		}
 		settle = append(settle, store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: rec.Version, Token: 1,
 			How: store.SettleDelivered, At: 1005, Occurrence: 1000, Attempts: 1,
-			Next: store.Next{Occurrence: 2000, AttemptTime: 2000, Run: 2}})
+			Next: store.Next{Occurrence: 2000, AttemptTime: 2000}})
 	}
 	if err := s.Settle(t.Context(), settle); err != nil {
 		t.Fatal(err)
@@ -343,15 +343,15 @@ func TestSeriesUsage(t *testing.T) {
 		want int64
 	}{
 		{insert, 1},
-		{settle(m.Key, store.SettleDelivered, store.Next{Occurrence: 1000, Run: 2, AttemptTime: 1000}), 1},
-		{settle(m.Key, store.SettleRetry, store.Next{Occurrence: 3000, Run: 3, AttemptTime: 3000}), 2},
-		{settle(m.Key, store.SettleRetry, store.Next{Occurrence: 1000, Run: 4, AttemptTime: 1000}), 3},
+		{settle(m.Key, store.SettleDelivered, store.Next{Occurrence: 1000, AttemptTime: 1000}), 1},
+		{settle(m.Key, store.SettleRetry, store.Next{Occurrence: 3000, AttemptTime: 3000}), 2},
+		{settle(m.Key, store.SettleRetry, store.Next{Occurrence: 1000, AttemptTime: 1000}), 3},
 		{settle(m.Key, store.SettleRetry, store.Next{Over: true}), 2}, // the same occurrence: it is there already
 		{settle(alone, store.SettleFailed, store.Next{}), 1},
 		{func() { s.Expire(t.Context(), store.Expiry{Buckets: allOf(s), SettledBefore: 100, Limit: 10}) }, 1},
 		{insert, 2},
 		{cancel, 2},
-		{settle(m.Key, store.SettleDelivered, store.Next{Occurrence: 9000, Run: 2, AttemptTime: 9000}), 1},
+		{settle(m.Key, store.SettleDelivered, store.Next{Occurrence: 9000, AttemptTime: 9000}), 1},
 	} {
 		step.do()
 		if usage, _ := s.UsageOf(m.Tenant, m.Channel); usage.Messages != step.want {

@@ -262,7 +262,7 @@ func (o *outcome) change(targets []target, id *bson.ObjectID) change {
 		put("ending", nil, false)
 	}
 	if next.Occurrence != o.was.Occurrence {
-		set = append(set, doc("occurrence", next.Occurrence, "run", next.Run)...)
+		set = append(set, bson.E{Key: "occurrence", Value: next.Occurrence})
 	}
 	update := doc("$unset", unset)
 	if len(set) > 0 {
@@ -278,9 +278,10 @@ func (o *outcome) additions() bson.D {
 	}
 	var counts bson.D
 	by := postdate.Series{}.Add(o.noted)
-	for name, n := range map[string]int64{"fired": by.Fired, "failed": by.Failed, "skipped": by.Skipped} {
+	for name, n := range map[string]int64{"series.fired": by.Fired, "series.failed": by.Failed,
+		"series.skipped": by.Skipped, "run": int64(o.next.Run - o.was.Run)} {
 		if n != 0 {
-			counts = append(counts, bson.E{Key: "series." + name, Value: n})
+			counts = append(counts, bson.E{Key: name, Value: n})
 		}
 	}
 	return doc("$inc", counts, "$push", doc("series.history",

@@ -196,7 +196,7 @@ func TestASeriesIsSettledWithItsOccurrences(t *testing.T) {
 	}
 	for run := 2; run <= 4; run++ { // three occurrences are to be retried
 		at := postdate.Time(1000 * run)
-		settle(settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: at, AttemptTime: at, Run: run}))
+		settle(settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: at, AttemptTime: at}))
 	}
 	alone, err := s.Retried(t.Context(), m.Key)
 	if err != nil || len(alone) != 3 {
@@ -204,7 +204,7 @@ func TestASeriesIsSettledWithItsOccurrences(t *testing.T) {
 	}
 	settle(
 		settlementOf(t, s, alone[1], store.SettleFailed, store.Next{}),
-		settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 5000, AttemptTime: 5000, Run: 5}),
+		settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 5000, AttemptTime: 5000}),
 		settlementOf(t, s, alone[0], store.SettleFailed, store.Next{}),
 		settlementOf(t, s, alone[0], store.SettleFailed, store.Next{}),
 		settlementOf(t, s, alone[2], store.SettleDelivered, store.Next{}),
@@ -229,7 +229,7 @@ func TestAnOccurrenceIsRetriedOnce(t *testing.T) {
 	s.Insert(t.Context(), []postdate.Message{m})
 	retry := func() {
 		t.Helper()
-		next := store.Next{Occurrence: 2000, AttemptTime: 2000, Run: 2}
+		next := store.Next{Occurrence: 2000, AttemptTime: 2000}
 		if err := s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleRetry, next)}); err != nil {
 			t.Fatal(err)
 		}
@@ -415,7 +415,7 @@ func (b *beside) settlement() store.Settlement {
 	if p.How == store.SettlePark && !skip || b.r.IntN(8) == 0 && !skip {
 		return p
 	}
-	p.Next = store.Next{Occurrence: row.Occurrence + 100, Run: row.Run + 1}
+	p.Next = store.Next{Occurrence: row.Occurrence + 100}
 	p.Next.AttemptTime = p.Next.Occurrence + postdate.Time(b.r.IntN(9))
 	if b.r.IntN(10) == 0 {
 		p.Next = store.Next{Over: true}

@@ -214,7 +214,7 @@ func (s skipsCountOne) Settle(_ context.Context, settlements []store.Settlement)
 func (s overIsPending) Settle(_ context.Context, settlements []store.Settlement) error {
 	return settleChanged(s.Mem, settlements, func(p *store.Settlement) bool {
 		if p.Next.Over {
-			p.Next.Over, p.Next.Run = false, 1
+			p.Next.Over, p.Next.AttemptTime = false, 1
 		}
 		return true
 	})

@@ -326,6 +326,7 @@ func durableSeries(x *trial) {
 	for _, key := range keys {
 		before = append(before, x.get(key))
 	}
+	x.shareUsage()
 	x.crash()
 	for _, r := range before {
 		x.wantRecord(x.get(r.Key), r)
@@ -339,6 +340,7 @@ func durableSeries(x *trial) {
 	x.settled(x.settlement(two, token, store.SettleFailed))
 	x.settled(x.isOver(m, token, store.SettleDelivered, 4))
 	over := x.get(m.Key)
+	x.shareUsage()
 	x.crash()
 	x.wantRecord(x.get(m.Key), over)
 	x.wantRetried(m.Key)

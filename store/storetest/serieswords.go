@@ -50,7 +50,7 @@ var advances = []store.Settling{store.SettleDelivered, store.SettleFailed, store
 func (x *trial) goesOn(m postdate.Message, token uint64, how store.Settling, run int) store.Settlement {
 	s := x.settlement(m, token, how)
 	s.Occurrence, s.At = occurrence(m, run), begins(m, run)+5
-	s.Next = store.Next{Occurrence: occurrence(m, run+1), AttemptTime: begins(m, run+1), Run: run + 1}
+	s.Next = store.Next{Occurrence: occurrence(m, run+1), AttemptTime: begins(m, run+1)}
 	switch how {
 	case store.SettleRetry:
 		s.AttemptTime = begins(m, run) + 10_000
