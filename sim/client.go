@@ -76,6 +76,15 @@ func (w *world) happen(i int) {
 		s := w.history.story(it.a)
 		s.request = w.message(it, s.key, strconv.Itoa(i))
 		w.schedule(p, s, *s.request)
+	case opSeries:
+		if it.p > 0 {
+			w.history.inherit(it.a)
+		}
+		s := w.history.story(it.a)
+		if m, ok := w.recurring(it, s.key, strconv.Itoa(i)); ok {
+			s.request = m
+			w.schedule(p, s, *m)
+		}
 	case opRepeat:
 		if s := w.history.known(it.a); s != nil && s.request != nil {
 			w.schedule(p, s, *s.request)
@@ -191,7 +200,13 @@ func (w *world) cancel(p *process, s *story) {
 				got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.wall())[0]
 			}
 		}},
-		answer: func() { answer(outcomeOf(got.Err)) },
+		answer: func() {
+			if got.Err == nil && got.State.Occurrence != 0 {
+				w.cancelRetried(p, s, answer)
+				return
+			}
+			answer(outcomeOf(got.Err))
+		},
 		failed: func(error) { answer(unknown) },
 	})
 }

@@ -22,9 +22,22 @@ func scenario(items ...item) *plan {
 	return p
 }
 
+// every is a rule with so many occurrences.
+func every(d time.Duration, runs int) *postdate.Recurrence {
+	return &postdate.Recurrence{Every: d, MaxRuns: runs, MisfireAfter: 2 * time.Second}
+}
+
 // scenarios are the worlds that TestExhaustive plays. Each is quick, and makes calls that the
 // others do not.
 var scenarios = map[string]*plan{
+	"a series to each channel, one cancelled": scenario(
+		item{at: 2 * time.Second, kind: opSeries, a: 0, b: 0, recurs: every(500*time.Millisecond, 5)},
+		item{at: 2 * time.Second, kind: opSeries, a: 1, b: 1, recurs: every(700*time.Millisecond, 4)},
+		item{at: 2 * time.Second, kind: opSeries, a: 2, b: 2, recurs: every(time.Second, 3)},
+		item{at: 2 * time.Second, kind: opSeries, a: 3, b: 3, recurs: every(800*time.Millisecond, 6)},
+		item{at: 4 * time.Second, kind: opCancel, a: 1},
+		item{at: 5801 * time.Millisecond, kind: opCancel, a: 3},
+	),
 	"a message to each channel": scenario(
 		item{at: 2 * time.Second, kind: opSchedule, a: 0, b: 0, d: time.Second},
 		item{at: 2 * time.Second, kind: opSchedule, a: 1, b: 1, d: time.Second},

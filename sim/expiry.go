@@ -68,13 +68,17 @@ func (d *draw) wrongClocks() {
 
 // ended returns when a final message became final, by the time by which retention counts: when
 // its owner learned of it, or a client cancelled it, which may be long before the write.
-func (h *history) ended(s *story, before, after *row, st *store.Settlement) postdate.Time {
+func (h *history) ended(s, present *story, before *row, st *store.Settlement) postdate.Time {
 	now := h.w.dated()
 	switch {
 	case st == nil && h.w.plan.alone():
 		return now
 	case st == nil:
-		for _, r := range s.requests {
+		requests := s.requests
+		if s.series != nil {
+			requests = s.series.requests
+		}
+		for _, r := range requests {
 			if r.kind == opCancel && r.ended == 0 {
 				now = min(now, epoch.Add(r.began)) // this cancel may have done it, or a later one
 			}
@@ -82,18 +86,18 @@ func (h *history) ended(s *story, before, after *row, st *store.Settlement) post
 		return now
 	}
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
-	for _, e := range slices.Backward(s.emissions) {
+	for _, e := range slices.Backward(present.emissions) {
 		// Of several with one number only the last was an attempt: the channel was down before.
-		if attempted && e.edition == string(after.Payload) && e.token == st.Token && e.attempt == st.Attempts &&
-			e.answered != 0 {
+		if attempted && e.edition == presentEdition(&before.Record) && e.token == st.Token &&
+			e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
 	}
 	switch {
-	case gaveUp(before, st): // then, or when its owner noticed
+	case gaveUp(before, st), before.Occurrence != 0: // then, or when its owner noticed
 		return min(before.AttemptTime, now)
-	case after.ExpiresAt != 0:
-		return min(after.ExpiresAt, now)
+	case before.ExpiresAt != 0:
+		return min(before.ExpiresAt, now)
 	}
 	return now
 }
@@ -128,7 +132,7 @@ func keptLongEnough(h *history, f factExpired) string {
 			f.by.node, len(f.old), len(f.letters), f.by.steady)
 	}
 	for _, r := range f.old {
-		ended := h.about[string(r.Payload)].ended
+		ended := h.storyOf(r).ended
 		if kept := now.Sub(ended); kept < p.retention-unknown {
 			return fmt.Sprintf("%s was %s for %s only, and is deleted by %s: "+
 				"it says that it ended at %d, and did at %d",

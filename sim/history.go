@@ -51,13 +51,22 @@ type story struct {
 	parked    bool          // its present version has been parked
 	ended     postdate.Time // when it became final, by the time by which retention counts
 	expired   bool          // its record is gone, and its key is free
+
+	tale        *tale // of a series
+	inserted    postdate.Time
+	occurrences int           // of a series: how many stories its occurrences have
+	series      *story        // of an occurrence
+	at          postdate.Time // likewise: its time
+	begins      postdate.Time // likewise: with its part of the jitter
+	skipped     bool          // likewise
+	chosen      bool          // likewise: those before it were skipped, so that it begins
 }
 
 // emission is one message in one publish.
 type emission struct {
 	number    int
 	story     *story
-	edition   string // the payload; each version has its own
+	edition   string // each version and each occurrence has its own (editionOf)
 	process   *process
 	token     uint64
 	message   *postdate.Message
@@ -65,6 +74,7 @@ type emission struct {
 	at        time.Duration
 	wall      postdate.Time // the node's wall clock
 	row       *row          // what the store held at that time
+	over      bool          // it held none because the series had gone on
 	partition bucket.Partition
 	first     bool // the first one of its edition
 	unaware   bool // its node was frozen, and cannot know yet that its lease has ended
@@ -94,7 +104,8 @@ type (
 	factRecord struct {
 		by            string
 		story         *story
-		before, after *row // before is nil for a new record
+		present       *story // what could be sent before: the story or, of a series, that of an occurrence
+		before, after *row   // before is nil for a new record
 		settlement    *store.Settlement
 	}
 	factClaim struct {
@@ -119,7 +130,7 @@ type (
 // watchers check the promises, by number. Each says what is wrong with a fact, or "".
 var watchers = [...]func(h *history, f fact) string{
 	0: conservation, 1: promise1, 2: promise2, 3: promise3, 4: promise4, 5: promise5, 6: promise6, 7: promise7,
-	8: promise8,
+	8: promise8, 9: promise9,
 }
 
 func newHistory(w *world) *history {
@@ -128,7 +139,7 @@ func newHistory(w *world) *history {
 }
 
 // order is the order in which the watchers look: the most specific first.
-var order = [...]int{0, 2, 3, 5, 6, 4, 7, 8, 1}
+var order = [...]int{0, 2, 3, 5, 6, 4, 7, 8, 1, 9}
 
 // note passes a fact to all watchers.
 func (h *history) note(f fact) {
@@ -179,14 +190,15 @@ func (h *history) gained(p *process, g bucket.Partition) {
 // emitted records that a process hands a message to its broker.
 func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emission {
 	m := d.Message
-	s := h.about[string(m.Payload)]
+	s := h.about[editionOf(m)]
 	h.sent++
 	e := &emission{
-		number: h.sent, story: s, edition: string(m.Payload), process: p, token: p.m.Token(m.Bucket), message: m,
+		number: h.sent, story: s, edition: editionOf(m), process: p, token: p.m.Token(m.Bucket), message: m,
 		attempt: d.Attempt, marked: marked,
-		at: h.w.now, wall: p.n.clock.now().Wall, row: h.record(s), partition: h.w.store.Records[m.Bucket], first: true,
+		at: h.w.now, wall: p.n.clock.now().Wall, partition: h.w.store.Records[m.Bucket], first: true,
 		unaware: h.w.now < p.n.unaware,
 	}
+	e.row, e.over = h.sentFrom(s)
 	for _, o := range s.emissions {
 		if o.edition == e.edition {
 			e.first = false
@@ -221,40 +233,50 @@ func (h *history) arrived(e *emission) {
 func (h *history) due(r *row) bool {
 	end := epoch.Add(h.w.plan.length + healMax/2)
 	waits := h.w.plan.alone() && r.AttemptTime >= end && (!r.Parked || h.w.channels[r.Channel].kind == channelGone)
-	return r.ExecutionTime < end && !waits
+	return r.NotBefore() < end && !waits
 }
 
 func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
-	s := h.about[string(after.Payload)]
-	s.written++
-	if st == nil && by != "unpark" {
-		s.begun, s.parked = h.w.wall(), false
+	by, st = splitSettlement(by, before, after, st)
+	s := h.storyOf(after)
+	if by == "insert" && s.request.Recurrence != nil {
+		s.tale, s.inserted = newTale(s.request), h.w.wall()
 	}
-	s.parked = s.parked || after.Parked
+	present := h.presentOf(after)
+	s.written++
+	if by == "insert" || by == "replace" || before != nil && before.Occurrence != after.Occurrence {
+		present.begun, present.parked = h.w.wall(), false
+	}
+	present.parked = present.parked || after.Parked
+	if before != nil {
+		present = h.presentOf(before)
+	}
 	if before != nil && before.Status == postdate.Pending && h.due(before) {
 		h.open--
 	}
 	if after.Status == postdate.Pending && h.due(after) {
 		h.open++
 	}
-	if after.Status.Final() {
+	if after.Status.Final() && by != "count" {
 		h.counts[after.Status.String()]++
-		s.ended = h.ended(s, before, after, st)
+		s.ended = h.ended(s, present, before, st)
 	}
 	h.w.mark(15, uint64(s.number), after.Version, uint64(after.Status), uint64(after.AttemptTime))
-	h.note(factRecord{by, s, before, after, st})
-	switch by { // after the watchers, which must see what was withdrawn before
-	case "cancel", "replace":
-		s.withdrawn[string(before.Payload)] = fmt.Sprintf("the %s at %s", by, h.w.now)
+	h.note(factRecord{by, s, present, before, after, st})
+	// after the watchers, which must see what was withdrawn before
+	if by == "replace" || by == "cancel" && after.Status.Final() {
+		present.withdrawn[presentEdition(&before.Record)] = fmt.Sprintf("the %s at %s", by, h.w.now)
 	}
 }
 
 // expired records that records and the oldest letters of the inbox were deleted.
 func (h *history) expired(by deletion, old []*row, letters int) {
 	for _, r := range old {
-		s := h.about[string(r.Payload)]
+		s := h.storyOf(r)
 		s.expired = true
-		h.free = append(h.free, s.key)
+		if s.series == nil {
+			h.free = append(h.free, s.key)
+		}
 		h.counts["expired"]++
 		h.w.mark(18, uint64(s.number))
 		h.w.tell(nil, "%s %q expires by %s", s.key.ScheduleID, r.Payload, by.node)

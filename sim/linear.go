@@ -20,6 +20,7 @@ type life struct {
 type deed struct {
 	kind    kind // opSchedule, opCancel, opMove, or delivery
 	edition string
+	series  bool // the delivery is of one of a series' occurrences
 }
 
 // delivery is the deed of a broker, from publish to arrival.
@@ -71,14 +72,21 @@ func (l life) take(d deed) (life, bool) {
 		return life{there: true, edition: d.edition}, l.there && !l.cancelled && !l.delivered
 	default:
 		can := l.there && !l.cancelled && l.edition == d.edition
-		l.delivered = true
+		l.delivered = !d.series
 		return l, can
 	}
 }
 
 // notLinear checks the history of each message that was cancelled or rescheduled.
 func notLinear(h *history) string {
-	model := lives.ToModel()
+	model, emissions := lives.ToModel(), map[*story][]*emission{}
+	for _, s := range h.order {
+		of := s
+		if s.series != nil {
+			of = s.series
+		}
+		emissions[of] = append(emissions[of], s.emissions...)
+	}
 	for _, s := range h.order {
 		var ops []porcupine.Operation
 		withdrawals := 0
@@ -91,18 +99,18 @@ func notLinear(h *history) string {
 				ended = math.MaxInt64
 			}
 			ops = append(ops, porcupine.Operation{
-				ClientId: len(ops), Input: deed{r.kind, r.edition}, Output: r.outcome, Call: int64(r.began),
+				ClientId: len(ops), Input: deed{r.kind, r.edition, false}, Output: r.outcome, Call: int64(r.began),
 				Return: ended,
 			})
 		}
 		if withdrawals == 0 {
 			continue
 		}
-		for _, e := range s.emissions {
+		for _, e := range emissions[s] {
 			if e.arrivedAt > 0 {
 				ops = append(ops, porcupine.Operation{
-					ClientId: len(ops), Input: deed{delivery, e.edition}, Output: done, Call: int64(e.at),
-					Return: int64(e.arrivedAt),
+					ClientId: len(ops), Input: deed{delivery, string(e.message.Payload), s.tale != nil}, Output: done,
+					Call: int64(e.at), Return: int64(e.arrivedAt),
 				})
 			}
 		}

@@ -49,7 +49,8 @@ type item struct {
 	e    time.Duration
 	p    float64 // how likely
 
-	priority postdate.Priority // of the message
+	priority postdate.Priority    // of the message
+	recurs   *postdate.Recurrence // of a series
 }
 
 // kind is what an item does.
@@ -64,6 +65,7 @@ const (
 	opList
 	opExpire         // delete what was settled more than d ago
 	opReuse          // like opSchedule, with the id of an expired message
+	opSeries         // schedule series a to channel b; if p > 0, with the id of an expired message
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
 	faultFreeze      // node a and both of its clocks stand still for d, and it does not notice
@@ -96,8 +98,8 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "crash", "pause", "freeze", "orderly stop",
-	"clock jump", "clock drift",
+	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "schedule series",
+	"crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs",
 	"stray call", "slow store",
 	"store outage", "store failover", "store out of reach", "checkpoint lost", "shard out of reach",
@@ -171,7 +173,8 @@ func (d *draw) between(from, to time.Duration) time.Duration { return from + d.u
 func (d *draw) around(t time.Duration) time.Duration { return d.between(-t, t) }
 
 func (d *draw) add(it item) {
-	if it.kind == opSchedule && d.p.profile != profileBacklog { // there, floods give priorities
+	if scheduled := it.kind == opSchedule || it.kind == opSeries; scheduled &&
+		d.p.profile != profileBacklog { // there, floods give priorities
 		it.priority = postdate.Priorities()[it.a/2%3]
 	}
 	d.p.items = append(d.p.items, it)
@@ -241,6 +244,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 		d.drainsWhileToldOf()
 	}
 	d.waits()
+	d.series(seed)
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

@@ -48,21 +48,21 @@ func promise1(h *history, f fact) string {
 // finalOnce checks that a final state stays, and that DELIVERED is true.
 func finalOnce(f factRecord) string {
 	id := f.story.key.ScheduleID
-	if f.before != nil && !f.before.Status.CanBecome(f.after.Status) {
+	if f.before != nil && f.by != "count" && !f.before.Status.CanBecome(f.after.Status) {
 		return fmt.Sprintf("%s was %s and became %s by %s", id, f.before.Status, f.after.Status, f.by)
 	}
 	if f.settlement == nil {
 		return ""
 	}
 	arrived := false
-	for _, e := range f.story.emissions {
-		arrived = arrived || e.edition == string(f.after.Payload) && e.arrivedAt > 0
+	for _, e := range f.present.emissions {
+		arrived = arrived || e.edition == presentEdition(&f.before.Record) && e.arrivedAt > 0
 	}
 	switch {
 	case f.settlement.How == store.SettleDelivered && !arrived:
 		return fmt.Sprintf("%s is DELIVERED and has not arrived", id)
-	case f.settlement.How == store.SettleFailed && arrived && !f.after.PossibleDuplicate:
-		return fmt.Sprintf("%s arrived and is DELIVERY_FAILED without a doubt: %s", id, f.after.LastError)
+	case f.settlement.How == store.SettleFailed && arrived && !f.settlement.PossibleDuplicate:
+		return fmt.Sprintf("%s arrived and is DELIVERY_FAILED without a doubt: %s", id, f.settlement.Reason)
 	}
 	return ""
 }

@@ -20,14 +20,14 @@ func promise3(h *history, f fact) string {
 			return fmt.Sprintf("the settlement of version %d of %s overwrote version %d",
 				f.settlement.Version, f.story.key.ScheduleID, f.before.Version)
 		}
-		if f.before != nil && h.about[string(f.before.Payload)] != f.story {
+		if f.before != nil && h.storyOf(f.before) != f.story {
 			return fmt.Sprintf("the %s of an earlier message of %s changed a later one", f.by, f.story.key.ScheduleID)
 		}
-		if f.by != "cancel" && f.by != "replace" {
+		if f.by != "cancel" && f.by != "replace" || !f.after.Status.Final() && f.by == "cancel" {
 			return ""
 		}
-		for _, e := range f.story.emissions {
-			if e.edition == string(f.before.Payload) && e.arrivedAt > 0 {
+		for _, e := range f.present.emissions {
+			if e.edition == presentEdition(&f.before.Record) && e.arrivedAt > 0 {
 				return fmt.Sprintf("%s %q was taken back for certain (%s), and had arrived at %s",
 					f.story.key.ScheduleID, e.edition, f.by, e.arrivedAt)
 			}

@@ -15,7 +15,7 @@ func promise4(h *history, f fact) string {
 		e := f.e
 		id := e.story.key.ScheduleID
 		switch {
-		case e.row == nil && !e.story.expired:
+		case e.row == nil && !e.story.expired && !e.over:
 			return fmt.Sprintf("%s is published and is not in the store", id)
 		case (e.row == nil || e.row.Status.Final()) && !e.marked && !e.unaware:
 			return fmt.Sprintf("%s is published without a mark, and has ended already", id)

@@ -1,6 +1,10 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/postdate/postdate/store"
+)
 
 // promise5: one owner commits. A node that lost a bucket begins no publish of its messages,
 // moves no checkpoint, and settles only what was delivered. The token grows with every change
@@ -31,7 +35,8 @@ func promise5(h *history, f fact) string {
 		}
 	case factRecord:
 		token := h.w.store.Records[f.story.key.Bucket].Token
-		if s := f.settlement; s != nil && s.Token != token && !f.after.Status.Final() {
+		s := f.settlement
+		if s != nil && s.Token != token && !f.after.Status.Final() && s.How != store.SettleDelivered {
 			return fmt.Sprintf("%s was settled under token %d, and its bucket is at %d",
 				f.story.key.ScheduleID, s.Token, token)
 		}

@@ -33,8 +33,8 @@ func promise6(h *history, f fact) string {
 		}
 	case factEmit:
 		r, p := f.e.row, f.e.partition
-		if r != nil && r.Status == postdate.Pending && string(r.Payload) == f.e.edition && f.e.token == p.Token &&
-			!p.InDoubt(r.Route(), bucket.PositionOf(r.Key, r.AttemptTime)) {
+		if r != nil && r.Status == postdate.Pending && presentEdition(&r.Record) == f.e.edition &&
+			f.e.token == p.Token && !p.InDoubt(r.Route(), bucket.PositionOf(r.Key, r.AttemptTime)) {
 			return fmt.Sprintf("%s, due at %d, is published outside of what is claimed of %s, (%d, %s]",
 				r.ScheduleID, r.AttemptTime-epoch, r.Channel, p.Checkpoint-epoch, at(p.ClaimedFor(r.Route())))
 		}
@@ -51,7 +51,7 @@ func promise6(h *history, f fact) string {
 // publishing reports whether the owner with this token has handed a message to its broker and
 // not settled it yet.
 func (h *history) publishing(r *row, token uint64) bool {
-	for _, e := range h.about[string(r.Payload)].emissions {
+	for _, e := range h.presentOf(r).emissions {
 		if e.row == r && e.token == token {
 			return true
 		}

@@ -47,8 +47,8 @@ func promise7(h *history, f fact) string {
 // load allows it.
 func (h *history) healthyLateMax(e *emission) time.Duration {
 	most, c := 1500*time.Millisecond, h.w.plan.poller
-	told := h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.message.ExecutionTime}]
-	if e.message.ExecutionTime.Sub(e.row.Written) < c.SweepEvery && told < e.row.Written {
+	told := h.told[poller.Nudge{Bucket: e.message.Bucket, At: e.begins()}]
+	if e.begins().Sub(e.row.Written) < c.SweepEvery && told < e.row.Written {
 		// its nudge was lost, or went to a node that stops or that will own the bucket: a sweep
 		// finds it
 		most += c.SweepEvery
@@ -78,14 +78,15 @@ func (h *history) lateness(e *emission) time.Duration {
 	if h.w.plan.profile == profileChannels && !h.evenly(e) {
 		there = e.row.Written
 	}
-	return h.w.wall().Sub(max(e.message.ExecutionTime, there, h.settledDown(), h.excused(e),
+	return h.w.wall().Sub(max(e.begins(), there, h.settledDown(), h.excused(e),
 		h.cameBack(e.message.Channel)))
 }
 
 // excused returns the time until which a message does not count as late, because of the store.
 func (h *history) excused(e *emission) (at postdate.Time) {
 	b := e.message.Bucket
-	at = h.w.store.leftOut[e.message.Key]
+	series, _ := e.message.Key.OfSeries()
+	at = max(h.w.store.leftOut[e.message.Key], h.w.store.leftOut[series])
 	moved := time.Duration(0)
 	if moves := h.moves[b]; len(moves) > 0 {
 		moved = moves[len(moves)-1].Sub(epoch)
@@ -111,10 +112,13 @@ func broughtBefore(e *emission) bool {
 		func(o *emission) bool { return o.number < e.number && o.edition == e.edition && o.mayArrive })
 }
 
+// begins is when the message was to be sent first.
+func (e *emission) begins() postdate.Time { return max(e.message.ExecutionTime, e.story.begins) }
+
 // evenly reports whether the node that sent a message has at most half of the buckets, and no
 // bucket moved while the message was due, or within publishDeadline before that.
 func (h *history) evenly(e *emission) bool {
-	has, since := 0, min(e.story.begun, e.message.ExecutionTime).Add(-publishDeadline)
+	has, since := 0, min(e.story.begun, e.begins()).Add(-publishDeadline)
 	for b, p := range h.w.store.Records {
 		if p.Lease == e.process.lease {
 			has++

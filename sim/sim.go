@@ -1,6 +1,6 @@
 // Package sim is a whole cluster in one thread: nodes that run the product's own steps
 // (node/machine) on simulated clocks, over a simulated network, store and brokers, with clients
-// that schedule, cancel and reschedule, and with faults in all of these. In one world in ten, a
+// that schedule messages and series, cancel and reschedule, and with faults in all of these. In one world in ten, a
 // single node is alone with a store of its own; in another one in ten, calls of some sorts fail
 // in a part of the store, under a steady load, while channels go down and come back.
 //
@@ -9,7 +9,7 @@
 //   - The same seed gives the same run, event for event: [Result.Trace] is a hash
 //     of all that happened.
 //   - A function of its own watches each promise of docs/guarantees.md, in
-//     promise_1.go to promise_8.go, and another the conservation of messages.
+//     promise_1.go to promise_9.go, and another the conservation of messages.
 //   - Every run has a part with faults, and then a part in which everything heals
 //     and all that is due must reach exactly one final state.
 //
@@ -21,8 +21,9 @@
 // Read it in this order: plan.go (what happens), world.go (time), node.go, process.go,
 // calls.go, broker.go, client.go, faults.go (who acts), store.go (the store, a
 // [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
-// retention), alone.go (the differences for a node that is alone), parts.go and plan_parts.go
-// (parts of the store that fail).
+// retention), plan_series.go, series.go and tale.go (all of it for messages that recur), alone.go
+// (the differences for a node that is alone), parts.go and plan_parts.go (parts of the store that
+// fail).
 package sim
 
 import (

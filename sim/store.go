@@ -197,7 +197,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			s.w.bug != bugVersionAgain {
 			panic("a settlement names another execution time than its message has: a sharded store does not find it")
 		}
-		if old != nil && s.settlesAnyway(old, st) {
+		if old != nil && old.Occurrence == 0 && s.settlesAnyway(old, st) {
 			next := old.Record
 			next.State = st.State(next.State)
 			s.Put("settle", old, next, st)

@@ -48,7 +48,11 @@ func (h *history) gaveUpEarly(f factRecord) string {
 		return ""
 	}
 	b := h.w.channels[r.Channel]
-	since := max(r.ExecutionTime, f.story.begun)
+	begun := f.present.begun
+	if f.story.tale != nil { // it waits from when it was to begin, although those before it wait too
+		begun = f.story.inserted
+	}
+	since := max(r.NotBefore(), begun)
 	calm := h.w.plan.profile == profileChannels
 	if calm && r.Tenant == postdate.DefaultTenant {
 		for _, n := range h.w.nodes {
@@ -60,9 +64,10 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	most := r.Retry.Or(h.w.plan.poller.Retry).MaxParked
 	waited, apart := h.w.wall().Sub(since), h.w.clocksApart()
 	if h.w.plan.alone() { // its own clock measures the wait, even if it was set ahead
-		waited, apart = h.w.wall().Sub(f.story.begun)+h.w.nodes[0].clock.ahead(f.story.begun.Sub(epoch)), time.Second
+		waited, apart = h.w.wall().Sub(begun)+h.w.nodes[0].clock.ahead(begun.Sub(epoch)), time.Second
 	}
-	if waited < most-apart {
+	// Where a clock that is ahead is the only one, a series is overdue from its beginning.
+	if waited < most-apart && (f.story.tale == nil || !h.w.plan.alone()) {
 		return fmt.Sprintf("%s failed after %s, and may wait for %s: %s", r.ScheduleID, waited, most, st.Reason)
 	}
 	switch {
@@ -78,7 +83,7 @@ func (h *history) gaveUpEarly(f factRecord) string {
 // gaveUp reports whether a settlement ends a message that has waited too long: it fails, but
 // neither by an attempt nor because it expired.
 func gaveUp(r *row, st *store.Settlement) bool {
-	return st != nil && st.How == store.SettleFailed && st.Attempts == r.Attempts &&
+	return st != nil && st.How == store.SettleFailed && !r.Ending && st.Attempts == r.Attempts &&
 		(r.ExpiresAt == 0 || st.At < r.ExpiresAt)
 }
 
