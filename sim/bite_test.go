@@ -37,7 +37,8 @@ var planted = []struct {
 	{bugEarly, profileStorm, []int{2}},
 	{bugSkewIgnored, profileStorm, []int{1, 2}},
 	{bugNoMark, profileStorm, []int{4}},
-	{bugNoLease, profileStorm, []int{1, 2, 5}}, // parked messages come back by a clock that no renewal has checked yet
+	// Parked messages come back, and occurrences are misfired, by a clock that no renewal has checked yet.
+	{bugNoLease, profileStorm, []int{1, 2, 5, 9}},
 	{bugFirstSight, profileStorm, []int{5}},
 	{bugGossipIsTruth, profileStorm, []int{5}},
 	{bugRetryForgets, profileStorm, []int{1, 4}},
@@ -55,6 +56,12 @@ var planted = []struct {
 	{bugBehindIsRead, profileBacklog, []int{3, 6}},
 	{bugVersionAgain, profileStorm, []int{1, 3}},
 	{bugPriorityLost, profileBacklog, []int{8}},
+	{bugArmedTwice, profileStorm, []int{9}},
+	{bugOccurrenceIgnored, profileStorm, []int{1, 9}},
+	{bugEndingNotKept, profileRaces, []int{9}},
+	{bugEndingIgnored, profileRaces, []int{9}},
+	{bugRetriedLost, profileStorm, []int{9}},
+	{bugRetriedGoesOn, profileRaces, []int{3}},
 	{bugEarly, profileAlone, []int{2}},
 	{bugNotDurable, profileAlone, []int{0, 1, 3}},
 	{bugNoDoubt, profileAlone, []int{4, 6}},

@@ -58,6 +58,12 @@ const (
 	bugBehindIsRead      bug = "scans return what is not claimed of channels that are behind"
 	bugVersionAgain      bug = "every message begins at version 1"
 	bugPriorityLost      bug = "messages are stored without their priority"
+	bugArmedTwice        bug = "a take-over moves series on that are already moved on"
+	bugOccurrenceIgnored bug = "a settlement that is repeated moves a series on once more"
+	bugEndingNotKept     bug = "a cancel of a series in flight is answered and not kept"
+	bugEndingIgnored     bug = "a series that is ending goes on"
+	bugRetriedLost       bug = "a series goes on, and what was to be retried is not there"
+	bugRetriedGoesOn     bug = "a cancel of a series leaves what is retried of it"
 )
 
 // machineConfig returns the configuration of a process's machine.

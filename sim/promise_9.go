@@ -25,6 +25,12 @@ func promise9(h *history, f fact) string {
 		if wrong != "" {
 			return f.story.key.ScheduleID + wrong
 		}
+	case factAnswer:
+		r := h.record(f.r.story)
+		if f.r.kind == opCancel && f.r.outcome == tooLate && r != nil && r.Status == postdate.Pending && !r.Ending &&
+			f.r.story.tale != nil {
+			return fmt.Sprintf("%s was cancelled, too late for its present occurrence, and goes on", r.ScheduleID)
+		}
 	case factEmit:
 		if f.e.story.series != nil {
 			return h.occurrenceSent(f.e)

@@ -53,7 +53,7 @@ func (w *world) cancelRetried(p *process, s *story, answer func(outcome)) {
 			}
 		}},
 		answer: func() {
-			if err != nil || len(keys) == 0 {
+			if err != nil || len(keys) == 0 || w.bug == bugRetriedGoesOn {
 				answer(outcomeOf(err))
 				return
 			}
@@ -130,6 +130,14 @@ func splitSettlement(by string, before, after *row, st *store.Settlement) (strin
 		return "detach", nil
 	}
 	return "count", nil
+}
+
+// next returns the occurrence after the present one of a series.
+func (s *story) next(r *row) (at postdate.Time, ok bool) {
+	if s.tale == nil {
+		return 0, false
+	}
+	return s.tale.next(r.Occurrence, r.Run)
 }
 
 func (s *story) String() string {

@@ -1,8 +1,8 @@
 // Package sim is a whole cluster in one thread: nodes that run the product's own steps
 // (node/machine) on simulated clocks, over a simulated network, store and brokers, with clients
-// that schedule messages and series, cancel and reschedule, and with faults in all of these. In one world in ten, a
-// single node is alone with a store of its own; in another one in ten, calls of some sorts fail
-// in a part of the store, under a steady load, while channels go down and come back.
+// that schedule messages and series, cancel and reschedule, and with faults in all of these. In one
+// world in ten, a single node is alone with a store of its own; in another one in ten, calls of some
+// sorts fail in a part of the store, under a steady load, while channels go down and come back.
 //
 // It promises:
 //

@@ -24,7 +24,7 @@ var inSource = []struct {
 	{
 		"nobody is woken for what came due since the last step", "poller/poller.go",
 		"waker{tried: m.reading(m.stepped), now: m.reading(now), wait: wakeMax}", "waker{tried: now, now: now, wait: wakeMax}",
-		[]int{8}, 0,
+		[]int{8}, 7,
 	},
 	{
 		"a machine asks to be woken at once, whatever it waits for", "poller/poller.go",
@@ -191,6 +191,51 @@ var inSource = []struct {
 		"a node that is alone believes a clock sooner for what is kept longer", "node/machine/expiry.go",
 		"	if now.Mono-x.since < min(believeAfter, retention) {\n", "	if now.Mono-x.since < min(believeAfter, retention, x.c.InboxRetention) {\n",
 		[]int{1}, 69,
+	},
+	{
+		"the next occurrence counts from when the last one was settled", "poller/settle.go",
+		"		s.At = m.endsAt(m.stepped)\n", "		s.At = m.endsAt(m.stepped)\n		if s.Advances() && !s.Next.Over && s.Next.Skipped == 0 {\n			s.Next.Occurrence += max(s.At-it.Begins, 0)\n			s.Next.AttemptTime += max(s.At-it.Begins, 0)\n		}\n",
+		[]int{9}, 0,
+	},
+	{
+		"an occurrence is misfired as soon as it is late", "recurrence/misfire.go",
+		"now.Add(-r.given.MisfireAfter - r.given.Jitter)", "now.Add(-r.given.Jitter)",
+		[]int{9}, 0,
+	},
+	{
+		"more late occurrences begin than may", "recurrence/misfire.go",
+		"		begin = min(misfired, postdate.FireAllMax)\n", "		begin = misfired\n",
+		[]int{9}, 0,
+	},
+	{
+		"an early one of several late occurrences begins", "poller/series.go",
+		"		next := it.nextAt(at, rec.Run+int(skipped), ok)\n", "		if skipped > 1 {\n			skipped, ok = 1, true\n			at, _ = it.rule.Next(rec.Occurrence, rec.Run)\n		}\n		next := it.nextAt(at, rec.Run+int(skipped), ok)\n",
+		[]int{9}, 0,
+	},
+	{
+		"an occurrence that may have been delivered is skipped", "poller/series.go",
+		"		case it.doubt || it.chosen:\n", "		case it.chosen:\n",
+		[]int{9}, 0,
+	},
+	{
+		"an occurrence that is retried holds up the next", "poller/settle.go",
+		"	if it.rule != nil && s.How != store.SettlePark && ", "	if it.rule != nil && s.How != store.SettlePark && s.How != store.SettleRetry && ",
+		[]int{9}, 0,
+	},
+	{
+		"a series that is cancelled in flight goes on", "store/settlement.go",
+		"	case old.Ending:\n		next", "	case false:\n		next",
+		[]int{9}, 0,
+	},
+	{
+		"a series that is behind keeps its bucket", "poller/leave.go",
+		"	return blocked || it.follows && it.bucket.resting()\n", "	return blocked\n",
+		[]int{4, 7}, 213,
+	},
+	{
+		"each occurrence waits for its channel anew", "poller/wait.go",
+		"		since = max(s.downAt, it.Begins) // it waited behind the occurrences before it\n", "		since = now.Wall\n",
+		[]int{1}, 0,
 	},
 	{
 		"a clock is seen to be set once only until a renewal", "poller/scan.go",

@@ -91,6 +91,9 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 		case s.w.bug == bugCancelForgotten && r.Attempts > 0 &&
 			s.Records[key.Bucket].Withdrawable(key, r.Route(), r.State):
 			return []store.Cancelled{{State: r.State, Changed: true}}
+		case s.w.bug == bugEndingNotKept && r.Occurrence != 0 &&
+			!s.Records[key.Bucket].Withdrawable(key, r.Route(), r.State):
+			return []store.Cancelled{{State: r.State, Err: store.ErrTooLate(key, r.State)}}
 		}
 	}
 	return s.Mem.Cancel(ctx, keys, at)
@@ -197,9 +200,10 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			s.w.bug != bugVersionAgain {
 			panic("a settlement names another execution time than its message has: a sharded store does not find it")
 		}
-		if old != nil && old.Occurrence == 0 && s.settlesAnyway(old, st) {
+		if old != nil && s.settlesAnyway(old, st) {
 			next := old.Record
-			next.State = st.State(next.State)
+			next.Ending = next.Ending && s.w.bug != bugEndingIgnored
+			next.State, next.Series = st.State(next.State), st.Series(next.State, next.Series)
 			s.Put("settle", old, next, st)
 		}
 	}
@@ -216,6 +220,9 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 func (s *Store) settlesAnyway(old *row, st *store.Settlement) bool {
 	pending, version := old.Status == postdate.Pending, old.Version == st.Version
 	token := st.How == store.SettleDelivered || st.Token == s.Records[st.Key.Bucket].Token
+	if old.Occurrence != 0 {
+		return pending && version && token && s.seriesGoesOnAnyway(old, st)
+	}
 	switch s.w.bug {
 	case bugSettleFinal:
 		return !pending && version && token
@@ -227,12 +234,40 @@ func (s *Store) settlesAnyway(old *row, st *store.Settlement) bool {
 	return false
 }
 
+// seriesGoesOnAnyway is the same for a series.
+func (s *Store) seriesGoesOnAnyway(old *row, st *store.Settlement) bool {
+	switch s.w.bug {
+	case bugOccurrenceIgnored:
+		return st.Occurrence != old.Occurrence
+	case bugEndingIgnored:
+		return st.Occurrence == old.Occurrence && old.Ending && st.Advances()
+	case bugRetriedLost:
+		return st.Occurrence == old.Occurrence && st.How == store.SettleRetry && !old.Ending
+	}
+	return false
+}
+
+// armTwice moves on the series that were due in a bucket which is taken over, if that bug is planted.
+func (s *Store) armTwice(b int) {
+	if s.w.bug != bugArmedTwice {
+		return
+	}
+	for _, r := range slices.Clone(s.Waiting[b]) {
+		next := r.Record
+		if at, ok := s.w.history.storyOf(r).next(r); ok && r.AttemptTime < s.w.wall() {
+			next.Occurrence, next.AttemptTime, next.Run = at, at, r.Run+1
+			s.Put("settle", r, next, nil)
+		}
+	}
+}
+
 // Acquire implements store.Partitions.
 func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) (results []store.Acquired, err error) {
 	for i, want := range wants {
 		before := s.Records[want.Bucket]
 		got, _ := s.Mem.Acquire(ctx, wants[i:i+1])
 		if got[0].OK {
+			s.armTwice(want.Bucket)
 			s.w.history.partitionChanged("acquire", before, got[0].Partition)
 		}
 		results = append(results, got...)
