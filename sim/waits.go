@@ -49,8 +49,8 @@ func (h *history) gaveUpEarly(f factRecord) string {
 	}
 	b := h.w.channels[r.Channel]
 	begun := f.present.begun
-	if f.story.tale != nil { // it waits from when it was to begin, although those before it wait too
-		begun = f.story.inserted
+	if f.story.tale != nil { // it waits from when it was to begin, although those before it wait, or it came late
+		begun = r.NotBefore()
 	}
 	since := max(r.NotBefore(), begun)
 	calm := h.w.plan.profile == profileChannels
