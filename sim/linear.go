@@ -107,7 +107,8 @@ func notLinear(h *history) string {
 			continue
 		}
 		for _, e := range emissions[s] {
-			if e.arrivedAt > 0 {
+			// A node that was frozen may still send the occurrence that a cancel came too late for.
+			if e.arrivedAt > 0 && (s.tale == nil || !e.unaware) {
 				ops = append(ops, porcupine.Operation{
 					ClientId: len(ops), Input: deed{delivery, string(e.message.Payload), s.tale != nil}, Output: done,
 					Call: int64(e.at), Return: int64(e.arrivedAt),
