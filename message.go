@@ -152,6 +152,10 @@ func (s State) Cancel(at Time) State {
 	return s
 }
 
+// Withdrawn says whether a message is cancelled and nothing of it can arrive any more. A series may have
+// ended with an occurrence whose last attempt has an unknown outcome.
+func (s State) Withdrawn() bool { return s.Status == Cancelled && !s.PossibleDuplicate }
+
 // DigestOf returns the digest of m's content. when is the execution time or the
 // delay in the client's own words: a repeated request with the same delay is the
 // same request, although its delay ends later.

@@ -60,7 +60,7 @@ func (r *rig) attempt(how store.Settling, skipped int64) {
 		run++
 	}
 	if s.Next.Over = !ok; ok {
-		s.Next.Occurrence, s.Next.AttemptTime, s.Next.Run = at, rule.Due("a", at), run
+		s.Next.Occurrence, s.Next.AttemptTime = at, rule.Due("a", at)
 	}
 	if err := r.store.Settle(context.Background(), []store.Settlement{s}); err != nil {
 		r.t.Fatal(err)

@@ -107,8 +107,9 @@ func notLinear(h *history) string {
 			continue
 		}
 		for _, e := range emissions[s] {
-			// A node that was frozen may still send the occurrence that a cancel came too late for.
-			if e.arrivedAt > 0 && (s.tale == nil || !e.unaware) {
+			// A node that was frozen may still send another copy of an occurrence before the last one.
+			heldUp := s.tale != nil && e.unaware && (h.record(s) == nil || e.story.at < h.record(s).Occurrence)
+			if e.arrivedAt > 0 && !heldUp {
 				ops = append(ops, porcupine.Operation{
 					ClientId: len(ops), Input: deed{delivery, string(e.message.Payload), s.tale != nil}, Output: done,
 					Call: int64(e.at), Return: int64(e.arrivedAt),

@@ -69,7 +69,9 @@ type Messages interface {
 	// expired and its id was reused, it cancels the new message.
 	//
 	// A PENDING series that is too late for that gets Ending: whatever settles its present occurrence
-	// makes it CANCELLED. Occurrences that are retried on their own are not cancelled with it.
+	// makes it CANCELLED. If that occurrence may have been published, it is not withdrawn
+	// ([postdate.State.Withdrawn]), and the error stays KindTooLate. Occurrences that are retried on their
+	// own are not cancelled with it.
 	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
 
 	// Retried returns the keys of a series' occurrences that are PENDING as messages of their own, in

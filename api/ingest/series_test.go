@@ -33,7 +33,7 @@ func (w *world) next(how store.Settling) string {
 	rule, _ := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)
 	at, _ := rule.Next(rec.Occurrence, rec.Run)
 	err := w.Settle(context.Background(), []store.Settlement{{Key: rec.Key, ExecutionTime: rec.Occurrence, Version: rec.Version, Token: w.token(rec.Bucket), How: how,
-		At: rec.Occurrence, AttemptTime: rec.Occurrence + 9_000_000, Attempts: 1, Occurrence: rec.Occurrence, Next: store.Next{Occurrence: at, AttemptTime: at, Run: rec.Run + 1}}})
+		At: rec.Occurrence, AttemptTime: rec.Occurrence + 9_000_000, Attempts: 1, Occurrence: rec.Occurrence, Next: store.Next{Occurrence: at, AttemptTime: at}}})
 	if err != nil {
 		w.Fatal(err)
 	}

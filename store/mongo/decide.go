@@ -28,7 +28,7 @@ const (
 	// the mark stands and no claim covers the message: write, if the mark still stands
 	verdictFinish    verdict = iota + 1
 	verdictTooLate           // a claim covers the message, or it has ended
-	verdictCancelled         // it is CANCELLED
+	verdictCancelled         // it is withdrawn
 	verdictWait              // somebody else is about to change it: look again soon
 )
 
@@ -44,7 +44,7 @@ type sighting struct {
 // was set.
 func judge(p bucket.Partition, saw sighting, id bson.ObjectID) verdict {
 	switch {
-	case saw.state.Status == postdate.Cancelled:
+	case saw.state.Withdrawn():
 		return verdictCancelled
 	case !p.Withdrawable(saw.key, saw.route, saw.state):
 		return verdictTooLate

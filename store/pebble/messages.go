@@ -193,7 +193,7 @@ func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Can
 		return store.Cancelled{}, err
 	case !found:
 		return store.Cancelled{Err: store.ErrNotFound(key)}, nil
-	case old.Status == postdate.Cancelled:
+	case old.Withdrawn():
 		return store.Cancelled{State: old.State}, nil
 	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):
 		if old.Status == postdate.Pending && old.Occurrence != 0 && !old.Ending {

@@ -216,7 +216,7 @@ func (m *Mem) cancel(key postdate.Key, at postdate.Time) store.Cancelled {
 	switch {
 	case old == nil:
 		return store.Cancelled{Err: store.ErrNotFound(key)}
-	case old.Status == postdate.Cancelled:
+	case old.Withdrawn():
 		return store.Cancelled{State: old.State}
 	case !m.withdrawable(old):
 		if old.Status == postdate.Pending && old.Occurrence != 0 && !old.Ending {
