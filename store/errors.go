@@ -28,7 +28,8 @@ func ErrTooLate(key postdate.Key, st postdate.State) error {
 	}
 	if st.Status == postdate.Cancelled && st.PossibleDuplicate {
 		return postdate.E(postdate.KindTooLate, "the series %q has ended with its occurrence of %s, of which an "+
-			"attempt has an unknown outcome: it may have been delivered, or still arrive", key.ScheduleID, st.Occurrence)
+			"attempt has an unknown outcome: it may have been delivered, or still arrive",
+			key.ScheduleID, st.Occurrence)
 	}
 	return postdate.E(postdate.KindTooLate, "message %q is %s already", key.ScheduleID, st.Status)
 }
