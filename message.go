@@ -83,7 +83,7 @@ type Message struct {
 	Traceparent   string   // W3C trace context of the request that scheduled it
 	Priority      Priority
 	Recurrence    *Recurrence // nil: it is sent once. ExecutionTime is when the first occurrence begins.
-	First         Time        // of a series: its first occurrence, before which no jitter is added
+	First         Time        // of a series: its first occurrence, without the jitter that ExecutionTime has
 	Retry         RetryPolicy
 	Digest        Digest // of the request: tells a repeated request from a different one
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
@@ -124,7 +124,7 @@ type State struct {
 type Record struct {
 	Message
 	State
-	Series Series // zero where it was read to be sent
+	Series Series // may be zero in what a claim returns
 }
 
 // NotBefore is the time before which a message, or a series' present occurrence, must not be sent.
@@ -210,7 +210,7 @@ func SortHeaders(hs []Header) {
 // CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error {
 	if strings.Contains(id, occurrenceMark) && CheckMessageID(id) == nil {
-		return E(KindInvalid, "%q is an occurrence of a series, which is being tried again by itself: "+
+		return E(KindInvalid, "%q is an occurrence of a series, which is being retried on its own: "+
 			"it can be read and cancelled, but neither made nor changed", id)
 	}
 	return checkName("scheduleId", id, ScheduleIDBytesMax)
@@ -224,7 +224,7 @@ func CheckMessageID(id string) error {
 		return err
 	}
 	switch at, err := ParseTime(occurrence); {
-	case err != nil:
+	case err != nil: // then the slash is what is wrong
 		return checkName("scheduleId", id, ScheduleIDBytesMax)
 	case at.String() != occurrence:
 		return E(KindInvalid, "scheduleId %q names an occurrence of a series: write its time as %s", id, at)

@@ -35,8 +35,8 @@ func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	case postdate.KindOf(result.Err) == postdate.KindTooLate:
 		s.metrics.of(key.Tenant).tooLate.Inc()
 		p := tooLate(key.ScheduleID, result.State)
-		if recurs := result.State.Occurrence != 0; recurs && result.State.Status != postdate.Delivered {
-			p.Detail = result.Err.Error() // it says for which occurrence it is too late
+		if result.State.Occurrence != 0 && result.State.Status != postdate.Delivered {
+			p.Detail = result.Err.Error() // it says for which occurrence of the series it is too late
 		}
 		return p
 	}
@@ -49,9 +49,9 @@ type Canceller interface {
 	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
 }
 
-// Cancel cancels messages, and with a series those of its occurrences that are tried again by themselves.
-// Where delivery of one of these may have begun, the error is KindTooLate although the series has ended,
-// and the same cancel again tells more.
+// Cancel cancels messages, and with a series those of its occurrences that are retried on their own. If
+// delivery of one of these may have begun, the error is KindTooLate although the series has ended. The same
+// cancel again tells what became of it.
 func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	results := from.Cancel(ctx, keys, at)
 	for i := range results {

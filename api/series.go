@@ -67,8 +67,8 @@ func shownTime(m *postdate.Message) postdate.Time {
 	return m.ExecutionTime
 }
 
-// insertedTime is the execution time that the answer to an insert shows. That of a series which was there
-// before is not in the result: what is there is when its first occurrence began.
+// insertedTime is the execution time that the answer to an insert shows. The result has a series' time with
+// its jitter. For a series that was there before, only the store knows the time without it.
 func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result store.Inserted) postdate.Time {
 	switch {
 	case m.Recurrence == nil:
@@ -85,8 +85,8 @@ func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result s
 	return shownTime(&r.Message)
 }
 
-// lookUpRetried brings a series' history up to date with the messages that occurrences became which are
-// tried again by themselves.
+// lookUpRetried brings a series' history up to date: it looks up the occurrences that are retried on their
+// own.
 func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
 	history := slices.Clone(r.Series.History)
 	for i := range history {

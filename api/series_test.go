@@ -15,7 +15,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// series is the body of a message that recurs.
+// recurring is the body of a message that recurs.
 func recurring(id, rule string) string {
 	return `{"scheduleId":"` + id + `","channel":"inbox:test","payload":{"order":1},"recurrence":` + rule + `}`
 }

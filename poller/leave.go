@@ -128,8 +128,8 @@ func (m *Machine) abandon(now postdate.Now, b *owned) {
 	}
 }
 
-// parkLeaving parks the ready messages of a channel for which yes is true, in buckets that are leaving.
-// Nobody has to wait for them, and the next owner does not have them in doubt.
+// parkLeaving parks those ready messages of a channel for which yes is true, because their buckets leave:
+// nobody has to wait for them, and the next owner does not have them in doubt.
 func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(*Item) bool) {
 	if len(m.leaving) == 0 {
 		return
@@ -143,8 +143,9 @@ func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(*Item) bool
 	})
 }
 
-// staysBehind says that a message is not begun before its bucket goes: its channel has yet to answer, or
-// it is one of a series that would keep the bucket with one after another.
+// staysBehind says that a message is not begun before its bucket goes. Its channel has yet to answer, or it
+// is an occurrence that was read because the one before it went out: a series would keep the bucket with one
+// after another.
 func staysBehind(it *Item) bool {
 	_, blocked := it.bucket.blocked[it.channel]
 	return blocked || it.follows && it.bucket.resting()

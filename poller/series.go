@@ -9,12 +9,12 @@ import (
 )
 
 // A series is in hand with its present occurrence, which is sent as a message of its own. Whatever settles
-// that arms the next occurrence in the same write: the rule gives it from the present one, so neither
-// clocks nor take-overs can skip or repeat any. An occurrence that is to be retried becomes a message of
-// its own, so that it holds up nothing. One that was not begun waits with its series for the channel,
-// until it is misfired.
+// that arms the next occurrence in the same write. The rule gives it from the present one, so no take-over
+// skips or repeats any, and a clock does only what the misfire policy says. An occurrence that is to be
+// retried becomes a message of its own, so that it holds up nothing. One that was not begun waits with its
+// series for the channel, until it is misfired.
 
-// recurs makes it the present occurrence of a series.
+// recurs makes an item that of a series' present occurrence.
 func (it *Item) recurs() {
 	rec, chosen := it.rec, it.bucket.chosen
 	it.chosen = chosen[rec.Key] == rec.Occurrence

@@ -23,8 +23,8 @@ func (r *Rule) Due(id string, at postdate.Time) postdate.Time {
 	return at + postdate.Time(hash%uint64(jitter))
 }
 
-// Late says how a series goes on whose next occurrence is at, with the number run, if it has not begun
-// by now. It returns the occurrence that is to begin, which may lie in the future, and how many are
+// Late says how a series goes on whose present occurrence, at the given time and with the number run, has
+// not begun by now. It returns the occurrence that is to begin, which may lie in the future, and how many are
 // skipped before it. ok is false if none is left.
 //
 // An occurrence is misfired if now is more than MisfireAfter later than it could have been due.

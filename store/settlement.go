@@ -21,7 +21,7 @@ type Settlement struct {
 	Version       uint64        // likewise
 	Token         uint64
 	How           Settling
-	At            postdate.Time // the time to note for a final state, or in a series' history
+	At            postdate.Time // the time to note for a final state, and in a series' history
 	AttemptTime   postdate.Time // for SettleRetry and SettlePark
 	DownSince     postdate.Time // for SettlePark
 	Attempts      int
@@ -34,8 +34,8 @@ type Settlement struct {
 	Next       Next          // of a series, unless How is SettlePark
 }
 
-// Next is how a series goes on. It follows from the present occurrence, so that the series goes on in the
-// same way whoever settles that, and whenever.
+// Next is how a series goes on. The rule gives it from the present occurrence, so it is the same whoever
+// settles that, and whenever. Only how many a SettleSkip skips depends on the time.
 type Next struct {
 	Occurrence  postdate.Time
 	AttemptTime postdate.Time // when it is to begin

@@ -234,7 +234,7 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 			t.bad(open[i], nothingThere)
 		case kind == postdate.KindTooLate:
 			reason := "nothing was cancelled: " + tooLate(r.State)
-			if recurs := r.State.Occurrence != 0; recurs && r.State.Status != postdate.Delivered {
+			if r.State.Occurrence != 0 && r.State.Status != postdate.Delivered {
 				reason = r.Err.Error() // the series ends all the same
 			}
 			t.bad(open[i], reason)

@@ -74,7 +74,7 @@ func newPreview(p process) *cobra.Command {
 		Use:   "preview (--every INTERVAL | --cron RULE --timezone ZONE)",
 		Short: "Show when a rule recurs",
 		Long: `Show when a message with a rule would recur, and what a clock that is set forward
-or back changes. Send takes the same flags.`,
+or back changes. Send takes the flags of a rule too.`,
 		Example: `  postdate preview --cron '30 2 * * *' --timezone Europe/Berlin --from 2027-03-27T00:00:00Z
   postdate preview --every PT12H --count 3`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A series is one message. Its state also says which occurrence is present; where it is not
-// layoutLean, it also says what became of the occurrences before. One that is retried on its own
-// is an ordinary message in the same bucket, so that the bucket's lock covers both.
+// A series is one message. Its state also says which occurrence is present and, unless it is of
+// layoutLean, what became of those before. An occurrence that is retried on its own is an ordinary
+// message in the same bucket, so that the bucket's lock covers both.
 
 // detach makes the occurrence that a settlement leaves to be retried a message of its own. old is
 // the state of its series.
