@@ -55,19 +55,24 @@ func (r *Recurrence) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &wire); err != nil {
 		return err
 	}
-	var failed [3]error
-	parse := func(n int, text string) (d time.Duration) {
-		if text != "" { // in hours, minutes and seconds, ISO 8601 is Go's form in capitals
-			d, failed[n] = time.ParseDuration(strings.ToLower(strings.TrimPrefix(text, "PT")))
-		}
-		return d
-	}
+	every, everyErr := parseISO(wire.Every)
+	jitter, jitterErr := parseISO(wire.Jitter)
+	misfireAfter, misfireErr := parseISO(wire.MisfireAfter)
 	*r = Recurrence{
-		Every: parse(0, wire.Every), Anchor: wire.Anchor, Cron: wire.Cron, Timezone: wire.Timezone,
-		Start: wire.Start, End: wire.End, MaxRuns: wire.MaxRuns, Jitter: parse(1, wire.Jitter), Misfire: wire.Misfire,
-		MisfireAfter: parse(2, wire.MisfireAfter), Gap: wire.Gap, Overlap: wire.Overlap,
+		Every: every, Anchor: wire.Anchor, Cron: wire.Cron, Timezone: wire.Timezone, Start: wire.Start, End: wire.End,
+		MaxRuns: wire.MaxRuns, Jitter: jitter, Misfire: wire.Misfire, MisfireAfter: misfireAfter, Gap: wire.Gap,
+		Overlap: wire.Overlap,
 	}
-	return errors.Join(failed[:]...)
+	return errors.Join(everyErr, jitterErr, misfireErr)
+}
+
+// parseISO parses a duration in ISO 8601. In hours, minutes and seconds, as the API answers, that is Go's
+// form in capitals. "" is zero.
+func parseISO(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(strings.ToLower(strings.TrimPrefix(text, "PT")))
 }
 
 // Series is how a message that recurs stands.

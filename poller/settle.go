@@ -115,10 +115,10 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 	}
 	for _, s := range call.items {
 		it, b := s.item, s.bucket
-		if it != nil && s.as.How == store.SettlePark && !b.lost {
-			m.noteParked(it.channel, b)
-		}
 		if it != nil {
+			if s.as.How == store.SettlePark && !b.lost {
+				m.noteParked(it.channel, b)
+			}
 			m.drop(it)
 		}
 		if b.lost {

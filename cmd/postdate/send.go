@@ -89,8 +89,9 @@ func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 	}
 	a, err := c.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: "/v1/messages", Body: body})
 	if err != nil && s.request.Recurrence != nil {
-		return withFlag(cmd, err)
-	} else if err != nil {
+		err = withFlag(cmd, err)
+	}
+	if err != nil {
 		return err
 	}
 	if s.json {
