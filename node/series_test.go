@@ -42,7 +42,7 @@ func fireEachSecond(b *testing.B, uri string) {
 			}
 		})
 		first := nodetest.In(20 * time.Second)
-		addSeries(b, api, many, client.Recurrence{Every: time.Second, Start: first, MaxRuns: seconds}, "inbox:series")
+		addSeries(b, api, many, client.Recurrence{Every: time.Second, Start: first, MaxRuns: seconds})
 		<-time.After(time.Until(first.Add(seconds * time.Second)))
 		if err := api.AwaitNonePending(patient(b)); err != nil {
 			b.Fatal(err)
@@ -69,13 +69,13 @@ func fireEachSecond(b *testing.B, uri string) {
 }
 
 // addSeries schedules series-0, series-1, ….
-func addSeries(b *testing.B, api *nodetest.Client, many int, r client.Recurrence, channel string) {
+func addSeries(b *testing.B, api *nodetest.Client, many int, r client.Recurrence) {
 	b.Helper()
 	const page = 5_000
 	for i := 0; i < many; i += page {
 		batch := make([]client.Message, min(page, many-i))
 		for k := range batch {
-			batch[k] = client.Message{ScheduleID: fmt.Sprint("series-", i+k), Channel: channel, Recurrence: &r, Payload: []byte("1")}
+			batch[k] = client.Message{ScheduleID: fmt.Sprint("series-", i+k), Channel: "inbox:series", Recurrence: &r, Payload: []byte("1")}
 		}
 		results, err := api.ScheduleAll(b.Context(), batch)
 		if err != nil {
@@ -96,7 +96,7 @@ func BenchmarkIdleSeries(b *testing.B) {
 	for b.Loop() {
 		_, api := start(b, config(b))
 		without := spent(b, idle)
-		addSeries(b, api, many, client.Recurrence{Every: time.Hour, Start: nodetest.In(time.Hour)}, "inbox:series")
+		addSeries(b, api, many, client.Recurrence{Every: time.Hour, Start: nodetest.In(time.Hour)})
 		<-time.After(idle) // for what the store does behind
 		b.ReportMetric(spent(b, idle).Seconds()/idle.Seconds()*100, "busy-%")
 		b.ReportMetric(without.Seconds()/idle.Seconds()*100, "busy-without-%")

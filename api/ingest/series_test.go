@@ -57,7 +57,7 @@ func TestSeriesFromRecords(t *testing.T) {
 	tombstone := record(5, "")
 	tombstone.Key = other
 	w.expect(w.take(tombstone, record(6, ""), record(7, "")), "done done done")
-	w.expect(w.stored(), "s/"+retried[2:]+"=2/CANCELLED s/"+other[2:]+"=2/CANCELLED s=2/CANCELLED")
+	w.expect(w.stored(), retried+"=2/CANCELLED "+other+"=2/CANCELLED s=2/CANCELLED")
 }
 
 // A cancel that is too late for an occurrence is put aside, and says that the series ends with it.
