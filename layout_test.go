@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"auth":                            {".", "store", "internal/oidctest"},
 	"quota":                           {".", "store", "internal/series"},
 	"api":                             {".", "auth", "bucket", "quota", "recurrence", "store", "internal/amqp", "internal/series"},
-	"api/ingest":                      {".", "api", "store", "internal/amqp"},
+	"api/ingest":                      {".", "api", "recurrence", "store", "internal/amqp"},
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp", "internal/certs"},
 	"api/ingest/kafka":                {".", "api/ingest"},
 	"internal/amqp":                   {"."},

@@ -15,6 +15,7 @@ import (
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/amqp"
+	"github.com/postdate/postdate/recurrence"
 )
 
 // The content types of payloads sent without one.
@@ -95,7 +96,7 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if p := checkExpiry(m); p != nil {
 		return p, true
 	}
-	if err := BeginSeries(m, c.now); err != nil {
+	if err := recurrence.Begin(m, c.now); err != nil {
 		return fieldProblem("/recurrence", err), true
 	}
 	return nil, false

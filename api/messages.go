@@ -10,6 +10,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/recurrence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -152,7 +153,7 @@ func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdat
 	}
 	now := m.CreatedAt
 	m.CreatedAt = r.CreatedAt
-	if err := BeginSeries(&m, now); err != nil {
+	if err := recurrence.Begin(&m, now); err != nil {
 		return scheduled{}, 0, fieldProblem("/recurrence", err)
 	}
 	answer, err := s.replace(ctx, m, r)

@@ -41,24 +41,6 @@ func recurrenceOf(b *messageBody) (*postdate.Recurrence, *Problem) {
 	return &given, nil
 }
 
-// BeginSeries sets the times of a message that recurs, and of no other: its first occurrence is the first
-// one after now. The message's id and the time of its creation, from which it may count, are set already.
-func BeginSeries(m *postdate.Message, now postdate.Time) error {
-	if m.Recurrence == nil {
-		return nil
-	}
-	rule, err := recurrence.Parse(*m.Recurrence, m.CreatedAt)
-	if err != nil {
-		return err
-	}
-	first, ok := rule.After(now)
-	if !ok {
-		return invalid("the recurrence has no occurrence after %s, which is now: give it another end or rule", now)
-	}
-	m.First, m.ExecutionTime = first, rule.Due(m.ScheduleID, first)
-	return nil
-}
-
 // shownTime is the execution time that answers show: of a series, the first occurrence.
 func shownTime(m *postdate.Message) postdate.Time {
 	if m.Recurrence != nil {

@@ -24,18 +24,12 @@ type sent struct {
 // addSeries stores a series, and notes what is sent of it.
 func (s *shop) addSeries(r postdate.Recurrence) (key postdate.Key, all *[]sent) {
 	s.t.Helper()
-	rule, err := recurrence.Parse(r, s.now.Wall)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	first, ok := rule.After(s.now.Wall)
-	if !ok {
-		s.t.Fatal("it never recurs")
-	}
 	m := postdate.Message{
 		Key:     postdate.Key{Bucket: 0, Tenant: postdate.DefaultTenant, ScheduleID: "series"},
-		Channel: seriesRoute.Channel(), CreatedAt: s.now.Wall, Recurrence: &r, First: first,
-		ExecutionTime: rule.Due("series", first),
+		Channel: seriesRoute.Channel(), CreatedAt: s.now.Wall, Recurrence: &r,
+	}
+	if err := recurrence.Begin(&m, s.now.Wall); err != nil {
+		s.t.Fatal(err)
 	}
 	if res := s.store.Insert(s.t.Context(), []postdate.Message{m}); res[0].Err != nil {
 		s.t.Fatal(res[0].Err)

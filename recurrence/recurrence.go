@@ -117,6 +117,25 @@ func (r *Rule) Next(at postdate.Time, run int) (next postdate.Time, ok bool) {
 	return r.After(at)
 }
 
+// Begin sets First and ExecutionTime of a message that recurs, and changes no other. Its first occurrence is
+// the first one after now. Its key and CreatedAt are set already: jitter follows from the id, and an interval
+// may count from the creation.
+func Begin(m *postdate.Message, now postdate.Time) error {
+	if m.Recurrence == nil {
+		return nil
+	}
+	rule, err := Parse(*m.Recurrence, m.CreatedAt)
+	if err != nil {
+		return err
+	}
+	first, ok := rule.After(now)
+	if !ok {
+		return invalid("the recurrence has no occurrence after %s, which is now: give it another end or rule", now)
+	}
+	m.First, m.ExecutionTime = first, rule.Due(m.ScheduleID, first)
+	return nil
+}
+
 // last is the last moment that may be an occurrence.
 func (r *Rule) last() postdate.Time {
 	if r.given.End != 0 {

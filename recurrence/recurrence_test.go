@@ -517,3 +517,27 @@ func BenchmarkAfter(b *testing.B) {
 		})
 	}
 }
+
+// A series begins with the first occurrence after now, later by its jitter. A message that is sent once stays as it is.
+func TestBegin(t *testing.T) {
+	m := postdate.Message{Key: postdate.Key{ScheduleID: "a"}, CreatedAt: 1_000,
+		Recurrence: &postdate.Recurrence{Every: time.Second, Jitter: time.Second, End: 9_000}}
+	rule, err := recurrence.Parse(*m.Recurrence, m.CreatedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recurrence.Begin(&m, 5_000); err != nil || m.First != 6_000 || m.ExecutionTime != rule.Due("a", 6_000) || m.ExecutionTime == m.First {
+		t.Errorf("it begins at %d and %d, %v", m.First, m.ExecutionTime, err)
+	}
+	if err := recurrence.Begin(&m, 9_000); postdate.KindOf(err) != postdate.KindInvalid {
+		t.Errorf("after its end it begins: %v", err)
+	}
+	m.Recurrence = &postdate.Recurrence{}
+	if err := recurrence.Begin(&m, 5_000); postdate.KindOf(err) != postdate.KindInvalid {
+		t.Errorf("without a rule it begins: %v", err)
+	}
+	once := postdate.Message{ExecutionTime: 7_000}
+	if err := recurrence.Begin(&once, 5_000); err != nil || once.ExecutionTime != 7_000 || once.First != 0 {
+		t.Errorf("sent once, it is at %d, %v", once.ExecutionTime, err)
+	}
+}

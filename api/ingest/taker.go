@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/recurrence"
 	"github.com/postdate/postdate/store"
 )
 
@@ -339,7 +340,7 @@ func (t *Taker) rename(c *Command, r store.Inserted) {
 	} else {
 		d.Message.Key, d.Identity = t.config.Intake.Key(newID()), Fresh
 	}
-	_ = api.BeginSeries(&d.Message, d.Message.CreatedAt) // it could begin under the other id, too
+	_ = recurrence.Begin(&d.Message, d.Message.CreatedAt) // it could begin under the other id, too
 	c.decision = &d
 }
 
@@ -368,7 +369,7 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			return
 		}
 		m.CreatedAt = old.CreatedAt
-		if err := api.BeginSeries(&m, c.decision.Message.CreatedAt); err != nil {
+		if err := recurrence.Begin(&m, c.decision.Message.CreatedAt); err != nil {
 			t.bad(c, "nothing was replaced: "+err.Error())
 			return
 		}
