@@ -36,6 +36,15 @@ func (s Series) Add(o Outcome) Series {
 	return s
 }
 
+// Last is the latest occurrence in the history; 0: there is none. Of several that were skipped together it is
+// the first.
+func (s *Series) Last() Time {
+	if len(s.History) == 0 {
+		return 0
+	}
+	return s.History[len(s.History)-1].Occurrence
+}
+
 // occurrenceMark separates a series' id from an occurrence's time. No client's id has it.
 const occurrenceMark = "/"
 

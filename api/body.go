@@ -224,6 +224,9 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		if slices.Contains(known, "recurrence") && slices.Contains(recurrenceFields, name) {
 			p.Suggestion = ""
 			p.Detail += " here: put it into recurrence"
+		} else if name == "paused" {
+			p.Suggestion = ""
+			p.Detail += ": a series cannot be paused yet; cancel it, or replace it with PUT"
 		} else if p.Suggestion != "" {
 			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
 		} else {

@@ -49,14 +49,25 @@ type Canceller interface {
 	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
 }
 
-// Cancel cancels messages, and with a series those of its occurrences that are retried on their own. If
-// delivery of one of these may have begun, the error is KindTooLate although the series has ended. The same
-// cancel again tells what became of it.
+// Cancel cancels messages, and with a series those of its occurrences that are retried on their own, also
+// where it comes too late for the series itself. Where delivery of one of these may have begun, the error
+// is KindTooLate although the series has ended, and the same cancel again tells more. Each message is
+// cancelled once, however often it is named.
 func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	results := from.Cancel(ctx, keys, at)
+	done := map[postdate.Key]error{}
 	for i := range results {
-		if r := &results[i]; r.Err == nil && r.State.Occurrence != 0 {
-			r.Err = cancelRetried(ctx, from, keys[i], at)
+		r := &results[i]
+		if r.State.Occurrence == 0 {
+			continue
+		}
+		err, again := done[keys[i]]
+		if !again {
+			err = cancelRetried(ctx, from, keys[i], at)
+			done[keys[i]] = err
+		}
+		if r.Err == nil || postdate.KindOf(err) == postdate.KindUnknown {
+			r.Err = err
 		}
 	}
 	return results
@@ -75,7 +86,7 @@ func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at 
 		case r.Err == nil || kind == postdate.KindNotFound || kind == postdate.KindTooLate && r.State.Status.Final():
 		case kind == postdate.KindTooLate:
 			return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, an occurrence that is "+
-				"tried again, may have begun: cancel the series again to see that nothing of it is left",
+				"retried on its own, may have begun: cancel the series again to see that nothing of it is left",
 				keys[i].ScheduleID)
 		default:
 			return unknownRetried(series, r.Err)
@@ -86,8 +97,8 @@ func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at 
 
 // unknownRetried hides the kind of an error that would say that nothing was done.
 func unknownRetried(series postdate.Key, err error) error {
-	return postdate.E(postdate.KindUnknown, "the series %q has ended; whether its occurrences that are tried again "+
-		"have, too, is unknown: %w", series.ScheduleID, err)
+	return postdate.E(postdate.KindUnknown, "the series %q has ended; whether its occurrences that are retried "+
+		"on their own have, too, is unknown: %w", series.ScheduleID, err)
 }
 
 // postCancel cancels many messages. Each succeeds or fails alone.

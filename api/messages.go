@@ -151,9 +151,9 @@ func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdat
 	if p := mayUse(identity, r.Channel, ""); p != nil {
 		return scheduled{}, 0, p
 	}
-	now := m.CreatedAt
+	from := max(m.CreatedAt, r.Series.Last()) // this node's clock may be behind that of the one that sent it
 	m.CreatedAt = r.CreatedAt
-	if err := recurrence.Begin(&m, now); err != nil {
+	if err := recurrence.Begin(&m, from); err != nil {
 		return scheduled{}, 0, fieldProblem("/recurrence", err)
 	}
 	answer, err := s.replace(ctx, m, r)

@@ -81,7 +81,8 @@ func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
 		message := alone.Alone()
 		there, err := s.config.Messages.Get(ctx, message.Key)
 		switch {
-		case err != nil && postdate.KindOf(err) == postdate.KindNotFound: // it has expired
+		case err != nil && postdate.KindOf(err) == postdate.KindNotFound:
+			o.Status = statusExpired
 		case err != nil:
 			return err
 		case there.Version == r.Version:
@@ -139,8 +140,8 @@ func appendRecurrence(b []byte, r *postdate.Recurrence) []byte {
 func appendSeries(b []byte, r *postdate.Record) []byte {
 	b = append(b, `,"series":{"paused":false`...)
 	history := r.Series.History
-	if len(history) > 0 {
-		b = appendTime(b, "last", history[len(history)-1].Occurrence)
+	if last := r.Series.Last(); last != 0 {
+		b = appendTime(b, "last", last)
 	}
 	switch {
 	case r.Status != postdate.Pending:
@@ -166,9 +167,17 @@ func appendSeries(b []byte, r *postdate.Record) []byte {
 	return append(b, `]}`...)
 }
 
+// statusExpired stands for the status of an occurrence whose own message has expired: nobody knows how
+// it ended.
+const statusExpired = postdate.Cancelled + 1
+
 func appendOutcome(b []byte, o *postdate.Outcome) []byte {
 	status := "SKIPPED"
-	if o.Status != 0 {
+	switch o.Status {
+	case 0:
+	case statusExpired:
+		status = "EXPIRED"
+	default:
 		status = o.Status.String()
 	}
 	b = append(b, `{"executionTime":`...)

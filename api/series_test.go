@@ -197,6 +197,7 @@ func TestSeriesIsShown(t *testing.T) {
 	r.store.set(retried, func(rec *postdate.Record) { rec.Version++ }) // of another series with this id
 	r.tail("a", pending+again+`1}]}}`)
 	r.store.Drop(r.store.Rows[retried])
+	again = strings.Replace(again, "PENDING", "EXPIRED", 1)
 	r.tail("a", pending+again+`1}]}}`)
 	r.store.set(keyOf("a"), func(rec *postdate.Record) { rec.Ending = true })
 	r.tail("a", strings.Replace(pending, `"next":"2027-01-30T19:00:00.000Z"`, `"ending":true`, 1)+again+`1}]}}`)
@@ -306,7 +307,7 @@ func TestCancelWhileAnOccurrenceIsTriedAgain(t *testing.T) {
 	key := keyOf(occurrence("13:00"))
 	r.store.set(key, func(rec *postdate.Record) { rec.AttemptTime = testNow + 1 })
 	r.store.claim(testNow + 1)
-	r.cancelBoth(409, `delivery of \"`+key.ScheduleID+`\", an occurrence that is tried again, may have begun`)
+	r.cancelBoth(409, `delivery of \"`+key.ScheduleID+`\", an occurrence that is retried on its own, may have begun`)
 	if !strings.Contains(r.send("DELETE", "/v1/messages/a", "").body, `"messageStatus":"CANCELLED"`) {
 		t.Error("the series has not ended")
 	}
@@ -343,15 +344,15 @@ func TestCancelTooLateForAnOccurrence(t *testing.T) {
 	r.attempt(store.SettleRetry, 0)
 	r.store.claim(testNow.Add(2 * time.Hour))
 	r.cancelBoth(409, "the series ends with it; cancel it again to see that it has ended")
+	if got := r.store.Rows[keyOf(occurrence("13:00"))].Status; got != postdate.Cancelled {
+		t.Errorf("the occurrence that was to be retried is %s", got)
+	}
 	r.send("PUT", "/v1/messages/a", order("a")).problem(409, TooLate, "the series' occurrence of 2027-01-30T14:00:00.000Z may have begun")
 	if a := r.send("GET", "/v1/messages/a", ""); !strings.Contains(a.body, `"ending":true`) {
 		t.Error(a.body)
 	}
 	r.attempt(store.SettleDelivered, 0)
 	r.cancelBoth(200, `"status":"CANCELLED"`)
-	if got := r.store.Rows[keyOf(occurrence("13:00"))].Status; got != postdate.Cancelled {
-		t.Errorf("the occurrence that was to be tried again is %s", got)
-	}
 }
 
 // PATCH cannot change a series yet, and says what can.
@@ -408,5 +409,55 @@ func TestSeriesOfATenant(t *testing.T) {
 	r.send("DELETE", "/v1/messages/a", "", acme).want(200, `{"scheduleId":"a","status":"CANCELLED"}`)
 	if r.store.Rows[alone.Key].Status != postdate.Cancelled {
 		t.Error("the occurrence was left")
+	}
+}
+
+// A series that ended with an occurrence in doubt is never said to be cancelled.
+func TestCancelOfASeriesInDoubt(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", recurring("a", everyHour))
+	row := r.store.Rows[keyOf("a")]
+	next := row.Record
+	next.State = next.State.Cancel(testNow)
+	next.PossibleDuplicate = true
+	r.store.Put("set", row, next, nil)
+	r.send("DELETE", "/v1/messages/a", "").problem(409, TooLate, "may have been delivered, or still arrive")
+}
+
+// counted counts how often the occurrences of series are looked up.
+type counted struct {
+	store.Store
+	retried int
+}
+
+func (c *counted) Retried(ctx context.Context, key postdate.Key) ([]postdate.Key, error) {
+	c.retried++
+	return c.Store.Retried(ctx, key)
+}
+
+// However often a request names a series, its occurrences are looked up once.
+func TestCancelOneSeriesOften(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", recurring("a", everyHour))
+	c := &counted{Store: r.store.Mem}
+	for i, result := range Cancel(t.Context(), c, []postdate.Key{keyOf("a"), keyOf("a"), keyOf("a")}, 1) {
+		if result.Err != nil || result.Changed != (i == 0) {
+			t.Errorf("%d: %+v", i, result)
+		}
+	}
+	if c.retried != 1 {
+		t.Errorf("looked up %d times", c.retried)
+	}
+}
+
+// A PUT goes on after what was sent last, also if this node's clock is behind that of the node that sent it.
+func TestPutDoesNotRepeatAnOccurrence(t *testing.T) {
+	r := newRig(t)
+	r.send("POST", "/v1/messages", recurring("a", everyHour))
+	first := r.store.Rows[keyOf("a")].Occurrence
+	r.attempt(store.SettleDelivered, 0)
+	r.send("PUT", "/v1/messages/a", recurring("a", `{"every":"PT1H","maxRuns":9}`))
+	if again := r.store.Rows[keyOf("a")].Record; again.Occurrence != first.Add(time.Hour) {
+		t.Errorf("%s was sent, and %s is next", first, again.Occurrence)
 	}
 }

@@ -28,6 +28,7 @@ const (
 	Cancelled      Status = "CANCELLED"
 
 	Skipped Status = "SKIPPED" // only in a series' history
+	Expired Status = "EXPIRED" // likewise: its own message has expired, and nobody knows how it ended
 )
 
 // Priority is a message's part of what goes out while more is overdue than its channel takes.
@@ -192,8 +193,9 @@ func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (S
 // Cancel cancels a message. Nil is a guarantee: the message is never delivered. If delivery
 // may have begun, the error is a problem of type TooLate.
 //
-// If the message recurs, Cancel ends the series. Nil then means that nothing of it is delivered any more;
-// TooLate, that an occurrence may be, and no other. Cancel again tells when that is over.
+// If the message recurs, Cancel ends the series. Nil then means that nothing of it is begun any more;
+// TooLate, that an occurrence may be under way. Cancel again tells when that is over; it stays TooLate where
+// an attempt at the last occurrence has an unknown outcome.
 //
 // The id of a retried occurrence of a series, which List shows, works too, here and in Get.
 func (c *Client) Cancel(ctx context.Context, scheduleID string) error {

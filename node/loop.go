@@ -64,6 +64,7 @@ func (n *Node) openLoop() error {
 	if n.c.Lease > 0 {
 		c = c.WithLease(n.c.Lease)
 	}
+	c.Poller.Fits = func(tenant string, payloadBytes int) bool { return n.quota.Fits(tenant, payloadBytes) }
 	c.Poller.Retry, c.Poller.PayloadBytesMax = n.c.Retry, n.c.PayloadBytesMax
 	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
 	if !n.store.Exclusive() {

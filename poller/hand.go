@@ -17,7 +17,7 @@ type Item struct {
 	rec     *postdate.Record
 	rule    *recurrence.Rule // of a series; nil if it cannot be read
 	chosen  bool             // of a series: it begins, however late it is
-	follows bool             // of a series: read while its bucket rests
+	atRest  bool             // of a series: read while its bucket rests
 	bucket  *owned
 	channel *channel
 	due     postdate.Time // when it is to be published

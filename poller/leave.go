@@ -148,5 +148,5 @@ func (m *Machine) parkLeaving(now postdate.Now, c *channel, yes func(*Item) bool
 // after another.
 func staysBehind(it *Item) bool {
 	_, blocked := it.bucket.blocked[it.channel]
-	return blocked || it.follows && it.bucket.resting()
+	return blocked || it.atRest && it.bucket.resting()
 }

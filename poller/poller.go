@@ -92,6 +92,10 @@ type Config struct {
 	ParkMin time.Duration
 
 	Retry postdate.RetryPolicy // for what a message's own policy leaves open
+
+	// Fits says whether a tenant may have one more message pending, with so many bytes of payload: an
+	// occurrence of a series that is to be retried becomes one. nil: always.
+	Fits func(tenant string, payloadBytes int) bool
 }
 
 // DefaultConfig holds the defaults.

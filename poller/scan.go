@@ -62,7 +62,8 @@ type owned struct {
 	// it was settled.
 	letGo map[postdate.Key]postdate.State
 	// chosen holds the occurrences that skips went on to, until they are read: they begin, however
-	// late they are by then. Else a slow store and a short interval could skip for ever.
+	// late they are by then. Else a slow store and a short interval, or a backlog that is longer than
+	// MisfireAfter, could skip for ever.
 	chosen map[postdate.Key]postdate.Time
 
 	leaving
@@ -352,15 +353,11 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	if p.kind != scanBehind {
 		m.noteOverdue(now, b, r)
 	}
-	swept := b.sweeping && b.late == nowhere
-	if swept { // it has come to its end
+	if b.sweeping && b.late == nowhere { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
-	}
-	if swept {
-		clear(b.chosen) // what was not read is gone
 	}
 	if p.kind != scanBehind && r.Complete && b.late == nowhere {
 		m.forgetDropped(b) // what was not read again is gone, or lies ahead of a clock that was set back

@@ -19,7 +19,7 @@ func (it *Item) recurs() {
 	rec, chosen := it.rec, it.bucket.chosen
 	it.chosen = chosen[rec.Key] == rec.Occurrence
 	delete(chosen, rec.Key)
-	it.follows = it.bucket.resting() && !it.doubt
+	it.atRest = it.bucket.resting() && !it.doubt
 	alone := rec.Alone()
 	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
 	rule, err := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)
@@ -73,8 +73,20 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 		}
 		next := it.nextAt(at, ok)
 		next.Skipped = skipped
-		it.bucket.chosen[rec.Key] = next.Occurrence
+		it.bucket.choose(rec.Key, next.Occurrence)
 		m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next, Reason: rec.LastError})
 		return true
 	})
+}
+
+// chosenMax bounds what a bucket remembers of chosen occurrences: of a series that is cancelled before its
+// occurrence is read, nobody takes it back.
+const chosenMax = 10_000
+
+// choose notes that an occurrence is to begin, however late it is when it is read.
+func (b *owned) choose(series postdate.Key, occurrence postdate.Time) {
+	if len(b.chosen) >= chosenMax {
+		clear(b.chosen)
+	}
+	b.chosen[series] = occurrence
 }

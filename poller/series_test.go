@@ -2,6 +2,7 @@ package poller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -356,5 +357,43 @@ func TestSeriesOnASlowStore(t *testing.T) {
 		if len(*all) < 40 || row.Series.Skipped < 300 {
 			t.Errorf("misfire %d: %d were sent in two minutes, %+v", misfire, len(*all), row.Series)
 		}
+	}
+}
+
+// Behind a backlog that is longer than misfireAfter and never gets shorter, a series has its turns all the
+// same: what a skip went on to keeps its right to begin while it waits.
+func TestSeriesBehindABacklog(t *testing.T) {
+	for _, misfire := range []postdate.Misfire{postdate.MisfireOnce, postdate.MisfireSkip} {
+		s := newShop(t, 1, nil)
+		s.limits(store.ChannelSettings{Route: seriesRoute, MaxPerSecond: 10})
+		key, _ := s.addSeries(postdate.Recurrence{Every: 10 * time.Second, Misfire: misfire})
+		s.watch = nil
+		s.add(0, seriesRoute, 2000, 0)
+		for range 60 {
+			s.add(0, seriesRoute, 300, 0)
+			s.run(30 * time.Second)
+		}
+		if row := s.store.Rows[key]; row.Series.Fired < 5 {
+			t.Errorf("misfire %d: in half an hour, in which %d others went out: %+v", misfire, s.arrived[seriesRoute], row.Series)
+		}
+	}
+}
+
+// Where a tenant has no room for another message, a refused occurrence fails, and the series goes on.
+func TestSeriesWithoutRoomForARetry(t *testing.T) {
+	room := true
+	s := newMuteShop(t, 1, func(c *Config) { c.Fits = func(string, int) bool { return room } })
+	key, _ := s.addSeries(postdate.Recurrence{Every: time.Second})
+	for _, room = range []bool{true, false} {
+		s.untilSent()
+		s.reply(refused)
+		s.run(500 * ms)
+	}
+	row := s.store.Rows[key]
+	if row.Series.Fired != 2 || row.Series.Failed != 1 || row.Run != 3 || !strings.Contains(row.LastError, "no room") {
+		t.Errorf("%+v, %+v", row.State, row.Series)
+	}
+	if retried, _ := s.store.Retried(t.Context(), key); len(retried) != 1 {
+		t.Errorf("%v are retried", retried)
 	}
 }

@@ -24,9 +24,13 @@ func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, 
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	policy := it.rec.Retry.Or(m.c.Retry)
 	s := store.Settlement{At: m.endsAt(now), Attempts: it.Delivery.Attempt, Reason: r.Reason}
-	if r.Permanent || s.Attempts >= policy.MaxAttempts {
+	switch {
+	case r.Permanent || s.Attempts >= policy.MaxAttempts:
 		s.How = store.SettleFailed
-	} else {
+	case it.rec.Occurrence != 0 && m.c.Fits != nil && !m.c.Fits(it.rec.Tenant, len(it.rec.Payload)):
+		s.How = store.SettleFailed
+		s.Reason += "; it is not retried: its tenant has no room for it beside the series"
+	default:
 		s.How = store.SettleRetry
 		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), min(r.RetryAfter, policy.MaxBackoff),
 			1))

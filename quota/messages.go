@@ -14,6 +14,12 @@ type messages struct {
 	keeper *Keeper
 }
 
+// Fits reports whether a tenant may have one more message pending, besides what the store has counted.
+func (k *Keeper) Fits(tenant string, payloadBytes int) bool {
+	is, _ := k.counts.UsageOf(tenant, "")
+	return k.LimitsOf(tenant).fits(is, store.Usage{Messages: 1, Bytes: int64(payloadBytes)}) == nil
+}
+
 // Hold returns s, whose Insert and Replace refuse what goes beyond a tenant's limits: with KindTooLarge
 // what never fits, else with KindLimited.
 func (k *Keeper) Hold(s store.Messages) store.Messages { return &messages{s, k} }

@@ -20,7 +20,7 @@ func (r *Rule) Due(id string, at postdate.Time) postdate.Time {
 		jitter = min(jitter, next-at)
 	}
 	hash := murmur3.Sum64(binary.BigEndian.AppendUint64([]byte(id), uint64(at)))
-	return at + postdate.Time(hash%uint64(jitter))
+	return min(at+postdate.Time(hash%uint64(jitter)), postdate.LatestTime)
 }
 
 // Late says how a series goes on whose present occurrence, at the given time and with the number run, has

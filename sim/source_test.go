@@ -209,7 +209,7 @@ var inSource = []struct {
 	},
 	{
 		"an early one of several late occurrences begins", "poller/series.go",
-		"		next := it.nextAt(at, ok)\n", "		if skipped > 1 {\n			skipped, ok = 1, true\n			at, _ = it.rule.Next(rec.Occurrence, rec.Run)\n		}\n		next := it.nextAt(at, rec.Run+int(skipped), ok)\n",
+		"		next := it.nextAt(at, ok)\n", "		if skipped > 1 {\n			skipped, ok = 1, true\n			at, _ = it.rule.Next(rec.Occurrence, rec.Run)\n		}\n		next := it.nextAt(at, ok)\n",
 		[]int{9}, 0,
 	},
 	{
@@ -229,7 +229,7 @@ var inSource = []struct {
 	},
 	{
 		"a series that is behind keeps its bucket", "poller/leave.go",
-		"	return blocked || it.follows && it.bucket.resting()\n", "	return blocked\n",
+		"	return blocked || it.atRest && it.bucket.resting()\n", "	return blocked\n",
 		[]int{4, 7}, 213,
 	},
 	{

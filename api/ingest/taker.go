@@ -369,7 +369,8 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			return
 		}
 		m.CreatedAt = old.CreatedAt
-		if err := recurrence.Begin(&m, c.decision.Message.CreatedAt); err != nil {
+		from := max(c.decision.Message.CreatedAt, old.Series.Last()) // as for a PUT
+		if err := recurrence.Begin(&m, from); err != nil {
 			t.bad(c, "nothing was replaced: "+err.Error())
 			return
 		}

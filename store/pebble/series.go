@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"time"
 
@@ -17,24 +18,40 @@ import (
 // message in the same bucket, so that the bucket's lock covers both.
 
 // detach makes the occurrence that a settlement leaves to be retried a message of its own. old is
-// the state of its series.
-func (s *Store) detach(w *writer, p *store.Settlement, old *state) error {
+// the state of its series. If that cannot be, it returns the settlement that fails the occurrence
+// instead: neither a full disk nor a damaged message must hold up others.
+func (s *Store) detach(w *writer, p *store.Settlement, old *state) (*store.Settlement, error) {
 	next, ok := p.Alone(old.State)
 	if !ok {
-		return nil
+		return p, nil
+	}
+	if s.full.Load() {
+		return failed(p, "the store's disk is almost full"), nil
 	}
 	series, err := s.message(p.Key, old.ExecutionTime)
+	if errors.Is(err, errLayout) || errors.Is(err, lsm.ErrNotFound) {
+		s.reportDamage(p.Key, err)
+		return failed(p, "its message is damaged"), nil
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m := (&postdate.Record{Message: series, State: old.State}).Alone()
 	if _, there, err := w.state(m.Key); err != nil || there {
-		return err
+		return p, err
 	}
 	st := stateOf(&m, next)
 	w.setMessage(&m)
 	w.setState(m.Key, &st)
-	return nil
+	return p, nil
+}
+
+// failed is a settlement that fails an occurrence which cannot be retried.
+func failed(p *store.Settlement, why string) *store.Settlement {
+	other := *p
+	other.How = store.SettleFailed
+	other.Reason += "; it is not retried: " + why
+	return &other
 }
 
 // countFailed counts for a series that an occurrence which was retried on its own failed for good.
@@ -55,15 +72,15 @@ func (s *Store) countFailed(w *writer, p *store.Settlement) error {
 
 // Retried implements store.Messages. It reads the state of each occurrence that was ever retried
 // and has not expired.
-func (s *Store) Retried(_ context.Context, series postdate.Key) ([]postdate.Key, error) {
-	keys, err := s.retried(series)
+func (s *Store) Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error) {
+	keys, err := s.retried(ctx, series)
 	if err != nil {
 		return nil, s.readError(err)
 	}
 	return keys, s.awaitSynced()
 }
 
-func (s *Store) retried(series postdate.Key) (keys []postdate.Key, err error) {
+func (s *Store) retried(ctx context.Context, series postdate.Key) (keys []postdate.Key, err error) {
 	prefix := occurrencesPrefix(nil, series)
 	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
@@ -71,6 +88,9 @@ func (s *Store) retried(series postdate.Key) (keys []postdate.Key, err error) {
 	}
 	defer iter.Close()
 	for ok := iter.First(); ok; ok = iter.Next() {
+		if err := ctx.Err(); err != nil {
+			return nil, postdate.E(postdate.KindUnavailable, "given up before all were read: %w", err)
+		}
 		st, err := readState(iter.Value())
 		if err != nil {
 			return nil, err

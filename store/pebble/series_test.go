@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -551,6 +552,44 @@ func TestSeriesBesideTheModel(t *testing.T) {
 	for _, end := range []string{"alone PENDING", "alone DELIVERED", "alone DELIVERY_FAILED", "series PENDING", "series DELIVERED", "series CANCELLED"} {
 		if ends[end] == 0 {
 			t.Errorf("none is %s, of %v: it tries too little", end, ends)
+		}
+	}
+}
+
+// An occurrence that cannot become a message of its own, because the disk is full or its series' message is
+// damaged, fails. It holds up neither its series nor others.
+func TestAnOccurrenceThatCannotBeRetried(t *testing.T) {
+	for name, spoil := range map[string]func(s *Store, m *postdate.Message) error{
+		"almost full": func(s *Store, _ *postdate.Message) error { s.full.Store(true); return nil },
+		"damaged": func(s *Store, m *postdate.Message) error {
+			return s.db.Set(messageKey(nil, m.Key, m.ExecutionTime), []byte("rubbish"), nil)
+		},
+	} {
+		s := ownedBuckets(t, 1)
+		m, other := seriesMessage("a", 1), seriesMessage("b", 1)
+		if r := s.Insert(t.Context(), []postdate.Message{m, other}); r[0].Err != nil || r[1].Err != nil {
+			t.Fatal(r)
+		}
+		settlements := []store.Settlement{
+			settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 2000, AttemptTime: 2000}),
+			settlementOf(t, s, other.Key, store.SettleDelivered, store.Next{Occurrence: 2000, AttemptTime: 2000}),
+		}
+		if err := spoil(s, &m); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context(), settlements); err != nil {
+			t.Fatal(err)
+		}
+		if alone, err := s.Retried(t.Context(), m.Key); err != nil || len(alone) > 0 {
+			t.Errorf("%s: retried are %v, %v", name, alone, err)
+		}
+		for _, key := range []postdate.Key{m.Key, other.Key} {
+			if st, _, err := s.state(key); err != nil || st.Run != 2 || (st.Series.Failed == 1) != (key == m.Key) {
+				t.Errorf("%s: %s is %+v, %v", name, key.ScheduleID, st, err)
+			}
+		}
+		if st, _, _ := s.state(m.Key); !strings.Contains(st.LastError, name) {
+			t.Errorf("%s: it says %q", name, st.LastError)
 		}
 	}
 }

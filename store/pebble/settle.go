@@ -37,14 +37,14 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
 		return nil
 	}
+	if p, err = s.detach(w, p, &old); err != nil {
+		return err
+	}
 	st := old
 	st.State, st.Series = p.State(old.State), p.Series(old.State, old.Series)
 	if !old.Status.CanBecome(st.Status) {
 		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " +
 			st.Status.String())
-	}
-	if err := s.detach(w, p, &old); err != nil {
-		return err
 	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
