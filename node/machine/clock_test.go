@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestDatesThatAreNotCorrected(t *testing.T) {
 // What follows from how long leases last.
 func TestWithLease(t *testing.T) {
 	c := Config{Fence: fence.DefaultConfig("n", "n/1"), Poller: poller.DefaultConfig()}
-	if got := c.WithLease(c.Fence.LeaseTime); got != c {
+	if got := c.WithLease(c.Fence.LeaseTime); !reflect.DeepEqual(got, c) {
 		t.Errorf("the default lease changes the defaults to %+v", got)
 	}
 	for _, lease := range []time.Duration{500 * time.Millisecond, 30 * time.Second, fence.LeaseMax} {
