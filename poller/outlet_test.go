@@ -288,7 +288,14 @@ func TestOverdueOfABacklog(t *testing.T) {
 // Where the store is what takes the time, priorities share what it gives by their weights, and together
 // take no more than one channel may.
 func TestPrioritiesShareTheStore(t *testing.T) {
-	s := newShop(t, 8, func(c *Config) { c.DoubtMax = 400 }) // many small claims
+	for _, page := range []int{512, 20} {
+		prioritiesShareTheStore(t, page)
+	}
+}
+
+func prioritiesShareTheStore(t *testing.T, page int) {
+	t.Helper()
+	s := newShop(t, 8, func(c *Config) { c.DoubtMax, c.PageMax = 400, page })
 	s.m.random = testrun.Random(t).Float64
 	s.waits = storeCalls
 	most := 0
@@ -315,7 +322,8 @@ func TestPrioritiesShareTheStore(t *testing.T) {
 	if most > 0 {
 		t.Errorf("%d more may be claimed than of one channel", most)
 	}
-	if share := float64(h) / float64(h+l); l == 0 || share < 0.8 {
+	// Turns are drawn, and large pages have few of them.
+	if share := float64(h) / float64(h+l); l == 0 || share < 0.8 && page == 20 {
 		t.Errorf("%d of a high and %d of a low priority arrived", h, l)
 	}
 }
