@@ -255,9 +255,6 @@ func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 		since = now.Wall // it may be down
 	}
 	for _, it := range c.ready[most:] {
-		if it.chosen { // else it is misfired anew when it comes back, and so on
-			it.bucket.choose(it.rec.Key, it.rec.Occurrence)
-		}
 		m.park(now, it, it.rec.LastError, since)
 	}
 	c.ready = c.ready[:most]

@@ -187,6 +187,11 @@ func TestSeriesMisfires(t *testing.T) {
 			row.Occurrence != begin.Add(101*time.Second) {
 			t.Errorf("misfire %d: %+v, goes on with %+v", c.misfire, row.Series, row.State)
 		}
+		for _, o := range row.Series.History {
+			if o.At < begin.Add(100*time.Second) {
+				t.Errorf("misfire %d: %+v", c.misfire, o)
+			}
+		}
 		wantOccurrences(t, "late", *all, begin.Add(time.Duration(c.skipped+1)*time.Second), time.Second, int(c.fired))
 	}
 }
@@ -264,6 +269,10 @@ func TestSeriesIsCancelledInFlight(t *testing.T) {
 		if tooLate := postdate.KindOf(r.Err) == postdate.KindTooLate; r.State.Status != postdate.Cancelled || r.Changed ||
 			tooLate != slices.Contains(doubtful, name) || !tooLate && r.Err != nil {
 			t.Errorf("%s: cancelled again: %+v", name, r)
+		}
+		if row := s.store.Rows[key]; row.SettledAt < s.begin.Wall || row.Series.Skipped != 0 ||
+			name == "taken over" && (row.Series.Failed != 1 || !strings.HasPrefix(row.LastError, "cancelled;")) {
+			t.Errorf("%s: it ended as %+v, %+v", name, row.State, row.Series)
 		}
 		if len(*all) != 1 {
 			t.Errorf("%s: sent %+v", name, *all)
@@ -393,7 +402,61 @@ func TestSeriesWithoutRoomForARetry(t *testing.T) {
 	if row.Series.Fired != 2 || row.Series.Failed != 1 || row.Run != 3 || !strings.Contains(row.LastError, "no room") {
 		t.Errorf("%+v, %+v", row.State, row.Series)
 	}
-	if retried, _ := s.store.Retried(t.Context(), key); len(retried) != 1 {
-		t.Errorf("%v are retried", retried)
+	if retried, _ := s.store.Retried(t.Context(), key); len(retried) != 1 || len(s.failed) != 1 {
+		t.Errorf("%v are retried, and %v failed", retried, s.failed)
+	}
+}
+
+// An occurrence that is read after the cancel is not begun: the series ends without it.
+func TestSeriesIsCancelledBeforeItIsReadAgain(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.sleep(980 * ms) // it is claimed, and not due yet
+	if r := s.store.Cancel(t.Context(), []postdate.Key{key}, s.now.Wall)[0]; !r.State.Ending {
+		t.Fatalf("cancelled: %+v", r)
+	}
+	s.lapse()
+	s.sleep(10 * time.Second)
+	row := s.store.Rows[key]
+	if len(*all) != 0 || !row.Withdrawn() || row.Series.Skipped != 1 || row.Series.Fired != 0 {
+		t.Errorf("sent %v, and it ended as %+v, %+v", *all, row.State, row.Series)
+	}
+}
+
+// What a skip chose is judged anew if it then has to wait for its channel: the policy holds after that, too.
+func TestSeriesIsMisfiredAgain(t *testing.T) {
+	s := openShop(t, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: 10 * time.Second, Misfire: postdate.MisfireSkip})
+	s.down = every
+	s.after(300 * time.Second)
+	s.renew()
+	s.gain(s.partitions(1)...)
+	s.sleep(time.Second)
+	chosen := s.store.Rows[key]
+	if chosen.Series.Skipped == 0 || !chosen.Parked {
+		t.Fatalf("nothing is skipped, or it does not wait: %+v, %+v", chosen.State, chosen.Series)
+	}
+	s.sleep(300 * time.Second)
+	s.down, *all = nil, nil
+	back := s.now.Wall
+	s.sleep(60 * time.Second)
+	if first := (*all)[len(*all)-1]; s.store.Rows[key].Series.Fired == 0 || first.at < back {
+		t.Fatalf("nothing is sent: %+v", s.store.Rows[key].Series)
+	}
+	for _, o := range s.store.Rows[key].Series.History {
+		if o.Status == postdate.Delivered && o.At.Sub(o.Occurrence) > 70*time.Second {
+			t.Errorf("%+v began late", o)
+		}
+	}
+}
+
+// What is remembered of chosen occurrences is bounded.
+func TestChosenOccurrencesAreBounded(t *testing.T) {
+	b := &owned{chosen: map[postdate.Key]postdate.Time{}}
+	for i := range 2*chosenMax + 1 {
+		if b.choose(postdate.Key{Bucket: i}, 1); len(b.chosen) > chosenMax || b.chosen[postdate.Key{Bucket: i}] != 1 ||
+			len(b.chosen) != i%chosenMax+1 {
+			t.Fatalf("%d are remembered after %d", len(b.chosen), i+1)
+		}
 	}
 }
