@@ -29,7 +29,7 @@ func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 		s.How = store.SettleFailed
 	case it.rec.Occurrence != 0 && m.c.Fits != nil && !m.c.Fits(it.rec.Tenant, len(it.rec.Payload)):
 		s.How = store.SettleFailed
-		s.Reason += "; it is not retried: its tenant has no room for it beside the series"
+		s.Reason = "it is not retried, because its tenant has no room for it beside the series: " + s.Reason
 	default:
 		s.How = store.SettleRetry
 		s.AttemptTime = now.Wall.Add(max(policy.Backoff(s.Attempts, m.random()), min(r.RetryAfter, policy.MaxBackoff),

@@ -66,8 +66,8 @@ func (d *document) checkSeries() error {
 	switch {
 	case (r == nil) != (d.Occurrence == 0):
 		return errors.New("of its recurrence and its present occurrence, one is not there")
-	case r != nil && d.Run < 1:
-		return errors.New("its present occurrence has no number")
+	case r != nil && (d.Run < 1 || d.Run > countMax):
+		return errors.New("its present occurrence has no number that it can have")
 	case r != nil && (r.Misfire > postdate.MisfireSkip || r.Gap > postdate.GapSkip || r.Overlap > postdate.OverlapBoth):
 		return errors.New("its recurrence has a policy that this version does not know")
 	case s != nil && (min(s.Fired, s.Failed, s.Skipped) < 0 || max(s.Fired, s.Failed, s.Skipped) > countMax):

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -50,7 +51,8 @@ func (s *Store) detach(w *writer, p *store.Settlement, old *state) (*store.Settl
 func failed(p *store.Settlement, why string) *store.Settlement {
 	other := *p
 	other.How = store.SettleFailed
-	other.Reason += "; it is not retried: " + why
+	reason := "it is not retried, because " + why + ": " + p.Reason
+	other.Reason = strings.ToValidUTF8(reason[:min(len(reason), postdate.LastErrorBytesMax)], "")
 	return &other
 }
 
