@@ -460,3 +460,15 @@ func TestChosenOccurrencesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// What was read of a series before its bucket is to rest is still begun, as of any message.
+func TestSeriesIsSentBeforeItIsHandedOver(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.sleep(980 * ms) // it is in hand, and not due yet
+	s.drain(0)
+	s.sleep(time.Second)
+	if row := s.store.Rows[key]; len(*all) != 1 || len(s.gone[0]) != 1 || row.Series.Fired != 1 {
+		t.Errorf("sent %v, handed over after %v: %+v", *all, s.gone[0], row.State)
+	}
+}
