@@ -210,17 +210,27 @@ func SortHeaders(hs []Header) {
 // CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error {
 	if strings.Contains(id, occurrenceMark) && CheckMessageID(id) == nil {
-		return E(KindInvalid, "%q is an occurrence of a series, which is being retried on its own: "+
-			"it can be read and cancelled, but neither made nor changed", id)
+		return errOccurrenceID(id)
 	}
 	return checkName("scheduleId", id, ScheduleIDBytesMax)
+}
+
+func errOccurrenceID(id string) error {
+	return E(KindInvalid, "%q is an occurrence of a series, which is being retried on its own: "+
+		"it can be read and cancelled, but neither made nor changed", id)
 }
 
 // CheckMessageID returns an error if id is neither a valid schedule id nor the id that an occurrence of a
 // series has as a message of its own.
 func CheckMessageID(id string) error {
-	series, occurrence, is := strings.Cut(id, occurrenceMark)
-	if err := checkName("scheduleId", series, ScheduleIDBytesMax); err != nil || !is {
+	if series, occurrence, is := strings.Cut(id, occurrenceMark); is {
+		return checkOccurrenceID(id, series, occurrence)
+	}
+	return checkName("scheduleId", id, ScheduleIDBytesMax)
+}
+
+func checkOccurrenceID(id, series, occurrence string) error {
+	if err := checkName("scheduleId", series, ScheduleIDBytesMax); err != nil {
 		return err
 	}
 	switch at, err := ParseTime(occurrence); {

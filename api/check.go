@@ -79,8 +79,10 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if p != nil {
 		return p, false
 	}
-	if m.Recurrence, p = recurrenceOf(b); p != nil {
-		return p, false
+	if b.Recurrence != nil {
+		if m.Recurrence, p = recurrenceOf(b); p != nil {
+			return p, false
+		}
 	}
 	if when == "" && m.Recurrence == nil {
 		return &Problem{Type: InvalidField, Pointer: "/executionTime", Detail: "say when: give executionTime (like " +
@@ -96,8 +98,10 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if p := checkExpiry(m); p != nil {
 		return p, true
 	}
-	if err := recurrence.Begin(m, c.now); err != nil {
-		return fieldProblem("/recurrence", err), true
+	if m.Recurrence != nil {
+		if err := recurrence.Begin(m, c.now); err != nil {
+			return fieldProblem("/recurrence", err), true
+		}
 	}
 	return nil, false
 }

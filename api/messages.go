@@ -63,7 +63,11 @@ func (s *Server) noteInsert(ctx context.Context, m *postdate.Message, result sto
 	if result.Created {
 		s.metrics.countScheduled(m.Tenant, m.Channel.Broker())
 	}
-	return scheduled{m.Key, s.insertedTime(ctx, m, result), result.Status}
+	at := result.ExecutionTime
+	if m.Recurrence != nil {
+		at = s.insertedTime(ctx, m, result)
+	}
+	return scheduled{m.Key, at, result.Status}
 }
 
 // answerOf is the answer about a message that is there.

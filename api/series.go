@@ -11,11 +11,8 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// recurrenceOf reads the recurrence of a message: nil if it has none.
+// recurrenceOf reads the recurrence of a message that has one.
 func recurrenceOf(b *messageBody) (*postdate.Recurrence, *Problem) {
-	if b.Recurrence == nil {
-		return nil, nil
-	}
 	for _, field := range []struct {
 		name    string
 		given   bool
@@ -53,8 +50,6 @@ func shownTime(m *postdate.Message) postdate.Time {
 // its jitter. For a series that was there before, only the store knows the time without it.
 func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result store.Inserted) postdate.Time {
 	switch {
-	case m.Recurrence == nil:
-		return result.ExecutionTime
 	case result.Created:
 		return m.First
 	case m.Recurrence.Jitter == 0:

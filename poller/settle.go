@@ -64,10 +64,16 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	settling{it, it.bucket, s}.queue()
 }
 
-// name fills in what a settlement is for, the token, and how a series goes on.
+// name fills in what a settlement is for, and the token.
 func (it *Item) name(s *store.Settlement) {
 	s.Key, s.ExecutionTime, s.Version, s.Token = it.rec.Key, it.rec.ExecutionTime, it.rec.Version, it.bucket.hold.Token
-	s.Occurrence = it.rec.Occurrence
+	if s.Occurrence = it.rec.Occurrence; s.Occurrence != 0 {
+		it.nameNext(s)
+	}
+}
+
+// nameNext fills in how a series goes on.
+func (it *Item) nameNext(s *store.Settlement) {
 	if it.rule != nil && s.How != store.SettlePark && !s.Advances() {
 		s.Next = it.following()
 	}

@@ -59,7 +59,7 @@ func failed(p *store.Settlement, why string) *store.Settlement {
 // countFailed counts for a series that an occurrence which was retried on its own failed for good.
 func (s *Store) countFailed(w *writer, p *store.Settlement) error {
 	key, is := p.Key.OfSeries()
-	if !is || p.How != store.SettleFailed {
+	if !is {
 		return nil
 	}
 	st, found, err := w.state(key)

@@ -37,18 +37,24 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
 		return nil
 	}
-	if p, err = s.detach(w, p, &old); err != nil {
-		return err
-	}
 	st := old
-	st.State, st.Series = p.State(old.State), p.Series(old.State, old.Series)
+	if p.Advances() {
+		if p, err = s.detach(w, p, &old); err != nil {
+			return err
+		}
+		st.Series = p.Series(old.State, old.Series)
+	}
+	st.State = p.State(old.State)
 	if !old.Status.CanBecome(st.Status) {
 		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " +
 			st.Status.String())
 	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
-	return s.countFailed(w, p)
+	if p.How == store.SettleFailed {
+		return s.countFailed(w, p)
+	}
+	return nil
 }
 
 // Unpark implements store.Due.
