@@ -113,8 +113,9 @@ func TestSharesOfPriorities(t *testing.T) {
 				shops = 4 // turns are drawn, and what goes out in large batches has few of them
 			}
 			var sent [3]int
+			random := testrun.Random(t).Float64 // one for all, so that each draws others
 			for range shops {
-				for i, n := range sharesOfPriorities(t, name, limit) {
+				for i, n := range sharesOfPriorities(t, name, limit, random) {
 					sent[i] += n
 				}
 			}
@@ -136,7 +137,7 @@ func TestSharesOfPriorities(t *testing.T) {
 }
 
 // sharesOfPriorities returns how many of each priority went out.
-func sharesOfPriorities(t *testing.T, name string, limit store.ChannelSettings) [3]int {
+func sharesOfPriorities(t *testing.T, name string, limit store.ChannelSettings, random func() float64) [3]int {
 	t.Helper()
 	takes, lasts := 5.0, 5*time.Second
 	if name == "by a slow broker" || limit.MaxInFlight > 0 {
@@ -147,6 +148,10 @@ func sharesOfPriorities(t *testing.T, name string, limit store.ChannelSettings) 
 		takes, lasts, backlog = 20, 2*time.Second, 8_000
 	}
 	s, run := newCounter(t, takes)
+	s.m.random = random
+	if limit.None() {
+		s.m.c.PageMax, s.m.c.BatchMax = 50, 50 // smaller ones, and so more draws
+	}
 	limit.Route = medium
 	s.limits(limit)
 	if name == "after an outage" {
