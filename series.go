@@ -48,13 +48,13 @@ func (s *Series) Last() Time {
 // occurrenceMark separates a series' id from an occurrence's time. No client's id has it.
 const occurrenceMark = "/"
 
-// Alone returns the present occurrence of a series as a message of its own. Its id is the series' id, a
-// slash and the occurrence's time. This is what is sent, and what is retried.
-func (r *Record) Alone() Message {
-	m := r.Message
-	m.ScheduleID += occurrenceMark + r.Occurrence.String()
-	m.ExecutionTime, m.Recurrence, m.First = r.Occurrence, nil, 0
-	return m
+// Alone returns an occurrence of a series as a message of its own. Its id is the series' id, a slash and the
+// occurrence's time. This is what is sent, and what is retried.
+func (m *Message) Alone(occurrence Time) Message {
+	alone := *m
+	alone.ScheduleID += occurrenceMark + occurrence.String()
+	alone.ExecutionTime, alone.Recurrence, alone.First = occurrence, nil, 0
+	return alone
 }
 
 // SeriesID returns the id that a client gave: that of the series, where k names one of its occurrences.

@@ -215,7 +215,7 @@ func (c *contract) series() {
 	c.call(201, "PUT", "/v1/messages/a2", recurring("a2", `{"cron":"30 2 * * *","timezone":"Europe/Berlin","start":"2027-03-27T00:00:00Z","misfire":"skip","gap":"skip"}`))
 	c.call(201, "POST", "/v1/messages", recurring("a1", `{"every":"P1D","anchor":"2027-03-27T00:00:00Z","end":"2028-03-27T00:00:00Z","maxRuns":9,"jitter":"1s","misfireAfter":"90s"}`))
 	first := c.store.Rows[keyOf("a1")].Record
-	alone := first.Alone()
+	alone := first.Alone(first.Occurrence)
 	c.store.Put("set", nil, postdate.Record{Message: alone, State: postdate.NewState(&alone, 1)}, nil)
 	c.store.set(first.Key, func(r *postdate.Record) {
 		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Skipped: 3})

@@ -71,10 +71,8 @@ func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
 		if o.Status != postdate.Pending {
 			continue
 		}
-		alone := *r
-		alone.Occurrence = o.Occurrence
-		message := alone.Alone()
-		there, err := s.config.Messages.Get(ctx, message.Key)
+		alone := r.Alone(o.Occurrence)
+		there, err := s.config.Messages.Get(ctx, alone.Key)
 		switch {
 		case err != nil && postdate.KindOf(err) == postdate.KindNotFound:
 			o.Status = statusExpired

@@ -399,7 +399,7 @@ func TestSeriesOfATenant(t *testing.T) {
 	r.send("POST", "/v1/messages", recurring("a", everyHour), acme)
 	key := bucket.KeyOf("acme", "a", testBuckets)
 	rec := r.store.Rows[key].Record
-	alone := rec.Alone()
+	alone := rec.Alone(rec.Occurrence)
 	r.store.Put("set", nil, postdate.Record{Message: alone, State: postdate.NewState(&alone, rec.Version)}, nil)
 	id := occurrence("13:00")
 	for _, call := range [][2]string{{"GET", "/v1/messages/a"}, {"DELETE", "/v1/messages/a"}, {"GET", escaped(id)}, {"DELETE", escaped(id)}} {

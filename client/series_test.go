@@ -49,7 +49,7 @@ func model(t *testing.T) (*storetest.Mem, string) {
 // withHistory gives the series a a history, of which an occurrence is tried again.
 func withHistory(mem *storetest.Mem) {
 	r := mem.Rows[bucket.KeyOf(postdate.DefaultTenant, "a", mem.Buckets())]
-	next, alone := r.Record, r.Alone()
+	next, alone := r.Record, r.Alone(r.Occurrence)
 	next.Series = next.Series.Add(postdate.Outcome{Occurrence: r.First - 3, At: r.First, Skipped: 2})
 	next.Series = next.Series.Add(postdate.Outcome{Occurrence: r.First, At: r.First, Status: postdate.Pending, Attempts: 1})
 	mem.Put("test", r, next, nil)

@@ -20,7 +20,7 @@ func (it *Item) recurs() {
 	it.chosen = chosen[rec.Key] == rec.Occurrence
 	delete(chosen, rec.Key)
 	it.atRest = it.bucket.resting() && !it.doubt
-	alone := rec.Alone()
+	alone := rec.Alone(rec.Occurrence)
 	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
 	rule, err := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)
 	if err != nil {

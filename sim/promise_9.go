@@ -159,7 +159,7 @@ func (h *history) skips(f factRecord, n int) string {
 	}
 	ok := true
 	for range n {
-		m := f.before.Alone()
+		m := f.before.Alone(f.before.Occurrence)
 		m.ExecutionTime, m.ScheduleID = at, m.SeriesID()+"/"+at.String()
 		s := h.occurrence(&m)
 		s.skipped = true
@@ -172,7 +172,7 @@ func (h *history) skips(f factRecord, n int) string {
 		run++
 	}
 	if ok {
-		m := f.before.Alone()
+		m := f.before.Alone(f.before.Occurrence)
 		m.ExecutionTime, m.ScheduleID = at, m.SeriesID()+"/"+at.String()
 		h.occurrence(&m).chosen = true
 	}

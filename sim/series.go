@@ -16,14 +16,11 @@ import (
 func (w *world) recurring(it item, key postdate.Key, edition string) (m *postdate.Message, ok bool) {
 	m = w.message(it, key, edition)
 	m.Recurrence = it.recurs
-	rule, err := recurrence.Parse(*it.recurs, m.CreatedAt)
-	if err != nil {
+	if _, err := recurrence.Parse(*it.recurs, m.CreatedAt); err != nil {
 		panic("a plan has a recurrence that cannot be: " + err.Error())
 	}
-	m.First, ok = rule.After(m.CreatedAt)
-	m.ExecutionTime = rule.Due(key.ScheduleID, m.First)
 	m.Digest = postdate.DigestOf(m, "")
-	return m, ok
+	return m, recurrence.Begin(m, m.CreatedAt) == nil
 }
 
 // cancelRetried cancels what is retried of a series, after the series was. The answer is "done" only if
@@ -73,7 +70,7 @@ func editionOf(m *postdate.Message) string {
 func presentEdition(r *postdate.Record) string {
 	m := r.Message
 	if r.Recurrence != nil {
-		m = r.Alone()
+		m = r.Alone(r.Occurrence)
 	}
 	return editionOf(&m)
 }
@@ -86,7 +83,7 @@ func (h *history) presentOf(r *row) *story {
 	if r.Recurrence == nil {
 		return h.storyOf(r)
 	}
-	m := r.Alone()
+	m := r.Alone(r.Occurrence)
 	return h.occurrence(&m)
 }
 

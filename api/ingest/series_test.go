@@ -37,7 +37,7 @@ func (w *world) next(how store.Settling) string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	alone := rec.Alone()
+	alone := rec.Alone(rec.Occurrence)
 	return alone.ScheduleID
 }
 

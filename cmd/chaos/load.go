@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/cmd/chaos/internal/cluster"
 	"github.com/postdate/postdate/internal/account"
@@ -114,7 +115,7 @@ func (l *load) scheduleSeries(d time.Duration) error {
 		}
 		for k := range m.Recurrence.MaxRuns {
 			at := first.Add(time.Duration(k) * time.Second)
-			id := m.ScheduleID + "/" + at.UTC().Format("2006-01-02T15:04:05.000Z")
+			id := m.ScheduleID + "/" + postdate.TimeOf(at).String()
 			l.series[m.ScheduleID] = append(l.series[m.ScheduleID], id)
 			l.ledger.Sent(id, m.Channel, at)
 		}

@@ -66,8 +66,7 @@ func duplicatesAreMarked(t *testing.T, h Harness) {
 func occurrencesNameTheirSeries(t *testing.T, h Harness) {
 	p, channel := open(t, h), h.Channel(t)
 	m := message(channel, Series)
-	recurring := postdate.Record{Message: *m, State: postdate.State{Occurrence: m.ExecutionTime}}
-	*m = recurring.Alone()
+	*m = m.Alone(m.ExecutionTime)
 	batch := []postdate.Delivery{{Message: m, Attempt: 1}}
 	confirm(t, h, p, batch)
 	got := h.Consume(t, channel, 1)[0]

@@ -109,7 +109,7 @@ func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectI
 		if !ok {
 			return nil
 		}
-		alone := rec.Alone()
+		alone := rec.Alone(rec.Occurrence)
 		created, err := s.insertIfNew(ctx, documentOf(&alone, &state))
 		if created {
 			counts = append(counts, s.pendingChange(rec.Tenant, rec.Channel, len(rec.Payload), 1))

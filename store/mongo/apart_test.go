@@ -39,8 +39,7 @@ func oneSeries(t *testing.T, s *Store) (m postdate.Message, detach store.Settlem
 
 // failing is the settlement of that message, which fails.
 func failing(m *postdate.Message, detach *store.Settlement) store.Settlement {
-	rec := postdate.Record{Message: *m, State: postdate.NewState(m, 0)}
-	return store.Settlement{Key: rec.Alone().Key, ExecutionTime: 1000, Version: detach.Version, Token: 1, How: store.SettleFailed,
+	return store.Settlement{Key: m.Alone(m.First).Key, ExecutionTime: 1000, Version: detach.Version, Token: 1, How: store.SettleFailed,
 		At: 1600, Attempts: 2}
 }
 

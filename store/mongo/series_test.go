@@ -336,8 +336,7 @@ func TestSeriesUsage(t *testing.T) {
 	}
 	cancel := func() { claim(); s.Cancel(t.Context(), []postdate.Key{m.Key}, 5) }
 	insert := func() { s.Insert(t.Context(), []postdate.Message{m}) }
-	first := postdate.Record{Message: m, State: postdate.NewState(&m, 1)}
-	alone := first.Alone().Key
+	alone := m.Alone(m.First).Key
 	for i, step := range []struct {
 		do   func()
 		want int64

@@ -37,7 +37,7 @@ func (s *Store) detach(w *writer, p *store.Settlement, old *state) (*store.Settl
 	if err != nil {
 		return nil, err
 	}
-	m := (&postdate.Record{Message: series, State: old.State}).Alone()
+	m := series.Alone(old.Occurrence)
 	if _, there, err := w.state(m.Key); err != nil || there {
 		return p, err
 	}

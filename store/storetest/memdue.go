@@ -126,7 +126,7 @@ func (m *Mem) settles(s *store.Settlement) *Row {
 
 func (m *Mem) settle(old *Row, s *store.Settlement) {
 	if state, ok := s.Alone(old.State); ok {
-		alone := postdate.Record{Message: old.Alone(), State: state}
+		alone := postdate.Record{Message: old.Alone(old.Occurrence), State: state}
 		if m.Rows[alone.Key] == nil {
 			m.Put("settle", nil, alone, s)
 		}

@@ -115,9 +115,8 @@ func (m *Mem) amendSettled(settlements []store.Settlement, change func(old *Row,
 
 // occurrenceOf is the key of a settlement's occurrence as a message of its own.
 func occurrenceOf(s *store.Settlement) postdate.Key {
-	r := postdate.Record{Message: postdate.Message{Key: s.Key}}
-	r.Occurrence = s.Occurrence
-	return r.Alone().Key
+	m := postdate.Message{Key: s.Key}
+	return m.Alone(s.Occurrence).Key
 }
 
 func (s seriesLosesRecurrence) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
@@ -323,9 +322,7 @@ func (s retriedIsLost) Settle(_ context.Context, settlements []store.Settlement)
 // detached is what a settlement leaves to be retried, whether or not it is there.
 func detached(old *postdate.Record, p *store.Settlement) (r postdate.Record, ok bool) {
 	r.State, ok = p.Alone(old.State)
-	was := *old
-	was.Occurrence = p.Occurrence
-	r.Message = was.Alone()
+	r.Message = old.Alone(p.Occurrence)
 	return r, ok
 }
 

@@ -38,9 +38,7 @@ func begins(m postdate.Message, run int) postdate.Time { return occurrence(m, ru
 
 // alone is that occurrence as a message of its own.
 func alone(m postdate.Message, run int) postdate.Message {
-	r := postdate.Record{Message: m}
-	r.Occurrence = occurrence(m, run)
-	return r.Alone()
+	return m.Alone(occurrence(m, run))
 }
 
 // advances are the ways to settle with which a series goes on.
