@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/postdate/postdate/internal/amqpdial"
 )
 
 const (
@@ -42,10 +44,10 @@ func dial(ctx context.Context, c Config) (*session, error) {
 	var stopped func() bool // stops watching ctx
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate")
-	conn, err := amqp.DialConfig(c.URL, amqp.Config{
+	conn, err := amqpdial.Dial(c.URL, amqp.Config{
 		Heartbeat:       heartbeat,
 		Properties:      properties,
-		TLSClientConfig: c.TLS.Clone(), // the library changes it
+		TLSClientConfig: c.TLS,
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {

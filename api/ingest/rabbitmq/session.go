@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate/api/ingest"
+	"github.com/postdate/postdate/internal/amqpdial"
 	"github.com/postdate/postdate/internal/certs"
 )
 
@@ -38,8 +39,8 @@ func (s *Source) dial(ctx context.Context) (conn *amqp.Connection, cut context.C
 	ctx, cut = context.WithCancel(ctx)
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("postdate ingest " + s.config.Queue)
-	conn, err = amqp.DialConfig(s.config.URL, amqp.Config{
-		Heartbeat: heartbeat, Properties: properties, TLSClientConfig: s.config.TLS.Clone(),
+	conn, err = amqpdial.Dial(s.config.URL, amqp.Config{
+		Heartbeat: heartbeat, Properties: properties, TLSClientConfig: s.config.TLS,
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {
