@@ -51,9 +51,12 @@ func TestStore(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("POSTDATE_TEST_MEMBERS")); err == nil {
 		members = n
 	}
-	storetest.Run(t, func(t *testing.T) store.Store {
-		return openWatched(t, config(mongotest.URI(t, members)), strict(t))
+	database := mongotest.Reusing(t, members, func(uri string) {
+		if err := open(t, config(uri)).Close(); err != nil {
+			t.Error(err)
+		}
 	})
+	storetest.Run(t, func(t *testing.T) store.Store { return openWatched(t, config(database(t)), strict(t)) })
 }
 
 // databaseOf is the database that an address names.

@@ -36,6 +36,12 @@ func behindRouter(t *testing.T) (Config, *routertest.Router) {
 func openSharded(t *testing.T) *Store {
 	t.Helper()
 	c, _ := behindRouter(t)
+	return opened(t, c)
+}
+
+// opened is the store of a configuration behind the model of a mongos.
+func opened(t *testing.T, c Config) *Store {
+	t.Helper()
 	s, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -46,10 +52,30 @@ func openSharded(t *testing.T) *Store {
 	return s
 }
 
-// TestStoreSharded checks each command of the whole suite against the rules of a mongos.
+// TestStoreSharded checks each command of the whole suite against the rules of a mongos. Each check
+// has its own model of one, which fails it if a command breaks a rule.
 func TestStoreSharded(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store { return openSharded(t) })
+	behind := func(t *testing.T, uri string) (*routertest.Router, Config) {
+		r := routertest.Start(t, uri)
+		c := DefaultConfig(r.URI())
+		c.Buckets = 8
+		return r, c
+	}
+	database := mongotest.Reusing(t, 1, func(uri string) {
+		_, c := behind(t, uri)
+		if err := opened(t, c).Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	storetest.Run(t, func(t *testing.T) store.Store {
+		uri := database(t)
+		r, c := behind(t, uri)
+		db := uri[strings.LastIndex(uri, "/")+1 : strings.LastIndex(uri, "?")]
+		r.Shard(db+".messages", messagesKey) // another model knows that it is
+		r.Shard(db+".registry", registryKey)
+		return opened(t, c)
+	})
 }
 
 func TestSharded(t *testing.T) {

@@ -92,6 +92,16 @@ func fresh(base string) (uri, name string, err error) {
 	return u.String(), name, nil
 }
 
+// nameOf is the name of the database in an address.
+func nameOf(t testing.TB, uri string) string {
+	t.Helper()
+	u, err := url.Parse(uri)
+	if err != nil || len(u.Path) < 2 {
+		t.Fatalf("mongotest: the address %q names no database: %v", uri, err)
+	}
+	return u.Path[1:]
+}
+
 func connect(t testing.TB, uri string) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
