@@ -19,6 +19,10 @@ func loseAnAnswer(set *mongotest.Set) {
 	})
 }
 
+// soon has the driver look again at a server of which it heard an error within half a second, in place
+// of ten.
+const soon = "&heartbeatFrequencyMS=500"
+
 // A cancel writes CANCELLED, but loses the answer, and is cut off when it looks again. It must
 // not say that nothing was done.
 func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
@@ -37,7 +41,7 @@ func TestCancelThatWasCutOffAfterItsWrite(t *testing.T) {
 			cut()
 		}
 	})
-	s := openWatched(t, config(set.Fresh()), monitor)
+	s := openWatched(t, config(set.Fresh()+soon), monitor)
 	defer s.Close()
 	m := testMessage("a", s.Buckets(), 1_900_000_000_000)
 	if r := s.Insert(t.Context(), []postdate.Message{m})[0]; r.Err != nil {

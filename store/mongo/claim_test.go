@@ -295,7 +295,7 @@ func TestWhatComesAndGoesDuringAClaim(t *testing.T) {
 func TestClaimWhoseAnswerWasLost(t *testing.T) {
 	set := mongotest.Start(t, 1)
 	x := &steps{}
-	s := openWatched(t, config(set.Fresh()), x.monitor())
+	s := openWatched(t, config(set.Fresh()+soon), x.monitor())
 	defer s.Close()
 	acquireAll(t, s)
 	var all []postdate.Message
