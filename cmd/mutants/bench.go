@@ -211,22 +211,12 @@ func (b *bench) build(ctx context.Context) (err error) {
 	if err := goTool("build", "-overlay", overlay, "-o", b.program(""), "./cmd/sim"); err != nil {
 		return err
 	}
-	if b.f.hours > 0 {
-		output, err := b.measure(ctx, &b.worlds)
-		if err != nil {
-			return err
-		}
-		b.trace = match(traceLine, output)
-	}
 	for _, dir := range b.dirs {
 		if err := goTool("test", "-c", "-vet=off", "-overlay", overlay, "-o", b.program(dir), "./"+dir); err != nil {
 			return err
 		}
-		if err := b.measureTests(ctx, dir); err != nil {
-			return err
-		}
 	}
-	return nil
+	return b.measureAll(ctx)
 }
 
 // program is where the program lies that tests a package; "": the simulator.

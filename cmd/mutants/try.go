@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -86,8 +88,11 @@ var (
 // measure runs a check with all switches off, and notes which mutants it reaches and how
 // long it may take. It has to pass.
 func (b *bench) measure(ctx context.Context, c *check) (output string, err error) {
-	list := filepath.Join(b.dir, "reached")
-	defer os.Remove(list)
+	place, err := os.MkdirTemp(b.dir, "reached") // others are measured beside it
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(place, "list")
 	c.limit = 10 * time.Minute
 	began := time.Now()
 	o, err := b.play(ctx, *c, "POSTDATE_MUTANT=-1", "POSTDATE_MUTANTS_REACHED="+list)
@@ -114,22 +119,56 @@ func (b *bench) measure(ctx context.Context, c *check) (output string, err error
 	return o.output, nil
 }
 
-// measureTests measures the tests of a package: the quick ones together, since most
-// mutants fail one of them, and then each of the others by itself, the quickest first.
-func (b *bench) measureTests(ctx context.Context, dir string) error {
-	output, err := b.measure(ctx, &check{dir: dir})
+// measureAll measures the simulator and the tests of all packages, as many at a time as mutants are
+// tried: first each package as a whole, then its quick tests together, since most mutants fail one
+// of them, and each of the others by itself, the quickest first.
+func (b *bench) measureAll(ctx context.Context) error {
+	whole, ofDir := []*check{}, map[string][]*check{}
+	for _, dir := range slices.Backward(b.dirs) { // the one that takes longest is last
+		whole = append(whole, &check{dir: dir})
+	}
+	if b.f.hours > 0 {
+		whole = append(whole, &b.worlds)
+	}
+	outputs, err := b.measureEach(ctx, whole)
 	if err != nil {
 		return err
 	}
-	quick, slow := byTime(output)
-	for _, names := range slices.Concat([][]string{quick}, slow) {
-		c := check{dir: dir, tests: "^(" + strings.Join(names, "|") + ")$"}
-		if _, err := b.measure(ctx, &c); err != nil {
-			return err
+	var parts []*check
+	for i, c := range whole {
+		if c.dir == "" {
+			b.trace = match(traceLine, outputs[i])
+			continue
 		}
-		b.tests[dir] = append(b.tests[dir], c)
+		quick, slow := byTime(outputs[i])
+		for _, names := range slices.Concat([][]string{quick}, slow) {
+			part := &check{dir: c.dir, tests: "^(" + strings.Join(names, "|") + ")$"}
+			parts, ofDir[c.dir] = append(parts, part), append(ofDir[c.dir], part)
+		}
+	}
+	if _, err := b.measureEach(ctx, parts); err != nil {
+		return err
+	}
+	for dir, checks := range ofDir {
+		for _, c := range checks {
+			b.tests[dir] = append(b.tests[dir], *c)
+		}
 	}
 	return nil
+}
+
+// measureEach measures checks, and returns what each printed.
+func (b *bench) measureEach(ctx context.Context, checks []*check) ([]string, error) {
+	outputs := make([]string, len(checks))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, b.f.parallel))
+	for i, c := range checks {
+		group.Go(func() (err error) {
+			outputs[i], err = b.measure(ctx, c)
+			return err
+		})
+	}
+	return outputs, group.Wait()
 }
 
 // byTime takes the names of tests out of what they printed: those that are quick, and each
