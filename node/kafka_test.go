@@ -28,6 +28,7 @@ func header(r *kgo.Record, name string) string {
 // and comes back: nothing is lost, nothing is early by the broker's own clock, and duplicates
 // are marked. A message for a missing topic fails by its policy and delays nothing.
 func TestKafkaCrash(t *testing.T) {
+	t.Parallel() // its brokers are its own, and it waits for what is due
 	t.Run("plain", func(t *testing.T) { kafkaCrash(t, false) })
 	t.Run("fenced", func(t *testing.T) { kafkaCrash(t, true) })
 }

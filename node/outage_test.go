@@ -23,6 +23,7 @@ type outage struct {
 
 // TestRabbitMQOutages stops, cuts, alarms and empties a real broker under load.
 func TestRabbitMQOutages(t *testing.T) {
+	t.Parallel() // its broker is its own, and it waits for outages
 	broker := rabbitmqtest.Start(t)
 	c := config(t)
 	c.RabbitMQ = broker.URL

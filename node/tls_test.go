@@ -19,6 +19,7 @@ import (
 // A node speaks TLS with whom it speaks, and shows its certificate everywhere: with MongoDB,
 // and with RabbitMQ and Kafka, from which it takes schedules and to which it delivers.
 func TestTLSEverywhere(t *testing.T) {
+	t.Parallel() // it waits for three servers to start
 	authority := certtest.NewAuthority(t)
 	server, mine := authority.Issue(t, "server"), authority.Issue(t, "guest")
 	both := certtest.Both(t, server)
