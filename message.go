@@ -118,6 +118,8 @@ type State struct {
 	Occurrence Time // the one that is due next; 0: the message does not recur
 	Run        int  // its number, from 1; those that were skipped count too
 	Ending     bool // cancelled too late to stop this occurrence: none follows
+	Paused     bool // no occurrence is begun until it is resumed
+	Changes    int  // how often it was changed and stayed the same series: so many earlier versions are its own
 }
 
 // Record is a message with its state, as a store keeps it.
@@ -125,6 +127,16 @@ type Record struct {
 	Message
 	State
 	Series Series // may be zero in what a claim returns
+}
+
+// NewRecord returns the record of a newly scheduled message with the given version.
+func NewRecord(m Message, version uint64) Record {
+	return Record{Message: m, State: NewState(&m, version)}
+}
+
+// Owns says whether an occurrence that became a message of its own at the given version belongs to the series.
+func (s State) Owns(version uint64) bool {
+	return s.Version-uint64(s.Changes) <= version && version <= s.Version
 }
 
 // NotBefore is the time before which a message, or a series' present occurrence, must not be sent.
@@ -216,7 +228,7 @@ func CheckScheduleID(id string) error {
 }
 
 func errOccurrenceID(id string) error {
-	return E(KindInvalid, "%q is an occurrence of a series, which is being retried on its own: "+
+	return E(KindInvalid, "%q is an occurrence of a series, as a message of its own: "+
 		"it can be read and cancelled, but neither made nor changed", id)
 }
 

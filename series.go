@@ -7,16 +7,16 @@ const HistoryMax = 20
 
 // Series is what became of a recurring message's occurrences. Each of them is fired or skipped.
 type Series struct {
-	Fired   int64     // those whose delivery was begun, or given up
+	Fired   int64     // those whose delivery was begun, or given up, and those that were triggered
 	Failed  int64     // of these, those that were not delivered, and are not tried again
-	Skipped int64     // those that were never begun, by the misfire policy or a cancel
+	Skipped int64     // those that were never begun: by the misfire policy, a pause, a change of the rule or a cancel
 	History []Outcome // the latest HistoryMax, the oldest first; it is never changed in place
 }
 
 // Outcome is what became of an occurrence, or of several that were skipped together.
 type Outcome struct {
 	Occurrence Time
-	Status     Status // Pending: it is retried as a message of its own; 0: skipped
+	Status     Status // Pending: it is a message of its own, retried or triggered; 0: skipped
 	At         Time   // when that was so
 	Attempts   int
 	Skipped    int64 // how many were skipped, from this one on
@@ -36,6 +36,19 @@ func (s Series) Add(o Outcome) Series {
 	return s
 }
 
+// Triggered returns s after an extra occurrence became a message of its own, which is due at that time.
+func (s Series) Triggered(occurrence Time) Series {
+	return s.Add(Outcome{Occurrence: occurrence, Status: Pending, At: occurrence})
+}
+
+// Same says whether a message is still what other says: at the same version, with the same present occurrence
+// and counts, and both are paused or neither.
+func (r *Record) Same(other *Record) bool {
+	a, b := &r.Series, &other.Series
+	return r.Version == other.Version && r.Occurrence == other.Occurrence && r.Paused == other.Paused &&
+		a.Fired == b.Fired && a.Failed == b.Failed && a.Skipped == b.Skipped
+}
+
 // Last is the latest occurrence in the history; 0: there is none. Of several that were skipped together it is
 // the first.
 func (s *Series) Last() Time {
@@ -43,6 +56,18 @@ func (s *Series) Last() Time {
 		return 0
 	}
 	return s.History[len(s.History)-1].Occurrence
+}
+
+// Passed is the time that a series has come to, as its history tells: what was begun or skipped is not later,
+// and what follows is. A node's clock may be behind it.
+func (s *Series) Passed() (t Time) {
+	for _, o := range s.History {
+		t = max(t, o.Occurrence)
+		if o.Skipped != 0 {
+			t = max(t, o.At)
+		}
+	}
+	return t
 }
 
 // occurrenceMark separates a series' id from an occurrence's time. No client's id has it.

@@ -29,9 +29,11 @@ type scheduled struct {
 	key           postdate.Key
 	executionTime postdate.Time
 	status        postdate.Status
+	version       string // "": not known
 }
 
 func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
+	setETag(ctx, a.version)
 	return finish(ctx, status, append(a.append(begin(ctx)), '}'))
 }
 
@@ -76,6 +78,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 		b = appendTime(b, "expiresAt", r.ExpiresAt)
 	}
 	b = appendTime(b, "createdAt", r.CreatedAt)
+	b = appendMember(b, "version", versionOf(&r.State))
 	b = appendPayload(b, r.Encoding, r.ContentType, r.Payload)
 	b = appendHeaders(b, masked(r.Headers))
 	if r.PartitionKey != "" {
@@ -95,6 +98,7 @@ func appendState(b []byte, s *postdate.State) []byte {
 	b = append(b, `,"attempts":`...)
 	b = strconv.AppendInt(b, int64(s.Attempts), 10)
 	switch {
+	case s.Status == postdate.Pending && s.Paused: // nothing is due
 	case s.Status == postdate.Pending && s.Parked:
 		b = appendMember(b, "parked", "waiting for its channel")
 	case s.Status == postdate.Pending:

@@ -323,18 +323,19 @@ func TestTenantsAreSeparate(t *testing.T) {
 		status     int
 		part       string
 	}{
-		"GET /v1/messages":         {"/v1/messages", "", 200, `{"messages":[]}`},
-		"GET /v1/messages/{id}":    {"/v1/messages/x", "", 404, "not-found"},
-		"DELETE /v1/messages/{id}": {"/v1/messages/x", "", 404, "not-found"},
-		"PATCH /v1/messages/{id}":  {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
-		"POST /v1/messages/cancel": {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
-		"GET /v1/inbox/{name}":     {"/v1/inbox/x", "", 200, `{"messages":[],`},
-		"POST /v1/messages":        {"/v1/messages", other, 201, "PENDING"}, // the id is free
-		"POST /v1/messages/batch":  {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},
-		"PUT /v1/messages/{id}":    {"/v1/messages/z", strings.Replace(other, `"scheduleId":"x",`, "", 1), 201, "PENDING"},
-		"GET /v1/keys":             {"/v1/keys", "", 403, "scope admin"},
-		"POST /v1/keys":            {"/v1/keys", "{}", 403, "scope admin"},
-		"DELETE /v1/keys/{id}":     {"/v1/keys/x", "", 403, "scope admin"},
+		"GET /v1/messages":               {"/v1/messages", "", 200, `{"messages":[]}`},
+		"GET /v1/messages/{id}":          {"/v1/messages/x", "", 404, "not-found"},
+		"DELETE /v1/messages/{id}":       {"/v1/messages/x", "", 404, "not-found"},
+		"PATCH /v1/messages/{id}":        {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
+		"POST /v1/messages/{id}/trigger": {"/v1/messages/x/trigger", "", 404, "not-found"},
+		"POST /v1/messages/cancel":       {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
+		"GET /v1/inbox/{name}":           {"/v1/inbox/x", "", 200, `{"messages":[],`},
+		"POST /v1/messages":              {"/v1/messages", other, 201, "PENDING"}, // the id is free
+		"POST /v1/messages/batch":        {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},
+		"PUT /v1/messages/{id}":          {"/v1/messages/z", strings.Replace(other, `"scheduleId":"x",`, "", 1), 201, "PENDING"},
+		"GET /v1/keys":                   {"/v1/keys", "", 403, "scope admin"},
+		"POST /v1/keys":                  {"/v1/keys", "{}", 403, "scope admin"},
+		"DELETE /v1/keys/{id}":           {"/v1/keys/x", "", 403, "scope admin"},
 	} {
 		if method, _, _ := strings.Cut(call, " "); method == "POST" && want.status == 201 || method == "PUT" || strings.HasSuffix(call, "batch") {
 			defer func() { // after those that find nothing

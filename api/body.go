@@ -34,6 +34,7 @@ type messageBody struct {
 	Retry           *retryBody      `json:"retry"`
 	Priority        *string         `json:"priority"`
 	Recurrence      *recurrenceBody `json:"recurrence"`
+	Paused          *bool           `json:"paused"`
 }
 
 type retryBody struct {
@@ -46,6 +47,9 @@ type retryBody struct {
 type cancelBody struct {
 	ScheduleIDs []string `json:"scheduleIds"`
 }
+
+// noFields is the body of a call that takes none.
+type noFields struct{}
 
 var (
 	messageFields = fieldsOf(reflect.TypeFor[messageBody]())
@@ -64,6 +68,8 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return keyFields
 	case *tenantBody:
 		return tenantFields
+	case *noFields:
+		return nil
 	}
 	switch under {
 	case "/recurrence":
@@ -224,11 +230,10 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		if slices.Contains(known, "recurrence") && slices.Contains(recurrenceFields, name) {
 			p.Suggestion = ""
 			p.Detail += " here: put it into recurrence"
-		} else if name == "paused" {
-			p.Suggestion = ""
-			p.Detail += ": a series cannot be paused yet; cancel it, or replace it with PUT"
 		} else if p.Suggestion != "" {
 			p.Detail += fmt.Sprintf(": did you mean %q?", p.Suggestion)
+		} else if len(known) == 0 {
+			p.Detail += ": this call takes no fields; remove it"
 		} else {
 			p.Detail += ": remove it; known are " + strings.Join(known, ", ")
 		}

@@ -15,6 +15,10 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
+	if len(ctx.Request.Header.PeekAll("If-Match")) > 0 {
+		return &Problem{Type: NotSupported, ScheduleID: key.ScheduleID,
+			Detail: "a cancel takes no If-Match: it cancels whatever version there is; leave the header out"}
+	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	result := Cancel(storeCtx, s.config.Messages, []postdate.Key{key}, s.config.Now())[0]
@@ -49,7 +53,7 @@ type Canceller interface {
 	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
 }
 
-// Cancel cancels messages, and with a series those of its occurrences that are retried on their own, also
+// Cancel cancels messages, and with a series those of its occurrences that are messages of their own, also
 // where it comes too late for the series itself. Where delivery of one of these may have begun, the error
 // is KindTooLate although the series has ended, and the same cancel again tells more. Each message is
 // cancelled once, however often it is named.
@@ -85,8 +89,8 @@ func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at 
 		switch kind := postdate.KindOf(r.Err); {
 		case r.Err == nil || kind == postdate.KindNotFound || kind == postdate.KindTooLate && r.State.Status.Final():
 		case kind == postdate.KindTooLate:
-			return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, an occurrence that is "+
-				"retried on its own, may have begun: cancel the series again to see that nothing of it is left",
+			return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, one of its "+
+				"occurrences, may have begun: cancel the series again to see that nothing of it is left",
 				keys[i].ScheduleID)
 		default:
 			return unknownRetried(series, r.Err)
@@ -97,8 +101,8 @@ func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at 
 
 // unknownRetried hides the kind of an error that would say that nothing was done.
 func unknownRetried(series postdate.Key, err error) error {
-	return postdate.E(postdate.KindUnknown, "the series %q has ended; whether its occurrences that are retried "+
-		"on their own have, too, is unknown: %w", series.ScheduleID, err)
+	return postdate.E(postdate.KindUnknown, "the series %q has ended; whether its occurrences that are messages "+
+		"of their own have, too, is unknown: %w", series.ScheduleID, err)
 }
 
 // postCancel cancels many messages. Each succeeds or fails alone.

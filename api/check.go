@@ -64,20 +64,16 @@ func invalid(format string, args ...any) error {
 // execution time, or a recurrence has no occurrence left, m has its digest all the same, and
 // expiring is true: a repeated request may come that late.
 func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expiring bool) {
-	channel, err := postdate.ParseChannel(b.Channel)
-	if err != nil {
-		return fieldProblem("/channel", err), false
-	}
-	if p := mayUse(c.identity, channel, "/channel"); p != nil {
+	if m.Channel, p = c.channel(b.Channel); p != nil {
 		return p, false
 	}
-	if err := c.checkChannel(channel); err != nil {
-		return fieldProblem("/channel", err), false
-	}
-	m.Channel, m.CreatedAt = channel, c.now
+	m.CreatedAt = c.now
 	when, p := c.when(b, m)
 	if p != nil {
 		return p, false
+	}
+	if b.Paused != nil {
+		return fieldProblem("/paused", invalid("paused goes with PATCH: schedule the series, then pause it")), false
 	}
 	if b.Recurrence != nil {
 		if m.Recurrence, p = recurrenceOf(b); p != nil {
@@ -104,6 +100,21 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 		}
 	}
 	return nil, false
+}
+
+// channel reads the channel of a message.
+func (c *checker) channel(text string) (postdate.Channel, *Problem) {
+	channel, err := postdate.ParseChannel(text)
+	if err != nil {
+		return "", fieldProblem("/channel", err)
+	}
+	if p := mayUse(c.identity, channel, "/channel"); p != nil {
+		return "", p
+	}
+	if err := c.checkChannel(channel); err != nil {
+		return "", fieldProblem("/channel", err)
+	}
+	return channel, nil
 }
 
 // checkExpiry refuses a message that would expire before its time.
@@ -430,59 +441,4 @@ func checkTraceparent(s []byte) string {
 		return ""
 	}
 	return string(s)
-}
-
-// patchable refuses fields that PATCH cannot change.
-func patchable(b *messageBody) *Problem {
-	for _, field := range []struct {
-		name  string
-		given bool
-	}{
-		{"scheduleId", b.ScheduleID != nil}, {"channel", b.Channel != ""}, {"headers", b.Headers != nil},
-		{"key", b.Key != ""}, {"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil},
-		{"priority", b.Priority != nil}, {"recurrence", b.Recurrence != nil},
-	} {
-		if field.given {
-			return fieldProblem("/"+field.name,
-				invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
-		}
-	}
-	if len(b.Payload) == 0 {
-		if b.ContentType != "" {
-			return fieldProblem("/contentType", invalid("contentType goes with a payload: give both"))
-		}
-		if b.PayloadEncoding != "" {
-			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
-		}
-		if b.ExecutionTime == nil && b.Delay == nil {
-			return fieldProblem("", invalid("nothing to change: give executionTime or delay, or payload"))
-		}
-	}
-	return nil
-}
-
-// patched returns old with b's changes. The content type stays if b has none.
-func (c *checker) patched(b *messageBody, old postdate.Message) (postdate.Message, *Problem) {
-	m := old
-	if p := mayUse(c.identity, old.Channel, ""); p != nil {
-		return m, p
-	}
-	if old.Recurrence != nil {
-		return m, &Problem{Type: NotSupported, ScheduleID: old.ScheduleID, Detail: "the message recurs, and this " +
-			"version cannot change that with PATCH: replace the whole message with PUT, or cancel it"}
-	}
-	when, p := c.when(b, &m)
-	if p != nil {
-		return m, p
-	}
-	if when == "" {
-		when = m.ExecutionTime.String()
-	}
-	if len(b.Payload) > 0 {
-		if p := c.payload(b, &m); p != nil {
-			return m, p
-		}
-	}
-	m.Digest = postdate.DigestOf(&m, when)
-	return m, checkExpiry(&m)
 }

@@ -32,6 +32,9 @@ type Config struct {
 	Inbox Inbox
 	// Now reads the wall clock. Default: the system's.
 	Now func() postdate.Time
+	// Passed is Now, but never much later than the true time: it says what of a changed series is over and
+	// skipped, and when an extra occurrence is due. A series does not go back from there. Default: Now.
+	Passed func() postdate.Time
 	// Log gets only what an operator can act on. Default: slog.Default().
 	Log *slog.Logger
 	// Registry holds the metrics that /metrics shows. Default: a new one.
@@ -97,6 +100,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = func() postdate.Time { return postdate.WallOf(time.Now()) }
+	}
+	if c.Passed == nil {
+		c.Passed = c.Now
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

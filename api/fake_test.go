@@ -55,11 +55,25 @@ func (f *fakeStore) Get(ctx context.Context, key postdate.Key) (postdate.Record,
 	return f.Mem.Get(ctx, key)
 }
 
-func (f *fakeStore) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (f *fakeStore) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
 	if err := f.enter(ctx, "Replace"); err != nil {
 		return postdate.Record{}, err
 	}
-	return f.Mem.Replace(ctx, m, ifVersion)
+	return f.Mem.Replace(ctx, next, was)
+}
+
+func (f *fakeStore) Pause(ctx context.Context, series postdate.Key, ifVersion uint64) error {
+	if err := f.enter(ctx, "Pause"); err != nil {
+		return err
+	}
+	return f.Mem.Pause(ctx, series, ifVersion)
+}
+
+func (f *fakeStore) Trigger(ctx context.Context, series postdate.Key, ifVersion uint64, occurrence postdate.Time) error {
+	if err := f.enter(ctx, "Trigger"); err != nil {
+		return err
+	}
+	return f.Mem.Trigger(ctx, series, ifVersion, occurrence)
 }
 
 func (f *fakeStore) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {

@@ -81,6 +81,47 @@ func FuzzMessageBody(f *testing.F) {
 	})
 }
 
+// FuzzPatch changes a series. What comes of that has a rule that can be read, and is shown so.
+func FuzzPatch(f *testing.F) {
+	for _, seed := range []string{
+		`{"recurrence":{"every":null,"cron":"@daily","timezone":"UTC","gap":"skip"}}`, `{"recurrence":{"every":"PT2H","jitter":"1s"},"paused":true}`, `{"recurrence":null}`,
+		`{"payload":"AA==","payloadEncoding":"base64","channel":"inbox:b"}`, `{"recurrence":{"every":"1s","\u0065very":"2s"}}`, `{"paused":false}`, `{"delay":"1s"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	c := checker{now: testNow, payloadBytesMax: 1000, checkChannel: func(postdate.Channel) error { return nil }}
+	old := postdate.NewRecord(postdate.Message{Key: keyOf("a"), Channel: "inbox:a", CreatedAt: testNow, First: testNow + 1, ExecutionTime: testNow + 1, Payload: []byte("1"), ContentType: "application/json",
+		Recurrence: &postdate.Recurrence{Every: time.Hour, Anchor: testNow + 1}}, 7)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var body messageBody
+		p := decodeBody(raw, &body)
+		var rule map[string]jsontext.Value
+		if p == nil {
+			rule, p = patchOfRule(raw)
+		}
+		if p == nil {
+			p = patchable(&body)
+		}
+		var next postdate.Record
+		if p == nil {
+			next, p = c.patched(&body, rule, &old)
+		}
+		if p != nil {
+			checkedProblem(t, p)
+			return
+		}
+		var shown struct {
+			Recurrence *recurrenceBody `json:"recurrence"`
+		}
+		if err := json.Unmarshal(appendRecord(nil, &next), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if given, p := shown.Recurrence.read(); p != nil || given != *next.Recurrence || next.Occurrence < testNow || next.Version != 8 || *old.Recurrence != (postdate.Recurrence{Every: time.Hour, Anchor: testNow + 1}) {
+			t.Fatalf("%s makes %+v, %v", raw, next, p)
+		}
+	})
+}
+
 // FuzzBatch checks that the same items get the same results in an array and in
 // lines, and that no item is lost or counted twice.
 func FuzzBatch(f *testing.F) {
@@ -182,7 +223,7 @@ func FuzzNames(f *testing.F) {
 // FuzzPath sends arbitrary paths and queries to a real server. It must answer,
 // and never with 500.
 func FuzzPath(f *testing.F) {
-	for _, seed := range []string{"/v1/messages/a%2fb", "/v1/messages?cursor=%ff", "/v1/inbox/%zz?wait=1s&&=", "/..//v1/messages/..", "/v1/messages/a?a=b;c"} {
+	for _, seed := range []string{"/v1/messages/a%2fb", "/v1/messages?cursor=%ff", "/v1/inbox/%zz?wait=1s&&=", "/..//v1/messages/..", "/v1/messages/a?a=b;c", "/v1/messages/a/trigger", "/v1/messages/a%2f/trigger/"} {
 		f.Add([]byte(seed))
 	}
 	server, err := New(Config{Buckets: testBuckets, Messages: newFakeStore(), Inbox: &fakeInbox{}})

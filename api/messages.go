@@ -8,7 +8,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/recurrence"
 	"github.com/postdate/postdate/store"
@@ -67,11 +66,13 @@ func (s *Server) noteInsert(ctx context.Context, m *postdate.Message, result sto
 	if m.Recurrence != nil {
 		at = s.insertedTime(ctx, m, result)
 	}
-	return scheduled{m.Key, at, result.Status}
+	return scheduled{m.Key, at, result.Status, ""}
 }
 
 // answerOf is the answer about a message that is there.
-func answerOf(r *postdate.Record) scheduled { return scheduled{r.Key, shownTime(&r.Message), r.Status} }
+func answerOf(r *postdate.Record) scheduled {
+	return scheduled{r.Key, shownTime(&r.Message), r.Status, versionOf(&r.State)}
+}
 
 func statusOf(result store.Inserted) int {
 	if result.Created {
@@ -94,6 +95,7 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if err := s.lookUpRetried(storeCtx, &r); err != nil {
 		return s.failed("get", err, key.ScheduleID)
 	}
+	setETag(ctx, versionOf(&r.State))
 	return finish(ctx, fasthttp.StatusOK, appendRecord(begin(ctx), &r))
 }
 
@@ -122,7 +124,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	for range replaceRoundsMax {
-		answer, status, err := s.putOnce(storeCtx, c.identity, m)
+		answer, status, err := s.putOnce(ctx, storeCtx, m)
 		if err == nil {
 			return answer.write(ctx, status)
 		}
@@ -135,15 +137,19 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 
 // putOnce creates the message or replaces the existing one. The caller tries again if
 // raced says so of the error.
-func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdate.Message) (scheduled, int, error) {
-	r, err := s.config.Messages.Get(ctx, m.Key)
+func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
+	m postdate.Message) (scheduled, int, error) {
+	r, err := s.config.Messages.Get(storeCtx, m.Key)
 	switch {
 	case postdate.KindOf(err) == postdate.KindNotFound:
-		result := s.config.Messages.Insert(ctx, []postdate.Message{m})[0]
+		if p := precondition(ctx, nil); p != nil {
+			return scheduled{}, 0, p
+		}
+		result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
 		if result.Err != nil {
 			return scheduled{}, 0, result.Err
 		}
-		return s.noteInsert(ctx, &m, result), statusOf(result), nil
+		return s.noteInsert(storeCtx, &m, result), statusOf(result), nil
 	case err != nil:
 		return scheduled{}, 0, err
 	case r.Digest == m.Digest:
@@ -152,29 +158,29 @@ func (s *Server) putOnce(ctx context.Context, identity *auth.Identity, m postdat
 		}
 		return answerOf(&r), fasthttp.StatusOK, nil
 	}
-	if p := mayUse(identity, r.Channel, ""); p != nil {
+	if p := mayChange(ctx, &r); p != nil {
 		return scheduled{}, 0, p
 	}
-	from := max(m.CreatedAt, r.Series.Last()) // this node's clock may be behind that of the one that sent it
+	from := max(m.CreatedAt, r.Series.Passed()) // this node's clock may be behind that of the one that sent it
 	m.CreatedAt = r.CreatedAt
 	if err := recurrence.Begin(&m, from); err != nil {
 		return scheduled{}, 0, fieldProblem("/recurrence", err)
 	}
-	answer, err := s.replace(ctx, m, r)
+	answer, err := s.replace(storeCtx, postdate.NewRecord(m, r.Version+1), r)
 	return answer, fasthttp.StatusOK, err
 }
 
-// replace replaces old by m, and tells the bucket's owner.
-func (s *Server) replace(ctx context.Context, m postdate.Message, old postdate.Record) (scheduled, error) {
-	r, err := s.config.Messages.Replace(ctx, m, old.Version)
+// replace replaces old by next, and tells the bucket's owner.
+func (s *Server) replace(ctx context.Context, next, old postdate.Record) (scheduled, error) {
+	present, err := s.config.Messages.Replace(ctx, next, old)
 	if postdate.KindOf(err) == postdate.KindTooLate {
-		return scheduled{}, tooLate(m.ScheduleID, r.State)
+		return scheduled{}, tooLate(next.ScheduleID, present.State)
 	}
 	if err != nil {
 		return scheduled{}, err
 	}
-	s.config.Scheduled(r.Bucket, r.ExecutionTime)
-	return answerOf(&r), nil
+	s.config.Scheduled(next.Bucket, next.AttemptTime)
+	return answerOf(&next), nil
 }
 
 // raced says whether err means that another request changed the message in between:
@@ -185,41 +191,6 @@ func raced(err error) bool {
 		return true
 	}
 	return false
-}
-
-func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
-	if p != nil {
-		return p
-	}
-	var body messageBody
-	if p := s.singleBody(ctx, &body, "application/merge-patch+json", contentTypeJSON); p != nil {
-		return p
-	}
-	if p := patchable(&body); p != nil {
-		return p
-	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
-	c := s.checker(ctx)
-	for range replaceRoundsMax {
-		old, err := s.config.Messages.Get(storeCtx, key)
-		if err != nil {
-			return s.failed("get", err, key.ScheduleID)
-		}
-		m, p := c.patched(&body, old.Message)
-		if p != nil {
-			return p
-		}
-		answer, err := s.replace(storeCtx, m, old)
-		if err == nil {
-			return answer.write(ctx, fasthttp.StatusOK)
-		}
-		if !raced(err) {
-			return s.failed("patch", err, key.ScheduleID)
-		}
-	}
-	return s.failed("patch", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
 // pathKey returns the key of the message that the path names. Such a call takes no parameters.

@@ -96,7 +96,7 @@ func TestGetShowsEverything(t *testing.T) {
 		"key":"k","priority":"low","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"PT2S","maxBackoff":"1m","maxParked":"P1D"}}`, "Traceparent: "+trace)
 	r.pass(time.Hour)
 	head := fmt.Sprintf(`{"scheduleId":"a~b","bucket":%d,"channel":"rabbitmq:orders","priority":"low","executionTime":"2027-01-31T12:00:00.001Z","expiresAt":"2027-02-01T00:00:00.000Z","createdAt":"2027-01-30T12:00:00.000Z",`+
-		`"contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s","maxParked":"24h0m0s"},`, keyOf("a~b").Bucket)
+		`"version":"4294967296","contentType":"application/json","payload":1,"headers":{"A":"ü","z":"1"},"key":"k","retry":{"maxAttempts":3,"minBackoff":"2s","maxBackoff":"1m0s","maxParked":"24h0m0s"},`, keyOf("a~b").Bucket)
 	r.send("GET", "/v1/messages/a%7eb", "").want(200, head+`"status":"PENDING","attempts":0,"nextAttemptAt":"2027-01-31T12:00:00.001Z"}`)
 	rec, _ := r.store.Get(context.Background(), keyOf("a~b"))
 	if rec.Traceparent != trace {
@@ -111,7 +111,7 @@ func TestGetShowsEverything(t *testing.T) {
 		{postdate.State{Status: postdate.DeliveryFailed, Attempts: 3, SettledAt: testNow, LastError: "NO_ROUTE"}, `"status":"DELIVERY_FAILED","attempts":3,"failedAt":"2027-01-30T12:00:00.000Z","lastError":"NO_ROUTE"}`},
 		{postdate.State{Status: postdate.Cancelled, SettledAt: testNow}, `"status":"CANCELLED","attempts":0,"cancelledAt":"2027-01-30T12:00:00.000Z"}`},
 	} {
-		r.store.set(keyOf("a~b"), func(rec *postdate.Record) { rec.State = test.state })
+		r.store.set(keyOf("a~b"), func(rec *postdate.Record) { test.state.Version = rec.Version; rec.State = test.state })
 		r.send("GET", "/v1/messages/a~b", "").want(200, head+test.tail)
 	}
 }
@@ -216,20 +216,29 @@ func TestPatch(t *testing.T) {
 	if a := r.send("GET", "/v1/messages/a", ""); !strings.Contains(a.body, `"contentType":"text/plain","payload":"y","headers":{"h":"1"}`) {
 		t.Error(a.body)
 	}
+	r.send("PATCH", "/v1/messages/a", `{"channel":"rabbitmq:b"}`).want(200, at("2027-02-01T00:00:00.000Z"))
+	if a := r.send("GET", "/v1/messages/a", ""); !strings.Contains(a.body, `"channel":"rabbitmq:b","priority":"medium","executionTime":"2027-02-01T00:00:00.000Z"`) || !strings.Contains(a.body, `"payload":"y"`) {
+		t.Error(a.body)
+	}
 	if want := testNow.Add(36 * time.Hour); r.nudges[len(r.nudges)-1] != (nudge{keyOf("a").Bucket, want}) {
 		t.Errorf("nudges %v", r.nudges)
 	}
 	for body, parts := range map[string][]string{
-		`{}`:                                       {"nothing to change"},
-		`{"channel":"inbox:b"}`:                    {"PUT", `"pointer":"/channel"`},
-		`{"headers":{}}`:                           {"PUT", `"pointer":"/headers"`},
-		`{"priority":"high"}`:                      {"priority cannot be changed with PATCH: replace the whole message with PUT", `"pointer":"/priority"`},
-		`{"contentType":"text/plain"}`:             {"payload", `"pointer":"/contentType"`},
-		`{"payloadEncoding":"base64"}`:             {"payload", `"pointer":"/payloadEncoding"`},
+		`{}`:                           {"nothing to change"},
+		`{"channel":"x:b"}`:            {"not configured", `"pointer":"/channel"`},
+		`{"channel":""}`:               {"nothing to change"},
+		`{"paused":null}`:              {"nothing to change"},
+		`{"headers":{}}`:               {"PUT", `"pointer":"/headers"`},
+		`{"priority":"high"}`:          {"priority cannot be changed with PATCH: replace the whole message with PUT", `"pointer":"/priority"`},
+		`{"contentType":"text/plain"}`: {"payload", `"pointer":"/contentType"`},
+		`{"payloadEncoding":"base64"}`: {"payload", `"pointer":"/payloadEncoding"`},
 		`{"executionTime":"2027-02-03T00:00:00Z"}`: {`"pointer":"/expiresAt"`},
 		`{"delay":"-1s"}`:                          {"negative"},
 	} {
 		r.send("PATCH", "/v1/messages/a", body).problem(400, InvalidField, parts...)
+	}
+	for _, body := range []string{`{"recurrence":{"every":"1s"}}`, `{"paused":true}`, `{"paused":false,"delay":"1s"}`} {
+		r.send("PATCH", "/v1/messages/a", body).problem(400, NotSupported, `"scheduleId":"a"`, "does not recur", "replace it with PUT")
 	}
 	r.send("PATCH", "/v1/messages/none", `{"delay":"1s"}`).problem(404, NotFound)
 	r.store.claim(testNow.Add(48 * time.Hour))

@@ -28,7 +28,7 @@ import (
 
 // requestSchemas are closed in the document itself. The test closes all others, so
 // that it catches an answer with a member that the document does not have.
-var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange", "KeyWish"}
+var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange", "KeyWish", "RecurrenceChange"}
 
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
@@ -110,7 +110,9 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 			c.t.Errorf("the document does not allow %s %s %s: %v", method, path, body, err)
 		}
-		req.Body = io.NopCloser(strings.NewReader(body))
+		if body != "" {
+			req.Body = io.NopCloser(strings.NewReader(body))
+		}
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -221,6 +223,11 @@ func (c *contract) series() {
 		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Skipped: 3})
 		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Status: postdate.Pending, Attempts: 1})
 	})
+	c.call(200, "PATCH", "/v1/messages/a2", `{"recurrence":{"cron":null,"timezone":null,"gap":null,"every":"PT1H"},"payload":2,"channel":"rabbitmq:b"}`, "If-Match: *")
+	c.call(200, "PATCH", "/v1/messages/a2", `{"paused":true}`, "Content-Type: application/merge-patch+json")
+	c.call(200, "GET", "/v1/messages/a2", "")
+	c.call(201, "POST", "/v1/messages/a2/trigger", "")
+	c.call(201, "POST", "/v1/messages/a2/trigger", "{}", "If-Match: *")
 	c.call(200, "GET", "/v1/messages/a2", "")
 	c.call(200, "GET", "/v1/messages/a1", "")
 	c.call(200, "GET", "/v1/messages", "")
@@ -229,9 +236,16 @@ func (c *contract) series() {
 	c.call(200, "DELETE", "/v1/messages/a1", "")
 	c.store.set(keyOf("a2"), func(r *postdate.Record) { r.Ending = true })
 	c.call(200, "GET", "/v1/messages/a2", "")
+	c.call(409, "POST", "/v1/messages/a2/trigger", "")
 }
 
 func (c *contract) refusals() {
+	for _, call := range [][3]string{{"PUT", "", recurring("put", everyHour)}, {"PATCH", "", `{"delay":"1s"}`}, {"POST", "/trigger", ""}} {
+		c.call(412, call[0], "/v1/messages/put"+call[1], call[2], `If-Match: "1"`)
+	}
+	c.call(400, "POST", "/v1/messages/put/trigger", "")
+	c.call(400, "DELETE", "/v1/messages/put", "", "If-Match: *")
+	c.call(404, "POST", "/v1/messages/none/trigger", "")
 	c.call(201, "PUT", "/v1/messages/done", order("done"))
 	c.settle("done", postdate.Delivered)
 	c.call(409, "POST", "/v1/messages", strings.Replace(order("done"), "1}", "2}", 1))
@@ -242,7 +256,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -252,6 +266,7 @@ func (c *contract) refusals() {
 	c.call(413, "POST", "/v1/messages", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
+	c.call(413, "POST", "/v1/messages/put/trigger", `{"payload":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/tenants/acme", `{"tenant":"`+large+large+large+`"}`)
@@ -343,6 +358,7 @@ func (c *contract) failures() {
 		c.call(status, "PUT", "/v1/messages/f", order("f"))
 		c.call(status, "PATCH", "/v1/messages/f", `{"delay":"1s"}`)
 		c.call(status, "DELETE", "/v1/messages/f", "")
+		c.call(status, "POST", "/v1/messages/f/trigger", "")
 		if status != 507 {
 			c.call(status, "GET", "/v1/messages/f", "")
 			c.call(status, "GET", "/v1/messages", "")

@@ -38,6 +38,7 @@ const (
 	Exists             ProblemType = "exists"                 // 409
 	TooLate            ProblemType = "too-late"               // 409, with messageStatus
 	Conflict           ProblemType = "conflict"               // 409
+	PreconditionFailed ProblemType = "precondition-failed"    // 412: the message has another version
 	TooLarge           ProblemType = "too-large"              // 413
 	UnsupportedContent ProblemType = "unsupported-media-type" // 415
 	HeadersTooLarge    ProblemType = "headers-too-large"      // 431
@@ -70,6 +71,7 @@ var problemKinds = map[ProblemType]struct {
 	Exists:             {409, "The schedule id is taken by other content"},
 	TooLate:            {409, "Delivery has begun or is done"},
 	Conflict:           {409, "Others changed the message at the same time"},
+	PreconditionFailed: {412, "The message has another version"},
 	TooLarge:           {413, "The request is too large"},
 	UnsupportedContent: {415, "The body's media type is not supported"},
 	HeadersTooLarge:    {431, "The request's headers are too large"},
@@ -95,9 +97,10 @@ type Problem struct {
 	Status      postdate.Status
 	DeliveredAt postdate.Time
 
-	retryAfter int    // seconds; 0: no such header
-	keyID      string // of a refusal: the key that was sent, for the log; "": none that is known
-	why        string // what the log says in place of Detail, if that may quote a secret
+	inFlight   postdate.Time // of TooLate: the occurrence that is on its way of a series that goes on
+	retryAfter int           // seconds; 0: no such header
+	keyID      string        // of a refusal: the key that was sent, for the log; "": none that is known
+	why        string        // what the log says in place of Detail, if that may quote a secret
 }
 
 func (p *Problem) Error() string { return p.Detail }
@@ -271,9 +274,13 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 		p.Detail = "the message was cancelled already: schedule it again under another id"
 	default:
 		p.Detail = "delivery of the message may have begun: GET it in a moment for what became of it"
-		if recurs {
+		switch {
+		case recurs && state.Ending:
+			p.Detail = "the series was cancelled: it ends with its occurrence of " + state.Occurrence.String()
+		case recurs:
+			p.inFlight, p.retryAfter = state.Occurrence, 1
 			p.Detail = "delivery of the series' occurrence of " + state.Occurrence.String() + " may have begun: " +
-				"repeat the request in a moment"
+				"repeat the request in a moment; if occurrences follow closely, pause the series first"
 		}
 	}
 	return p

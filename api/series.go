@@ -62,8 +62,7 @@ func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result s
 	return shownTime(&r.Message)
 }
 
-// lookUpRetried brings a series' history up to date: it looks up the occurrences that are retried on their
-// own.
+// lookUpRetried brings a series' history up to date: it looks up the occurrences that are messages of their own.
 func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
 	history := slices.Clone(r.Series.History)
 	for i := range history {
@@ -78,7 +77,7 @@ func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {
 			o.Status = statusExpired
 		case err != nil:
 			return err
-		case there.Version == r.Version:
+		case r.Owns(there.Version):
 			o.Status, o.Attempts = there.Status, there.Attempts
 			if there.Status.Final() {
 				o.At = there.SettledAt
@@ -131,13 +130,14 @@ func appendRecurrence(b []byte, r *postdate.Recurrence) []byte {
 
 // appendSeries appends the member that says how a series stands.
 func appendSeries(b []byte, r *postdate.Record) []byte {
-	b = append(b, `,"series":{"paused":false`...)
+	b = append(b, `,"series":{"paused":`...)
+	b = strconv.AppendBool(b, r.Paused && r.Status == postdate.Pending)
 	history := r.Series.History
 	if last := r.Series.Last(); last != 0 {
 		b = appendTime(b, "last", last)
 	}
 	switch {
-	case r.Status != postdate.Pending:
+	case r.Status != postdate.Pending || r.Paused && !r.Ending:
 	case r.Ending:
 		b = append(b, `,"ending":true`...)
 	default:

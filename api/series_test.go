@@ -152,6 +152,9 @@ func TestBadSeries(t *testing.T) {
 		{`"recurrence":{"every":"1s","misfire":"wait"}`, "/recurrence/misfire", "fire_once, fire_all, skip"},
 		{`"recurrence":{"every":5}`, "/recurrence/every", "PT15M"},
 		{`"recurrence":"PT1H"`, "/recurrence", "an object was expected"},
+		{`"recurrence":{"every":"PT1H"},"paused":true`, "/paused", "schedule the series, then pause it"},
+		{`"recurrence":{"every":"PT1H"},"paused":false`, "/paused", "PATCH"},
+		{`"delay":"1h","paused":true`, "/paused", "PATCH"},
 		{`"recurrence":null`, "/executionTime", "recurrence (like"},
 	} {
 		body := `{"scheduleId":"a","channel":"inbox:test","payload":1,` + test.fields + `}`
@@ -160,6 +163,9 @@ func TestBadSeries(t *testing.T) {
 		}
 	}
 	body := `{"scheduleId":"a","channel":"inbox:test","payload":1,`
+	if a := r.send("POST", "/v1/messages/batch", "["+body+`"recurrence":{"every":"PT1H"},"paused":true}]`); !strings.Contains(a.body, `"pointer":"/paused"`) {
+		t.Error(a.body)
+	}
 	r.send("POST", "/v1/messages", body+`"recurrence":{"evry":"1s"}}`).problem(400, UnknownField, `"suggestion":"every"`, "/recurrence/evry")
 	r.send("POST", "/v1/messages", body+`"every":"1s"}`).problem(400, UnknownField, "put it into recurrence")
 	if len(r.store.Rows) != 0 {
@@ -307,7 +313,7 @@ func TestCancelWhileAnOccurrenceIsTriedAgain(t *testing.T) {
 	key := keyOf(occurrence("13:00"))
 	r.store.set(key, func(rec *postdate.Record) { rec.AttemptTime = testNow + 1 })
 	r.store.claim(testNow + 1)
-	r.cancelBoth(409, `delivery of \"`+key.ScheduleID+`\", an occurrence that is retried on its own, may have begun`)
+	r.cancelBoth(409, `delivery of \"`+key.ScheduleID+`\", one of its occurrences, may have begun`)
 	if !strings.Contains(r.send("DELETE", "/v1/messages/a", "").body, `"messageStatus":"CANCELLED"`) {
 		t.Error("the series has not ended")
 	}
@@ -347,23 +353,12 @@ func TestCancelTooLateForAnOccurrence(t *testing.T) {
 	if got := r.store.Rows[keyOf(occurrence("13:00"))].Status; got != postdate.Cancelled {
 		t.Errorf("the occurrence that was to be retried is %s", got)
 	}
-	r.send("PUT", "/v1/messages/a", order("a")).problem(409, TooLate, "the series' occurrence of 2027-01-30T14:00:00.000Z may have begun")
+	r.send("PUT", "/v1/messages/a", order("a")).problem(409, TooLate, "the series was cancelled: it ends with its occurrence of 2027-01-30T14:00:00.000Z")
 	if a := r.send("GET", "/v1/messages/a", ""); !strings.Contains(a.body, `"ending":true`) {
 		t.Error(a.body)
 	}
 	r.attempt(store.SettleDelivered, 0)
 	r.cancelBoth(200, `"status":"CANCELLED"`)
-}
-
-// PATCH cannot change a series yet, and says what can.
-func TestPatchOfASeries(t *testing.T) {
-	r := newRig(t)
-	r.send("POST", "/v1/messages", recurring("a", everyHour))
-	for _, body := range []string{`{"delay":"1h"}`, `{"payload":2}`} {
-		r.send("PATCH", "/v1/messages/a", body).problem(400, NotSupported, "replace the whole message with PUT, or cancel it")
-	}
-	r.send("PATCH", "/v1/messages/a", `{"recurrence":{"every":"1s"}}`).problem(400, InvalidField, "/recurrence", "with PUT")
-	r.send("PATCH", "/v1/messages/a", `{"paused":true}`).problem(400, UnknownField, "/paused")
 }
 
 // PUT replaces what a series does, and turns a message into a series and back. It keeps the time of

@@ -109,6 +109,7 @@ var routes = []route{
 	{"PUT", "/v1/messages/{id}", (*Server).putMessage, auth.WriteMessages},
 	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage, auth.WriteMessages},
 	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage, auth.WriteMessages},
+	{"POST", "/v1/messages/{id}/trigger", (*Server).postTrigger, auth.WriteMessages},
 	{"POST", "/v1/recurrences/preview", (*Server).postPreview, auth.ReadMessages},
 	{"GET", "/v1/inbox/{name}", (*Server).getInbox, auth.ReadMessages},
 	{"GET", "/v1/channels", (*Server).getChannels, auth.Operate},

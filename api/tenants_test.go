@@ -182,7 +182,7 @@ func TestRateOfMessages(t *testing.T) {
 	}
 	conn := r.dial()
 	head := " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-	for _, call := range []string{"POST /v1/messages", "PUT /v1/messages/a", "PATCH /v1/messages/a", "POST /v1/messages/batch"} {
+	for _, call := range []string{"POST /v1/messages", "PUT /v1/messages/a", "PATCH /v1/messages/a", "POST /v1/messages/batch", "POST /v1/messages/a/trigger"} {
 		conn.write(call + head + "Content-Length: 3\r\n\r\n{x}")
 		got := conn.read().problem(429, Limited, "messagesPerSecond", "surely nothing was done")
 		if got.header.Get("Retry-After") != "8" {

@@ -30,7 +30,19 @@
 // Reads, schedules and cancels are repeatable. A message without a ScheduleID gets one
 // before the first try, and a server that sees the same id with the same content again
 // schedules nothing. Put, Patch and ChangeChannel are not repeatable: somebody else may
-// change the same thing between two tries.
+// change the same thing between two tries. Trigger is not, because each call begins an
+// occurrence.
+//
+// # Versions
+//
+// To change what you have read, and only that, pass its version to Put, Patch or Trigger:
+//
+//	r, err := c.Get(ctx, "report")
+//	…
+//	_, err = c.Patch(ctx, "report", change, client.IfVersion(r.Version))
+//
+// If somebody has changed it in between, the error is a problem of type [PreconditionFailed]:
+// read it again, and decide anew.
 //
 // # Gathering
 //

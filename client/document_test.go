@@ -91,13 +91,15 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("put", s == want, s, err)
 	s, err = c.Patch(ctx, "order-1", client.Change{Delay: time.Hour})
 	check("patch", s == want, s, err)
+	s, err = c.Trigger(ctx, "report")
+	check("trigger", s == client.Scheduled{ScheduleID: "report/2027-01-31T09:30:00.000Z", Bucket: 17, ExecutionTime: at, Status: client.Pending, Created: true}, s, err)
 	check("cancel", true, nil, c.Cancel(ctx, "order-1"))
 	results, err := c.ScheduleAll(ctx, []client.Message{m, m})
 	check("schedule all", err == nil && results[0].Created && results[0].Bucket == 17 && results[1].Problem.Suggestion == "channel", results, err)
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
 	record := func(r client.Record) bool {
-		return r.Bucket == 17 && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
+		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}
 	r, err := c.Get(ctx, "order-1")
 	check("get", record(r), r, err)
@@ -135,5 +137,35 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 		if !made {
 			t.Errorf("the client has no method for %s", operation)
 		}
+	}
+}
+
+// TestWholeRule: a change of a rule replaces each field that the document has.
+func TestWholeRule(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(api.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var body struct{ Recurrence map[string]json.RawMessage }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		w.Write([]byte(`{"status":"PENDING"}`))
+	}))
+	defer server.Close()
+	c := open(t, client.Config{Servers: []string{server.URL}})
+	if _, err := c.Patch(patient(t), "a", client.Change{Recurrence: &client.Recurrence{Every: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	for field := range doc.Components.Schemas["RecurrenceChange"].Properties {
+		if want := map[bool]string{true: `"1h0m0s"`, false: "null"}[field == "every"]; string(body.Recurrence[field]) != want {
+			t.Errorf("%s is sent as %s, want %s", field, body.Recurrence[field], want)
+		}
+	}
+	if fields := doc.Components.Schemas["RecurrenceChange"].Properties; len(fields) != len(body.Recurrence) || len(fields) != len(doc.Components.Schemas["Recurrence"].Properties) {
+		t.Errorf("sent are %d fields, the document has %d", len(body.Recurrence), len(fields))
 	}
 }

@@ -43,12 +43,19 @@ func (c *Change) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	rule, err := wholeRuleOf(c.Recurrence)
+	if err != nil {
+		return nil, err
+	}
 	rest, err := json.Marshal(struct {
 		ExecutionTime   time.Time `json:"executionTime,omitzero"`
 		Delay           string    `json:"delay,omitempty"`
 		ContentType     string    `json:"contentType,omitempty"`
 		PayloadEncoding string    `json:"payloadEncoding,omitempty"`
-	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding})
+		Channel         string    `json:"channel,omitempty"`
+		Recurrence      wholeRule `json:"recurrence,omitempty"`
+		Paused          *bool     `json:"paused,omitempty"`
+	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, rule, c.Paused})
 	return withPayload(rest, payload), err
 }
 

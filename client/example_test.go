@@ -131,6 +131,44 @@ func ExampleClient_Patch() {
 	// 2037-02-01 09:30:00 +0000 UTC <nil>
 }
 
+// A series is paused, changed from its next occurrence on, and triggered out of turn.
+func ExampleClient_Patch_series() {
+	address, stop := startNode()
+	defer stop()
+	ctx := context.Background()
+	c, _ := client.New(client.Config{Servers: []string{address}})
+	defer c.Close()
+
+	rule := client.Recurrence{Cron: "0 9 * * MON-FRI", Timezone: "Europe/Berlin", Start: time.Date(2037, 1, 31, 0, 0, 0, 0, time.UTC)}
+	_, err := c.Schedule(ctx, client.Message{ScheduleID: "report", Channel: "inbox:reports", Payload: []byte("1"), Recurrence: &rule})
+	fmt.Println(err)
+	fmt.Println(c.PauseSeries(ctx, "report"))
+
+	// Only what was read is changed.
+	r, err := c.Get(ctx, "report")
+	fmt.Println(r.Series.Paused, err)
+	rule.Cron = "0 8 * * *"
+	change := client.Change{Recurrence: &rule, Paused: new(bool)}
+	_, err = c.Patch(ctx, "report", change, client.IfVersion(r.Version))
+	fmt.Println(err)
+	_, err = c.Patch(ctx, "report", change, client.IfVersion(r.Version))
+	fmt.Println(client.TypeOf(err) == client.PreconditionFailed)
+
+	r, err = c.Get(ctx, "report")
+	fmt.Println(r.Series.Paused, r.Series.Next, err)
+	extra, err := c.Trigger(ctx, "report") // a message of its own
+	fmt.Println(extra.ScheduleID[:7], extra.Status, err)
+
+	// Output:
+	// <nil>
+	// <nil>
+	// true <nil>
+	// <nil>
+	// true
+	// false 2037-01-31 07:00:00 +0000 UTC <nil>
+	// report/ PENDING <nil>
+}
+
 // Cancel says whether it came in time.
 func ExampleClient_Cancel() {
 	address, stop := startNode()

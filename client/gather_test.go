@@ -114,6 +114,8 @@ func (r *request) done(t *testing.T) (ids []string) {
 	case strings.HasSuffix(r.URL.Path, "/cancel"):
 		decode(&cancels)
 		r.say(200, many(cancels.ScheduleIDs, client.Cancelled))
+	case r.body == "":
+		r.say(201, result("a/2037-01-31T09:30:00.000Z", client.Pending))
 	default:
 		decode(&m)
 		r.say(201, result(m.ScheduleID, client.Pending))
@@ -406,6 +408,11 @@ var retried = []struct {
 	}},
 	{"patch", false, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Patch(ctx, "a", client.Change{Delay: time.Hour})
+		return err
+	}},
+	{"pause a series", false, func(ctx context.Context, c *client.Client) error { return c.PauseSeries(ctx, "a") }},
+	{"trigger", false, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Trigger(ctx, "a")
 		return err
 	}},
 }

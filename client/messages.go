@@ -78,6 +78,7 @@ type Record struct {
 	Message
 	Bucket            int       `json:"bucket"`
 	CreatedAt         time.Time `json:"createdAt"`
+	Version           string    `json:"version"` // another one after each change by a client: see IfVersion
 	Status            Status    `json:"status"`
 	Attempts          int       `json:"attempts"`
 	NextAttemptAt     time.Time `json:"nextAttemptAt"` // while PENDING and not parked
@@ -92,10 +93,34 @@ type Record struct {
 
 // Change is what Patch changes. Zero fields leave the message's as they are.
 type Change struct {
-	ExecutionTime time.Time
+	ExecutionTime time.Time     // not of a series
 	Delay         time.Duration // instead of ExecutionTime
 	Payload       []byte
 	ContentType   string // only together with a payload
+	Channel       string
+
+	// Only of a series:
+	Recurrence *Recurrence // replaces the whole rule: zero fields are removed
+	Paused     *bool       // no occurrence begins until it is resumed
+}
+
+// IfVersion is a condition of a call: the message has this [Record.Version]. If it has another one, because
+// somebody has changed it, the error is a problem of type PreconditionFailed, and nothing is done. Of several
+// conditions, one is enough.
+type IfVersion string
+
+// ifMatch adds conditions to a request's header.
+func ifMatch(header http.Header, conditions []IfVersion) http.Header {
+	if len(conditions) == 0 {
+		return header
+	}
+	if header == nil {
+		header = http.Header{}
+	}
+	for _, version := range conditions {
+		header.Add("If-Match", `"`+string(version)+`"`)
+	}
+	return header
 }
 
 // named returns m with an id, which it makes if m has none.
@@ -158,12 +183,12 @@ func (m *Message) trace() http.Header {
 	return http.Header{"Traceparent": {m.Traceparent}}
 }
 
-// change makes a call that is not repeatable.
+// change makes a call about a message, which is not repeatable. The message's path comes before call.Path.
 func (c *Client) change(ctx context.Context, id string, call Call) (s Scheduled, err error) {
 	if err := checkID(id, postdate.CheckScheduleID); err != nil {
 		return s, err
 	}
-	call.Path = messagePath(id)
+	call.Path = messagePath(id) + call.Path
 	err = c.retry(ctx, false, func() error {
 		s, err = c.scheduleOnce(ctx, call)
 		return err
@@ -171,23 +196,53 @@ func (c *Client) change(ctx context.Context, id string, call Call) (s Scheduled,
 	return s, err
 }
 
-// Put creates the message with this ScheduleID, or replaces it while it is PENDING.
-func (c *Client) Put(ctx context.Context, m Message) (Scheduled, error) {
+// Put creates the message with this ScheduleID, or replaces it while it is PENDING. With a condition it only
+// replaces. Where the message is what m says already, it succeeds whatever the version is; so a Put whose
+// outcome is unknown can be repeated with the same condition.
+func (c *Client) Put(ctx context.Context, m Message, conditions ...IfVersion) (Scheduled, error) {
 	body, err := m.encode()
 	if err != nil {
 		return Scheduled{}, err
 	}
-	return c.change(ctx, m.ScheduleID, Call{Method: http.MethodPut, Body: body, Header: m.trace()})
+	return c.change(ctx, m.ScheduleID, Call{Method: http.MethodPut, Body: body, Header: ifMatch(m.trace(), conditions)})
 }
 
 // Patch changes a message while it is PENDING. Success is a guarantee: the message is
 // delivered as changed, not as it was.
-func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (Scheduled, error) {
+//
+// A series is changed from the next occurrence on, and keeps its counts and history. While an occurrence is on
+// its way, the server waits up to a second for that; then the error is a problem of type TooLate.
+func (c *Client) Patch(ctx context.Context, scheduleID string, change Change, conditions ...IfVersion) (Scheduled,
+	error) {
 	body, err := change.encode()
 	if err != nil {
 		return Scheduled{}, err
 	}
-	return c.change(ctx, scheduleID, Call{Method: http.MethodPatch, Body: body})
+	return c.change(ctx, scheduleID, Call{Method: http.MethodPatch, Body: body, Header: ifMatch(nil, conditions)})
+}
+
+// PauseSeries pauses a series. An occurrence that is on its way may still come; no other begins until the
+// series is resumed.
+func (c *Client) PauseSeries(ctx context.Context, scheduleID string) error {
+	return c.pauseSeries(ctx, scheduleID, true)
+}
+
+// ResumeSeries lets a paused series go on with the first occurrence after now. Those that it missed are
+// skipped.
+func (c *Client) ResumeSeries(ctx context.Context, scheduleID string) error {
+	return c.pauseSeries(ctx, scheduleID, false)
+}
+
+func (c *Client) pauseSeries(ctx context.Context, scheduleID string, paused bool) error {
+	_, err := c.Patch(ctx, scheduleID, Change{Paused: &paused})
+	return err
+}
+
+// Trigger begins an occurrence of a series out of turn, also while it is paused. That occurrence is a message of
+// its own, whose id is in the answer. Each call begins another one: after an unknown outcome, the History of
+// the series says whether it was begun.
+func (c *Client) Trigger(ctx context.Context, scheduleID string, conditions ...IfVersion) (Scheduled, error) {
+	return c.change(ctx, scheduleID, Call{Method: http.MethodPost, Path: "/trigger", Header: ifMatch(nil, conditions)})
 }
 
 // Cancel cancels a message. Nil is a guarantee: the message is never delivered. If delivery
@@ -197,7 +252,8 @@ func (c *Client) Patch(ctx context.Context, scheduleID string, change Change) (S
 // TooLate, that an occurrence may be under way. Cancel again tells when that is over; it stays TooLate where
 // an attempt at the last occurrence has an unknown outcome.
 //
-// The id of a retried occurrence of a series, which List shows, works too, here and in Get.
+// The id of an occurrence of a series that is retried, or was triggered, works too, here and in Get. List shows
+// it.
 func (c *Client) Cancel(ctx context.Context, scheduleID string) error {
 	if err := checkID(scheduleID, postdate.CheckMessageID); err != nil {
 		return err

@@ -49,6 +49,32 @@ func (r Recurrence) MarshalJSON() ([]byte, error) {
 		durationText(r.Jitter), r.Misfire, durationText(r.MisfireAfter), r.Gap, r.Overlap})
 }
 
+// wholeRule is a rule that replaces another one in a change: fields that it does not have are null.
+type wholeRule map[string]json.RawMessage
+
+// ruleFields are the fields of a rule in the API.
+var ruleFields = []string{"every", "anchor", "cron", "timezone", "start", "end", "maxRuns", "jitter", "misfire",
+	"misfireAfter", "gap", "overlap"}
+
+func wholeRuleOf(r *Recurrence) (whole wholeRule, err error) {
+	if r == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return nil, err
+	}
+	for _, field := range ruleFields {
+		if whole[field] == nil {
+			whole[field] = json.RawMessage("null")
+		}
+	}
+	return whole, nil
+}
+
 // UnmarshalJSON decodes r from the API's form.
 func (r *Recurrence) UnmarshalJSON(b []byte) error {
 	var wire recurrenceWire
@@ -77,21 +103,21 @@ func parseISO(text string) (time.Duration, error) {
 
 // Series is how a message that recurs stands.
 type Series struct {
-	Paused  bool      `json:"paused"`  // no series is paused yet
+	Paused  bool      `json:"paused"`  // no occurrence begins until it is resumed
 	Ending  bool      `json:"ending"`  // it was cancelled too late for an occurrence, and ends with that
 	Last    time.Time `json:"last"`    // the last occurrence in History
-	Next    time.Time `json:"next"`    // the occurrence that follows; zero: none does
-	Fired   int64     `json:"fired"`   // occurrences whose delivery was begun, or given up
+	Next    time.Time `json:"next"`    // the occurrence that follows; zero: none does, or the series is paused
+	Fired   int64     `json:"fired"`   // occurrences that were begun, given up, or triggered
 	Failed  int64     `json:"failed"`  // of these, those that were not delivered and are not tried again
-	Skipped int64     `json:"skipped"` // those that were never begun, by the misfire policy or a cancel
+	Skipped int64     `json:"skipped"` // those never begun, by the misfire policy, a pause, a change of the rule or a cancel
 	History []Outcome `json:"history"` // the last twenty, the latest at the end
 }
 
 // Outcome is what became of an occurrence, or of several that were skipped together.
 type Outcome struct {
 	ExecutionTime time.Time `json:"executionTime"`
-	// Status is PENDING for an occurrence that is tried again as a message of its own. Get says how that
-	// stands; List says that it was so.
+	// Status is PENDING for an occurrence that is tried again, or was triggered, as a message of its own. Get
+	// says how that stands; List says that it was so.
 	Status   Status    `json:"status"`
 	At       time.Time `json:"at"` // when that was so
 	Attempts int       `json:"attempts"`

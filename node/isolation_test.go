@@ -19,28 +19,29 @@ var foreign = map[string]struct {
 	path, body string
 	status     int
 }{
-	"POST /v1/messages":            {"/v1/messages", `{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}`, 201},
-	"GET /v1/messages":             {"/v1/messages?limit=1000", "", 200},
-	"POST /v1/messages/batch":      {"/v1/messages/batch", `[{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}]`, 200},
-	"POST /v1/messages/cancel":     {"/v1/messages/cancel", `{"scheduleIds":["acme-only","both"]}`, 200},
-	"GET /v1/messages/{id}":        {"/v1/messages/acme-only", "", 404},
-	"PUT /v1/messages/{id}":        {"/v1/messages/acme-only", `{"channel":"inbox:both","delay":"PT2H","payload":"of b"}`, 201},
-	"PATCH /v1/messages/{id}":      {"/v1/messages/acme-hook", `{"delay":"PT3H"}`, 404},
-	"DELETE /v1/messages/{id}":     {"/v1/messages/acme-hook", "", 404},
-	"POST /v1/recurrences/preview": {"/v1/recurrences/preview", `{"recurrence":{"every":"PT1H"}}`, 200},
-	"GET /v1/inbox/{name}":         {"/v1/inbox/both", "", 200},
-	"GET /v1/channels":             {"/v1/channels", "", 200},
-	"PATCH /v1/channels":           {"/v1/channels", `{"channel":"inbox:both","paused":true}`, 200},
-	"GET /v1/cluster":              {"/v1/cluster", "", 200},
-	"GET /v1/keys":                 {"/v1/keys", "", 403},
-	"POST /v1/keys":                {"/v1/keys", `{"tenant":"acme","scopes":["sched:r"]}`, 403},
-	"DELETE /v1/keys/{id}":         {"/v1/keys/x", "", 403},
-	"GET /v1/tenants":              {"/v1/tenants", "", 403},
-	"PATCH /v1/tenants/{tenant}":   {"/v1/tenants/acme", `{"pendingMax":1}`, 403},
-	"GET /healthz":                 {"/healthz", "", 200},
-	"GET /readyz":                  {"/readyz", "", 200},
-	"GET /metrics":                 {"/metrics", "", 200},
-	"GET /openapi.json":            {"/openapi.json", "", 200},
+	"POST /v1/messages":              {"/v1/messages", `{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}`, 201},
+	"GET /v1/messages":               {"/v1/messages?limit=1000", "", 200},
+	"POST /v1/messages/batch":        {"/v1/messages/batch", `[{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}]`, 200},
+	"POST /v1/messages/cancel":       {"/v1/messages/cancel", `{"scheduleIds":["acme-only","both"]}`, 200},
+	"GET /v1/messages/{id}":          {"/v1/messages/acme-only", "", 404},
+	"PUT /v1/messages/{id}":          {"/v1/messages/acme-only", `{"channel":"inbox:both","delay":"PT2H","payload":"of b"}`, 201},
+	"PATCH /v1/messages/{id}":        {"/v1/messages/acme-hook", `{"delay":"PT3H"}`, 404},
+	"DELETE /v1/messages/{id}":       {"/v1/messages/acme-hook", "", 404},
+	"POST /v1/messages/{id}/trigger": {"/v1/messages/acme-series/trigger", "", 404},
+	"POST /v1/recurrences/preview":   {"/v1/recurrences/preview", `{"recurrence":{"every":"PT1H"}}`, 200},
+	"GET /v1/inbox/{name}":           {"/v1/inbox/both", "", 200},
+	"GET /v1/channels":               {"/v1/channels", "", 200},
+	"PATCH /v1/channels":             {"/v1/channels", `{"channel":"inbox:both","paused":true}`, 200},
+	"GET /v1/cluster":                {"/v1/cluster", "", 200},
+	"GET /v1/keys":                   {"/v1/keys", "", 403},
+	"POST /v1/keys":                  {"/v1/keys", `{"tenant":"acme","scopes":["sched:r"]}`, 403},
+	"DELETE /v1/keys/{id}":           {"/v1/keys/x", "", 403},
+	"GET /v1/tenants":                {"/v1/tenants", "", 403},
+	"PATCH /v1/tenants/{tenant}":     {"/v1/tenants/acme", `{"pendingMax":1}`, 403},
+	"GET /healthz":                   {"/healthz", "", 200},
+	"GET /readyz":                    {"/readyz", "", 200},
+	"GET /metrics":                   {"/metrics", "", 200},
+	"GET /openapi.json":              {"/openapi.json", "", 200},
 }
 
 // A tenant that runs every operation against another tenant's things finds nothing of them, and changes
@@ -56,9 +57,11 @@ func TestNothingOfAnotherTenantIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := time.Now()
-	if _, err := acme.Schedule(patient(t), client.Message{ScheduleID: "now", Channel: "inbox:both", ExecutionTime: at, Payload: []byte(`"of acme"`)}); err != nil {
-		t.Fatal(err)
+	for _, m := range []client.Message{{ScheduleID: "acme-series", Recurrence: &client.Recurrence{Every: time.Hour, Start: later}}, {ScheduleID: "now", ExecutionTime: time.Now()}} {
+		m.Channel, m.Payload = "inbox:both", []byte(`"of acme"`)
+		if _, err := acme.Schedule(patient(t), m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if page, err := acme.ReadInbox(patient(t), "both", client.InboxRead{Wait: 30 * time.Second}); err != nil || len(page.Messages) != 1 {
 		t.Fatalf("acme reads %+v, %v", page, err)
@@ -87,7 +90,7 @@ func TestNothingOfAnotherTenantIsFound(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", operation, status, body, mine.status)
 		}
 		sent := mine.path + mine.body
-		for _, word := range []string{"of acme", "acme-only", "acme-hook", "acme-box", "tenant=\"acme\""} {
+		for _, word := range []string{"of acme", "acme-only", "acme-hook", "acme-box", "acme-series", "tenant=\"acme\""} {
 			if strings.Contains(body, word) && !strings.Contains(sent, word) {
 				t.Errorf("%s shows %q: %s", operation, word, body)
 			}
@@ -98,6 +101,9 @@ func TestNothingOfAnotherTenantIsFound(t *testing.T) {
 		if err != nil || r.Status != client.Pending || string(r.Payload) != `"of acme"` || r.ExecutionTime.Sub(later).Abs() > time.Second {
 			t.Errorf("afterwards %s is %+v, %v", id, r, err)
 		}
+	}
+	if r, err := acme.Get(patient(t), "acme-series"); err != nil || r.Series.Paused || r.Series.Fired != 0 {
+		t.Errorf("afterwards the series is %+v, %v", r, err)
 	}
 	channels, err := acmeChannels.Channels(patient(t))
 	for _, c := range channels {

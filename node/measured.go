@@ -61,11 +61,26 @@ func (m *measured) Get(ctx context.Context, key postdate.Key) (postdate.Record, 
 	return rec, err
 }
 
-func (m *measured) Replace(ctx context.Context, msg postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (m *measured) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
 	done := m.timed("replace")
-	rec, err := m.Store.Replace(ctx, msg, ifVersion)
+	rec, err := m.Store.Replace(ctx, next, was)
 	done(err)
 	return rec, err
+}
+
+func (m *measured) Pause(ctx context.Context, series postdate.Key, ifVersion uint64) error {
+	done := m.timed("pause")
+	err := m.Store.Pause(ctx, series, ifVersion)
+	done(err)
+	return err
+}
+
+func (m *measured) Trigger(ctx context.Context, series postdate.Key, ifVersion uint64,
+	occurrence postdate.Time) error {
+	done := m.timed("trigger")
+	err := m.Store.Trigger(ctx, series, ifVersion, occurrence)
+	done(err)
+	return err
 }
 
 func (m *measured) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {

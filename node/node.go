@@ -73,6 +73,9 @@ func (c clock) mono() time.Duration { return time.Since(c.start) }
 // wall returns the time to write into the store.
 func (n *Node) wall() postdate.Time { return n.loop.board.Wall(n.clock.now()) }
 
+// passed returns a time up to which something may be left out because it is over.
+func (n *Node) passed() postdate.Time { return n.loop.board.Passed(n.clock.now()) }
+
 // Start starts a node, and returns when it owns its buckets and answers requests. Errors are
 // sentences for the operator; after one, nothing is left running.
 func Start(ctx context.Context, c Config) (*Node, error) { return StartWith(ctx, c, Parts{}) }
@@ -161,7 +164,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.api, err = api.New(api.Config{
-		Buckets: n.store.Buckets(), Now: n.wall, Log: n.c.Log, Registry: n.metrics,
+		Buckets: n.store.Buckets(), Now: n.wall, Passed: n.passed, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.quota.Hold(n.store), Inbox: n.channels.inbox, Scheduled: n.scheduled,
 		CheckChannel: n.channels.check,
 		Kinds:        kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,

@@ -116,3 +116,93 @@ func spent(b *testing.B, d time.Duration) time.Duration {
 	<-time.After(d)
 	return taken() - before
 }
+
+// A series is paused, triggered, resumed and changed on a real node: each occurrence comes once, none while it
+// is paused but the one out of turn, and after each call those of the rule as it is then.
+func TestSeriesIsPausedTriggeredAndChanged(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) { changeSeries(t, "") })
+	t.Run("mongodb", func(t *testing.T) { changeSeries(t, mongotest.Fresh(t)) })
+}
+
+// arrivals returns the times of the occurrences in the inbox that next has returned so far. next waits for one,
+// and fails if it came before or is marked.
+func arrivals(t *testing.T, api *nodetest.Client) (seen map[time.Time]bool, next func() time.Time) {
+	ctx, came := patient(t), make(chan nodetest.Arrival, 10_000)
+	seen = map[time.Time]bool{}
+	follow(t, api, "a", func(a nodetest.Arrival) { came <- a })
+	return seen, func() time.Time {
+		t.Helper()
+		select {
+		case a := <-came:
+			if seen[a.ExecutionTime] || a.PossibleDuplicate {
+				t.Errorf("%s comes twice or is marked", a.ExecutionTime)
+			}
+			seen[a.ExecutionTime] = true
+			return a.ExecutionTime
+		case <-ctx.Done():
+			t.Fatal("nothing comes")
+			return time.Time{}
+		}
+	}
+}
+
+func changeSeries(t *testing.T, uri string) {
+	ctx := patient(t)
+	c := config(t)
+	if uri != "" {
+		c.Store = uri
+	}
+	_, api := start(t, c)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, next := arrivals(t, api)
+	_, err := api.Schedule(ctx, client.Message{ScheduleID: "s", Channel: "inbox:a", Payload: []byte("1"),
+		Recurrence: &client.Recurrence{Every: 100 * time.Millisecond}})
+	must(err)
+	next()
+	must(api.PauseSeries(ctx, "s"))
+	must(nodetest.Poll(ctx, func() (bool, error) { // it rests
+		n, err := api.Metric(ctx, `postdate_settled_total{how="paused",tenant="default"}`)
+		return n == 1, err
+	}))
+	extra, err := api.Trigger(ctx, "s")
+	must(err)
+	for !next().Equal(extra.ExecutionTime) { // what was on its way before the pause
+	}
+	resumed := time.Now().Truncate(time.Millisecond)
+	must(api.ResumeSeries(ctx, "s"))
+	if at := next(); at.Before(resumed) {
+		t.Errorf("%s comes, and the series was paused until %s", at, resumed)
+	}
+	_, err = api.Patch(ctx, "s", client.Change{Recurrence: &client.Recurrence{Every: 300 * time.Millisecond}})
+	must(err)
+	rec, err := api.Get(ctx, "s")
+	must(err)
+	at := next()
+	for at.Before(rec.Series.Next) {
+		at = next()
+	}
+	for range 3 {
+		if after := next(); after.Sub(at) != 300*time.Millisecond {
+			t.Errorf("%s follows %s", after, at)
+		} else {
+			at = after
+		}
+	}
+	must(nodetest.Poll(ctx, func() (bool, error) {
+		err := api.Cancel(ctx, "s")
+		return err == nil, nil
+	}))
+	rec, err = api.Get(ctx, "s")
+	must(err)
+	for int64(len(seen)) < rec.Series.Fired {
+		next()
+	}
+	if s := rec.Series; s.Skipped < 1 || s.Failed != 0 || rec.Status != client.Cancelled {
+		t.Errorf("it ended as %s with %+v", rec.Status, s)
+	}
+}

@@ -161,7 +161,8 @@ func (m *Metrics) Published(p Published, at time.Time) {
 }
 
 var settlingNames = [...]string{store.SettleDelivered: "delivered", store.SettleRetry: "retry",
-	store.SettleFailed: "failed", store.SettlePark: "parked", store.SettleSkip: "skipped"}
+	store.SettleFailed: "failed", store.SettlePark: "parked", store.SettleSkip: "skipped",
+	store.SettleRest: "paused"}
 
 // Settled counts the settlements that were written.
 func (m *Metrics) Settled(ss []store.Settlement) {

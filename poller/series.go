@@ -43,7 +43,8 @@ func (it *Item) nextAt(at postdate.Time, ok bool) store.Next {
 }
 
 // skipReady settles ready occurrences that are not to be begun: those that are misfired, as their rules
-// say, and those whose series are ending. One that may have been begun is not misfired.
+// say, and those whose series are ending or paused. One that may have been begun is sent all the same, unless its
+// series is ending.
 func (m *Machine) skipReady(now postdate.Now, c *channel) {
 	c.ready = slices.DeleteFunc(c.ready, func(it *Item) bool {
 		rec := it.rec
@@ -64,7 +65,12 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 			next.Skipped = 1
 			m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next})
 			return true
-		case it.doubt || it.chosen:
+		case it.doubt: // it may have begun
+			return false
+		case rec.Paused:
+			m.settleAs(it, store.Settlement{How: store.SettleRest, Reason: rec.LastError})
+			return true
+		case it.chosen:
 			return false
 		}
 		at, skipped, ok := it.rule.Late(rec.Occurrence, rec.Run, now.Wall)

@@ -472,3 +472,157 @@ func TestSeriesIsSentBeforeItIsHandedOver(t *testing.T) {
 		t.Errorf("sent %v, handed over after %v: %+v", *all, s.gone[0], row.State)
 	}
 }
+
+// changeAs changes the series as a PATCH does.
+func (s *shop) changeAs(key postdate.Key, paused bool, edit func(r *postdate.Recurrence)) error {
+	s.t.Helper()
+	old, err := s.store.Get(s.t.Context(), key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m, rule := old.Message, *old.Recurrence
+	edit(&rule)
+	m.Recurrence = &rule
+	next, err := recurrence.Change(&old, m, paused, s.now.Wall)
+	if err == nil {
+		_, err = s.store.Replace(s.t.Context(), next, old)
+	}
+	if err == nil {
+		s.nudge(0, next.AttemptTime.Sub(s.now.Wall))
+	}
+	return err
+}
+
+func (s *shop) pause(key postdate.Key) {
+	s.t.Helper()
+	if err := s.store.Pause(s.t.Context(), key, s.store.Rows[key].Version); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func asItIs(*postdate.Recurrence) {}
+
+// A paused series sends nothing, costs nothing, and goes on with the first occurrence after it is resumed.
+// What was missed is counted, and maxRuns does not count it.
+func TestSeriesIsPaused(t *testing.T) {
+	s := newShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second, MaxRuns: 20})
+	s.sleep(5500 * time.Millisecond)
+	s.pause(key)
+	s.sleep(time.Minute)
+	wantOccurrences(t, "until the pause", *all, begin.Add(time.Second), time.Second, 5)
+	if row := s.store.Rows[key]; row.AttemptTime != postdate.Far || row.Run != 6 || row.Series.Skipped != 0 {
+		t.Errorf("paused: %+v, %+v", row.State, row.Series)
+	}
+	if err := s.changeAs(key, false, asItIs); err != nil {
+		t.Fatal(err)
+	}
+	s.sleep(time.Minute)
+	wantOccurrences(t, "after it was resumed", (*all)[5:], begin.Add(66*time.Second), time.Second, 15)
+	if row := s.store.Rows[key]; row.Status != postdate.Delivered || row.Series.Fired != 20 || row.Series.Skipped != 60 {
+		t.Errorf("it ended as %+v, %+v", row.State, row.Series)
+	}
+}
+
+// A pause that is over before the next occurrence is due changes nothing.
+func TestSeriesIsPausedForAMoment(t *testing.T) {
+	s := newShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.sleep(5200 * time.Millisecond)
+	s.pause(key)
+	s.sleep(200 * time.Millisecond)
+	if err := s.changeAs(key, false, asItIs); err != nil {
+		t.Fatal(err)
+	}
+	s.sleep(5 * time.Second)
+	wantOccurrences(t, "in all", *all, begin.Add(time.Second), time.Second, 10)
+	if row := s.store.Rows[key]; row.Series.Skipped != 0 || row.Changes != 1 {
+		t.Errorf("it is %+v, %+v", row.State, row.Series)
+	}
+}
+
+// A pause that comes while an occurrence is on its way lets that one come, whatever becomes of it, and holds
+// the next.
+func TestSeriesIsPausedInFlight(t *testing.T) {
+	for name, result := range map[string]func(s *shop){
+		"delivered": func(s *shop) { s.reply(confirmed) }, "refused": func(s *shop) { s.reply(refused) },
+		"unknown": func(s *shop) { s.reply(unknown) },
+	} {
+		s := newMuteShop(t, 1, nil)
+		key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+		s.untilSent()
+		s.pause(key)
+		if err := s.changeAs(key, false, asItIs); postdate.KindOf(err) != postdate.KindTooLate {
+			t.Errorf("%s: resumed in flight: %v", name, err)
+		}
+		result(s)
+		s.mute = nil
+		s.sleep(time.Minute)
+		first := (*all)[0].occurrence
+		for _, o := range *all {
+			if o.occurrence != first {
+				t.Errorf("%s: %+v is sent although the series is paused", name, o)
+			}
+		}
+		if row := s.store.Rows[key]; !row.Paused || row.Series.Fired != 1 || row.AttemptTime != postdate.Far {
+			t.Errorf("%s: it is %+v, %+v", name, row.State, row.Series)
+		}
+		if err := s.changeAs(key, false, asItIs); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An occurrence that may have been begun before a take-over comes, marked, although its series is paused.
+func TestSeriesIsPausedInDoubt(t *testing.T) {
+	s := newMuteShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.untilSent()
+	s.pause(key)
+	s.lose(0)
+	record := s.passedOn()
+	s.mute = nil
+	s.gain(record)
+	s.sleep(10 * time.Second)
+	if len(*all) != 2 || !(*all)[1].marked || (*all)[1].occurrence != (*all)[0].occurrence {
+		t.Errorf("sent %+v", *all)
+	}
+	if row := s.store.Rows[key]; !row.Paused || row.Run != 2 || row.AttemptTime != postdate.Far {
+		t.Errorf("it is %+v", row.State)
+	}
+}
+
+// A series that waits for a channel rests when it is paused, and the channel's return does not begin it.
+func TestSeriesIsPausedWhileItsChannelIsDown(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second, MisfireAfter: time.Hour})
+	s.down = every
+	s.sleep(10 * time.Second)
+	s.pause(key)
+	s.down = nil
+	tried := len(*all)
+	s.sleep(time.Minute)
+	if row := s.store.Rows[key]; len(*all) > tried || row.Parked || row.AttemptTime != postdate.Far {
+		t.Errorf("sent %d more, and it is %+v", len(*all)-tried, row.State)
+	}
+}
+
+// A changed rule counts from the change on, and what its series has counted stays.
+func TestSeriesIsChanged(t *testing.T) {
+	s := newShop(t, 1, nil)
+	begin := s.now.Wall
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.sleep(5500 * time.Millisecond)
+	err := s.changeAs(key, false, func(r *postdate.Recurrence) { r.Every = 10 * time.Second })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sleep(time.Minute)
+	wantOccurrences(t, "before", (*all)[:5], begin.Add(time.Second), time.Second, 5)
+	wantOccurrences(t, "after", (*all)[5:], begin.Add(10*time.Second), 10*time.Second, 6)
+	if row := s.store.Rows[key]; row.Series.Fired != 11 || row.Run != 12 || row.Changes != 1 || len(row.Series.History) != 11 {
+		t.Errorf("it is %+v, %+v", row.State, row.Series)
+	}
+}

@@ -74,7 +74,7 @@ func (it *Item) name(s *store.Settlement) {
 
 // nameNext fills in how a series goes on.
 func (it *Item) nameNext(s *store.Settlement) {
-	if it.rule != nil && s.How != store.SettlePark && !s.Advances() {
+	if it.rule != nil && s.How != store.SettlePark && s.How != store.SettleRest && !s.Advances() {
 		s.Next = it.following()
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // slow is a store whose inserts wait, or end in a way that the test chooses.
@@ -20,11 +21,11 @@ type slow struct {
 	gets      int
 }
 
-func (s *slow) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (s *slow) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
 	if s.panics {
 		panic("a bug")
 	}
-	return s.Messages.Replace(ctx, next, ifVersion)
+	return s.Messages.Replace(ctx, next, was)
 }
 
 func (s *slow) Insert(ctx context.Context, all []postdate.Message) []store.Inserted {
@@ -80,7 +81,7 @@ func TestACallThatPanics(t *testing.T) {
 			m := message("a", "old", 10, "x:a")
 			o.store.Insert(t.Context(), []postdate.Message{message("a", "old", 0, "x:a")})
 			old, _ := o.store.Get(t.Context(), m.Key)
-			_, _ = s.Replace(t.Context(), m, old.Version)
+			_, _ = storetest.Replace(t.Context(), s, m, old.Version)
 		},
 	} {
 		o := newOffice(t, Limits{BytesMax: 10})
@@ -148,7 +149,7 @@ func TestReplacementOfWhatHasEnded(t *testing.T) {
 		o.store.Cancel(t.Context(), []postdate.Key{m.Key}, 1)
 		o.insert(message("a", "2", 3, "x:a"))
 		old, _ := o.store.Get(t.Context(), m.Key)
-		if _, err := o.held.Replace(t.Context(), m, old.Version); postdate.KindOf(err) != postdate.KindTooLate {
+		if _, err := storetest.Replace(t.Context(), o.held, m, old.Version); postdate.KindOf(err) != postdate.KindTooLate {
 			t.Errorf("%s: a replacement of what is %v: %v", name, old.Status, err)
 		}
 	}
@@ -183,7 +184,7 @@ func TestOthersPayNothing(t *testing.T) {
 		tenant := fmt.Sprint("t", i)
 		held.Insert(t.Context(), []postdate.Message{message(tenant, "1", 1, "x:a")})
 		old, _ := o.store.Get(t.Context(), message(tenant, "1", 1, "x:a").Key)
-		if _, err := held.Replace(t.Context(), message(tenant, "1", 2, "x:a"), old.Version); err != nil {
+		if _, err := held.Replace(t.Context(), postdate.NewRecord(message(tenant, "1", 2, "x:a"), old.Version+1), old); err != nil {
 			t.Fatal(err)
 		}
 	}

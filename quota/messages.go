@@ -20,7 +20,7 @@ func (k *Keeper) Fits(tenant string, payloadBytes int) bool {
 	return k.LimitsOf(tenant).fits(is, store.Usage{Messages: 1, Bytes: int64(payloadBytes)}) == nil
 }
 
-// Hold returns s, whose Insert and Replace refuse what goes beyond a tenant's limits: with KindTooLarge
+// Hold returns s, whose Insert, Replace and Trigger refuse what goes beyond a tenant's limits: with KindTooLarge
 // what never fits, else with KindLimited.
 func (k *Keeper) Hold(s store.Messages) store.Messages { return &messages{s, k} }
 
@@ -132,10 +132,9 @@ func (m *messages) repeated(ctx context.Context, message *postdate.Message, refu
 }
 
 // Replace implements store.Messages. The message that goes makes room for the one that comes.
-func (m *messages) Replace(ctx context.Context, next postdate.Message,
-	ifVersion uint64) (r postdate.Record, err error) {
+func (m *messages) Replace(ctx context.Context, next, was postdate.Record) (present postdate.Record, err error) {
 	if !m.keeper.anybody.Load() {
-		return m.Messages.Replace(ctx, next, ifVersion)
+		return m.Messages.Replace(ctx, next, was)
 	}
 	if err := m.keeper.takeRate(next.Tenant, 1); err != nil {
 		return postdate.Record{}, err
@@ -149,10 +148,10 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 		switch {
 		case err != nil:
 			return postdate.Record{}, err
-		case old.Version != ifVersion:
+		case !old.Same(&was):
 			return postdate.Record{}, postdate.E(postdate.KindConflict, "the message was changed in between")
 		case old.Status != postdate.Pending: // the store says that it is too late
-			return m.Messages.Replace(ctx, next, ifVersion)
+			return m.Messages.Replace(ctx, next, was)
 		}
 		more.bytes = max(more.bytes-int64(len(old.Payload)), 0)
 		if old.Channel == next.Channel {
@@ -169,8 +168,32 @@ func (m *messages) Replace(ctx context.Context, next postdate.Message,
 	}
 	err = errPanic
 	defer func() { m.keeper.release(room, func(int) error { return err }) }()
-	r, err = m.Messages.Replace(ctx, next, ifVersion)
-	return r, err
+	present, err = m.Messages.Replace(ctx, next, was)
+	return present, err
+}
+
+// Trigger implements store.Messages. An extra occurrence is one message more.
+func (m *messages) Trigger(ctx context.Context, series postdate.Key, ifVersion uint64,
+	occurrence postdate.Time) (err error) {
+	if !m.keeper.anybody.Load() {
+		return m.Messages.Trigger(ctx, series, ifVersion, occurrence)
+	}
+	if err := m.keeper.takeRate(series.Tenant, 1); err != nil {
+		return err
+	}
+	r, err := m.Get(ctx, series)
+	if err != nil {
+		return err
+	}
+	room, refused := m.keeper.reserve(series.Tenant, []change{{1, int64(len(r.Payload)), r.Channel}})
+	if refused != nil {
+		m.keeper.countRefused(series.Tenant, refused[0], 1)
+		return refused[0]
+	}
+	err = errPanic
+	defer func() { m.keeper.release(room, func(int) error { return err }) }()
+	err = m.Messages.Trigger(ctx, series, ifVersion, occurrence)
+	return err
 }
 
 // reserved is what a call has reserved.

@@ -11,6 +11,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/internal/series"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // shown are the series of a keeper, each as name{label value,...} value.
@@ -57,7 +58,7 @@ func TestMetricsOfReplacementsAndRates(t *testing.T) {
 	o := newOffice(t, Limits{BytesMax: 10, MessagesPerSecond: 2})
 	o.insert(message("a", "1", 3, "x:a"))
 	old, _ := o.store.Get(t.Context(), message("a", "1", 3, "x:a").Key)
-	if _, err := o.held.Replace(t.Context(), message("a", "1", 11, "x:a"), old.Version); postdate.KindOf(err) != postdate.KindTooLarge {
+	if _, err := storetest.Replace(t.Context(), o.held, message("a", "1", 11, "x:a"), old.Version); postdate.KindOf(err) != postdate.KindTooLarge {
 		t.Errorf("a payload that never fits: %v", err)
 	}
 	o.insert(message("a", "2", 1, "x:a"), message("a", "3", 1, "x:a"))

@@ -102,7 +102,7 @@ func TestBytesAndChannelsMax(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = o.held.Replace(t.Context(), message("a", "3", size, channel), old.Version)
+		_, err = storetest.Replace(t.Context(), o.held, message("a", "3", size, channel), old.Version)
 		return err
 	}
 	if err := replace(40, "x:a"); err != nil {
@@ -113,7 +113,7 @@ func TestBytesAndChannelsMax(t *testing.T) {
 	if err := replace(1, "x:a"); err != nil {
 		t.Errorf("smaller: %v", err)
 	}
-	_, err := o.held.Replace(t.Context(), message("a", "none", 1, "x:a"), 1)
+	_, err := storetest.Replace(t.Context(), o.held, message("a", "none", 1, "x:a"), 1)
 	storetest.Refused(t, err, postdate.KindNotFound)
 }
 

@@ -64,6 +64,13 @@ const (
 	bugEndingIgnored     bug = "a series that is ending goes on"
 	bugRetriedLost       bug = "a series goes on, and what was to be retried is not there"
 	bugRetriedGoesOn     bug = "a cancel of a series leaves what is retried of it"
+	bugPauseIgnored      bug = "what is read of a paused series does not say so"
+	bugPauseForgotten    bug = "a settlement forgets that its series is paused"
+	bugPauseNotKept      bug = "a pause of a series in flight is answered and not kept"
+	bugChangedInThePast  bug = "a changed series begins in the past"
+	bugChangeLosesCounts bug = "a change of a series loses what was counted"
+	bugTriggerOutlives   bug = "a trigger takes no notice of a cancel"
+	bugTriggerMoves      bug = "an occurrence out of turn moves the rule"
 )
 
 // machineConfig returns the configuration of a process's machine.

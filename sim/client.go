@@ -22,6 +22,10 @@ type request struct {
 	began   time.Duration
 	ended   time.Duration
 	outcome outcome
+
+	version uint64        // of the series that it changes
+	extra   string        // the edition of the occurrence that it triggered
+	at      postdate.Time // the time of that
 }
 
 // outcome is a client's answer.
@@ -91,6 +95,10 @@ func (w *world) happen(i int) {
 		}
 	case opCancel:
 		w.cancel(p, w.history.story(it.a))
+	case opPause, opResume, opChange, opTrigger:
+		if s := w.history.known(it.a); s != nil && s.tale != nil {
+			w.changeSeries(p, s, it)
+		}
 	case opMove:
 		w.move(p, w.history.story(it.a), it, strconv.Itoa(i))
 	case opExpire:
@@ -229,7 +237,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 			if m.ExpiresAt != 0 {
 				m.ExpiresAt = max(m.ExpiresAt, max(m.ExecutionTime, w.wall())+1)
 			}
-			next, err = w.store.Replace(ctx, m, old.Version)
+			next, err = w.store.Replace(ctx, postdate.NewRecord(m, old.Version+1), old)
 		}},
 		answer: func() {
 			if err == nil {

@@ -38,6 +38,18 @@ var scenarios = map[string]*plan{
 		item{at: 4 * time.Second, kind: opCancel, a: 1},
 		item{at: 5801 * time.Millisecond, kind: opCancel, a: 3},
 	),
+	"series that are changed, paused and triggered": scenario(
+		item{at: 2 * time.Second, kind: opSeries, a: 0, b: 0, recurs: every(500*time.Millisecond, 8)},
+		item{at: 2 * time.Second, kind: opSeries, a: 1, b: 1, recurs: every(700*time.Millisecond, 8)},
+		item{at: 3005 * time.Millisecond, kind: opPause, a: 0},
+		item{at: 3405 * time.Millisecond, kind: opPause, a: 1},
+		item{at: 3600 * time.Millisecond, kind: opTrigger, a: 0},
+		item{at: 4200 * time.Millisecond, kind: opResume, a: 0},
+		item{at: 4300 * time.Millisecond, kind: opChange, a: 1, recurs: every(300*time.Millisecond, 9)},
+		item{at: 4500 * time.Millisecond, kind: opResume, a: 1},
+		item{at: 5 * time.Second, kind: opTrigger, a: 1},
+		item{at: 5002 * time.Millisecond, kind: opCancel, a: 1},
+	),
 	"a message to each channel": scenario(
 		item{at: 2 * time.Second, kind: opSchedule, a: 0, b: 0, d: time.Second},
 		item{at: 2 * time.Second, kind: opSchedule, a: 1, b: 1, d: time.Second},

@@ -26,6 +26,8 @@ type history struct {
 	open    int                            // records that are not final yet and must be in the end
 	sent    int                            // emissions so far
 	counts  map[string]int
+	reads   map[string]firstRead // of the present occurrences of series, by edition
+	decided postdate.Time        // when what is being written to a series was decided, in true time
 }
 
 // gain is a token that one process got.
@@ -60,6 +62,7 @@ type story struct {
 	begins      postdate.Time // likewise: with its part of the jitter
 	skipped     bool          // likewise
 	chosen      bool          // likewise: those before it were skipped, so that it begins
+	extra       bool          // likewise: out of turn
 }
 
 // emission is one message in one publish.
@@ -135,7 +138,8 @@ var watchers = [...]func(h *history, f fact) string{
 
 func newHistory(w *world) *history {
 	return &history{w: w, stories: map[int]*story{}, about: map[string]*story{}, gains: map[gain]bucket.Partition{},
-		moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{}}
+		moves: map[int][]postdate.Time{}, told: map[poller.Nudge]postdate.Time{}, counts: map[string]int{},
+		reads: map[string]firstRead{}}
 }
 
 // order is the order in which the watchers look: the most specific first.
@@ -233,18 +237,24 @@ func (h *history) arrived(e *emission) {
 func (h *history) due(r *row) bool {
 	end := epoch.Add(h.w.plan.length + healMax/2)
 	waits := h.w.plan.alone() && r.AttemptTime >= end && (!r.Parked || h.w.channels[r.Channel].kind == channelGone)
-	return r.NotBefore() < end && !waits
+	return r.NotBefore() < end && !waits && !r.Paused
 }
 
 func (h *history) recordChanged(by string, before, after *row, st *store.Settlement) {
 	by, st = splitSettlement(by, before, after, st)
+	extra := by == "trigger" && before == nil
+	if extra {
+		o := h.occurrence(&after.Message)
+		o.extra, o.begins = true, o.at
+		clear(o.withdrawn) // another rule may have left it out
+	}
 	s := h.storyOf(after)
 	if by == "insert" && s.request.Recurrence != nil {
 		s.tale, s.inserted = newTale(s.request), h.w.wall()
 	}
 	present := h.presentOf(after)
 	s.written++
-	if by == "insert" || by == "replace" || before != nil && before.Occurrence != after.Occurrence {
+	if by == "insert" || by == "replace" || extra || before != nil && before.Occurrence != after.Occurrence {
 		present.begun, present.parked = h.w.wall(), false
 	}
 	present.parked = present.parked || after.Parked
@@ -266,6 +276,12 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	// after the watchers, which must see what was withdrawn before
 	if by == "replace" || by == "cancel" && after.Status.Final() {
 		present.withdrawn[presentEdition(&before.Record)] = fmt.Sprintf("the %s at %s", by, h.w.now)
+	}
+	if after.Recurrence != nil && after.Status == postdate.Pending && (by == "replace" || st != nil) {
+		next, edition := h.presentOf(after), presentEdition(&after.Record)
+		next.begins = s.tale.begins(next.at) // another rule may have left it out, or had it later
+		delete(next.withdrawn, edition)
+		delete(h.reads, edition)
 	}
 }
 

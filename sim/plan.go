@@ -66,6 +66,10 @@ const (
 	opExpire         // delete what was settled more than d ago
 	opReuse          // like opSchedule, with the id of an expired message
 	opSeries         // schedule series a to channel b; if p > 0, with the id of an expired message
+	opPause          // series a
+	opResume         // series a
+	opChange         // the rule of series a
+	opTrigger        // an occurrence of series a out of turn
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
 	faultFreeze      // node a and both of its clocks stand still for d, and it does not notice
@@ -98,7 +102,8 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "schedule series",
+	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "schedule series", "pause series",
+	"resume series", "change series", "trigger series",
 	"crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs",
 	"stray call", "slow store",
@@ -245,6 +250,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	}
 	d.waits()
 	d.series(seed)
+	d.changes(seed)
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

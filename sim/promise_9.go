@@ -9,9 +9,10 @@ import (
 )
 
 // promise9: each occurrence of a series is begun or skipped, once and in the order of its rule, and it is
-// skipped only if it is misfired or its series is cancelled. Nothing of a series that is ending follows
-// its present occurrence. That none is early, lost, or delivered twice without a mark, promises 1 to 8 say
-// of occurrences as of other messages.
+// skipped only if it is misfired, or its series is cancelled, paused, or gets another rule. What a pause
+// covers before it is read is not begun. An occurrence out of turn moves nothing. Nothing of a series that is
+// ending follows its present occurrence. That none is early, lost, or delivered twice without a mark,
+// promises 1 to 8 say of occurrences as of other messages.
 func promise9(h *history, f fact) string {
 	switch f := f.(type) {
 	case factRecord:
@@ -27,6 +28,13 @@ func promise9(h *history, f fact) string {
 		}
 	case factAnswer:
 		r := h.record(f.r.story)
+		switch {
+		case f.r.outcome != done || r == nil:
+		case f.r.kind == opPause && r.Version == f.r.version && r.Status == postdate.Pending && !r.Paused:
+			return fmt.Sprintf("%s was paused, and is not", r.ScheduleID)
+		case f.r.kind == opTrigger && h.about[f.r.extra] == nil:
+			return fmt.Sprintf("%s was triggered, and the occurrence was never there", r.ScheduleID)
+		}
 		if f.r.kind == opCancel && f.r.outcome == tooLate && r != nil && r.Status == postdate.Pending && !r.Ending &&
 			f.r.story.tale != nil {
 			return fmt.Sprintf("%s was cancelled, too late for its present occurrence, and goes on", r.ScheduleID)
@@ -55,6 +63,13 @@ func promise9(h *history, f fact) string {
 func (f factRecord) aloneChanged(h *history) string {
 	series := f.story.series
 	switch {
+	case f.before == nil && f.by == "trigger":
+		if r := h.record(series); r == nil || r.Status != postdate.Pending || r.Ending {
+			return " is triggered of a series that does not go on"
+		}
+		if series.tale.notOfRule(f.after.ExecutionTime) == "" {
+			return " is triggered at a time of the rule"
+		}
 	case f.before == nil && (f.after.Occurrence != 0 || f.after.ExecutionTime != f.story.at || f.after.First != 0):
 		return fmt.Sprintf(" is retried as another message than it is: %+v", f.after.Record)
 	case f.settlement != nil && f.settlement.How == store.SettleFailed && h.record(series) != nil:
@@ -75,8 +90,25 @@ func (h *history) seriesChanged(f factRecord) string {
 		if wrong := h.wentOn(f); wrong != "" {
 			return wrong
 		}
+	case f.settlement != nil && f.settlement.How == store.SettleRest:
+		if !before.Paused || after.Occurrence != before.Occurrence || !after.Paused ||
+			after.Status == postdate.Pending && after.AttemptTime != postdate.Far {
+			return fmt.Sprintf(" rests, and goes from %+v to %+v", before.State, after.State)
+		}
 	case f.settlement != nil && f.settlement.How != store.SettlePark:
 		return fmt.Sprintf(" does not go on after its occurrence %s", before.Occurrence)
+	case f.by == "replace":
+		if wrong := h.seriesReplaced(f); wrong != "" {
+			return wrong
+		}
+	case f.by == "trigger":
+		if wrong := h.triggered(f); wrong != "" {
+			return wrong
+		}
+	case f.by == "pause" && (before.Paused || !after.Paused || before.Status != postdate.Pending || before.Ending):
+		return fmt.Sprintf(" is paused, and goes from %+v to %+v", before.State, after.State)
+	case before.Paused != after.Paused && f.by != "pause":
+		return fmt.Sprintf(" is paused: %t, and by %s it is not so any more", before.Paused, f.by)
 	case before.Occurrence != after.Occurrence || before.Run != after.Run:
 		return fmt.Sprintf(" went from its occurrence %s to %s by %s", before.Occurrence, after.Occurrence, f.by)
 	case before.Ending && after.Status == postdate.Pending && !after.Ending:
@@ -84,6 +116,9 @@ func (h *history) seriesChanged(f factRecord) string {
 	}
 	if after.Ending {
 		t.ending = true
+	}
+	if f.by == "pause" {
+		t.pausedAt = h.w.now
 	}
 	if got := after.Series; got.Fired != t.fired || got.Failed != t.failed || got.Skipped != t.skipped {
 		return fmt.Sprintf(" says that %d were fired, %d of them failed, and %d were skipped; these were %d, %d and %d",
@@ -109,6 +144,7 @@ func (h *history) wentOn(f factRecord) string {
 	} else {
 		t.fired++
 		h.counts["occurrences fired"]++
+		t.last = before.Occurrence
 	}
 	at, run, ok := before.Occurrence, before.Run, true
 	for range n {
@@ -129,7 +165,8 @@ func (h *history) wentOn(f factRecord) string {
 			return fmt.Sprintf(" is over after %s, and is %s", before.Occurrence, after.Status)
 		}
 	case after.Status != postdate.Pending || after.Occurrence != at || after.Run != run ||
-		after.AttemptTime != t.begins(at) || after.Parked || after.PossibleDuplicate || after.Attempts != 0:
+		after.AttemptTime != t.begins(at) || after.Parked || after.PossibleDuplicate || after.Attempts != 0 ||
+		after.Paused != before.Paused || after.Changes != before.Changes || after.Version != before.Version:
 		return fmt.Sprintf(" goes on after %s with %+v; its occurrence %d is %s", before.Occurrence, after.State,
 			run, at)
 	}
@@ -159,21 +196,15 @@ func (h *history) skips(f factRecord, n int) string {
 	}
 	ok := true
 	for range n {
-		m := f.before.Alone(f.before.Occurrence)
-		m.ExecutionTime, m.ScheduleID = at, m.SeriesID()+"/"+at.String()
-		s := h.occurrence(&m)
-		s.skipped = true
-		for _, e := range s.emissions {
-			if e.arrivedAt != 0 && !e.unaware {
-				return fmt.Sprintf(" skips %s, which has arrived", at)
-			}
+		if wrong := h.skip(f, at); wrong != "" {
+			return wrong
 		}
+		t.last = at
 		at, ok = t.next(at, run)
 		run++
 	}
 	if ok {
-		m := f.before.Alone(f.before.Occurrence)
-		m.ExecutionTime, m.ScheduleID = at, m.SeriesID()+"/"+at.String()
+		m := f.before.Alone(at)
 		h.occurrence(&m).chosen = true
 	}
 	if known && ok && t.misfired(at, run, earliest, t.begun()+1) > t.begun() {
@@ -189,12 +220,15 @@ func (h *history) occurrenceSent(e *emission) string {
 	switch {
 	case e.wall <= s.begins:
 		return fmt.Sprintf("%s is sent at %s, and is to begin at %s", s, e.wall, s.begins)
-	case r != nil && s.at > r.Occurrence:
+	case r != nil && s.at > r.Occurrence && !s.extra:
 		return fmt.Sprintf("%s is sent, and its series is at %s", s, r.Occurrence)
 	case e.row == nil || e.row.Recurrence == nil || e.row.Attempts > 0 || e.marked || e.row.Status.Final():
 	case s.chosen || h.w.bug == bugEarly || h.w.bug == bugLeaseByWall:
 	case t.misfired(s.at, r.Run, e.wall, t.begun()+1) > t.begun():
 		return fmt.Sprintf("%s is sent at %s, although it is misfired and so are those after it", s, e.wall)
+	}
+	if wrong := h.sentPaused(e); wrong != "" {
+		return wrong
 	}
 	return h.heldBack(e)
 }
@@ -220,7 +254,7 @@ func (t *tale) endsWell(s *story, r *row) string {
 	for _, q := range s.requests {
 		cancels = cancels || q.kind == opCancel
 	}
-	all, run := int64(1), 1
+	all, run := t.before+1, t.run
 	for at, ok := t.next(t.first, run); ok; at, ok = t.next(at, run) {
 		all++
 		run++
@@ -228,8 +262,9 @@ func (t *tale) endsWell(s *story, r *row) string {
 	switch {
 	case r.Series.Failed != t.failed:
 		return fmt.Sprintf(" says that %d occurrences failed, and %d did", r.Series.Failed, t.failed)
-	case r.Status == postdate.Delivered && (t.ending || t.fired+t.skipped != all):
-		return fmt.Sprintf(" is over: %d fired and %d skipped of %d, ending %t", t.fired, t.skipped, all, t.ending)
+	case r.Status == postdate.Delivered && (t.ending || t.fired-t.extra+t.skipped != all):
+		return fmt.Sprintf(" is over: %d fired, %d of them out of turn, and %d skipped of %d, ending %t",
+			t.fired, t.extra, t.skipped, all, t.ending)
 	case r.Status != postdate.Delivered && r.Status != postdate.Pending && !cancels:
 		return fmt.Sprintf(" is %s, and nobody cancelled it", r.Status)
 	}

@@ -214,7 +214,7 @@ var inSource = []struct {
 	},
 	{
 		"an occurrence that may have been delivered is skipped", "poller/series.go",
-		"		case it.doubt || it.chosen:\n", "		case it.chosen:\n",
+		"		case it.doubt: // it may have begun\n", "		case false:\n",
 		[]int{9}, 0,
 	},
 	{
@@ -225,6 +225,36 @@ var inSource = []struct {
 	{
 		"a series that is cancelled in flight goes on", "store/settlement.go",
 		"	case old.Ending:\n		next", "	case false:\n		next",
+		[]int{9}, 0,
+	},
+	{
+		"what is due of a paused series is sent", "poller/series.go",
+		"		case rec.Paused:\n", "		case false:\n",
+		[]int{9}, 0,
+	},
+	{
+		"a settlement forgets a pause", "store/settlement.go",
+		"Run: old.Run + max(int(s.Next.Skipped), 1), Paused: old.Paused,", "Run: old.Run + max(int(s.Next.Skipped), 1),",
+		[]int{9}, 0,
+	},
+	{
+		"what a pause left out is not counted", "recurrence/change.go",
+		"before.Count(old.Occurrence, from+1); n > 0 {", "before.Count(old.Occurrence, from+1); n > 1 {",
+		[]int{9}, 0,
+	},
+	{
+		"a resumed series goes on with what is over", "recurrence/change.go",
+		"	if changed || due && old.Paused && !paused {\n", "	if changed || due && old.Paused && paused {\n",
+		[]int{9}, 0,
+	},
+	{
+		"a change takes the present occurrence along", "recurrence/change.go",
+		"		next.Occurrence = at\n", "		if !changed {\n			next.Occurrence = at\n		}\n",
+		[]int{9}, 0,
+	},
+	{
+		"an occurrence out of turn may have the time of another", "recurrence/change.go",
+		"	for rule.Count(at, at+1) > 0 {\n", "	for rule.Count(at, at+1) > 1 {\n",
 		[]int{9}, 0,
 	},
 	{

@@ -152,6 +152,12 @@ func (s *Store) read(c store.Claim, to bucket.Position) store.ClaimResult {
 		s.Records[c.Bucket].Behind, c.Behind = nil, nil
 	}
 	result := s.Mem.Read(&c, to)
+	s.w.history.seriesRead(c.Token, result.Due)
+	if s.w.bug == bugPauseIgnored {
+		for i := range result.Due {
+			result.Due[i].Paused = false
+		}
+	}
 	s.asBehindRouter(&result)
 	if s.w.bug == bugScanBeyond && result.Complete {
 		line := s.Waiting[c.Bucket]
@@ -204,6 +210,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			next := old.Record
 			next.Ending = next.Ending && s.w.bug != bugEndingIgnored
 			next.State, next.Series = st.State(next.State), st.Series(next.State, next.Series)
+			next.Paused = next.Paused && s.w.bug != bugPauseForgotten
 			s.Put("settle", old, next, st)
 		}
 	}
@@ -241,6 +248,8 @@ func (s *Store) seriesGoesOnAnyway(old *row, st *store.Settlement) bool {
 		return st.Occurrence != old.Occurrence
 	case bugEndingIgnored:
 		return st.Occurrence == old.Occurrence && old.Ending && st.Advances()
+	case bugPauseForgotten:
+		return st.Occurrence == old.Occurrence && old.Paused && st.Advances()
 	case bugRetriedLost:
 		return st.Occurrence == old.Occurrence && st.How == store.SettleRetry && !old.Ending
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -13,36 +14,50 @@ type tale struct {
 	given  postdate.Recurrence
 	id     string
 	rule   *recurrence.Rule // for cron, and for the jitter
-	first  postdate.Time
+	anchor postdate.Time    // of an interval
+	first  postdate.Time    // with which it began, or was last changed
+	run    int              // the number of that
+	before int64            // how many were before
+	last   postdate.Time    // the latest that was begun or skipped
 	ending bool
 
+	pausedAt time.Duration // in true time
+
 	fired, failed, skipped int64
+	extra                  int64 // of those fired, those out of turn
 }
 
 func newTale(m *postdate.Message) *tale {
+	t := &tale{id: m.ScheduleID}
+	t.become(m)
+	first := t.anchor
+	if t.given.Cron != "" {
+		first, _ = t.rule.After(m.CreatedAt)
+	} else {
+		for first <= m.CreatedAt || first < t.given.Start {
+			first = first.Add(t.given.Every)
+		}
+	}
+	t.begin(first, 1)
+	return t
+}
+
+// become takes over the rule of m.
+func (t *tale) become(m *postdate.Message) {
 	rule, err := recurrence.Parse(*m.Recurrence, m.CreatedAt)
 	if err != nil {
 		panic(err)
 	}
-	t := &tale{given: *m.Recurrence, id: m.ScheduleID, rule: rule}
+	t.given, t.rule = *m.Recurrence, rule
 	if t.given.MisfireAfter == 0 {
 		t.given.MisfireAfter = postdate.MisfireAfterDefault
 	}
-	if t.given.Cron != "" {
-		t.first, _ = rule.After(m.CreatedAt)
-		return t
-	}
-	t.first = t.given.Anchor
-	if t.first == 0 {
-		t.first = t.given.Start
-	}
-	if t.first == 0 {
-		t.first = m.CreatedAt
-	}
-	for t.first <= m.CreatedAt || t.first < t.given.Start {
-		t.first = t.first.Add(t.given.Every)
-	}
-	return t
+	t.anchor = cmp.Or(t.given.Anchor, t.given.Start, m.CreatedAt)
+}
+
+// begin notes that the series goes on from an occurrence.
+func (t *tale) begin(at postdate.Time, run int) {
+	t.first, t.run, t.before = at, run, t.fired-t.extra+t.skipped
 }
 
 // next returns the occurrence after that at the given time, whose number is run.
@@ -50,6 +65,11 @@ func (t *tale) next(at postdate.Time, run int) (next postdate.Time, ok bool) {
 	if t.given.MaxRuns != 0 && run >= t.given.MaxRuns {
 		return 0, false
 	}
+	return t.after(at)
+}
+
+// after returns the occurrence after that at the given time, however many there may be.
+func (t *tale) after(at postdate.Time) (next postdate.Time, ok bool) {
 	if t.given.Cron != "" {
 		return t.rule.After(at)
 	}

@@ -40,6 +40,18 @@ func ErrChanged(key postdate.Key) error {
 		key.ScheduleID)
 }
 
+// CheckGoingOn returns an error unless a message in that state is a series at that version that goes on: PENDING,
+// and not Ending.
+func CheckGoingOn(key postdate.Key, st postdate.State, version uint64) error {
+	switch {
+	case st.Status != postdate.Pending || st.Ending:
+		return ErrTooLate(key, st)
+	case st.Version != version || st.Occurrence == 0:
+		return ErrChanged(key)
+	}
+	return nil
+}
+
 // ErrCursorAhead says that nothing as late as a cursor was ever in its inbox.
 func ErrCursorAhead(cursor string) error {
 	return postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)

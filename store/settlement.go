@@ -12,6 +12,7 @@ const (
 	SettleFailed                        // its retry policy is spent, or it expired
 	SettlePark                          // wait until the channel is back, or until AttemptTime
 	SettleSkip                          // of a series: the present occurrence is not begun
+	SettleRest                          // of a paused series: wait with the present occurrence until it is resumed
 )
 
 // Settlement is the outcome of one attempt. It replaces the message's state.
@@ -31,7 +32,7 @@ type Settlement struct {
 	PossibleDuplicate bool
 
 	Occurrence postdate.Time // of a series: the one that was published
-	Next       Next          // of a series, unless How is SettlePark
+	Next       Next          // of a series, unless How is SettlePark or SettleRest
 }
 
 // Next is how a series goes on. The rule gives it from the present occurrence, so it is the same whoever
@@ -64,7 +65,8 @@ func (s *Settlement) State(old postdate.State) postdate.State {
 	case s.Advances():
 		return postdate.State{
 			Status: postdate.Pending, Version: old.Version, AttemptTime: s.Next.AttemptTime, LastError: s.Reason,
-			Occurrence: s.Next.Occurrence, Run: old.Run + max(int(s.Next.Skipped), 1),
+			Occurrence: s.Next.Occurrence, Run: old.Run + max(int(s.Next.Skipped), 1), Paused: old.Paused,
+			Changes: old.Changes,
 		}
 	}
 	return s.single(old)
@@ -94,7 +96,7 @@ func (s *Settlement) Alone(old postdate.State) (state postdate.State, ok bool) {
 		return state, false
 	}
 	state = s.single(old)
-	state.Occurrence, state.Run = 0, 0
+	state.Occurrence, state.Run, state.Paused, state.Changes = 0, 0, false, 0
 	return state, true
 }
 
@@ -103,6 +105,7 @@ func (s *Settlement) attempted(old postdate.State) postdate.State {
 	return postdate.State{
 		Version: old.Version, Attempts: s.Attempts, AttemptTime: old.AttemptTime,
 		PossibleDuplicate: s.PossibleDuplicate, LastError: s.Reason, Occurrence: old.Occurrence, Run: old.Run,
+		Paused: old.Paused, Changes: old.Changes,
 	}
 }
 
@@ -118,6 +121,8 @@ func (s *Settlement) single(old postdate.State) postdate.State {
 		next.Status, next.AttemptTime = postdate.Pending, s.Again()
 	case SettlePark:
 		next.Status, next.Parked, next.AttemptTime, next.DownSince = postdate.Pending, true, s.Again(), s.DownSince
+	case SettleRest:
+		next.Status, next.AttemptTime = postdate.Pending, postdate.Far
 	}
 	return next
 }

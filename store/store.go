@@ -8,7 +8,8 @@
 //     is already there" is as durable as an insert.
 //   - Every method is safe for concurrent use.
 //   - Every write but AppendInbox is idempotent in its arguments: it may be repeated after an
-//     unknown outcome. (A repeated Replace answers KindConflict if the first one went through.)
+//     unknown outcome. (A repeated Replace or Trigger answers KindConflict if the first one went
+//     through.)
 //   - A call given up with an unknown outcome may still take effect later, but no Settle does
 //     so after a repetition of it was answered.
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not done;
@@ -57,11 +58,22 @@ type Messages interface {
 	// Get returns a message with its state, or KindNotFound.
 	Get(ctx context.Context, key postdate.Key) (postdate.Record, error)
 
-	// Replace puts m in place of the PENDING message with the same key, if that is still at
-	// ifVersion and [bucket.Partition.Withdrawable] holds. The new version starts without
-	// attempts. Otherwise the error is KindNotFound, KindConflict (another version is there) or
+	// Replace puts next in place of the PENDING message with the same key, if that is the
+	// [postdate.Record.Same] as was and [bucket.Partition.Withdrawable] holds. The version of next is one
+	// more than that of was. Otherwise the error is KindNotFound, KindConflict (another state is there) or
 	// KindTooLate (with the present record).
-	Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error)
+	Replace(ctx context.Context, next, was postdate.Record) (present postdate.Record, err error)
+
+	// Pause sets Paused of a PENDING series that is not Ending, if it is still at ifVersion, whether a claim
+	// covers it or not. Claims that begin afterwards return it paused. The version stays. A paused series
+	// stays so, without an error. Otherwise the error is KindNotFound, KindConflict or KindTooLate.
+	Pause(ctx context.Context, series postdate.Key, ifVersion uint64) error
+
+	// Trigger makes an extra occurrence of a PENDING series that is not Ending a message of its own, due at
+	// its time, if the series is still at ifVersion, whether a claim covers it or not. In the same step it
+	// notes that in the series ([postdate.Series.Triggered]), and changes nothing else of it. Otherwise the
+	// error is KindNotFound, KindConflict (also if there is such a message already) or KindTooLate.
+	Trigger(ctx context.Context, series postdate.Key, ifVersion uint64, occurrence postdate.Time) error
 
 	// Cancel makes each PENDING message CANCELLED, if [bucket.Partition.Withdrawable] holds. A
 	// cancelled message stays so, without an error. Otherwise the error is KindNotFound or
@@ -70,8 +82,8 @@ type Messages interface {
 	//
 	// A PENDING series that is too late for that gets Ending: whatever settles its present occurrence
 	// makes it CANCELLED. If that occurrence may have been published, it is not withdrawn
-	// ([postdate.State.Withdrawn]), and the error stays KindTooLate. Occurrences that are retried on their
-	// own are not cancelled with it.
+	// ([postdate.State.Withdrawn]), and the error stays KindTooLate. Occurrences that are messages of
+	// their own are not cancelled with it.
 	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
 
 	// Retried returns the keys of a series' occurrences that are PENDING as messages of their own, in
@@ -141,7 +153,7 @@ type Due interface {
 	// then in one atomic step the state becomes [Settlement.State], what became of the occurrence is
 	// noted ([Settlement.Series]), and one that is to be retried becomes a message of its own
 	// ([Settlement.Alone]), unless that is there already. If such a message fails for good, its series
-	// counts that in the same step, if it is still at the version that the message has.
+	// counts that in the same step, if it owns the message's version ([postdate.State.Owns]).
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked on a route due at

@@ -18,7 +18,7 @@ import (
 type Messages interface {
 	Insert(ctx context.Context, messages []postdate.Message) []store.Inserted
 	Get(ctx context.Context, key postdate.Key) (postdate.Record, error)
-	Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error)
+	Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error)
 	api.Canceller
 }
 
@@ -369,12 +369,12 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			return
 		}
 		m.CreatedAt = old.CreatedAt
-		from := max(c.decision.Message.CreatedAt, old.Series.Last()) // as for a PUT
+		from := max(c.decision.Message.CreatedAt, old.Series.Passed()) // as for a PUT
 		if err := recurrence.Begin(&m, from); err != nil {
 			t.bad(c, "nothing was replaced: "+err.Error())
 			return
 		}
-		r, err := t.config.Messages.Replace(ctx, m, old.Version)
+		r, err := t.config.Messages.Replace(ctx, postdate.NewRecord(m, old.Version+1), old)
 		switch kind := postdate.KindOf(err); {
 		case err == nil:
 			t.config.Scheduled(r.Bucket, r.ExecutionTime)

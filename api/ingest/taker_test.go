@@ -73,11 +73,11 @@ func (w *world) Insert(ctx context.Context, messages []postdate.Message) []store
 	return results
 }
 
-func (w *world) Replace(ctx context.Context, next postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (w *world) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
 	if w.never != nil {
 		return postdate.Record{}, w.never
 	}
-	return w.Mem.Replace(ctx, next, ifVersion)
+	return w.Mem.Replace(ctx, next, was)
 }
 
 // take passes commands to the Taker and returns the outcomes.

@@ -22,9 +22,14 @@ func get(ctx context.Context, c *client.Client, path string, v any) error {
 	return decode(a.Body, v)
 }
 
-// printRaw prints the server's answer as one line.
+// printRaw prints the server's answer to a call without a body as one line.
 func printRaw(cmd *cobra.Command, c *client.Client, method, path string) error {
-	a, err := c.Do(cmd.Context(), client.Call{Method: method, Path: path})
+	return printAnswer(cmd, c, client.Call{Method: method, Path: path})
+}
+
+// printAnswer prints the server's answer as one line.
+func printAnswer(cmd *cobra.Command, c *client.Client, call client.Call) error {
+	a, err := c.Do(cmd.Context(), call)
 	if err != nil {
 		return err
 	}

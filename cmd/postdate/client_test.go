@@ -120,6 +120,11 @@ func TestSeriesIsShown(t *testing.T) {
 		"recurrence": map[string]any{"every": "PT1M0.5S", "anchor": "2027-01-30T00:00:00.000Z"},
 		"series":     map[string]any{"paused": false, "ending": true, "fired": 0, "failed": 0, "skipped": 0, "history": []any{}},
 	}
+	s.messages["c"] = map[string]any{
+		"scheduleId": "c", "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 0, "priority": "medium", "payload": 1, "version": "17p",
+		"recurrence": map[string]any{"every": "PT1M"},
+		"series":     map[string]any{"paused": true, "last": "2027-01-31T09:30:00.000Z", "fired": 1, "failed": 0, "skipped": 0, "history": []any{}},
+	}
 	const rule = `"0 9 * * *" in Europe/Berlin, start 2027-01-30T00:00:00.000Z, end 2028-01-30T00:00:00.000Z, max-runs 7, jitter 1m0s, misfire skip, misfire-after 1h30m0s, gap skip, overlap both`
 	const ending = "0 fired, 0 failed, 0 skipped; cancelled, and ends with an occurrence that may be on its way"
 	for _, test := range []struct{ args, want string }{
@@ -138,11 +143,62 @@ payload        1
 		{"list", `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  PRIORITY  CHANNEL
 a            2027-01-31T08:00:00.000Z  PENDING  0         medium    inbox:x (` + rule + `: 3 fired, 1 failed, 2 skipped)
 b            2027-01-31T09:30:00.000Z  PENDING  0         medium    inbox:x (every 1m0.5s, anchor 2027-01-30T00:00:00.000Z: ` + ending + `)
+c            paused                    PENDING  0         medium    inbox:x (every 1m0s: 1 fired, 0 failed, 0 skipped)
+`},
+		{"get c", `scheduleId     c
+status         PENDING
+channel        inbox:x
+priority       medium
+executionTime  2027-01-31T09:30:00.000Z
+recurs         every 1m0s
+next           paused
+last           2027-01-31T09:30:00.000Z
+so far         1 fired, 0 failed, 0 skipped
+attempts       0
+version        17p
+payload        1
 `},
 	} {
 		if r := call(nil, "", append(strings.Fields(test.args), "--server", url)...); r.stdout != test.want || r.code != exitOK {
 			t.Errorf("%s: %+v\nwant %s", test.args, r, test.want)
 		}
+	}
+}
+
+func TestPauseResumeTrigger(t *testing.T) {
+	s := newStandIn()
+	env := []string{"POSTDATE_SERVER=" + s.start(t)}
+	for _, id := range []string{"a", "b"} {
+		s.messages[id] = map[string]any{"scheduleId": id, "status": "PENDING", "series": map[string]any{"fired": 0}}
+	}
+	s.messages["o"] = map[string]any{"scheduleId": "o", "status": "PENDING"}
+	const none, single = "there is no message \"c\"\n", "the message does not recur\n"
+	for _, test := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{"pause-series a", 0, "paused a\n", ""},
+		{"pause-series b --json", 0, `{"scheduleId":"b","status":"PENDING"}` + "\n", ""},
+		{"pause-series c o a", 1, "paused a\n", "postdate: c: " + none + "o: " + single},
+		{"resume-series a", 0, "resumed a\n", ""},
+		{"resume-series o", 1, "", "postdate: " + single},
+		{"trigger a", 0, "triggered a/2027-01-31T09:30:00.001Z\n", ""},
+		{"trigger a --json", 0, `{"scheduleId":"a/2027-01-31T09:30:00.002Z","status":"PENDING"}` + "\n", ""},
+		{"trigger c b", 1, "triggered b/2027-01-31T09:30:00.001Z\n", "postdate: c: " + none},
+		{"trigger a/2027-01-31T09:30:00.001Z", 1, "", "postdate: \"a/2027-01-31T09:30:00.001Z\" is an occurrence of a series, as a message of its own: it can be read and cancelled, but neither made nor changed\n"},
+	} {
+		if got, want := call(env, "", strings.Fields(test.args)...), (result{test.code, test.stdout, test.stderr}); got != want {
+			t.Errorf("%v:\ngot  %+v\nwant %+v", test.args, got, want)
+		}
+	}
+	for id, paused := range map[string]bool{"a": false, "b": true} {
+		if series := s.messages[id]["series"].(map[string]any); series["paused"] != paused {
+			t.Errorf("%s is %v", id, series)
+		}
+	}
+	if got := call(env, "", "resume-series", "b", "--json"); got.code != 0 || s.messages["b"]["series"].(map[string]any)["paused"] != false {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -42,6 +42,7 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"serve", "--help"}, {"demo", "--help"}, {"send", "--help"}, {"get", "--help"}, {"cancel", "--help"},
+		{"pause-series", "--help"}, {"resume-series", "--help"}, {"trigger", "--help"},
 		{"list", "--help"}, {"tail", "--help"}, {"preview", "--help"}, {"cluster", "--help"}, {"channels", "--help"}, {"pause", "--help"}, {"resume", "--help"}, {"keys", "--help"}, {"keys", "create", "--help"}, {"keys", "list", "--help"}, {"keys", "revoke", "--help"}, {"bench", "--help"}, {"store", "init", "--help"}, {"version", "--help"},
 	} {
 		r := call([]string{"POSTDATE_RABBITMQ=amqp://user:hunter2@host/"}, "", args...)

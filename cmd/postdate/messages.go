@@ -63,11 +63,12 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("expiresAt", shownTime(m.ExpiresAt))
 	if m.Recurrence != nil && m.Series != nil {
 		line("recurs", shownRule(m.Recurrence))
-		line("next", shownTime(m.Series.Next))
+		line("next", shownNext(m.Series))
 		line("last", shownTime(m.Series.Last))
 		line("so far", shownCounts(m.Series))
 	}
 	line("attempts", strconv.Itoa(m.Attempts))
+	line("version", m.Version)
 	line("deliveredAt", shownTime(m.DeliveredAt))
 	line("lastError", m.LastError)
 	line("contentType", m.ContentType)
@@ -99,6 +100,14 @@ func shownRule(r *client.Recurrence) string {
 	part("gap", r.Gap, r.Gap != "")
 	part("overlap", r.Overlap, r.Overlap != "")
 	return shown
+}
+
+// shownNext says when a series goes on; "": it does not.
+func shownNext(s *client.Series) string {
+	if s.Paused {
+		return "paused"
+	}
+	return shownTime(s.Next)
 }
 
 // shownCounts says what became of a series' occurrences.
@@ -240,14 +249,14 @@ func (l *listCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 
 // printRow prints one message of a list: a series with the occurrence that follows.
 func printRow(table io.Writer, m *client.Record) {
-	due, channel := m.ExecutionTime, m.Channel
+	due, channel := shownTime(m.ExecutionTime), m.Channel
 	if m.Recurrence != nil && m.Series != nil {
 		channel += " (" + shownRule(m.Recurrence) + ": " + shownCounts(m.Series) + ")"
-		if !m.Series.Next.IsZero() {
-			due = m.Series.Next
+		if next := shownNext(m.Series); next != "" {
+			due = next
 		}
 	}
-	fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.ScheduleID, shownTime(due), m.Status, m.Attempts, m.Priority,
+	fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.ScheduleID, due, m.Status, m.Attempts, m.Priority,
 		channel)
 }
 

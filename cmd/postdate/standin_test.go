@@ -44,6 +44,8 @@ func (s *standIn) handler() http.Handler {
 	mux.HandleFunc("GET /v1/messages", s.list)
 	mux.HandleFunc("GET /v1/messages/{id}", s.get)
 	mux.HandleFunc("DELETE /v1/messages/{id}", s.cancel)
+	mux.HandleFunc("PATCH /v1/messages/{id}", s.patch)
+	mux.HandleFunc("POST /v1/messages/{id}/trigger", s.trigger)
 	mux.HandleFunc("GET /v1/inbox/{name}", s.readInbox)
 	mux.HandleFunc("GET /v1/cluster", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"node":"n1","members":[{"node":"n1","address":"127.0.0.1:7946","state":"alive"}],
@@ -109,6 +111,45 @@ func (s *standIn) cancel(w http.ResponseWriter, r *http.Request) {
 		m["status"] = "CANCELLED"
 		json.NewEncoder(w).Encode(map[string]any{"scheduleId": id, "status": "CANCELLED"})
 	}
+}
+
+// patch pauses and resumes.
+func (s *standIn) patch(w http.ResponseWriter, r *http.Request) {
+	var change struct{ Paused bool }
+	if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
+		problemJSON(w, http.StatusBadRequest, "the body is not JSON: "+err.Error())
+		return
+	}
+	if m, series := s.series(w, r); m != nil {
+		series["paused"] = change.Paused
+		json.NewEncoder(w).Encode(map[string]any{"scheduleId": m["scheduleId"], "status": "PENDING"})
+	}
+}
+
+func (s *standIn) trigger(w http.ResponseWriter, r *http.Request) {
+	if m, series := s.series(w, r); m != nil {
+		fired := series["fired"].(int) + 1
+		series["fired"] = fired
+		w.WriteHeader(http.StatusCreated)
+		json.NewEncoder(w).Encode(map[string]any{"scheduleId": fmt.Sprintf("%v/2027-01-31T09:30:00.00%dZ", m["scheduleId"], fired), "status": "PENDING"})
+	}
+}
+
+// series returns the message that the path names, if it recurs. Otherwise it answers.
+func (s *standIn) series(w http.ResponseWriter, r *http.Request) (m, series map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok := s.messages[r.PathValue("id")]
+	series, recurs := m["series"].(map[string]any)
+	switch {
+	case !ok:
+		problemJSON(w, http.StatusNotFound, fmt.Sprintf("there is no message %q", r.PathValue("id")))
+	case !recurs:
+		problemJSON(w, http.StatusBadRequest, "the message does not recur")
+	default:
+		return m, series
+	}
+	return nil, nil
 }
 
 // list pages by id, two at a time, whatever the limit: a page may always be shorter.

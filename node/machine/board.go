@@ -37,6 +37,10 @@ func newBoard(c Config) *Board {
 // clock is more than SkewMax behind it.
 func (b *Board) Wall(now postdate.Now) postdate.Time { return b.clock.wall(now) }
 
+// Passed is a time up to which something may be left out because it is over: like Wall, but no more than
+// SkewMax ahead of the store's clock.
+func (b *Board) Passed(now postdate.Now) postdate.Time { return b.clock.passed(now) }
+
 // Nudge notes that a durable message is due. It reports whether the machine must be woken to
 // [Board.Take] the nudge.
 func (b *Board) Nudge(n poller.Nudge) (wake bool) {

@@ -37,3 +37,11 @@ func (c *storeClock) wall(now postdate.Now) postdate.Time {
 	}
 	return now.Wall
 }
+
+// passed is wall, or skewMax after the store's clock if the wall clock is further ahead.
+func (c *storeClock) passed(now postdate.Now) postdate.Time {
+	if t, known := c.at(now); known && c.skewMax > 0 {
+		return min(c.wall(now), t.Add(c.skewMax))
+	}
+	return now.Wall
+}

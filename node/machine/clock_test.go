@@ -74,3 +74,29 @@ func TestWithLease(t *testing.T) {
 		}
 	}
 }
+
+// What may be left out because it is over is judged by no clock that is far off.
+func TestPassed(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.run(time.Second)
+	for off, want := range map[time.Duration]time.Duration{
+		0: 0, 900 * time.Millisecond: 900 * time.Millisecond, 48 * time.Hour: time.Second,
+		-900 * time.Millisecond: -900 * time.Millisecond, -48 * time.Hour: 0,
+	} {
+		now := r.now
+		now.Wall = now.Wall.Add(off)
+		if got := r.m.Board().Passed(now).Sub(r.now.Wall); got != want {
+			t.Errorf("by a clock that is %s off, %s off has passed, want %s", off, got, want)
+		}
+	}
+	alone := newRig(t, func(c *Config) { c.Fence.Exclusive = true })
+	alone.noClock = true
+	alone.step(fence.Tick{})
+	alone.run(time.Second)
+	now := alone.now
+	now.Wall += 100_000
+	if got := alone.m.Board().Passed(now); got != now.Wall {
+		t.Errorf("without another clock it is %d, want %d", got, now.Wall)
+	}
+}

@@ -55,6 +55,61 @@ func (s *Store) endSeries(ctx context.Context, some []*store.Settlement,
 	return others, matched, err
 }
 
+// Trigger implements store.Messages.
+func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint64,
+	occurrence postdate.Time) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var extra postdate.Message
+	err := s.within(ctx, func(ctx context.Context) error {
+		return s.transaction(ctx, func(ctx context.Context) error {
+			d, err := s.readForTrigger(ctx, series)
+			if err != nil {
+				return err
+			}
+			if err := goesOnAt(series, d, ifVersion); err != nil {
+				return err
+			}
+			o := outcome{noted: postdate.Series{}.Triggered(occurrence).History[0]}
+			t := targetOf(d)
+			t.version = ifVersion
+			if _, err := s.changeOne(ctx, change{targets: []target{t}, update: o.additions()}); err != nil {
+				return err
+			}
+			rec := d.record()
+			extra = rec.Alone(occurrence)
+			state := postdate.NewState(&extra, ifVersion)
+			created, err := s.insertIfNew(ctx, documentOf(&extra, &state))
+			if err == nil && !created {
+				return store.ErrChanged(extra.Key)
+			}
+			return err
+		})
+	})
+	if err = writeError("triggering", err); err != nil {
+		s.doubtIf(err)
+		return err
+	}
+	s.count(s.pendingChange(extra.Tenant, extra.Channel, len(extra.Payload), 1))
+	return nil
+}
+
+// readForTrigger reads a series in a transaction; nil if it is not there.
+func (s *Store) readForTrigger(ctx context.Context, series postdate.Key) (*document, error) {
+	var keys keyed
+	keys.add(series)
+	cursor, err := s.messages.Find(ctx, keys.filter(),
+		options.Find().SetHint(indexID).SetProjection(doc("series", 0)))
+	if err != nil {
+		return nil, err
+	}
+	found, err := readAll(ctx, cursor)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
 // changesAnother says whether a settlement may change a second message: it makes a series' occurrence a
 // message of its own, or counts in the series that such a message failed.
 func changesAnother(p *store.Settlement) bool {
@@ -165,7 +220,7 @@ func (s *Store) insertIfNew(ctx context.Context, d *document) (created bool, err
 }
 
 // failAlone settles the failure of a message that was an occurrence, and counts that in its series, if
-// the series is still at the same version. done is false if it changed nothing.
+// the series owns its version. done is false if it changed nothing.
 func (s *Store) failAlone(ctx context.Context, p *store.Settlement, id bson.ObjectID) (done bool, err error) {
 	series, _ := p.Key.OfSeries()
 	var keys keyed
@@ -174,14 +229,10 @@ func (s *Store) failAlone(ctx context.Context, p *store.Settlement, id bson.Obje
 	if err != nil {
 		return false, unknown("settling", err) // others may be settled
 	}
-	// An update of this form takes anything for a number.
-	failed := doc("$cond", bson.A{doc("$isNumber", "$series.failed"), "$series.failed", 0})
 	count := change{
-		update: bson.A{doc("$set", doc("series.failed", doc("$add", bson.A{failed, int64(1)})))},
-	}
-	for _, t := range targets {
-		t.version = p.Version
-		count.targets = append(count.targets, t)
+		targets: targets,
+		where:   whereOwns(p.Version),
+		update:  bson.A{doc("$set", doc("series.failed", doc("$add", bson.A{number("series.failed"), int64(1)})))},
 	}
 	o := outcomeOf(p, false)
 	err = s.transaction(ctx, func(ctx context.Context) (err error) {
@@ -198,12 +249,26 @@ func (s *Store) failAlone(ctx context.Context, p *store.Settlement, id bson.Obje
 	return done, err
 }
 
+// whereOwns matches series that own a version, as postdate.State.Owns says.
+func whereOwns(version uint64) bson.D {
+	first := doc("$subtract", bson.A{number("version"), number("changes")})
+	return doc("version", doc("$gte", int64(version)), "$expr", doc("$lte", bson.A{first, int64(version)}))
+}
+
+// number is a field of a message as a number: one that somebody damaged must not stop a statement.
+func number(field string) bson.D {
+	return doc("$cond", bson.A{doc("$isNumber", "$"+field), "$" + field, 0})
+}
+
 // changeOne makes a change of one message in a transaction, and says whether the message matched.
 func (s *Store) changeOne(ctx context.Context, c change) (matched bool, err error) {
 	t := c.targets[0]
-	filter := doc("_id", idOf(t.key), "bucket", t.key.Bucket, "version", int64(t.version))
+	filter := doc("_id", idOf(t.key), "bucket", t.key.Bucket)
 	if s.sharded {
-		filter = append(t.shardKey(), bson.E{Key: "version", Value: int64(t.version)})
+		filter = t.shardKey()
+	}
+	if t.version != 0 {
+		filter = append(filter, bson.E{Key: "version", Value: int64(t.version)})
 	}
 	r, err := s.messages.UpdateOne(ctx, append(filter, c.where...), c.update, options.UpdateOne().SetHint(indexID))
 	return err == nil && r.MatchedCount == 1, err

@@ -24,12 +24,13 @@ func isCode(err error, code int) bool {
 	return errors.As(err, &s) && s.HasErrorCode(code)
 }
 
-// layout is the version of the document layout. Before layout 6, no message recurred: a node that does
+// layout is the version of the document layout. Before layout 7, no series was paused: a node that does not
+// know of pauses sends its occurrences. Before layout 6, no message recurred: a node that does
 // not know series ends them with their first occurrence. Before layout 5, routes had no priority; before layout
 // 4, a partition record's behind named no tenants. A node that does not know such names sends what is
 // not claimed: it can be cancelled after it was sent, and is sent again. Before layout 3, times were
 // numbers, and in layout 1 also a record's claimed.
-const layout = 6
+const layout = 7
 
 // layoutDates is the first layout in which times are dates.
 const layoutDates = 3

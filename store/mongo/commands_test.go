@@ -19,6 +19,7 @@ import (
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // statement is one question to the server about messages: a find, an aggregate, or
@@ -78,7 +79,8 @@ func statementsOf(command bson.Raw) (all []statement, err error) {
 func bare(command bson.Raw) (d bson.D) {
 	elements, _ := command.Elements()
 	for _, e := range elements {
-		if !slices.Contains([]string{"lsid", "txnNumber", "$clusterTime", "$db", "readConcern", "writeConcern", "maxTimeMS"}, e.Key()) {
+		if !slices.Contains([]string{"lsid", "txnNumber", "$clusterTime", "$db", "readConcern", "writeConcern", "maxTimeMS",
+			"autocommit", "startTransaction"}, e.Key()) {
 			d = append(d, bson.E{Key: e.Key(), Value: e.Value()})
 		}
 	}
@@ -276,6 +278,7 @@ type explained struct {
 	x      *explainer
 	now    postdate.Time
 	all    []postdate.Message
+	series []postdate.Message
 	tokens []uint64
 	claims []store.Claim
 	number uint64 // of the latest claim
@@ -295,6 +298,10 @@ func (e *explained) fill() {
 			}
 		}
 	}
+	for i := range 40 {
+		e.series = append(e.series, seriesMessage(fmt.Sprintf("s%02d", i), n, e.now+1_000_000))
+	}
+	e.s.Insert(e.t.Context(), e.series)
 	var cancel []postdate.Key
 	var settle []store.Settlement
 	e.tokens = make([]uint64, n)
@@ -371,7 +378,7 @@ func (e *explained) operations() map[string]func() error {
 		}
 		return ms
 	}
-	version := e.version(e.all[2004])
+	version, paused, triggered := e.version(e.all[2004]), e.version(e.series[7]), e.version(e.series[9])
 	return map[string]func() error{
 		"insert":       func() error { return e.s.Insert(ctx, some(0))[0].Err },
 		"get":          func() error { _, err := e.s.Get(ctx, e.all[700].Key); return err },
@@ -383,7 +390,10 @@ func (e *explained) operations() map[string]func() error {
 		"claim only":   func() error { return claim(only) },
 		"go on":        func() error { return claim(goOn) },
 		"cancel":       func() error { return e.s.Cancel(ctx, keysOf(some(4)), e.now)[0].Err },
-		"replace":      func() error { _, err := e.s.Replace(ctx, e.all[2004], version); return err },
+		"replace":      func() error { _, err := storetest.Replace(ctx, e.s, e.all[2004], version); return err },
+		"pause":        func() error { return e.s.Pause(ctx, e.series[7].Key, paused) },
+		"trigger":      func() error { return e.s.Trigger(ctx, e.series[9].Key, triggered, e.now+2_000_000) },
+		"change":       func() error { return e.change(e.series[11].Key) },
 		"parked":       func() error { _, err := e.s.Parked(ctx, []int{0, 1, 2, 3, 4, 5, 6, 7}); return err },
 		"list":         func() error { return e.list(store.ListQuery{Tenant: "default", Limit: 20}) },
 		"list a range": func() error { return e.list(store.ListQuery{Tenant: "default", From: e.now + 1000, Limit: 20}) },
@@ -406,6 +416,22 @@ func (e *explained) operations() map[string]func() error {
 			return err
 		},
 	}
+}
+
+// change pauses a series, and changes it.
+func (e *explained) change(key postdate.Key) error {
+	was, err := e.s.Get(e.t.Context(), key)
+	if err != nil {
+		return err
+	}
+	if err := e.s.Pause(e.t.Context(), key, was.Version); err != nil {
+		return err
+	}
+	was.Paused = true
+	next := was
+	next.Version, next.Changes, next.Paused = was.Version+1, 1, false
+	_, err = e.s.Replace(e.t.Context(), next, was)
+	return err
 }
 
 func (e *explained) list(q store.ListQuery) error {

@@ -32,9 +32,11 @@ type document struct {
 	PossibleDuplicate bool           `bson:"possibleDuplicate,omitempty"`
 	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final, for the index of the retention
 	LastError         string         `bson:"lastError,omitempty"`
-	Occurrence        postdate.Time  `bson:"occurrence,omitempty"` // of a series, as are the next three
+	Occurrence        postdate.Time  `bson:"occurrence,omitempty"` // of a series, as are the next five
 	Run               int            `bson:"run,omitempty"`
 	Ending            bool           `bson:"ending,omitempty"`
+	Paused            bool           `bson:"paused,omitempty"`
+	Changes           int            `bson:"changes,omitempty"`
 	Series            *series        `bson:"series,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
@@ -77,14 +79,14 @@ func keyOf(bucket int, id string) postdate.Key {
 	return postdate.Key{Bucket: bucket, Tenant: tenant, ScheduleID: scheduleID}
 }
 
-// documentOf is the document of a message in a state.
+// documentOf is the document of a message that has no history.
 func documentOf(m *postdate.Message, st *postdate.State) *document {
 	d := &document{
 		ID: idOf(m.Key), Bucket: m.Bucket, Tenant: m.Tenant, ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime,
 		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked,
 		DownSince: st.DownSince,
 		Attempts:  st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
-		Occurrence: st.Occurrence, Run: st.Run, Ending: st.Ending,
+		Occurrence: st.Occurrence, Run: st.Run, Ending: st.Ending, Paused: st.Paused, Changes: st.Changes,
 		Route: string(m.Route()), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
@@ -117,6 +119,7 @@ func (d *document) state() postdate.State {
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
 		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate,
 		LastError: d.LastError, Occurrence: d.Occurrence, Run: d.Run, Ending: d.Ending,
+		Paused: d.Paused, Changes: d.Changes,
 	}
 	if d.SettledAt != nil {
 		st.SettledAt = *d.SettledAt

@@ -14,6 +14,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // abandoned runs f in a transaction that is left open until the test ends, like that of a node
@@ -96,14 +97,14 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusing("alwaysOn")
-	if _, err := s.Replace(t.Context(), later, rec.Version); err == nil || postdate.KindOf(err) != postdate.KindUnavailable {
+	if _, err := storetest.Replace(t.Context(), s, later, rec.Version); err == nil || postdate.KindOf(err) != postdate.KindUnavailable {
 		t.Errorf("Replace: %v, want KindUnavailable", err)
 	}
 	refusing("off")
 	if rec, err := s.Get(t.Context(), m.Key); err != nil || rec.ExecutionTime != m.ExecutionTime {
 		t.Errorf("%+v, %v; want it as it was", rec.State, err)
 	}
-	if _, err := s.Replace(t.Context(), later, rec.Version); err != nil {
+	if _, err := storetest.Replace(t.Context(), s, later, rec.Version); err != nil {
 		t.Errorf("the next Replace: %v", err)
 	}
 }

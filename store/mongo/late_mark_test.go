@@ -16,6 +16,7 @@ import (
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // latecomer is a network that breaks the connection on which the first mark is sent, and
@@ -163,7 +164,7 @@ func TestAMarkThatComesLate(t *testing.T) {
 			if how == "replace" {
 				later := m
 				later.ExecutionTime = 9_000_000
-				_, err = s.Replace(t.Context(), later, rec.Version)
+				_, err = storetest.Replace(t.Context(), s, later, rec.Version)
 			} else {
 				err = s.Cancel(t.Context(), []postdate.Key{m.Key}, 1)[0].Err
 			}

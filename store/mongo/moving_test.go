@@ -10,6 +10,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // moving is a store behind a mongos whose messages can be taken away, as a reschedule does
@@ -83,7 +84,7 @@ func TestNobodyIsToldThatAMovingMessageIsNotThere(t *testing.T) {
 	m.leave(away.Key)
 	_, err := m.s.Get(t.Context(), away.Key)
 	m.want("Get", err, postdate.KindUnavailable)
-	_, err = m.s.Replace(t.Context(), away, 1)
+	_, err = storetest.Replace(t.Context(), m.s, away, 1)
 	m.want("Replace", err, postdate.KindUnavailable)
 	m.want("Insert", m.s.Insert(t.Context(), []postdate.Message{away})[0].Err, postdate.KindUnavailable)
 	r := m.s.Cancel(t.Context(), []postdate.Key{away.Key, stays.Key}, 5)

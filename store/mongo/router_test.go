@@ -315,7 +315,18 @@ func (x *routed) operationsOnMessages() map[string]func() func() error {
 			m := x.insert(1, routedNow+500_000)[0]
 			rec, err := s.Get(ctx, m.Key)
 			x.must(err)
-			return func() error { _, err := s.Replace(ctx, m, rec.Version); return err }
+			return func() error {
+				_, err := s.Replace(ctx, postdate.NewRecord(m, rec.Version+1), rec)
+				return err
+			}
+		},
+		"Pause": func() func() error {
+			p := x.detaching()
+			return func() error { return s.Pause(ctx, p.Key, p.Version) }
+		},
+		"Trigger": func() func() error {
+			p := x.detaching()
+			return func() error { return s.Trigger(ctx, p.Key, p.Version, routedNow+400_000) }
 		},
 		"Cancel": func() func() error {
 			var keys []postdate.Key

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
 )
 
 // recurrence is a postdate.Recurrence in a message's document.
@@ -44,6 +45,18 @@ type noted struct {
 	Skipped    int64           `bson:"skipped,omitempty"`
 }
 
+// seriesOf is what is stored of a series' occurrences; nil: nothing became of any.
+func seriesOf(s *postdate.Series) *series {
+	if s.Fired == 0 && s.Skipped == 0 {
+		return nil
+	}
+	stored := &series{Fired: s.Fired, Failed: s.Failed, Skipped: s.Skipped}
+	for _, o := range s.History {
+		stored.History = append(stored.History, noted(o))
+	}
+	return stored
+}
+
 func (s *series) series() (all postdate.Series) {
 	if s == nil {
 		return all
@@ -68,6 +81,8 @@ func (d *document) checkSeries() error {
 		return errors.New("of its recurrence and its present occurrence, one is not there")
 	case r != nil && (d.Run < 1 || d.Run > countMax):
 		return errors.New("its present occurrence has no number that it can have")
+	case r != nil && (d.Changes < 0 || d.Changes > countMax):
+		return errors.New("nothing was ever changed as often as it says")
 	case r != nil && (r.Misfire > postdate.MisfireSkip || r.Gap > postdate.GapSkip || r.Overlap > postdate.OverlapBoth):
 		return errors.New("its recurrence has a policy that this version does not know")
 	case s != nil && (min(s.Fired, s.Failed, s.Skipped) < 0 || max(s.Fired, s.Failed, s.Skipped) > countMax):
@@ -85,6 +100,48 @@ func (d *document) goesOn() bool {
 func (d *document) mayBeHeld() bool {
 	_, alone := d.key().OfSeries()
 	return alone || d.Occurrence != 0
+}
+
+// Pause implements store.Messages.
+func (s *Store) Pause(ctx context.Context, series postdate.Key, ifVersion uint64) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var keys keyed
+	keys.add(series)
+	return s.within(ctx, func(ctx context.Context) error {
+		targets, err := s.targets(ctx, &keys)
+		if err != nil {
+			return unreachable("pausing", err)
+		}
+		matched, err := s.change(ctx, change{
+			targets: targets,
+			where: doc("status", int(postdate.Pending), "version", int64(ifVersion), "occurrence", doc("$ne", nil),
+				"ending", doc("$ne", true)),
+			update: doc("$set", doc("paused", true)),
+		})
+		if err != nil || matched == 1 {
+			return writeError("pausing", err)
+		}
+		found, err := s.read(ctx, &keys, stateFields)
+		if err != nil {
+			return unreachable("pausing", err)
+		}
+		if err := goesOnAt(series, found[idOf(series)], ifVersion); err != nil {
+			return err
+		}
+		return store.ErrChanged(series) // it has come to that version since
+	})
+}
+
+// goesOnAt returns an error if d, which was found under the key, is not a series that goes on at that version.
+func goesOnAt(key postdate.Key, d *document, version uint64) error {
+	switch {
+	case d == nil:
+		return store.ErrNotFound(key)
+	case d.damaged != nil:
+		return errDamaged(d)
+	}
+	return store.CheckGoingOn(key, d.state(), version)
 }
 
 // Retried implements store.Messages: the ids of the occurrences begin with that of their series.

@@ -66,7 +66,8 @@ func compareWithModel(t *testing.T, s store.Store, seed uint64, steps int) {
 			x.must(err)
 		}
 	}
-	calls := []func(){x.insert, x.claim, x.claim, x.settle, x.settle, x.settle, x.settle, x.cancel, x.unpark, x.expire}
+	calls := []func(){x.insert, x.claim, x.claim, x.settle, x.settle, x.settle, x.settle, x.cancel, x.unpark, x.expire,
+		x.pause, x.trigger, x.trigger, x.change}
 	for step := range steps {
 		calls[x.r.IntN(len(calls))]()
 		if x.compare(); t.Failed() {
@@ -121,8 +122,8 @@ func (x *twins) insert() {
 func (x *twins) replace(m postdate.Message) {
 	rec, err := x.store.Get(x.Context(), m.Key)
 	x.must(err)
-	got, gotErr := x.store.Replace(x.Context(), m, rec.Version)
-	want, wantErr := x.model.Replace(x.Context(), m, x.model.Rows[m.Key].Version)
+	got, gotErr := storetest.Replace(x.Context(), x.store, m, rec.Version)
+	want, wantErr := storetest.Replace(x.Context(), x.model, m, x.model.Rows[m.Key].Version)
 	x.same("replace", plain(got), plain(want))
 	x.same("replace", postdate.KindOf(gotErr), postdate.KindOf(wantErr))
 }
@@ -177,7 +178,7 @@ func (x *twins) settle() {
 func (x *twins) settlement(row *storetest.Row) store.Settlement {
 	s := store.Settlement{
 		Key: row.Key, ExecutionTime: row.ExecutionTime, Version: row.Version, Token: 1, At: x.now, Occurrence: row.Occurrence,
-		How:      []store.Settling{store.SettleDelivered, store.SettleRetry, store.SettleFailed, store.SettlePark}[x.r.IntN(4)],
+		How:      store.Settling(1 + x.r.IntN(int(store.SettlePark))),
 		Attempts: x.r.IntN(3), PossibleDuplicate: x.r.IntN(4) == 0, AttemptTime: x.now + postdate.Time(x.r.IntN(60)-10),
 	}
 	if x.r.IntN(3) == 0 {
@@ -196,7 +197,10 @@ func (x *twins) settlement(row *storetest.Row) store.Settlement {
 	if s.How == store.SettlePark {
 		s.DownSince = x.now - 1
 	}
-	if row.Occurrence == 0 || s.How == store.SettlePark || x.r.IntN(6) == 0 {
+	if row.Paused && x.r.IntN(3) == 0 {
+		s.How = store.SettleRest
+	}
+	if row.Occurrence == 0 || s.How == store.SettlePark || s.How == store.SettleRest || x.r.IntN(6) == 0 {
 		return s
 	}
 	s.Next = store.Next{Occurrence: row.Occurrence + 100, AttemptTime: row.Occurrence + 103}
@@ -220,6 +224,61 @@ func (x *twins) cancel() {
 		x.same("cancel", postdate.KindOf(got[i].Err), postdate.KindOf(want[i].Err))
 		x.same("cancel", got[i].Changed, want[i].Changed)
 	}
+}
+
+// one is a message of the model, and the same one of the store.
+func (x *twins) one() (row postdate.Record, rec postdate.Record) {
+	all := x.rows()
+	if len(all) == 0 {
+		return row, rec
+	}
+	rec, err := x.store.Get(x.Context(), all[0].Key)
+	x.must(err)
+	return all[0].Record, rec
+}
+
+func (x *twins) pause() {
+	row, rec := x.one()
+	other := uint64(x.r.IntN(6) / 5)
+	x.same("pause", postdate.KindOf(x.store.Pause(x.Context(), rec.Key, rec.Version+other)),
+		postdate.KindOf(x.model.Pause(x.Context(), row.Key, row.Version+other)))
+}
+
+func (x *twins) trigger() {
+	row, rec := x.one()
+	other, at := uint64(x.r.IntN(6)/5), x.now/10*10+postdate.Time(x.r.IntN(3)) // some of these are there already
+	x.same("trigger", postdate.KindOf(x.store.Trigger(x.Context(), rec.Key, rec.Version+other, at)),
+		postdate.KindOf(x.model.Trigger(x.Context(), row.Key, row.Version+other, at)))
+}
+
+// change changes a series: its payload, its times, and whether it is paused.
+func (x *twins) change() {
+	row, rec := x.one()
+	if row.Occurrence == 0 {
+		return
+	}
+	payload, place, paused, spoil := make([]byte, x.r.IntN(6000)), postdate.Time(x.r.IntN(3)*40), x.r.IntN(2) == 0, x.r.IntN(8)
+	at := max(row.Occurrence, x.now) + postdate.Time(x.r.IntN(200))
+	answer := func(s store.Store, was postdate.Record) (postdate.Record, postdate.Kind) {
+		next := was
+		next.Payload, next.ExecutionTime = payload, was.ExecutionTime+place
+		next.State = postdate.State{Status: postdate.Pending, Version: was.Version + 1, Changes: was.Changes + 1, Occurrence: at,
+			Run: was.Run, Paused: paused, AttemptTime: at + 3}
+		switch spoil {
+		case 0:
+			was.Paused = !was.Paused
+		case 1:
+			was.Series.Fired++
+		case 2:
+			was.Occurrence++
+		}
+		got, err := s.Replace(x.Context(), next, was)
+		return plain(got), postdate.KindOf(err)
+	}
+	got, kind := answer(x.store, rec)
+	want, wantKind := answer(x.model, row)
+	x.same("change", got, want)
+	x.same("change", kind, wantKind)
 }
 
 func (x *twins) unpark() {
@@ -336,6 +395,14 @@ func TestSeriesUsage(t *testing.T) {
 	}
 	cancel := func() { claim(); s.Cancel(t.Context(), []postdate.Key{m.Key}, 5) }
 	insert := func() { s.Insert(t.Context(), []postdate.Message{m}) }
+	trigger := func(at postdate.Time) {
+		rec, err := s.Get(t.Context(), m.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Trigger(t.Context(), m.Key, rec.Version, at)
+		_ = s.Trigger(t.Context(), m.Key, rec.Version, at) // it is there already
+	}
 	alone := m.Alone(m.First).Key
 	for i, step := range []struct {
 		do   func()
@@ -349,7 +416,10 @@ func TestSeriesUsage(t *testing.T) {
 		{settle(alone, store.SettleFailed, store.Next{}), 1},
 		{func() { s.Expire(t.Context(), store.Expiry{Buckets: allOf(s), SettledBefore: 100, Limit: 10}) }, 1},
 		{insert, 2},
+		{func() { trigger(77) }, 3},
+		{settle(m.Alone(77).Key, store.SettleDelivered, store.Next{}), 2},
 		{cancel, 2},
+		{func() { trigger(78) }, 2}, // it is ending
 		{settle(m.Key, store.SettleDelivered, store.Next{Occurrence: 9000, AttemptTime: 9000}), 1},
 	} {
 		step.do()
@@ -364,7 +434,7 @@ func TestSeriesUsage(t *testing.T) {
 func TestDamagedSeries(t *testing.T) {
 	for name, value := range map[string]any{
 		"recurrence": "daily", "recurrence.every": "a day", "recurrence.gap": 9, "recurrence.misfire": -1, "recurrence.overlap": 400,
-		"occurrence": int64(1000), "run": "1", "run ": 0, "ending": "yes", "first": 7, "occurrence ": nil, "recurrence ": nil,
+		"occurrence": int64(1000), "run": "1", "run ": 0, "ending": "yes", "paused": "yes", "changes": "1", "changes ": -1, "first": 7, "occurrence ": nil, "recurrence ": nil,
 		"series": "none", "series.fired": "1", "series.failed": -1, "series.skipped": int64(1<<63 - 1), "series.history": 3,
 		"series.history ": bson.A{4},
 	} {

@@ -288,13 +288,12 @@ func (s *Store) deleteSharded(ctx context.Context, filter bson.D, batch int) (in
 	return len(there), nil
 }
 
-// moveSharded puts a new version in place of one whose mark stands. The execution time is part
+// moveSharded puts a new version in place of one that is still the same. The execution time is part
 // of the shard key, so the new version may belong to another shard: delete and insert, in one
 // transaction.
-func (s *Store) moveSharded(ctx context.Context, old, next *document, id bson.ObjectID) (moved bool, err error) {
+func (s *Store) moveSharded(ctx context.Context, old, next *document, same bson.D) (moved bool, err error) {
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		filter := append(targetOf(old).shardKey(), doc("mark.id", id, "status", int(postdate.Pending),
-			"version", old.Version)...)
+		filter := append(targetOf(old).shardKey(), same...)
 		r, err := s.messages.DeleteOne(ctx, filter, options.DeleteOne().SetHint(indexID))
 		if err != nil {
 			return err

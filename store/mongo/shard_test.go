@@ -102,7 +102,7 @@ func TestSharded(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			rec, err := s.Replace(t.Context(), message("a", postdate.Time(2000+i), "3"), created.Version)
+			rec, err := storetest.Replace(t.Context(), s, message("a", postdate.Time(2000+i), "3"), created.Version)
 			if err == nil {
 				won <- rec
 			} else if postdate.KindOf(err) != postdate.KindConflict {

@@ -14,6 +14,7 @@ import (
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 	"github.com/postdate/postdate/store/mongo/routertest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // commitCutter stands between a store and its server. Once armed, it drops the answer to the
@@ -73,12 +74,24 @@ func through(t *testing.T, uri string) (*Store, *commitCutter) {
 	return s, p
 }
 
+// trigger triggers a series as it is.
+func trigger(t *testing.T, s *Store, series postdate.Key) error {
+	t.Helper()
+	rec, err := s.Get(t.Context(), series)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Trigger(t.Context(), series, rec.Version, 500)
+}
+
 // TestLostAnswerToACommit loses the answer to a commit that the server has carried out, and
 // then the server: nobody may conclude that the transaction was surely not done.
 func TestLostAnswerToACommit(t *testing.T) {
 	large := make([]byte, 5<<20)
 	key := postdate.Key{Tenant: "default", ScheduleID: "a", Bucket: 1}
 	message := postdate.Message{Key: key, Channel: "inbox:a", ExecutionTime: 1000}
+	series := message
+	series.ScheduleID, series.First, series.Recurrence = "b", 1000, &postdate.Recurrence{Every: time.Second}
 	for name, write := range map[string]func(s *Store) error{
 		"an inbox": func(s *Store) error {
 			return s.AppendInbox(t.Context(), []store.InboxMessage{
@@ -94,9 +107,11 @@ func TestLostAnswerToACommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.Replace(t.Context(), message, r.Version)
+			_, err = storetest.Replace(t.Context(), s, message, r.Version)
 			return err
 		},
+		"a trigger":                 func(s *Store) error { return trigger(t, s, series.Key) },
+		"a trigger behind a mongos": func(s *Store) error { return trigger(t, s, series.Key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			uri := mongotest.Fresh(t)
@@ -108,6 +123,9 @@ func TestLostAnswerToACommit(t *testing.T) {
 				if r := s.Insert(t.Context(), []postdate.Message{message})[0]; r.Err != nil {
 					t.Fatal(r.Err)
 				}
+			}
+			if r := s.Insert(t.Context(), []postdate.Message{series})[0]; r.Err != nil {
+				t.Fatal(r.Err)
 			}
 			p.armed.Store(true)
 			if err := write(s); postdate.KindOf(err) != postdate.KindUnknown {

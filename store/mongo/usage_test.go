@@ -15,6 +15,7 @@ import (
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 const usageBuckets = 8
@@ -93,7 +94,7 @@ func TestUsageIsShared(t *testing.T) {
 	rec, err := b.Get(t.Context(), large.Key)
 	must(t, err)
 	large.Payload = large.Payload[:4000]
-	_, err = b.Replace(t.Context(), large, rec.Version)
+	_, err = storetest.Replace(t.Context(), b, large, rec.Version)
 	must(t, err)
 	wantCounted(t, "the one that cancelled and replaced", b, store.Usage{Messages: 2, Bytes: 4100, Channels: 1})
 

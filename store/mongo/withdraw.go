@@ -115,7 +115,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1,
 	"version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
 	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1,
-	"occurrence", 1, "run", 1, "ending", 1, "recurrence", 1, "mark", 1)
+	"occurrence", 1, "run", 1, "ending", 1, "paused", 1, "changes", 1, "recurrence", 1, "mark", 1)
 
 // sizedFields are these and the payload's size.
 var sizedFields = append(slices.Clone(stateFields), bson.E{Key: "sized", Value: payloadBytesOf})
@@ -290,6 +290,9 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 	return nil, nil
 }
 
+// notWithdrawable matches all but what is withdrawable because it is parked.
+var notWithdrawable = bson.A{doc("parked", doc("$ne", true)), doc("possibleDuplicate", true)}
+
 // end makes series end with their present occurrences. If not all were still at these, it returns all
 // items: the next occurrence of one may be withdrawable.
 func (c *cancelling) end(ctx context.Context, items []int, found map[string]*document) (again []int) {
@@ -303,7 +306,7 @@ func (c *cancelling) end(ctx context.Context, items []int, found map[string]*doc
 		t.version = uint64(d.Version)
 		changes = append(changes, change{
 			targets: []target{t},
-			where:   doc("status", int(postdate.Pending), "occurrence", d.Occurrence),
+			where:   doc("status", int(postdate.Pending), "occurrence", d.Occurrence, "$or", notWithdrawable),
 			update:  doc("$set", doc("ending", true)),
 		})
 	}

@@ -74,6 +74,7 @@ const (
 	flagPossibleDuplicate
 	flagsPriority = 2      // where the flags of a state have its priority, in two bits
 	flagEnding    = 1 << 4 // of a series
+	flagPaused    = 1 << 5 // likewise
 )
 
 // The byte of a message's encoding also holds its priority, in two bits, and whether it may repeat.
@@ -93,6 +94,9 @@ func appendState(b []byte, s *state, form byte) []byte {
 	}
 	if s.Ending {
 		flags |= flagEnding
+	}
+	if s.Paused {
+		flags |= flagPaused
 	}
 	b = append(b, form, byte(s.Status), flags)
 	b = binary.AppendUvarint(b, s.Version)
@@ -121,7 +125,7 @@ func readState(v []byte) (s state, err error) {
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
-	s.Ending = flags&flagEnding != 0
+	s.Ending, s.Paused = flags&flagEnding != 0, flags&flagPaused != 0
 	s.Priority = postdate.Priority(flags >> flagsPriority & 3)
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())
@@ -139,7 +143,7 @@ func readState(v []byte) (s state, err error) {
 	if len(r.rest) > 0 {
 		r.occurrence(&s, form)
 	}
-	r.failed = r.failed || s.Priority > postdate.PriorityLow || s.Ending && s.Occurrence == 0
+	r.failed = r.failed || s.Priority > postdate.PriorityLow || (s.Ending || s.Paused) && s.Occurrence == 0
 	return s, r.end()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // sweep is a scan of bucket 0 from its very start.
@@ -137,7 +138,7 @@ func TestASweepFindsWhatComesBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Replace(t.Context(), later, rec.Version); err != nil {
+	if _, err := storetest.Replace(t.Context(), s, later, rec.Version); err != nil {
 		t.Fatal(err)
 	}
 	swept("a replace", later)

@@ -114,46 +114,48 @@ func (s *Store) changed(key postdate.Key, read *state) bool {
 }
 
 // Replace implements store.Messages.
-func (s *Store) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	if err := s.admit(ctx, m); err != nil {
+func (s *Store) Replace(ctx context.Context, next, was postdate.Record) (present postdate.Record, err error) {
+	if err := s.admit(ctx, next.Message); err != nil {
 		return postdate.Record{}, err
 	}
-	var rec postdate.Record
+	m := &next.Message
 	var refused error
 	decide := func(w *writer, _, _ int) error {
 		old, found, err := w.state(m.Key)
 		if err != nil {
 			return err
 		}
-		if refused = s.mayReplace(m.Key, &old, found, ifVersion); refused != nil {
+		if refused = s.mayReplace(m.Key, &old, found, &was); refused != nil {
 			if postdate.KindOf(refused) == postdate.KindTooLate {
-				present, err := s.message(m.Key, old.ExecutionTime)
-				rec = old.record(present)
+				message, err := s.message(m.Key, old.ExecutionTime)
+				present = old.record(message)
 				return err
 			}
 			return nil
 		}
-		st := stateOf(&m, postdate.NewState(&m, old.Version+1))
+		st := stateOf(m, next.State)
+		st.Series = next.Series
 		w.unplace(m.Key, &old)
 		w.deleteMessage(m.Key, old.ExecutionTime)
-		w.setMessage(&m)
+		w.setMessage(m)
 		w.setState(m.Key, &st)
-		rec = st.record(m)
+		present = next
 		return nil
 	}
 	if err := s.underAll(ctx, 1, func(int) int { return m.Bucket }, decide); err != nil {
 		return postdate.Record{}, err
 	}
-	return rec, refused
+	return present, refused
 }
 
-func (s *Store) mayReplace(key postdate.Key, old *state, found bool, ifVersion uint64) error {
+func (s *Store) mayReplace(key postdate.Key, old *state, found bool, was *postdate.Record) error {
+	present := postdate.Record{State: old.State, Series: old.Series}
 	switch {
 	case !found:
 		return store.ErrNotFound(key)
 	case old.Status != postdate.Pending:
 		return store.ErrTooLate(key, old.State)
-	case old.Version != ifVersion:
+	case !present.Same(was):
 		return store.ErrChanged(key)
 	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):
 		return store.ErrTooLate(key, old.State)

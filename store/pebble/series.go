@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -63,13 +64,73 @@ func (s *Store) countFailed(w *writer, p *store.Settlement) error {
 		return nil
 	}
 	st, found, err := w.state(key)
-	if err != nil || !found || st.Version != p.Version {
+	if err != nil || !found || !st.Owns(p.Version) {
 		return err
 	}
 	w.unplace(key, &st)
 	st.Series.Failed++
 	w.setState(key, &st)
 	return nil
+}
+
+// Pause implements store.Messages.
+func (s *Store) Pause(ctx context.Context, series postdate.Key, ifVersion uint64) error {
+	return s.changeSeries(ctx, series, ifVersion, func(_ *writer, st *state) error {
+		st.Paused = true
+		return nil
+	})
+}
+
+// Trigger implements store.Messages.
+func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint64,
+	occurrence postdate.Time) error {
+	r, err := s.Get(ctx, series)
+	if err == nil {
+		err = s.admit(ctx, r.Message)
+	}
+	if err != nil {
+		return err
+	}
+	return s.changeSeries(ctx, series, ifVersion, func(w *writer, st *state) error {
+		m, err := s.message(series, st.ExecutionTime)
+		if err != nil {
+			return err
+		}
+		m = m.Alone(occurrence)
+		if _, there, err := w.state(m.Key); err != nil || there {
+			return cmp.Or(err, store.ErrChanged(m.Key))
+		}
+		extra := stateOf(&m, postdate.NewState(&m, st.Version))
+		w.setMessage(&m)
+		w.setState(m.Key, &extra)
+		st.Series = st.Series.Triggered(occurrence)
+		return nil
+	})
+}
+
+// changeSeries changes the state of a series that goes on, if it is still at ifVersion. After an error of
+// change nothing is written.
+func (s *Store) changeSeries(ctx context.Context, series postdate.Key, ifVersion uint64,
+	change func(w *writer, st *state) error) error {
+	return s.underAll(ctx, 1, func(int) int { return series.Bucket }, func(w *writer, _, _ int) error {
+		old, found, err := w.state(series)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return store.ErrNotFound(series)
+		}
+		if err := store.CheckGoingOn(series, old.State, ifVersion); err != nil {
+			return err
+		}
+		st := old
+		if err := change(w, &st); err != nil {
+			return err
+		}
+		w.unplace(series, &old)
+		w.setState(series, &st)
+		return nil
+	})
 }
 
 // Retried implements store.Messages. It reads the state of each occurrence that was ever retried
@@ -110,9 +171,17 @@ func (s *Store) retried(ctx context.Context, series postdate.Key) (keys []postda
 func appendOccurrence(b []byte, s *state, form byte) []byte {
 	b = appendTimes(b, s.Occurrence)
 	b = binary.AppendUvarint(b, uint64(s.Run))
-	if form == layoutLean {
-		return b
+	if form != layoutLean {
+		b = appendSeries(b, s)
 	}
+	if s.Changes != 0 { // states of earlier versions end here
+		b = binary.AppendUvarint(b, uint64(s.Changes))
+	}
+	return b
+}
+
+// appendSeries writes what became of the occurrences.
+func appendSeries(b []byte, s *state) []byte {
 	for _, n := range []int64{s.Series.Fired, s.Series.Failed, s.Series.Skipped} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -128,9 +197,16 @@ func appendOccurrence(b []byte, s *state, form byte) []byte {
 func (r *reader) occurrence(s *state, form byte) {
 	s.Occurrence, s.Run = r.time(), int(r.count())
 	r.failed = r.failed || s.Occurrence <= 0
-	if form == layoutLean {
-		return
+	if form != layoutLean {
+		r.series(s)
 	}
+	if len(r.rest) > 0 {
+		s.Changes = int(r.count())
+		r.failed = r.failed || s.Changes == 0
+	}
+}
+
+func (r *reader) series(s *state) {
 	s.Series.Fired, s.Series.Failed, s.Series.Skipped = r.count(), r.count(), r.count()
 	n := r.byte()
 	if r.failed = r.failed || n > postdate.HistoryMax; !r.failed && n > 0 {

@@ -40,6 +40,7 @@ func fullSeries() (postdate.Message, state) {
 	}
 	s := stateOf(&m, postdate.NewState(&m, 300))
 	s.Run, s.Ending, s.Parked, s.DownSince, s.LastError = 70_000, true, true, 4, "down"
+	s.Paused, s.Changes = true, 700
 	for i := range postdate.HistoryMax + 1 {
 		o := postdate.Outcome{Occurrence: postdate.Time(1000 + i), At: postdate.Time(2000 + i), Status: postdate.Status(i % 4)}
 		if o.Attempts = 3; o.Status == 0 {
@@ -66,6 +67,15 @@ func TestASeriesIsWrittenWhole(t *testing.T) {
 		same(t, want, read, err)
 		route, err := routeOf(written, "t")
 		same(t, s.route("t"), route, err)
+	}
+	s.Changes, s.Paused = 0, false // as the version before wrote it
+	for _, form := range []byte{layout, layoutLean, layoutSized} {
+		written := appendState(nil, &s, form)
+		changed := s
+		changed.Changes = 1
+		if again := appendState(nil, &changed, form); !bytes.Equal(again, append(written, 1)) {
+			t.Errorf("a state that was not changed is written as %q, and else as %q", written, again)
+		}
 	}
 	s.Ending, s.Parked, s.DownSince, s.Series = false, false, 0, postdate.Series{}
 	read, err := readState(appendState(nil, &s, layoutSized))
@@ -110,10 +120,16 @@ func TestADamagedSeriesIsRefused(t *testing.T) {
 	}
 	for _, form := range []byte{layout, layoutLean, layoutSized} {
 		v := appendState(nil, &s, form)
+		unchanged := s
+		unchanged.Changes = 0
+		before := len(appendState(nil, &unchanged, form)) // the end of a state that was never changed
 		for n := range v {
-			refused(fmt.Sprint("cut off at ", n), v[:n])
+			if n != before {
+				refused(fmt.Sprint("cut off at ", n), v[:n])
+			}
 		}
-		refused("more follows", append(v, 0))
+		refused("more follows", append(slices.Clone(v), 0))
+		refused("no changes follow", append(slices.Clone(v[:before]), 0))
 	}
 	for what, spoil := range map[string]func(s *state){
 		"an occurrence before all time": func(s *state) { s.Occurrence = -1 },
@@ -122,7 +138,9 @@ func TestADamagedSeriesIsRefused(t *testing.T) {
 		"a status that ends nothing":    func(s *state) { s.Series.History[2].Status = postdate.Cancelled },
 		"fewer skipped than none":       func(s *state) { s.Series.History[2].Skipped = -1 },
 		"a history without an end":      func(s *state) { s.Series.History = append(s.Series.History, postdate.Outcome{}) },
-		"an end of no series":           func(s *state) { s.Occurrence = 0 },
+		"an end of no series":           func(s *state) { s.Occurrence, s.Paused, s.Changes = 0, false, 0 },
+		"a pause of no series":          func(s *state) { s.Occurrence, s.Ending, s.Changes = 0, false, 0 },
+		"fewer changes than none":       func(s *state) { s.Changes = -1 },
 	} {
 		_, bad := fullSeries()
 		spoil(&bad)
@@ -146,6 +164,14 @@ func TestADamagedSeriesIsRefused(t *testing.T) {
 func TestOpenAStoreWithoutSeries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	filled(t, dir, 10)
+	opensFormer(t, dir, 5)
+	whole(t, dir, 10)
+}
+
+// opensFormer opens a store as if a version before had left it with that layout, and wants it to have the
+// present one then.
+func opensFormer(t *testing.T, dir string, former byte) {
+	t.Helper()
 	birth := func() byte {
 		t.Helper()
 		s, err := Open(openConfig(dir))
@@ -158,17 +184,62 @@ func TestOpenAStoreWithoutSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer closer.Close()
-		former := sealBirth(append([]byte{5}, v[1:9]...))
-		if err := s.db.Set([]byte{spaceBirth}, former, lsm.Sync); err != nil {
+		now := v[0]
+		if err := s.db.Set([]byte{spaceBirth}, sealBirth(append([]byte{former}, v[1:9]...)), lsm.Sync); err != nil {
 			t.Fatal(err)
 		}
-		return bytes.Clone(v)[0]
+		return now
 	}
 	birth()
-	if now := birth(); now != layoutNow || now <= 5 {
-		t.Errorf("then it has layout %d", now)
+	if now := birth(); now != layoutNow || now <= former {
+		t.Errorf("a store of layout %d is opened, and has layout %d then", former, now)
 	}
-	whole(t, dir, 10)
+}
+
+// A store of the version before is opened with its series, and has the present layout from then on: the version
+// before would send the occurrences of one that is paused.
+func TestOpenAStoreWithoutPauses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquireAll(t, s)
+	m := seriesMessage("a", openBuckets)
+	s.Insert(t.Context(), []postdate.Message{m})
+	if err := s.Settle(t.Context(), []store.Settlement{
+		settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 2000, AttemptTime: 2000})}); err != nil {
+		t.Fatal(err)
+	}
+	was, err := s.Get(t.Context(), m.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	opensFormer(t, dir, 6)
+	if s, err = Open(openConfig(dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if rec, err := s.Get(t.Context(), m.Key); err != nil || !reflect.DeepEqual(rec, was) {
+		t.Errorf("the series was %+v, and is %+v, %v", was, rec, err)
+	}
+	next := was
+	next.Version, next.Changes, next.AttemptTime = was.Version+1, 1, 5000
+	_, err = s.Replace(t.Context(), next, was)
+	if err == nil {
+		err = s.Pause(t.Context(), m.Key, next.Version)
+	}
+	if rec, getErr := s.Get(t.Context(), m.Key); err != nil || getErr != nil || !rec.Paused || rec.Changes != 1 {
+		t.Errorf("changed and paused it is %+v, %v, %v", rec, err, getErr)
+	}
+	fail := settlementOf(t, s, m.Alone(1000).Key, store.SettleFailed, store.Next{})
+	if err := s.Settle(t.Context(), []store.Settlement{fail}); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := s.Get(t.Context(), m.Key); err != nil || rec.Series.Failed != 1 {
+		t.Errorf("after its occurrence failed it is %+v, %v", rec, err)
+	}
 }
 
 // settlementOf settles what is there now.
@@ -243,7 +314,7 @@ func TestAnOccurrenceIsRetriedOnce(t *testing.T) {
 	s.Cancel(t.Context(), alone, 5000)
 	rec, err := s.Get(t.Context(), m.Key)
 	if err == nil {
-		_, err = s.Replace(t.Context(), m, rec.Version)
+		_, err = storetest.Replace(t.Context(), s, m, rec.Version)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -376,9 +447,70 @@ func (b *beside) replace() {
 	if _, alone := m.Key.OfSeries(); alone {
 		return // no client can
 	}
-	want, wantErr := b.mem.Replace(b.Context(), m, version)
-	got, err := b.real.Replace(b.Context(), m, b.version(version))
+	want, wantErr := storetest.Replace(b.Context(), b.mem, m, version)
+	got, err := storetest.Replace(b.Context(), b.real, m, b.version(version))
 	b.alike("replace", b.as(want), got, wantErr, err)
+}
+
+// series is a message of the model, mostly a series, with the same one of the store.
+func (b *beside) series() (row, rec postdate.Record) {
+	key := b.key()
+	for range 9 {
+		if r := b.mem.Rows[key]; r == nil || r.Occurrence == 0 {
+			key = b.key()
+		}
+	}
+	if r := b.mem.Rows[key]; r != nil {
+		row = r.Record
+	} else {
+		row.Key = key
+	}
+	return row, b.as(row)
+}
+
+func (b *beside) pause() {
+	row, rec := b.series()
+	other := uint64(b.r.IntN(8) / 7)
+	b.alike("pause", nil, nil, b.mem.Pause(b.Context(), row.Key, row.Version+other),
+		b.real.Pause(b.Context(), row.Key, rec.Version+other))
+}
+
+func (b *beside) trigger() {
+	row, rec := b.series()
+	other, at := uint64(b.r.IntN(8)/7), b.now/100*100 // some of these are there already
+	b.alike("trigger", nil, nil, b.mem.Trigger(b.Context(), row.Key, row.Version+other, at),
+		b.real.Trigger(b.Context(), row.Key, rec.Version+other, at))
+}
+
+// change changes a series: its message, its times, and whether it is paused.
+func (b *beside) change() {
+	row, rec := b.series()
+	if row.Occurrence == 0 {
+		return
+	}
+	m, at := b.message(), max(row.Occurrence, b.now)+postdate.Time(b.r.IntN(900))
+	paused, stays, spoil := b.r.IntN(2) == 0, b.r.IntN(2) == 0, b.r.IntN(10)
+	answer := func(s store.Messages, was postdate.Record) (postdate.Record, error) {
+		next := was
+		next.Payload, next.Channel, next.Digest, next.Priority = m.Payload, m.Channel, m.Digest, m.Priority
+		if !stays {
+			next.ExecutionTime = m.ExecutionTime
+		}
+		next.State = postdate.State{Status: postdate.Pending, Version: was.Version + 1, Changes: was.Changes + 1,
+			Occurrence: at, Run: was.Run, Paused: paused, AttemptTime: at + 3}
+		switch spoil {
+		case 0:
+			was.Paused = !was.Paused
+		case 1:
+			was.Series.Failed++
+		case 2:
+			was.Version--
+		}
+		return s.Replace(b.Context(), next, was)
+	}
+	want, wantErr := answer(b.mem, row)
+	got, err := answer(b.real, rec)
+	b.alike("change", b.as(want), got, wantErr, err)
 }
 
 func (b *beside) claim() {
@@ -412,6 +544,10 @@ func (b *beside) settlement() store.Settlement {
 		return p
 	}
 	p.Occurrence += postdate.Time(b.r.IntN(15) / 14)
+	if row.Paused && b.r.IntN(3) == 0 {
+		p.How = store.SettleRest
+		return p
+	}
 	skip := b.r.IntN(6) == 0
 	if p.How == store.SettlePark && !skip || b.r.IntN(8) == 0 && !skip {
 		return p
@@ -513,7 +649,7 @@ func TestSeriesBesideTheModel(t *testing.T) {
 		b := newBeside(t, r)
 		for range 150 {
 			b.now += postdate.Time(r.IntN(60))
-			switch r.IntN(16) {
+			switch r.IntN(19) {
 			case 0, 1, 2:
 				b.insert()
 			case 3, 4, 5:
@@ -526,6 +662,12 @@ func TestSeriesBesideTheModel(t *testing.T) {
 				b.replace()
 			case 10:
 				b.expire()
+			case 11:
+				b.pause()
+			case 12:
+				b.trigger()
+			case 13:
+				b.change()
 			default:
 				b.settle()
 			}
@@ -543,13 +685,19 @@ func TestSeriesBesideTheModel(t *testing.T) {
 				ends["alone "+row.Status.String()]++
 			} else if row.Occurrence != 0 {
 				ends["series "+row.Status.String()]++
+				if row.Paused && row.AttemptTime == postdate.Far && row.Status == postdate.Pending {
+					ends["series at rest"]++
+				}
+				if row.Changes > 0 {
+					ends["series changed"]++
+				}
 			}
 		}
 		if err := b.real.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, end := range []string{"alone PENDING", "alone DELIVERED", "alone DELIVERY_FAILED", "series PENDING", "series DELIVERED", "series CANCELLED"} {
+	for _, end := range []string{"alone PENDING", "alone DELIVERED", "alone DELIVERY_FAILED", "series PENDING", "series DELIVERED", "series CANCELLED", "series at rest", "series changed"} {
 		if ends[end] == 0 {
 			t.Errorf("none is %s, of %v: it tries too little", end, ends)
 		}
@@ -590,6 +738,49 @@ func TestAnOccurrenceThatCannotBeRetried(t *testing.T) {
 		}
 		if st, _, _ := s.state(m.Key); !strings.Contains(st.LastError, name) {
 			t.Errorf("%s: it says %q", name, st.LastError)
+		}
+	}
+}
+
+// A series whose message is damaged is not triggered, nor is any while the disk is almost full. It can be paused,
+// and so can one whose message is damaged.
+func TestASeriesThatCannotBeTriggered(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  postdate.Kind
+		spoil func(s *Store, m *postdate.Message) error
+	}{
+		"almost full": {postdate.KindFull, func(s *Store, _ *postdate.Message) error { s.full.Store(true); return nil }},
+		"damaged": {postdate.KindInternal, func(s *Store, m *postdate.Message) error {
+			return s.db.Set(messageKey(nil, m.Key, m.ExecutionTime), []byte("rubbish"), nil)
+		}},
+		"missing": {postdate.KindInternal, func(s *Store, m *postdate.Message) error {
+			return s.db.Delete(messageKey(nil, m.Key, m.ExecutionTime), nil)
+		}},
+	} {
+		s := ownedBuckets(t, 1)
+		m := seriesMessage("a", 1)
+		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+			t.Fatal(r)
+		}
+		before, _, err := s.state(m.Key)
+		if err == nil {
+			err = c.spoil(s, &m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Trigger(t.Context(), m.Key, before.Version, 500); postdate.KindOf(err) != c.kind {
+			t.Errorf("%s: a trigger answers %v (%s), want the kind %s", name, err, postdate.KindOf(err), c.kind)
+		}
+		if _, there, err := s.state(m.Alone(500).Key); err != nil || there {
+			t.Errorf("%s: the extra occurrence is there: %t, %v", name, there, err)
+		}
+		if err := s.Pause(t.Context(), m.Key, before.Version); err != nil {
+			t.Errorf("%s: a pause answers %v", name, err)
+		}
+		before.Paused = true
+		if st, _, err := s.state(m.Key); err != nil || !reflect.DeepEqual(st, before) {
+			t.Errorf("%s: the series was %+v, and is %+v, %v", name, before, st, err)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (f *fair) putOff(m postdate.Message, r *rand.Rand) {
 		return
 	}
 	m.ExecutionTime = postdate.Time(f.now.Load()) + postdate.Time(r.IntN(12)) - 2
-	got, err := f.store.Replace(f.ctx, m, old.Version)
+	got, err := Replace(f.ctx, f.store, m, old.Version)
 	switch {
 	case err == nil && got.Version != old.Version+1:
 		f.broken("Replace of %s at version %d answered version %d", m.ScheduleID, old.Version, got.Version)

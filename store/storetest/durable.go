@@ -42,6 +42,7 @@ func durable() []check {
 		{"settlements survive", durableSettle},
 		{"what became of a series survives, and what it left to be retried", durableSeries},
 		{"that a series is ending survives, and so does its end", durableEnding},
+		{"what was changed, paused, at rest and triggered of series survives", durableChanges},
 		{"what is set of a channel survives", channelsSurvive},
 		{"what is set and counted for tenants survives", tenantsSurvive},
 		{"API keys survive, and revoked ones stay away", keysSurvive},

@@ -72,7 +72,7 @@ func insertAfterReplace(x *trial) {
 	m := x.add(t0)
 	next := changed(m)
 	next.ExecutionTime = t0 + 50
-	if _, err := x.store.Replace(x.ctx, next, x.first[m.Key]); err != nil {
+	if _, err := Replace(x.ctx, x.store, next, x.first[m.Key]); err != nil {
 		x.Fatalf("Replace: %v", err)
 	}
 	results := x.store.Insert(x.ctx, []postdate.Message{m, next})

@@ -182,22 +182,62 @@ func (m *Mem) withdrawable(r *Row) bool {
 }
 
 // Replace implements store.Messages.
-func (m *Mem) Replace(_ context.Context, message postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (m *Mem) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old := m.Rows[message.Key]
+	old := m.Rows[next.Key]
 	switch {
 	case old == nil:
-		return postdate.Record{}, store.ErrNotFound(message.Key)
+		return postdate.Record{}, store.ErrNotFound(next.Key)
 	case old.Status != postdate.Pending:
-		return old.Record, store.ErrTooLate(message.Key, old.State)
-	case old.Version != ifVersion:
-		return postdate.Record{}, store.ErrChanged(message.Key)
+		return old.Record, store.ErrTooLate(next.Key, old.State)
+	case !old.Same(&was):
+		return postdate.Record{}, store.ErrChanged(next.Key)
 	case !m.withdrawable(old):
-		return old.Record, store.ErrTooLate(message.Key, old.State)
+		return old.Record, store.ErrTooLate(next.Key, old.State)
 	}
-	next := postdate.Record{Message: message, State: postdate.NewState(&message, old.Version+1)}
 	return m.Put("replace", old, next, nil).Record, nil
+}
+
+// Pause implements store.Messages.
+func (m *Mem) Pause(_ context.Context, series postdate.Key, ifVersion uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, err := m.goingOn(series, ifVersion)
+	if err == nil && !old.Paused {
+		next := old.Record
+		next.Paused = true
+		m.Put("pause", old, next, nil)
+	}
+	return err
+}
+
+// Trigger implements store.Messages.
+func (m *Mem) Trigger(_ context.Context, series postdate.Key, ifVersion uint64, occurrence postdate.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, err := m.goingOn(series, ifVersion)
+	if err != nil {
+		return err
+	}
+	extra := postdate.NewRecord(old.Alone(occurrence), old.Version)
+	if m.Rows[extra.Key] != nil {
+		return store.ErrChanged(extra.Key)
+	}
+	next := old.Record
+	next.Series = next.Series.Triggered(occurrence)
+	m.Put("trigger", nil, extra, nil)
+	m.Put("trigger", old, next, nil)
+	return nil
+}
+
+// goingOn returns the row of a series that goes on, at that version.
+func (m *Mem) goingOn(series postdate.Key, version uint64) (*Row, error) {
+	old := m.Rows[series]
+	if old == nil {
+		return nil, store.ErrNotFound(series)
+	}
+	return old, store.CheckGoingOn(series, old.State, version)
 }
 
 // Cancel implements store.Messages.

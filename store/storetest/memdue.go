@@ -135,7 +135,7 @@ func (m *Mem) settle(old *Row, s *store.Settlement) {
 	next.State, next.Series = s.State(old.State), s.Series(old.State, old.Series)
 	m.Put("settle", old, next, s)
 	key, is := s.Key.OfSeries()
-	if series := m.Rows[key]; is && s.How == store.SettleFailed && series != nil && series.Version == s.Version {
+	if series := m.Rows[key]; is && s.How == store.SettleFailed && series != nil && series.Owns(s.Version) {
 		next := series.Record
 		next.Series.Failed++
 		m.Put("settle", series, next, s)

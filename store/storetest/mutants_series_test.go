@@ -258,9 +258,9 @@ func (s listFollowsSeries) List(ctx context.Context, q store.ListQuery) (store.L
 }
 
 // replaceAmended replaces, and changes what it wrote.
-func (m *Mem) replaceAmended(next postdate.Message, ifVersion uint64, change func(old, r *postdate.Record)) (postdate.Record, error) {
+func (m *Mem) replaceAmended(next, was postdate.Record, change func(old, r *postdate.Record)) (postdate.Record, error) {
 	old, _ := m.Get(context.Background(), next.Key)
-	r, err := m.Replace(context.Background(), next, ifVersion)
+	r, err := m.Replace(context.Background(), next, was)
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -269,12 +269,12 @@ func (m *Mem) replaceAmended(next postdate.Message, ifVersion uint64, change fun
 	return r, err
 }
 
-func (s replaceKeepsCounts) Replace(_ context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	return s.replaceAmended(m, ifVersion, func(old, r *postdate.Record) { r.Series = old.Series })
+func (s replaceKeepsCounts) Replace(_ context.Context, m, was postdate.Record) (postdate.Record, error) {
+	return s.replaceAmended(m, was, func(old, r *postdate.Record) { r.Series = old.Series })
 }
 
-func (s replaceKeepsRun) Replace(_ context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	return s.replaceAmended(m, ifVersion, func(old, r *postdate.Record) { r.Run = old.Run })
+func (s replaceKeepsRun) Replace(_ context.Context, m, was postdate.Record) (postdate.Record, error) {
+	return s.replaceAmended(m, was, func(old, r *postdate.Record) { r.Run = old.Run })
 }
 
 // unparkAmended unparks, and changes what was parked.
@@ -719,6 +719,7 @@ func seriesBugs() (bugs []plantedBug) {
 	in("series", bugsInSeries)
 	in("retried occurrences", bugsInRetries)
 	in("ends of series", bugsInEnds)
+	in("changing series", bugsInChanges)
 	return bugs
 }
 

@@ -101,30 +101,30 @@ func (s cancelRaces) Cancel(ctx context.Context, keys []postdate.Key, at postdat
 	return s.cancelAs(keys, at, unclaimed)
 }
 
-func (s replaceIgnoresState) Replace(_ context.Context, m postdate.Message, _ uint64) (postdate.Record, error) {
+func (s replaceIgnoresState) Replace(_ context.Context, m, _ postdate.Record) (postdate.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.Rows[m.Key]
 	if old == nil {
 		return postdate.Record{}, store.ErrNotFound(m.Key)
 	}
-	next := fresh(m)
-	next.Version = old.Version + 1
-	return s.Put("", old, next, nil).Record, nil
+	m.Version = old.Version + 1
+	return s.Put("", old, m, nil).Record, nil
 }
 
-func (s replaceIgnoresOthers) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (s replaceIgnoresOthers) Replace(ctx context.Context, m, was postdate.Record) (postdate.Record, error) {
 	s.mu.Lock()
 	if old := s.Rows[m.Key]; old != nil {
-		ifVersion = old.Version
+		was = old.Record
 	}
 	s.mu.Unlock()
-	return s.Mem.Replace(ctx, m, ifVersion)
+	m.Version = was.Version + 1
+	return s.Mem.Replace(ctx, m, was)
 }
 
-func (s replaceKeepsAttempts) Replace(ctx context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+func (s replaceKeepsAttempts) Replace(ctx context.Context, m, was postdate.Record) (postdate.Record, error) {
 	old, _ := s.Get(ctx, m.Key)
-	r, err := s.Mem.Replace(ctx, m, ifVersion)
+	r, err := s.Mem.Replace(ctx, m, was)
 	if err == nil {
 		s.mu.Lock()
 		r.Attempts = old.Attempts

@@ -105,9 +105,9 @@ func (s fencedCounts) Settle(ctx context.Context, settlements []store.Settlement
 }
 
 // replaceAs replaces, and counts the new message as if the old one had been another.
-func (m *Mem) replaceAs(next postdate.Message, ifVersion uint64, change func(old *postdate.Message)) (postdate.Record, error) {
+func (m *Mem) replaceAs(next, was postdate.Record, change func(old *postdate.Message)) (postdate.Record, error) {
 	old, _ := m.Get(context.Background(), next.Key)
-	r, err := m.Replace(context.Background(), next, ifVersion)
+	r, err := m.Replace(context.Background(), next, was)
 	if err != nil {
 		return r, err
 	}
@@ -120,12 +120,12 @@ func (m *Mem) replaceAs(next postdate.Message, ifVersion uint64, change func(old
 	return r, nil
 }
 
-func (s replaceKeepsBytes) Replace(_ context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	return s.replaceAs(m, ifVersion, func(old *postdate.Message) { old.Payload = m.Payload })
+func (s replaceKeepsBytes) Replace(_ context.Context, m, was postdate.Record) (postdate.Record, error) {
+	return s.replaceAs(m, was, func(old *postdate.Message) { old.Payload = m.Payload })
 }
 
-func (s replaceKeepsChannel) Replace(_ context.Context, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
-	return s.replaceAs(m, ifVersion, func(old *postdate.Message) { old.Channel = m.Channel })
+func (s replaceKeepsChannel) Replace(_ context.Context, m, was postdate.Record) (postdate.Record, error) {
+	return s.replaceAs(m, was, func(old *postdate.Message) { old.Channel = m.Channel })
 }
 
 func (s cancelCountsAgain) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -15,14 +16,14 @@ func replacing() []check {
 			m := x.add(t0)
 			first := x.first[m.Key]
 			for _, version := range []uint64{0, first - 1, first + 1, first + 2} {
-				_, err := x.store.Replace(x.ctx, changed(m), version)
+				_, err := Replace(x.ctx, x.store, changed(m), version)
 				x.wantKind(err, postdate.KindConflict)
 			}
 			x.wantRecord(x.get(m.Key), fresh(m))
 		}},
 		{"an id that is not there is KindNotFound and stays so", func(x *trial) {
 			m := x.message(t0)
-			_, err := x.store.Replace(x.ctx, m, 1)
+			_, err := Replace(x.ctx, x.store, m, 1)
 			x.wantKind(err, postdate.KindNotFound)
 			_, err = x.store.Get(x.ctx, m.Key)
 			x.wantKind(err, postdate.KindNotFound)
@@ -36,11 +37,18 @@ func replacing() []check {
 	}
 }
 
+// Replace replaces a message by m as a PUT does, if it is still at ifVersion.
+func Replace(ctx context.Context, s store.Messages, m postdate.Message, ifVersion uint64) (postdate.Record, error) {
+	was, _ := s.Get(ctx, m.Key) // of a series also the rest has to be as it was
+	was.Version = ifVersion
+	return s.Replace(ctx, postdate.NewRecord(m, ifVersion+1), was)
+}
+
 // replace replaces the present version, and expects the next one.
 func (x *trial) replace(m postdate.Message) postdate.Record {
 	x.Helper()
 	ifVersion := x.get(m.Key).Version
-	got, err := x.store.Replace(x.ctx, m, ifVersion)
+	got, err := Replace(x.ctx, x.store, m, ifVersion)
 	if err != nil {
 		x.Fatalf("Replace of %s at version %d: %v", m.ScheduleID, ifVersion, err)
 	}
@@ -67,7 +75,7 @@ func replaceLate(x *trial) {
 	x.claim(everything(home, token, t0))
 	x.settle(x.settlement(delivered, token, store.SettleDelivered))
 	for _, m := range []postdate.Message{claimed, delivered} {
-		present, err := x.store.Replace(x.ctx, changed(m), x.first[m.Key])
+		present, err := Replace(x.ctx, x.store, changed(m), x.first[m.Key])
 		x.wantKind(err, postdate.KindTooLate)
 		x.wantRecord(present, x.get(m.Key))
 	}
@@ -132,7 +140,7 @@ func replaceRace(x *trial) {
 		next := changed(m)
 		next.ExecutionTime += postdate.Time(i)
 		group.Go(func() {
-			if _, err := x.store.Replace(x.ctx, next, x.first[m.Key]); err == nil {
+			if _, err := Replace(x.ctx, x.store, next, x.first[m.Key]); err == nil {
 				won.Add(1)
 			} else {
 				x.wantKind(err, postdate.KindConflict)

@@ -130,7 +130,7 @@ func reuseReplace(x *trial) {
 		x.wantCancelled(m)
 		again := x.again(m, same)
 		for range 2 {
-			_, err := x.store.Replace(x.ctx, changed(again), version)
+			_, err := Replace(x.ctx, x.store, changed(again), version)
 			x.wantKind(err, postdate.KindConflict)
 			version++
 		}

@@ -61,7 +61,7 @@ func series() []check {
 			token := x.own(home)
 			x.settled(x.goesOn(m, token, store.SettleDelivered, 1))
 			x.claim(everything(home, token, begins(m, 2)))
-			present, err := x.store.Replace(x.ctx, changed(m), x.first[m.Key])
+			present, err := Replace(x.ctx, x.store, changed(m), x.first[m.Key])
 			x.wantKind(err, postdate.KindTooLate)
 			x.wantRecord(present, x.get(m.Key))
 		}},

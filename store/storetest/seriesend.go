@@ -117,7 +117,7 @@ func cancelEnding(x *trial) {
 	x.settled(x.goesOn(m, token, store.SettleDelivered, 1))
 	x.claim(everything(home, token, begins(m, 2)))
 	x.wantEnding(m)
-	present, err := x.store.Replace(x.ctx, changed(m), x.first[m.Key])
+	present, err := Replace(x.ctx, x.store, changed(m), x.first[m.Key])
 	x.wantKind(err, postdate.KindTooLate)
 	x.wantRecord(present, x.get(m.Key))
 	for _, r := range x.list(store.ListQuery{Tenant: tenant, Status: postdate.Pending, Limit: 3}, nil) {

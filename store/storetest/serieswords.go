@@ -108,6 +108,76 @@ func (x *trial) detach(m postdate.Message, token uint64, run int) postdate.Messa
 	return child
 }
 
+// asChanged is what becomes of a series that is changed and stays the same: present is the number of the
+// occurrence that is due next.
+func asChanged(was postdate.Record, present int, edits ...edit) postdate.Record {
+	next := was
+	for _, e := range edits {
+		e(&next.Message)
+	}
+	next.Digest = postdate.DigestOf(&next.Message, next.ExecutionTime.String())
+	next.State = postdate.State{
+		Status: postdate.Pending, Version: was.Version + 1, Changes: was.Changes + 1, Run: was.Run, Paused: was.Paused,
+		Occurrence: occurrence(next.Message, present), AttemptTime: begins(next.Message, present),
+	}
+	return next
+}
+
+// puts puts next in the place of was, and expects it to be there then.
+func (x *trial) puts(next, was postdate.Record) {
+	x.Helper()
+	got, err := x.store.Replace(x.ctx, next, was)
+	if err != nil {
+		x.Fatalf("Replace of %s at version %d: %v", was.ScheduleID, was.Version, err)
+	}
+	x.wantRecord(got, next)
+	x.wantRecord(x.get(next.Key), next)
+}
+
+// changes changes a series, and returns its message.
+func (x *trial) changes(m postdate.Message, present int, edits ...edit) postdate.Message {
+	x.Helper()
+	was := x.get(m.Key)
+	next := asChanged(was, present, edits...)
+	x.puts(next, was)
+	return next.Message
+}
+
+// pause pauses a series, which changes nothing else of it, however often.
+func (x *trial) pause(m postdate.Message) {
+	x.Helper()
+	want := x.get(m.Key)
+	want.Paused = true
+	for range 2 {
+		if err := x.store.Pause(x.ctx, m.Key, want.Version); err != nil {
+			x.Fatalf("Pause of %s at version %d: %v", m.ScheduleID, want.Version, err)
+		}
+		x.wantRecord(x.get(m.Key), want)
+	}
+}
+
+// rests is a settlement after which a series waits with its present occurrence until it is resumed.
+func (x *trial) rests(m postdate.Message, token uint64, run int) store.Settlement {
+	s := x.after(x.goesOn(m, token, store.SettleRest, run))
+	s.Next, s.Attempts, s.At = store.Next{}, 0, 0
+	return s
+}
+
+// trigger makes an extra occurrence of a series, and returns that as a message of its own.
+func (x *trial) trigger(m postdate.Message, at postdate.Time) postdate.Message {
+	x.Helper()
+	want := x.get(m.Key)
+	want.Series = want.Series.Add(postdate.Outcome{Occurrence: at, Status: postdate.Pending, At: at})
+	if err := x.store.Trigger(x.ctx, m.Key, want.Version, at); err != nil {
+		x.Fatalf("Trigger of %s at version %d: %v", m.ScheduleID, want.Version, err)
+	}
+	x.wantRecord(x.get(m.Key), want)
+	child := want.Alone(at)
+	x.first[child.Key] = want.Version
+	x.wantRecord(x.get(child.Key), fresh(child))
+	return child
+}
+
 // wantFound expects that a claim finds exactly these records. It may leave out what became of
 // a series.
 func (x *trial) wantFound(c store.Claim, want ...postdate.Record) {

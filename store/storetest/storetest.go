@@ -11,6 +11,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/postdate/postdate"
@@ -93,6 +94,7 @@ func areas() []area {
 		{"series", series()},
 		{"retried occurrences", retriedOccurrences()},
 		{"ends of series", seriesEnds()},
+		{"changing series", slices.Concat(changingSeries(), pausingSeries(), triggeringSeries())},
 		{"expire", expiring()},
 		{"reuse", reusing()},
 		{"round trip", roundTrips()},

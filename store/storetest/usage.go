@@ -159,7 +159,7 @@ func usageReplaces(x *trial) {
 	} {
 		rec := x.replace(next)
 		x.wantUsage(tenant, usageOf(next, stays))
-		_, err := x.store.Replace(x.ctx, changed(m, withPayload(1)), rec.Version+7)
+		_, err := Replace(x.ctx, x.store, changed(m, withPayload(1)), rec.Version+7)
 		x.wantKind(err, postdate.KindConflict)
 		x.wantUsage(tenant, usageOf(next, stays))
 	}
@@ -269,14 +269,14 @@ func usageOfAnything(x *trial, r *rand.Rand) {
 		if err == nil && r.IntN(4) > 0 {
 			x.first[m.Key] = rec.Version
 		}
-		switch r.IntN(7) {
+		switch r.IntN(8) {
 		case 0, 1:
 			x.store.Insert(x.ctx, []postdate.Message{m, messages[r.IntN(len(messages))], m})
 		case 2:
 			x.store.Cancel(x.ctx, keysOf([]postdate.Message{m, messages[r.IntN(len(messages))], m}), t0)
 		case 3:
 			next := changed(m, edits()...)
-			if _, err := x.store.Replace(x.ctx, next, rec.Version); err == nil && r.IntN(2) == 0 {
+			if _, err := Replace(x.ctx, x.store, next, rec.Version); err == nil && r.IntN(2) == 0 {
 				messages = append(messages, x.messageIn(home, m.Tenant, t0, edits()...))
 			}
 		case 4, 5:
@@ -285,10 +285,26 @@ func usageOfAnything(x *trial, r *rand.Rand) {
 			x.store.Expire(x.ctx, store.Expiry{
 				Buckets: x.everywhere(), SettledBefore: postdate.LatestTime, Limit: r.IntN(4),
 			})
+		case 7:
+			x.triggersOrChanges(r, rec, edits())
 		}
 		for _, name := range []string{tenant, "tenant-b"} {
 			x.wantUsage(name, usageOf(x.listed(name)...))
 		}
+	}
+}
+
+// triggersOrChanges triggers a series, pauses it or changes it, which may be too late, or of another version.
+func (x *trial) triggersOrChanges(r *rand.Rand, rec postdate.Record, edits []edit) {
+	switch version := rec.Version + uint64(r.IntN(4)/3); {
+	case r.IntN(3) > 0:
+		_ = x.store.Trigger(x.ctx, rec.Key, version, t0+postdate.Time(r.IntN(4)))
+	case r.IntN(2) == 0:
+		_ = x.store.Pause(x.ctx, rec.Key, version)
+	case rec.Occurrence != 0:
+		next := asChanged(rec, rec.Run+1, edits[0])
+		rec.Version = version
+		_, _ = x.store.Replace(x.ctx, next, rec)
 	}
 }
 

@@ -289,7 +289,7 @@ func (x *trial) wantTooLate(m postdate.Message) {
 	if got.State != before.State {
 		x.Errorf("Cancel that is too late: got the state %+v, want the present one %+v", got.State, before.State)
 	}
-	_, err := x.store.Replace(x.ctx, changed(m), before.Version)
+	_, err := Replace(x.ctx, x.store, changed(m), before.Version)
 	x.wantKind(err, postdate.KindTooLate)
 	x.wantRecord(x.get(m.Key), before)
 }
