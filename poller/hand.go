@@ -67,7 +67,8 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		return
 	}
 	route := rec.Route()
-	inDoubt := !rec.Parked && b.inherited.InDoubt(route, bucket.PositionOf(rec.Key, rec.AttemptTime))
+	inDoubt := !rec.Parked && b.inherited.InDoubt(route, bucket.PositionOf(rec.Key, rec.AttemptTime)) &&
+		!takeOut(b.armed, rec)
 	it := &Item{
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1,

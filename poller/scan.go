@@ -65,6 +65,9 @@ type owned struct {
 	// late they are by then. Else a slow store and a short interval, or a backlog that is longer than
 	// MisfireAfter, could skip for ever.
 	chosen map[postdate.Key]postdate.Time
+	// armed holds the occurrences in the range in doubt that settlements of this owner armed, until they
+	// are read: nobody else can have begun them.
+	armed map[postdate.Key]postdate.Time
 
 	leaving
 	lost bool
@@ -107,6 +110,7 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
 			chosen:  map[postdate.Key]postdate.Time{},
+			armed:   map[postdate.Key]postdate.Time{},
 			dropped: map[postdate.Key]*channel{},
 			behind:  map[postdate.Route]postdate.Time{},
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/recurrence"
 	"github.com/postdate/postdate/store"
 )
@@ -16,9 +17,8 @@ import (
 
 // recurs makes an item that of a series' present occurrence.
 func (it *Item) recurs() {
-	rec, chosen := it.rec, it.bucket.chosen
-	it.chosen = chosen[rec.Key] == rec.Occurrence
-	delete(chosen, rec.Key)
+	rec := it.rec
+	it.chosen = takeOut(it.bucket.chosen, rec)
 	it.atRest = it.bucket.resting() && !it.doubt
 	alone := rec.Alone(rec.Occurrence)
 	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
@@ -79,20 +79,36 @@ func (m *Machine) skipReady(now postdate.Now, c *channel) {
 		}
 		next := it.nextAt(at, ok)
 		next.Skipped = skipped
-		it.bucket.choose(rec.Key, next.Occurrence)
+		keep(it.bucket.chosen, rec.Key, next.Occurrence)
 		m.settleAs(it, store.Settlement{How: store.SettleSkip, Next: next, Reason: rec.LastError})
 		return true
 	})
 }
 
-// chosenMax bounds what a bucket remembers of chosen occurrences: of a series that is cancelled before its
-// occurrence is read, nobody takes it back.
-const chosenMax = 10_000
+// keptMax bounds what a bucket keeps of chosen occurrences, and of armed ones: of a series that is cancelled
+// before its occurrence is read, nobody takes it out.
+const keptMax = 10_000
 
-// choose notes that an occurrence is to begin, however late it is when it is read.
-func (b *owned) choose(series postdate.Key, occurrence postdate.Time) {
-	if len(b.chosen) >= chosenMax {
-		clear(b.chosen)
+// keep notes an occurrence until it is read.
+func keep(kept map[postdate.Key]postdate.Time, series postdate.Key, occurrence postdate.Time) {
+	if len(kept) >= keptMax {
+		clear(kept)
 	}
-	b.chosen[series] = occurrence
+	kept[series] = occurrence
+}
+
+// takeOut says whether the present occurrence of a series was kept, and forgets it.
+func takeOut(kept map[postdate.Key]postdate.Time, rec *postdate.Record) bool {
+	occurrence, is := kept[rec.Key]
+	delete(kept, rec.Key)
+	return is && occurrence == rec.Occurrence
+}
+
+// arm notes the occurrence that a settlement armed, if it lies in the range that was in doubt when the bucket
+// was gained.
+func (b *owned) arm(it *Item, next store.Next) {
+	key := it.rec.Key
+	if b.inherited.InDoubt(it.rec.Route(), bucket.PositionOf(key, next.AttemptTime)) {
+		keep(b.armed, key, next.Occurrence)
+	}
 }

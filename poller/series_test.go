@@ -451,13 +451,38 @@ func TestSeriesIsMisfiredAgain(t *testing.T) {
 }
 
 // What is remembered of chosen occurrences is bounded.
-func TestChosenOccurrencesAreBounded(t *testing.T) {
-	b := &owned{chosen: map[postdate.Key]postdate.Time{}}
-	for i := range 2*chosenMax + 1 {
-		if b.choose(postdate.Key{Bucket: i}, 1); len(b.chosen) > chosenMax || b.chosen[postdate.Key{Bucket: i}] != 1 ||
-			len(b.chosen) != i%chosenMax+1 {
-			t.Fatalf("%d are remembered after %d", len(b.chosen), i+1)
+func TestKeptOccurrencesAreBounded(t *testing.T) {
+	kept := map[postdate.Key]postdate.Time{}
+	for i := range 2*keptMax + 1 {
+		if keep(kept, postdate.Key{Bucket: i}, 1); len(kept) > keptMax || kept[postdate.Key{Bucket: i}] != 1 ||
+			len(kept) != i%keptMax+1 {
+			t.Fatalf("%d are kept after %d", len(kept), i+1)
 		}
+	}
+}
+
+// Of a series that is behind when its bucket is taken over, only the present occurrence may have been begun:
+// those that the new owner arms are not in doubt, although they lie in the range that was claimed.
+func TestSeriesIsInDoubtOnce(t *testing.T) {
+	s := newMuteShop(t, 1, nil)
+	begin := s.now.Wall
+	_, all := s.addSeries(postdate.Recurrence{Every: time.Second})
+	s.untilSent()
+	s.lose(0)
+	record := s.passedOn()
+	record.Claimed = bucket.UpTo(begin.Add(20 * time.Second))
+	s.store.Records[0] = record
+	s.mute = nil
+	s.gain(record)
+	s.sleep(10 * time.Second)
+	wantOccurrences(t, "after the take-over", (*all)[1:], begin.Add(time.Second), time.Second, len(*all)-1)
+	for i, o := range *all {
+		if o.marked != (i == 1) {
+			t.Errorf("%d: %+v", i, o)
+		}
+	}
+	if len(*all) < 10 {
+		t.Errorf("only %d were sent", len(*all))
 	}
 }
 

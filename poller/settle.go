@@ -138,6 +138,9 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
 		}
 		if s.as.Advances() && !s.as.Next.Over {
+			if it != nil {
+				b.arm(it, s.as.Next)
+			}
 			m.nudge(b.hold.Bucket, s.as.Next.AttemptTime)
 		}
 	}
