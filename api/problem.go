@@ -38,7 +38,7 @@ const (
 	Exists             ProblemType = "exists"                 // 409
 	TooLate            ProblemType = "too-late"               // 409, with messageStatus
 	Conflict           ProblemType = "conflict"               // 409
-	PreconditionFailed ProblemType = "precondition-failed"    // 412: the message has another version
+	PreconditionFailed ProblemType = "precondition-failed"    // 412: If-Match names another version
 	TooLarge           ProblemType = "too-large"              // 413
 	UnsupportedContent ProblemType = "unsupported-media-type" // 415
 	HeadersTooLarge    ProblemType = "headers-too-large"      // 431
@@ -71,7 +71,7 @@ var problemKinds = map[ProblemType]struct {
 	Exists:             {409, "The schedule id is taken by other content"},
 	TooLate:            {409, "Delivery has begun or is done"},
 	Conflict:           {409, "Others changed the message at the same time"},
-	PreconditionFailed: {412, "The message has another version"},
+	PreconditionFailed: {412, "The condition does not hold"},
 	TooLarge:           {413, "The request is too large"},
 	UnsupportedContent: {415, "The body's media type is not supported"},
 	HeadersTooLarge:    {431, "The request's headers are too large"},

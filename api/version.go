@@ -38,6 +38,10 @@ func mayChange(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 // precondition returns the Problem of a request whose If-Match does not name the version of r. r is nil if
 // there is no message.
 func precondition(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
+	if len(ctx.Request.Header.PeekAll("If-None-Match")) > 0 {
+		return &Problem{Type: NotSupported, Detail: "If-None-Match is not supported here: to create a message " +
+			"and replace none, POST it; to change only the version that was read, send If-Match"}
+	}
 	fields := ctx.Request.Header.PeekAll("If-Match")
 	if len(fields) == 0 {
 		return nil
@@ -54,7 +58,7 @@ func precondition(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 			}
 		}
 	}
-	p.ScheduleID, p.Detail = r.ScheduleID, "the message has version "+version+", which If-Match does not name: "+
-		"somebody changed it; read it with GET, and decide anew"
+	p.ScheduleID, p.Detail = r.ScheduleID, "the message has version "+version+", which If-Match does not name "+
+		"(in double quotes, as ETag has it): if somebody changed it, read it with GET, and decide anew"
 	return p
 }

@@ -115,6 +115,20 @@ func TestIfMatchWhilePaused(t *testing.T) {
 	}
 }
 
+// A condition that is not supported is refused, not ignored: a PUT with it could replace what it is to spare.
+func TestIfNoneMatchIsRefused(t *testing.T) {
+	r := withSeries(t)
+	before := r.series()
+	for _, call := range [][2]string{{"PUT", order("a")}, {"PATCH", `{"payload":2}`}} {
+		r.send(call[0], seriesPath, call[1], "If-None-Match: *").problem(400, NotSupported, "POST it")
+	}
+	r.send("POST", triggerPath, "", "If-None-Match: *").problem(400, NotSupported)
+	if after := r.series(); !after.Same(&before) {
+		t.Errorf("%+v", after)
+	}
+	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").problem(400, NotSupported)
+}
+
 // Where there is no message, no condition is met, and none is made.
 func TestIfMatchOfNothing(t *testing.T) {
 	r := newRig(t)

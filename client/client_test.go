@@ -119,6 +119,10 @@ func TestPayloads(t *testing.T) {
 			t.Fatal(id, err)
 		}
 	}
+	alone := client.Change{ContentType: "text/plain"} // erases no payload
+	if _, err := c.Patch(ctx, "changed-time", alone); client.TypeOf(err) != client.InvalidField {
+		t.Errorf("a content type without a payload: %v", err)
+	}
 	for page, err := range c.Follow(ctx, "payloads", "") {
 		if err != nil {
 			t.Fatal(err)

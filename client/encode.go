@@ -34,7 +34,7 @@ func (c *Change) encode() ([]byte, error) {
 	var encoding string
 	var err error
 	switch {
-	case len(c.Payload) == 0 && c.ContentType == "":
+	case c.Payload == nil, len(c.Payload) == 0 && c.ContentType == "": // the server refuses a content type alone
 	case c.ContentType != "" || json.Valid(c.Payload) && !isString(c.Payload):
 		payload, encoding, err = formOf(c.Payload, c.ContentType)
 	default:

@@ -28,7 +28,7 @@ func Change(old *postdate.Record, m postdate.Message, paused bool, now postdate.
 		at, ok := rule.Next(from, old.Run-1)
 		if !ok {
 			return next, invalid("no occurrence follows after %s, which is now: cancel the series, or give it "+
-				"another end or rule", now)
+				"another end, maxRuns or rule", now)
 		}
 		next.Occurrence = at
 		if n := before.Count(old.Occurrence, from+1); n > 0 {

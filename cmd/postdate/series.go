@@ -16,9 +16,10 @@ func newPauseSeries(p process) *cobra.Command {
 			return "paused " + id, cl.PauseSeries(ctx, id)
 		}, &cobra.Command{
 			Use:   "pause-series ID...",
-			Short: "Let messages that recur wait",
-			Long: `Let messages that recur wait until they are resumed. An occurrence that is on its
-way may still come; no other begins.`,
+			Short: "Pause series until they are resumed",
+			Long: `Pause series, which are messages that recur, until they are resumed. An
+occurrence whose time has come may still be sent; no other begins. For channels
+there is pause.`,
 			Example: "  postdate pause-series report",
 		})
 }
@@ -29,9 +30,9 @@ func newResumeSeries(p process) *cobra.Command {
 			return "resumed " + id, cl.ResumeSeries(ctx, id)
 		}, &cobra.Command{
 			Use:   "resume-series ID...",
-			Short: "Let paused messages that recur go on",
-			Long: `Let paused messages that recur go on, with the first occurrence after now. Those that
-they missed are skipped.`,
+			Short: "Resume paused series",
+			Long: `Resume paused series with the first occurrence after now. Those that they
+missed are skipped. For channels there is resume.`,
 			Example: "  postdate resume-series report",
 		})
 }
@@ -43,9 +44,9 @@ func newTrigger(p process) *cobra.Command {
 			return "triggered " + extra.ScheduleID, err
 		}, &cobra.Command{
 			Use:   "trigger ID...",
-			Short: "Begin an occurrence of messages that recur, out of turn",
-			Long: `Begin an occurrence of messages that recur now, out of turn, also where they are
-paused. The occurrence is a message of its own, whose id is printed.`,
+			Short: "Send an extra occurrence of series now",
+			Long: `Send an extra occurrence of series now, also where they are paused. It is a
+message of its own, whose id is printed.`,
 			Example: "  postdate trigger report",
 		})
 }
