@@ -60,10 +60,12 @@ func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint
 	occurrence postdate.Time) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
+	var keys keyed
+	keys.add(series)
 	var extra postdate.Message
 	err := s.within(ctx, func(ctx context.Context) error {
 		return s.transaction(ctx, func(ctx context.Context) error {
-			d, err := s.readForTrigger(ctx, series)
+			d, err := s.readWithin(ctx, keys.filter())
 			if err != nil {
 				return err
 			}
@@ -92,22 +94,6 @@ func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint
 	}
 	s.count(s.pendingChange(extra.Tenant, extra.Channel, len(extra.Payload), 1))
 	return nil
-}
-
-// readForTrigger reads a series in a transaction; nil if it is not there.
-func (s *Store) readForTrigger(ctx context.Context, series postdate.Key) (*document, error) {
-	var keys keyed
-	keys.add(series)
-	cursor, err := s.messages.Find(ctx, keys.filter(),
-		options.Find().SetHint(indexID).SetProjection(doc("series", 0)))
-	if err != nil {
-		return nil, err
-	}
-	found, err := readAll(ctx, cursor)
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return found[0], nil
 }
 
 // changesAnother says whether a settlement may change a second message: it makes a series' occurrence a
@@ -182,6 +168,11 @@ func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectI
 func (s *Store) readMarked(ctx context.Context, p *store.Settlement, id bson.ObjectID) (*document, error) {
 	filter := append(settlementTarget(p).shardKey(), append(whereAt(p.Occurrence),
 		doc("version", int64(p.Version), "mark.id", id)...)...)
+	return s.readWithin(ctx, filter)
+}
+
+// readWithin reads the series that a filter names, but for its history, in a transaction; nil if none matches.
+func (s *Store) readWithin(ctx context.Context, filter bson.D) (*document, error) {
 	cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetProjection(doc("series", 0)))
 	if err != nil {
 		return nil, err
