@@ -18,6 +18,19 @@ import (
 	"github.com/postdate/postdate/store/mongo/routertest"
 )
 
+// openFresh opens a store of eight buckets in a database of its own.
+func openFresh(t *testing.T) *Store {
+	t.Helper()
+	c := DefaultConfig(mongotest.Fresh(t))
+	c.Buckets = 8
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // oneSeries is a series, and a settlement of its first occurrence that makes that a message of its own.
 func oneSeries(t *testing.T, s *Store) (m postdate.Message, detach store.Settlement) {
 	t.Helper()
@@ -279,13 +292,7 @@ func TestSeriesSettledWithoutAnAnswer(t *testing.T) {
 // TestClaimBesideAHeldSeries: a node died while it settled a series. Its successor leaves the series
 // out, and takes what is beside it.
 func TestClaimBesideAHeldSeries(t *testing.T) {
-	c := DefaultConfig(mongotest.Fresh(t))
-	c.Buckets = 8
-	s, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := openFresh(t)
 	m, detach := oneSeries(t, s)
 	beside := dueMessage(postdate.Key{Bucket: m.Bucket, Tenant: "default", ScheduleID: "b"})
 	s.Insert(t.Context(), []postdate.Message{beside})
@@ -351,13 +358,7 @@ func TestSeriesCancelledBetweenTwoOccurrences(t *testing.T) {
 // A cancel that comes too late, and so says that the series ends, between the look and the last step of a
 // change: the change is not made.
 func TestEndingIsNotLostToAChange(t *testing.T) {
-	c := DefaultConfig(mongotest.Fresh(t))
-	c.Buckets = 8
-	s, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openFresh(t)
 	m, _ := oneSeries(t, s)
 	was, _ := s.Get(t.Context(), m.Key)
 	next := was
@@ -367,7 +368,7 @@ func TestEndingIsNotLostToAChange(t *testing.T) {
 	r := replacing{withdrawal: s.withdrawal(), next: &next, was: &was}
 	var keys keyed
 	keys.add(m.Key)
-	err = s.within(t.Context(), func(ctx context.Context) error {
+	err := s.within(t.Context(), func(ctx context.Context) error {
 		targets, err := s.targets(ctx, &keys)
 		if err != nil {
 			return err

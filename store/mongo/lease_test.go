@@ -5,18 +5,11 @@ import (
 	"time"
 
 	"github.com/postdate/postdate/bucket"
-	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
 // A lease that an earlier version wrote does not say how long it lasts.
 func TestLeaseOfAnEarlierVersion(t *testing.T) {
-	c := DefaultConfig(mongotest.Fresh(t))
-	c.Buckets = 8
-	s, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openFresh(t)
 	if _, err := s.leases.InsertOne(t.Context(), doc("_id", "n/1", "renewals", int64(7), "at", time.Now())); err != nil {
 		t.Fatal(err)
 	}

@@ -10,20 +10,13 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
-	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
 // TestOvertakeMarkByMark: an owner read two messages with a mark each. Before it removes the
 // marks, the first is replaced, and gets the mark of the second. As many marks are removed as
 // were read, but the owner does not take the new version for the one it read.
 func TestOvertakeMarkByMark(t *testing.T) {
-	c := DefaultConfig(mongotest.Fresh(t))
-	c.Buckets = 8
-	s, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openFresh(t)
 	var marked []*document
 	marks := []bson.ObjectID{bson.NewObjectID(), bson.NewObjectID()}
 	for i, id := range []string{"x", "y"} {
@@ -36,7 +29,7 @@ func TestOvertakeMarkByMark(t *testing.T) {
 		}
 		marked = append(marked, d)
 	}
-	err = s.within(t.Context(), func(ctx context.Context) error {
+	err := s.within(t.Context(), func(ctx context.Context) error {
 		_, err := s.messages.UpdateOne(ctx, doc("_id", marked[0].ID), doc("$set", doc("version", int64(2), "mark.id", marks[1])))
 		return err
 	})

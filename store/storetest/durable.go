@@ -85,6 +85,20 @@ func (x *trial) crash() {
 	}
 }
 
+// survive expects that messages are after a crash what they were before it, and returns them.
+func (x *trial) survive(keys []postdate.Key) (before []postdate.Record) {
+	x.Helper()
+	for _, key := range keys {
+		before = append(before, x.get(key))
+	}
+	x.shareUsage()
+	x.crash()
+	for _, r := range before {
+		x.wantRecord(x.get(r.Key), r)
+	}
+	return before
+}
+
 func durableTaken(x *trial) {
 	m := x.add(t0)
 	x.crash()

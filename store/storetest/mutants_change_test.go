@@ -106,6 +106,14 @@ func (m *Mem) present(key postdate.Key) postdate.Record {
 	return r
 }
 
+// changeAmended replaces, and changes what it wrote if that is a changed series.
+func (m *Mem) changeAmended(next, was postdate.Record, change func(old, r *postdate.Record)) (postdate.Record, error) {
+	if next.Changes == 0 {
+		return m.Replace(context.Background(), next, was)
+	}
+	return m.replaceAmended(next, was, change)
+}
+
 // yield lets others have their turn.
 func yield() {
 	for range 20 {
@@ -180,40 +188,32 @@ func (s changeBeginsRunAnew) Replace(_ context.Context, next, was postdate.Recor
 }
 
 func (s changeKeepsPlace) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
-	return s.replaceAmended(next, was, func(old, r *postdate.Record) {
-		if r.Changes > 0 {
-			r.AttemptTime = old.AttemptTime
-		}
-	})
+	return s.changeAmended(next, was, func(old, r *postdate.Record) { r.AttemptTime = old.AttemptTime })
 }
 
 // Where the execution time stays, so does the message.
 func (s changeKeepsMessage) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
-	return s.replaceAmended(next, was, func(old, r *postdate.Record) {
-		if r.Changes > 0 && r.ExecutionTime == old.ExecutionTime {
+	return s.changeAmended(next, was, func(old, r *postdate.Record) {
+		if r.ExecutionTime == old.ExecutionTime {
 			r.Message = old.Message
 		}
 	})
 }
 
 func (s changeKeepsHeaders) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
-	return s.replaceAmended(next, was, func(old, r *postdate.Record) {
-		if r.Changes > 0 && r.Headers == nil {
+	return s.changeAmended(next, was, func(old, r *postdate.Record) {
+		if r.Headers == nil {
 			r.Headers = old.Headers
 		}
 	})
 }
 
 func (s changeKeepsParked) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
-	return s.replaceAmended(next, was, func(old, r *postdate.Record) { r.Parked = r.Changes > 0 && old.Parked })
+	return s.changeAmended(next, was, func(old, r *postdate.Record) { r.Parked = old.Parked })
 }
 
 func (s changeKeepsVersion) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {
-	return s.replaceAmended(next, was, func(old, r *postdate.Record) {
-		if r.Changes > 0 {
-			r.Version = old.Version
-		}
-	})
+	return s.changeAmended(next, was, func(old, r *postdate.Record) { r.Version = old.Version })
 }
 
 func (s changeKeepsBytes) Replace(_ context.Context, next, was postdate.Record) (postdate.Record, error) {

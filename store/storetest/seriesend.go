@@ -328,15 +328,7 @@ func durableSeries(x *trial) {
 	x.settled(x.parks(parked, token, 1))
 	again := x.goesOn(m, token, store.SettleRetry, 2)
 	keys := keysOf([]postdate.Message{m, unborn, parked, one, two})
-	var before []postdate.Record
-	for _, key := range keys {
-		before = append(before, x.get(key))
-	}
-	x.shareUsage()
-	x.crash()
-	for _, r := range before {
-		x.wantRecord(x.get(r.Key), r)
-	}
+	before := x.survive(keys)
 	x.nothing(keys, again, x.settlement(one, token, store.SettleFailed))
 	x.wantSeries(m, 2, 1, 1)
 	x.wantRetried(m.Key, two)

@@ -382,15 +382,7 @@ func durableChanges(x *trial) {
 	x.settled(x.rests(resting, token, 1))
 	extra := x.trigger(triggered, t0+1)
 	keys := keysOf([]postdate.Message{changed, paused, resting, triggered, child, extra})
-	var before []postdate.Record
-	for _, key := range keys {
-		before = append(before, x.get(key))
-	}
-	x.shareUsage()
-	x.crash()
-	for _, r := range before {
-		x.wantRecord(x.get(r.Key), r)
-	}
+	before := x.survive(keys)
 	x.wantRetried(triggered.Key, extra)
 	x.wantKind(x.store.Trigger(x.ctx, triggered.Key, before[3].Version, t0+1), postdate.KindConflict)
 	_, err := x.store.Replace(x.ctx, asChanged(before[0], 3), asChanged(before[0], 9))
