@@ -95,6 +95,13 @@ func (f *fakeStore) Retried(ctx context.Context, series postdate.Key) ([]postdat
 	return f.Mem.Retried(ctx, series)
 }
 
+func (f *fakeStore) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
+	if err := f.enter(ctx, "Forget"); err != nil {
+		return err
+	}
+	return f.Mem.Forget(ctx, key, ifVersion)
+}
+
 func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	if err := f.enter(ctx, "List"); err != nil {
 		return store.ListPage{}, err

@@ -90,6 +90,13 @@ func (m *measured) Cancel(ctx context.Context, keys []postdate.Key, at postdate.
 	return results
 }
 
+func (m *measured) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
+	done := m.timed("forget")
+	err := m.Store.Forget(ctx, key, ifVersion)
+	done(err)
+	return err
+}
+
 func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	done := m.timed("list")
 	page, err := m.Store.List(ctx, q)

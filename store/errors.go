@@ -52,6 +52,18 @@ func CheckGoingOn(key postdate.Key, st postdate.State, version uint64) error {
 	return nil
 }
 
+// CheckFinal returns an error unless a message in that state is at that version, and final.
+func CheckFinal(key postdate.Key, st postdate.State, version uint64) error {
+	switch {
+	case st.Version != version:
+		return ErrChanged(key)
+	case !st.Status.Final():
+		return postdate.E(postdate.KindConflict, "message %q is %s: it can be deleted once it has ended",
+			key.ScheduleID, st.Status)
+	}
+	return nil
+}
+
 // ErrCursorAhead says that nothing as late as a cursor was ever in its inbox.
 func ErrCursorAhead(cursor string) error {
 	return postdate.E(postdate.KindInvalid, "cursor %q is ahead of the inbox: begin again without one", cursor)

@@ -8,8 +8,8 @@
 //     is already there" is as durable as an insert.
 //   - Every method is safe for concurrent use.
 //   - Every write but AppendInbox is idempotent in its arguments: it may be repeated after an
-//     unknown outcome. (A repeated Replace or Trigger answers KindConflict if the first one went
-//     through.)
+//     unknown outcome. (If the first one went through, a repeated Replace or Trigger answers
+//     KindConflict, and a repeated Forget KindNotFound, or KindConflict if the id was reused.)
 //   - A call given up with an unknown outcome may still take effect later, but no Settle does
 //     so after a repetition of it was answered.
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not done;
@@ -89,6 +89,11 @@ type Messages interface {
 	// Retried returns the keys of a series' occurrences that are PENDING as messages of their own, in
 	// any order.
 	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)
+
+	// Forget deletes a message that is in a final state, if it is still at ifVersion, as Expire does once its
+	// retention is over: its id is free then. A series' occurrences that are messages of their own stay.
+	// Otherwise the error is KindNotFound or KindConflict (it is PENDING, or at another version).
+	Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error
 
 	// List returns messages in ascending order of execution time, then bucket, tenant and id,
 	// starting after q.After. A page may hold fewer than q.Limit even if more follow: only a

@@ -69,7 +69,7 @@ func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint
 			if err != nil {
 				return err
 			}
-			if err := goesOnAt(series, d, ifVersion); err != nil {
+			if err := checkAt(series, d, ifVersion, store.CheckGoingOn); err != nil {
 				return err
 			}
 			o := outcome{noted: postdate.Series{}.Triggered(occurrence).History[0]}

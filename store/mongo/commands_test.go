@@ -378,10 +378,11 @@ func (e *explained) operations() map[string]func() error {
 		}
 		return ms
 	}
-	version, paused, triggered := e.version(e.all[2004]), e.version(e.series[7]), e.version(e.series[9])
+	version, cancelled, paused, triggered := e.version(e.all[2004]), e.version(e.all[3009]), e.version(e.series[7]), e.version(e.series[9])
 	return map[string]func() error{
 		"insert":       func() error { return e.s.Insert(ctx, some(0))[0].Err },
 		"get":          func() error { _, err := e.s.Get(ctx, e.all[700].Key); return err },
+		"forget":       func() error { return e.s.Forget(ctx, e.all[3009].Key, cancelled) },
 		"retried":      func() error { _, err := e.s.Retried(ctx, e.all[700].Key); return err },
 		"claim":        func() error { return claim(e.claims) },
 		"claim one":    func() error { return claim(e.claims[:1]) },

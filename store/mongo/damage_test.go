@@ -39,6 +39,9 @@ func TestADamagedMessage(t *testing.T) {
 	if r := s.Insert(t.Context(), all[:1])[0]; r.Err != nil || r.Created {
 		t.Errorf("Insert again, which does not read what is damaged: %+v", r)
 	}
+	if err := s.Forget(t.Context(), all[0].Key, 1); postdate.KindOf(err) != postdate.KindConflict {
+		t.Errorf("Forget, which does not read what is damaged: %v", err)
+	}
 	cancelled := s.Cancel(t.Context(), keysOf(all[1:2]), 1)
 	if cancelled[0].Err != nil {
 		t.Errorf("Cancel: %+v", cancelled)

@@ -65,6 +65,43 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	return deleted, err
 }
 
+// Forget implements store.Messages. Only the driver repeats the deletion: it knows if its first try went through,
+// which would else look as if somebody had been quicker.
+func (s *Store) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
+	var keys keyed
+	keys.add(key)
+	return s.within(ctx, func(ctx context.Context) error {
+		deleted, err := s.forget(ctx, append(keys.filter(),
+			doc("version", int64(ifVersion), "settledAt", doc("$type", "date"))...))
+		if err != nil || deleted == 1 {
+			return writeError("forgetting", err)
+		}
+		found, err := s.read(ctx, &keys, stateFields)
+		if err != nil {
+			return unreachable("forgetting", err)
+		}
+		if err := checkAt(key, found[idOf(key)], ifVersion, store.CheckFinal); err != nil {
+			return err
+		}
+		return store.ErrChanged(key) // it has come to that since
+	})
+}
+
+// forget deletes one message.
+func (s *Store) forget(ctx context.Context, filter bson.D) (deleted int, err error) {
+	if s.sharded {
+		return s.deleteSharded(ctx, filter, 1)
+	}
+	err = s.once(ctx, func(ctx context.Context) error {
+		r, err := s.messages.DeleteOne(ctx, filter, options.DeleteOne().SetHint(indexID))
+		if err == nil {
+			deleted = int(r.DeletedCount)
+		}
+		return err
+	})
+	return deleted, err
+}
+
 // expireInboxes removes old messages from the fronts of inboxes. An inbox's last segment stays,
 // so that its numbers go on. A segment written before segments named their bucket belongs to
 // bucket 0.

@@ -342,6 +342,12 @@ func (x *routed) operationsOnMessages() map[string]func() func() error {
 				return nil
 			}
 		},
+		"Forget": func() func() error {
+			m := x.insert(1, routedNow+500_000)[0]
+			c := s.Cancel(ctx, []postdate.Key{m.Key}, routedNow)[0]
+			x.must(c.Err)
+			return func() error { return s.Forget(ctx, m.Key, c.State.Version) }
+		},
 		"List": func() func() error {
 			x.insert(manyMessages, routedNow+600_000)
 			return func() error {

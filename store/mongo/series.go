@@ -126,22 +126,23 @@ func (s *Store) Pause(ctx context.Context, series postdate.Key, ifVersion uint64
 		if err != nil {
 			return unreachable("pausing", err)
 		}
-		if err := goesOnAt(series, found[idOf(series)], ifVersion); err != nil {
+		if err := checkAt(series, found[idOf(series)], ifVersion, store.CheckGoingOn); err != nil {
 			return err
 		}
 		return store.ErrChanged(series) // it has come to that version since
 	})
 }
 
-// goesOnAt returns an error if d, which was found under the key, is not a series that goes on at that version.
-func goesOnAt(key postdate.Key, d *document, version uint64) error {
+// checkAt returns an error if d, which was found under the key, is not what check allows at that version.
+func checkAt(key postdate.Key, d *document, version uint64,
+	check func(key postdate.Key, st postdate.State, version uint64) error) error {
 	switch {
 	case d == nil:
 		return store.ErrNotFound(key)
 	case d.damaged != nil:
 		return errDamaged(d)
 	}
-	return store.CheckGoingOn(key, d.state(), version)
+	return check(key, d.state(), version)
 }
 
 // Retried implements store.Messages: the ids of the occurrences begin with that of their series.

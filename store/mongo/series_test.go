@@ -67,7 +67,7 @@ func compareWithModel(t *testing.T, s store.Store, seed uint64, steps int) {
 		}
 	}
 	calls := []func(){x.insert, x.claim, x.claim, x.settle, x.settle, x.settle, x.settle, x.cancel, x.unpark, x.expire,
-		x.pause, x.trigger, x.trigger, x.change}
+		x.forget, x.pause, x.trigger, x.trigger, x.change}
 	for step := range steps {
 		calls[x.r.IntN(len(calls))]()
 		if x.compare(); t.Failed() {
@@ -290,6 +290,14 @@ func (x *twins) unpark() {
 		x.must(err)
 		x.same("unpark", []int{n, early}, []int{modelN, modelEarly})
 	}
+}
+
+// forget forgets what has ended, or tries to with what has not.
+func (x *twins) forget() {
+	row, rec := x.one()
+	other := uint64(x.r.IntN(6) / 5)
+	x.same("forget", postdate.KindOf(x.store.Forget(x.Context(), rec.Key, rec.Version+other)),
+		postdate.KindOf(x.model.Forget(x.Context(), row.Key, row.Version+other)))
 }
 
 // expire makes room for new series. A small part of what ended stays, with its id.

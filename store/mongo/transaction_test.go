@@ -110,6 +110,13 @@ func TestLostAnswerToACommit(t *testing.T) {
 			_, err = storetest.Replace(t.Context(), s, message, r.Version)
 			return err
 		},
+		"forgetting behind a mongos": func(s *Store) error {
+			c := s.Cancel(t.Context(), []postdate.Key{series.Key}, 5)[0]
+			if c.Err != nil {
+				t.Fatal(c.Err)
+			}
+			return s.Forget(t.Context(), series.Key, c.State.Version)
+		},
 		"a trigger":                 func(s *Store) error { return trigger(t, s, series.Key) },
 		"a trigger behind a mongos": func(s *Store) error { return trigger(t, s, series.Key) },
 	} {

@@ -297,8 +297,8 @@ func (r *scanner) record(key postdate.Key) (postdate.Record, error) {
 }
 
 func (r *scanner) message(key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
-	if r.messages == nil {
-		r.messages, err = r.s.db.NewIter(spaceOnly(spaceMessage))
+	if r.messages == nil { // of the same snapshot, so that no later message with the id is taken for this one
+		r.messages, err = r.due.Clone(lsm.CloneOptions{IterOptions: spaceOnly(spaceMessage)})
 		if err != nil {
 			return m, err
 		}

@@ -16,7 +16,7 @@ import (
 //	s bucket tenant 0 id                 its state, and the history of a series
 //	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
 //	k bucket route 0 attemptTime tenant 0 id     and once more, while it is parked
-//	f settledAt bucket tenant 0 id       its execution time, once it is final
+//	f settledAt bucket tenant 0 id       its execution time (for earlier versions), once it is final
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox

@@ -163,6 +163,24 @@ func (s *Store) mayReplace(key postdate.Key, old *state, found bool, was *postda
 	return nil
 }
 
+// Forget implements store.Messages.
+func (s *Store) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
+	return s.underAll(ctx, 1, func(int) int { return key.Bucket }, func(w *writer, _, _ int) error {
+		st, found, err := w.state(key)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return store.ErrNotFound(key)
+		}
+		if err := store.CheckFinal(key, st.State, ifVersion); err != nil {
+			return err
+		}
+		w.forget(key, &st)
+		return nil
+	})
+}
+
 // Cancel implements store.Messages.
 func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
 	results := make([]store.Cancelled, len(keys))

@@ -91,8 +91,8 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 }
 
 type finished struct {
-	key                  postdate.Key
-	settledAt, execution postdate.Time
+	key       postdate.Key
+	settledAt postdate.Time
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
@@ -100,22 +100,24 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	if err != nil {
 		return 0, s.readError(err)
 	}
+	deleted := 0
 	decide := func(w *writer, from, to int) error {
 		for _, f := range old[from:to] {
 			st, found, err := w.state(f.key)
 			if err != nil {
 				return err
 			}
-			w.key = finishedKey(w.key[:0], f.settledAt, f.key)
-			w.batch.Delete(w.key, nil)
 			if found && st.Status.Final() && st.SettledAt == f.settledAt {
-				w.batch.Delete(stateKey(nil, f.key), nil)
-				w.deleteMessage(f.key, f.execution)
+				w.forget(f.key, &st)
+				deleted++
+			} else {
+				w.unfinish(f.key, f.settledAt)
 			}
 		}
 		return nil
 	}
-	return len(old), s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
+	err = s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
+	return deleted, err
 }
 
 // finishedBefore lists what e selects, oldest first. The keys are in the order of time, so that
@@ -140,8 +142,7 @@ func (s *Store) finishedBefore(e *store.Expiry) ([]finished, error) {
 			passed++
 			continue
 		}
-		r := reader{rest: iter.Value()}
-		old = append(old, finished{key: key, settledAt: settledAt, execution: r.time()})
+		old = append(old, finished{key, settledAt})
 	}
 	return old, iter.Error()
 }

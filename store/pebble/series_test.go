@@ -608,6 +608,16 @@ func (b *beside) expire() {
 	b.alike("expire", want, got, wantErr, err)
 }
 
+// forget forgets what has ended, or tries to with what has not.
+func (b *beside) forget() {
+	key, version := b.key(), uint64(0)
+	if row := b.mem.Rows[key]; row != nil {
+		version = row.Version + uint64(b.r.IntN(8)/7)
+	}
+	b.alike("forget", nil, nil, b.mem.Forget(b.Context(), key, version),
+		b.real.Forget(b.Context(), key, b.version(version)))
+}
+
 // compare expects that both hold the same.
 func (b *beside) compare() {
 	b.Helper()
@@ -649,7 +659,7 @@ func TestSeriesBesideTheModel(t *testing.T) {
 		b := newBeside(t, r)
 		for range 150 {
 			b.now += postdate.Time(r.IntN(60))
-			switch r.IntN(19) {
+			switch r.IntN(20) {
 			case 0, 1, 2:
 				b.insert()
 			case 3, 4, 5:
@@ -668,6 +678,8 @@ func TestSeriesBesideTheModel(t *testing.T) {
 				b.trigger()
 			case 13:
 				b.change()
+			case 14:
+				b.forget()
 			default:
 				b.settle()
 			}

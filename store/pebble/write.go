@@ -113,6 +113,20 @@ func (w *writer) deleteMessage(key postdate.Key, execution postdate.Time) {
 	w.batch.Delete(w.key, nil)
 }
 
+// forget deletes a message that has ended.
+func (w *writer) forget(key postdate.Key, st *state) {
+	w.key = stateKey(w.key[:0], key)
+	w.batch.Delete(w.key, nil)
+	w.deleteMessage(key, st.ExecutionTime)
+	w.unfinish(key, st.SettledAt)
+}
+
+// unfinish removes a message from the order in which final ones expire.
+func (w *writer) unfinish(key postdate.Key, settledAt postdate.Time) {
+	w.key = finishedKey(w.key[:0], settledAt, key)
+	w.batch.Delete(w.key, nil)
+}
+
 // apply makes the writes visible, in the order of the log, and begins their
 // sync. It is called under the locks.
 func (w *writer) apply() {

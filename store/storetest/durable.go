@@ -56,6 +56,7 @@ func durable() []check {
 			got, _ := x.readInbox(tenant, "news", next, plenty)
 			x.wantLetters(got, letter("news", 2), letter("news", 3))
 		}},
+		{"what was forgotten stays away, and the next message with its id survives", durableForgotten},
 		{"what expired stays away, and inbox cursors go on", func(x *trial) {
 			m := x.add(t0)
 			x.wantCancelled(m)
@@ -127,6 +128,21 @@ func durableSettle(x *trial) {
 	}
 	x.wantDue(everything(home, x.own(home), t0+30), messages[1], messages[3]) // the retried one and the parked one
 	x.expire(postdate.LatestTime, 0, plenty, 2)
+}
+
+func durableForgotten(x *trial) {
+	m, next := x.add(t0), x.add(t0)
+	for _, m := range []postdate.Message{m, next} {
+		x.wantCancelled(m)
+		x.forget(m)
+	}
+	x.insert(next)
+	want := x.get(next.Key)
+	x.crash()
+	x.wantGone(m)
+	x.wantRecord(x.get(next.Key), want)
+	x.expire(postdate.LatestTime, 0, plenty, 0)
+	x.wantDue(everything(home, x.own(home), t0), next)
 }
 
 func durableParked(x *trial) {

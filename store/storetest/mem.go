@@ -284,6 +284,21 @@ func (m *Mem) Retried(_ context.Context, series postdate.Key) (keys []postdate.K
 	return keys, nil
 }
 
+// Forget implements store.Messages.
+func (m *Mem) Forget(_ context.Context, key postdate.Key, ifVersion uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.Rows[key]
+	if old == nil {
+		return store.ErrNotFound(key)
+	}
+	err := store.CheckFinal(key, old.State, ifVersion)
+	if err == nil {
+		m.Drop(old)
+	}
+	return err
+}
+
 // List implements store.Messages.
 func (m *Mem) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
 	m.mu.Lock()

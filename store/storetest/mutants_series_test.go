@@ -709,8 +709,8 @@ func (s overIsNeverExpired) Expire(ctx context.Context, e store.Expiry) (int, er
 	return min(len(old), e.Limit) + s.expireInboxes(&e), nil
 }
 
-// These bugs are caught in the areas of series.
-func seriesBugs() (bugs []plantedBug) {
+// areaBugs are the bugs that are listed by the area in which they are caught.
+func areaBugs() (bugs []plantedBug) {
 	in := func(area string, plants []func(m *Mem) store.Store) {
 		for _, plant := range plants {
 			bugs = append(bugs, plantedBug{area, plant})
@@ -720,6 +720,7 @@ func seriesBugs() (bugs []plantedBug) {
 	in("retried occurrences", bugsInRetries)
 	in("ends of series", bugsInEnds)
 	in("changing series", bugsInChanges)
+	in("forget", bugsInForget)
 	return bugs
 }
 

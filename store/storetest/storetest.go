@@ -96,6 +96,7 @@ func areas() []area {
 		{"ends of series", seriesEnds()},
 		{"changing series", slices.Concat(changingSeries(), pausingSeries(), triggeringSeries())},
 		{"expire", expiring()},
+		{"forget", forgetting()},
 		{"reuse", reusing()},
 		{"round trip", roundTrips()},
 		{"all at once", concurrency()},

@@ -177,7 +177,7 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 	for _, a := range areas() {
 		checks[a.name] = a.checks
 	}
-	for _, bug := range slices.Concat(plantedBugs, seriesBugs()) {
+	for _, bug := range slices.Concat(plantedBugs, areaBugs()) {
 		t.Run(fmt.Sprintf("%T in %s", bug.plant(nil), bug.area), func(t *testing.T) {
 			// What is a matter of luck in one run is certain in many.
 			for range 300 {
