@@ -60,7 +60,11 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 
 func cursorTag(q *store.ListQuery, position []byte) []byte {
 	b := []byte{cursorVersion, byte(q.Status)}
-	for _, text := range []string{q.Tenant, string(q.Channel)} {
+	texts := []string{q.Tenant, string(q.Channel)}
+	if q.IDPrefix != "" { // earlier versions gave out cursors without
+		texts = append(texts, q.IDPrefix)
+	}
+	for _, text := range texts {
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}

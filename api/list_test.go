@@ -166,3 +166,23 @@ func TestInbox(t *testing.T) {
 	r.inbox.err = postdate.E(postdate.KindUnavailable, "down")
 	r.send("GET", "/v1/inbox/test", "").problem(503, Unavailable)
 }
+
+// TestCursorOfPrefix: a cursor goes on only where ids begin as they did, and those of before there were prefixes
+// stay valid.
+func TestCursorOfPrefix(t *testing.T) {
+	at := store.ListPosition{ExecutionTime: testNow, Bucket: 3, ScheduleID: "a"}
+	queries := []store.ListQuery{{Tenant: "acme", Channel: "inbox:a"}, {Tenant: "acme", Channel: "inbox:a", IDPrefix: "a"},
+		{Tenant: "acme", Channel: "inbox:a", IDPrefix: "ab"}, {Tenant: "acmea", Channel: "inbox:a"}}
+	if got, want := cursorOf(&queries[0], &at), "AYxcVgegll_GgNzds7Y0A2E"; got != want {
+		t.Errorf("a cursor without a prefix is %q, and was %q", got, want)
+	}
+	for i := range queries {
+		cursor := cursorOf(&queries[i], &at)
+		for j := range queries {
+			got, err := parseCursor(&queries[j], cursor, testBuckets)
+			if i == j && (err != nil || *got != at) || i != j && err == nil {
+				t.Errorf("a cursor of %+v in %+v: %+v, %v", queries[i], queries[j], got, err)
+			}
+		}
+	}
+}

@@ -118,13 +118,14 @@ type Cancelled struct {
 
 // ListQuery selects messages of one tenant. Zero fields filter nothing.
 type ListQuery struct {
-	Tenant  string
-	Status  postdate.Status
-	Channel postdate.Channel
-	From    postdate.Time // execution time at least this
-	To      postdate.Time // execution time below this
-	After   *ListPosition // continue after this message
-	Limit   int           // at least 1
+	Tenant   string
+	Status   postdate.Status
+	Channel  postdate.Channel
+	IDPrefix string        // messages whose id begins so
+	From     postdate.Time // execution time at least this
+	To       postdate.Time // execution time below this
+	After    *ListPosition // continue after this message
+	Limit    int           // at least 1
 }
 
 // ListPosition is a message's place in the order of List.

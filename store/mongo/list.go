@@ -39,6 +39,11 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		}
 		selecting = append(selecting, bson.E{Key: "channel", Value: anyOf(names)})
 	}
+	if q.IDPrefix != "" {
+		const beyond = "\x7f" // every character of an id
+		id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: q.IDPrefix})
+		selecting = append(selecting, bson.E{Key: "_id", Value: doc("$gte", id, "$lt", id+beyond)})
+	}
 	if len(selecting) > 0 {
 		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))
 	}

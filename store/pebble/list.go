@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"strings"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -130,7 +131,7 @@ func (l *lister) advance(head listHead) error {
 
 // record reads a message, if the query selects it.
 func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err error) {
-	if head.key.Tenant != l.q.Tenant {
+	if head.key.Tenant != l.q.Tenant || !strings.HasPrefix(head.key.ScheduleID, l.q.IDPrefix) {
 		return rec, false, nil
 	}
 	st, found, err := l.states.state(l.s, head.key)

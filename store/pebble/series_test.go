@@ -629,7 +629,7 @@ func (b *beside) compare() {
 		b.alike("retried", want, retried, nil, err)
 	}
 	for _, tenant := range []string{postdate.DefaultTenant, "acme"} {
-		q := store.ListQuery{Tenant: tenant, Limit: 10_000}
+		q := store.ListQuery{Tenant: tenant, IDPrefix: []string{"", "a", "a-", "b"}[b.r.IntN(4)], Limit: 10_000}
 		want, _ := b.mem.List(b.Context(), q)
 		for i, rec := range want.Records {
 			want.Records[i] = b.as(rec)

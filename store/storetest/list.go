@@ -3,8 +3,10 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -33,6 +35,7 @@ func listing() []check {
 		}},
 		{"From is inclusive and To exclusive", listRange},
 		{"a status selects, and so does a channel, and all filters together", listFilters},
+		{"the beginning of an id selects, exactly, on pages of every size", listPrefix},
 		{"records are whole, as Get gives them, in the order of execution times also after a retry", listRecords},
 		{"who follows the cursor while messages come and end sees each that was there throughout once",
 			listUnderChange},
@@ -123,6 +126,42 @@ func listFilters(x *trial) {
 	q := by(postdate.Pending, orders)
 	q.From, q.To = t0, t0+1
 	x.wantList(q, []postdate.Message{pending})
+}
+
+func listPrefix(x *trial) {
+	var all []postdate.Message
+	for i, id := range []string{"task-a", "task-a+", "task-a.b", "task-a~~", "task-a:1=2,3", "task-a@b_c", "task-ab",
+		"task-", "task", "Task-a", "TASK-A:1", "my-task-a", "task-b", "task,a", "taskXa", "a", "task-A"} {
+		m := postdate.Message{Key: bucket.KeyOf(tenant, id, x.store.Buckets()), Channel: orders}
+		m.ExecutionTime = t0 + postdate.Time(i%3)
+		all = append(all, m)
+	}
+	series := x.message(t0, recurring)
+	series.Key = bucket.KeyOf(tenant, "task-a:s", x.store.Buckets())
+	theirs := all[0]
+	theirs.Tenant = "tenant-b"
+	x.insert(append(all, series, theirs)...)
+	x.wantCancelled(all[1])
+	all = append(all, series, x.trigger(series, t0-9))
+	inListOrder(all)
+	for _, prefix := range []string{"task-a", "task-a:s", "task-a:s/", "task-a.", "task-a~", "task", "t", "my", "x",
+		"task-a:sx"} {
+		var want, cancelled []postdate.Message
+		for _, m := range all {
+			if strings.HasPrefix(m.ScheduleID, prefix) {
+				want = append(want, m)
+				if m.ScheduleID == "task-a+" {
+					cancelled = append(cancelled, m)
+				}
+			}
+		}
+		for _, limit := range []int{1, 2, 5, plenty} {
+			x.wantList(store.ListQuery{Tenant: tenant, IDPrefix: prefix, Limit: limit}, want)
+		}
+		x.wantList(store.ListQuery{Tenant: tenant, IDPrefix: prefix, Status: postdate.Cancelled, Limit: 1}, cancelled)
+	}
+	x.wantList(store.ListQuery{Tenant: "tenant-b", IDPrefix: "task-a", Limit: 1}, []postdate.Message{theirs})
+	x.wantList(store.ListQuery{Tenant: tenant, IDPrefix: "task-a:s", To: t0, Limit: 1}, all[:1])
 }
 
 func listRecords(x *trial) {

@@ -326,6 +326,7 @@ func selects(q *store.ListQuery, r *postdate.Record) bool {
 	return r.Tenant == q.Tenant &&
 		(q.Status == 0 || r.Status == q.Status) &&
 		(q.Channel == "" || r.Channel == q.Channel) &&
+		strings.HasPrefix(r.ScheduleID, q.IDPrefix) &&
 		r.ExecutionTime >= q.From &&
 		(q.To == 0 || r.ExecutionTime < q.To) &&
 		(q.After == nil || compareListed(listPosition(r), *q.After) > 0)

@@ -721,6 +721,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("ends of series", bugsInEnds)
 	in("changing series", bugsInChanges)
 	in("forget", bugsInForget)
+	in("list", bugsInPrefixes)
 	return bugs
 }
 
