@@ -23,6 +23,7 @@ require (
 	github.com/spaolacci/murmur3 v1.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
+	github.com/twmb/avro v1.9.1
 	github.com/valyala/fasthttp v1.70.0
 	golang.org/x/term v0.46.0
 	golang.org/x/time v0.16.0

@@ -88,6 +88,13 @@ func (k Key) SeriesID() string {
 	return id
 }
 
+// Occurrence returns the time of the occurrence that k names; 0: it names none.
+func (k Key) Occurrence() Time {
+	_, text, _ := strings.Cut(k.ScheduleID, occurrenceMark)
+	at, _ := ParseTime(text)
+	return at
+}
+
 // OfSeries returns the key of the series of which k names an occurrence. ok is false if it names none.
 func (k Key) OfSeries() (series Key, ok bool) {
 	series = k

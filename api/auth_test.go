@@ -329,6 +329,8 @@ func TestTenantsAreSeparate(t *testing.T) {
 		"PATCH /v1/messages/{id}":        {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
 		"POST /v1/messages/{id}/trigger": {"/v1/messages/x/trigger", "", 404, "not-found"},
 		"POST /v1/messages/cancel":       {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
+		"GET /schedulers":                {"/schedulers", "", 200, "[]"},
+		"POST /schedulers":               {"/schedulers", `{"host":"a","name":"x","action":"DELETE"}`, 403, "the tenant b"},
 		"GET /v1/inbox/{name}":           {"/v1/inbox/x", "", 200, `{"messages":[],`},
 		"POST /v1/messages":              {"/v1/messages", other, 201, "PENDING"}, // the id is free
 		"POST /v1/messages/batch":        {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},

@@ -60,6 +60,11 @@ var (
 // knownFields returns the names of the fields that a body may have under a pointer.
 func knownFields(body any, under jsontext.Pointer) []string {
 	switch body.(type) {
+	case *taskBody:
+		if under == "/frequency" {
+			return frequencyFields
+		}
+		return taskFields
 	case *cancelBody:
 		return cancelFields
 	case *channelBody:

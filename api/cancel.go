@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/valyala/fasthttp"
 
@@ -33,18 +34,25 @@ func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	if result.Changed { // else an earlier request did it
 		s.metrics.of(key.Tenant).cancelled.Inc()
 	}
-	switch {
-	case result.Err == nil:
+	if result.Err == nil {
 		return nil
-	case postdate.KindOf(result.Err) == postdate.KindTooLate:
-		s.metrics.of(key.Tenant).tooLate.Inc()
-		p := tooLate(key.ScheduleID, result.State)
-		if result.State.Occurrence != 0 && result.State.Status != postdate.Delivered {
-			p.Detail = result.Err.Error() // it says for which occurrence of the series it is too late
-		}
-		return p
 	}
-	return s.failed("cancel", result.Err, key.ScheduleID)
+	if postdate.KindOf(result.Err) == postdate.KindTooLate {
+		s.metrics.of(key.Tenant).tooLate.Inc()
+	}
+	return s.failed("cancel", cancelError(key.ScheduleID, result), key.ScheduleID)
+}
+
+// cancelError is the error of a cancel: a Problem if it came too late.
+func cancelError(scheduleID string, result store.Cancelled) error {
+	if postdate.KindOf(result.Err) != postdate.KindTooLate {
+		return result.Err
+	}
+	p := tooLate(scheduleID, result.State)
+	if result.State.Occurrence != 0 && result.State.Status != postdate.Delivered {
+		p.Detail = result.Err.Error() // it says for which occurrence of the series it is too late
+	}
+	return p
 }
 
 // Canceller is the part of a store that cancels.
@@ -67,7 +75,7 @@ func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdat
 		}
 		err, again := done[keys[i]]
 		if !again {
-			err = cancelRetried(ctx, from, keys[i], at)
+			err = cancelRetried(ctx, from, keys[i], postdate.Far, at)
 			done[keys[i]] = err
 		}
 		if r.Err == nil || postdate.KindOf(err) == postdate.KindUnknown {
@@ -77,11 +85,13 @@ func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdat
 	return results
 }
 
-func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, at postdate.Time) error {
+// cancelRetried cancels the occurrences of a series up to last that are messages of their own.
+func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, last, at postdate.Time) error {
 	keys, err := from.Retried(ctx, series)
 	if err != nil {
 		return unknownRetried(series, err)
 	}
+	keys = slices.DeleteFunc(keys, func(k postdate.Key) bool { return k.Occurrence() > last })
 	if len(keys) == 0 {
 		return nil
 	}

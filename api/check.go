@@ -364,6 +364,9 @@ func headerProblem(name string, err error) *Problem {
 	return fieldProblem(string(jsontext.Pointer("/headers").AppendToken(clip(name))), err)
 }
 
+// reserved begins the names of Postdate's own headers.
+const reserved = "postdate-"
+
 func checkHeaderName(name string) error {
 	if name == "" || len(name) > postdate.HeaderNameBytesMax {
 		return invalid("a header's name of %d bytes is not possible: it has 1 to %d",
@@ -375,7 +378,6 @@ func checkHeaderName(name string) error {
 				"allowed are letters, digits and ! # $ %% & ' * + - . ^ _ ` | ~", name, i)
 		}
 	}
-	const reserved = "postdate-"
 	lower := strings.ToLower(name)
 	switch {
 	case strings.HasPrefix(lower, reserved):

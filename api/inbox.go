@@ -27,7 +27,7 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 	if p := mayUse(identityOf(ctx), postdate.Channel("inbox:"+name), ""); p != nil {
 		return p
 	}
-	limit, p := limitOf(args, postdate.InboxLimitMax)
+	limit, p := limitOf(args, limitDefault, postdate.InboxLimitMax)
 	if p != nil {
 		return p
 	}

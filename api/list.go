@@ -70,7 +70,7 @@ func listQuery(args *fasthttp.Args, tenant string, buckets int) (store.ListQuery
 	if q.From != 0 && q.To != 0 && q.From >= q.To {
 		return q, parameterProblem("to", invalid("to %s must lie after from, which is %s", q.To, q.From))
 	}
-	if q.Limit, p = limitOf(args, postdate.ListLimitMax); p != nil {
+	if q.Limit, p = limitOf(args, limitDefault, postdate.ListLimitMax); p != nil {
 		return q, p
 	}
 	if args.Has("cursor") {

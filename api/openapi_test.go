@@ -188,6 +188,11 @@ func (c *contract) successes() {
 	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
 	c.series()
 	c.call(200, "DELETE", "/v1/messages/a", "")
+	c.call(201, "POST", "/schedulers", task("INSERT"))
+	c.call(200, "POST", "/schedulers", strings.Replace(task("UPDATE"), "1801396800000", `"2027-03-01T00:00:00Z"`, 1))
+	c.call(200, "GET", "/schedulers?host=default&unit=SECONDS&limit=1", "")
+	c.call(200, "GET", "/schedulers?name=sweep", "")
+	c.call(200, "POST", "/schedulers", task("DELETE"))
 	c.call(200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
 	c.call(200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
 	c.call(200, "POST", "/v1/messages/cancel", `{"scheduleIds":["b","none","x y"]}`)
@@ -239,7 +244,16 @@ func (c *contract) series() {
 	c.call(409, "POST", "/v1/messages/a2/trigger", "")
 }
 
+// task is a task definition for the rig's own channels.
+func task(action string) string {
+	return definition(action, strings.Replace(everyTen, "jobs", "inbox:test", 1))
+}
+
 func (c *contract) refusals() {
+	c.call(404, "POST", "/schedulers", task("DELETE"))
+	c.call(201, "POST", "/schedulers", task("INSERT"))
+	c.call(409, "POST", "/schedulers", task("INSERT"))
+	c.call(403, "POST", "/schedulers", strings.Replace(task("INSERT"), "default", "acme", 1))
 	for _, call := range [][3]string{{"PUT", "", recurring("put", everyHour)}, {"PATCH", "", `{"delay":"1s"}`}, {"POST", "/trigger", ""}} {
 		c.call(412, call[0], "/v1/messages/put"+call[1], call[2], `If-Match: "1"`)
 	}
@@ -256,7 +270,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"}, {"POST", "/schedulers"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -267,6 +281,7 @@ func (c *contract) refusals() {
 	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
 	c.call(413, "POST", "/v1/messages/put/trigger", `{"payload":"`+large+large+large+`"}`)
+	c.call(413, "POST", "/schedulers", `{"name":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/tenants/acme", `{"tenant":"`+large+large+large+`"}`)
@@ -277,7 +292,7 @@ func (c *contract) refusals() {
 	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1", "/v1/tenants?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {
 		c.call(400, "GET", path, "")
 	}
 }
@@ -359,9 +374,11 @@ func (c *contract) failures() {
 		c.call(status, "PATCH", "/v1/messages/f", `{"delay":"1s"}`)
 		c.call(status, "DELETE", "/v1/messages/f", "")
 		c.call(status, "POST", "/v1/messages/f/trigger", "")
+		c.call(status, "POST", "/schedulers", task("INSERT"))
 		if status != 507 {
 			c.call(status, "GET", "/v1/messages/f", "")
 			c.call(status, "GET", "/v1/messages", "")
+			c.call(status, "GET", "/schedulers", "")
 			c.call(status, "GET", "/v1/inbox/test", "")
 			c.call(status, "GET", "/v1/channels", "")
 			c.call(status, "GET", "/v1/keys", "")

@@ -68,7 +68,7 @@ var problemKinds = map[ProblemType]struct {
 	NoSuchPath:         {404, "There is no such path"},
 	MethodNotAllowed:   {405, "The path does not take this method"},
 	RequestTimeout:     {408, "The request took too long to arrive"},
-	Exists:             {409, "The schedule id is taken by other content"},
+	Exists:             {409, "The schedule id is taken"},
 	TooLate:            {409, "Delivery has begun or is done"},
 	Conflict:           {409, "Others changed the message at the same time"},
 	PreconditionFailed: {412, "The condition does not hold"},

@@ -57,9 +57,9 @@ func noQuery(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 // limitOf reads the parameter limit.
-func limitOf(args *fasthttp.Args, limitMax int) (int, *Problem) {
+func limitOf(args *fasthttp.Args, otherwise, limitMax int) (int, *Problem) {
 	if !args.Has("limit") {
-		return limitDefault, nil
+		return otherwise, nil
 	}
 	text := string(args.Peek("limit"))
 	n, err := strconv.Atoi(text)

@@ -111,6 +111,8 @@ var routes = []route{
 	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage, auth.WriteMessages},
 	{"POST", "/v1/messages/{id}/trigger", (*Server).postTrigger, auth.WriteMessages},
 	{"POST", "/v1/recurrences/preview", (*Server).postPreview, auth.ReadMessages},
+	{"POST", "/schedulers", (*Server).postTask, auth.WriteMessages},
+	{"GET", "/schedulers", (*Server).getTasks, auth.ReadMessages},
 	{"GET", "/v1/inbox/{name}", (*Server).getInbox, auth.ReadMessages},
 	{"GET", "/v1/channels", (*Server).getChannels, auth.Operate},
 	{"PATCH", "/v1/channels", (*Server).patchChannel, auth.ChangeChannels},

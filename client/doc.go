@@ -31,7 +31,7 @@
 // before the first try, and a server that sees the same id with the same content again
 // schedules nothing. Put, Patch and ChangeChannel are not repeatable: somebody else may
 // change the same thing between two tries. Trigger is not, because each call begins an
-// occurrence.
+// occurrence, nor is DefineTask: after a lost answer, Tasks says what there is.
 //
 // # Versions
 //

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -112,6 +113,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("inbox", count == 1 && page.NextCursor == "AAAAAQ" && page.Messages[0].Attempt == 1 && len(page.Messages[0].Payload) > 0, page, err)
 	occurrences, err := c.Preview(ctx, client.Recurrence{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, at, 2)
 	check("preview", len(occurrences) == 2 && occurrences[0].Time.Month() == time.March && occurrences[0].Remark != "" && occurrences[1].Remark == "", occurrences, err)
+	checkTasks(ctx, t, c)
 	channels, err := c.Channels(ctx)
 	check("channels", err == nil && channels[0].Channel == "rabbitmq:orders" && channels[0].State == "down" && channels[0].InFlight == 1 && channels[0].Parked, channels, err)
 	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))
@@ -167,5 +169,26 @@ func TestWholeRule(t *testing.T) {
 	}
 	if fields := doc.Components.Schemas["RecurrenceChange"].Properties; len(fields) != len(body.Recurrence) || len(fields) != len(doc.Components.Schemas["Recurrence"].Properties) {
 		t.Errorf("sent are %d fields, the document has %d", len(body.Recurrence), len(fields))
+	}
+}
+
+// checkTasks is the part of TestEveryCallOfTheDocument about tasks.
+func checkTasks(ctx context.Context, t *testing.T, c *client.Client) {
+	is := func(got client.Task, action client.TaskAction, err error) {
+		t.Helper()
+		if err != nil || got.Name != "sweep" || *got.Frequency != (client.TaskFrequency{TimeUnit: "SECONDS", Time: 10}) ||
+			got.Start != 1801384200000 || string(got.Data) != `{"shop": "7"}` || got.ScheduleID != "task:sweep" || got.Action != action {
+			t.Errorf("%+v %v", got, err)
+		}
+	}
+	updated, err := c.DefineTask(ctx, client.Task{Host: "default", Name: "sweep", Action: client.UpdateTask})
+	is(updated, client.UpdateTask, err)
+	count := 0
+	for got, err := range c.Tasks(ctx, "sweep", "SECONDS") {
+		count++
+		is(got, client.InsertTask, err)
+	}
+	if count != 1 {
+		t.Errorf("there are %d tasks", count)
 	}
 }

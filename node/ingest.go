@@ -55,8 +55,8 @@ func (n *Node) openSources() error {
 			return err
 		}
 		taker, err := ingest.NewTaker(ingest.Config{
-			Messages: n.quota.Hold(n.store), Now: n.wall, Scheduled: n.scheduled, Log: n.c.Log,
-			Metrics: metrics, Source: o.Source(),
+			Messages: n.quota.Hold(n.store), Now: n.wall, Passed: n.passed, Scheduled: n.scheduled, Log: n.c.Log,
+			Metrics: metrics, Source: o.Source(), Tasks: o.Form == ingest.FormTask,
 			Intake: api.Intake{
 				Buckets: n.store.Buckets(), Tenant: o.Tenant,
 				PayloadBytesMax: n.c.PayloadBytesMax, CheckChannel: n.channels.check,

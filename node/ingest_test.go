@@ -76,6 +76,76 @@ func TestKafkaSchedules(t *testing.T) {
 	}
 }
 
+// TestKafkaTasks: records in JSON and in Avro insert, update and delete tasks of a whole node, beside POST /schedulers;
+// their messages arrive in the topics that they name, and a restarted node goes on where it was.
+func TestKafkaTasks(t *testing.T) {
+	address := kafkatest.URI(t)
+	broker := kafkatest.NewClient(t, address)
+	name := fmt.Sprint("tasks-", time.Now().UnixNano())
+	for _, topic := range []string{"", ".postdate-rejected", "-json", "-avro", "-http"} {
+		broker.CreateTopic(name+topic, 1, nil)
+	}
+	c := config(t)
+	c.Kafka, c.Ingest = node.Kafka{Seeds: []string{address}}, []string{"task+kafka:" + name}
+	n, api := start(t, c)
+	json := func(action, data string) *kgo.Record {
+		return &kgo.Record{Topic: name, Value: fmt.Appendf(nil, `{"host":"default","name":"json","action":%q,"frequency":{"timeUnit":"MILLISECONDS","time":200},"topic":"%s-json","data":%s}`, action, name, data)}
+	}
+	text := func(s string) string { return string(rune(2*len(s))) + s }
+	avro := &kgo.Record{Topic: name, Value: []byte("\x00\x00\x00\x00\x07" + text("default") + text("avro") + "\x00" + "\x02\x02\x02" + text(name+"-avro") + "\x00" + "\x02\x02" + text("k") + text("v") + "\x00")}
+	send(t, address, json("INSERT", `{"n": 1}`), avro, json("INSERT", "9"), json("UPDATE", `{"n": 2}`))
+	if _, err := api.DefineTask(patient(t), client.Task{Host: "default", Name: "http", Action: client.InsertTask, Topic: name + "-http", Frequency: &client.TaskFrequency{TimeUnit: "SECONDS", Time: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	arrives := func(task, unit, data string, count int) {
+		t.Helper()
+		seen := map[string]bool{}
+		for _, r := range broker.Take(name+"-"+task, count, kafkatest.ReadCommitted) {
+			if string(r.Key) != task || header(r, "task-host") != "default" || header(r, "task-name") != task || header(r, "task-unit") != unit ||
+				header(r, "postdate-schedule-id") != "task:"+task || header(r, "postdate-source") != "" || seen[header(r, "message-id")] {
+				t.Errorf("%s: %s %s %v", testrun.Broken, r.Key, r.Value, r.Headers)
+			}
+			if seen[header(r, "message-id")] = true; string(r.Value) != data && (task != "json" || string(r.Value) != `{"n": 1}`) {
+				t.Errorf("%s: it carries %s", task, r.Value)
+			}
+		}
+	}
+	arrives("json", "MILLISECONDS", `{"n": 2}`, 5)
+	arrives("avro", "SECONDS", `{"k":"v"}`, 2)
+	arrives("http", "SECONDS", "null", 2)
+	if rs := broker.Take(name+".postdate-rejected", 1, kafkatest.ReadCommitted); !strings.Contains(header(rs[0], "postdate-rejected-reason"), "already") {
+		t.Errorf("%s is rejected: %v", rs[0].Value, rs[0].Headers)
+	}
+	are := func(want string) {
+		t.Helper()
+		got := ""
+		for late := time.Now().Add(patience); got != want && time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+			got = ""
+			for task, err := range api.Tasks(patient(t), "", "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += task.Name + "/" + string(task.Action) + " "
+			}
+		}
+		if got != want {
+			t.Fatalf("the tasks are %s, want %s", got, want)
+		}
+	}
+	if _, err := api.DefineTask(patient(t), client.Task{Host: "default", Name: "http", Action: client.DeleteTask}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, address, json("DELETE", "0"))
+	are("avro/INSERT ")
+	stop(t, n)
+	_, api = start(t, c)
+	send(t, address, json("INSERT", `{"n": 2}`)) // it comes after all that was read before
+	are("avro/INSERT json/INSERT ")
+	if rs := broker.TakeAll(name+".postdate-rejected", kafkatest.ReadCommitted); len(rs) > 1 {
+		t.Errorf("%s: after the restart, %s was rejected again", testrun.Broken, rs[1].Value)
+	}
+}
+
 func send(t *testing.T, address string, rs ...*kgo.Record) {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(address))

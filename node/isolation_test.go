@@ -29,6 +29,8 @@ var foreign = map[string]struct {
 	"DELETE /v1/messages/{id}":       {"/v1/messages/acme-hook", "", 404},
 	"POST /v1/messages/{id}/trigger": {"/v1/messages/acme-series/trigger", "", 404},
 	"POST /v1/recurrences/preview":   {"/v1/recurrences/preview", `{"recurrence":{"every":"PT1H"}}`, 200},
+	"POST /schedulers":               {"/schedulers", `{"host":"acme","name":"sweep","action":"DELETE"}`, 403},
+	"GET /schedulers":                {"/schedulers", "", 200},
 	"GET /v1/inbox/{name}":           {"/v1/inbox/both", "", 200},
 	"GET /v1/channels":               {"/v1/channels", "", 200},
 	"PATCH /v1/channels":             {"/v1/channels", `{"channel":"inbox:both","paused":true}`, 200},

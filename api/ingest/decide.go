@@ -22,6 +22,7 @@ const (
 	Schedule Action = iota + 1 // create a message; its id may be taken
 	Upsert                     // create it, or replace it while it is PENDING
 	Cancel                     // cancel it
+	Define                     // do what a task definition says
 	Refuse                     // do nothing: the command is bad, and Reason says why
 )
 
@@ -43,6 +44,8 @@ type Decision struct {
 	Identity Identity
 	Expired  bool   // refused as too late, unless the store already has it
 	Reason   string // for Refuse, and with Expired
+
+	task *api.Task // for Define
 }
 
 // Decide reads a command. It is pure: now is the node's clock, and fresh is an id for

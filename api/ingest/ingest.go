@@ -9,7 +9,8 @@
 // A message with a header x-delay (milliseconds, as in RabbitMQ's delayed-message
 // plugin) or postdate-execution-time (RFC 3339) is scheduled as it is: its body is the
 // payload, and its headers and properties go with it. Any other message is a command in
-// the JSON that POST /v1/messages takes.
+// the JSON that POST /v1/messages takes. A source of task definitions has those alone, and
+// they change series ([api.Task]).
 //
 // # Promises
 //
@@ -99,6 +100,7 @@ type Command struct {
 
 	decision *Decision
 	result   Result
+	late     int // how often it came too late, and is tried again
 }
 
 // Place is an offset in a partition of a topic.

@@ -6,8 +6,11 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Origin is a source as the operator writes it: [tenant@]broker:name[=[!]channel].
-type Origin struct{ Tenant, Broker, Name, Channel string }
+// Origin is a source as the operator writes it: [tenant@][form+]broker:name[=[!]channel].
+type Origin struct{ Tenant, Form, Broker, Name, Channel string }
+
+// FormTask is the form of a source of task definitions. The form "" is that of schedules.
+const FormTask = "task"
 
 // Source is the origin's queue or topic.
 func (o Origin) Source() string { return o.Broker + ":" + o.Name }
@@ -19,12 +22,16 @@ func ParseOrigin(text string) (o Origin, err error) {
 	var readings []Origin
 	badTenant := error(nil)
 	for at := range len(text) {
-		broker, name, ok := strings.Cut(text[at:], ":")
-		if form := strings.TrimPrefix(strings.TrimPrefix(broker, "task+"), "etf1+"); !ok ||
-			at > 0 && text[at-1] != '@' || form != "rabbitmq" && form != "kafka" {
+		before, name, ok := strings.Cut(text[at:], ":")
+		form, broker, formed := strings.Cut(before, "+")
+		if !formed {
+			form, broker = "", before
+		}
+		if !ok || at > 0 && text[at-1] != '@' || formed && form != FormTask && form != "etf1" ||
+			broker != "rabbitmq" && broker != "kafka" {
 			continue
 		}
-		o := Origin{Tenant: postdate.DefaultTenant, Broker: broker}
+		o := Origin{Tenant: postdate.DefaultTenant, Form: form, Broker: broker}
 		if o.Name, o.Channel, _ = strings.Cut(name, "="); at > 0 {
 			o.Tenant = text[:at-1]
 		}
@@ -38,16 +45,18 @@ func ParseOrigin(text string) (o Origin, err error) {
 	case len(readings) == 0 && badTenant != nil:
 		return o, badTenant
 	case len(readings) == 0:
-		return o, invalid("--ingest %q is not of the form rabbitmq:QUEUE or kafka:TOPIC, with TENANT@ before it "+
-			"unless the messages are of the tenant default, and =CHANNEL behind it where messages do not say theirs, "+
-			"or =!CHANNEL for all, like acme@rabbitmq:in=rabbitmq:orders/{routing-key}", text)
+		return o, invalid("--ingest %q is not of the form rabbitmq:QUEUE, kafka:TOPIC or task+kafka:TOPIC, with "+
+			"TENANT@ before it unless the messages are of the tenant default, and =CHANNEL behind it where messages "+
+			"do not say theirs, or =!CHANNEL for all, like acme@rabbitmq:in=rabbitmq:orders/{routing-key}", text)
 	case len(readings) > 1:
 		return o, invalid("--ingest %q can be read in two ways, as %s of the tenant %s and as %s of the tenant %s: "+
 			"take a queue, channel and tenant without @rabbitmq: and @kafka: in their names", text,
 			readings[0].Source(), readings[0].Tenant, readings[1].Source(), readings[1].Tenant)
-	case strings.Contains(readings[0].Broker, "+"):
-		return o, invalid("--ingest %q: this version does not know the form %s: it takes rabbitmq: and kafka:",
-			text, readings[0].Broker[:strings.LastIndexByte(readings[0].Broker, '+')+1])
+	case readings[0].Form == "etf1":
+		return o, invalid("--ingest %q: this version does not know the form etf1+: it takes rabbitmq:, kafka: and "+
+			"task+kafka:", text)
+	case readings[0].Form == FormTask && readings[0].Broker != "kafka":
+		return o, invalid("--ingest %q: task definitions come from a topic of Kafka: write task+kafka:TOPIC", text)
 	}
 	return readings[0], nil
 }

@@ -17,11 +17,14 @@ func TestParseOrigin(t *testing.T) {
 		"a=b:c@rabbitmq:in@home=inbox:x":                  "a=b:c rabbitmq in@home inbox:x",
 		"etf1+x@kafka:in":                                 "etf1+x kafka in ",
 		"kafka:in=https://me@kafka:9000/x":                "default kafka in https://me@kafka:9000/x",
+		"task+kafka:in":                                   "default task+kafka in ",
+		"acme@task+kafka:in=!kafka:out":                   "acme task+kafka in !kafka:out",
+		"task+x@kafka:in":                                 "task+x kafka in ",
 		"acme@rabbitmq:an in@kafka:x":                     "acme rabbitmq an in@kafka:x ",
 
 		"rabbitmq:in@kafka:x":                 "can be read in two ways, as rabbitmq:in@kafka:x of the tenant default and as kafka:x of the tenant rabbitmq:in:",
 		"acme@rabbitmq:in@kafka:x":            "can be read in two ways, as rabbitmq:in@kafka:x of the tenant acme and as kafka:x of the tenant acme@rabbitmq:in:",
-		"task+rabbitmq:in":                    "does not know the form task+",
+		"task+rabbitmq:in":                    "write task+kafka:TOPIC",
 		"acme@etf1+kafka:in":                  "does not know the form etf1+",
 		"a/b@rabbitmq:in":                     `tenant "a/b" has a forbidden character`,
 		"@rabbitmq:in":                        "tenant is empty",
@@ -34,9 +37,11 @@ func TestParseOrigin(t *testing.T) {
 		"nats:in":                             "is not of the form",
 		"acme@Rabbitmq:in":                    "is not of the form",
 		"other+kafka:in":                      "is not of the form",
+		"task+etf1+kafka:in":                  "is not of the form",
+		"acme@task+kafka:in@kafka:x":          "can be read in two ways",
 	} {
 		o, err := ParseOrigin(text)
-		got := fmt.Sprint(o.Tenant, " ", o.Broker, " ", o.Name, " ", o.Channel)
+		got := fmt.Sprint(o.Tenant, " ", formed(o), o.Broker, " ", o.Name, " ", o.Channel)
 		if err != nil {
 			got = err.Error()
 		}
@@ -44,6 +49,14 @@ func TestParseOrigin(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
 	}
+}
+
+// formed is an origin's form as it is written.
+func formed(o Origin) string {
+	if o.Form == "" {
+		return ""
+	}
+	return o.Form + "+"
 }
 
 // FuzzParseOrigin: what is taken is written in one way only, which is what was given. What an
@@ -69,7 +82,7 @@ func FuzzParseOrigin(f *testing.F) {
 		if err := postdate.CheckTenant(o.Tenant); err != nil || o.Broker != "rabbitmq" && o.Broker != "kafka" || o.Name == "" || strings.Contains(o.Name, "=") {
 			t.Fatalf("%s is read as %+v, %v", text, o, err)
 		}
-		again := o.Tenant + "@" + o.Source()
+		again := o.Tenant + "@" + formed(o) + o.Source()
 		if o.Channel != "" || strings.HasSuffix(text, "=") {
 			again += "=" + o.Channel
 		}

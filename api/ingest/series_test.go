@@ -23,8 +23,10 @@ func (w *world) get(id string) postdate.Record {
 }
 
 // next settles the present occurrence of the series s, and returns its id.
-func (w *world) next(how store.Settling) string {
-	rec := w.get("s")
+func (w *world) next(how store.Settling) string { return w.nextOf("s", how) }
+
+func (w *world) nextOf(id string, how store.Settling) string {
+	rec := w.get(id)
 	if w.token(rec.Bucket) == 0 {
 		if _, err := w.Acquire(context.Background(), []store.Acquisition{{Bucket: rec.Bucket, Owner: "o", Lease: "l"}}); err != nil {
 			w.Fatal(err)

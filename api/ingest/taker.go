@@ -16,10 +16,8 @@ import (
 
 // Messages is the part of a store that commands need.
 type Messages interface {
-	Insert(ctx context.Context, messages []postdate.Message) []store.Inserted
 	Get(ctx context.Context, key postdate.Key) (postdate.Record, error)
-	Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error)
-	api.Canceller
+	api.TaskMessages
 }
 
 // Config is what a Taker needs. Messages and Intake have no defaults.
@@ -27,6 +25,10 @@ type Config struct {
 	Messages Messages
 	Intake   api.Intake
 	Now      func() postdate.Time
+	// Passed is as [api.Config] has it. Default: Now.
+	Passed func() postdate.Time
+	// Tasks: the commands are task definitions.
+	Tasks bool
 	// Scheduled is called for each message that becomes PENDING, to wake its owner.
 	Scheduled func(bucket int, at postdate.Time)
 	// Timeout bounds each command's or batch's work on the store. Default: 30 s.
@@ -59,6 +61,9 @@ func NewTaker(c Config) (*Taker, error) {
 	}
 	if c.Now == nil {
 		c.Now = func() postdate.Time { return postdate.WallOf(time.Now()) }
+	}
+	if c.Passed == nil {
+		c.Passed = c.Now
 	}
 	if c.Scheduled == nil {
 		c.Scheduled = func(int, postdate.Time) {}
@@ -101,7 +106,7 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	now := t.config.Now()
 	for _, c := range commands {
 		if c.decision == nil {
-			d := Decide(&t.config.Intake, c, now, newID())
+			d := t.decide(c, now)
 			c.decision = &d
 		}
 	}
@@ -120,6 +125,13 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 		}
 	}
 	return results
+}
+
+func (t *Taker) decide(c *Command, now postdate.Time) Decision {
+	if t.config.Tasks {
+		return decideTask(&t.config.Intake, c, now)
+	}
+	return Decide(&t.config.Intake, c, now, newID())
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -155,6 +167,8 @@ func (t *Taker) carryOut(ctx context.Context, run []*Command) bool {
 			cancels = append(cancels, c)
 		case Refuse:
 			t.refused(ctx, c)
+		case Define:
+			t.define(ctx, c)
 		default:
 			inserts = append(inserts, c)
 		}

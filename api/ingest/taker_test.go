@@ -30,6 +30,25 @@ type world struct {
 	mu    sync.Mutex
 	fault func(m *postdate.Message) (err error, written bool) // of an insert
 	never error                                               // of a replacement
+
+	between func() // runs once, after a Get
+	retried error  // of Retried
+}
+
+func (w *world) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
+	r, err := w.Mem.Get(ctx, key)
+	if between := w.between; between != nil {
+		w.between = nil
+		between()
+	}
+	return r, err
+}
+
+func (w *world) Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error) {
+	if w.retried != nil {
+		return nil, w.retried
+	}
+	return w.Mem.Retried(ctx, series)
 }
 
 func newWorld(t *testing.T) *world {

@@ -124,8 +124,8 @@ func registerBrokers(f *pflag.FlagSet, c *node.Config) {
 		"while the first is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Ingest, "ingest", nil,
 		"where else schedules come from: [tenant@]rabbitmq:queue[=channel] or [tenant@]kafka:topic[=channel]; "+
-			"after =! messages can name no other channel; the tenant ends at the @ before rabbitmq: or kafka:, "+
-			"the queue at the first =; may be repeated")
+			"task+kafka: takes task definitions; after =! messages can name no other channel; "+
+			"the tenant ends at the @ before rabbitmq: or kafka:, the queue at the first =; may be repeated")
 }
 
 // finish returns the node's configuration once all flags are set.

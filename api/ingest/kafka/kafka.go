@@ -3,7 +3,8 @@
 //
 // A record with a value schedules a message. If the value is the API's JSON with a
 // scheduleId, it creates that message, or replaces it while it is PENDING. A record
-// without a value cancels the message whose id is its key.
+// without a value cancels the message whose id is its key. If the Taker's are tasks, each
+// record is a task definition instead.
 //
 // # Promises
 //
