@@ -21,7 +21,7 @@ import (
 // only for what every request newly needs, like the door.
 // Functions that an idle node enters, and short ones, do not count.
 const (
-	wayFilesMax, wayFunctionsMax       = 78, 230
+	wayFilesMax, wayFunctionsMax       = 76, 200
 	cancelFilesMax, cancelFunctionsMax = 26, 54
 	spineMax                           = 12
 	shortLines                         = 5

@@ -90,8 +90,12 @@ func (w *walk) walk() error {
 		}),
 		w.schedule(cancelled, "1h"),
 		w.part("cancel", func() error { _, err := w.call("DELETE", "/"+cancelled, ""); return err }),
-		w.part("idle", func() error { // as long as a delivery takes, and with the same requests
-			over := time.After(200 * time.Millisecond)
+		w.part("idle", func() error { // with the same requests, and once for as long as a node takes to look at all
+			idle := 200 * time.Millisecond
+			if w.round == rounds-1 {
+				idle = 3 * time.Second
+			}
+			over := time.After(idle)
 			for {
 				select {
 				case <-over:
