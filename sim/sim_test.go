@@ -2,6 +2,7 @@ package sim
 
 import (
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"testing"
@@ -9,6 +10,11 @@ import (
 
 	"github.com/postdate/postdate/internal/testrun"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // worlds are small and make much garbage
+	m.Run()
+}
 
 // report fails a test and logs what is needed to replay the failure.
 func report(t *testing.T, o Options, r Result) {
