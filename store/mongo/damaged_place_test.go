@@ -113,21 +113,28 @@ func decimalOne(t *testing.T) bson.Decimal128 {
 	return d
 }
 
+// beside returns a new store, behind a mongos if it is sharded, and one that writes to the same database without
+// it.
+func beside(t *testing.T, sharded bool) (s, direct *Store) {
+	t.Helper()
+	uri := mongotest.Fresh(t)
+	c := DefaultConfig(uri)
+	if sharded {
+		c.URI = routertest.Start(t, uri).URI()
+	}
+	c.Buckets, c.Log = 8, slog.New(slog.DiscardHandler)
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, (&filled{t: t, c: c}).bare(uri)
+}
+
 // TestRetentionBesideDamage: final messages expire, whatever damaged ones lie next to them.
 func TestRetentionBesideDamage(t *testing.T) {
 	for _, sharded := range []bool{false, true} {
-		uri := mongotest.Fresh(t)
-		c := DefaultConfig(uri)
-		if sharded {
-			c.URI = routertest.Start(t, uri).URI()
-		}
-		c.Buckets, c.Log = 8, slog.New(slog.DiscardHandler)
-		s, err := Open(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		direct := (&filled{t: t, c: c}).bare(uri)
+		s, direct := beside(t, sharded)
 		all := insertInBucket(t, s, 1, 4)
 		for n, damage := range []bson.D{doc("executionTime", int64(1000)), doc("bucket", decimalOne(t))} {
 			bad, good := all[2*n], all[2*n+1]

@@ -3,7 +3,6 @@ package mongo
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -111,18 +110,7 @@ func TestForgottenWithoutAnAnswer(t *testing.T) {
 // TestForgetBesideDamage: of a message that somebody changed by hand, Forget says so if it needs what is damaged.
 func TestForgetBesideDamage(t *testing.T) {
 	for _, sharded := range []bool{false, true} {
-		uri := mongotest.Fresh(t)
-		c := DefaultConfig(uri)
-		if sharded {
-			c.URI = routertest.Start(t, uri).URI()
-		}
-		c.Buckets, c.Log = 8, slog.New(slog.DiscardHandler)
-		s, err := Open(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		direct := (&filled{t: t, c: c}).bare(uri)
+		s, direct := beside(t, sharded)
 		for i, damage := range []bson.D{doc("settledAt", int64(5)), doc("version", "first"), doc("status", "over", "version", int64(1))} {
 			rec := cancelled(t, s, fmt.Sprint("m", i))
 			harm(t, direct, rec.Message, damage)
