@@ -27,8 +27,11 @@ type owned struct {
 	// due is the earliest known attempt time at or after read; Far if there is none.
 	due postdate.Time
 	// late is the position before read from which on there may be unseen messages; nowhere if
-	// none are known.
-	late bucket.Position
+	// none are known. Scans of what is late go on from there to read. again is a position before
+	// late: what turned up behind them; nowhere if nothing did. With one position for both, a
+	// series that catches up, and arms one occurrence after the other in the past, would call them
+	// back each time, and none would ever come to its end.
+	late, again bucket.Position
 	// leftOut is the first message that a scan left out and that no whole sweep has passed
 	// since; nowhere if there is none. leftOutAgain is the first one left out since the present
 	// sweep began; it becomes leftOut when that sweep ends.
@@ -92,6 +95,7 @@ type scanKind uint8
 const (
 	scanOn     scanKind = iota // go on where the last one ended
 	scanLate                   // what turned up before that
+	scanAgain                  // what turned up before the place of scanLate
 	scanSweep                  // from the very first message
 	scanBehind                 // what is not claimed yet of one channel or tenant
 )
@@ -105,7 +109,8 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		}
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
-			read: bucket.UpTo(p.Checkpoint), due: now.Wall, late: nowhere, leftOut: nowhere, leftOutAgain: nowhere,
+			read: bucket.UpTo(p.Checkpoint), due: now.Wall,
+			late: nowhere, again: nowhere, leftOut: nowhere, leftOutAgain: nowhere,
 			sweepAt: now.Mono,
 			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
@@ -172,11 +177,14 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 // that goes on from read finds them; a scan of what is late moves read, so it must not begin
 // there.
 func (b *owned) missed(p bucket.Position) {
-	if b.read.Before(p) {
+	switch {
+	case b.read.Before(p):
 		b.due = min(b.due, p.Time)
-		return
+	case b.late == nowhere:
+		b.late = p
+	case p.Before(b.late):
+		b.again = b.again.Earliest(p)
 	}
-	b.late = b.late.Earliest(p)
 }
 
 // settledUpTo is the checkpoint of the next claim: as far as is known, everything up to it is
@@ -192,7 +200,7 @@ func (b *owned) settledUpTo() postdate.Time {
 // handledUpTo is the checkpoint with which a bucket is handed over: as far as is known,
 // everything up to it is settled or was never claimed.
 func (b *owned) handledUpTo() postdate.Time {
-	t := min(b.read.Time, b.late.Time, b.leftOut.Time, b.record.Claimed.Time)
+	t := min(b.read.Time, b.late.Time, b.again.Time, b.leftOut.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
@@ -284,8 +292,9 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 	return poll{}, false
 }
 
-// scanTurns is how many kinds of scan of a bucket take turns: what is new, late, and behind. A
-// sweep takes no turn: it comes first, and continues as a scan of what is late.
+// scanTurns is how many kinds of scan of a bucket take turns: what is new, late, and behind. What is
+// late again has every other turn of what is late. A sweep takes no turn: it comes first, and continues
+// as a scan of what is late.
 const scanTurns = 3
 
 // chooseKind makes p a sweep if one is due, else the scan whose turn it is, if it is needed.
@@ -309,6 +318,9 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
+		if b.again != nowhere && b.turn%2 == 0 {
+			p.kind, scan.After = scanAgain, b.again
+		}
 		return b.late != nowhere
 	default:
 		return !b.resting() && m.catchUp(now, b, p)
@@ -337,7 +349,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	m.heard(&p, r)
 	if p.kind == scanSweep {
-		b.leftOutAgain = nowhere
+		b.leftOutAgain, b.again = nowhere, nowhere
 	}
 	if r.LeftOut != (bucket.Position{}) {
 		b.leftOut, b.leftOutAgain = b.leftOut.Earliest(r.LeftOut), b.leftOutAgain.Earliest(r.LeftOut)
@@ -351,6 +363,14 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.late = nowhere
 		b.readTo(r)
+	case scanAgain:
+		b.again = nowhere
+		if !r.Complete && r.Ended.Before(b.late) {
+			b.again = r.Ended
+			break
+		}
+		b.late = nowhere // it has come that far
+		b.readTo(r)
 	case scanOn:
 		b.readTo(r)
 	}
@@ -359,6 +379,11 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	if b.sweeping && b.late == nowhere { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
+	}
+	if b.late == nowhere && b.again != nowhere {
+		again := b.again
+		b.again = nowhere
+		b.missed(again)
 	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])

@@ -489,7 +489,7 @@ func TestWhatIsMissed(t *testing.T) {
 		{name: "the scan ends before it", read: 20, missed: 10, ended: 5, wantLate: nowhere, wantDue: 10},
 		{name: "nothing is missed", read: 20, ended: 5, wantLate: nowhere, wantDue: postdate.Far},
 	} {
-		b := &owned{read: at(test.read), late: nowhere, due: postdate.Far}
+		b := &owned{read: at(test.read), late: nowhere, again: nowhere, due: postdate.Far}
 		if test.missed != 0 {
 			b.missed(at(test.missed))
 		}
@@ -498,9 +498,21 @@ func TestWhatIsMissed(t *testing.T) {
 			t.Errorf("%s: late %v, due %v, read to %v", test.name, b.late, b.due, b.read)
 		}
 	}
-	b := &owned{read: at(20), late: nowhere, due: 40}
+	b := &owned{read: at(20), late: nowhere, again: nowhere, due: 40}
 	b.missed(at(30))
 	if b.missed(at(50)); b.late != nowhere || b.due != 30 {
 		t.Errorf("ahead of what is read: late %v, due %v", b.late, b.due)
+	}
+	b.missed(at(10)) // from where scans go on
+	b.missed(at(12))
+	b.missed(at(8))
+	b.missed(at(4))
+	b.missed(at(6))
+	if b.late != at(10) || b.again != at(4) {
+		t.Errorf("before what is late: late %v, again %v", b.late, b.again)
+	}
+	b.record.Claimed = at(20)
+	if b.leftOut = nowhere; b.handledUpTo() != 3 {
+		t.Errorf("settled up to %d, but 4 may not be read", b.handledUpTo())
 	}
 }

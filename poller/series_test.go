@@ -388,6 +388,40 @@ func TestSeriesBehindABacklog(t *testing.T) {
 	}
 }
 
+// A series that catches up arms occurrences in the past, one after the other. What turns up meanwhile among
+// many others does not wait until it has caught up.
+func TestSeriesThatCatchesUp(t *testing.T) {
+	s := newShop(t, 1, func(c *Config) { c.PageMax = 8 })
+	s.mute = func(r postdate.Route) bool { return r == "x:mute" }
+	key, _ := s.addSeries(postdate.Recurrence{Every: 100 * ms, Misfire: postdate.MisfireAll, MisfireAfter: time.Hour})
+	s.watch = nil
+	s.put(0, "x:mute", 40, 95*time.Second)
+	s.after(100 * time.Second) // in which nothing is done
+	s.waits = storeCalls
+	round := func() {
+		s.tick(5 * ms)
+		s.answer(claims)
+		s.answer(settles)
+	}
+	for range 100 {
+		round()
+	}
+	if s.flying("x:mute") != 40 {
+		t.Fatalf("%d of 40 are with their broker", s.flying("x:mute"))
+	}
+	s.add(0, "x:a", 1, -50*ms)
+	for range 40 {
+		round()
+	}
+	row := s.store.Rows[key]
+	if behind := s.now.Wall.Sub(row.Occurrence); behind < 60*time.Second {
+		t.Fatalf("the series is only %s behind", behind)
+	}
+	if s.arrived["x:a"] != 1 {
+		t.Errorf("it waits for the series, %+v", row.Series)
+	}
+}
+
 // Where a tenant has no room for another message, a refused occurrence fails, and the series goes on.
 func TestSeriesWithoutRoomForARetry(t *testing.T) {
 	room := true
