@@ -27,10 +27,10 @@ type owned struct {
 	// due is the earliest known attempt time at or after read; Far if there is none.
 	due postdate.Time
 	// late is the position before read from which on there may be unseen messages; nowhere if
-	// none are known. Scans of what is late go on from there to read. again is a position before
-	// late: what turned up behind them; nowhere if nothing did. With one position for both, a
-	// series that catches up, and arms one occurrence after the other in the past, would call them
-	// back each time, and none would ever come to its end.
+	// none are known. Scans go on from there to read. again is where such a message turned up
+	// meanwhile, before late or behind it; nowhere if none did. With one position for both, a series
+	// that catches up, and arms one occurrence after the other in the past, would call the scans back
+	// each time, and what turns up beyond a sweep would wait for it.
 	late, again bucket.Position
 	// leftOut is the first message that a scan left out and that no whole sweep has passed
 	// since; nowhere if there is none. leftOutAgain is the first one left out since the present
@@ -95,7 +95,7 @@ type scanKind uint8
 const (
 	scanOn     scanKind = iota // go on where the last one ended
 	scanLate                   // what turned up before that
-	scanAgain                  // what turned up before the place of scanLate
+	scanAgain                  // what turned up during those
 	scanSweep                  // from the very first message
 	scanBehind                 // what is not claimed yet of one channel or tenant
 )
@@ -182,7 +182,7 @@ func (b *owned) missed(p bucket.Position) {
 		b.due = min(b.due, p.Time)
 	case b.late == nowhere:
 		b.late = p
-	case p.Before(b.late):
+	default:
 		b.again = b.again.Earliest(p)
 	}
 }
@@ -349,7 +349,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 	m.heard(&p, r)
 	if p.kind == scanSweep {
-		b.leftOutAgain, b.again = nowhere, nowhere
+		b.leftOutAgain = nowhere
 	}
 	if r.LeftOut != (bucket.Position{}) {
 		b.leftOut, b.leftOutAgain = b.leftOut.Earliest(r.LeftOut), b.leftOutAgain.Earliest(r.LeftOut)
@@ -361,15 +361,16 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		}
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
+		if p.read(r, b.again) {
+			b.again = nowhere
+		}
 		b.late = nowhere
 		b.readTo(r)
 	case scanAgain:
 		b.again = nowhere
-		if !r.Complete && r.Ended.Before(b.late) {
-			b.again = r.Ended
-			break
+		if p.read(r, b.late) {
+			b.late = nowhere // the two go on as one
 		}
-		b.late = nowhere // it has come that far
 		b.readTo(r)
 	case scanOn:
 		b.readTo(r)
@@ -391,6 +392,11 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	if p.kind != scanBehind && r.Complete && b.late == nowhere {
 		m.forgetDropped(b) // what was not read again is gone, or lies ahead of a clock that was set back
 	}
+}
+
+// read says whether a scan has passed a position.
+func (p *poll) read(r *store.ClaimResult, at bucket.Position) bool {
+	return !at.Before(p.claim.Scan.After) && !r.Ended.Before(at)
 }
 
 // readTo notes how far a scan got.

@@ -473,6 +473,36 @@ func TestWithinTheMillisecondOfAPage(t *testing.T) {
 	}
 }
 
+// What turns up while a sweep goes through a backlog is read in the next claims but few, not when the
+// sweep comes to it.
+func TestWhatTurnsUpDuringASweep(t *testing.T) {
+	s := newShop(t, 1, func(c *Config) { c.PageMax, c.SweepEvery = 8, time.Hour })
+	s.mute = func(r postdate.Route) bool { return r != "x:a" }
+	for i := range 10 {
+		s.add(0, named("x:mute%d", i), 40, -100*ms)
+	}
+	s.work(time.Second)
+	if s.flying() != 400 {
+		t.Fatalf("%d of 400 are with their brokers", s.flying())
+	}
+	s.waits = storeCalls
+	b := s.m.buckets[0]
+	b.sweepAt = s.now.Mono
+	s.m.touch(b)
+	for range 5 {
+		s.tick(5 * ms)
+		s.answer(claims)
+	}
+	s.add(0, "x:a", 1, b.read.Time.Sub(s.now.Wall)-ms)
+	for range 4 {
+		s.tick(5 * ms)
+		s.answer(claims)
+	}
+	if !b.sweeping || s.arrived["x:a"] != 1 {
+		t.Errorf("%d of 1 arrived; the sweep goes on: %t", s.arrived["x:a"], b.sweeping)
+	}
+}
+
 // What must be read again is read as late if the bucket is read beyond it, and otherwise in its
 // turn, even if the wall clock was set back and a scan ends before it.
 func TestWhatIsMissed(t *testing.T) {
@@ -509,7 +539,7 @@ func TestWhatIsMissed(t *testing.T) {
 	b.missed(at(4))
 	b.missed(at(6))
 	if b.late != at(10) || b.again != at(4) {
-		t.Errorf("before what is late: late %v, again %v", b.late, b.again)
+		t.Errorf("beside what is late: late %v, again %v", b.late, b.again)
 	}
 	b.record.Claimed = at(20)
 	if b.leftOut = nowhere; b.handledUpTo() != 3 {
