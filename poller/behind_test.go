@@ -448,6 +448,7 @@ func TestHalfGoesOutBeforeMoreComes(t *testing.T) {
 func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 	const n, most = 60, 16
 	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
+	s.m.sweepsMin = n
 	s.gainEmpty(n)
 	var behind []bucket.Partition
 	var due []Nudge

@@ -148,7 +148,7 @@ func TestCatchingUpKeepsNobodyBack(t *testing.T) {
 func TestCatchingUpTakesTurns(t *testing.T) {
 	const buckets, most = 100, 64
 	s := openShop(t, func(c *Config) { c.DoubtMax = 8_000 })
-	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	s.m.random, s.m.sweepsMin = rand.New(rand.NewPCG(1, 2)).Float64, 2*buckets
 	s.mute = every
 	ps := s.partitions(2 * buckets)
 	of := func(b int) postdate.Route { return named("x:%d", b/buckets) }
@@ -226,12 +226,50 @@ func TestCatchingUpWithRoomForOne(t *testing.T) {
 	}
 }
 
+// Sweeps of buckets in which something is behind read that only to pass over it. So those that fall due
+// together are spread over calls. They all come soon, and those of other buckets do not wait.
+func TestSweepsOfWhatIsBehindAreSpread(t *testing.T) {
+	const n = 400
+	s := newShop(t, 0, func(c *Config) { c.SweepEvery = time.Hour })
+	s.hold("x:a")
+	var all []bucket.Partition
+	for i := range n + 1 {
+		p := s.behind("x:a")
+		if p.Bucket = i; i == n {
+			p.Behind = nil
+		}
+		all = append(all, p)
+	}
+	s.gain(all...)
+	s.sleep(5 * time.Second)
+	for _, b := range s.m.buckets {
+		b.sweepAt, b.sweeping = s.now.Mono, false
+		s.m.touch(b)
+	}
+	swept, most := map[int]bool{}, 0
+	s.watch = func(e Effect) {
+		if call, is := e.(Claim); is {
+			before := len(swept)
+			for _, c := range call.Claims {
+				if c.Only == "" && c.Scan.After == (bucket.Position{}) {
+					swept[c.Bucket] = true
+				}
+			}
+			most = max(most, len(swept)-before)
+		}
+	}
+	s.run(1500 * ms)
+	if len(swept) != n+1 || most > n/sweepsPart+1 {
+		t.Errorf("%d of %d buckets are swept, up to %d in a call", len(swept), n+1, most)
+	}
+}
+
 // Beside so many buckets in which something new is due that they fill each call, channels that
 // are behind catch up, and none of them much faster than the others.
 func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 	const busy, channels, rounds = 400, 4, 24
 	s := openShop(t, func(c *Config) { c.DoubtMax, c.HandMax, c.SweepEvery = 4_000, 1<<18, time.Hour })
-	s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+	s.m.random, s.m.sweepsMin = rand.New(rand.NewPCG(1, 2)).Float64, 64*channels
 	late := func(i int) postdate.Route { return named("x:late%d", i) }
 	ps := s.partitions(busy + 64*channels)
 	for i := range 64 * channels {

@@ -20,6 +20,10 @@ const (
 	// catchUpMax is how many buckets of the common lane catch up in one call. The others stay free for
 	// what comes next.
 	catchUpMax = 32
+	// sweepsPart: a call begins at most this part of a node's sweeps, and sweepsMin in any case, of buckets in
+	// which something is behind. They read that only to pass over it, and the others in the call wait.
+	sweepsPart = 16
+	sweepsMin  = 4
 	// splitMax is the most lanes among which the buckets of a failed call are divided.
 	splitMax = 64
 	// lanesMax bounds how many lanes there are.
@@ -231,6 +235,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	room, bytes, most := m.room()
 	roomAny := m.roomOfAny()
 	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
+	may := allowed{sweeps: max(len(m.buckets)/sweepsPart, m.sweepsMin)}
 	for _, b := range buckets {
 		if b.polling || b.lost {
 			continue
@@ -240,7 +245,8 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 			continue
 		}
 		m.countUnheard(b, -1)
-		p, ok := m.choose(now, b)
+		may.catchUp = l != m.common || len(polls)-ofAny < catchUpMax
+		p, ok := m.choose(now, b, &may)
 		ofOne := ok && p.only != nil &&
 			p.only.sum(func(c *channel) int { return of[c] }) < m.roomOf(now, p.only)
 		m.countUnheard(b, 1)

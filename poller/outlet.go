@@ -93,7 +93,7 @@ func (c *channel) shareOf(n int, of func(*channel) int) (more int) {
 }
 
 // lowPart: of the window, low priority takes a quarter at most, because what comes next waits behind
-// what the broker has.
+// what the broker has; and of a bucket's turns to catch up, while it alone is behind.
 const lowPart = 4
 
 // flightMax is how many messages of a channel may be with its broker, as far as its window says.

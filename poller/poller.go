@@ -301,6 +301,7 @@ type Machine struct {
 	// coming and comingBytes are what the claims under way may bring. comingOfAny is how many
 	// messages these and unheard claims may have claimed of any channel.
 	coming, comingBytes, comingOfAny int
+	sweepsMin                        int // the least number of sweeps that a call may begin where something is behind
 
 	unparks        []*unparking     // those under way
 	retries        rotation[*owned] // buckets that have something parked, and may be out of reach
@@ -320,7 +321,7 @@ type Machine struct {
 func NewMachine(c Config, random func() float64, endsAt func(postdate.Now) postdate.Time) *Machine {
 	return &Machine{
 		c: c, random: random, endsAt: endsAt, buckets: map[int]*owned{},
-		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{},
+		agenda: agenda{bySweep: bucketHeap{sweep: true}}, common: &lane{}, sweepsMin: sweepsMin,
 		claimings: map[uint64]*claiming{}, settlings: map[uint64]*settlingCall{},
 		channels: map[postdate.Route]*channel{}, outlets: map[postdate.Route]*outlet{},
 		peers: map[postdate.Channel]*peers{},

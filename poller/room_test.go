@@ -2,6 +2,7 @@ package poller
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 	s.m.noteBehind(b, 0)
 	turns := map[string]int{}
 	for range 27 {
-		p, _ := s.m.choose(s.now, b)
+		p, _ := s.m.choose(s.now, b, &allowed{catchUp: true})
 		who := fmt.Sprint("kind ", p.kind)
 		if p.only != nil {
 			who = string(p.only.route)
@@ -169,6 +170,34 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 	}
 	if len(turns) != 5 || turns["x:a"] != 3 || turns["x:b"] != 3 || turns["x:c"] != 3 {
 		t.Errorf("the scans were chosen as often as this: %v", turns)
+	}
+}
+
+// What comes in may be more urgent than what is behind, if that is all of low priority. So low has fewer turns
+// then, and some all the same.
+func TestLowCatchesUpInFewerTurns(t *testing.T) {
+	for _, test := range []struct {
+		of          postdate.Priority
+		least, most int // turns to catch up, of 300
+	}{{postdate.PriorityLow, 10, 60}, {postdate.PriorityMedium, 90, 110}} {
+		s := newShop(t, 1, nil)
+		s.m.random = rand.New(rand.NewPCG(1, 2)).Float64
+		route := postdate.Route("x:a").At(test.of)
+		b := s.m.buckets[0]
+		b.sweepAt, b.due = s.now.Mono+time.Hour, 0
+		b.record.Claimed = bucket.UpTo(s.now.Wall)
+		b.record.Behind = map[postdate.Route]bucket.Position{route: bucket.UpTo(s.now.Wall - 500)}
+		s.m.noteBehind(b, 0)
+		caught := 0
+		for range 300 {
+			b.late = bucket.Position{}
+			if p, _ := s.m.choose(s.now, b, &allowed{catchUp: true}); p.only != nil {
+				caught++
+			}
+		}
+		if caught < test.least || caught > test.most {
+			t.Errorf("priority %v catches up in %d of 300 turns, want %d to %d", test.of, caught, test.least, test.most)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ type owned struct {
 	due postdate.Time
 	// late is the position before read from which on there may be unseen messages; nowhere if
 	// none are known. Scans go on from there to read. again is where such a message turned up
-	// meanwhile, before late or behind it; nowhere if none did. With one position for both, a series
+	// meanwhile, before late or after it; nowhere if none did. With one position for both, a series
 	// that catches up, and arms one occurrence after the other in the past, would call the scans back
 	// each time, and what turns up beyond a sweep would wait for it.
 	late, again bucket.Position
@@ -95,7 +95,7 @@ type scanKind uint8
 const (
 	scanOn     scanKind = iota // go on where the last one ended
 	scanLate                   // what turned up before that
-	scanAgain                  // what turned up during those
+	scanAgain                  // what turned up while scanLate goes on
 	scanSweep                  // from the very first message
 	scanBehind                 // what is not claimed yet of one channel or tenant
 )
@@ -268,8 +268,15 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 	return slices.ContainsFunc(a.busy, (*owned).wanting)
 }
 
+// allowed is what else a call may have: how many sweeps of buckets in which something is behind, and whether
+// a scan of what is behind.
+type allowed struct {
+	sweeps  int
+	catchUp bool
+}
+
 // choose picks what to read of a bucket next, if anything.
-func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
+func (m *Machine) choose(now postdate.Now, b *owned, may *allowed) (poll, bool) {
 	// If the wall clock was set back, claimed may lie far ahead. Messages that are not due for
 	// a long time must stay out of the hand.
 	to, checkpoint := bucket.UpTo(now.Wall.Add(m.c.Ahead)), b.settledUpTo()
@@ -284,12 +291,26 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 		Claim:  bucket.Claim{Token: b.hold.Token, Checkpoint: checkpoint, To: to, Behind: b.record.Behind},
 	}}
 	b.turn++
+	turn := b.turn
+	if turn%scanTurns == scanTurns-1 && b.onlyLowBehind() && m.random()*lowPart >= 1 {
+		turn++ // what comes in may be more urgent
+	}
 	for i := range scanTurns {
-		if m.chooseKind(now, b, &p, (b.turn+i)%scanTurns) {
+		if m.chooseKind(now, b, &p, (turn+i)%scanTurns, may) {
 			return p, true
 		}
 	}
 	return poll{}, false
+}
+
+// onlyLowBehind reports whether all that is behind in a bucket is of low priority.
+func (b *owned) onlyLowBehind() bool {
+	for route := range b.record.Behind {
+		if route.IsAll() || route.Priority() != postdate.PriorityLow {
+			return false
+		}
+	}
+	return len(b.record.Behind) > 0
 }
 
 // scanTurns is how many kinds of scan of a bucket take turns: what is new, late, and behind. What is
@@ -298,9 +319,10 @@ func (m *Machine) choose(now postdate.Now, b *owned) (poll, bool) {
 const scanTurns = 3
 
 // chooseKind makes p a sweep if one is due, else the scan whose turn it is, if it is needed.
-func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool {
+func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int, may *allowed) bool {
 	scan := &p.claim.Scan
-	if b.sweepDue(now.Mono + m.c.SweepEvery/4) { // with others: sweeps that fall due together cost one round trip
+	// With others: sweeps that fall due together cost one round trip.
+	if b.sweepDue(now.Mono+m.c.SweepEvery/4) && m.maySweep(now, b, may) {
 		p.kind = scanSweep
 		if b.idle() && p.claim.Checkpoint != b.record.Checkpoint {
 			// The checkpoint is written once, and nothing new is claimed with it, so that later
@@ -323,8 +345,22 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int) bool
 		}
 		return b.late != nowhere
 	default:
-		return !b.resting() && m.catchUp(now, b, p)
+		return may.catchUp && !b.resting() && m.catchUp(now, b, p)
 	}
+}
+
+// maySweep reports whether a sweep that is due may begin in this call. Else it is due a little later, after
+// those of other buckets.
+func (m *Machine) maySweep(now postdate.Now, b *owned, may *allowed) bool {
+	switch {
+	case len(b.record.Behind) == 0:
+		return true
+	case may.sweeps == 0:
+		b.sweepAt = max(b.sweepAt, now.Mono+callSlow)
+		return false
+	}
+	may.sweeps--
+	return true
 }
 
 // sweepDue reports whether a sweep is due by a given time: none is while one goes on.
@@ -361,14 +397,17 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		}
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
-		if p.read(r, b.again) {
+		if p.passed(r, b.again) {
 			b.again = nowhere
+		}
+		if p.kind == scanSweep && !p.passed(r, b.late) {
+			b.again = b.again.Earliest(b.late) // it does not wait until the sweep comes there
 		}
 		b.late = nowhere
 		b.readTo(r)
 	case scanAgain:
 		b.again = nowhere
-		if p.read(r, b.late) {
+		if p.passed(r, b.late) {
 			b.late = nowhere // the two go on as one
 		}
 		b.readTo(r)
@@ -381,7 +420,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	if b.sweeping && b.late == nowhere { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
-	if b.late == nowhere && b.again != nowhere {
+	if b.again != nowhere && (b.late == nowhere || b.read.Before(b.again)) { // also if the wall clock was set back
 		again := b.again
 		b.again = nowhere
 		b.missed(again)
@@ -394,8 +433,8 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	}
 }
 
-// read says whether a scan has passed a position.
-func (p *poll) read(r *store.ClaimResult, at bucket.Position) bool {
+// passed says whether a scan has passed a position.
+func (p *poll) passed(r *store.ClaimResult, at bucket.Position) bool {
 	return !at.Before(p.claim.Scan.After) && !r.Ended.Before(at)
 }
 

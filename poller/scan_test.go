@@ -503,6 +503,58 @@ func TestWhatTurnsUpDuringASweep(t *testing.T) {
 	}
 }
 
+// Where scans of what is late and late again go on after a scan of each kind.
+func TestWhereScansGoOn(t *testing.T) {
+	at := func(t postdate.Time) bucket.Position {
+		if t == 0 {
+			return nowhere
+		}
+		return bucket.Position{Time: t}
+	}
+	for _, test := range []struct {
+		name                   string
+		kind                   scanKind
+		late, again            postdate.Time // 0: nowhere
+		ended                  postdate.Time
+		wantLate, wantAgain    postdate.Time
+		sweeping, wantSweeping bool
+	}{
+		{name: "a sweep keeps what it has not passed", kind: scanSweep, late: 50, ended: 30, wantLate: 30, wantAgain: 50, wantSweeping: true},
+		{name: "a sweep keeps the earlier of both", kind: scanSweep, late: 50, again: 40, ended: 30, wantLate: 30, wantAgain: 40, wantSweeping: true},
+		{name: "a sweep passes both", kind: scanSweep, late: 20, again: 10, ended: 30, wantLate: 30, wantSweeping: true},
+		{name: "a sweep comes to its end", kind: scanSweep, late: 20, again: 10, ended: 100},
+		{name: "late goes on", kind: scanLate, late: 20, again: 10, ended: 30, wantLate: 30, wantAgain: 10},
+		{name: "late passes again", kind: scanLate, late: 20, again: 25, ended: 30, wantLate: 30},
+		{name: "late ends, and again follows", kind: scanLate, late: 20, again: 10, ended: 100, wantLate: 10},
+		{name: "late ends a sweep beside again", kind: scanLate, late: 20, again: 10, ended: 100, wantLate: 10, sweeping: true},
+		{name: "again goes on before late", kind: scanAgain, late: 60, again: 10, ended: 30, wantLate: 60, wantAgain: 30},
+		{name: "again catches up with late", kind: scanAgain, late: 25, again: 10, ended: 30, wantLate: 30},
+		{name: "again goes on after late", kind: scanAgain, late: 5, again: 10, ended: 30, wantLate: 5, wantAgain: 30},
+		{name: "again after late ends", kind: scanAgain, late: 5, again: 10, ended: 100, wantLate: 5},
+		{name: "again before late ends both", kind: scanAgain, late: 60, again: 10, ended: 100, sweeping: true},
+		{name: "the clock was set back to between both", kind: scanOn, late: 20, again: 50, ended: 40, wantLate: 20},
+		{name: "the clock was set back to before both", kind: scanOn, late: 20, again: 50, ended: 10},
+	} {
+		s := newShop(t, 1, nil)
+		b := s.m.buckets[0]
+		b.read, b.due, b.late, b.again, b.sweeping = at(90), postdate.Far, at(test.late), at(test.again), test.sweeping
+		p := poll{bucket: b, kind: test.kind}
+		switch test.kind {
+		case scanLate:
+			p.claim.Scan.After = b.late
+		case scanAgain:
+			p.claim.Scan.After = b.again
+		}
+		s.m.scanned(s.now, p, &store.ClaimResult{Ended: at(test.ended), Complete: test.kind == scanOn || test.ended == 100, Next: postdate.Far})
+		if b.late != at(test.wantLate) || b.again != at(test.wantAgain) || b.sweeping != test.wantSweeping {
+			t.Errorf("%s: late %v, again %v, sweeping %t", test.name, b.late, b.again, b.sweeping)
+		}
+		if test.kind == scanOn && b.due != 20 && b.due != 50 {
+			t.Errorf("%s: due %v", test.name, b.due)
+		}
+	}
+}
+
 // What must be read again is read as late if the bucket is read beyond it, and otherwise in its
 // turn, even if the wall clock was set back and a scan ends before it.
 func TestWhatIsMissed(t *testing.T) {

@@ -54,7 +54,7 @@ var inSource = []struct {
 	},
 	{
 		"a message that a page left out is taken for settled", "poller/scan.go",
-		"b.late.Time, b.leftOut.Time, b.record", "b.late.Time, b.record",
+		"b.again.Time, b.leftOut.Time, b.record", "b.again.Time, b.record",
 		[]int{6}, 0,
 	},
 	{

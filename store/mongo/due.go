@@ -50,6 +50,9 @@ func newScan(c *store.Claim) *scan {
 	n.span = span{bucket: c.Bucket, after: c.Scan.After, to: c.To}
 	if n.parted = !n.leaveOut(false); n.parted {
 		n.most += passedMax
+		if c.Only != "" && !c.Only.IsAll() {
+			n.most = c.Scan.Limit + passedFirst
+		}
 	}
 	return n
 }

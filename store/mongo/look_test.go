@@ -2,6 +2,8 @@ package mongo_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -10,7 +12,9 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
@@ -76,6 +80,56 @@ func TestALookExaminesWhatItNames(t *testing.T) {
 		}
 		if finds, n := x.finds["leases"].Load(), x.documents["leases"].Load(); finds != 1 || n != 3 {
 			t.Errorf("a look at %v asks for leases %d times, and %d are examined", look, finds, n)
+		}
+	}
+}
+
+// A claim of one channel examines few messages more than it takes if most of what it finds is of that
+// channel, and finds those that lie far behind others all the same.
+func TestACatchUpExaminesFew(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	x := &examined{t: t, db: database(t, uri), finds: map[string]*atomic.Int64{"messages": {}}, documents: map[string]*atomic.Int64{"messages": {}}}
+	s := openWatched(t, config(uri), &event.CommandMonitor{Started: x.see})
+	defer s.Close()
+	acquireAll(t, s)
+	var all []postdate.Message
+	for i := range 900 {
+		m := postdate.Message{Key: postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: fmt.Sprint(i)}, Channel: "inbox:full", ExecutionTime: postdate.Time(100 + i)}
+		if i%300 == 299 {
+			m.Channel = "inbox:rare"
+		}
+		all = append(all, m)
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	behind := map[postdate.Route]bucket.Position{"inbox:full": {}, "inbox:rare": {}}
+	for i, test := range []struct {
+		only postdate.Route
+		want []postdate.Time
+		most int64 // documents
+	}{
+		{"inbox:full", []postdate.Time{100, 101, 102}, 30},
+		{"inbox:rare", []postdate.Time{399, 699, 999}, 1_900}, // a second look and the read go over all
+	} {
+		// The first claim moves the bucket's claimed, and takes nothing.
+		for n, only := range []postdate.Route{"", test.only} {
+			x.documents["messages"].Store(0)
+			c := store.Claim{Bucket: 0, Claim: bucket.Claim{Token: 1, Number: uint64(2*i + n + 1), To: bucket.UpTo(2_000), Only: only, Behind: behind},
+				Scan: store.Scan{Limit: 3, BytesMax: 1 << 20}}
+			r := s.Claim(t.Context(), []store.Claim{c})[0]
+			var got []postdate.Time
+			for _, rec := range r.Due {
+				got = append(got, rec.ExecutionTime)
+			}
+			if only != "" && !slices.Equal(got, test.want) || only == "" && len(got) > 0 || r.Err != nil {
+				t.Errorf("a claim of %q finds %v (%v)", only, got, r.Err)
+			}
+		}
+		if n := x.documents["messages"].Load(); n > test.most {
+			t.Errorf("a claim of %s examines %d messages, want at most %d", test.only, n, test.most)
 		}
 	}
 }
