@@ -264,6 +264,42 @@ func TestSweepsOfWhatIsBehindAreSpread(t *testing.T) {
 	}
 }
 
+// However many buckets have something new, no more than catchUpMax of a call catch up: the others read what
+// is new.
+func TestFewOfACallCatchUp(t *testing.T) {
+	const n = 100
+	s := newBareShop(t, nil)
+	s.hold("x:a")
+	var behind []bucket.Partition
+	var due []Nudge
+	for b := range n {
+		behind = append(behind, s.behind("x:a"))
+		due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
+	}
+	for s.gainSwept(behind...); len(s.calls) > 0; {
+		s.find(s.take())
+	}
+	s.step(Nudged{due})
+	s.after(time.Second)
+	s.m.channels["x:a"].window = 1_000
+	s.m.prove(s.m.channels["x:a"].site, true)
+	s.limits()
+	for call := range 4 {
+		c := s.take()
+		if in := len(only(c)["x:a"]); in > catchUpMax || in == 0 {
+			t.Errorf("in call %d of %d buckets a channel catches up in %d, want 1 to %d", call, len(c.Claims), in, catchUpMax)
+		}
+		if call == 0 && len(c.Claims) < 64 {
+			t.Errorf("the first call has %d buckets", len(c.Claims))
+		}
+		s.find(c)
+		s.after(ms)
+		for b := range n {
+			s.nudge(b, -ms)
+		}
+	}
+}
+
 // Beside so many buckets in which something new is due that they fill each call, channels that
 // are behind catch up, and none of them much faster than the others.
 func TestCatchingUpBesideWhatIsNew(t *testing.T) {
