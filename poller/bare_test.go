@@ -62,6 +62,24 @@ func (s *shop) behind(channels ...postdate.Route) bucket.Partition {
 	return p
 }
 
+// gainBehind gives the machine n more buckets in which a channel that takes nothing is behind, and lets
+// something fall due in each of the first n.
+func (s *shop) gainBehind(n int, c postdate.Route) {
+	s.t.Helper()
+	s.hold(c)
+	var behind []bucket.Partition
+	var due []Nudge
+	for b := range n {
+		behind = append(behind, s.behind(c))
+		due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
+	}
+	for s.gainSwept(behind...); len(s.calls) > 0; {
+		s.find(s.take())
+	}
+	s.step(Nudged{due})
+	s.after(time.Second)
+}
+
 // take takes the only unanswered claim.
 func (s *shop) take() Claim {
 	s.t.Helper()

@@ -450,16 +450,7 @@ func TestCatchingUpTakesHalfOfTheRoom(t *testing.T) {
 	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
 	s.m.sweepsMin = n
 	s.gainEmpty(n)
-	var behind []bucket.Partition
-	var due []Nudge
-	for b := range n {
-		behind = append(behind, s.behind("x:a"))
-		due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
-	}
-	s.hold("x:a")
-	s.gainSwept(behind...)
-	s.step(Nudged{due})
-	s.after(time.Second)
+	s.gainBehind(n, "x:a")
 	s.limits()
 	first := 0
 	for len(s.calls) > 0 {

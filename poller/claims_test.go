@@ -269,18 +269,7 @@ func TestSweepsOfWhatIsBehindAreSpread(t *testing.T) {
 func TestFewOfACallCatchUp(t *testing.T) {
 	const n = 100
 	s := newBareShop(t, nil)
-	s.hold("x:a")
-	var behind []bucket.Partition
-	var due []Nudge
-	for b := range n {
-		behind = append(behind, s.behind("x:a"))
-		due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
-	}
-	for s.gainSwept(behind...); len(s.calls) > 0; {
-		s.find(s.take())
-	}
-	s.step(Nudged{due})
-	s.after(time.Second)
+	s.gainBehind(n, "x:a")
 	s.m.channels["x:a"].window = 1_000
 	s.m.prove(s.m.channels["x:a"].site, true)
 	s.limits()

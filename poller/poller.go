@@ -295,13 +295,13 @@ type Machine struct {
 
 	common    *lane
 	apart     []*lane // the other ones
+	sweepsMin int     // how many sweeps of buckets in which something is behind a call may begin in any case
 	calls     uint64  // the number of the last call of the store
 	claimings map[uint64]*claiming
 	settlings map[uint64]*settlingCall
 	// coming and comingBytes are what the claims under way may bring. comingOfAny is how many
 	// messages these and unheard claims may have claimed of any channel.
 	coming, comingBytes, comingOfAny int
-	sweepsMin                        int // the least number of sweeps that a call may begin where something is behind
 
 	unparks        []*unparking     // those under way
 	retries        rotation[*owned] // buckets that have something parked, and may be out of reach

@@ -101,7 +101,8 @@ const (
 )
 
 // gained starts work on buckets. What lies between checkpoint and claimed is in doubt. That
-// everything up to the checkpoint is settled is only a hint, so the first scan is a sweep.
+// everything up to the checkpoint is settled is only a hint, so the first scan is a sweep, or one follows
+// soon where something is behind.
 func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 	for _, p := range partitions {
 		if b := m.buckets[p.Bucket]; b != nil {
@@ -175,7 +176,7 @@ func (m *Machine) nudge(number int, at postdate.Time) {
 
 // missed notes that there may be unseen messages from p on. If p is ahead of read, the scan
 // that goes on from read finds them; a scan of what is late moves read, so it must not begin
-// there.
+// there. While scans of what is late go on, they keep their place, and p is for those of what is late again.
 func (b *owned) missed(p bucket.Position) {
 	switch {
 	case b.read.Before(p):

@@ -126,16 +126,7 @@ func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 	})
 	t.Run("of one channel", func(t *testing.T) {
 		s := newBareShop(t, nil)
-		s.hold("x:a")
-		var behind []bucket.Partition
-		var due []Nudge
-		for b := range n {
-			behind = append(behind, s.behind("x:a"))
-			due = append(due, Nudge{b, s.now.Wall.Add(time.Second)})
-		}
-		s.gainSwept(behind...)
-		s.step(Nudged{due})
-		s.after(time.Second)
+		s.gainBehind(n, "x:a")
 		s.limits(store.ChannelSettings{Route: "x:a", MaxInFlight: 1}) // room for 2
 		call := s.take()
 		if in := only(call)["x:a"]; len(in) != 2 || call.Claims[0].Scan.Limit != 1 {

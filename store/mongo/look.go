@@ -94,8 +94,9 @@ func (s *Store) lookAlone(ctx context.Context, c *scan) (err error) {
 	return err
 }
 
-// enough says whether a look at few messages fills a quarter of the page, or comes to the scan's end. If
-// channels take turns in a bucket, each finds a part of a page, which is better than another round trip.
+// enough says whether a look is the last one: it comes to the scan's end, fills a quarter of the page, or was
+// not one at few messages. If channels take turns in a bucket, each finds a part of a page, which is better
+// than another round trip.
 func (c *scan) enough() bool {
 	return !c.parted || c.reached || c.most >= c.Scan.Limit+passedMax || 4*c.covered() >= c.Scan.Limit
 }
