@@ -474,6 +474,7 @@ func TestBucketsCatchUpInTurn(t *testing.T) {
 	const most = 16
 	s := newBareShop(t, func(c *Config) { c.PayloadBytesMax, c.HandBytesMax = 1<<10, 2*most<<10 })
 	s.hold("x:a", "x:b")
+	s.m.sweepsMin = 2 * most // all buckets are swept at once
 	var behind []bucket.Partition
 	for range most / 2 {
 		behind = append(behind, s.behind("x:a"))

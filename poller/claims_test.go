@@ -9,6 +9,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 )
 
@@ -226,8 +227,8 @@ func TestCatchingUpWithRoomForOne(t *testing.T) {
 	}
 }
 
-// Sweeps of buckets in which something is behind read that only to pass over it. So those that fall due
-// together are spread over calls. They all come soon, and those of other buckets do not wait.
+// Sweeps of buckets in which something is behind have to pass over that. So those that fall due together are
+// spread over calls. They all come soon, and those of other buckets do not wait.
 func TestSweepsOfWhatIsBehindAreSpread(t *testing.T) {
 	const n = 400
 	s := newShop(t, 0, func(c *Config) { c.SweepEvery = time.Hour })
@@ -250,17 +251,103 @@ func TestSweepsOfWhatIsBehindAreSpread(t *testing.T) {
 	s.watch = func(e Effect) {
 		if call, is := e.(Claim); is {
 			before := len(swept)
-			for _, c := range call.Claims {
-				if c.Only == "" && c.Scan.After == (bucket.Position{}) {
-					swept[c.Bucket] = true
-				}
+			for _, b := range sweptIn(call) {
+				swept[b] = true
 			}
 			most = max(most, len(swept)-before)
 		}
 	}
 	s.run(1500 * ms)
-	if len(swept) != n+1 || most > n/sweepsPart+1 {
-		t.Errorf("%d of %d buckets are swept, up to %d in a call", len(swept), n+1, most)
+	if want := sweepsMin + 1; len(swept) != n+1 || most != want {
+		t.Errorf("%d of %d buckets are swept, up to %d in a call, want up to %d", len(swept), n+1, most, want)
+	}
+}
+
+func sweptIn(call Claim) (buckets []int) {
+	for _, c := range call.Claims {
+		if c.Only == "" && c.Scan.After == (bucket.Position{}) {
+			buckets = append(buckets, c.Bucket)
+		}
+	}
+	return buckets
+}
+
+// A call has as many sweeps as fall due between two calls, a few in any case, and a quarter of all at most:
+// those that have been due for longest.
+func TestLastSweep(t *testing.T) {
+	s := newShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
+	s.now.Mono = time.Hour
+	var all []*owned
+	for i := range 64 {
+		b := &owned{sweepAt: s.now.Mono - time.Duration(i/2)*ms, hold: store.Hold{Bucket: i},
+			record: bucket.Partition{Behind: map[postdate.Route]bucket.Position{"x:a": {}}}}
+		s.m.buckets[i] = b
+		all = append(all, b)
+	}
+	all[63].polling, all[62].lost, all[61].record.Behind, all[60].sweeping = true, true, nil, true
+	for after, want := range map[time.Duration]int{
+		0: 57, 70 * ms: 57, 100 * ms: 57, 125 * ms: 54, 200 * ms: 52, time.Second: 45, time.Hour: 45,
+	} {
+		if got := s.m.lastSweep(s.now, s.now.Mono-after, slices.Concat(all, all)); got == nil || got.hold.Bucket != want {
+			t.Errorf("after %s: %+v, want bucket %d", after, got, want)
+		}
+	}
+	for in, want := range map[time.Duration]bool{501 * ms: true, 500 * ms: false} { // a sweep may come a little early
+		all[16].sweepAt = s.now.Mono + in
+		if got := s.m.lastSweep(s.now, s.now.Mono-time.Second, all[:17]); (got == nil) != want {
+			t.Errorf("where one more is due in %s: %+v", in, got)
+		}
+	}
+}
+
+// Beside a backlog, busy buckets and a slow store, no bucket waits for long for its sweep.
+func TestNoSweepWaitsForLong(t *testing.T) {
+	const n, busy = 64, 60
+	r := testrun.Random(t)
+	for _, takes := range []time.Duration{20 * ms, 200 * ms, 500 * ms} {
+		s := openShop(t, func(c *Config) { c.FindEvery = time.Hour })
+		s.waits = storeCalls
+		s.hold("x:a")
+		var all []bucket.Partition
+		for i := range n {
+			p := s.behind("x:a")
+			p.Bucket = i
+			all = append(all, p)
+		}
+		s.gain(all...)
+		begun := s.now.Mono + 5*time.Second
+		swept, longest := map[int]time.Duration{}, time.Duration(0)
+		s.watch = func(e Effect) {
+			if call, is := e.(Claim); is {
+				for _, b := range sweptIn(call) {
+					longest = max(longest, s.now.Mono-max(swept[b], begun))
+					swept[b] = s.now.Mono
+				}
+			}
+		}
+		for step := 0; s.now.Mono < begun+35*time.Second; step++ {
+			s.sleep(5 * ms)
+			for i := range busy {
+				if r.IntN(8) == 0 {
+					s.add(i, "x:b", 1, 30*ms+time.Duration(r.IntN(40))*ms)
+				}
+			}
+			if step%200 == 0 {
+				s.renew()
+			}
+			for _, c := range slices.Clone(s.calls) {
+				took := s.now.Mono - s.begin.Mono - c.at
+				if c.settle != nil || took >= takes*time.Duration(60+c.number*37%80)/100 {
+					s.answerWith(c)
+				}
+			}
+		}
+		for b := range n {
+			longest = max(longest, s.now.Mono-swept[b])
+		}
+		if longest > 3*s.m.c.SweepEvery {
+			t.Errorf("where claims take %s, a bucket waits for its sweep for %s", takes, longest)
+		}
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 	// what comes next.
 	catchUpMax = 32
 	// sweepsPart: a call begins at most this part of a node's sweeps, and sweepsMin in any case, of buckets in
-	// which something is behind. They read that only to pass over it, and the others in the call wait.
-	sweepsPart = 16
+	// which something is behind. They have to pass over that, and the others in the call wait.
+	sweepsPart = 4
 	sweepsMin  = 4
 	// splitMax is the most lanes among which the buckets of a failed call are divided.
 	splitMax = 64
@@ -235,7 +235,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	room, bytes, most := m.room()
 	roomAny := m.roomOfAny()
 	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
-	may := allowed{sweeps: max(len(m.buckets)/sweepsPart, m.sweepsMin)}
+	may := allowed{lastSweep: m.lastSweep(now, l.claimAt, buckets)}
 	for _, b := range buckets {
 		if b.polling || b.lost {
 			continue

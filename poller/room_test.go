@@ -174,7 +174,7 @@ func TestChannelsCatchUpInTurn(t *testing.T) {
 }
 
 // What comes in may be more urgent than what is behind, if that is all of low priority. So low has fewer turns
-// then, and some all the same.
+// then, and some all the same. What is new has the others, and what is late keeps its own.
 func TestLowCatchesUpInFewerTurns(t *testing.T) {
 	for _, test := range []struct {
 		of          postdate.Priority
@@ -188,15 +188,17 @@ func TestLowCatchesUpInFewerTurns(t *testing.T) {
 		b.record.Claimed = bucket.UpTo(s.now.Wall)
 		b.record.Behind = map[postdate.Route]bucket.Position{route: bucket.UpTo(s.now.Wall - 500)}
 		s.m.noteBehind(b, 0)
-		caught := 0
+		turns := map[scanKind]int{}
 		for range 300 {
 			b.late = bucket.Position{}
-			if p, _ := s.m.choose(s.now, b, &allowed{catchUp: true}); p.only != nil {
-				caught++
-			}
+			p, _ := s.m.choose(s.now, b, &allowed{catchUp: true})
+			turns[p.kind]++
 		}
-		if caught < test.least || caught > test.most {
-			t.Errorf("priority %v catches up in %d of 300 turns, want %d to %d", test.of, caught, test.least, test.most)
+		if n := turns[scanBehind]; n < test.least || n > test.most {
+			t.Errorf("priority %v catches up in %d of 300 turns, want %d to %d", test.of, n, test.least, test.most)
+		}
+		if turns[scanLate] != 100 {
+			t.Errorf("beside priority %v what is late has %d of 300 turns, want its 100", test.of, turns[scanLate])
 		}
 	}
 }

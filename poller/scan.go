@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -269,11 +270,11 @@ func (m *Machine) anyDue(now postdate.Now) bool {
 	return slices.ContainsFunc(a.busy, (*owned).wanting)
 }
 
-// allowed is what else a call may have: how many sweeps of buckets in which something is behind, and whether
-// a scan of what is behind.
+// allowed is what else a call may have: sweeps of buckets in which something is behind, up to lastSweep in
+// their order, or all if that is nil; and whether a scan of what is behind.
 type allowed struct {
-	sweeps  int
-	catchUp bool
+	lastSweep *owned
+	catchUp   bool
 }
 
 // choose picks what to read of a bucket next, if anything.
@@ -323,7 +324,7 @@ const scanTurns = 3
 func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int, may *allowed) bool {
 	scan := &p.claim.Scan
 	// With others: sweeps that fall due together cost one round trip.
-	if b.sweepDue(now.Mono+m.c.SweepEvery/4) && m.maySweep(now, b, may) {
+	if b.sweepDue(now.Mono+m.c.SweepEvery/4) && may.sweep(b) {
 		p.kind = scanSweep
 		if b.idle() && p.claim.Checkpoint != b.record.Checkpoint {
 			// The checkpoint is written once, and nothing new is claimed with it, so that later
@@ -350,18 +351,30 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int, may 
 	}
 }
 
-// maySweep reports whether a sweep that is due may begin in this call. Else it is due a little later, after
-// those of other buckets.
-func (m *Machine) maySweep(now postdate.Now, b *owned, may *allowed) bool {
-	switch {
-	case len(b.record.Behind) == 0:
-		return true
-	case may.sweeps == 0:
-		b.sweepAt = max(b.sweepAt, now.Mono+callSlow)
-		return false
+// sweep reports whether a sweep of b may begin in this call. If not, it begins in one of the next.
+func (a *allowed) sweep(b *owned) bool {
+	return len(b.record.Behind) == 0 || a.lastSweep == nil || bySweep(b, a.lastSweep) <= 0
+}
+
+// bySweep orders buckets by how long a sweep of them has been due.
+func bySweep(a, b *owned) int {
+	return cmp.Or(cmp.Compare(a.sweepAt, b.sweepAt), cmp.Compare(a.hold.Bucket, b.hold.Bucket))
+}
+
+// lastSweep returns the last of the given buckets that may be swept in a call, in their order, or nil if all
+// may. These are about as many as fall due between two calls, given when the call before began.
+func (m *Machine) lastSweep(now postdate.Now, before time.Duration, buckets []*owned) *owned {
+	n := len(m.buckets)
+	falling := int(time.Duration(n)*(now.Mono-before)/m.c.SweepEvery) + 1
+	most := max(m.sweepsMin, min(n/sweepsPart, falling))
+	due := slices.DeleteFunc(slices.Clone(buckets), func(b *owned) bool {
+		return len(b.record.Behind) == 0 || b.polling || b.lost || !b.sweepDue(now.Mono+m.c.SweepEvery/4)
+	})
+	slices.SortFunc(due, bySweep)
+	if due = slices.Compact(due); len(due) <= most { // some are given twice
+		return nil
 	}
-	may.sweeps--
-	return true
+	return due[most-1]
 }
 
 // sweepDue reports whether a sweep is due by a given time: none is while one goes on.
