@@ -15,7 +15,7 @@ import (
 const (
 	// commonMax bounds how many messages a read returns that several buckets share.
 	commonMax = 2_000
-	// rangesMax bounds how many buckets share a read: a command with too many ranges is not
+	// rangesMax bounds how many parts of buckets share a read: a command with too many ranges is not
 	// answered in index order.
 	rangesMax = 128
 	// aloneMax bounds how many reads of single buckets are under way at a time.
@@ -25,12 +25,12 @@ const (
 // scan is one bucket's scan in progress.
 type scan struct {
 	*store.Claim
-	span     span // up to the claim's To, and after the look up to where the scan ends
-	most     int  // how many messages it looks at
-	parted   bool // it passes over some of what it finds
-	expected int  // how many the look found in the span
-	quiet    bool // there were none
-	idle     bool // the claim covers none, and has nothing else to write
+	span     span   // up to the claim's To, and after the look up to where the scan ends
+	parts    []span // what the server reads of the span
+	most     int    // how many messages it looks at
+	passes   bool   // its look passes over some of what it finds
+	expected int    // how many the look found in the parts
+	idle     bool   // the claim covers none, and has nothing else to write
 
 	refused error             // why the record refuses the claim
 	record  *bucket.Partition // as it was when the read began; nil: this call surely wrote the claim to it
@@ -48,13 +48,22 @@ type scan struct {
 func newScan(c *store.Claim) *scan {
 	n := &scan{Claim: c, next: postdate.Far, most: c.Scan.Limit}
 	n.span = span{bucket: c.Bucket, after: c.Scan.After, to: c.To}
-	if n.parted = !n.leaveOut(false); n.parted {
-		n.most += passedMax
-		if c.Only != "" && !c.Only.IsAll() {
-			n.most = c.Scan.Limit + passedFirst
-		}
+	n.parts = []span{n.span}
+	switch {
+	case n.ofOne():
+		n.most, n.passes = n.most+passedFirst, true
+	case len(n.behind()) > 0:
+		n.most, n.passes = n.most+passedMax, true
+	}
+	if c.Only.IsAll() {
+		n.parts[0].only = c.Only // for which the index suffices
 	}
 	return n
+}
+
+// leavesOut says whether the server leaves out some of the span.
+func (c *scan) leavesOut() bool {
+	return slices.ContainsFunc(c.parts, func(p span) bool { return p.only != "" || p.but != "" })
 }
 
 // whole says whether the scan goes as far as was asked.
@@ -89,15 +98,15 @@ func (s *Store) readsOf(scans []*scan) []func(ctx context.Context) error {
 		func(c *scan) bool { return !c.whole() || c.ahead }))...)
 }
 
-// allQuiet says whether the look found nothing in any bucket and one read can confirm it: all
-// scans begin at the same place, and that place and their ends are whole milliseconds.
+// allQuiet says whether the look found nothing in any bucket and one read can confirm it: nothing was left
+// out, all scans begin at the same place, and that place and their ends are whole milliseconds.
 func allQuiet(scans []*scan) bool {
 	after := scans[0].span.after
 	if placed(after).ID != "" {
 		return false
 	}
 	for _, c := range scans {
-		if !c.quiet || c.span.after != after || !after.Before(c.To) || placed(c.To).ID != "" {
+		if c.expected > 0 || c.leavesOut() || c.span.after != after || !after.Before(c.To) || placed(c.To).ID != "" {
 			return false
 		}
 	}
@@ -119,12 +128,13 @@ func (s *Store) nextReads(scans []*scan) (reads []func(ctx context.Context) erro
 
 // packed groups scans into those that share a command.
 func packed(scans []*scan) (packs [][]*scan) {
-	expected := 0
+	expected, ranges := 0, 0
 	for _, c := range scans {
 		expected += c.expected
+		ranges += len(c.parts)
 		last := len(packs) - 1
-		if last < 0 || expected > commonMax || len(packs[last]) == rangesMax {
-			packs, expected = append(packs, nil), c.expected
+		if last < 0 || expected > commonMax || ranges > rangesMax {
+			packs, expected, ranges = append(packs, nil), c.expected, len(c.parts)
 			last++
 		}
 		packs[last] = append(packs[last], c)
@@ -141,7 +151,7 @@ func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
 	var came []*scan
 	for _, c := range scans {
 		if c.reached = c.next >= c.To.Time; !c.reached {
-			c.quiet, c.next = false, postdate.Far
+			c.expected, c.next = 1, postdate.Far
 			came = append(came, c)
 		}
 	}
@@ -154,10 +164,11 @@ func (s *Store) readQuiet(ctx context.Context, scans []*scan) error {
 // readCommon reads several buckets with one command.
 func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) error {
 	byBucket := make(map[int]*scan, len(scans))
-	spans := make([]span, len(scans))
+	var spans []span
 	limit := 0
-	for i, c := range scans {
-		byBucket[c.Bucket], spans[i] = c, c.span
+	for _, c := range scans {
+		byBucket[c.Bucket] = c
+		spans = append(spans, c.parts...)
 		limit += c.most
 	}
 	limit = min(limit, max(r.max, scans[0].most))
@@ -196,7 +207,7 @@ func (s *Store) readCommon(ctx context.Context, scans []*scan, r projection) err
 // reads more: the next scan would only find the same again.
 func (s *Store) readAlone(ctx context.Context, c *scan, r projection) (err error) {
 	for most := c.most; ; most *= 2 {
-		c.found, err = s.findDue(ctx, []span{c.span}, r, 0, most)
+		c.found, err = s.findDue(ctx, c.parts, r, 0, most)
 		c.reached = len(c.found) < most
 		if err != nil || c.reached || anyPlaced(c.found) {
 			return err

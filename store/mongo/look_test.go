@@ -18,13 +18,15 @@ import (
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
-// examined counts the documents that the finds in a collection examine, by explaining
-// each right before it runs.
+// examined counts the documents that the finds in a collection examine, and what they return, by
+// explaining each right before it runs.
 type examined struct {
 	t  *testing.T
 	db *driver.Database
 
 	finds, documents map[string]*atomic.Int64 // by collection
+	returned         atomic.Int64             // from all of these
+	most             atomic.Int64             // documents that one of the finds examined
 }
 
 func (x *examined) see(_ context.Context, e *event.CommandStartedEvent) {
@@ -39,8 +41,15 @@ func (x *examined) see(_ context.Context, e *event.CommandStartedEvent) {
 		x.t.Errorf("explaining %v: %v", e.Command, err)
 	}
 	walk("", answer, func(in, name string, v bson.RawValue) {
-		if n, ok := v.AsInt64OK(); ok && in == "executionStats" && name == "totalDocsExamined" {
+		n, ok := v.AsInt64OK()
+		switch {
+		case !ok || in != "executionStats":
+		case name == "totalDocsExamined":
 			x.documents[collection].Add(n)
+			for most := x.most.Load(); n > most && !x.most.CompareAndSwap(most, n); most = x.most.Load() {
+			}
+		case name == "nReturned":
+			x.returned.Add(n)
 		}
 	})
 }
@@ -130,6 +139,65 @@ func TestACatchUpExaminesFew(t *testing.T) {
 		}
 		if n := x.documents["messages"].Load(); n > test.most {
 			t.Errorf("a claim of %s examines %d messages, want at most %d", test.only, n, test.most)
+		}
+	}
+}
+
+// A sweep over a backlog brings little of it to the node, neither in its look nor in its read, goes over a
+// thousand at a time, and takes what lies before it, among it and behind it.
+func TestASweepLeavesABacklog(t *testing.T) {
+	uri := mongotest.Fresh(t)
+	x := &examined{t: t, db: database(t, uri), finds: map[string]*atomic.Int64{"messages": {}}, documents: map[string]*atomic.Int64{"messages": {}}}
+	s := openWatched(t, config(uri), &event.CommandMonitor{Started: x.see})
+	defer s.Close()
+	acquireAll(t, s)
+	const n = 2_500 // several looks
+	all := make([]postdate.Message, n)
+	var want []postdate.Time
+	for i := range all {
+		at := postdate.Time(100 + i)
+		all[i] = postdate.Message{Key: postdate.Key{Tenant: "b", ScheduleID: fmt.Sprint(i)}, Channel: "inbox:full", ExecutionTime: at}
+		if i%500 == 499 {
+			all[i].Tenant = "a"
+		}
+		if i < 3 || i%500 == 499 {
+			want = append(want, at)
+		}
+	}
+	for _, r := range s.Insert(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	route, tenant, place := postdate.RouteOf("b", "inbox:full"), postdate.AllOf("b"), bucket.UpTo(102)
+	c := store.Claim{Bucket: 0, Claim: bucket.Claim{Token: 1, To: bucket.UpTo(5_000)}, Scan: store.Scan{Limit: 100, BytesMax: 1 << 20}}
+	for _, behind := range []map[postdate.Route]bucket.Position{
+		{route: place}, {tenant: place}, {route: place, tenant: bucket.UpTo(3_000)},
+		{tenant: place, postdate.RouteOf("b", "inbox:other"): {}},
+	} {
+		x.returned.Store(0)
+		x.most.Store(0)
+		c.Behind, c.Scan.After = behind, bucket.Position{}
+		var got []postdate.Time
+		for done := false; !done; {
+			c.Number++
+			r := s.Claim(t.Context(), []store.Claim{c})[0]
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			for _, rec := range r.Due {
+				got = append(got, rec.ExecutionTime)
+			}
+			done, c.Scan.After = r.Complete, r.Ended
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("behind %v: the sweep finds %v, want %v", behind, got, want)
+		}
+		if got := x.returned.Load(); got > 100 {
+			t.Errorf("behind %v: a sweep over %d messages brings %d to the node, want 100 at most", behind, n, got)
+		}
+		if got := x.most.Load(); got > 1_200 {
+			t.Errorf("behind %v: a find of a sweep goes over %d messages, want 1,200 at most", behind, got)
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (s *Store) rangesOf(spans []span) (ranges []bson.D) {
 	return ranges
 }
 
-// routes is the condition on the route, if there is one.
+// routes is the condition on the route, if there is one. A message that a version before tenants wrote names
+// its channel alone, whoever it belongs to: so a route is left out among the messages of its tenant.
 func (c span) routes() bson.D {
 	var all bson.A // conditions
 	switch {
@@ -72,18 +73,23 @@ func (c span) routes() bson.D {
 	case c.only != "":
 		return doc("channel", string(c.only))
 	}
-	var but bson.A
-	for route := range strings.SplitSeq(c.but, "\x00") {
-		switch {
-		case route == "": // the end
-		case postdate.Route(route).IsAll():
-			all = append(all, doc("_id", doc("$not", idsOf(postdate.Route(route)))))
+	var not bson.A
+	channels := map[string]bson.A{} // by tenant
+	for text := range strings.SplitSeq(strings.TrimSuffix(c.but, "\x00"), "\x00") {
+		route := postdate.Route(text)
+		switch tenant := route.Tenant(); {
+		case text == "":
+		case route.IsAll():
+			not = append(not, doc("_id", idsOf(route)))
 		default:
-			but = append(but, route)
+			channels[tenant] = append(channels[tenant], text)
 		}
 	}
-	if len(but) > 0 {
-		all = append(all, doc("channel", doc("$nin", but)))
+	for tenant, some := range channels {
+		not = append(not, doc("_id", idsOf(postdate.AllOf(tenant)), "channel", doc("$in", some)))
+	}
+	if len(not) > 0 {
+		all = append(all, doc("$nor", not))
 	}
 	if len(all) == 0 {
 		return nil
