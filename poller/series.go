@@ -21,12 +21,12 @@ func (it *Item) recurs() {
 	it.chosen = takeOut(it.bucket.chosen, rec)
 	it.atRest = it.bucket.resting() && !it.doubt
 	alone := rec.Alone(rec.Occurrence)
-	it.Delivery.Message, it.Begins = &alone, rec.Occurrence
+	it.Delivery.Message, it.Begins = &alone, rec.NotBefore()
 	rule, err := recurrence.Parse(*rec.Recurrence, rec.CreatedAt)
 	if err != nil {
 		return // skipReady reads it again, for its words
 	}
-	it.rule, it.Begins = rule, rule.Due(rec.ScheduleID, rec.Occurrence)
+	it.rule, it.Begins = rule, max(rule.Due(rec.ScheduleID, rec.Occurrence), it.Begins)
 }
 
 // following is how the series goes on after its present occurrence.

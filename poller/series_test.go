@@ -535,6 +535,12 @@ func TestSeriesIsSentBeforeItIsHandedOver(t *testing.T) {
 // changeAs changes the series as a PATCH does.
 func (s *shop) changeAs(key postdate.Key, paused bool, edit func(r *postdate.Recurrence)) error {
 	s.t.Helper()
+	return s.changeBy(s.now.Wall, key, paused, edit)
+}
+
+// changeBy does the same by a node whose clock shows another time.
+func (s *shop) changeBy(now postdate.Time, key postdate.Key, paused bool, edit func(r *postdate.Recurrence)) error {
+	s.t.Helper()
 	old, err := s.store.Get(s.t.Context(), key)
 	if err != nil {
 		s.t.Fatal(err)
@@ -542,7 +548,7 @@ func (s *shop) changeAs(key postdate.Key, paused bool, edit func(r *postdate.Rec
 	m, rule := old.Message, *old.Recurrence
 	edit(&rule)
 	m.Recurrence = &rule
-	next, err := recurrence.Change(&old, m, paused, s.now.Wall)
+	next, err := recurrence.Change(&old, m, paused, now)
 	if err == nil {
 		_, err = s.store.Replace(s.t.Context(), next, old)
 	}
@@ -683,5 +689,21 @@ func TestSeriesIsChanged(t *testing.T) {
 	wantOccurrences(t, "after", (*all)[5:], begin.Add(10*time.Second), 10*time.Second, 6)
 	if row := s.store.Rows[key]; row.Series.Fired != 11 || row.Run != 12 || row.Changes != 1 || len(row.Series.History) != 11 {
 		t.Errorf("it is %+v, %+v", row.State, row.Series)
+	}
+}
+
+// A first occurrence that loses its jitter when that was over, by a clock that is ahead, is not early by
+// another one.
+func TestSeriesLosesItsJitter(t *testing.T) {
+	s := newShop(t, 1, nil)
+	key, all := s.addSeries(postdate.Recurrence{Every: time.Hour, Jitter: time.Hour})
+	over := s.store.Rows[key].ExecutionTime
+	s.sleep(over.Sub(s.now.Wall) - 50*ms)
+	if err := s.changeBy(over, key, false, func(r *postdate.Recurrence) { r.Jitter = 0 }); err != nil {
+		t.Fatal(err)
+	}
+	s.sleep(time.Second)
+	if len(*all) != 1 || (*all)[0].at != over+1 {
+		t.Errorf("sent: %+v, want one at %s", *all, over+1)
 	}
 }

@@ -5,9 +5,9 @@ import "github.com/postdate/postdate"
 // Change returns what becomes of a series that goes on as m, paused or not: the same series with another
 // version. m has the key and CreatedAt of old.
 //
-// If the rule changes, its first occurrence after now follows. If a paused series is resumed and its present
-// occurrence is due, the first one after now follows, too. What was due until then and not begun is skipped,
-// but has no number, so maxRuns does not count it. The error is KindInvalid if none follows.
+// If the times of the rule change, its first occurrence after now follows. If a paused series is resumed and
+// its present occurrence is due, the first one after now follows, too. What was due until then and not begun is
+// skipped, but has no number, so maxRuns does not count it. The error is KindInvalid if none follows.
 func Change(old *postdate.Record, m postdate.Message, paused bool, now postdate.Time) (postdate.Record, error) {
 	next := postdate.Record{Message: m, Series: old.Series, State: postdate.State{
 		Status: postdate.Pending, Version: old.Version + 1, Changes: old.Changes + 1,
@@ -22,9 +22,10 @@ func Change(old *postdate.Record, m postdate.Message, paused bool, now postdate.
 		return next, err
 	}
 	from := max(now, old.Series.Passed()) // this node's clock may be behind that of the one that sent it
-	changed := *m.Recurrence != *old.Recurrence
+	_, stays := rule.Next(old.Occurrence-1, old.Run-1)
+	stays = stays && timesOf(*m.Recurrence) == timesOf(*old.Recurrence)
 	due := before.Due(old.ScheduleID, old.Occurrence) <= now
-	if changed || due && old.Paused && !paused {
+	if !stays || due && old.Paused && !paused {
 		at, ok := rule.Next(from, old.Run-1)
 		if !ok {
 			return next, invalid("no occurrence follows after %s, which is now: cancel the series, or give it "+
@@ -36,13 +37,20 @@ func Change(old *postdate.Record, m postdate.Message, paused bool, now postdate.
 		}
 	}
 	next.AttemptTime = rule.Due(m.ScheduleID, next.Occurrence)
-	if changed && old.ExecutionTime > from { // nothing of it has begun
+	if *m.Recurrence != *old.Recurrence && old.ExecutionTime > from { // nothing of it has begun
 		next.First, next.ExecutionTime = next.Occurrence, next.AttemptTime
 	}
+	next.AttemptTime = max(next.AttemptTime, next.NotBefore()) // another node's clock may be behind
 	if paused && next.AttemptTime <= now {
 		next.AttemptTime = postdate.Far
 	}
 	return next, nil
+}
+
+// timesOf is the part of a rule that says at which times it recurs.
+func timesOf(r postdate.Recurrence) postdate.Recurrence {
+	r.End, r.MaxRuns, r.Jitter, r.Misfire, r.MisfireAfter = 0, 0, 0, 0, 0
+	return r
 }
 
 // Extra returns the time of an extra occurrence of a series: now, or the first moment after that which is no

@@ -28,45 +28,63 @@ func running(edit func(r *postdate.Recurrence)) postdate.Record {
 
 func asItIs(*postdate.Recurrence) {}
 
+// changes are changes, pauses and resumes of a series, and what follows.
+var changes = []struct {
+	name          string
+	was           func(r *postdate.Recurrence)
+	paused        bool // before
+	to            func(r *postdate.Recurrence)
+	pause         bool // afterwards
+	now           postdate.Time
+	next, attempt postdate.Time // after born; 0: none
+	skipped       int64
+}{
+	{"nothing", asItIs, false, asItIs, false, 25_000, 30_000, 30_000, 0},
+	{"nothing, when it is due", asItIs, false, asItIs, false, 45_000, 30_000, 30_000, 0},
+	{"paused", asItIs, false, asItIs, true, 25_000, 30_000, 30_000, 0},
+	{"paused, when it is due", asItIs, false, asItIs, true, 30_000, 30_000, postdate.Far - born, 0},
+	{"paused, and stays so", asItIs, true, asItIs, true, 45_000, 30_000, postdate.Far - born, 0},
+	{"resumed before it is due", asItIs, true, asItIs, false, 29_999, 30_000, 30_000, 0},
+	{"resumed when it is due", asItIs, true, asItIs, false, 30_000, 40_000, 40_000, 1},
+	{"resumed later", asItIs, true, asItIs, false, 65_000, 70_000, 70_000, 4},
+	{"resumed by a clock that is behind", asItIs, true, asItIs, false, -5_000, 30_000, 30_000, 0},
+	{"another rule", asItIs, false, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false,
+		25_000, 28_000, 28_000, 0},
+	{"another rule, when it is due", asItIs, false, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false,
+		31_000, 32_000, 32_000, 1},
+	{"another rule, by a clock that is behind", asItIs, false,
+		func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false, 5_000, 24_000, 24_000, 0},
+	{"another policy, when it is due", asItIs, false,
+		func(r *postdate.Recurrence) { r.Misfire, r.MisfireAfter = postdate.MisfireAll, time.Hour }, false,
+		45_000, 30_000, 30_000, 0},
+	{"another policy, and resumed", asItIs, true, func(r *postdate.Recurrence) { r.Misfire = postdate.MisfireAll }, false,
+		45_000, 50_000, 50_000, 2},
+	{"another end, when it is due", asItIs, false, func(r *postdate.Recurrence) { r.End = born + 60_000 }, false,
+		45_000, 30_000, 30_000, 0},
+	{"an end that leaves what is due", asItIs, false, func(r *postdate.Recurrence) { r.End = born + 30_000 }, false,
+		45_000, 30_000, 30_000, 0},
+	{"an end before what is due", asItIs, false, func(r *postdate.Recurrence) { r.End = born + 29_999 }, false,
+		45_000, 0, 0, 0},
+	{"as many runs, when it is due", asItIs, false, func(r *postdate.Recurrence) { r.MaxRuns = 3 }, false,
+		45_000, 30_000, 30_000, 0},
+	{"another start, when it is due", asItIs, false, func(r *postdate.Recurrence) { r.Start = born + 1_000 }, false,
+		45_000, 51_000, 51_000, 2},
+	{"another rule of a paused series", asItIs, true, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, true,
+		51_000, 52_000, 52_000, 3},
+	{"the last one, which is missed, has no number", func(r *postdate.Recurrence) { r.MaxRuns = 3 }, true, asItIs, false,
+		65_000, 70_000, 70_000, 4},
+	{"an end that is over", asItIs, false, func(r *postdate.Recurrence) { r.End = born + 26_000 }, false,
+		25_000, 0, 0, 0},
+	{"resumed after the end", func(r *postdate.Recurrence) { r.End = born + 50_000 }, true, asItIs, false,
+		65_000, 0, 0, 0},
+	{"fewer runs than there were", asItIs, false, func(r *postdate.Recurrence) { r.MaxRuns = 2 }, false, 25_000, 0, 0, 0},
+	{"as many runs as with the next", asItIs, false, func(r *postdate.Recurrence) { r.MaxRuns = 3 }, false,
+		25_000, 30_000, 30_000, 0},
+}
+
 // What becomes of a series that is changed, paused or resumed.
 func TestChange(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		was           func(r *postdate.Recurrence)
-		paused        bool // before
-		to            func(r *postdate.Recurrence)
-		pause         bool // afterwards
-		now           postdate.Time
-		next, attempt postdate.Time // after born; 0: none
-		skipped       int64
-	}{
-		{"nothing", asItIs, false, asItIs, false, 25_000, 30_000, 30_000, 0},
-		{"nothing, when it is due", asItIs, false, asItIs, false, 45_000, 30_000, 30_000, 0},
-		{"paused", asItIs, false, asItIs, true, 25_000, 30_000, 30_000, 0},
-		{"paused, when it is due", asItIs, false, asItIs, true, 30_000, 30_000, postdate.Far - born, 0},
-		{"paused, and stays so", asItIs, true, asItIs, true, 45_000, 30_000, postdate.Far - born, 0},
-		{"resumed before it is due", asItIs, true, asItIs, false, 29_999, 30_000, 30_000, 0},
-		{"resumed when it is due", asItIs, true, asItIs, false, 30_000, 40_000, 40_000, 1},
-		{"resumed later", asItIs, true, asItIs, false, 65_000, 70_000, 70_000, 4},
-		{"resumed by a clock that is behind", asItIs, true, asItIs, false, -5_000, 30_000, 30_000, 0},
-		{"another rule", asItIs, false, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false,
-			25_000, 28_000, 28_000, 0},
-		{"another rule, when it is due", asItIs, false, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false,
-			31_000, 32_000, 32_000, 1},
-		{"another rule, by a clock that is behind", asItIs, false,
-			func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, false, 5_000, 24_000, 24_000, 0},
-		{"another rule of a paused series", asItIs, true, func(r *postdate.Recurrence) { r.Every = 4 * time.Second }, true,
-			51_000, 52_000, 52_000, 3},
-		{"the last one, which is missed, has no number", func(r *postdate.Recurrence) { r.MaxRuns = 3 }, true, asItIs, false,
-			65_000, 70_000, 70_000, 4},
-		{"an end that is over", asItIs, false, func(r *postdate.Recurrence) { r.End = born + 26_000 }, false,
-			25_000, 0, 0, 0},
-		{"resumed after the end", func(r *postdate.Recurrence) { r.End = born + 50_000 }, true, asItIs, false,
-			65_000, 0, 0, 0},
-		{"fewer runs than there were", asItIs, false, func(r *postdate.Recurrence) { r.MaxRuns = 2 }, false, 25_000, 0, 0, 0},
-		{"as many runs as with the next", asItIs, false, func(r *postdate.Recurrence) { r.MaxRuns = 3 }, false,
-			25_000, 30_000, 30_000, 0},
-	} {
+	for _, c := range changes {
 		old := running(c.was)
 		old.Paused = c.paused
 		m, rule := old.Message, *old.Recurrence
@@ -105,6 +123,26 @@ func TestChangeBeforeTheFirst(t *testing.T) {
 	if err != nil || next.First != born+60_000 || next.Occurrence != next.First ||
 		next.ExecutionTime != next.AttemptTime || next.AttemptTime < next.First || next.NotBefore() > next.AttemptTime {
 		t.Errorf("%+v, first %d, %v", next, next.First-born, err)
+	}
+}
+
+// A first occurrence whose time with its jitter has come stays until then, also without jitter: another node's
+// clock may be behind.
+func TestChangeOfJitter(t *testing.T) {
+	m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "s"}, CreatedAt: born,
+		Recurrence: &postdate.Recurrence{Every: time.Hour, Jitter: time.Hour}}
+	if err := recurrence.Begin(&m, born); err != nil {
+		t.Fatal(err)
+	}
+	old := postdate.NewRecord(m, 1)
+	m.Recurrence = &postdate.Recurrence{Every: time.Hour}
+	for now, want := range map[postdate.Time]postdate.Time{
+		old.ExecutionTime: old.ExecutionTime, old.ExecutionTime - 1: old.First, born: old.First,
+	} {
+		next, err := recurrence.Change(&old, m, false, now)
+		if err != nil || next.Occurrence != old.First || next.AttemptTime != want || next.ExecutionTime != want {
+			t.Errorf("at %d: %+v, %v", now-born, next.State, err)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (d *draw) changes(seed uint64) {
 		}
 		lasts := max(it.recurs.End.Sub(epoch.Add(it.at)), 0)
 		for range d.r.IntN(most) {
-			d.oneChange(it.a, d.whenChanged(it, lasts), lasts)
+			d.oneChange(it, d.whenChanged(it, lasts), lasts)
 		}
 	}
 }
@@ -44,7 +44,8 @@ func (d *draw) whenChanged(it item, lasts time.Duration) time.Duration {
 	return max(it.at, it.at+every*time.Duration(n)+d.around(30*time.Millisecond))
 }
 
-func (d *draw) oneChange(series int, at, lasts time.Duration) {
+func (d *draw) oneChange(it item, at, lasts time.Duration) {
+	series := it.a
 	switch d.r.IntN(4) {
 	case 0, 1:
 		d.add(item{at: at, kind: opPause, a: series})
@@ -54,6 +55,12 @@ func (d *draw) oneChange(series int, at, lasts time.Duration) {
 		}
 	case 2:
 		rule := d.recurrence(at, min(lasts, d.p.length+30*time.Second-at))
+		if d.r.IntN(3) == 0 { // its times stay
+			same := *it.recurs
+			same.Misfire, same.MisfireAfter = rule.Misfire, rule.MisfireAfter
+			same.Jitter = min(rule.Jitter, max(same.Every, time.Second)/2)
+			rule = &same
+		}
 		d.add(item{at: at, kind: opChange, a: series, recurs: rule})
 	case 3:
 		for range 1 + d.r.IntN(2) {
@@ -215,7 +222,7 @@ func (h *history) sentPaused(e *emission) string {
 // the clock of a process.
 func (h *history) seriesReplaced(f factRecord) string {
 	t, before, after := f.story.tale, f.before, f.after
-	changed, resumed := *before.Recurrence != *after.Recurrence, before.Paused && !after.Paused
+	changed, resumed := !t.keeps(&before.Record, after.Recurrence), before.Paused && !after.Paused
 	n := after.Series.Skipped - before.Series.Skipped
 	off, known := h.w.clocksOff()
 	switch {
@@ -247,9 +254,7 @@ func (h *history) seriesReplaced(f factRecord) string {
 	case changed && ok && known && at < missed:
 		return fmt.Sprintf(" has another rule, and does not count %s, which was missed", at)
 	}
-	if changed {
-		t.become(&after.Message)
-	}
+	t.become(&after.Message)
 	if wrong := t.notOfRule(after.Occurrence); wrong != "" {
 		return wrong
 	}
@@ -257,7 +262,17 @@ func (h *history) seriesReplaced(f factRecord) string {
 		return fmt.Sprintf(" goes on with %s, which was over by then", after.Occurrence)
 	}
 	t.begin(after.Occurrence, after.Run)
+	t.changedAt = h.w.wall()
 	return ""
+}
+
+// keeps reports whether another rule leaves the present occurrence: it has the same times, and its end does not
+// come before.
+func (t *tale) keeps(present *postdate.Record, rule *postdate.Recurrence) bool {
+	a, b := t.given, *rule
+	return a.Every == b.Every && a.Anchor == b.Anchor && a.Start == b.Start &&
+		a.Cron == b.Cron && a.Timezone == b.Timezone && a.Gap == b.Gap && a.Overlap == b.Overlap &&
+		(b.End == 0 || present.Occurrence <= b.End) && (b.MaxRuns == 0 || present.Run <= b.MaxRuns)
 }
 
 // skip notes that an occurrence is skipped.

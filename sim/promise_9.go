@@ -241,8 +241,8 @@ func (h *history) heldBack(e *emission) string {
 		e.story.series.tale.given.Every < time.Second { // after a fault, these take long to catch up
 		return ""
 	}
-	late := h.w.wall().Sub(max(e.begins(), e.story.series.inserted, h.settledDown(), h.excused(e),
-		h.cameBack(e.message.Channel)))
+	late := h.w.wall().Sub(max(e.begins(), e.story.series.inserted, e.story.series.tale.changedAt, h.settledDown(),
+		h.excused(e), h.cameBack(e.message.Channel)))
 	if e.message.Channel != h.w.plan.channels[channelSlow] && late > quietLateMax {
 		return fmt.Sprintf("%s is %s late", e.story, late)
 	}

@@ -244,12 +244,12 @@ var inSource = []struct {
 	},
 	{
 		"a resumed series goes on with what is over", "recurrence/change.go",
-		"	if changed || due && old.Paused && !paused {\n", "	if changed || due && old.Paused && paused {\n",
+		"	if !stays || due && old.Paused && !paused {\n", "	if !stays || due && old.Paused && paused {\n",
 		[]int{9}, 0,
 	},
 	{
 		"a change takes the present occurrence along", "recurrence/change.go",
-		"		next.Occurrence = at\n", "		if !changed {\n			next.Occurrence = at\n		}\n",
+		"		next.Occurrence = at\n", "		if stays {\n			next.Occurrence = at\n		}\n",
 		[]int{9}, 0,
 	},
 	{

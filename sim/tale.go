@@ -21,7 +21,8 @@ type tale struct {
 	last   postdate.Time    // the latest that was begun or skipped
 	ending bool
 
-	pausedAt time.Duration // in true time
+	pausedAt  time.Duration // in true time
+	changedAt postdate.Time // in true time: with less jitter, an occurrence may be to begin before
 
 	fired, failed, skipped int64
 	extra                  int64 // of those fired, those out of turn
