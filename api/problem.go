@@ -266,7 +266,7 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 	case postdate.Delivered:
 		p.Detail, p.DeliveredAt = "the message was delivered already", state.SettledAt
 		if recurs {
-			p.Detail = "the series has ended already: its last occurrence was begun"
+			p.Detail = "the series has ended already: schedule it again under another id"
 		}
 	case postdate.DeliveryFailed:
 		p.Detail = "the delivery of the message has failed already: GET it for the reason"

@@ -124,6 +124,9 @@ func (b *recurrenceBody) read() (r postdate.Recurrence, p *Problem) {
 			return r, p
 		}
 	}
+	if r.MisfireAfter == postdate.MisfireAfterDefault {
+		r.MisfireAfter = 0 // as if it were left out
+	}
 	if b.MaxRuns != nil {
 		if r.MaxRuns = *b.MaxRuns; r.MaxRuns < 1 {
 			return r, fieldProblem("/recurrence/maxRuns", invalid("maxRuns is %d: it must be at least 1; leave it out "+

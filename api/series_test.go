@@ -85,6 +85,8 @@ func TestScheduleASeries(t *testing.T) {
 		{everyHour, "2027-01-30T13:00:00.000Z", ""},
 		{`{"every":"1h30m0.5s","anchor":"2027-01-30T13:00:00+01:00"}`, "2027-01-30T13:30:00.500Z", `{"every":"PT1H30M0.5S","anchor":"2027-01-30T12:00:00.000Z"}`},
 		{`{"every":"PT24H","anchor":"2027-01-30T12:00:00.001Z"}`, "2027-01-30T12:00:00.001Z", ""},
+		{`{"every":"PT24H","anchor":"2027-01-30T12:00:00.001Z","misfire":"fire_once","misfireAfter":"60s"}`, "2027-01-30T12:00:00.001Z",
+			`{"every":"PT24H","anchor":"2027-01-30T12:00:00.001Z"}`}, // defaults
 		{`{"every":"P1D","start":"2027-02-01T00:00:00Z"}`, "2027-02-01T00:00:00.000Z", `{"every":"PT24H","start":"2027-02-01T00:00:00.000Z"}`},
 		{`{"every":"100ms","jitter":"100ms","maxRuns":1000000000,"misfire":"fire_all","misfireAfter":"90s","end":"2027-01-30T12:00:00.1Z"}`,
 			"2027-01-30T12:00:00.100Z",

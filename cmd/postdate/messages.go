@@ -190,7 +190,9 @@ func newList(p process) *cobra.Command {
 	l := &listCommand{clientCommand: clientCommand{process: p}}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List messages by due time",
+		Short: "List messages by execution time",
+		Long: `List messages by execution time. A series has that of its first occurrence, wherever
+it is now.`,
 		Example: `  postdate list --status PENDING --channel rabbitmq:reminders
   postdate list --from 2027-01-31T00:00:00Z --to 2027-02-01T00:00:00Z --limit 0 --json`,
 		Args: cobra.NoArgs,
@@ -198,8 +200,8 @@ func newList(p process) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&l.status, "status", "", "only PENDING, DELIVERED, DELIVERY_FAILED or CANCELLED ones")
 	f.StringVar(&l.channel, "channel", "", "only those of this channel")
-	f.StringVar(&l.from, "from", "", "only those due at this RFC 3339 time or later")
-	f.StringVar(&l.to, "to", "", "only those due before this RFC 3339 time")
+	f.StringVar(&l.from, "from", "", "only those whose execution time is this RFC 3339 time or later")
+	f.StringVar(&l.to, "to", "", "only those whose execution time is before this RFC 3339 time")
 	f.IntVar(&l.limit, "limit", 100, "at most so many; 0: all")
 	l.withJSON(cmd, "print the messages as JSON, one a line")
 	return l.bind(cmd, l.run)

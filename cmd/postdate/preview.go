@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,7 +25,7 @@ type recurrenceRequest struct {
 	Timezone string `json:"timezone,omitempty"`
 	Start    string `json:"start,omitempty"`
 	End      string `json:"end,omitempty"`
-	MaxRuns  *int   `json:"maxRuns,omitempty"`
+	MaxRuns  int    `json:"maxRuns,omitempty"`
 	Gap      string `json:"gap,omitempty"`
 	Overlap  string `json:"overlap,omitempty"`
 
@@ -45,11 +44,7 @@ func (r *recurrenceRequest) register(f *pflag.FlagSet) {
 	f.StringVar(&r.Timezone, "timezone", "", "the time zone of --cron, like Europe/Berlin or UTC")
 	f.StringVar(&r.Start, "start", "", "not before this RFC 3339 time")
 	f.StringVar(&r.End, "end", "", "not after this RFC 3339 time")
-	f.Func("max-runs", "at most so many `occurrences` (default: no limit)", func(text string) error {
-		n, err := strconv.Atoi(text)
-		r.MaxRuns = &n
-		return err
-	})
+	f.IntVar(&r.MaxRuns, "max-runs", 0, "at most so many occurrences; 0: no limit")
 	f.StringVar(&r.Gap, "gap", "",
 		"instead of local times that a clock set forward leaves out: after or skip (default: by the rule)")
 	f.StringVar(&r.Overlap, "overlap", "",

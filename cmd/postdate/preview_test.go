@@ -32,6 +32,7 @@ func TestPreviewCommand(t *testing.T) {
 		{[]string{"preview", "--every", "1s", "--count", "0"}, exitFailed, "--count: count is 0: it must be between 1 and 1000"},
 		{[]string{"preview", "--every", "1s", "--start", "2027-01-02"}, exitFailed, `--start: time "2027-01-02" is not RFC 3339`},
 		{[]string{"preview", "--every", "1s", "--max-runs", "-1"}, exitFailed, "--max-runs: maxRuns is -1"},
+		{[]string{"preview", "--every", "1s", "--max-runs", "many"}, exitUsage, `--max-runs: "many" is not a whole number`},
 		{[]string{"preview", "--every", "1s", "--overlap", "none"}, exitFailed, "not one of first, second, both"},
 	} {
 		r := call(server, "", test.args...)
