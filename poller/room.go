@@ -242,10 +242,7 @@ func (m *Machine) waitMaxBeside(c *channel, most int) int {
 
 // parkSurplus parks what is ready beyond a channel's room, so that it can be cancelled.
 func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
-	most := m.waitMax(now, c)
-	if len(c.channels) > 1 {
-		most = m.waitMaxBeside(c, most)
-	}
+	most := m.waitMaxBeside(c, m.waitMax(now, c))
 	if len(c.ready) <= most {
 		return
 	}
