@@ -93,7 +93,7 @@ func (p *process) wake(want time.Duration) {
 type spin struct {
 	since time.Duration
 	ticks int
-	idle  int // steps in a row that did nothing and asked for another one at once
+	idle  int // steps that it asked for, in a row, that did nothing and asked for another one at once
 }
 
 // ticksMax is how many wake-ups a machine may ask for within a second. With more, it spins.
@@ -115,10 +115,15 @@ const askAfterMax = 3 * time.Millisecond
 // meanwhile, in which something else may come due.
 const idleMax = 200
 
-func (x *spin) wake(p *process, idle bool) {
-	if !idle {
+func (x *spin) wake(p *process, asked, idle bool) {
+	switch {
+	case !idle:
 		x.idle = 0
-	} else if x.idle++; x.idle > idleMax {
+	case !asked: // a nudge, of which a flood brings hundreds in a millisecond
+	default:
+		x.idle++
+	}
+	if x.idle > idleMax {
 		p.w.violate(0, "%s spins: %d steps in a row did nothing, and asked for another one at once", p.n.name, x.idle)
 	}
 }
@@ -145,7 +150,8 @@ func (p *process) step(ev machine.Event) {
 	}
 	passed := p.w.upTo(askAfterMax)
 	wake := p.m.Wake(p.now().Later(passed))
-	p.spin.wake(p, len(effects) == 0 && wake == 0)
+	_, asked := ev.(fence.Tick)
+	p.spin.wake(p, asked, len(effects) == 0 && wake == 0)
 	p.wake(p.w.now + max(passed+p.n.clock.trueTime(wake), 50*time.Microsecond))
 }
 
