@@ -45,13 +45,12 @@ func (d *draw) whenChanged(it item, lasts time.Duration) time.Duration {
 }
 
 func (d *draw) oneChange(it item, at, lasts time.Duration) {
-	series := it.a
 	switch d.r.IntN(4) {
 	case 0, 1:
-		d.add(item{at: at, kind: opPause, a: series})
+		d.add(item{at: at, kind: opPause, a: it.a})
 		if d.r.IntN(8) > 0 {
 			d.add(item{at: at + d.upTo([]time.Duration{50 * time.Millisecond, 10 * time.Second}[d.r.IntN(2)]),
-				kind: opResume, a: series})
+				kind: opResume, a: it.a})
 		}
 	case 2:
 		rule := d.recurrence(at, min(lasts, d.p.length+30*time.Second-at))
@@ -61,10 +60,10 @@ func (d *draw) oneChange(it item, at, lasts time.Duration) {
 			same.Jitter = min(rule.Jitter, max(same.Every, time.Second)/2)
 			rule = &same
 		}
-		d.add(item{at: at, kind: opChange, a: series, recurs: rule})
+		d.add(item{at: at, kind: opChange, a: it.a, recurs: rule})
 	case 3:
 		for range 1 + d.r.IntN(2) {
-			d.add(item{at: at, kind: opTrigger, a: series})
+			d.add(item{at: at, kind: opTrigger, a: it.a})
 		}
 	}
 }

@@ -119,8 +119,7 @@ func (x *spin) wake(p *process, asked, idle bool) {
 	switch {
 	case !idle:
 		x.idle = 0
-	case !asked: // a nudge, of which a flood brings hundreds in a millisecond
-	default:
+	case asked: // not by a nudge, of which a flood brings hundreds in a millisecond
 		x.idle++
 	}
 	if x.idle > idleMax {

@@ -15,6 +15,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
@@ -93,14 +94,20 @@ func TestALookExaminesWhatItNames(t *testing.T) {
 	}
 }
 
-// A claim of one channel examines few messages more than it takes if most of what it finds is of that
-// channel, and finds those that lie far behind others all the same.
-func TestACatchUpExaminesFew(t *testing.T) {
+// examining is a store whose buckets are owned, and what its finds of messages examine.
+func examining(t *testing.T) (*examined, *mongo.Store) {
 	uri := mongotest.Fresh(t)
 	x := &examined{t: t, db: database(t, uri), finds: map[string]*atomic.Int64{"messages": {}}, documents: map[string]*atomic.Int64{"messages": {}}}
 	s := openWatched(t, config(uri), &event.CommandMonitor{Started: x.see})
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
 	acquireAll(t, s)
+	return x, s
+}
+
+// A claim of one channel examines few messages more than it takes if most of what it finds is of that
+// channel, and finds those that lie far behind others all the same.
+func TestACatchUpExaminesFew(t *testing.T) {
+	x, s := examining(t)
 	var all []postdate.Message
 	for i := range 900 {
 		m := postdate.Message{Key: postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: fmt.Sprint(i)}, Channel: "inbox:full", ExecutionTime: postdate.Time(100 + i)}
@@ -146,11 +153,7 @@ func TestACatchUpExaminesFew(t *testing.T) {
 // A sweep over a backlog brings little of it to the node, neither in its look nor in its read, goes over a
 // thousand at a time, and takes what lies before it, among it and behind it.
 func TestASweepLeavesABacklog(t *testing.T) {
-	uri := mongotest.Fresh(t)
-	x := &examined{t: t, db: database(t, uri), finds: map[string]*atomic.Int64{"messages": {}}, documents: map[string]*atomic.Int64{"messages": {}}}
-	s := openWatched(t, config(uri), &event.CommandMonitor{Started: x.see})
-	defer s.Close()
-	acquireAll(t, s)
+	x, s := examining(t)
 	const n = 2_500 // several looks
 	all := make([]postdate.Message, n)
 	var want []postdate.Time

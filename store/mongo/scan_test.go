@@ -53,7 +53,7 @@ func TestScansAsTheRule(t *testing.T) {
 	}
 }
 
-// scans plays scans of a store's buckets. Each round is a tenth of a second later.
+// scans plays scans of a store's buckets. Each round is a second later.
 type scans struct {
 	t      *testing.T
 	r      *rand.Rand
@@ -155,7 +155,7 @@ func (x *scans) fill(b int) (sound []*document) {
 		if x.r.IntN(2) == 0 {
 			route = x.routes[b]
 		}
-		m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: route.Tenant(), ScheduleID: fmt.Sprint(x.r.IntN(9), "~é$"[x.r.IntN(2):1], b, "-", i)},
+		m := postdate.Message{Key: postdate.Key{Bucket: b, Tenant: route.Tenant(), ScheduleID: fmt.Sprint(x.r.IntN(9), []string{"~", ""}[x.r.IntN(2)], b, "-", i)},
 			Channel: route.Channel(), Priority: route.Priority(), ExecutionTime: x.at()}
 		st := postdate.NewState(&m, 1)
 		d := documentOf(&m, &st)

@@ -75,10 +75,10 @@ func (c span) routes() bson.D {
 	}
 	var not bson.A
 	channels := map[string]bson.A{} // by tenant
-	for text := range strings.SplitSeq(strings.TrimSuffix(c.but, "\x00"), "\x00") {
+	for text := range strings.SplitSeq(c.but, "\x00") {
 		route := postdate.Route(text)
 		switch tenant := route.Tenant(); {
-		case text == "":
+		case text == "": // the end
 		case route.IsAll():
 			not = append(not, doc("_id", idsOf(route)))
 		default:
