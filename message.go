@@ -85,7 +85,8 @@ type Message struct {
 	Recurrence    *Recurrence // nil: it is sent once. ExecutionTime is when the first occurrence begins.
 	First         Time        // of a series: its first occurrence, without the jitter that ExecutionTime has
 	Retry         RetryPolicy
-	Digest        Digest // of the request: tells a repeated request from a different one
+	Digest        Digest   // of the request: tells a repeated request from a different one
+	Original      Original // zero: the message is as it was made
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
 	// deliveries is marked as a possible duplicate.
 	MayRepeat bool
@@ -99,6 +100,34 @@ type Header struct{ Name, Value string }
 
 // Digest identifies the content of a request.
 type Digest [16]byte
+
+// Original is what is kept of the request that made a message, if clients have changed the message since.
+type Original struct {
+	Digest        Digest
+	ExecutionTime Time // as the answer said
+}
+
+// Origin is the Original of a message that takes m's place.
+func (m *Message) Origin() Original {
+	switch {
+	case m.Original != Original{}:
+		return m.Original
+	case m.Recurrence != nil:
+		return Original{m.Digest, m.First}
+	}
+	return Original{m.Digest, m.ExecutionTime}
+}
+
+// Repeats says whether a request with the digest d made the message, or made it what it is, and for when.
+func (m *Message) Repeats(d Digest) (at Time, yes bool) {
+	switch {
+	case d == m.Digest:
+		return m.ExecutionTime, true
+	case d == m.Original.Digest && m.Original != Original{}:
+		return m.Original.ExecutionTime, true
+	}
+	return 0, false
+}
 
 // State is the part of a message that changes.
 type State struct {

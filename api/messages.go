@@ -47,10 +47,19 @@ func (s *Server) replayed(ctx context.Context, m *postdate.Message, expiring boo
 		return scheduled{}, false
 	}
 	r, err := s.config.Messages.Get(ctx, m.Key)
-	if err != nil || r.Digest != m.Digest {
+	if err != nil {
 		return scheduled{}, false
 	}
-	return answerOf(&r), true
+	return firstAnswer(&r, m.Digest)
+}
+
+// firstAnswer is the answer to a request that made a message, or made it what it is, and comes again.
+func firstAnswer(r *postdate.Record, d postdate.Digest) (a scheduled, repeated bool) {
+	if r.Digest == d {
+		return answerOf(r), true
+	}
+	at, repeated := r.Repeats(d)
+	return scheduled{r.Key, at, r.Status, ""}, repeated // whoever asks has not seen the version that is there
 }
 
 // noteInsert tells the bucket's owner, counts the message and returns the answer. It tells
@@ -172,6 +181,7 @@ func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 
 // replace replaces old by next, and tells the bucket's owner.
 func (s *Server) replace(ctx context.Context, next, old postdate.Record) (scheduled, error) {
+	next.Original = old.Origin()
 	present, err := s.config.Messages.Replace(ctx, next, old)
 	if postdate.KindOf(err) == postdate.KindTooLate {
 		return scheduled{}, tooLate(next.ScheduleID, present.State)

@@ -59,7 +59,8 @@ func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result s
 	if err != nil {
 		return result.ExecutionTime
 	}
-	return shownTime(&r.Message)
+	first, _ := firstAnswer(&r, m.Digest)
+	return first.executionTime
 }
 
 // lookUpRetried brings a series' history up to date: it looks up the occurrences that are messages of their own.

@@ -344,6 +344,7 @@ func (t *Task) update(ctx context.Context, to TaskMessages, old *postdate.Record
 	if err != nil {
 		return next, err
 	}
+	next.Original = old.Origin()
 	present, err := to.Replace(ctx, next, *old)
 	switch late := postdate.KindOf(err) == postdate.KindTooLate; {
 	case late && present.Status.Final():

@@ -125,10 +125,12 @@ func (m *messages) repeated(ctx context.Context, message *postdate.Message, refu
 		return store.Inserted{Err: refused}
 	case err != nil: // it may be stored
 		return store.Inserted{Err: err}
-	case r.Digest != message.Digest:
+	}
+	at, repeats := r.Repeats(message.Digest)
+	if !repeats {
 		return store.Inserted{Err: postdate.E(postdate.KindExists, "the id is taken by other content")}
 	}
-	return store.Inserted{ExecutionTime: r.ExecutionTime, Status: r.Status}
+	return store.Inserted{ExecutionTime: at, Status: r.Status}
 }
 
 // Replace implements store.Messages. The message that goes makes room for the one that comes.

@@ -51,8 +51,9 @@ type Messages interface {
 	// Insert makes each message durable as PENDING, at a version that no earlier message with
 	// the id had: the store draws it, and each Replace adds one. Results come in the order of
 	// the messages. Each message stands or falls alone, even two with the same id in one call.
-	// The same id again with an equal digest changes nothing and answers what is there; with
-	// another digest it is refused with KindExists.
+	// The same id again changes nothing: if the message that is there repeats the digest
+	// ([postdate.Message.Repeats]), the result is when it was scheduled for and its status; otherwise
+	// KindExists.
 	Insert(ctx context.Context, messages []postdate.Message) []Inserted
 
 	// Get returns a message with its state, or KindNotFound.

@@ -63,6 +63,13 @@ type document struct {
 	Recurrence   *recurrence   `bson:"recurrence,omitempty"`
 	First        postdate.Time `bson:"first,omitempty"`
 	Digest       []byte        `bson:"digest"`
+	Original     *original     `bson:"original,omitempty"`
+}
+
+// original is a message's Original. A node of an earlier version drops it with its next change.
+type original struct {
+	Digest        []byte        `bson:"digest"`
+	ExecutionTime postdate.Time `bson:"executionTime"`
 }
 
 type header struct {
@@ -106,6 +113,9 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 	}
 	for _, h := range m.Headers {
 		d.Headers = append(d.Headers, header(h))
+	}
+	if o := &m.Original; *o != (postdate.Original{}) {
+		d.Original = &original{o.Digest[:], o.ExecutionTime}
 	}
 	return d
 }
@@ -166,8 +176,18 @@ func (d *document) record() postdate.Record {
 	for _, h := range d.Headers {
 		m.Headers = append(m.Headers, postdate.Header(h))
 	}
-	copy(m.Digest[:], d.Digest)
+	m.Digest, m.Original = d.requests()
 	return postdate.Record{Message: m, State: d.state(), Series: d.Series.series()}
+}
+
+// requests are the digest of the request that made the message what it is, and the message's Original.
+func (d *document) requests() (digest postdate.Digest, o postdate.Original) {
+	copy(digest[:], d.Digest)
+	if d.Original != nil {
+		copy(o.Digest[:], d.Original.Digest)
+		o.ExecutionTime = d.Original.ExecutionTime
+	}
+	return digest, o
 }
 
 // payloadBytes is the payload's size, whether the payload was read or not.

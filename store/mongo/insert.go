@@ -181,7 +181,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 		results[i] = store.Inserted{}
 		keys.add(messages[i].Key)
 	}
-	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "executionTime", 1, "status", 1))
+	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "original", 1, "executionTime", 1, "status", 1))
 	if err != nil {
 		return nil, unknown("scheduling", err) // the ids are taken, perhaps by an attempt of this call
 	}
@@ -193,13 +193,22 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 			gone = append(gone, i)
 		case d.damaged != nil:
 			results[i].Err = errDamaged(d)
-		case string(d.Digest) != string(m.Digest[:]):
-			results[i].Err = store.ErrExists(m.Key, postdate.Status(d.Status))
 		default:
-			results[i] = store.Inserted{ExecutionTime: d.ExecutionTime, Status: postdate.Status(d.Status)}
+			results[i] = insertedBefore(m, d)
 		}
 	}
 	return gone, nil
+}
+
+// insertedBefore is the result for a message whose id is taken.
+func insertedBefore(m *postdate.Message, d *document) store.Inserted {
+	old := postdate.Message{ExecutionTime: d.ExecutionTime}
+	old.Digest, old.Original = d.requests()
+	at, repeats := old.Repeats(m.Digest)
+	if !repeats {
+		return store.Inserted{Err: store.ErrExists(m.Key, postdate.Status(d.Status))}
+	}
+	return store.Inserted{ExecutionTime: at, Status: postdate.Status(d.Status)}
 }
 
 // read reads messages by their keys.

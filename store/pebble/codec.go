@@ -77,8 +77,10 @@ const (
 	flagPaused    = 1 << 5 // likewise
 )
 
-// The byte of a message's encoding also holds its priority, in two bits, and whether it may repeat.
+// The byte of a message's encoding also holds whether it has an Original, its priority, in two bits, and whether it
+// may repeat.
 const (
+	formOriginal  = 1 << 4
 	formPriority  = 5
 	formMayRepeat = 1 << 7
 )
@@ -170,6 +172,9 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	if m.MayRepeat {
 		form |= formMayRepeat
 	}
+	if m.Original != (postdate.Original{}) {
+		form |= formOriginal
+	}
 	b = append(b, layout, form)
 	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
 	b = appendText(b, string(m.Channel))
@@ -180,6 +185,9 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	b = binary.AppendUvarint(b, uint64(m.Retry.MinBackoff))
 	b = binary.AppendUvarint(b, uint64(m.Retry.MaxBackoff))
 	b = append(b, m.Digest[:]...)
+	if form&formOriginal != 0 {
+		b = appendTimes(append(b, m.Original.Digest[:]...), m.Original.ExecutionTime)
+	}
 	b = appendHeaders(b, m.Headers)
 	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
 	b = append(b, m.Payload...)
@@ -197,7 +205,7 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.Key, m.ExecutionTime = key, execution
 	r.layout()
 	form := r.byte()
-	m.Encoding, m.MayRepeat = postdate.Encoding(form&(1<<formPriority-1)), form&formMayRepeat != 0
+	m.Encoding, m.MayRepeat = postdate.Encoding(form&(formOriginal-1)), form&formMayRepeat != 0
 	m.Priority = postdate.Priority(form >> formPriority & 3)
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
 	m.Channel = postdate.Channel(r.text())
@@ -208,6 +216,10 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.Retry.MinBackoff = time.Duration(r.uvarint())
 	m.Retry.MaxBackoff = time.Duration(r.uvarint())
 	copy(m.Digest[:], r.take(len(m.Digest)))
+	if form&formOriginal != 0 {
+		copy(m.Original.Digest[:], r.take(len(m.Digest)))
+		m.Original.ExecutionTime = r.time()
+	}
 	m.Headers = r.headers()
 	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
 	if len(r.rest) > 0 {

@@ -66,7 +66,9 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 			return err
 		}
 		if found {
-			results[i] = insertedBefore(m, &old)
+			if results[i], err = s.insertedBefore(m, &old); err != nil {
+				return err
+			}
 			continue
 		}
 		st := stateOf(m, postdate.NewState(m, firstVersion()))
@@ -77,11 +79,20 @@ func (s *Store) insertChunk(w *writer, messages []postdate.Message, results []st
 	return nil
 }
 
-func insertedBefore(m *postdate.Message, old *state) store.Inserted {
-	if old.Digest != m.Digest {
-		return store.Inserted{Err: store.ErrExists(m.Key, old.Status)}
+// insertedBefore is the result for a message whose id is taken. Only the message knows the digest of the request that
+// made it.
+func (s *Store) insertedBefore(m *postdate.Message, old *state) (store.Inserted, error) {
+	if old.Digest == m.Digest {
+		return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}, nil
 	}
-	return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
+	there, err := s.message(m.Key, old.ExecutionTime)
+	if err != nil && !errors.Is(err, lsm.ErrNotFound) { // then it comes with this very batch
+		return store.Inserted{}, err
+	}
+	if at, repeats := there.Repeats(m.Digest); repeats {
+		return store.Inserted{ExecutionTime: at, Status: old.Status}, nil
+	}
+	return store.Inserted{Err: store.ErrExists(m.Key, old.Status)}, nil
 }
 
 // Get implements store.Messages.

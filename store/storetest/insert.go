@@ -23,6 +23,7 @@ func insertion() []check {
 			x.wantRecord(x.get(m.Key), fresh(m))
 		}},
 		{"after a replace the digest that counts is that of the new version", insertAfterReplace},
+		{"after a replace the request that made the message is answered as before", insertOriginal},
 		{"each message of a batch stands or falls alone, and results are in order", insertBatch},
 		{"two of the same id in one batch are as two in a row", insertTwins},
 		{"the same id in two tenants is two messages", insertTenants},
@@ -49,6 +50,30 @@ func insertAgain(x *trial) {
 		}
 	}
 	x.wantRecord(x.get(m.Key), fresh(m))
+}
+
+// insertOriginal repeats the request that made a message which was replaced twice since.
+func insertOriginal(x *trial) {
+	first := x.add(t0)
+	second := changed(first, withPayload(100))
+	second.ExecutionTime, second.Original = t0+60, first.Origin()
+	x.replace(second)
+	third := changed(second)
+	third.ExecutionTime, third.Original = t0+90, second.Origin()
+	want := x.replace(third)
+	again := func(m postdate.Message, want store.Inserted) {
+		x.Helper()
+		m.ExecutionTime += 700
+		if r := x.store.Insert(x.ctx, []postdate.Message{m})[0]; r != want {
+			x.Errorf("inserting it again: got %+v, want %+v", r, want)
+		}
+	}
+	again(first, store.Inserted{ExecutionTime: t0, Status: postdate.Pending})
+	again(third, store.Inserted{ExecutionTime: t0 + 90, Status: postdate.Pending})
+	x.wantKind(x.store.Insert(x.ctx, []postdate.Message{second})[0].Err, postdate.KindExists)
+	x.wantRecord(x.get(first.Key), want)
+	x.wantCancelled(third)
+	again(first, store.Inserted{ExecutionTime: t0, Status: postdate.Cancelled})
 }
 
 func insertAfterEnd(x *trial) {

@@ -153,14 +153,13 @@ func (m *Mem) Insert(_ context.Context, messages []postdate.Message) []store.Ins
 	results := make([]store.Inserted, len(messages))
 	for i, message := range messages {
 		old := m.Rows[message.Key]
-		switch {
-		case old == nil:
+		if old == nil {
 			m.Put("insert", nil, postdate.Record{Message: message,
 				State: postdate.NewState(&message, m.firstVersion())}, nil)
 			results[i] = store.Inserted{Created: true, ExecutionTime: message.ExecutionTime, Status: postdate.Pending}
-		case old.Digest == message.Digest:
-			results[i] = store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}
-		default:
+		} else if at, repeats := old.Repeats(message.Digest); repeats {
+			results[i] = store.Inserted{ExecutionTime: at, Status: old.Status}
+		} else {
 			results[i].Err = store.ErrExists(message.Key, old.Status)
 		}
 	}

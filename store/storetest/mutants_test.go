@@ -25,6 +25,8 @@ type (
 	insertOverwrites     struct{ *Mem }
 	insertDropsHeaders   struct{ *Mem }
 	insertAnswersAnew    struct{ *Mem }
+	insertKnowsLast      struct{ *Mem }
+	replaceDropsOriginal struct{ *Mem }
 	listMissesTies       struct{ *Mem }
 	expireTakesPending   struct{ *Mem }
 	expireIgnoresBuckets struct{ *Mem }
@@ -176,6 +178,21 @@ func (s insertAnswersAnew) Insert(ctx context.Context, messages []postdate.Messa
 		}
 	}
 	return results
+}
+
+func (s insertKnowsLast) Insert(ctx context.Context, messages []postdate.Message) []store.Inserted {
+	results := s.Mem.Insert(ctx, messages)
+	for i, m := range messages {
+		if old, _ := s.Get(ctx, m.Key); old.Digest != m.Digest {
+			results[i] = store.Inserted{Err: store.ErrExists(m.Key, old.Status)}
+		}
+	}
+	return results
+}
+
+func (s replaceDropsOriginal) Replace(ctx context.Context, m, was postdate.Record) (postdate.Record, error) {
+	m.Original = postdate.Original{}
+	return s.Mem.Replace(ctx, m, was)
 }
 
 func (s listMissesTies) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {

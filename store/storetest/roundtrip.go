@@ -140,6 +140,10 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 		m.First, m.Recurrence = m.ExecutionTime-postdate.Time(r.IntN(1000)), randomRecurrence(r)
 	}
 	copy(m.Digest[:], randomBytes(r, len(m.Digest)))
+	if r.IntN(3) == 0 {
+		copy(m.Original.Digest[:], randomBytes(r, len(m.Digest)))
+		m.Original.ExecutionTime = t0 + postdate.Time(r.IntN(1000))
+	}
 	return m
 }
 

@@ -107,6 +107,8 @@ var plantedBugs = []plantedBug{
 	{"replace", func(m *Mem) store.Store { return replaceKeepsAttempts{m} }},
 	{"insert", func(m *Mem) store.Store { return insertOverwrites{m} }},
 	{"insert", func(m *Mem) store.Store { return insertAnswersAnew{m} }},
+	{"insert", func(m *Mem) store.Store { return insertKnowsLast{m} }},
+	{"insert", func(m *Mem) store.Store { return replaceDropsOriginal{m} }},
 	{"round trip", func(m *Mem) store.Store { return insertDropsHeaders{m} }},
 	{"list", func(m *Mem) store.Store { return listMissesTies{m} }},
 	{"settle", func(m *Mem) store.Store { return settleIgnoresVersion{m} }},
