@@ -43,6 +43,7 @@ type Store interface {
 	Channels
 	Keys
 	Tenants
+	Requests
 	Housekeeping
 }
 
@@ -414,6 +415,15 @@ type TenantUsage struct {
 	Usage
 }
 
+// Requests keeps which request of a client each of its idempotency keys stands for, for all nodes.
+type Requests interface {
+	// NoteRequest notes that a key stands for a request from now on, and when that was, unless the key stands for
+	// one already. It returns the one that the key stands for. Key.ScheduleID is the client's key; a message with
+	// that id is something else.
+	NoteRequest(ctx context.Context, key postdate.Key, request postdate.Digest,
+		now postdate.Time) (postdate.Digest, error)
+}
+
 // Housekeeping is the rest.
 type Housekeeping interface {
 	// Name is given to the store at its birth. Nodes that share the store know each other by
@@ -444,7 +454,7 @@ type Housekeeping interface {
 // tenant and name.
 type Expiry struct {
 	Buckets         []int
-	SettledBefore   postdate.Time // messages that became final before
+	SettledBefore   postdate.Time // messages that became final, and requests that were noted, before
 	DeliveredBefore postdate.Time // messages in inboxes, read or not, that were delivered before
-	Limit           int           // messages, and as many again in inboxes
+	Limit           int           // messages, as many again in inboxes, and as many requests
 }

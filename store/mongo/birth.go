@@ -233,6 +233,10 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	if _, err := s.usage.Indexes().CreateOne(ctx, driver.IndexModel{Keys: doc("changed", 1)}); err != nil {
 		return err
 	}
+	noted := driver.IndexModel{Keys: doc("bucket", 1, "notedAt", 1)}
+	if _, err := s.requests.Indexes().CreateOne(ctx, noted); err != nil {
+		return err
+	}
 	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{
 		Keys: doc("bucket", 1, "oldest", 1), Options: where(doc("oldest", there)).SetName(indexAged),
 	})

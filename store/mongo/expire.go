@@ -30,6 +30,9 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		if letters, err = s.expireInboxes(ctx, &e); err != nil {
 			return err
 		}
+		if err := s.expireRequests(ctx, &e); err != nil {
+			return err
+		}
 		if slices.Contains(e.Buckets, 0) {
 			return s.forgetLeases(ctx)
 		}

@@ -437,6 +437,12 @@ func (x *routed) operationsOfOthers() map[string]func() func() error {
 		},
 		"Channels":   func() func() error { return func() error { _, err := s.Channels(ctx); return err } },
 		"SetChannel": func() func() error { return x.setChannel },
+		"NoteRequest": func() func() error {
+			return func() error {
+				_, err := s.NoteRequest(ctx, bucket.KeyOf("default", "key", s.Buckets()), postdate.Digest{1}, routedNow)
+				return err
+			}
+		},
 		"Expire": func() func() error {
 			x.must(s.Settle(ctx, x.settlements(routedNow+4000, store.SettleDelivered)))
 			return func() error {

@@ -78,9 +78,17 @@ func FuzzStoredValues(f *testing.F) {
 			}
 			same(t, v, again, nil)
 		}
-		splitTimed(v)
-		splitFinished(v)
+		readsSmall(t, v)
 	})
+}
+
+// readsSmall reads a value as a request, and as the end of a key.
+func readsSmall(t *testing.T, v []byte) {
+	if d, err := readRequest(v); err == nil {
+		same(t, v, appendRequest(nil, d), nil)
+	}
+	splitTimed(v)
+	splitEnded(v)
 }
 
 // addForms adds a message, and its state in each layout.

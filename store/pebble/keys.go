@@ -26,6 +26,8 @@ import (
 //	h route                              what an operator set for a route
 //	a id                                 an API key
 //	t tenant                             what an operator set for a tenant
+//	r bucket tenant 0 key                the request that an idempotency key stands for
+//	q notedAt bucket tenant 0 key        nothing: the order in which requests expire
 //	u tenant 0 slot                      what of a tenant's channels in the slot is PENDING
 //	x                                    the store's birth record
 const (
@@ -43,6 +45,8 @@ const (
 	spaceChannel    = 'h'
 	spaceAPIKey     = 'a'
 	spaceTenant     = 't'
+	spaceRequest    = 'r'
+	spaceNoted      = 'q'
 	spaceUsage      = 'u'
 	spaceBirth      = 'x'
 )
@@ -98,8 +102,16 @@ func parkedKey(k []byte, bucket int, route postdate.Route, p bucket.Position) []
 }
 
 func finishedKey(k []byte, settledAt postdate.Time, key postdate.Key) []byte {
-	k = appendBucket(appendTime(append(k, spaceFinished), settledAt), key.Bucket)
-	return appendName(k, key.Tenant, key.ScheduleID)
+	return endedKey(k, spaceFinished, settledAt, key)
+}
+
+// endedKey is the place of something in the order in which it expires.
+func endedKey(k []byte, space byte, at postdate.Time, key postdate.Key) []byte {
+	return appendName(appendBucket(appendTime(append(k, space), at), key.Bucket), key.Tenant, key.ScheduleID)
+}
+
+func requestKey(k []byte, key postdate.Key) []byte {
+	return appendName(appendBucket(append(k, spaceRequest), key.Bucket), key.Tenant, key.ScheduleID)
 }
 
 func partitionKey(k []byte, bucket int) []byte {
@@ -175,13 +187,13 @@ func splitName(k []byte) (tenant, id string, ok bool) {
 	return "", "", false
 }
 
-// splitFinished reads a finished key.
-func splitFinished(k []byte) (settledAt postdate.Time, key postdate.Key, ok bool) {
+// splitEnded reads an endedKey.
+func splitEnded(k []byte) (at postdate.Time, key postdate.Key, ok bool) {
 	if len(k) < 1+timeBytes+bucketBytes {
 		return 0, postdate.Key{}, false
 	}
-	settledAt = postdate.Time(binary.BigEndian.Uint64(k[1:]))
+	at = postdate.Time(binary.BigEndian.Uint64(k[1:]))
 	key.Bucket = int(binary.BigEndian.Uint16(k[1+timeBytes:]))
 	key.Tenant, key.ScheduleID, ok = splitName(k[1+timeBytes+bucketBytes:])
-	return settledAt, key, ok
+	return at, key, ok
 }

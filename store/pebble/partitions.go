@@ -87,16 +87,17 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	// A damaged block in the way of one must not fill the disk with the other.
 	messages, err := s.expireMessages(ctx, &e)
 	inbox, inboxErr := s.expireInboxes(&e)
-	return messages + inbox, errors.Join(err, inboxErr)
+	return messages + inbox, errors.Join(err, inboxErr, s.expireRequests(ctx, &e))
 }
 
-type finished struct {
-	key       postdate.Key
-	settledAt postdate.Time
+// ended is a message or a request with the time from which its retention counts.
+type ended struct {
+	key postdate.Key
+	at  postdate.Time
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
-	old, err := s.finishedBefore(e)
+	old, err := s.endedBefore(spaceFinished, e)
 	if err != nil {
 		return 0, s.readError(err)
 	}
@@ -107,11 +108,11 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 			if err != nil {
 				return err
 			}
-			if found && st.Status.Final() && st.SettledAt == f.settledAt {
+			if found && st.Status.Final() && st.SettledAt == f.at {
 				w.forget(f.key, &st)
 				deleted++
 			} else {
-				w.unfinish(f.key, f.settledAt)
+				w.unfinish(f.key, f.at)
 			}
 		}
 		return nil
@@ -120,29 +121,29 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	return deleted, err
 }
 
-// finishedBefore lists what e selects, oldest first. The keys are in the order of time, so that
+// endedBefore lists what e selects of messages or requests, oldest first. The keys are in the order of time, so that
 // what expires together is stored together, and those in other buckets are skipped. As a rule
 // there are none: the one node that has this store open owns every bucket, except while it
 // starts, stops, or has lost its lease. A call that skips many ends, so that pages do not look
 // at the same messages again and again; what follows them waits until the node owns their
 // buckets.
-func (s *Store) finishedBefore(e *store.Expiry) ([]finished, error) {
+func (s *Store) endedBefore(space byte, e *store.Expiry) ([]ended, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{
-		LowerBound: []byte{spaceFinished}, UpperBound: appendTime([]byte{spaceFinished}, max(e.SettledBefore, 0)),
+		LowerBound: []byte{space}, UpperBound: appendTime([]byte{space}, max(e.SettledBefore, 0)),
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer iter.Close()
-	var old []finished
+	var old []ended
 	ours, passed := s.among(e.Buckets), 0
 	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
-		settledAt, key, _ := splitFinished(iter.Key())
+		at, key, _ := splitEnded(iter.Key())
 		if !ours[key.Bucket] {
 			passed++
 			continue
 		}
-		old = append(old, finished{key, settledAt})
+		old = append(old, ended{key, at})
 	}
 	return old, iter.Error()
 }

@@ -46,6 +46,7 @@ func durable() []check {
 		{"what is set of a channel survives", channelsSurvive},
 		{"what is set and counted for tenants survives", tenantsSurvive},
 		{"API keys survive, and revoked ones stay away", keysSurvive},
+		{"what idempotency keys stand for survives", requestsSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
 		{"inbox messages and cursors survive", func(x *trial) {

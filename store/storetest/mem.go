@@ -37,6 +37,7 @@ type Mem struct {
 	keysAt   uint64 // the version of keys
 	tenants  map[string]store.TenantSettings
 	pending  map[string]*memUsage // by tenant
+	requests map[postdate.Key]memRequest
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
@@ -75,6 +76,7 @@ func NewMem(buckets int) *Mem {
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
 		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 		tenants: map[string]store.TenantSettings{}, pending: map[string]*memUsage{},
+		requests: map[postdate.Key]memRequest{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -391,6 +393,7 @@ func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
 	for _, r := range old {
 		m.Drop(r)
 	}
+	m.expireRequests(&e)
 	return old, m.expireInboxes(&e)
 }
 

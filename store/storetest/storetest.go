@@ -90,6 +90,7 @@ func areas() []area {
 		{"keys", keys()},
 		{"tenants", tenants()},
 		{"usage", usages()},
+		{"requests", requests()},
 		{"inbox", inboxes()},
 		{"series", series()},
 		{"retried occurrences", retriedOccurrences()},
