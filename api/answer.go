@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/base64"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ type scheduled struct {
 
 func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
 	setETag(ctx, a.version)
+	if status == fasthttp.StatusCreated {
+		ctx.Response.Header.Set("Location", "/v1/messages/"+url.PathEscape(a.key.ScheduleID))
+	}
 	return finish(ctx, status, append(a.append(begin(ctx)), '}'))
 }
 

@@ -19,6 +19,7 @@ type batch struct {
 	checker
 	tenant      string
 	buckets     int
+	key         string // the Idempotency-Key; "": none
 	traceparent string
 	replayed    func(m *postdate.Message, expiring bool) (scheduled, bool)
 
@@ -46,17 +47,14 @@ func (i *batchItem) append(b []byte) []byte {
 
 // postBatch schedules many messages. Each succeeds or fails alone.
 func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	body, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON, contentTypeLines)
+	body, key, p := s.postedBody(ctx, postdate.BatchBytesMax, contentTypeJSON, contentTypeLines)
 	if p != nil {
 		return p
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	t := &batch{
-		checker: s.checker(ctx), tenant: s.tenantOf(ctx), buckets: s.config.Buckets,
+		checker: s.checker(ctx), tenant: s.tenantOf(ctx), buckets: s.config.Buckets, key: key,
 		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),
 		replayed: func(m *postdate.Message, expiring bool) (scheduled, bool) {
 			return s.replayed(storeCtx, m, expiring)
@@ -67,6 +65,9 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 		parse = eachLine
 	}
 	if p := parse(body, t.add); p != nil {
+		return p
+	}
+	if p := s.noteKey(ctx, storeCtx, key, body); p != nil {
 		return p
 	}
 	s.insertBatch(storeCtx, t)
@@ -91,6 +92,9 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 		item.id = shownID(*body.ScheduleID)
 	}
 	if p == nil {
+		if t.key != "" && body.ScheduleID == nil {
+			body.ScheduleID = idOfKey(t.key, len(t.items))
+		}
 		m := postdate.Message{Traceparent: t.traceparent}
 		var expiring bool
 		item.problem, expiring = t.named(body, t.tenant, t.buckets, &m)

@@ -36,7 +36,7 @@ type load struct {
 
 // benchmark calls the handlers like the server, but without a socket.
 func benchmark(b *testing.B, inbox Inbox, method, path string, load load) {
-	benchmarkAs(b, Config{Buckets: testBuckets, Messages: sink{}, Inbox: inbox}, "", method, path, load)
+	benchmarkAs(b, Config{Buckets: testBuckets, Messages: sink{}, Requests: storetest.NewMem(testBuckets), Inbox: inbox}, "", method, path, load)
 }
 
 // benchmarkAs is benchmark with an Authorization header; "": none.
@@ -85,7 +85,7 @@ func BenchmarkPostOneWithKey(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	config := Config{Buckets: testBuckets, Messages: sink{}, Inbox: &fakeInbox{}, Keys: keys}
+	config := Config{Buckets: testBuckets, Messages: sink{}, Requests: storetest.NewMem(testBuckets), Inbox: &fakeInbox{}, Keys: keys}
 	benchmarkAs(b, config, "Bearer "+text, "POST", "/v1/messages", load{[]byte(benchMessage(1)), 1})
 }
 

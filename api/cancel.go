@@ -16,9 +16,11 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	if len(ctx.Request.Header.PeekAll("If-Match")) > 0 {
-		return &Problem{Type: NotSupported, ScheduleID: key.ScheduleID,
-			Detail: "a cancel takes no If-Match: it cancels whatever version there is; leave the header out"}
+	for _, header := range []string{"If-Match", "If-None-Match"} {
+		if len(ctx.Request.Header.PeekAll(header)) > 0 {
+			return &Problem{Type: NotSupported, ScheduleID: key.ScheduleID, Detail: "a cancel takes no " + header +
+				": it cancels whatever version there is; leave the header out"}
+		}
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
@@ -117,10 +119,7 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
-		return p
-	}
-	raw, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON)
+	raw, _, p := s.postedBody(ctx, postdate.BatchBytesMax, contentTypeJSON)
 	if p != nil {
 		return p
 	}

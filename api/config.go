@@ -28,6 +28,8 @@ type Config struct {
 	Buckets int
 	// Messages is where messages are kept.
 	Messages store.Messages
+	// Requests is where it is kept which request an Idempotency-Key stands for.
+	Requests store.Requests
 	// Inbox is where messages delivered to an inbox are read.
 	Inbox Inbox
 	// Now reads the wall clock. Default: the system's.
@@ -160,6 +162,7 @@ func (c Config) Validate() error {
 	check(c.Buckets >= 1 && c.Buckets <= postdate.BucketsMax, "Buckets is %d: it must be between 1 and %d",
 		c.Buckets, postdate.BucketsMax)
 	check(c.Messages != nil, "Messages is missing")
+	check(c.Requests != nil, "Requests is missing")
 	check(c.Inbox != nil, "Inbox is missing")
 	check(c.PayloadBytesMax >= 0 && c.PayloadBytesMax <= postdate.BatchBytesMax/2,
 		"PayloadBytesMax is %d: it must be between 0 (the default) and %d", c.PayloadBytesMax, postdate.BatchBytesMax/2)

@@ -17,6 +17,7 @@ import (
 type fakeStore struct {
 	*storetest.Mem
 	err     error                                    // every call fails with it
+	noteErr error                                    // NoteRequest fails with it
 	between func()                                   // runs once, before the next write
 	seen    func(ctx context.Context, method string) // sees every call
 	list    func(q store.ListQuery) (store.ListPage, error)
@@ -46,6 +47,14 @@ func (f *fakeStore) Insert(ctx context.Context, messages []postdate.Message) []s
 		results[i].Err = err
 	}
 	return results
+}
+
+func (f *fakeStore) NoteRequest(ctx context.Context, key postdate.Key, request postdate.Digest,
+	now postdate.Time) (postdate.Digest, error) {
+	if f.noteErr != nil {
+		return postdate.Digest{}, f.noteErr
+	}
+	return f.Mem.NoteRequest(ctx, key, request, now)
 }
 
 func (f *fakeStore) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {

@@ -226,7 +226,7 @@ func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/v1/messages/a%2fb", "/v1/messages?cursor=%ff", "/v1/inbox/%zz?wait=1s&&=", "/..//v1/messages/..", "/v1/messages/a?a=b;c", "/v1/messages/a/trigger", "/v1/messages/a%2f/trigger/"} {
 		f.Add([]byte(seed))
 	}
-	server, err := New(Config{Buckets: testBuckets, Messages: newFakeStore(), Inbox: &fakeInbox{}})
+	server, err := New(Config{Buckets: testBuckets, Messages: newFakeStore(), Requests: newFakeStore(), Inbox: &fakeInbox{}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,26 +18,53 @@ import (
 const replaceRoundsMax = 8
 
 func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
+	raw, key, p := s.postedBody(ctx, s.singleBytesMax(), contentTypeJSON)
 	var body messageBody
-	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
+	if p == nil {
+		p = decodeBody(raw, &body)
+	}
+	if p != nil {
 		return p
+	}
+	if key != "" && body.ScheduleID == nil {
+		body.ScheduleID = idOfKey(key, 0)
 	}
 	m := postdate.Message{Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
 	c := s.checker(ctx)
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	if first, ok := s.replayed(storeCtx, &m, expiring); ok {
-		return first.write(ctx, fasthttp.StatusOK)
-	}
-	if p != nil {
+	first, repeated := s.replayed(storeCtx, &m, expiring)
+	if p != nil && !repeated {
 		return p
+	}
+	if p := s.noteKey(ctx, storeCtx, key, raw); p != nil {
+		return p
+	}
+	if repeated {
+		return first.write(ctx, fasthttp.StatusOK)
 	}
 	result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
 	if result.Err != nil {
 		return s.failed("insert", result.Err, m.ScheduleID)
 	}
 	return s.noteInsert(storeCtx, &m, result).write(ctx, statusOf(result))
+}
+
+// postedBody returns the body of a request that schedules messages, and its Idempotency-Key ("": it has none).
+func (s *Server) postedBody(ctx *fasthttp.RequestCtx, bytesMax int,
+	types ...string) (raw []byte, key string, p *Problem) {
+	if p = noQuery(ctx); p == nil {
+		p = unconditional(ctx)
+	}
+	if p == nil {
+		key, p = idempotencyKey(ctx)
+	}
+	if p != nil {
+		return nil, "", p
+	}
+	raw, p = s.bodyOf(ctx, bytesMax, types...)
+	return raw, key, p
 }
 
 // replayed looks up the answer to an earlier, identical request, if this one would expire before
@@ -126,14 +153,16 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	p, expiring := c.message(&body, &m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	if first, ok := s.replayed(storeCtx, &m, expiring); ok {
+	// A delay counts from this request, also if it came before; with If-Match it comes again for want of an answer.
+	moves := body.Delay != nil && len(ctx.Request.Header.PeekAll("If-Match")) == 0
+	if first, ok := s.replayed(storeCtx, &m, expiring && !moves && !creates(ctx)); ok {
 		return first.write(ctx, fasthttp.StatusOK)
 	}
 	if p != nil {
 		return p
 	}
 	for range replaceRoundsMax {
-		answer, status, err := s.putOnce(ctx, storeCtx, m)
+		answer, status, err := s.putOnce(ctx, storeCtx, m, moves)
 		if err == nil {
 			return answer.write(ctx, status)
 		}
@@ -144,10 +173,10 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.failed("put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
-// putOnce creates the message or replaces the existing one. The caller tries again if
-// raced says so of the error.
+// putOnce creates the message or replaces the existing one. A request that comes again changes nothing, unless it
+// moves the message. The caller tries again if raced says so of the error.
 func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
-	m postdate.Message) (scheduled, int, error) {
+	m postdate.Message, moves bool) (scheduled, int, error) {
 	r, err := s.config.Messages.Get(storeCtx, m.Key)
 	switch {
 	case postdate.KindOf(err) == postdate.KindNotFound:
@@ -155,13 +184,16 @@ func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 			return scheduled{}, 0, p
 		}
 		result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
-		if result.Err != nil {
+		switch {
+		case result.Err != nil:
 			return scheduled{}, 0, result.Err
+		case !result.Created:
+			return scheduled{}, 0, store.ErrChanged(m.Key) // somebody else was quicker
 		}
-		return s.noteInsert(storeCtx, &m, result), statusOf(result), nil
+		return s.noteInsert(storeCtx, &m, result), fasthttp.StatusCreated, nil
 	case err != nil:
 		return scheduled{}, 0, err
-	case r.Digest == m.Digest:
+	case r.Digest == m.Digest && !moves && !creates(ctx):
 		if r.Status == postdate.Pending {
 			s.config.Scheduled(r.Bucket, r.ExecutionTime)
 		}

@@ -37,7 +37,7 @@ func TestDelayIsTheSameRequestLater(t *testing.T) {
 	r.send("POST", "/v1/messages", body).want(200, first)
 	r.pass(time.Hour) // counted from now, the delay would end after expiresAt
 	r.send("POST", "/v1/messages", body).want(200, first)
-	r.send("PUT", "/v1/messages/a", body).want(200, first)
+	r.send("PUT", "/v1/messages/a", body).problem(400, InvalidField, "/expiresAt") // it would move the message
 	r.send("POST", "/v1/messages/batch", "["+body+"]").want(200, `{"results":[`+strings.TrimSuffix(first, "}")+`,"created":false}]}`)
 	r.send("POST", "/v1/messages", strings.Replace(body, `"a"`, `"b"`, 1)).problem(400, InvalidField, "/expiresAt")
 	r.send("POST", "/v1/messages", strings.Replace(body, `"payload":1`, `"payload":2`, 1)).problem(400, InvalidField, "/expiresAt")

@@ -286,6 +286,9 @@ const triggerPause = 10 * time.Millisecond
 // postTrigger begins an occurrence of a series out of turn.
 func (s *Server) postTrigger(ctx *fasthttp.RequestCtx) *Problem {
 	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
+	if p == nil {
+		p = refuseKey(ctx)
+	}
 	if p != nil {
 		return p
 	}

@@ -24,7 +24,7 @@ const (
 	UnknownField       ProblemType = "unknown-field"          // 400, with pointer
 	DuplicateField     ProblemType = "duplicate-field"        // 400, with pointer
 	InvalidField       ProblemType = "invalid-field"          // 400, with pointer
-	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter
+	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter: of the URL, or a header
 	NotSupported       ProblemType = "not-supported"          // 400, with pointer
 	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
 	Unauthorized       ProblemType = "unauthorized"           // 401: no key, or none that is good
@@ -38,7 +38,8 @@ const (
 	Exists             ProblemType = "exists"                 // 409
 	TooLate            ProblemType = "too-late"               // 409, with messageStatus
 	Conflict           ProblemType = "conflict"               // 409
-	PreconditionFailed ProblemType = "precondition-failed"    // 412: If-Match names another version
+	PreconditionFailed ProblemType = "precondition-failed"    // 412: If-Match or If-None-Match does not hold
+	KeyReused          ProblemType = "idempotency-key-reused" // 422
 	TooLarge           ProblemType = "too-large"              // 413
 	UnsupportedContent ProblemType = "unsupported-media-type" // 415
 	HeadersTooLarge    ProblemType = "headers-too-large"      // 431
@@ -57,7 +58,7 @@ var problemKinds = map[ProblemType]struct {
 	UnknownField:       {400, "The body has an unknown field"},
 	DuplicateField:     {400, "The body has a field twice"},
 	InvalidField:       {400, "A field of the body is invalid"},
-	InvalidParameter:   {400, "A parameter of the URL is invalid"},
+	InvalidParameter:   {400, "A parameter of the request is invalid"},
 	NotSupported:       {400, "This version does not support that"},
 	BadRequest:         {400, "The request is not well-formed HTTP"},
 	Unauthorized:       {401, "The request needs a key"},
@@ -72,6 +73,7 @@ var problemKinds = map[ProblemType]struct {
 	TooLate:            {409, "Delivery has begun or is done"},
 	Conflict:           {409, "Others changed the message at the same time"},
 	PreconditionFailed: {412, "The condition does not hold"},
+	KeyReused:          {422, "The idempotency key stands for another request"},
 	TooLarge:           {413, "The request is too large"},
 	UnsupportedContent: {415, "The body's media type is not supported"},
 	HeadersTooLarge:    {431, "The request's headers are too large"},

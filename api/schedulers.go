@@ -14,6 +14,9 @@ import (
 
 // postTask carries out a task definition.
 func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
+	if p := unconditional(ctx); p != nil {
+		return p
+	}
 	var body taskBody
 	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p

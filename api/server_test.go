@@ -59,7 +59,7 @@ func newRig(t *testing.T, changes ...func(*Config)) *rig {
 	r := &rig{t: t, store: newFakeStore(), inbox: &fakeInbox{}, channels: &fakeChannels{set: map[postdate.Route]store.ChannelSettings{}},
 		tenants: &fakeTenants{set: map[string]store.TenantSettings{}}, now: testNow, log: &nodetest.Log{}}
 	config := Config{
-		Buckets: testBuckets, Messages: r.store, Inbox: r.inbox, Channels: r.channels, Tenants: r.tenants,
+		Buckets: testBuckets, Messages: r.store, Requests: r.store, Inbox: r.inbox, Channels: r.channels, Tenants: r.tenants,
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Scheduled: func(bucket int, at postdate.Time) {
@@ -149,6 +149,15 @@ func (a *answer) want(status int, body string) *answer {
 	a.t.Helper()
 	if a.status != status || a.body != body {
 		a.t.Fatalf("got  %d %s\nwant %d %s", a.status, a.body, status, body)
+	}
+	return a
+}
+
+// is checks the status.
+func (a *answer) is(status int) *answer {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("got %d %s, want %d", a.status, a.body, status)
 	}
 	return a
 }

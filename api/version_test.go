@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,18 +116,40 @@ func TestIfMatchWhilePaused(t *testing.T) {
 	}
 }
 
-// A condition that is not supported is refused, not ignored: a PUT with it could replace what it is to spare.
-func TestIfNoneMatchIsRefused(t *testing.T) {
+// If-None-Match spares what is there.
+func TestIfNoneMatch(t *testing.T) {
 	r := withSeries(t)
 	before := r.series()
-	for _, call := range [][2]string{{"PUT", order("a")}, {"PATCH", `{"payload":2}`}} {
-		r.send(call[0], seriesPath, call[1], "If-None-Match: *").problem(400, NotSupported, "POST it")
+	version := strconv.FormatUint(before.Version, 10)
+	for _, tag := range []string{"*", `"` + version + `"`, `"7", "` + version + `"`} {
+		for _, call := range [][2]string{{"PUT", order("a")}, {"PUT", recurring("a", everyHour)}, {"PATCH", `{"payload":2}`}} {
+			r.send(call[0], seriesPath, call[1], "If-None-Match: "+tag).problem(412, PreconditionFailed, "already", version)
+		}
+		r.send("POST", triggerPath, "", "If-None-Match: "+tag).problem(412, PreconditionFailed)
 	}
-	r.send("POST", triggerPath, "", "If-None-Match: *").problem(400, NotSupported)
 	if after := r.series(); !after.Same(&before) {
 		t.Errorf("%+v", after)
 	}
-	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").problem(400, NotSupported)
+	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").is(201)
+	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").problem(412, PreconditionFailed)
+	r.send("PUT", seriesPath, order("a"), `If-None-Match: "7"`).is(200)
+}
+
+// A condition is about one message that may be there.
+func TestConditionsOnOtherCalls(t *testing.T) {
+	r := newRig(t)
+	for _, header := range []string{"If-Match: *", `If-None-Match: "1"`} {
+		for _, call := range [][2]string{
+			{"/v1/messages", order("a")}, {"/v1/messages/batch", "[" + order("a") + "]"},
+			{"/v1/messages/cancel", `{"scheduleIds":["a"]}`}, {"/schedulers", `{}`},
+		} {
+			name, _, _ := strings.Cut(header, ":")
+			r.send("POST", call[0], call[1], header).problem(400, NotSupported, name, "PUT or PATCH it")
+		}
+	}
+	if len(r.store.Rows) != 0 {
+		t.Errorf("%d messages", len(r.store.Rows))
+	}
 }
 
 // Where there is no message, no condition is met, and none is made.
@@ -186,6 +209,7 @@ func TestCancelWithIfMatch(t *testing.T) {
 	r := withSeries(t)
 	for _, tag := range []string{"*", r.tagOf("a"), ""} {
 		r.send("DELETE", seriesPath, "", "If-Match: "+tag).problem(400, NotSupported, "leave the header out")
+		r.send("DELETE", seriesPath, "", "If-None-Match: "+tag).problem(400, NotSupported, "leave the header out")
 	}
 	if got := r.series().Status; got != postdate.Pending {
 		t.Errorf("it is %s", got)

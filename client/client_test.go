@@ -346,7 +346,7 @@ func TestProblemTypes(t *testing.T) {
 	for _, known := range []client.ProblemType{
 		client.MalformedJSON, client.UnknownField, client.DuplicateField, client.InvalidField, client.InvalidParameter, client.NotSupported,
 		client.BadRequest, client.NotFound, client.NoSuchPath, client.MethodNotAllowed, client.RequestTimeout, client.Exists, client.TooLate,
-		client.Conflict, client.PreconditionFailed, client.TooLarge, client.UnsupportedContent, client.HeadersTooLarge, client.Internal, client.Unavailable,
+		client.Conflict, client.PreconditionFailed, client.KeyReused, client.TooLarge, client.UnsupportedContent, client.HeadersTooLarge, client.Internal, client.Unavailable,
 		client.NotReady, client.UnknownOutcome, client.StoreFull,
 	} {
 		if !bytes.Contains(api.OpenAPI, []byte(`"`+string(known)+`"`)) {

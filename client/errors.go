@@ -33,6 +33,7 @@ const (
 	TooLate            ProblemType = "urn:postdate:problem:too-late" // delivery has begun or is done: see MessageStatus
 	Conflict           ProblemType = "urn:postdate:problem:conflict" // others changed it at the same time
 	PreconditionFailed ProblemType = "urn:postdate:problem:precondition-failed"
+	KeyReused          ProblemType = "urn:postdate:problem:idempotency-key-reused"
 	TooLarge           ProblemType = "urn:postdate:problem:too-large"
 	UnsupportedContent ProblemType = "urn:postdate:problem:unsupported-media-type"
 	HeadersTooLarge    ProblemType = "urn:postdate:problem:headers-too-large"

@@ -165,9 +165,9 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Passed: n.passed, Log: n.c.Log, Registry: n.metrics,
-		Messages: n.quota.Hold(n.store), Inbox: n.channels.inbox, Scheduled: n.scheduled,
-		CheckChannel: n.channels.check,
-		Kinds:        kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,
+		Messages: n.quota.Hold(n.store), Requests: n.store, Inbox: n.channels.inbox,
+		Scheduled: n.scheduled, CheckChannel: n.channels.check,
+		Kinds: kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,
 		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
 		Tokens:      n.tokens,
