@@ -70,7 +70,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	if p := s.noteKey(ctx, storeCtx, key, body); p != nil {
 		return p
 	}
-	s.insertBatch(storeCtx, t)
+	s.insertBatch(ctx, storeCtx, t)
 	b := append(begin(ctx), `{"results":[`...)
 	for i := range t.items {
 		if i > 0 {
@@ -110,11 +110,11 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 }
 
 // insertBatch inserts the batch's messages in one call, and decides the items.
-func (s *Server) insertBatch(ctx context.Context, t *batch) {
+func (s *Server) insertBatch(ctx *fasthttp.RequestCtx, storeCtx context.Context, t *batch) {
 	if len(t.messages) == 0 {
 		return
 	}
-	results := s.config.Messages.Insert(ctx, t.messages)
+	results := s.config.Messages.Insert(storeCtx, t.messages)
 	var logged bool
 	for i := range t.items {
 		item := &t.items[i]
@@ -123,15 +123,15 @@ func (s *Server) insertBatch(ctx context.Context, t *batch) {
 		}
 		result, m := results[item.message], &t.messages[item.message]
 		if result.Err == nil {
-			item.answer, item.created = s.noteInsert(ctx, m, result), result.Created
+			item.answer, item.created = s.noteInsert(storeCtx, m, result), result.Created
 			continue
 		}
-		item.problem = s.failedItem(result, m.ScheduleID, &logged)
+		item.problem = s.failedItem(ctx, result, m.ScheduleID, &logged)
 	}
 }
 
 // failedItem returns an item's Problem. It logs the first serious error of a batch only.
-func (s *Server) failedItem(result store.Inserted, id string, logged *bool) *Problem {
+func (s *Server) failedItem(ctx *fasthttp.RequestCtx, result store.Inserted, id string, logged *bool) *Problem {
 	if *logged {
 		p, _ := storeProblem(result.Err, id)
 		return p
@@ -139,7 +139,8 @@ func (s *Server) failedItem(result store.Inserted, id string, logged *bool) *Pro
 	p, serious := storeProblem(result.Err, id)
 	if serious {
 		*logged = true
-		s.config.Log.Error("api: the store failed", "doing", "insert batch", "scheduleId", id, "error", result.Err)
+		s.config.Log.Error("api: the store failed", "doing", "insert batch", "scheduleId", id,
+			"requestId", requestIDOf(ctx), "error", result.Err)
 	}
 	return p
 }

@@ -25,14 +25,14 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	result := Cancel(storeCtx, s.config.Messages, []postdate.Key{key}, s.config.Now())[0]
-	if p := s.cancelled(key, result); p != nil {
+	if p := s.cancelled(ctx, key, result); p != nil {
 		return p
 	}
 	return finish(ctx, fasthttp.StatusOK, appendResult(begin(ctx), key.ScheduleID, postdate.Cancelled, nil))
 }
 
 // cancelled turns the result of one cancel into its Problem, if any, and counts it.
-func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
+func (s *Server) cancelled(ctx *fasthttp.RequestCtx, key postdate.Key, result store.Cancelled) *Problem {
 	if result.Changed { // else an earlier request did it
 		s.metrics.of(key.Tenant).cancelled.Inc()
 	}
@@ -42,7 +42,7 @@ func (s *Server) cancelled(key postdate.Key, result store.Cancelled) *Problem {
 	if postdate.KindOf(result.Err) == postdate.KindTooLate {
 		s.metrics.of(key.Tenant).tooLate.Inc()
 	}
-	return s.failed("cancel", cancelError(key.ScheduleID, result), key.ScheduleID)
+	return s.failed(ctx, "cancel", cancelError(key.ScheduleID, result), key.ScheduleID)
 }
 
 // cancelError is the error of a cancel: a Problem if it came too late.
@@ -150,7 +150,7 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 		storeCtx, cancel := s.storeContext()
 		defer cancel()
 		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
-			problems[places[i]] = s.cancelled(keys[i], result)
+			problems[places[i]] = s.cancelled(ctx, keys[i], result)
 		}
 	}
 	b := append(begin(ctx), `{"results":[`...)

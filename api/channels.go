@@ -55,7 +55,7 @@ func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	all, err := s.config.Channels.List(storeCtx, s.tenantOf(ctx))
 	if err != nil {
-		return s.failed("list channels", err, "")
+		return s.failed(ctx, "list channels", err, "")
 	}
 	b := append(begin(ctx), `{"channels":[`...)
 	for i := range all {
@@ -83,7 +83,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	set, err := s.config.Channels.Change(storeCtx, postdate.RouteOf(s.tenantOf(ctx), channel), body.apply)
 	if err != nil {
-		return s.failed("change a channel", err, "")
+		return s.failed(ctx, "change a channel", err, "")
 	}
 	s.audit.did(ctx, "a channel was changed", "tenant", s.tenantOf(ctx), "channel", channel.Shown(),
 		"paused", set.Paused, "maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)

@@ -116,6 +116,7 @@ func (cs *conns) add(inner net.Conn) *conn {
 			if cs.tls == nil {
 				_ = inner.SetWriteDeadline(time.Now().Add(time.Second))
 				_, _ = inner.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" +
+					requestIDHeader + ": " + string(appendRequestID(nil)) + "\r\n" +
 					"Connection: close\r\nContent-Length: 0\r\n\r\n"))
 			}
 			_ = inner.Close()

@@ -57,7 +57,7 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		return parameterProblem("after", err)
 	}
 	if err != nil {
-		return s.failed("read inbox", err, "")
+		return s.failed(ctx, "read inbox", err, "")
 	}
 	if next == "" {
 		next = after

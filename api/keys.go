@@ -45,7 +45,7 @@ func (s *Server) getKeys(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	all, err := s.config.Keys.List(storeCtx)
 	if err != nil {
-		return s.keyFailed("list keys", "", err, "nothing was changed: repeat the request")
+		return s.keyFailed(ctx, "list keys", "", err, "nothing was changed: repeat the request")
 	}
 	b := append(begin(ctx), `{"keys":[`...)
 	for i := range all {
@@ -73,8 +73,8 @@ func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	key, text, err := s.config.Keys.Create(storeCtx, wish)
 	if err != nil {
-		return s.keyFailed("make a key", key.ID, err, "key "+key.ID+" may be there, and nobody can have its text. "+
-			"Revoke it (404 means that it was never made), and make another one")
+		return s.keyFailed(ctx, "make a key", key.ID, err, "key "+key.ID+" may be there, and nobody can have its "+
+			"text. Revoke it (404 means that it was never made), and make another one")
 	}
 	s.audit.did(ctx, "an API key was made", "key", key.ID, "tenant", key.Tenant, "scopes", key.Scopes,
 		"channels", key.Channels, "expiresAt", shownExpiry(key.ExpiresAt))
@@ -100,7 +100,7 @@ func (s *Server) deleteKey(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	if err := s.config.Keys.Revoke(storeCtx, id); err != nil {
-		return s.keyFailed("revoke a key", id, err, "the key may be revoked or not. "+
+		return s.keyFailed(ctx, "revoke a key", id, err, "the key may be revoked or not. "+
 			"Repeat the request; 404 means that it is")
 	}
 	s.audit.did(ctx, "an API key was revoked", "key", id)
@@ -109,12 +109,13 @@ func (s *Server) deleteKey(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 // keyFailed is failed for calls on keys. unknown says what to do about an unknown outcome.
-func (s *Server) keyFailed(doing, id string, err error, unknown string) *Problem {
+func (s *Server) keyFailed(ctx *fasthttp.RequestCtx, doing, id string, err error,
+	unknown string) *Problem {
 	if postdate.KindOf(err) == postdate.KindNotFound {
 		return &Problem{Type: NoSuchKey,
 			Detail: "there is no key " + id + ": it was never made, or it is revoked already"}
 	}
-	p := s.failed(doing, err, "")
+	p := s.failed(ctx, doing, err, "")
 	switch p.Type {
 	case UnknownOutcome:
 		p.Detail = "the store did not answer in time: " + unknown

@@ -24,7 +24,7 @@ func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	page, err := s.config.Messages.List(storeCtx, q)
 	if err != nil {
-		return s.failed("list", err, "")
+		return s.failed(ctx, "list", err, "")
 	}
 	b := append(begin(ctx), `{"messages":[`...)
 	next := page.Next

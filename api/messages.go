@@ -46,7 +46,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
 	if result.Err != nil {
-		return s.failed("insert", result.Err, m.ScheduleID)
+		return s.failed(ctx, "insert", result.Err, m.ScheduleID)
 	}
 	return s.noteInsert(storeCtx, &m, result).write(ctx, statusOf(result))
 }
@@ -126,10 +126,10 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	r, err := s.config.Messages.Get(storeCtx, key)
 	if err != nil {
-		return s.failed("get", err, key.ScheduleID)
+		return s.failed(ctx, "get", err, key.ScheduleID)
 	}
 	if err := s.lookUpRetried(storeCtx, &r); err != nil {
-		return s.failed("get", err, key.ScheduleID)
+		return s.failed(ctx, "get", err, key.ScheduleID)
 	}
 	setETag(ctx, versionOf(&r.State))
 	return finish(ctx, fasthttp.StatusOK, appendRecord(begin(ctx), &r))
@@ -167,10 +167,10 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 			return answer.write(ctx, status)
 		}
 		if !raced(err) {
-			return s.failed("put", err, key.ScheduleID)
+			return s.failed(ctx, "put", err, key.ScheduleID)
 		}
 	}
-	return s.failed("put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
+	return s.failed(ctx, "put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
 // putOnce creates the message or replaces the existing one. A request that comes again changes nothing, unless it

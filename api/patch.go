@@ -56,7 +56,7 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 		case tries < inFlightTries && s.awaitSettled(storeCtx, key, err, until):
 			tries++
 		default:
-			return s.failed("patch", err, key.ScheduleID)
+			return s.failed(ctx, "patch", err, key.ScheduleID)
 		}
 	}
 }
@@ -307,11 +307,12 @@ func (s *Server) postTrigger(ctx *fasthttp.RequestCtx) *Problem {
 			return answer.write(ctx, fasthttp.StatusCreated)
 		}
 		if postdate.KindOf(err) != postdate.KindConflict {
-			return s.failed("trigger", err, key.ScheduleID)
+			return s.failed(ctx, "trigger", err, key.ScheduleID)
 		}
 		time.Sleep(rand.N(triggerPause)) // those that come together all want the same moment
 	}
-	return s.failed("trigger", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
+	return s.failed(ctx, "trigger", postdate.E(postdate.KindConflict, "others keep changing the message"),
+		key.ScheduleID)
 }
 
 // triggerOnce reads the series and begins an occurrence. The caller tries again if the series was changed in

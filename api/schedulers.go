@@ -56,7 +56,7 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 			if tooLate {
 				s.metrics.of(t.Message.Tenant).tooLate.Inc()
 			}
-			return s.failed("task", err, t.Message.ScheduleID)
+			return s.failed(ctx, "task", err, t.Message.ScheduleID)
 		}
 	}
 }
@@ -131,10 +131,10 @@ func (s *Server) getTasks(ctx *fasthttp.RequestCtx) *Problem {
 		case err == nil:
 			tasks.add(&r)
 		case postdate.KindOf(err) != postdate.KindNotFound:
-			return s.failed("tasks", err, "")
+			return s.failed(ctx, "tasks", err, "")
 		}
 	} else if next, err := s.listTasks(storeCtx, q, &tasks); err != nil {
-		return s.failed("tasks", err, "")
+		return s.failed(ctx, "tasks", err, "")
 	} else if next != nil {
 		args.Set("cursor", cursorOf(&q, next))
 		ctx.Response.Header.Set("Link", "</schedulers?"+args.String()+`>; rel="next"`)

@@ -158,6 +158,7 @@ func (s *Server) router() *router.Router {
 func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
+		identify(ctx)
 		var p *Problem
 		refused := false
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
@@ -184,9 +185,11 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 func (s *Server) guarded(ctx *fasthttp.RequestCtx, path string, need auth.Scope, handle handler) (p *Problem) {
 	defer func() {
 		if cause := recover(); cause != nil {
+			id := requestIDOf(ctx)
 			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()),
-				"cause", cause, "stack", string(debug.Stack()))
+				"requestId", id, "cause", cause, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
+			ctx.Response.Header.Set(requestIDHeader, id)
 			p, _ = storeProblem(errors.New("panic"), "")
 		}
 	}()
@@ -210,6 +213,7 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 			"send fewer or shorter ones"}
 	}
 	ctx.Response.Reset()
+	identify(ctx)
 	p.write(ctx)
 	s.metrics.observe("none", "none", p.HTTPStatus(), 0)
 }
@@ -222,10 +226,11 @@ func (s *Server) storeContext() (context.Context, context.CancelFunc) {
 
 // failed turns an error of the store into a Problem, and logs it if an operator has to
 // know of it.
-func (s *Server) failed(doing string, err error, scheduleID string) *Problem {
+func (s *Server) failed(ctx *fasthttp.RequestCtx, doing string, err error, scheduleID string) *Problem {
 	p, logged := storeProblem(err, scheduleID)
 	if logged {
-		s.config.Log.Error("api: the store failed", "doing", doing, "scheduleId", scheduleID, "error", err)
+		s.config.Log.Error("api: the store failed", "doing", doing, "scheduleId", scheduleID,
+			"requestId", requestIDOf(ctx), "error", err)
 	}
 	return p
 }

@@ -75,7 +75,7 @@ func (s *Server) getTenants(ctx *fasthttp.RequestCtx) *Problem {
 	if s.config.Keys != nil {
 		keys, err := s.config.Keys.List(storeCtx)
 		if err != nil {
-			return s.failed("list tenants", err, "")
+			return s.failed(ctx, "list tenants", err, "")
 		}
 		for i := range keys {
 			withKeys = append(withKeys, keys[i].Tenant)
@@ -83,7 +83,7 @@ func (s *Server) getTenants(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	all, err := s.config.Tenants.ListTenants(storeCtx, withKeys)
 	if err != nil {
-		return s.failed("list tenants", err, "")
+		return s.failed(ctx, "list tenants", err, "")
 	}
 	b := append(begin(ctx), `{"tenants":[`...)
 	for i := range all {
@@ -118,7 +118,7 @@ func (s *Server) patchTenant(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	t, err := s.config.Tenants.ChangeTenant(storeCtx, name, body.apply)
 	if err != nil {
-		return s.failed("change a tenant", err, "")
+		return s.failed(ctx, "change a tenant", err, "")
 	}
 	s.audit.did(ctx, "a tenant's limits were changed", "tenant", name, "limits", t.Limits)
 	return finish(ctx, fasthttp.StatusOK, appendTenant(begin(ctx), &t))

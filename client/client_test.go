@@ -354,3 +354,24 @@ func TestProblemTypes(t *testing.T) {
 		}
 	}
 }
+
+// A problem says which request it answers, so that the node's log can be searched for that.
+func TestProblemsNameTheirRequest(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if own := r.Header["X-Request-Id"]; own != nil {
+			t.Errorf("the client sends %q by itself", own)
+		}
+		w.Header().Set("X-Request-Id", "the-one")
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer s.Close()
+	c, err := client.New(client.Config{Servers: []string{s.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Get(t.Context(), "a")
+	var p *client.Problem
+	if !errors.As(err, &p) || p.RequestID != "the-one" {
+		t.Errorf("%+v", err)
+	}
+}

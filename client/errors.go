@@ -63,6 +63,7 @@ type Problem struct {
 	DeliveredAt   time.Time `json:"deliveredAt"`
 
 	RetryAfter time.Duration `json:"-"` // 0: the server sent none
+	RequestID  string        `json:"-"` // names the request in the node's log; "": the server sent none
 }
 
 func (p *Problem) Error() string {
@@ -89,7 +90,7 @@ func problemOf(a Answer) error {
 	if json.Unmarshal(a.Body, p) != nil {
 		p = &Problem{} // a proxy's page: only its status is known
 	}
-	p.Status = a.Status
+	p.Status, p.RequestID = a.Status, a.Header.Get("X-Request-Id")
 	after := a.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(after); err == nil {
 		p.RetryAfter = time.Duration(seconds) * time.Second

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+
+	"github.com/valyala/fasthttp"
+)
+
+// requestIDHeader names a request: in its answer, and in every line of the log that belongs to it.
+const requestIDHeader = "X-Request-Id"
+
+// requestIDBytesMax bounds a client's own request id.
+const requestIDBytesMax = 128
+
+// identify names a request: by the id that the client sent, if it is fit, else by one that is made. The answer
+// carries it from then on.
+func identify(ctx *fasthttp.RequestCtx) {
+	if own := ctx.Request.Header.Peek(requestIDHeader); isRequestID(own) && !sentTwice(ctx, requestIDHeader) {
+		ctx.Response.Header.SetBytesV(requestIDHeader, own)
+		return
+	}
+	var room [32]byte
+	ctx.Response.Header.SetBytesV(requestIDHeader, appendRequestID(room[:0]))
+}
+
+// requestIDOf returns what identify named a request.
+func requestIDOf(ctx *fasthttp.RequestCtx) string {
+	return string(ctx.Response.Header.Peek(requestIDHeader))
+}
+
+// isRequestID says whether a client's request id is fit for a log: visible ASCII, and not long.
+func isRequestID(id []byte) bool {
+	for _, c := range id {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(id) >= 1 && len(id) <= requestIDBytesMax
+}
+
+// sentTwice says whether a request has a header more than once.
+func sentTwice(ctx *fasthttp.RequestCtx, name string) bool {
+	return len(ctx.Request.Header.PeekAll(name)) > 1
+}
+
+// appendRequestID appends a new id: 128 random bits in hex, which need no system call.
+func appendRequestID(b []byte) []byte {
+	var bits [16]byte
+	binary.BigEndian.PutUint64(bits[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(bits[8:], rand.Uint64())
+	return hex.AppendEncode(b, bits[:])
+}
