@@ -60,26 +60,23 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 		return ctx.Request.Body(), nil
 	}
 	var body []byte
+	if announced >= 0 && announced <= preloadBytes {
+		body = make([]byte, 0, announced)
+	}
 	for {
-		if len(body) == cap(body) {
-			size := max(4*preloadBytes, 2*cap(body))
-			if announced > 0 {
-				size = min(size, announced)
+		if len(body) == cap(body) && len(body) != announced {
+			var p *Problem
+			if body, p = s.grown(ctx, body, announced, bytesMax); p != nil {
+				return nil, p
 			}
-			size = min(size, bytesMax+1)
-			if !s.takeFor(ctx, size-cap(body)) {
-				return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take " +
-					"all the memory for bodies, or the tenant's half of it, at present; surely nothing was done: " +
-					"repeat the request in a moment"}
-			}
-			body = append(make([]byte, 0, size), body...)
 		}
+		askForBody(ctx)
 		n, err := ctx.RequestBodyStream().Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
 		case len(body) > bytesMax:
 			return nil, tooLarge("more than "+countOf(bytesMax, "byte"), bytesMax)
-		case len(body) == announced || errors.Is(err, io.EOF):
+		case len(body) == announced, announced < 0 && errors.Is(err, io.EOF):
 			_ = ctx.Request.CloseBodyStream()
 			if !mayAnswer(ctx) {
 				return nil, cutOff(ctx)
@@ -92,10 +89,26 @@ func (s *Server) bodyBytes(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Pro
 	}
 }
 
+// grown returns body with room for more, which it takes from the budget. announced is its whole length; -1: nobody
+// has said.
+func (s *Server) grown(ctx *fasthttp.RequestCtx, body []byte, announced, bytesMax int) ([]byte, *Problem) {
+	size := max(4*preloadBytes, 2*cap(body))
+	if announced > 0 {
+		size = min(size, announced)
+	}
+	size = min(size, bytesMax+1)
+	if !s.takeFor(ctx, size-cap(body)) {
+		return nil, &Problem{Type: Unavailable, retryAfter: 1, Detail: "the bodies of other requests take " +
+			"all the memory for bodies, or the tenant's half of it, at present; surely nothing was done: " +
+			"repeat the request in a moment"}
+	}
+	return append(make([]byte, 0, size), body...), nil
+}
+
 // isLong reports whether a body may have to be waited for.
 func isLong(ctx *fasthttp.RequestCtx) bool {
 	announced := ctx.Request.Header.ContentLength()
-	return ctx.Request.IsBodyStream() && (announced < 0 || announced > preloadBytes)
+	return ctx.Request.IsBodyStream() && (announced < 0 || announced > preloadBytes || ctx.Request.MayContinue())
 }
 
 // takeFor takes n bytes of the budget for a request.
@@ -131,7 +144,7 @@ func (s *Server) leave(ctx *fasthttp.RequestCtx) {
 		s.bodies.give(taken)
 		s.giveShare(ctx, taken)
 	}
-	if !isLong(ctx) {
+	if !isLong(ctx) || endUnasked(ctx) {
 		return
 	}
 	ctx.SetConnectionClose()

@@ -32,9 +32,10 @@ type conns struct {
 // conn is one connection.
 type conn struct {
 	net.Conn
-	of    *conns
-	asked atomic.Bool  // data has arrived
-	since atomic.Int64 // when it began to wait, in ns after the start; or one of these:
+	of                *conns
+	asked             atomic.Bool  // data has arrived
+	keptBack, lingers atomic.Bool  // see expect.go
+	since             atomic.Int64 // when it began to wait, in ns after the start; or one of these:
 }
 
 const (
@@ -158,7 +159,7 @@ func (cs *conns) makeRoom() {
 	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
 	for _, w := range all[:min(len(all), max(1, cs.max/evictedShare))] {
 		if w.c.since.CompareAndSwap(w.since, closing) {
-			_ = w.c.Close()
+			_ = w.c.end()
 		}
 	}
 }
@@ -213,8 +214,27 @@ func (c *conn) heard(n int, err error) {
 	}
 }
 
+// Write is part of net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	if c.of.tls != nil {
+		return c.Conn.Write(b)
+	}
+	return c.write(c.Conn, b)
+}
+
+// Write is part of net.Conn.
+func (s *secured) Write(b []byte) (int, error) { return s.plain.write(s.Conn, b) }
+
 // Close is part of net.Conn.
 func (c *conn) Close() error {
+	if c.lingers.Load() {
+		c.linger()
+	}
+	return c.end()
+}
+
+// end closes c at once.
+func (c *conn) end() error {
 	c.of.mu.Lock()
 	delete(c.of.all, c)
 	c.of.mu.Unlock()

@@ -57,6 +57,7 @@ func New(config Config) (*Server, error) {
 		Handler:                      s.router().Handler,
 		ErrorHandler:                 s.brokenRequest,
 		StreamRequestBody:            true,
+		HeaderReceived:               headReceived,
 		Concurrency:                  2 * config.ConnectionsMax, // the listener bounds them
 		ReadBufferSize:               config.HeaderBytesMax,
 		ReadTimeout:                  config.ReadTimeout,
@@ -159,6 +160,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
 		identify(ctx)
+		restoreLength(ctx)
 		var p *Problem
 		refused := false
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
