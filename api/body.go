@@ -111,9 +111,9 @@ func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to any, types ...string) *
 // bodyOf returns the body after a check of its media type and size. A body has to name
 // its type: a web page of another origin may send one that does not without asking first.
 func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
-	if encoding := ctx.Request.Header.ContentEncoding(); len(encoding) > 0 && string(encoding) != "identity" {
-		return nil, &Problem{Type: UnsupportedContent, Detail: "a body with Content-Encoding " +
-			clip(string(encoding)) + " is not supported: send it uncompressed"}
+	compressed, p := isGzip(ctx)
+	if p != nil {
+		return nil, p
 	}
 	given, length := ctx.Request.Header.ContentType(), ctx.Request.Header.ContentLength()
 	if hasBody := length > 0 || length == -1; hasBody && !isOneOf(given, types) {
@@ -124,7 +124,11 @@ func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string)
 		return nil, &Problem{Type: UnsupportedContent, Detail: named + ": send it with Content-Type: " +
 			strings.Join(types, " or ")}
 	}
-	return s.bodyBytes(ctx, bytesMax)
+	body, p := s.bodyBytes(ctx, bytesMax)
+	if p != nil || !compressed || len(body) == 0 {
+		return body, p
+	}
+	return s.inflated(ctx, body, bytesMax)
 }
 
 func isOneOf(given []byte, types []string) bool {

@@ -355,7 +355,7 @@ func TestMediaTypes(t *testing.T) {
 	r := newRig(t)
 	r.send("POST", "/v1/messages", order("a"), "Content-Type: text/plain").problem(415, UnsupportedContent, "text/plain", "application/json")
 	r.send("POST", "/v1/messages", order("a"), "Content-Type: application/x-ndjson").problem(415, UnsupportedContent)
-	r.send("POST", "/v1/messages", order("a"), "Content-Encoding: gzip").problem(415, UnsupportedContent, "gzip")
+	r.send("POST", "/v1/messages", order("a"), "Content-Encoding: br").problem(415, UnsupportedContent, "br", "gzip")
 	r.send("PUT", "/v1/messages/a", order("a"), "Content-Type: application/merge-patch+json").problem(415, UnsupportedContent)
 	r.send("POST", "/v1/messages", order("a"), "Content-Type: ").problem(415, UnsupportedContent, "no media type", "application/json")
 	if a := r.send("POST", "/v1/messages", order("a"), "Content-Type: Application/JSON; charset=utf-8"); a.status != 201 {

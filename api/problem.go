@@ -26,7 +26,7 @@ const (
 	InvalidField       ProblemType = "invalid-field"          // 400, with pointer
 	InvalidParameter   ProblemType = "invalid-parameter"      // 400, with parameter: of the URL, or a header
 	NotSupported       ProblemType = "not-supported"          // 400, with pointer
-	BadRequest         ProblemType = "bad-request"            // 400: not HTTP
+	BadRequest         ProblemType = "bad-request"            // 400: not HTTP, or a body that is not gzip
 	Unauthorized       ProblemType = "unauthorized"           // 401: no key, or none that is good
 	Forbidden          ProblemType = "forbidden"              // 403
 	Limited            ProblemType = "limited"                // 429: over a limit of the tenant
@@ -60,7 +60,7 @@ var problemKinds = map[ProblemType]struct {
 	InvalidField:       {400, "A field of the body is invalid"},
 	InvalidParameter:   {400, "A parameter of the request is invalid"},
 	NotSupported:       {400, "This version does not support that"},
-	BadRequest:         {400, "The request is not well-formed HTTP"},
+	BadRequest:         {400, "The request is not well-formed"},
 	Unauthorized:       {401, "The request needs a key"},
 	Forbidden:          {403, "The request is refused"},
 	Limited:            {429, "The tenant is at its limit"},
@@ -75,7 +75,7 @@ var problemKinds = map[ProblemType]struct {
 	PreconditionFailed: {412, "The condition does not hold"},
 	KeyReused:          {422, "The idempotency key stands for another request"},
 	TooLarge:           {413, "The request is too large"},
-	UnsupportedContent: {415, "The body's media type is not supported"},
+	UnsupportedContent: {415, "The body's media type or coding is not supported"},
 	HeadersTooLarge:    {431, "The request's headers are too large"},
 	Internal:           {500, "The node failed"},
 	Unavailable:        {503, "Not possible at present"},
