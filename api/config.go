@@ -63,6 +63,9 @@ type Config struct {
 	Quota *quota.Keeper
 	// Tenants lists tenants and changes their limits. Default: there are none.
 	Tenants Tenants
+	// Origins are the origins of web pages that may use the API, such as https://app.example; or
+	// "*" alone, for all. Default: none.
+	Origins []string
 	// MetricsOpen: /metrics needs no key.
 	MetricsOpen bool
 	// Channels lists channels and changes their settings. Default: there are none.
@@ -171,6 +174,8 @@ func (c Config) Validate() error {
 		"it must be more than %d, so that a batch fits", c.BodiesBytesMax, postdate.BatchBytesMax)
 	check(c.StoreTimeout >= 0 && c.ReadTimeout >= 0 && c.WriteTimeout >= 0 && c.IdleTimeout >= 0,
 		"a time-out must not be negative")
+	err := CheckOrigins(c.Origins)
+	check(err == nil, "Origins: %v", err)
 	return errors.Join(errs...)
 }
 

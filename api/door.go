@@ -17,19 +17,23 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx) *Problem {
 	if !s.config.Loopback {
 		return nil
 	}
-	return fromElsewhere(&ctx.Request.Header)
+	return s.fromElsewhere(&ctx.Request.Header)
 }
 
 // fromElsewhere refuses what a browser sends to this machine for a web page of another
 // one. Such a page can send requests here, and with a name of its own that it lets point
 // to 127.0.0.1 it can read the answers (DNS rebinding). The rule for Sec-Fetch-Site and
-// Origin is that of net/http's CrossOriginProtection, for all methods.
-func fromElsewhere(h *fasthttp.RequestHeader) *Problem {
+// Origin is that of net/http's CrossOriginProtection, for all methods. A page whose origin is listed comes in, but
+// not under a name that it has chosen for this machine.
+func (s *Server) fromElsewhere(h *fasthttp.RequestHeader) *Problem {
 	const remedy = "; if a proxy before this node asks who comes in, start it with --insecure"
 	host := string(h.Host())
 	if len(host) > 0 && !IsLoopback(host) {
 		return &Problem{Type: Forbidden, Detail: "the Host " + clip(host) +
 			" is neither localhost nor a loopback address: ask for localhost or 127.0.0.1" + remedy}
+	}
+	if s.listedOrigin(h) != "" {
+		return nil
 	}
 	site, origin := h.Peek("Sec-Fetch-Site"), h.Peek("Origin")
 	switch string(site) {
@@ -42,7 +46,7 @@ func fromElsewhere(h *fasthttp.RequestHeader) *Problem {
 		}
 	}
 	return &Problem{Type: Forbidden, Detail: "a web page of another origin sent this: " +
-		"a node that asks nobody who they are serves none" + remedy}
+		"a node that asks nobody who they are serves none but those that --cors-origin lists" + remedy}
 }
 
 // IsLoopback reports whether a host, with a port or without one, stands for this machine alone. A

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,10 +139,16 @@ func (s *Server) router() *router.Router {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
 	})
-	r.MethodNotAllowed = s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	notAllowed := s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " +
 			clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
 	})
+	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
+		allow := strings.Split(string(ctx.Response.Header.Peek("Allow")), ", ") // the router adds OPTIONS
+		allow = slices.DeleteFunc(allow, func(method string) bool { return method == fasthttp.MethodOptions })
+		ctx.Response.Header.Set("Allow", strings.Join(allow, ", "))
+		notAllowed(ctx)
+	}
 	for _, route := range routes {
 		if route.path == "/metrics" && s.config.MetricsOpen {
 			route.need = public
@@ -165,7 +173,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 		refused := false
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
 			p = s.refuse(ctx)
-			if refused = p != nil; !refused {
+			if refused = p != nil; !refused && !s.preflight(ctx) {
 				p = s.guarded(ctx, path, need, handle)
 			}
 		} else {
@@ -177,6 +185,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 			}
 			p.write(ctx)
 		}
+		s.allowOrigin(ctx)
 		s.leave(ctx)
 		answered(ctx)
 		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))

@@ -30,6 +30,8 @@ type Config struct {
 	OIDC     OIDC
 	// MetricsOpen: /metrics needs no key
 	MetricsOpen bool
+	// CORSOrigins are the origins of web pages that may use the API, or "*" alone.
+	CORSOrigins []string
 	TLS         TLS
 
 	Store    string // "pebble:FOLDER" or a MongoDB URI that names a database
@@ -209,6 +211,9 @@ func (c Config) Validate() error {
 	}
 	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry), validateQuota(c.Quota)); err != nil {
 		return err
+	}
+	if err := api.CheckOrigins(c.CORSOrigins); err != nil {
+		return postdate.E(postdate.KindInvalid, "--cors-origin: %w", err)
 	}
 	if err := c.Kafka.validate(); err != nil {
 		return err

@@ -171,7 +171,7 @@ func (n *Node) open(ctx context.Context) error {
 		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
 		Tokens:      n.tokens,
-		MetricsOpen: n.c.MetricsOpen, TLS: secure, ConnectionsMax: n.files.http,
+		MetricsOpen: n.c.MetricsOpen, Origins: n.c.CORSOrigins, TLS: secure, ConnectionsMax: n.files.http,
 	})
 	return err
 }

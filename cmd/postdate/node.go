@@ -43,6 +43,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.OIDC.ScopeClaim, "oidc-scope-claim", c.OIDC.ScopeClaim,
 		"the claim with a token's scopes, likewise: a text with spaces between them, or a list")
 	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key or --oidc-issuer: show /metrics without a key")
+	f.StringSliceVar(&c.CORSOrigins, "cors-origin", nil, "origins of web pages that browsers let use the API, like "+
+		"https://app.example; * for all; may be repeated")
 	f.StringVar(&c.TLS.Cert, "tls-cert", "",
 		"file with the node's certificate, in PEM, for TLS; it and the next two are read again when they change")
 	f.StringVar(&c.TLS.Key, "tls-key", "", "file with the key of --tls-cert")
