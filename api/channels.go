@@ -37,6 +37,9 @@ const (
 	inFlightMax = 1_000_000
 )
 
+// channelsLimitMax is how many channels a page has at most, and if the client gives no limit.
+const channelsLimitMax = 10_000
+
 // channelBody is the body that changes a channel's settings.
 type channelBody struct {
 	Channel      string   `json:"channel"`
@@ -48,23 +51,49 @@ type channelBody struct {
 var channelFields = fieldsOf(reflect.TypeFor[channelBody]())
 
 func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
-	if p := noQuery(ctx); p != nil {
+	args, p := query(ctx, "limit", "cursor")
+	if p != nil {
 		return p
+	}
+	tenant := s.tenantOf(ctx)
+	limit, p := limitOf(args, channelsLimitMax, channelsLimitMax)
+	if p != nil {
+		return p
+	}
+	after := ""
+	if args.Has("cursor") {
+		var err error
+		if after, err = parseChannelCursor(tenant, string(args.Peek("cursor"))); err != nil {
+			return parameterProblem("cursor", err)
+		}
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	all, err := s.config.Channels.List(storeCtx, s.tenantOf(ctx))
+	all, err := s.config.Channels.List(storeCtx, tenant)
 	if err != nil {
 		return s.failed(ctx, "list channels", err, "")
 	}
+	// One that has gone since is no loss: the list goes on behind its name.
+	for len(all) > 0 && string(all[0].Route.Channel()) <= after {
+		all = all[1:]
+	}
 	b := append(begin(ctx), `{"channels":[`...)
+	next := ""
 	for i := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendChannel(b, &all[i])
+		if (i+1 == limit || len(b) > listBytesMax) && i+1 < len(all) {
+			next = string(all[i].Route.Channel())
+			break
+		}
 	}
-	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
+	b = append(b, ']')
+	if next != "" {
+		b = appendMember(b, "nextCursor", channelCursor(tenant, next))
+	}
+	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
 }
 
 func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {

@@ -3,9 +3,12 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -27,6 +30,7 @@ func (f *fakeChannels) List(_ context.Context, tenant string) (all []Channel, er
 		}
 		all = append(all, Channel{ChannelSettings: s, Down: !s.Paused, InHand: 2, InFlight: 1, Parked: true, LastError: "refused"})
 	}
+	slices.SortFunc(all, func(a, b Channel) int { return strings.Compare(string(a.Route), string(b.Route)) })
 	return all, f.err
 }
 
@@ -75,4 +79,61 @@ func TestWrongChangesOfAChannel(t *testing.T) {
 			t.Errorf("%s: %d %s, want 400 and %s", c.body, a.status, a.body, c.want)
 		}
 	}
+}
+
+// Channels come in pages, also while some come and go. Whoever asks for none gets all.
+func TestPagesOfChannels(t *testing.T) {
+	r := newRig(t)
+	want := []string{"inbox:a", "inbox:b", "inbox:c", "inbox:d", "rabbitmq:a/b"}
+	for _, name := range want {
+		if a := r.send("PATCH", "/v1/channels", `{"channel":"`+name+`","paused":true}`); a.status != 200 {
+			t.Error(a.status, a.body)
+		}
+	}
+	type list struct {
+		Channels []struct {
+			Channel string `json:"channel"`
+		} `json:"channels"`
+		NextCursor string `json:"nextCursor"`
+	}
+	read := func(query string) (names []string, next string) {
+		t.Helper()
+		var l list
+		a := r.send("GET", "/v1/channels"+query, "")
+		if err := json.Unmarshal([]byte(a.body), &l); a.status != 200 || err != nil {
+			t.Fatal(a.status, a.body, err)
+		}
+		for _, c := range l.Channels {
+			names = append(names, c.Channel)
+		}
+		return names, l.NextCursor
+	}
+	if names, next := read(""); !slices.Equal(names, want) || next != "" {
+		t.Errorf("without a limit: %q, %q", names, next)
+	}
+	if names, next := read("?limit=5"); !slices.Equal(names, want) || next != "" {
+		t.Errorf("as many as there are: %q, %q", names, next)
+	}
+	var paged []string
+	for query := "?limit=1"; ; {
+		names, next := read(query)
+		paged = append(paged, names...)
+		if next == "" {
+			break
+		}
+		query = "?limit=2&cursor=" + next
+	}
+	if !slices.Equal(paged, want) {
+		t.Errorf("in pages: %q", paged)
+	}
+	_, next := read("?limit=2")
+	delete(r.channels.set, postdate.RouteOf(postdate.DefaultTenant, "inbox:b")) // where the page ended
+	if names, _ := read("?limit=1&cursor=" + next); !slices.Equal(names, []string{"inbox:c"}) {
+		t.Errorf("after one that went: %q", names)
+	}
+	for _, query := range []string{"?limit=0", "?limit=10001", "?limit=x", "?cursor=", "?cursor=x", "?cursor=" + next + "A", "?cursor=" + strings.Repeat("A", 9000),
+		"?cursor=" + channelCursor("another", "inbox:a"), "?cursor=" + cursorOf(&store.ListQuery{Tenant: postdate.DefaultTenant}, &store.ListPosition{ScheduleID: "a"})} {
+		r.send("GET", "/v1/channels"+query, "").problem(400, InvalidParameter)
+	}
+	r.send("GET", "/v1/channels?status=PENDING", "").problem(400, InvalidParameter, "known are limit, cursor")
 }

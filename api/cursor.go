@@ -58,6 +58,34 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 	return &store.ListPosition{ExecutionTime: postdate.Time(at), Bucket: int(bucket), ScheduleID: id}, nil
 }
 
+// channelCursor makes the cursor of the place behind a channel in a tenant's list of them.
+func channelCursor(tenant, channel string) string {
+	b := append([]byte{cursorVersion}, channelTag(tenant, channel)...)
+	return base64.RawURLEncoding.EncodeToString(append(b, channel...))
+}
+
+// parseChannelCursor reads a cursor that channelCursor made for the same tenant.
+func parseChannelCursor(tenant, s string) (channel string, err error) {
+	bad := invalid("the cursor is damaged, or comes from another list: begin without one")
+	if len(s) > base64.RawURLEncoding.EncodedLen(1+cursorTagBytes+postdate.ChannelBytesMax) {
+		return "", bad
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) <= 1+cursorTagBytes || b[0] != cursorVersion {
+		return "", bad
+	}
+	channel = string(b[1+cursorTagBytes:])
+	if !bytes.Equal(b[1:1+cursorTagBytes], channelTag(tenant, channel)) {
+		return "", bad
+	}
+	return channel, nil
+}
+
+func channelTag(tenant, channel string) []byte {
+	sum := sha256.Sum256([]byte("channels\x00" + tenant + "\x00" + channel))
+	return sum[:cursorTagBytes]
+}
+
 func cursorTag(q *store.ListQuery, position []byte) []byte {
 	b := []byte{cursorVersion, byte(q.Status)}
 	texts := []string{q.Tenant, string(q.Channel)}

@@ -375,3 +375,26 @@ func TestProblemsNameTheirRequest(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 }
+
+// The list of channels is whole, however many pages it has.
+func TestChannelsOfAllPages(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("cursor") {
+		case "":
+			io.WriteString(w, `{"channels":[{"channel":"inbox:a"}],"nextCursor":"x+1"}`)
+		case "x+1":
+			io.WriteString(w, `{"channels":[{"channel":"inbox:b"}]}`)
+		default:
+			t.Errorf("asked for %s", r.URL)
+		}
+	}))
+	defer s.Close()
+	c, err := client.New(client.Config{Servers: []string{s.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	channels, err := c.Channels(t.Context())
+	if err != nil || len(channels) != 2 || channels[0].Channel != "inbox:a" || channels[1].Channel != "inbox:b" {
+		t.Errorf("%+v, %v", channels, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -33,13 +34,23 @@ type ChannelChange struct {
 	MaxInFlight  *int     `json:"maxInFlight,omitempty"`
 }
 
-// Channels lists the channels that a node knows something about, by name.
-func (c *Client) Channels(ctx context.Context) ([]Channel, error) {
+// Channels lists the channels that a node knows something about, by name. It goes on from page to page.
+func (c *Client) Channels(ctx context.Context) (all []Channel, err error) {
 	type list struct {
-		Channels []Channel `json:"channels"`
+		Channels   []Channel `json:"channels"`
+		NextCursor string    `json:"nextCursor"`
 	}
-	l, err := get[list](ctx, c, "/v1/channels")
-	return l.Channels, err
+	for path := "/v1/channels"; ; {
+		l, err := get[list](ctx, c, path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l.Channels...)
+		if l.NextCursor == "" {
+			return all, nil
+		}
+		path = "/v1/channels?cursor=" + url.QueryEscape(l.NextCursor)
+	}
 }
 
 // ChangeChannel pauses, resumes or limits a channel on all nodes, and returns the new
