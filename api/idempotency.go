@@ -57,7 +57,7 @@ func (s *Server) noteKey(ctx *fasthttp.RequestCtx, storeCtx context.Context, key
 	named := bucket.KeyOf(s.tenantOf(ctx), key, s.config.Buckets)
 	kept, err := s.config.Requests.NoteRequest(storeCtx, named, digest, s.config.Now())
 	if err != nil {
-		return s.failed("note an idempotency key", err, "")
+		return s.failed(ctx, "note an idempotency key", err, "")
 	}
 	if kept != digest {
 		return &Problem{Type: KeyReused, Detail: "the Idempotency-Key " + clip(key) + " came with another body " +

@@ -259,6 +259,11 @@ func (c *contract) refusals() {
 	}
 	c.call(400, "POST", "/v1/messages/put/trigger", "")
 	c.call(400, "DELETE", "/v1/messages/put", "", "If-Match: *")
+	c.call(412, "PUT", "/v1/messages/put", order("put"), "If-None-Match: *")
+	c.call(201, "POST", "/v1/messages", keyed, "Idempotency-Key: k")
+	c.call(200, "POST", "/v1/messages/batch", "["+keyed+"]", "Idempotency-Key: l")
+	c.call(422, "POST", "/v1/messages", keyed, "Idempotency-Key: l")
+	c.call(422, "POST", "/v1/messages/batch", "[]", "Idempotency-Key: l")
 	c.call(404, "POST", "/v1/messages/none/trigger", "")
 	c.call(201, "PUT", "/v1/messages/done", order("done"))
 	c.settle("done", postdate.Delivered)

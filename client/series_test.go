@@ -26,7 +26,7 @@ func (emptyInbox) Read(context.Context, store.InboxRead) ([]store.InboxMessage, 
 // model serves the API over a store in memory, in which a test can write.
 func model(t *testing.T) (*storetest.Mem, string) {
 	mem := storetest.NewMem(4)
-	s, err := api.New(api.Config{Buckets: 4, Messages: mem, Inbox: emptyInbox{}})
+	s, err := api.New(api.Config{Buckets: 4, Messages: mem, Requests: mem, Inbox: emptyInbox{}})
 	if err != nil {
 		t.Fatal(err)
 	}
