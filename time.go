@@ -1,6 +1,7 @@
 package postdate
 
 import (
+	"errors"
 	"strings"
 	"time"
 )
@@ -47,7 +48,7 @@ func (t Time) AppendText(b []byte) []byte { return t.Std().AppendFormat(b, timeL
 // ParseTime parses an RFC 3339 time, which must include its offset from UTC. Errors
 // are of KindInvalid and say what is wrong.
 func ParseTime(s string) (Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, s)
+	t, err := parseRFC3339(s)
 	if err != nil {
 		if _, zoneless := time.Parse("2006-01-02T15:04:05.999999999", s); zoneless == nil {
 			return 0, E(KindInvalid, "time %q has no zone: end it with Z for UTC or with an offset like +02:00", s)
@@ -63,6 +64,45 @@ func ParseTime(s string) (Time, error) {
 		return 0, E(KindInvalid, "time %q is out of range: it must be between %s and %s", s, EarliestTime, LatestTime)
 	}
 	return at, nil
+}
+
+// parseRFC3339 takes what RFC 3339 takes. time.Parse takes neither small letters nor leap seconds. Of a leap second,
+// the time is that of the second after it, which is what clocks count.
+func parseRFC3339(s string) (t time.Time, err error) {
+	s = strings.ToUpper(s)
+	const seconds = len("2006-01-02T15:04:")
+	leap := len(s) > seconds+2 && s[seconds:seconds+2] == "60"
+	if leap {
+		s = s[:seconds] + "59" + s[seconds+2:]
+	}
+	if t, err = time.Parse(time.RFC3339Nano, s); err != nil {
+		return t, err
+	}
+	if !hasRFC3339Shape(s) {
+		return t, errors.New("this is more than RFC 3339 takes")
+	}
+	if !leap {
+		return t, nil
+	}
+	t = t.Add(time.Second)
+	if u := t.UTC(); u.Day() != 1 || u.Hour() != 0 || u.Minute() != 0 || u.Second() != 0 {
+		return t, errors.New("leap seconds come only where a month ends, in UTC")
+	}
+	return t, nil
+}
+
+// hasRFC3339Shape finds what time.Parse takes beyond RFC 3339: an hour of one digit, a comma before the fraction, and
+// any offset.
+func hasRFC3339Shape(s string) bool {
+	const hourEnd, secondsEnd = len("2006-01-02T15"), len("2006-01-02T15:04:05")
+	if s[hourEnd] != ':' || s[secondsEnd] == ',' {
+		return false
+	}
+	if strings.HasSuffix(s, "Z") {
+		return true
+	}
+	zone := s[len(s)-len("07:00"):]
+	return zone[:2] <= "23" && zone[3:] <= "59"
 }
 
 // Now is one reading of a node's two clocks.

@@ -17,24 +17,54 @@ func TestParseTime(t *testing.T) {
 		"2027-01-31T09:30:00.001Z":       "2027-01-31T09:30:00.001Z",
 		"1970-01-01T00:00:00.001Z":       "1970-01-01T00:00:00.001Z",
 		"9999-12-31T23:59:59.999Z":       "9999-12-31T23:59:59.999Z",
+		"2027-01-31t09:30:00z":           "2027-01-31T09:30:00.000Z", // RFC 3339 lets both letters be small
+		"2027-01-31T09:30:00-00:00":      "2027-01-31T09:30:00.000Z",
+		"2027-01-31T09:30:00+23:59":      "2027-01-30T09:31:00.000Z",
+		"2027-01-31T09:30:00-23:59":      "2027-02-01T09:29:00.000Z",
+		"9999-12-31T23:59:59+14:00":      "9999-12-31T09:59:59.000Z",
+		"2016-12-31T23:59:60Z":           "2017-01-01T00:00:00.000Z", // a leap second: what clocks count is the next one
+		"2016-12-31T23:59:60.5Z":         "2017-01-01T00:00:00.500Z",
+		"1990-12-31T15:59:60-08:00":      "1991-01-01T00:00:00.000Z",
+		"2030-07-01T01:59:60.25+02:00":   "2030-07-01T00:00:00.250Z",
 	} {
 		if got, err := postdate.ParseTime(text); err != nil || got.String() != want {
 			t.Errorf("%s is %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for text, words := range map[string]string{
-		"2027-01-31T09:30:00":       "has no zone",
-		"2027-01-31T09:30:00.5":     "has no zone",
-		"2027-01-31":                "RFC 3339",
-		"2027-02-30T00:00:00Z":      "2027-02-30",
-		"tomorrow":                  "RFC 3339",
-		"":                          "RFC 3339",
-		"1769851800":                "RFC 3339",
-		"20000-01-01T00:00:00Z":     "9999",
-		"1970-01-01T00:00:00Z":      "out of range",
-		"1969-12-31T23:59:59Z":      "out of range",
-		"9999-12-31T23:59:59.9991Z": "out of range",
-		"9999-12-31T23:59:59-01:00": "out of range",
+		"2027-01-31T09:30:00":        "has no zone",
+		"2027-01-31T09:30:00.5":      "has no zone",
+		"2027-01-31":                 "RFC 3339",
+		"2027-02-30T00:00:00Z":       "2027-02-30",
+		"tomorrow":                   "RFC 3339",
+		"":                           "RFC 3339",
+		"1769851800":                 "RFC 3339",
+		"20000-01-01T00:00:00Z":      "9999",
+		"1970-01-01T00:00:00Z":       "out of range",
+		"1969-12-31T23:59:59Z":       "out of range",
+		"9999-12-31T23:59:59.9991Z":  "out of range",
+		"9999-12-31T23:59:59-01:00":  "out of range",
+		"9999-12-31T23:59:60Z":       "out of range",
+		"0000-01-01T00:00:00Z":       "out of range",
+		"2027-01-31T24:00:00Z":       "RFC 3339",
+		"2027-01-31T9:30:00Z":        "RFC 3339",
+		"2027-01-31T09:30:00,5Z":     "RFC 3339",
+		"2027-01-31T09:30:00.Z":      "RFC 3339",
+		"2027-01-31T09:30Z":          "RFC 3339",
+		"2027-01-31 09:30:00Z":       "RFC 3339",
+		"2027-01-31T09:30:00+24:00":  "RFC 3339",
+		"2027-01-31T09:30:00+01:60":  "RFC 3339",
+		"2027-01-31T09:30:00+0100":   "RFC 3339",
+		"2027-01-31T09:30:00+01":     "RFC 3339",
+		"2027-01-31T09:30:00 +01:00": "RFC 3339",
+		"2027-01-31T09:30:61Z":       "RFC 3339",
+		"2027-01-31T09:30:60Z":       "RFC 3339", // no leap second comes there
+		"2016-12-30T23:59:60Z":       "RFC 3339",
+		"2016-12-31T23:59:60+01:00":  "RFC 3339",
+		"2027-01-31T09:60:00Z":       "RFC 3339",
+		"2027-13-01T09:30:00Z":       "RFC 3339",
+		"2027-01-31T09:30:00Zz":      "RFC 3339",
+		"\u0131027-01-31T09:30:00Z":  "RFC 3339",
 	} {
 		_, err := postdate.ParseTime(text)
 		if postdate.KindOf(err) != postdate.KindInvalid || err == nil || !strings.Contains(err.Error(), words) {
@@ -76,7 +106,7 @@ func TestRounding(t *testing.T) {
 // FuzzParseTime: an accepted time is in range, is not before the time that the
 // client gave, and parses back to itself.
 func FuzzParseTime(f *testing.F) {
-	for _, s := range []string{"2027-01-31T09:30:00.25+02:00", "9999-12-31T23:59:59.999Z", "2027-01-31T09:30:00,5Z", "0000-01-01T00:00:00Z", "2027-01-31T24:00:00Z", ""} {
+	for _, s := range []string{"2027-01-31T09:30:00.25+02:00", "9999-12-31T23:59:59.999Z", "2027-01-31T09:30:00,5Z", "0000-01-01T00:00:00Z", "2027-01-31T24:00:00Z", "2016-12-31T23:59:60.1Z", "2027-01-31t09:30:00z", "2027-01-31T09:30:00+24:00", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -90,7 +120,11 @@ func FuzzParseTime(f *testing.F) {
 		if at < postdate.EarliestTime || at > postdate.LatestTime {
 			t.Fatalf("%q is %d", s, at)
 		}
-		exact, err := time.Parse(time.RFC3339Nano, s)
+		leap := strings.Contains(s, ":60")
+		exact, err := time.Parse(time.RFC3339Nano, strings.Replace(strings.ToUpper(s), ":60", ":59", 1))
+		if leap {
+			exact = exact.Add(time.Second)
+		}
 		if err != nil || at.Std().Before(exact) || at.Std().Sub(exact) >= time.Millisecond {
 			t.Fatalf("%q is %s (%v)", s, at, err)
 		}

@@ -45,7 +45,7 @@ type retryBody struct {
 }
 
 type cancelBody struct {
-	ScheduleIDs []string `json:"scheduleIds"`
+	ScheduleIDs textList `json:"scheduleIds"`
 }
 
 // noFields is the body of a call that takes none.
@@ -177,6 +177,40 @@ func (h *headerList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		}
 		header.Value = value.String()
 		*h = append(*h, header)
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// textList is decoded from an array of strings. Of a null in it, the decoder would make an empty string.
+type textList []string
+
+// UnmarshalJSONFrom reads the array item by item. null stands for no array.
+func (l *textList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if kind := dec.PeekKind(); kind != '[' {
+		*l = nil
+		if err := dec.SkipValue(); err != nil || kind == 'n' {
+			return err
+		}
+		return wrongKind("an array", kind)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	*l = textList{}
+	for dec.PeekKind() != ']' {
+		kind := dec.PeekKind()
+		if kind != '"' {
+			if err := dec.SkipValue(); err != nil {
+				return err
+			}
+			return &json.SemanticError{JSONPointer: dec.StackPointer(), Err: wrongKind("a string", kind)}
+		}
+		item, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		*l = append(*l, item.String())
 	}
 	_, err := dec.ReadToken()
 	return err

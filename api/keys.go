@@ -20,8 +20,8 @@ import (
 // keyBody is the body that makes an API key.
 type keyBody struct {
 	Tenant    string   `json:"tenant"`
-	Scopes    []string `json:"scopes"`
-	Channels  []string `json:"channels"`
+	Scopes    textList `json:"scopes"`
+	Channels  textList `json:"channels"`
 	Expires   *string  `json:"expires"`
 	ExpiresAt *string  `json:"expiresAt"`
 }

@@ -269,6 +269,12 @@ func TestCancel(t *testing.T) {
 	r.send("POST", "/v1/messages/cancel", `{}`).problem(400, InvalidField, "scheduleIds is missing")
 	r.send("POST", "/v1/messages/cancel", `{"ids":["a"]}`).problem(400, UnknownField, `"pointer":"/ids"`)
 	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":[1]}`).problem(400, InvalidField, `"pointer":"/scheduleIds/0"`)
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":[null]}`).problem(400, InvalidField, `"pointer":"/scheduleIds/0"`, "not null")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a",["b"]]}`).problem(400, InvalidField, `"pointer":"/scheduleIds/1"`, "not an array")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a",}`).problem(400, MalformedJSON)
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a"`).problem(400, MalformedJSON, "too early")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":"a"}`).problem(400, InvalidField, "an array was expected at /scheduleIds, not a string")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":null}`).problem(400, InvalidField, "scheduleIds is missing")
 	many := `{"scheduleIds":["a"` + strings.Repeat(`,"a"`, postdate.CancelItemsMax) + `]}`
 	r.send("POST", "/v1/messages/cancel", many).problem(413, TooLarge, "10001")
 }
@@ -360,5 +366,18 @@ func TestMediaTypes(t *testing.T) {
 	r.send("POST", "/v1/messages", order("a"), "Content-Type: ").problem(415, UnsupportedContent, "no media type", "application/json")
 	if a := r.send("POST", "/v1/messages", order("a"), "Content-Type: Application/JSON; charset=utf-8"); a.status != 201 {
 		t.Error(a.status, a.body)
+	}
+}
+
+// null stands for no text, wherever a list or an object of texts is wanted.
+func TestNullIsNoText(t *testing.T) {
+	r := newRig(t, withKeys)
+	for _, test := range []struct{ path, body, pointer string }{
+		{"/v1/messages/cancel", `{"scheduleIds":["a",null]}`, "/scheduleIds/1"},
+		{"/v1/keys", `{"tenant":"acme","scopes":[null]}`, "/scopes/0"},
+		{"/v1/keys", `{"tenant":"acme","scopes":["sched:r"],"channels":[null]}`, "/channels/0"},
+		{"/v1/messages", `{"channel":"inbox:a","delay":"1s","payload":1,"headers":{"a":null}}`, "/headers/a"},
+	} {
+		r.send("POST", test.path, test.body, bearer(adminKey)).problem(400, InvalidField, `"pointer":"`+test.pointer+`"`, "a string was expected", "not null")
 	}
 }
