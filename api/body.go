@@ -37,6 +37,9 @@ type messageBody struct {
 	Paused          *bool           `json:"paused"`
 }
 
+// changeBody is the body that changes a message. It takes [patchFields] alone: the others are refused by name.
+type changeBody struct{ messageBody }
+
 type retryBody struct {
 	MaxAttempts *int    `json:"maxAttempts"`
 	MinBackoff  *string `json:"minBackoff"`
@@ -52,9 +55,13 @@ type cancelBody struct {
 type noFields struct{}
 
 var (
-	messageFields = fieldsOf(reflect.TypeFor[messageBody]())
-	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
-	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
+	messageFields = slices.DeleteFunc(fieldsOf(reflect.TypeFor[messageBody]()), func(name string) bool {
+		return name == "paused" // goes with PATCH
+	})
+	patchFields = []string{"executionTime", "delay", "payload", "contentType", "payloadEncoding", "channel",
+		"recurrence", "paused"}
+	retryFields  = fieldsOf(reflect.TypeFor[retryBody]())
+	cancelFields = fieldsOf(reflect.TypeFor[cancelBody]())
 )
 
 // knownFields returns the names of the fields that a body may have under a pointer.
@@ -82,8 +89,11 @@ func knownFields(body any, under jsontext.Pointer) []string {
 	case "/retry":
 		return retryFields
 	}
-	if _, is := body.(*previewBody); is {
+	switch body.(type) {
+	case *previewBody:
 		return previewFields
+	case *changeBody:
+		return patchFields
 	}
 	return messageFields
 }
@@ -296,6 +306,9 @@ func semanticProblem(err *json.SemanticError, to any) *Problem {
 		detail = fmt.Sprintf("the number %s at %s is too large", clip(string(err.JSONValue)), where)
 	} else if number && kind.want == "a whole number" {
 		detail = fmt.Sprintf("a whole number was expected at %s, not %s", where, clip(string(err.JSONValue)))
+		if bytes.ContainsAny(err.JSONValue, ".eE") {
+			detail += ": write it in digits alone"
+		}
 	}
 	return &Problem{Type: InvalidField, Pointer: pointer, Detail: detail + formOf(pointer)}
 }

@@ -224,18 +224,29 @@ func TestPatch(t *testing.T) {
 		t.Errorf("nudges %v", r.nudges)
 	}
 	for body, parts := range map[string][]string{
-		`{}`:                           {"nothing to change"},
-		`{"channel":"x:b"}`:            {"not configured", `"pointer":"/channel"`},
-		`{"channel":""}`:               {"nothing to change"},
-		`{"paused":null}`:              {"nothing to change"},
-		`{"headers":{}}`:               {"PUT", `"pointer":"/headers"`},
-		`{"priority":"high"}`:          {"priority cannot be changed with PATCH: replace the whole message with PUT", `"pointer":"/priority"`},
-		`{"contentType":"text/plain"}`: {"payload", `"pointer":"/contentType"`},
-		`{"payloadEncoding":"base64"}`: {"payload", `"pointer":"/payloadEncoding"`},
+		`{}`:                                       {"nothing to change"},
+		`{"channel":"x:b"}`:                        {"not configured", `"pointer":"/channel"`},
+		`{"channel":""}`:                           {"channel is empty: leave it out", `"pointer":"/channel"`},
+		`{"channel":"","delay":"1h"}`:              {"channel is empty", `"pointer":"/channel"`},
+		`{"contentType":"","payload":1}`:           {"contentType is empty", `"pointer":"/contentType"`},
+		`{"payloadEncoding":null,"payload":1}`:     {"payloadEncoding cannot be removed", `"pointer":"/payloadEncoding"`},
+		`{"payloadEncoding":"","payload":1}`:       {"payloadEncoding is empty", `"pointer":"/payloadEncoding"`},
+		`{"executionTime":null,"payload":1}`:       {"executionTime cannot be removed", `"pointer":"/executionTime"`},
+		`{"delay":"","payload":1}`:                 {"delay is empty", `"pointer":"/delay"`},
+		`{"paused":null}`:                          {"paused cannot be removed", `"pointer":"/paused"`},
+		`{"headers":{}}`:                           {"PUT", `"pointer":"/headers"`},
+		`{"priority":"high"}`:                      {"priority cannot be changed with PATCH: replace the whole message with PUT", `"pointer":"/priority"`},
+		`{"contentType":"text/plain"}`:             {"payload", `"pointer":"/contentType"`},
+		`{"payloadEncoding":"base64"}`:             {"payload", `"pointer":"/payloadEncoding"`},
 		`{"executionTime":"2027-02-03T00:00:00Z"}`: {`"pointer":"/expiresAt"`},
 		`{"delay":"-1s"}`:                          {"negative"},
 	} {
 		r.send("PATCH", "/v1/messages/a", body).problem(400, InvalidField, parts...)
+	}
+	r.send("PATCH", "/v1/messages/a", `{"xyz":1}`).problem(400, UnknownField, "known are executionTime, delay, payload, contentType, payloadEncoding, channel, recurrence, paused\"")
+	a := r.send("POST", "/v1/messages", `{"xyz":1}`).problem(400, UnknownField, "known are scheduleId, channel")
+	if strings.Contains(a.body, "paused") {
+		t.Errorf("a field that goes with PATCH alone: %s", a.body)
 	}
 	for _, body := range []string{`{"recurrence":{"every":"1s"}}`, `{"paused":true}`, `{"paused":false,"delay":"1s"}`} {
 		r.send("PATCH", "/v1/messages/a", body).problem(400, NotSupported, `"scheduleId":"a"`, "does not recur", "replace it with PUT")

@@ -28,14 +28,15 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	var body messageBody
+	var change changeBody
 	raw, p := s.bodyOf(ctx, s.singleBytesMax(), "application/merge-patch+json", contentTypeJSON)
 	if p == nil {
-		p = decodeBody(raw, &body)
+		p = decodeBody(raw, &change)
 	}
 	if p != nil {
 		return p
 	}
+	body := change.messageBody
 	rule, p := patchOfRule(raw)
 	if p == nil {
 		p = patchable(&body)
@@ -231,17 +232,41 @@ func patchOfRule(raw []byte) (map[string]jsontext.Value, *Problem) {
 	if p := jsonProblem(json.Unmarshal(raw, &fields), &fields); p != nil {
 		return nil, p
 	}
+	if p := removed(fields); p != nil {
+		return nil, p
+	}
 	var rule map[string]jsontext.Value
 	switch given := fields["recurrence"]; {
 	case given == nil:
 		return nil, nil
-	case given.Kind() == 'n':
-		return nil, fieldProblem("/recurrence", invalid("a recurrence cannot be removed: cancel the series, or "+
-			"replace it with PUT"))
 	default:
 		p := jsonProblem(json.Unmarshal(given, &rule), &rule)
 		return rule, p
 	}
+}
+
+// removed refuses a patch that removes a field: in a merge patch null does, and an empty text says nothing else.
+// A payload of null is one.
+func removed(fields map[string]jsontext.Value) *Problem {
+	for _, name := range patchFields {
+		value := fields[name]
+		remedy := "leave it out, or give it another value"
+		switch name {
+		case "payload":
+			continue
+		case "recurrence":
+			remedy = "cancel the series, or replace it with PUT"
+		case "contentType", "payloadEncoding":
+			remedy = "leave it out, or replace the message with PUT"
+		}
+		switch {
+		case len(value) > 0 && value.Kind() == 'n':
+			return fieldProblem("/"+name, invalid("%s cannot be removed: %s", name, remedy))
+		case string(value) == `""`:
+			return fieldProblem("/"+name, invalid("%s is empty: %s", name, remedy))
+		}
+	}
+	return nil
 }
 
 // mergedRecurrence is a rule after a patch was merged into it, as RFC 7396 says: fields that are null go, and
@@ -275,7 +300,7 @@ func mergedRecurrence(old *postdate.Recurrence, patch map[string]jsontext.Value)
 		return nil, p
 	}
 	if _, err := recurrence.Parse(given, 0); err != nil {
-		return nil, fieldProblem("/recurrence", invalid("%w (a field that is not given stays; null removes one)", err))
+		return nil, recurrenceProblem(invalid("%w (a field that is not given stays; null removes one)", err))
 	}
 	return &given, nil
 }

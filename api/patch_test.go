@@ -124,7 +124,7 @@ func TestBadPatchOfASeries(t *testing.T) {
 		`{"recurrence":{"cron":"@daily","timezone":"UTC"}}`:    {"/recurrence", merge},
 		`{"recurrence":{"every":null}}`:                        {"/recurrence", merge},
 		`{"recurrence":{"every":null,"cron":"@daily"}}`:        {"/recurrence", "timezone"},
-		`{"recurrence":{"every":"1ms"}}`:                       {"/recurrence", "100ms"},
+		`{"recurrence":{"every":"1ms"}}`:                       {"/recurrence/every", "100ms"},
 		`{"recurrence":{"every":"soon"}}`:                      {"/recurrence/every", "soon"},
 		`{"recurrence":{"misfire":"wait"}}`:                    {"/recurrence/misfire", "fire_once"},
 		`{"recurrence":5}`:                                     {"/recurrence", "an object was expected"},
@@ -140,7 +140,7 @@ func TestBadPatchOfASeries(t *testing.T) {
 		`{"paused":true,"priority":"low"}`:                     {"/priority", "with PUT"},
 		`{"paused":true,"expiresAt":"2028-01-30T12:30:00Z"}`:   {"/expiresAt", "with PUT"},
 		`{"paused":"yes"}`:                                     {"/paused", "true or false was expected"},
-		`{"paused":null}`:                                      {"", "of a series recurrence, payload, channel or paused"},
+		`{"paused":null}`:                                      {"/paused", "cannot be removed: leave it out"},
 		`{"paused":true,"contentType":"a/b"}`:                  {"/contentType", "give both"},
 		`{"paused":false,"payload":"x","contentType":"a b/c"}`: {"/contentType", "media type"},
 	} {

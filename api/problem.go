@@ -59,7 +59,7 @@ var problemKinds = map[ProblemType]struct {
 	DuplicateField:     {400, "The body has a field twice"},
 	InvalidField:       {400, "A field of the body is invalid"},
 	InvalidParameter:   {400, "A parameter of the request is invalid"},
-	NotSupported:       {400, "This version does not support that"},
+	NotSupported:       {400, "That is not possible here"},
 	BadRequest:         {400, "The request is not well-formed"},
 	Unauthorized:       {401, "The request needs a key"},
 	Forbidden:          {403, "The request is refused"},

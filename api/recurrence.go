@@ -97,7 +97,7 @@ func (b *previewBody) read(now postdate.Time) (rule *recurrence.Rule, before pos
 	}
 	rule, err := recurrence.Parse(given, now)
 	if err != nil {
-		return nil, 0, 0, fieldProblem("/recurrence", err)
+		return nil, 0, 0, recurrenceProblem(err)
 	}
 	if given.MaxRuns != 0 {
 		count = min(count, given.MaxRuns)

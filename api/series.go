@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -33,9 +34,20 @@ func recurrenceOf(b *messageBody) (*postdate.Recurrence, *Problem) {
 		return nil, p
 	}
 	if _, err := recurrence.Parse(given, 0); err != nil {
-		return nil, fieldProblem("/recurrence", err)
+		return nil, recurrenceProblem(err)
 	}
 	return &given, nil
+}
+
+// recurrenceProblem is fieldProblem for an error of package recurrence: that begins with the field at fault, if it is
+// one alone, and is there.
+func recurrenceProblem(err error) *Problem {
+	pointer := "/recurrence"
+	if name, rest, _ := strings.Cut(err.Error(), " "); slices.Contains(recurrenceFields, name) &&
+		!strings.HasPrefix(rest, "and ") && !strings.HasPrefix(rest, "needs ") {
+		pointer += "/" + name
+	}
+	return fieldProblem(pointer, err)
 }
 
 // shownTime is the execution time that answers show: of a series, the first occurrence.
