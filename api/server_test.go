@@ -220,6 +220,11 @@ func TestPathsAndMethods(t *testing.T) {
 	}
 	r.send("POST", "/v1/messages/some-id", "{}").problem(405, MethodNotAllowed, "PATCH")
 	r.send("BREW", "/v1/messages", "").problem(405, MethodNotAllowed)
+	for _, method := range []string{"PUT", "DELETE", "PATCH"} {
+		if a := r.send(method, "/schedulers", "").problem(405, MethodNotAllowed, "it takes GET, HEAD, POST"); a.header.Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("%s /schedulers: Allow is %q", method, a.header.Get("Allow"))
+		}
+	}
 	r.send("GET", "/v1/messages/batch", "").problem(404, NotFound) // an id like any other
 }
 

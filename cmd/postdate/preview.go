@@ -103,7 +103,7 @@ func (v *previewCommand) run(cmd *cobra.Command, c *client.Client, _ []string) e
 	a, err := c.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: "/v1/recurrences/preview", Body: body,
 		Repeatable: true})
 	if err != nil {
-		return withFlag(cmd, err)
+		return wrongUse(cmd, err)
 	}
 	if v.json {
 		return printLine(cmd.OutOrStdout(), a.Body)
@@ -117,17 +117,18 @@ func (v *previewCommand) run(cmd *cobra.Command, c *client.Client, _ []string) e
 	return v.print(cmd.OutOrStdout(), answer.Occurrences)
 }
 
-// withFlag names the flag whose value the server does not take.
-func withFlag(cmd *cobra.Command, err error) error {
+// wrongUse makes a usage error of a server's that is about what the flags said, and names the flag.
+func wrongUse(cmd *cobra.Command, err error) error {
 	var p *client.Problem
-	if !errors.As(err, &p) {
+	if !errors.As(err, &p) || p.Status != http.StatusBadRequest || p.Pointer == "" {
 		return err
 	}
-	name := strings.NewReplacer("maxRuns", "max-runs", "misfireAfter", "misfire-after").Replace(path.Base(p.Pointer))
+	name := strings.NewReplacer("executionTime", "at", "delay", "in", "payload", "data", "contentType", "content-type",
+		"maxRuns", "max-runs", "misfireAfter", "misfire-after").Replace(path.Base(p.Pointer))
 	if cmd.Flags().Lookup(name) == nil {
-		return err
+		return usagef("%v", err)
 	}
-	return fmt.Errorf("--%s: %w", name, err)
+	return usagef("--%s: %v", name, err)
 }
 
 // print shows each time and, by cron, what the clock of the zone shows then.
@@ -151,5 +152,9 @@ func (v *previewCommand) print(w io.Writer, occurrences []client.Occurrence) err
 		}
 		fmt.Fprintln(table)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || len(occurrences) >= v.request.Count {
+		return err
+	}
+	_, err = fmt.Fprintln(w, "no more within a hundred years")
+	return err
 }

@@ -88,11 +88,8 @@ func (s *sendCommand) run(cmd *cobra.Command, c *client.Client, _ []string) erro
 		return err
 	}
 	a, err := c.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: "/v1/messages", Body: body})
-	if err != nil && s.request.Recurrence != nil {
-		err = withFlag(cmd, err)
-	}
 	if err != nil {
-		return err
+		return wrongUse(cmd, err)
 	}
 	if s.json {
 		return printLine(cmd.OutOrStdout(), a.Body)
