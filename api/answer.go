@@ -31,6 +31,7 @@ type scheduled struct {
 	executionTime postdate.Time
 	status        postdate.Status
 	version       string // "": not known
+	ending        bool   // it is a series that was cancelled, and ends with the occurrence that is on its way
 }
 
 func (a scheduled) write(ctx *fasthttp.RequestCtx, status int) *Problem {
@@ -48,7 +49,11 @@ func (a scheduled) append(b []byte) []byte {
 	b = append(b, `,"bucket":`...)
 	b = strconv.AppendInt(b, int64(a.key.Bucket), 10)
 	b = appendTime(b, "executionTime", a.executionTime)
-	return appendMember(b, "status", a.status.String())
+	b = appendMember(b, "status", a.status.String())
+	if a.ending {
+		b = append(b, `,"ending":true`...)
+	}
+	return b
 }
 
 // appendResult appends the result of one item of many: its status, or why it failed.

@@ -81,12 +81,14 @@ func (s *Server) replayed(ctx context.Context, m *postdate.Message, expiring boo
 }
 
 // firstAnswer is the answer to a request that made a message, or made it what it is, and comes again.
-func firstAnswer(r *postdate.Record, d postdate.Digest) (a scheduled, repeated bool) {
+func firstAnswer(r *postdate.Record, d postdate.Digest) (answer scheduled, repeated bool) {
 	if r.Digest == d {
 		return answerOf(r), true
 	}
 	at, repeated := r.Repeats(d)
-	return scheduled{r.Key, at, r.Status, ""}, repeated // whoever asks has not seen the version that is there
+	answer = answerOf(r)
+	answer.executionTime, answer.version = at, "" // whoever asks has not seen the version that is there
+	return answer, repeated
 }
 
 // noteInsert tells the bucket's owner, counts the message and returns the answer. It tells
@@ -98,16 +100,16 @@ func (s *Server) noteInsert(ctx context.Context, m *postdate.Message, result sto
 	if result.Created {
 		s.metrics.countScheduled(m.Tenant, m.Channel.Broker())
 	}
-	at := result.ExecutionTime
+	answer := scheduled{key: m.Key, executionTime: result.ExecutionTime, status: result.Status}
 	if m.Recurrence != nil {
-		at = s.insertedTime(ctx, m, result)
+		answer.executionTime, answer.ending = s.insertedSeries(ctx, m, result)
 	}
-	return scheduled{m.Key, at, result.Status, ""}
+	return answer
 }
 
 // answerOf is the answer about a message that is there.
 func answerOf(r *postdate.Record) scheduled {
-	return scheduled{r.Key, shownTime(&r.Message), r.Status, versionOf(&r.State)}
+	return scheduled{r.Key, shownTime(&r.Message), r.Status, versionOf(&r.State), isEnding(r)}
 }
 
 func statusOf(result store.Inserted) int {

@@ -365,5 +365,5 @@ func (s *Server) triggerOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 	s.config.Scheduled(key.Bucket, at)
 	s.metrics.countScheduled(key.Tenant, r.Channel.Broker())
 	extra := r.Alone(at)
-	return scheduled{extra.Key, at, postdate.Pending, ""}, nil
+	return scheduled{key: extra.Key, executionTime: at, status: postdate.Pending}, nil
 }

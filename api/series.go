@@ -58,22 +58,23 @@ func shownTime(m *postdate.Message) postdate.Time {
 	return m.ExecutionTime
 }
 
-// insertedTime is the execution time that the answer to an insert shows. The result has a series' time with
-// its jitter. For a series that was there before, only the store knows the time without it.
-func (s *Server) insertedTime(ctx context.Context, m *postdate.Message, result store.Inserted) postdate.Time {
-	switch {
-	case result.Created:
-		return m.First
-	case m.Recurrence.Jitter == 0:
-		return result.ExecutionTime
+// insertedSeries is what the answer to an insert shows of a series: its first occurrence, and whether it is ending.
+// The result has the time with its jitter, and of a series that was there before, only the store knows more.
+func (s *Server) insertedSeries(ctx context.Context, m *postdate.Message,
+	result store.Inserted) (first postdate.Time, ending bool) {
+	if result.Created {
+		return m.First, false
 	}
 	r, err := s.config.Messages.Get(ctx, m.Key)
 	if err != nil {
-		return result.ExecutionTime
+		return result.ExecutionTime, false
 	}
-	first, _ := firstAnswer(&r, m.Digest)
-	return first.executionTime
+	answer, _ := firstAnswer(&r, m.Digest)
+	return answer.executionTime, answer.ending
 }
+
+// isEnding says whether a series was cancelled while an occurrence is on its way, with which it ends.
+func isEnding(r *postdate.Record) bool { return r.Status == postdate.Pending && r.Ending }
 
 // lookUpRetried brings a series' history up to date: it looks up the occurrences that are messages of their own.
 func (s *Server) lookUpRetried(ctx context.Context, r *postdate.Record) error {

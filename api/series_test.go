@@ -458,3 +458,24 @@ func TestPutDoesNotRepeatAnOccurrence(t *testing.T) {
 		t.Errorf("%s was sent, and %s is next", first, again.Occurrence)
 	}
 }
+
+// Who repeats the request for a series that was cancelled, and ends with what is on its way, is told so.
+func TestRepeatOfAnEndingSeries(t *testing.T) {
+	r := newRig(t)
+	body := recurring("a", everyHour)
+	if a := r.send("POST", "/v1/messages", body); a.status != 201 || strings.Contains(a.body, "ending") {
+		t.Fatal(a.status, a.body)
+	}
+	if a := r.send("POST", "/v1/messages", body); a.status != 200 || strings.Contains(a.body, "ending") {
+		t.Error(a.status, a.body)
+	}
+	r.store.claim(testNow.Add(2 * time.Hour)) // the first occurrence may be on its way
+	r.send("DELETE", "/v1/messages/a", "").problem(409, TooLate)
+	for _, a := range []*answer{
+		r.send("POST", "/v1/messages", body), r.send("PUT", "/v1/messages/a", body), r.send("POST", "/v1/messages/batch", "["+body+"]"),
+	} {
+		if a.status != 200 || !strings.Contains(a.body, `"status":"PENDING","ending":true`) {
+			t.Error(a.status, a.body)
+		}
+	}
+}

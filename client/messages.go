@@ -68,6 +68,7 @@ type Scheduled struct {
 	Bucket        int       `json:"bucket"`
 	ExecutionTime time.Time `json:"executionTime"` // as the first request resolved it
 	Status        Status    `json:"status"`
+	Ending        bool      `json:"ending"` // of a series: it was cancelled, and ends with what is on its way
 	// Created is false if the message already existed. An earlier try of the same call may
 	// have created it.
 	Created bool `json:"created"`
