@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -26,21 +28,53 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// requestSchemas are closed in the document itself. The test closes all others, so
-// that it catches an answer with a member that the document does not have.
-var requestSchemas = []string{"Schedule", "Change", "Result", "BatchResult", "ChannelChange", "KeyWish", "RecurrenceChange"}
+// saidInWords are rules that the document has in the descriptions of these schemas: as schemas,
+// they would keep generators from making clients. The tests in clients read them too.
+//
+//go:embed testdata/words.json
+var saidInWords []byte
 
+// withWords returns the document with the rules that it says in words.
+func withWords(t *testing.T) []byte {
+	t.Helper()
+	var doc map[string]any
+	if err := json.Unmarshal(OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var words map[string]map[string]any
+	if err := json.Unmarshal(saidInWords, &words); err != nil {
+		t.Fatal(err)
+	}
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	for name, rules := range words {
+		schema := schemas[name].(map[string]any)
+		for keyword, rule := range rules {
+			if schema[keyword] != nil || schema["description"] == nil {
+				t.Errorf("%s has %s already, or no words", name, keyword)
+			}
+			schema[keyword] = rule
+		}
+	}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// loadDocument reads the document, with what it says in words. It closes the schemas that are neither
+// closed nor open there, so that it catches an answer with a member that the document does not have.
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(withWords(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := doc.Validate(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for name, schema := range doc.Components.Schemas {
-		if len(schema.Value.Properties) > 0 && !slices.Contains(requestSchemas, name) {
+	for _, schema := range doc.Components.Schemas {
+		if len(schema.Value.Properties) > 0 && schema.Value.AdditionalProperties.Has == nil {
 			closed := false
 			schema.Value.AdditionalProperties.Has = &closed
 		}
@@ -57,6 +91,22 @@ func operations(doc *openapi3.T) map[string]*openapi3.Operation {
 		}
 	}
 	return all
+}
+
+func TestProblemTypesAreTheDocuments(t *testing.T) {
+	var documented []string
+	for _, kind := range loadDocument(t).Components.Schemas["ProblemType"].Value.Enum {
+		documented = append(documented, kind.(string))
+	}
+	var known []string
+	for kind := range problemKinds {
+		known = append(known, ProblemPrefix+string(kind))
+	}
+	slices.Sort(documented)
+	slices.Sort(known)
+	if !slices.Equal(known, documented) {
+		t.Errorf("known      %q\ndocumented %q", known, documented)
+	}
 }
 
 func TestRoutesAreTheDocuments(t *testing.T) {
@@ -84,6 +134,26 @@ type contract struct {
 // must allow the request itself.
 func (c *contract) call(status int, method, path, body string, headers ...string) {
 	c.t.Helper()
+	c.send(status, "", method, path, body, headers...)
+}
+
+// inWords is call, for a request that the document allows in words only, which begin so.
+func (c *contract) inWords(words string, status int, method, path, body string, headers ...string) {
+	c.t.Helper()
+	c.send(status, words, method, path, body, headers...)
+}
+
+// mergePatch is call, with the other media type of a change. The document has it in words, since
+// generators make no client of two.
+func (c *contract) mergePatch(path, body string) {
+	c.t.Helper()
+	c.call(200, "PATCH", path, body)
+	c.inWords(" Content-Type: application/merge-patch+json is taken too.", 200, "PATCH", path, body, "Content-Type: application/merge-patch+json")
+}
+
+// send is call, or inWords if there are words.
+func (c *contract) send(status int, words, method, path, body string, headers ...string) {
+	c.t.Helper()
 	req, err := http.NewRequest(method, c.url+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
@@ -106,7 +176,11 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 		}
 	}
 	in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
-	if status < 300 {
+	if text := fmt.Sprint(route.Operation.Description, requestDescription(route.Operation)); words != "" {
+		if !strings.Contains(text, words) {
+			c.t.Errorf("the document does not say of %s %s: %s", method, path, words)
+		}
+	} else if status < 300 {
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 			c.t.Errorf("the document does not allow %s %s %s: %v", method, path, body, err)
 		}
@@ -136,11 +210,17 @@ func (c *contract) call(status int, method, path, body string, headers ...string
 	c.seen[fmt.Sprintf("%s %s %d", method, route.Path, status)] = true
 }
 
+// requestDescription returns what the document says of an operation's JSON body.
+func requestDescription(o *openapi3.Operation) string {
+	if o.RequestBody == nil {
+		return ""
+	}
+	return o.RequestBody.Value.Content["application/json"].Schema.Value.Description
+}
+
 // TestAnswersAreTheDocuments makes every call of the document answer with every
 // status that the document names, and checks each answer against the document.
 func TestAnswersAreTheDocuments(t *testing.T) {
-	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
-	openapi3filter.RegisterBodyDecoder("application/merge-patch+json", openapi3filter.JSONBodyDecoder)
 	doc := loadDocument(t)
 	router, err := gorillamux.NewRouter(doc)
 	if err != nil {
@@ -176,7 +256,7 @@ func (c *contract) successes() {
 	c.call(201, "PUT", "/v1/messages/put", order("put"))
 	c.call(200, "PUT", "/v1/messages/put", order("put"))
 	c.call(200, "PATCH", "/v1/messages/put", `{"delay":"PT1H","payload":null}`)
-	c.call(200, "PATCH", "/v1/messages/put", `{"executionTime":"2027-03-01T00:00:00Z"}`, "Content-Type: application/merge-patch+json")
+	c.mergePatch("/v1/messages/put", `{"executionTime":"2027-03-01T00:00:00Z"}`)
 	for _, state := range []postdate.State{
 		{Status: postdate.Pending, AttemptTime: testNow}, {Status: postdate.Pending, Parked: true, LastError: "down"},
 		{Status: postdate.Delivered, SettledAt: testNow, PossibleDuplicate: true}, {Status: postdate.DeliveryFailed, SettledAt: testNow, LastError: "refused"},
@@ -193,8 +273,9 @@ func (c *contract) successes() {
 	c.call(200, "GET", "/schedulers?host=default&unit=SECONDS&limit=1", "")
 	c.call(200, "GET", "/schedulers?name=sweep", "")
 	c.call(200, "POST", "/schedulers", task("DELETE"))
-	c.call(200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
-	c.call(200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
+	c.call(200, "POST", "/v1/messages/batch", "["+order("b")+","+full+"]")
+	c.inWords("An item that is no Schedule fails alone.", 200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
+	c.inWords("NDJSON (Content-Type: application/x-ndjson)", 200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
 	c.call(200, "POST", "/v1/messages/cancel", `{"scheduleIds":["b","none","x y"]}`)
 	c.inbox.messages = []store.InboxMessage{
 		{ScheduleID: "a", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("null")},
@@ -209,9 +290,9 @@ func (c *contract) successes() {
 	c.call(200, "GET", "/v1/keys", "", "Authorization: Bearer "+key)
 	c.call(200, "DELETE", "/v1/keys/"+key[3:15], "")
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true,"maxPerSecond":0.5}`)
-	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`, "Content-Type: application/merge-patch+json")
+	c.mergePatch("/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`)
 	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":0.5,"pendingMax":7,"weight":2}`)
-	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":null}`, "Content-Type: application/merge-patch+json")
+	c.mergePatch("/v1/tenants/acme", `{"requestsPerSecond":null}`)
 	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
@@ -229,7 +310,7 @@ func (c *contract) series() {
 		r.Series = r.Series.Add(postdate.Outcome{Occurrence: testNow, At: testNow, Status: postdate.Pending, Attempts: 1})
 	})
 	c.call(200, "PATCH", "/v1/messages/a2", `{"recurrence":{"cron":null,"timezone":null,"gap":null,"every":"PT1H"},"payload":2,"channel":"rabbitmq:b"}`, "If-Match: *")
-	c.call(200, "PATCH", "/v1/messages/a2", `{"paused":true}`, "Content-Type: application/merge-patch+json")
+	c.mergePatch("/v1/messages/a2", `{"paused":true}`)
 	c.call(200, "GET", "/v1/messages/a2", "")
 	c.call(201, "POST", "/v1/messages/a2/trigger", "")
 	c.call(201, "POST", "/v1/messages/a2/trigger", "{}", "If-Match: *")
