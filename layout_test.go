@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"internal/oidctest":               {},
 	"internal/proctest":               {},
 	"internal/nodetest":               {"client", "internal/account"},
+	"clients":                         {},
 	"client":                          {"."},
 	"node":                            {"*"},
 	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},

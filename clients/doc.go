@@ -1,0 +1,7 @@
+// Package clients is for the clients in other languages, which are made from the OpenAPI document
+// (api/openapi.json): its tests hold that the usual generators make good ones of it.
+//
+// They generate the Python client (openapi-python-client) and the TypeScript client
+// (openapi-typescript, openapi-fetch), check the types, and drive a node with each through every
+// operation. Schemathesis, which makes requests of the document, does so for a minute.
+package clients

@@ -1,0 +1,112 @@
+package clients
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/testrun"
+)
+
+var fuzzFor = flag.Duration("schemathesis", time.Minute, "how long Schemathesis makes requests")
+
+// A node answers as the document says, whatever requests Schemathesis makes of it: such as it allows,
+// such as it does not, and sequences in which answers lead to the next requests.
+func TestSchemathesis(t *testing.T) {
+	w := newWorkshop(t, "schemathesis.toml")
+	w.write("openapi.json", withWords(t))
+	seed := fmt.Sprint(testrun.Seed(t))
+	out, said, err := w.try("schemathesis", "--config-file", "schemathesis.toml", "run", "openapi.json", "--no-color",
+		"--url", startNode(t), "--header", "Authorization: Bearer "+adminKey, "--seed", seed, "--max-time", fmt.Sprint(fuzzFor.Seconds()))
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, said)
+	}
+	t.Log(out)
+}
+
+type object = map[string]any
+
+// withWords returns the document with what it says in words only, because generators make nothing of it:
+// the rules that the tests of api know too; that null is as if a field were left out; that an item of many
+// which is wrong fails alone; and how every call may be refused.
+func withWords(t *testing.T) []byte {
+	t.Helper()
+	var doc struct {
+		Components struct{ Schemas map[string]object }
+	}
+	var whole object
+	var words map[string]object
+	text, err := os.ReadFile("../api/testdata/words.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range []struct {
+		text []byte
+		to   any
+	}{{api.OpenAPI, &doc}, {api.OpenAPI, &whole}, {text, &words}} {
+		if err := json.Unmarshal(read.text, read.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schemas := doc.Components.Schemas
+	for name, rules := range words {
+		for keyword, rule := range rules {
+			schemas[name][keyword] = rule
+		}
+	}
+	for _, schema := range schemas {
+		if schema["additionalProperties"] == false { // then it is one of a request
+			allowNull(schema)
+		}
+	}
+	at(schemas["Cancel"], "properties", "scheduleIds")["items"] = object{"type": []string{"string", "null"}}
+	whole["components"].(object)["schemas"] = schemas
+	at(whole, "paths", "/v1/messages/batch", "post", "requestBody", "content", "application/json", "schema")["items"] = object{
+		"anyOf": []object{{"$ref": "#/components/schemas/Schedule"}, {}},
+	}
+	for _, methods := range whole["paths"].(object) {
+		for _, operation := range methods.(object) {
+			responses := at(operation.(object), "responses")
+			for _, status := range []string{"400", "403", "404", "405", "408", "431"} {
+				if responses[status] == nil {
+					responses[status] = refusal
+				}
+			}
+		}
+	}
+	text, err = json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// refusal is the document's answer of a call that is refused.
+var refusal = object{
+	"description": "It is refused.",
+	"content":     object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}},
+}
+
+// allowNull allows null in fields that may be left out.
+func allowNull(schema object) {
+	required, _ := schema["required"].([]any)
+	properties, _ := schema["properties"].(object)
+	for name, property := range properties {
+		if !slices.Contains(required, any(name)) {
+			properties[name] = object{"anyOf": []any{property, object{"type": "null"}}}
+		}
+	}
+}
+
+// at returns the object in a tree of objects.
+func at(tree object, path ...string) object {
+	for _, name := range path {
+		tree = tree[name].(object)
+	}
+	return tree
+}

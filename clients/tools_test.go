@@ -1,0 +1,99 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/proctest"
+)
+
+// noPython is the exit code of .ci/clienttools on a machine without Python.
+const noPython = 3
+
+// fetched is the folder with the tools, which are fetched once.
+var fetched = sync.OnceValues(func() (string, error) {
+	fetch := exec.Command("bash", "../.ci/clienttools")
+	var said bytes.Buffer
+	fetch.Stderr = &said
+	dir, err := fetch.Output()
+	if err != nil {
+		err = errors.Join(err, errors.New(said.String()))
+	}
+	return strings.TrimSpace(string(dir)), err
+})
+
+// workshop is a folder in which a test runs tools.
+type workshop struct {
+	t     *testing.T
+	dir   string
+	tools string
+}
+
+// newWorkshop makes a workshop with the document and some files of testdata. It skips the test where the
+// tools need a language that the machine does not have.
+func newWorkshop(t *testing.T, files ...string) *workshop {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs tools from PyPI and npm")
+	}
+	tools, err := fetched()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == noPython:
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	proctest.Part(t, "clients", func() (string, error) {
+		return "clients: made by openapi-python-client and openapi-typescript, as clients/testdata pins them", nil
+	})
+	w := &workshop{t, t.TempDir(), tools}
+	w.write("openapi.json", api.OpenAPI)
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write(name, text)
+	}
+	return w
+}
+
+func (w *workshop) write(name string, text []byte) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), text, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run runs a tool, which must succeed, and returns what it printed.
+func (w *workshop) run(name string, args ...string) (stdout, stderr string) {
+	w.t.Helper()
+	stdout, stderr, err := w.try(name, args...)
+	if err != nil {
+		w.t.Fatalf("%s %q: %v\n%s%s", name, args, err, stdout, stderr)
+	}
+	return stdout, stderr
+}
+
+// try is run, for a tool that may fail.
+func (w *workshop) try(name string, args ...string) (stdout, stderr string, err error) {
+	path := filepath.Join(w.tools, "node_modules", ".bin", name)
+	if _, err := os.Stat(path); err != nil {
+		path = filepath.Join(w.tools, "bin", name)
+	}
+	cmd := exec.CommandContext(w.t.Context(), path, args...)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(w.tools, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	var out, failed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failed
+	err = cmd.Run()
+	return out.String(), failed.String(), err
+}
