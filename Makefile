@@ -39,11 +39,12 @@ short: ## run the tests that need nothing beyond Go: no broker, no database
 	  awk '$$1 ~ /\.test$$/ && !/rabbitmqtest|kafkatest|mongotest/ { sub(/\.test$$/, "", $$1); print $$1 }')
 
 .PHONY: lint
-lint: ## check the form: gofmt, go vet, staticcheck
+lint: ## check the form: gofmt, go vet, staticcheck, redocly, spectral
 	@unformatted=$$(gofmt -l .); \
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	@.ci/doclint
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)

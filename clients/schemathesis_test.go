@@ -18,6 +18,7 @@ var fuzzFor = flag.Duration("schemathesis", time.Minute, "how long Schemathesis 
 // A node answers as the document says, whatever requests Schemathesis makes of it: such as it allows,
 // such as it does not, and sequences in which answers lead to the next requests.
 func TestSchemathesis(t *testing.T) {
+	t.Parallel()
 	w := newWorkshop(t, "schemathesis.toml")
 	w.write("openapi.json", withWords(t))
 	seed := fmt.Sprint(testrun.Seed(t))
