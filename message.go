@@ -95,6 +95,9 @@ type Message struct {
 // Route returns the route that the message takes.
 func (m *Message) Route() Route { return RouteAt(m.Tenant, m.Channel, m.Priority) }
 
+// HeaderNoKey is a header of stored messages that no consumer sees: Kafka's record has no key.
+const HeaderNoKey = "postdate-no-key"
+
 // Header is one of the client's own headers.
 type Header struct{ Name, Value string }
 

@@ -332,7 +332,8 @@ func waitFor(t *testing.T, so func() bool) {
 func TestHeadersAndKeys(t *testing.T) {
 	f := newFake(t, 1, 1, nil)
 	p := f.publisher(t, timeout)
-	batch := publishertest.Batch("m", 2)
+	batch := publishertest.Batch("m", 3)
+	batch[2].Message.Headers = []postdate.Header{{Name: postdate.HeaderNoKey, Value: "true"}}
 	batch[0].Message.PartitionKey = "customer-7"
 	batch[0].Message.Headers = []postdate.Header{{Name: "Message-Id", Value: "forged"}, {Name: "x", Value: ""}}
 	batch[1].Message.Payload = nil
@@ -342,8 +343,8 @@ func TestHeadersAndKeys(t *testing.T) {
 		}
 	}
 	records := f.client.TakeAll("t", kafkatest.ReadCommitted)
-	if string(records[0].Key) != "customer-7" || string(records[1].Key) != "m-1" || records[1].Value == nil {
-		t.Errorf("keys %q and %q, null value %t", records[0].Key, records[1].Key, records[1].Value == nil)
+	if string(records[0].Key) != "customer-7" || string(records[1].Key) != "m-1" || records[2].Key != nil || records[1].Value == nil {
+		t.Errorf("keys %q, %q and %q, null value %t", records[0].Key, records[1].Key, records[2].Key, records[1].Value == nil)
 	}
 	var names []string
 	for _, h := range records[0].Headers {

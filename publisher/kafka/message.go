@@ -3,6 +3,7 @@ package kafka
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,9 @@ func record(d *postdate.Delivery) kmsg.Record {
 	if r.Value == nil {
 		r.Value = []byte{}
 	}
+	if m.PartitionKey == "" && slices.ContainsFunc(m.Headers, isNoKey) {
+		r.Key = nil
+	}
 	own := func(name, value string) {
 		r.Headers = append(r.Headers, kmsg.Header{Key: name, Value: []byte(value)})
 	}
@@ -51,6 +55,8 @@ func record(d *postdate.Delivery) kmsg.Record {
 	}
 	return r
 }
+
+func isNoKey(h postdate.Header) bool { return h.Name == postdate.HeaderNoKey }
 
 // Sizes in the record format, in bytes; for parts of variable length, the largest.
 const (
