@@ -57,6 +57,7 @@ func (n *Node) openSources() error {
 		taker, err := ingest.NewTaker(ingest.Config{
 			Messages: n.quota.Hold(n.store), Now: n.wall, Passed: n.passed, Scheduled: n.scheduled, Log: n.c.Log,
 			Metrics: metrics, Source: o.Source(), Tasks: o.Form == ingest.FormTask,
+			Etf1: o.Form == ingest.FormEtf1, Kept: n.c.Retention,
 			Intake: api.Intake{
 				Buckets: n.store.Buckets(), Tenant: o.Tenant,
 				PayloadBytesMax: n.c.PayloadBytesMax, CheckChannel: n.channels.check,
@@ -90,7 +91,7 @@ func (n *Node) openSource(o ingest.Origin, taker *ingest.Taker) (source, error) 
 	}
 	return kafkasource.Start(n.life, kafkasource.Config{
 		Connect: config.Connect(), Topic: o.Name, Channel: o.Channel, Taker: taker, Log: n.c.Log,
-		Group: consumerGroup(n.store.Name()),
+		Group: consumerGroup(n.store.Name()), Compacted: o.Form == ingest.FormEtf1,
 	})
 }
 

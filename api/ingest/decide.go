@@ -24,6 +24,7 @@ const (
 	Cancel                     // cancel it
 	Define                     // do what a task definition says
 	Refuse                     // do nothing: the command is bad, and Reason says why
+	Pass                       // do nothing: a later command takes its place
 )
 
 // Identity says how far a message's id can be trusted to name one message only.
@@ -46,6 +47,11 @@ type Decision struct {
 	Reason   string // for Refuse, and with Expired
 
 	task *api.Task // for Define
+
+	// compacted: the message's id has no other content than its last record. A finished message makes way for
+	// the next one, a bad record withdraws the one before it, and cancels may have nothing to do.
+	compacted bool
+	receipt   []postdate.Header // of a Cancel: only a message that has these is meant
 }
 
 // Decide reads a command. It is pure: now is the node's clock, and fresh is an id for

@@ -10,7 +10,8 @@
 // plugin) or postdate-execution-time (RFC 3339) is scheduled as it is: its body is the
 // payload, and its headers and properties go with it. Any other message is a command in
 // the JSON that POST /v1/messages takes. A source of task definitions has those alone, and
-// they change series ([api.Task]).
+// they change series ([api.Task]). One of the form etf1+ has the records of
+// etf1/kafka-message-scheduler alone.
 //
 // # Promises
 //
@@ -87,6 +88,16 @@ type Command struct {
 	// Sent is when the broker received the message, by the broker's clock. A delay counts
 	// from then. 0: not known, and a delay counts from when the command is read.
 	Sent postdate.Time
+
+	// Stamp is a Kafka record's time stamp, in milliseconds since 1970, whoever set it.
+	Stamp int64
+
+	// Superseded: a later record has taken the place of this one ([Latest]).
+	Superseded bool
+
+	// First: nobody has read the topic for this node's cluster before. What was due may have been
+	// delivered by another scheduler.
+	First bool
 
 	// Redelivered: the broker may have handed this message over before.
 	Redelivered bool

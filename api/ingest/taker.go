@@ -29,6 +29,10 @@ type Config struct {
 	Passed func() postdate.Time
 	// Tasks: the commands are task definitions.
 	Tasks bool
+	// Etf1: the commands are records of etf1/kafka-message-scheduler.
+	Etf1 bool
+	// Kept is how long the store keeps finished messages. Default: [postdate.RetentionDefault].
+	Kept time.Duration
 	// Scheduled is called for each message that becomes PENDING, to wake its owner.
 	Scheduled func(bucket int, at postdate.Time)
 	// Timeout bounds each command's or batch's work on the store. Default: 30 s.
@@ -67,6 +71,9 @@ func NewTaker(c Config) (*Taker, error) {
 	}
 	if c.Scheduled == nil {
 		c.Scheduled = func(int, postdate.Time) {}
+	}
+	if c.Kept == 0 {
+		c.Kept = postdate.RetentionDefault
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second
@@ -107,7 +114,9 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	for _, c := range commands {
 		if c.decision == nil {
 			d := t.decide(c, now)
-			c.decision = &d
+			if c.decision = &d; d.Action == Pass {
+				t.finish(c, howRepeated)
+			}
 		}
 	}
 	for rest := commands; len(rest) > 0; {
@@ -128,8 +137,11 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 }
 
 func (t *Taker) decide(c *Command, now postdate.Time) Decision {
-	if t.config.Tasks {
+	switch {
+	case t.config.Tasks:
 		return decideTask(&t.config.Intake, c, now)
+	case t.config.Etf1:
+		return decideEtf1(&t.config.Intake, c, now, t.config.Kept)
 	}
 	return Decide(&t.config.Intake, c, now, newID())
 }
@@ -146,7 +158,7 @@ func nextRun(commands []*Command) (run, open []*Command) {
 		if c.result.Outcome != Again {
 			continue
 		}
-		if d.Action != Refuse || d.Expired { // it is about an id
+		if d.Action != Refuse || d.Expired || d.compacted { // it is about an id
 			isCancel := d.Action == Cancel
 			if seen[d.Message.Key] || len(seen) > 0 && isCancel != cancels {
 				return commands[:i], open
@@ -199,13 +211,15 @@ func (c *Command) again(err error) { c.result = Result{Outcome: Again, Reason: e
 // refused handles a command that Decide refused. It is bad, unless it is a late
 // repetition of a message that the store has.
 func (t *Taker) refused(ctx context.Context, c *Command) {
-	if d := c.decision; d.Expired {
+	if d := c.decision; d.Expired || d.compacted {
 		ctx, cancel := context.WithTimeout(ctx, t.config.Timeout)
 		defer cancel()
 		r, err := t.config.Messages.Get(ctx, d.Message.Key)
 		switch {
-		case err == nil && r.Digest == d.Message.Digest:
+		case err == nil && (r.Digest == d.Message.Digest || d.compacted && supersedes(&r.Message, c.Place)):
 			t.finish(c, howRepeated)
+			return
+		case err == nil && d.compacted && !t.withdraw(ctx, c, &r):
 			return
 		case err != nil && postdate.KindOf(err) != postdate.KindNotFound:
 			c.again(err)
@@ -227,10 +241,10 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 		r, err := t.config.Messages.Get(ctx, key)
 		switch {
 		case err != nil && postdate.KindOf(err) == postdate.KindNotFound:
-			t.bad(c, nothingThere)
+			t.vain(c, nothingThere)
 		case err != nil:
 			c.again(err)
-		case supersedes(&r.Message, c.Place):
+		case supersedes(&r.Message, c.Place) || !isOf(&r.Message, c.decision.receipt):
 			t.finish(c, howRepeated)
 		default:
 			open, keys = append(open, c), append(keys, key)
@@ -246,7 +260,9 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 		case r.Err == nil:
 			t.finish(open[i], howRepeated)
 		case kind == postdate.KindNotFound:
-			t.bad(open[i], nothingThere)
+			t.vain(open[i], nothingThere)
+		case kind == postdate.KindTooLate && open[i].decision.compacted && r.State.Status.Final():
+			t.finish(open[i], howRepeated)
 		case kind == postdate.KindTooLate:
 			reason := "nothing was cancelled: " + tooLate(r.State)
 			if r.State.Occurrence != 0 && r.State.Status != postdate.Delivered {
@@ -256,6 +272,15 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 		default:
 			open[i].again(r.Err)
 		}
+	}
+}
+
+// vain finishes a cancel of what is not there any more. A compacted topic keeps those of what was delivered.
+func (t *Taker) vain(c *Command, reason string) {
+	if c.decision.compacted {
+		t.finish(c, howRepeated)
+	} else {
+		t.bad(c, reason)
 	}
 }
 
@@ -382,6 +407,12 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			t.finish(c, howRepeated)
 			return
 		}
+		if c.decision.compacted && old.Status.Final() {
+			if !t.renew(ctx, c, &old) {
+				return
+			}
+			continue
+		}
 		m.CreatedAt = old.CreatedAt
 		from := max(c.decision.Message.CreatedAt, old.Series.Passed()) // as for a PUT
 		if err := recurrence.Begin(&m, from); err != nil {
@@ -393,6 +424,11 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 		case err == nil:
 			t.config.Scheduled(r.Bucket, r.ExecutionTime)
 			t.finish(c, howReplaced)
+			return
+		case kind == postdate.KindTooLate && c.decision.compacted && r.Status.Final():
+		case kind == postdate.KindTooLate && c.decision.compacted && c.late < lateMax:
+			c.late++ // what it replaces is on its way; its consumer may have sent this already
+			c.again(err)
 			return
 		case kind == postdate.KindTooLate:
 			t.bad(c, "nothing was replaced: "+tooLate(r.State))

@@ -126,7 +126,8 @@ func registerBrokers(f *pflag.FlagSet, c *node.Config) {
 		"while the first is replaced; better as an environment variable")
 	f.StringSliceVar(&c.Ingest, "ingest", nil,
 		"where else schedules come from: [tenant@]rabbitmq:queue[=channel] or [tenant@]kafka:topic[=channel]; "+
-			"task+kafka: takes task definitions; after =! messages can name no other channel; "+
+			"task+kafka: takes task definitions, etf1+kafka: the records of kafka-message-scheduler; "+
+			"after =! messages can name no other channel; "+
 			"the tenant ends at the @ before rabbitmq: or kafka:, the queue at the first =; may be repeated")
 }
 

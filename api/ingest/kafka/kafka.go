@@ -4,7 +4,7 @@
 // A record with a value schedules a message. If the value is the API's JSON with a
 // scheduleId, it creates that message, or replaces it while it is PENDING. A record
 // without a value cancels the message whose id is its key. If the Taker's are tasks, each
-// record is a task definition instead.
+// record is a task definition instead. If the topic is compacted, its last record of a key counts.
 //
 // # Promises
 //
@@ -72,6 +72,10 @@ type Config struct {
 	Rejected string // the topic of rejected records; by default Topic + ".postdate-rejected"
 	Taker    *ingest.Taker
 	Log      *slog.Logger
+
+	// Compacted: the last record of a key counts. Before the node works on a partition, it looks
+	// for later records of the same keys, up to where the partition ended when it came.
+	Compacted bool
 }
 
 // Source consumes one topic.
@@ -90,6 +94,7 @@ type Source struct {
 	partitions map[int32]*partition
 
 	mu      sync.Mutex
+	first   map[int32]bool    // partitions of which nothing was ever committed
 	reasons map[string]string // what is at fault → why records wait
 }
 
@@ -115,7 +120,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	}
 	s := &Source{
 		config: c, stopped: make(chan struct{}),
-		partitions: map[int32]*partition{}, reasons: map[string]string{},
+		partitions: map[int32]*partition{}, first: map[int32]bool{}, reasons: map[string]string{},
 	}
 	var err error
 	if s.template, err = ingest.ParseTemplate(c.Channel, Key, c.Taker.CheckChannel); err != nil {
@@ -125,7 +130,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	s.client, err = kgo.NewClient(append(opts,
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.OnPartitionsRevoked(s.lost), kgo.OnPartitionsLost(s.lost),
+		kgo.OnPartitionsRevoked(s.lost), kgo.OnPartitionsLost(s.lost), kgo.AdjustFetchOffsetsFn(s.begin),
 		kgo.MetadataMaxAge(checkEvery), kgo.MetadataMinAge(backoffFirst), kgo.UnknownTopicRetries(1),
 		kgo.ProducerLinger(0),
 	)...)
@@ -220,9 +225,15 @@ func (s *Source) poll() {
 			p = &partition{number: f.Partition}
 			s.partitions[p.number] = p
 		}
+		if s.config.Compacted && !p.begun && len(f.Records) > 0 {
+			p.begun = true
+			s.lookAhead(p, f.Records[0].Offset, max(f.LastStableOffset, f.Records[len(f.Records)-1].Offset+1))
+		}
 		p.end = f.HighWatermark
 		for _, r := range f.Records {
-			p.records, p.commands = append(p.records, r), append(p.commands, read(r, s.template))
+			c := read(r, s.template)
+			c.First = p.ahead != nil && p.ahead.first && r.Offset < p.ahead.end
+			p.records, p.commands = append(p.records, r), append(p.commands, c)
 			p.aside = append(p.aside, false)
 		}
 	})
@@ -234,6 +245,9 @@ func (s *Source) lost(_ context.Context, client *kgo.Client, lost map[string][]i
 	s.working.Lock()
 	defer s.working.Unlock()
 	for _, n := range lost[s.config.Topic] {
+		if p := s.partitions[n]; p != nil && p.ahead != nil {
+			p.ahead.cancel()
+		}
 		delete(s.partitions, n)
 		client.ResumeFetchPartitions(map[string][]int32{s.config.Topic: {n}})
 		s.because(partitionName(n), "")

@@ -29,13 +29,18 @@ const patience = 3 * time.Minute // bounds a hang
 
 func start(t *testing.T, m *storetest.Faulty, address, topic string) *kafka.Source {
 	t.Helper()
+	return startForm(t, m, address, topic, "")
+}
+
+func startForm(t *testing.T, m *storetest.Faulty, address, topic, form string) *kafka.Source {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	taker, err := ingest.NewTaker(ingest.Config{Messages: m, Log: log, Intake: api.Intake{Buckets: 8}})
+	taker, err := ingest.NewTaker(ingest.Config{Messages: m, Log: log, Intake: api.Intake{Buckets: 8}, Etf1: form == ingest.FormEtf1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := kafka.Start(context.Background(), kafka.Config{
-		Connect: publish.Config{Seeds: []string{address}}.Connect(), Topic: topic, Group: topic, Channel: "kafka:out-{key}", Taker: taker, Log: log,
+		Connect: publish.Config{Seeds: []string{address}}.Connect(), Topic: topic, Group: topic, Channel: "kafka:out-{key}", Taker: taker, Log: log, Compacted: form == ingest.FormEtf1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +193,74 @@ func TestTakesRecords(t *testing.T) {
 			topic + "/2/4": "k says nothing yes: it does not say when: give i",
 		}; !maps.Equal(reasons, want) {
 			t.Errorf("rejected:\n got %q\nwant %q", reasons, want)
+		}
+	})
+}
+
+// A topic of kafka-message-scheduler holds what was replaced, cancelled or delivered until it is compacted. Nothing of
+// that is scheduled, even for an instant: it may be due, and would be delivered before the record that replaces it is
+// read. What is due all the same is marked when the topic is read for the first time, and only then.
+func TestCompactedTopic(t *testing.T) {
+	on(t, func(t *testing.T, address string) {
+		client, topic, m := kafkatest.NewClient(t, address), publishertest.Unique("t"), storetest.NewFaulty()
+		client.CreateTopic(topic, 2, map[string]string{"cleanup.policy": "compact"})
+		client.CreateTopic(topic+".postdate-rejected", 1, nil)
+		stamp := time.Now().Truncate(time.Second)
+		schedule := func(partition int32, key, value string, in time.Duration) *kgo.Record {
+			r := record(partition, key, value, "scheduler-epoch", fmt.Sprint(stamp.Add(in).Unix()), "scheduler-target-topic", "x")
+			r.Timestamp = stamp
+			return r
+		}
+		receipt := schedule(0, "delivered", "1", -time.Minute)
+		receipt.Value = nil
+		receipt.Headers = append(receipt.Headers, kgo.RecordHeader{Key: "scheduler-timestamp", Value: fmt.Append(nil, stamp.Unix())})
+		raced := *receipt // the key was scheduled again while it was delivered
+		raced.Key = []byte("raced")
+		rs := []*kgo.Record{
+			schedule(0, "delivered", "1", -time.Minute), receipt, schedule(0, "raced", "1", -time.Minute), schedule(0, "raced", "2", time.Hour), &raced,
+			schedule(0, "cancelled", "1", -time.Minute), record(0, "cancelled", nil), schedule(0, "replaced", "1", -time.Minute),
+			schedule(0, "bad", "1", -time.Minute), schedule(0, "due", "1", -time.Minute), schedule(0, "again", "1", -time.Minute), schedule(0, "old", "1", -25*time.Hour),
+			schedule(1, "later", "1", time.Hour),
+		}
+		for i := range 3_000 { // more than one poll
+			rs = append(rs, schedule(0, fmt.Sprint("many-", i%1000), fmt.Sprint(i), time.Hour))
+		}
+		rs = append(rs, schedule(0, "replaced", "2", time.Hour), record(0, "bad", "2", "scheduler-epoch", "never"))
+		produce(t, address, topic, rs...)
+		s := startForm(t, m, address, topic, ingest.FormEtf1)
+		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == int64(len(rs)) })
+		if n := m.Count(); n != 1005 {
+			t.Errorf("%d messages were made", n)
+		}
+		produce(t, address, topic, schedule(0, "again", "2", 0), schedule(1, "later", "2", time.Hour), record(0, "raced", nil))
+		eventually(t, "what comes later is committed", func() bool { return committed(t, address, topic) == int64(len(rs))+3 })
+		stop(t, s)
+		produce(t, address, topic, schedule(1, "down", "1", -time.Second), schedule(1, "down", "2", -time.Second))
+		s = startForm(t, m, address, topic, ingest.FormEtf1)
+		eventually(t, "what came meanwhile is committed", func() bool { return committed(t, address, topic) == int64(len(rs))+5 })
+		stop(t, s)
+		var got []string
+		for id, r := range m.All(t) {
+			if !strings.HasPrefix(id, "many-") {
+				got = append(got, fmt.Sprint(id, " ", shown(r), " ", r.MayRepeat))
+			} else if i, n := 0, 0; true {
+				if _, err := fmt.Sscanf(id+" "+string(r.Payload), "many-%d %d", &i, &n); err != nil || n != i+2000 {
+					t.Errorf("%s is %s", id, r.Payload)
+				}
+			}
+		}
+		slices.Sort(got)
+		if want := []string{
+			"again 2 kafka:x PENDING false", "down 2 kafka:x PENDING false", "due 1 kafka:x PENDING true", "later 2 kafka:x PENDING false", "raced 2 kafka:x CANCELLED false", "replaced 2 kafka:x PENDING false",
+		}; !slices.Equal(got, want) {
+			t.Errorf("\n got %q\nwant %q", got, want)
+		}
+		var reasons []string
+		for _, r := range client.TakeAll(topic+".postdate-rejected", kafkatest.ReadCommitted) {
+			reasons = append(reasons, string(r.Key)+" "+string(r.Value))
+		}
+		if slices.Sort(reasons); !slices.Equal(reasons, []string{"bad 2", "old 1"}) {
+			t.Errorf("rejected: %q", reasons)
 		}
 	})
 }

@@ -25,6 +25,8 @@ type partition struct {
 	done     *kgo.Record // the last finished record, if it is not committed yet
 	next     int64       // the offset of the first unfinished record
 	end      int64       // the partition's high watermark at the last fetch
+	begun    bool        // records have come
+	ahead    *ahead      // nil: later records need not be known
 	attempt  int         // attempts without progress
 	retryAt  time.Time
 }
@@ -58,7 +60,7 @@ func (s *Source) work(ctx context.Context) {
 	var group sync.WaitGroup
 	now := time.Now()
 	for _, p := range s.partitions {
-		if len(p.records) > 0 && !p.retryAt.After(now) {
+		if len(p.records) > 0 && !p.retryAt.After(now) && s.looked(p) {
 			group.Go(func() { s.workOn(ctx, p) })
 		}
 	}
@@ -189,6 +191,7 @@ func read(r *kgo.Record, template ingest.Template) *ingest.Command {
 	c := &ingest.Command{
 		Body: r.Value, Key: string(r.Key), Records: true, Place: place,
 		Position: ingest.PositionOf(place, r.Timestamp.UnixMilli()), Pinned: template.Pinned(),
+		Stamp: r.Timestamp.UnixMilli(),
 	}
 	if len(r.Key) > 0 || !template.Uses() {
 		c.Channel = template.With(string(r.Key))
