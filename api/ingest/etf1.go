@@ -142,7 +142,7 @@ func (e *etf1) message(in *api.Intake, c *Command, now postdate.Time, id string)
 	if err != nil {
 		return m, err
 	}
-	m.MayRepeat = c.First && at <= now
+	m.MayRepeat = at <= c.Taken
 	if e.key == "" {
 		m.Headers = append(m.Headers, postdate.Header{Name: postdate.HeaderNoKey, Value: "true"})
 	}

@@ -317,10 +317,10 @@ func TestEtf1Receipts(t *testing.T) {
 
 // When a topic is read for the first time, what was due may have been delivered by the other scheduler.
 func TestEtf1FirstRead(t *testing.T) {
-	for first, want := range map[bool]string{true: "s=1/PENDING/marked", false: "s=1/PENDING"} {
+	for taken, want := range map[postdate.Time]string{now - 60_000: "s=1/PENDING/marked", now - 60_001: "s=1/PENDING", 0: "s=1/PENDING"} {
 		w := etf1World(t)
 		c := schedule(1, "1", soon(-60))
-		c.First = first
+		c.Taken = taken
 		w.expect(w.take(c), "done")
 		w.expect(w.stored(), want)
 	}

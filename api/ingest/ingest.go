@@ -95,9 +95,9 @@ type Command struct {
 	// Superseded: a later record has taken the place of this one ([Latest]).
 	Superseded bool
 
-	// First: nobody has read the topic for this node's cluster before. What was due may have been
-	// delivered by another scheduler.
-	First bool
+	// Taken is when this cluster began to read the topic for the first time, if the message was there
+	// already: what was due then, another scheduler may have delivered.
+	Taken postdate.Time
 
 	// Redelivered: the broker may have handed this message over before.
 	Redelivered bool

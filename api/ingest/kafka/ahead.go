@@ -10,13 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api/ingest"
 )
 
 // ahead is a look at the records of a partition before any of them is carried out. The partition waits for it.
 type ahead struct {
-	first  bool  // nobody has read the partition before
-	end    int64 // the offset after the last record that it sees
+	taken  postdate.Time // when it began, if the group has not read the partition before
+	end    int64         // the offset after the last record that it sees
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -41,8 +42,11 @@ func (s *Source) begin(_ context.Context, offsets map[string]map[int32]kgo.Offse
 
 // lookAhead begins a look at a partition's records from an offset up to end.
 func (s *Source) lookAhead(p *partition, from, end int64) {
+	a := &ahead{end: end, done: make(chan struct{})}
 	s.mu.Lock()
-	a := &ahead{end: end, done: make(chan struct{}), first: s.first[p.number]}
+	if s.first[p.number] {
+		a.taken = postdate.WallOf(time.Now())
+	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(s.taking)
 	a.cancel, p.ahead = cancel, a

@@ -232,7 +232,9 @@ func (s *Source) poll() {
 		p.end = f.HighWatermark
 		for _, r := range f.Records {
 			c := read(r, s.template)
-			c.First = p.ahead != nil && p.ahead.first && r.Offset < p.ahead.end
+			if p.ahead != nil && r.Offset < p.ahead.end {
+				c.Taken = p.ahead.taken
+			}
 			p.records, p.commands = append(p.records, r), append(p.commands, c)
 			p.aside = append(p.aside, false)
 		}
