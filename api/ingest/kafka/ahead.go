@@ -17,12 +17,13 @@ import (
 // ahead is a look at the records of a partition before any of them is carried out. The partition waits for it.
 type ahead struct {
 	taken  postdate.Time // when it began, if the group has not read the partition before
-	end    int64         // the offset after the last record that it sees
+	until  int64         // the offset after the last record that it reads
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	// Once done is closed:
 	latest ingest.Latest
+	end    int64 // the offset after the last record that latest knows
 	err    error
 }
 
@@ -40,50 +41,73 @@ func (s *Source) begin(_ context.Context, offsets map[string]map[int32]kgo.Offse
 	return offsets, nil
 }
 
-// lookAhead begins a look at a partition's records from an offset up to end.
-func (s *Source) lookAhead(p *partition, from, end int64) {
-	a := &ahead{end: end, done: make(chan struct{})}
+// lookAhead begins a look at a partition's records, from the first in hand. If those in hand are all that there are,
+// nothing is read.
+func (s *Source) lookAhead(p *partition) {
+	from, last := p.records[0].Offset, p.records[len(p.records)-1].Offset
+	a := &ahead{until: max(p.stable, last+1), done: make(chan struct{}), end: from, cancel: func() {}}
+	p.ahead = a
 	s.mu.Lock()
 	if s.first[p.number] {
 		a.taken = postdate.WallOf(time.Now())
 	}
 	s.mu.Unlock()
+	if p.stable <= last+1 {
+		close(a.done)
+		return
+	}
 	ctx, cancel := context.WithCancel(s.taking)
-	a.cancel, p.ahead = cancel, a
+	a.cancel = cancel
 	s.checks.Go(func() {
 		defer close(a.done)
 		defer cancel()
-		a.latest, a.err = s.look(ctx, p.number, from, end)
+		if a.latest, a.err = s.look(ctx, p.number, from, a.until); a.err == nil {
+			a.end = a.until
+		}
 	})
 }
 
 // looked says whether a partition can be worked on, and tells its commands which of them are superseded.
 func (s *Source) looked(p *partition) bool {
-	a := p.ahead
-	if a == nil {
+	if !s.config.Compacted {
 		return true
 	}
+	if p.ahead == nil {
+		s.lookAhead(p)
+	}
+	a := p.ahead
 	select {
 	case <-a.done:
 	default:
 		s.rest(p, backoffFirst)
 		return false
 	}
-	if s.taking.Err() != nil {
-		return false // it may have been cut short
-	}
-	if a.err != nil {
+	switch {
+	case a.err != nil && s.taking.Err() != nil:
+		return false // it was cut short
+	case a.err != nil:
 		s.because(partitionName(p.number), "the records cannot be looked through: "+a.err.Error())
 		s.rest(p, backoffLast/10)
-		s.lookAhead(p, p.records[0].Offset, a.end)
+		p.ahead = nil
 		return false
+	case p.records[0].Offset >= a.until:
+		s.mu.Lock()
+		s.first[p.number] = false
+		s.mu.Unlock()
+		p.ahead = nil
+		return s.looked(p)
 	}
-	if p.records[0].Offset >= a.end {
-		p.ahead = nil // frees what it knows
-		return true
+	for _, c := range p.commands {
+		if c.Place.Offset >= a.end { // it came after the look
+			a.latest.Note(c)
+			a.end = c.Place.Offset + 1
+		}
 	}
 	for _, c := range p.commands {
 		c.Superseded = a.latest.Replaced(c)
+		if c.Place.Offset < a.until {
+			c.Taken = a.taken
+		}
 	}
 	return true
 }

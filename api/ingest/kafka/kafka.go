@@ -73,8 +73,8 @@ type Config struct {
 	Taker    *ingest.Taker
 	Log      *slog.Logger
 
-	// Compacted: the last record of a key counts. Before the node works on a partition, it looks
-	// for later records of the same keys, up to where the partition ended when it came.
+	// Compacted: the last record of a key counts. Before the node works on records, it looks for
+	// later ones of the same keys, up to where the partition ends at that time.
 	Compacted bool
 }
 
@@ -225,17 +225,9 @@ func (s *Source) poll() {
 			p = &partition{number: f.Partition}
 			s.partitions[p.number] = p
 		}
-		if s.config.Compacted && !p.begun && len(f.Records) > 0 {
-			p.begun = true
-			s.lookAhead(p, f.Records[0].Offset, max(f.LastStableOffset, f.Records[len(f.Records)-1].Offset+1))
-		}
-		p.end = f.HighWatermark
+		p.end, p.stable = f.HighWatermark, f.LastStableOffset
 		for _, r := range f.Records {
-			c := read(r, s.template)
-			if p.ahead != nil && r.Offset < p.ahead.end {
-				c.Taken = p.ahead.taken
-			}
-			p.records, p.commands = append(p.records, r), append(p.commands, c)
+			p.records, p.commands = append(p.records, r), append(p.commands, read(r, s.template))
 			p.aside = append(p.aside, false)
 		}
 	})

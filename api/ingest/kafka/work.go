@@ -25,8 +25,8 @@ type partition struct {
 	done     *kgo.Record // the last finished record, if it is not committed yet
 	next     int64       // the offset of the first unfinished record
 	end      int64       // the partition's high watermark at the last fetch
-	begun    bool        // records have come
-	ahead    *ahead      // nil: later records need not be known
+	stable   int64       // where it ended for readers of committed records, likewise
+	ahead    *ahead      // of a compacted topic
 	attempt  int         // attempts without progress
 	retryAt  time.Time
 }
