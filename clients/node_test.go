@@ -14,13 +14,15 @@ import (
 
 const adminKey = "an-admin-key-of-thirty-two-chars"
 
+// builds is the folder of what is built, once there is one.
+var builds string
+
 // built is the path of the program postdate, which is built once.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "clients-")
-	if err != nil {
+var built = sync.OnceValues(func() (path string, err error) {
+	if builds, err = os.MkdirTemp("", "clients-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "postdate")
+	path = filepath.Join(builds, "postdate")
 	build := exec.Command("go", "build", "-o", path, "../cmd/postdate")
 	build.Stderr = os.Stderr
 	return path, build.Run()
@@ -28,8 +30,8 @@ var built = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := built(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if builds != "" {
+		os.RemoveAll(builds)
 	}
 	os.Exit(code)
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,15 +22,40 @@ var fuzzFor = flag.Duration("schemathesis", time.Minute, "how long Schemathesis 
 // such as it does not, and sequences in which answers lead to the next requests.
 func TestSchemathesis(t *testing.T) {
 	t.Parallel()
-	w := newWorkshop(t, "schemathesis.toml")
+	w := newWorkshop(t, "schemathesis.toml", "hooks.py")
 	w.write("openapi.json", withWords(t))
-	seed := fmt.Sprint(testrun.Seed(t))
+	seed, node := fmt.Sprint(testrun.Seed(t)), startNode(t)
 	out, said, err := w.try("schemathesis", "--config-file", "schemathesis.toml", "run", "openapi.json", "--no-color",
-		"--url", startNode(t), "--header", "Authorization: Bearer "+adminKey, "--seed", seed, "--max-time", fmt.Sprint(fuzzFor.Seconds()))
+		"--url", node, "--header", "Authorization: Bearer "+adminKey, "--seed", seed, "--max-time", fmt.Sprint(fuzzFor.Seconds()))
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, said)
 	}
 	t.Log(out)
+	for _, done := range []string{`code="201",method="POST",route="/v1/messages"`, `code="200",method="POST",route="/v1/messages/batch"`} {
+		if metrics := get(t, node+"/metrics"); !strings.Contains(metrics, "postdate_http_requests_total{"+done+"} ") {
+			t.Errorf("no request was answered so: %s", done)
+		}
+	}
+}
+
+// get returns what a node answers.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 type object = map[string]any
