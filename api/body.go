@@ -134,8 +134,11 @@ func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string)
 		return nil, &Problem{Type: UnsupportedContent, Detail: named + ": send it with Content-Type: " +
 			strings.Join(types, " or ")}
 	}
-	body, p := s.bodyBytes(ctx, bytesMax)
-	if p != nil || !compressed || len(body) == 0 {
+	if !compressed {
+		return s.bodyBytes(ctx, bytesMax)
+	}
+	body, p := s.bodyBytes(ctx, min(bytesMax, gzipBytesMax))
+	if p != nil || len(body) == 0 {
 		return body, p
 	}
 	return s.inflated(ctx, body, bytesMax)

@@ -16,11 +16,9 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	for _, header := range []string{"If-Match", "If-None-Match"} {
-		if len(ctx.Request.Header.PeekAll(header)) > 0 {
-			return &Problem{Type: NotSupported, ScheduleID: key.ScheduleID, Detail: "a cancel takes no " + header +
-				": it cancels whatever version there is; leave the header out"}
-		}
+	if p := refuseHeaders(ctx, "it cancels whatever version there is; leave the header out", "If-Match",
+		"If-None-Match"); p != nil {
+		return p
 	}
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
@@ -119,7 +117,14 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
-	raw, _, p := s.postedBody(ctx, postdate.BatchBytesMax, contentTypeJSON)
+	p := noQuery(ctx)
+	if p == nil {
+		p = unconditional(ctx)
+	}
+	if p != nil {
+		return p
+	}
+	raw, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON)
 	if p != nil {
 		return p
 	}

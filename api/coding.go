@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
 )
 
 // Bodies may come compressed by gzip (Content-Encoding). Answers are not compressed.
@@ -16,6 +18,9 @@ import (
 // inflaters are gzip readers between two bodies: a new one costs 40 KiB. They are Go's own: that of
 // klauspost/compress, which fasthttp uses, takes a body that ends in the head of a second member for whole.
 var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+// gzipBytesMax bounds a compressed body: with what it holds, it fits into [Config.BodiesBytesMax].
+const gzipBytesMax = postdate.BatchBytesMax / 2
 
 // isGzip reports whether a request's body is compressed, or why its coding is not supported.
 func isGzip(ctx *fasthttp.RequestCtx) (bool, *Problem) {
@@ -59,7 +64,7 @@ func inflate(body []byte, bytesMax int, grow func([]byte) ([]byte, *Problem)) ([
 		plain = plain[:len(plain)+n]
 		switch {
 		case len(plain) > bytesMax:
-			return nil, tooLarge("more than "+countOf(bytesMax, "byte")+" uncompressed", bytesMax)
+			return nil, tooLarge("uncompressed more than "+countOf(bytesMax, "byte"), bytesMax)
 		case err == io.EOF:
 			return plain, nil
 		case err != nil:

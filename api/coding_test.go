@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"strings"
 	"testing"
+
+	"github.com/postdate/postdate"
 )
 
 // zipped compresses, with Go's own gzip.
@@ -137,4 +139,14 @@ func gunzip(body []byte) ([]byte, error) {
 	var b bytes.Buffer
 	_, err = b.ReadFrom(z)
 	return b.Bytes(), err
+}
+
+// A compressed body and what it holds are in memory together, and an idle node has room for both.
+func TestGzipOfALargeBatch(t *testing.T) {
+	if room := (Config{}).withDefaults().BodiesBytesMax; gzipBytesMax+postdate.BatchBytesMax > room {
+		t.Errorf("%d and %d bytes do not fit into %d", gzipBytesMax, postdate.BatchBytesMax, room)
+	}
+	r := newRig(t)
+	r.send("POST", "/v1/messages/batch", strings.Repeat("x", gzipBytesMax+1), "Content-Encoding: gzip").
+		problem(413, TooLarge, "33,554,433 bytes long", "at most 33,554,432 bytes")
 }

@@ -66,12 +66,3 @@ func (s *Server) noteKey(ctx *fasthttp.RequestCtx, storeCtx context.Context, key
 	}
 	return nil
 }
-
-// refuseKey refuses an Idempotency-Key where a repetition would not be found.
-func refuseKey(ctx *fasthttp.RequestCtx) *Problem {
-	if len(ctx.Request.Header.PeekAll("Idempotency-Key")) == 0 {
-		return nil
-	}
-	return &Problem{Type: NotSupported, Detail: "this call does not look at an Idempotency-Key, and would be " +
-		"carried out again if it came again: send it without one"}
-}

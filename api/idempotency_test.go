@@ -141,6 +141,16 @@ func TestIdempotencyKeyOfABatch(t *testing.T) {
 	r.send("POST", "/v1/messages", keyed, "Idempotency-Key: k").problem(422, KeyReused)
 }
 
+// Calls that are safe to repeat do not look at a key.
+func TestIdempotencyKeyOfOtherCalls(t *testing.T) {
+	r := newRig(t)
+	const unfit = "Idempotency-Key: a b"
+	r.send("PUT", "/v1/messages/a", order("a"), unfit).is(201)
+	r.send("PATCH", "/v1/messages/a", `{"payload":2}`, unfit).is(200)
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a"]}`, unfit).is(200)
+	r.send("DELETE", "/v1/messages/a", "", unfit).is(200)
+}
+
 // A trigger cannot tell a repetition, and says so before it begins another occurrence.
 func TestIdempotencyKeyOfATrigger(t *testing.T) {
 	r := withSeries(t)

@@ -58,6 +58,9 @@ func (s *Server) getKeys(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
+	if p := refuseHeaders(ctx, "it makes a key each time it comes", "Idempotency-Key"); p != nil {
+		return p
+	}
 	var body keyBody
 	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p

@@ -139,6 +139,9 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 
 func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
+	if p == nil {
+		p = checkCreates(ctx)
+	}
 	if p != nil {
 		return p
 	}
@@ -157,14 +160,11 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	defer cancel()
 	// A delay counts from this request, also if it came before; with If-Match it comes again for want of an answer.
 	moves := body.Delay != nil && len(ctx.Request.Header.PeekAll("If-Match")) == 0
-	if first, ok := s.replayed(storeCtx, &m, expiring && !moves && !creates(ctx)); ok {
-		return first.write(ctx, fasthttp.StatusOK)
-	}
-	if p != nil {
+	if p != nil && !expiring {
 		return p
 	}
 	for range replaceRoundsMax {
-		answer, status, err := s.putOnce(ctx, storeCtx, m, moves)
+		answer, status, err := s.putOnce(ctx, storeCtx, m, moves, p)
 		if err == nil {
 			return answer.write(ctx, status)
 		}
@@ -176,11 +176,19 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 // putOnce creates the message or replaces the existing one. A request that comes again changes nothing, unless it
-// moves the message. The caller tries again if raced says so of the error.
+// moves the message. If it comes so late that it can be nothing else, tooLate is its Problem. The caller tries again
+// if raced says so of the error.
 func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
-	m postdate.Message, moves bool) (scheduled, int, error) {
+	m postdate.Message, moves bool, tooLate *Problem) (scheduled, int, error) {
 	r, err := s.config.Messages.Get(storeCtx, m.Key)
 	switch {
+	case err == nil && r.Digest == m.Digest && !moves && !creates(ctx):
+		if r.Status == postdate.Pending {
+			s.config.Scheduled(r.Bucket, r.ExecutionTime)
+		}
+		return answerOf(&r), fasthttp.StatusOK, nil
+	case tooLate != nil:
+		return scheduled{}, 0, tooLate
 	case postdate.KindOf(err) == postdate.KindNotFound:
 		if p := precondition(ctx, nil); p != nil {
 			return scheduled{}, 0, p
@@ -195,13 +203,8 @@ func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 		return s.noteInsert(storeCtx, &m, result), fasthttp.StatusCreated, nil
 	case err != nil:
 		return scheduled{}, 0, err
-	case r.Digest == m.Digest && !moves && !creates(ctx):
-		if r.Status == postdate.Pending {
-			s.config.Scheduled(r.Bucket, r.ExecutionTime)
-		}
-		return answerOf(&r), fasthttp.StatusOK, nil
 	}
-	if p := mayChange(ctx, &r); p != nil {
+	if p := mayReplace(ctx, &r); p != nil {
 		return scheduled{}, 0, p
 	}
 	from := max(m.CreatedAt, r.Series.Passed()) // this node's clock may be behind that of the one that sent it

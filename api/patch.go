@@ -25,6 +25,9 @@ const (
 
 func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
+	if p == nil {
+		p = refuseHeaders(ctx, "it creates no message", "If-None-Match")
+	}
 	if p != nil {
 		return p
 	}
@@ -137,20 +140,8 @@ func (b *messageBody) mereSwitch() bool {
 		b.ExecutionTime == nil && b.Delay == nil
 }
 
-// patchable refuses fields that PATCH cannot change.
+// patchable refuses a change that changes nothing.
 func patchable(b *messageBody) *Problem {
-	for _, field := range []struct {
-		name  string
-		given bool
-	}{
-		{"scheduleId", b.ScheduleID != nil}, {"headers", b.Headers != nil}, {"key", b.Key != ""},
-		{"expiresAt", b.ExpiresAt != nil}, {"retry", b.Retry != nil}, {"priority", b.Priority != nil},
-	} {
-		if field.given {
-			return fieldProblem("/"+field.name,
-				invalid("%s cannot be changed with PATCH: replace the whole message with PUT", field.name))
-		}
-	}
 	if len(b.Payload) == 0 {
 		if b.ContentType != "" {
 			return fieldProblem("/contentType", invalid("contentType goes with a payload: give both"))
@@ -232,7 +223,7 @@ func patchOfRule(raw []byte) (map[string]jsontext.Value, *Problem) {
 	if p := jsonProblem(json.Unmarshal(raw, &fields), &fields); p != nil {
 		return nil, p
 	}
-	if p := removed(fields); p != nil {
+	if p := unpatchable(fields); p != nil {
 		return nil, p
 	}
 	var rule map[string]jsontext.Value
@@ -245,9 +236,19 @@ func patchOfRule(raw []byte) (map[string]jsontext.Value, *Problem) {
 	}
 }
 
-// removed refuses a patch that removes a field: in a merge patch null does, and an empty text says nothing else.
-// A payload of null is one.
-func removed(fields map[string]jsontext.Value) *Problem {
+// unpatchable refuses fields that PATCH cannot change, and a patch that removes a field: in a merge patch null does,
+// and an empty text says nothing else. A payload of null is one.
+func unpatchable(fields map[string]jsontext.Value) *Problem {
+	for _, name := range []string{"scheduleId", "headers", "key", "expiresAt", "retry", "priority"} {
+		if _, given := fields[name]; !given {
+			continue
+		}
+		remedy := "replace the whole message with PUT"
+		if name == "scheduleId" {
+			remedy = "schedule the message under the other id, and cancel this one"
+		}
+		return fieldProblem("/"+name, invalid("%s cannot be changed with PATCH: %s", name, remedy))
+	}
 	for _, name := range patchFields {
 		value := fields[name]
 		remedy := "leave it out, or give it another value"
@@ -312,7 +313,8 @@ const triggerPause = 10 * time.Millisecond
 func (s *Server) postTrigger(ctx *fasthttp.RequestCtx) *Problem {
 	key, p := s.pathKey(ctx, postdate.CheckScheduleID)
 	if p == nil {
-		p = refuseKey(ctx)
+		p = refuseHeaders(ctx, "it begins an occurrence each time it comes, so look at the series' history before you "+
+			"repeat it", "Idempotency-Key", "If-None-Match")
 	}
 	if p != nil {
 		return p

@@ -266,7 +266,8 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 	recurs := state.Occurrence != 0
 	switch state.Status {
 	case postdate.Delivered:
-		p.Detail, p.DeliveredAt = "the message was delivered already", state.SettledAt
+		p.Detail, p.DeliveredAt = "the message was delivered already: schedule another one "+
+			"under another id", state.SettledAt
 		if recurs {
 			p.Detail = "the series has ended already: schedule it again under another id"
 		}

@@ -35,53 +35,69 @@ func mayChange(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 	return precondition(ctx, r)
 }
 
-// creates says whether a request is only to create a message, and to replace none.
+// creates says whether a PUT is only to create a message, and to replace none.
 func creates(ctx *fasthttp.RequestCtx) bool {
 	return len(ctx.Request.Header.PeekAll("If-None-Match")) > 0
 }
 
-// precondition returns the Problem of a request whose If-Match does not name the version of r, or whose
-// If-None-Match does. r is nil if there is no message.
-func precondition(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
-	match, named := tags(ctx, "If-Match", r)
-	noneMatch, excluded := tags(ctx, "If-None-Match", r)
-	p := &Problem{Type: PreconditionFailed}
-	switch {
-	case match && r == nil:
-		p.Detail = "there is no message of which If-Match could name a version"
-	case match && !named:
-		p.ScheduleID = r.ScheduleID
-		p.Detail = "the message has version " + versionOf(&r.State) + ", which If-Match does not name (in double " +
-			"quotes and without W/, as ETag has it): if somebody changed it, read it with GET, and decide anew"
-	case noneMatch && excluded:
-		p.ScheduleID = r.ScheduleID
-		p.Detail = "there is such a message already, with version " + versionOf(&r.State) + ", and If-None-Match " +
-			"lets it be left alone: to replace it, leave If-None-Match out"
-	default:
+// checkCreates returns the Problem of a PUT whose If-None-Match says something else than that.
+func checkCreates(ctx *fasthttp.RequestCtx) *Problem {
+	fields := ctx.Request.Header.PeekAll("If-None-Match")
+	if len(fields) == 0 || len(fields) == 1 && string(fields[0]) == "*" {
 		return nil
 	}
+	return &Problem{Type: InvalidParameter, Parameter: "If-None-Match", Detail: "If-None-Match can only be *, " +
+		"which creates a message and replaces none: to replace only the version that was read, send If-Match"}
+}
+
+// mayReplace returns the Problem of a PUT that is not to replace r.
+func mayReplace(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
+	if !creates(ctx) {
+		return mayChange(ctx, r)
+	}
+	return &Problem{Type: PreconditionFailed, ScheduleID: r.ScheduleID, Detail: "there is such a message already: " +
+		"to replace it, leave If-None-Match out"}
+}
+
+// precondition returns the Problem of a request whose If-Match does not name the version of r. r is nil if
+// there is no message.
+func precondition(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
+	fields := ctx.Request.Header.PeekAll("If-Match")
+	if len(fields) == 0 {
+		return nil
+	}
+	p := &Problem{Type: PreconditionFailed, Detail: "there is no message of which If-Match could name a version: " +
+		"to create one, leave If-Match out"}
+	if r == nil {
+		return p
+	}
+	version := versionOf(&r.State)
+	quoted := strconv.Quote(version)
+	for _, field := range fields {
+		for tag := range strings.SplitSeq(string(field), ",") {
+			if tag = strings.TrimSpace(tag); tag == "*" || tag == quoted {
+				return nil
+			}
+		}
+	}
+	p.ScheduleID = r.ScheduleID
+	p.Detail = "the message has version " + version + ", which If-Match does not name: it would be " + quoted +
+		", with the quotes, as ETag has it; if somebody changed the message, read it with GET, and decide anew"
 	return p
 }
 
-// tags says whether a request has a header that lists entity tags, and whether one of them is that of r.
-func tags(ctx *fasthttp.RequestCtx, header string, r *postdate.Record) (given, has bool) {
-	fields := ctx.Request.Header.PeekAll(header)
-	for _, field := range fields {
-		for tag := range strings.SplitSeq(string(field), ",") {
-			tag = strings.TrimSpace(tag)
-			has = has || r != nil && (tag == "*" || tag == `"`+versionOf(&r.State)+`"`)
-		}
-	}
-	return len(fields) > 0, has
-}
-
-// unconditional refuses a condition on a request that is about no single message that may be there.
-func unconditional(ctx *fasthttp.RequestCtx) *Problem {
-	for _, header := range []string{"If-Match", "If-None-Match"} {
-		if len(ctx.Request.Header.PeekAll(header)) > 0 {
-			return &Problem{Type: NotSupported, Detail: header + " names versions of one message, and this call " +
-				"takes none: to change a message only at the version that was read, PUT or PATCH it"}
+// refuseHeaders refuses headers that the call would ignore, and that the client relies on.
+func refuseHeaders(ctx *fasthttp.RequestCtx, why string, names ...string) *Problem {
+	for _, name := range names {
+		if len(ctx.Request.Header.PeekAll(name)) > 0 {
+			return &Problem{Type: NotSupported, Detail: "this call takes no " + name + ": " + why}
 		}
 	}
 	return nil
+}
+
+// unconditional refuses a condition on a call that is about no single message that may be there.
+func unconditional(ctx *fasthttp.RequestCtx) *Problem {
+	return refuseHeaders(ctx, "to change a message only at the version that was read, PUT or PATCH it, and to replace "+
+		"none, POST it", "If-Match", "If-None-Match")
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,23 +115,45 @@ func TestIfMatchWhilePaused(t *testing.T) {
 	}
 }
 
-// If-None-Match spares what is there.
+// A PUT with If-None-Match creates, and spares what is there. Other calls refuse it.
 func TestIfNoneMatch(t *testing.T) {
 	r := withSeries(t)
 	before := r.series()
-	version := strconv.FormatUint(before.Version, 10)
-	for _, tag := range []string{"*", `"` + version + `"`, `"7", "` + version + `"`} {
-		for _, call := range [][2]string{{"PUT", order("a")}, {"PUT", recurring("a", everyHour)}, {"PATCH", `{"payload":2}`}} {
-			r.send(call[0], seriesPath, call[1], "If-None-Match: "+tag).problem(412, PreconditionFailed, "already", version)
-		}
-		r.send("POST", triggerPath, "", "If-None-Match: "+tag).problem(412, PreconditionFailed)
+	for _, body := range []string{order("a"), recurring("a", everyHour), `{"channel":"inbox:test","delay":"1h","payload":2}`} {
+		r.send("PUT", seriesPath, body, "If-None-Match: *").problem(412, PreconditionFailed, "already")
+	}
+	for _, tag := range []string{`"1"`, "", `*, "1"`, "a"} {
+		r.send("PUT", seriesPath, order("a"), "If-None-Match: "+tag).problem(400, InvalidParameter, "If-None-Match")
+	}
+	for _, call := range [][3]string{{"PATCH", seriesPath, `{"payload":2}`}, {"DELETE", seriesPath, ""}, {"POST", triggerPath, ""}} {
+		r.send(call[0], call[1], call[2], "If-None-Match: *").problem(400, NotSupported, "If-None-Match")
 	}
 	if after := r.series(); !after.Same(&before) {
 		t.Errorf("%+v", after)
 	}
 	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").is(201)
 	r.send("PUT", "/v1/messages/new", order("new"), "If-None-Match: *").problem(412, PreconditionFailed)
-	r.send("PUT", seriesPath, order("a"), `If-None-Match: "7"`).is(200)
+}
+
+// A PUT that made a message once, and is not possible any more, is not answered as if the message were that still.
+func TestPutOfAnOriginal(t *testing.T) {
+	r := newRig(t)
+	for _, body := range []string{
+		recurring("a", `{"every":"PT1H","end":"2027-01-30T13:30:00Z"}`),
+		`{"channel":"inbox:test","delay":"1h","payload":1,"expiresAt":"2027-01-30T14:00:00Z"}`,
+	} {
+		r.now = testNow
+		r.send("PUT", "/v1/messages/a", body)
+		tag := "If-Match: " + r.tagOf("a")
+		r.send("PUT", "/v1/messages/a", recurring("a", `{"every":"PT7M"}`)).is(200)
+		now := r.send("GET", "/v1/messages/a", "").body
+		r.pass(5 * time.Hour)
+		r.send("PUT", "/v1/messages/a", body).problem(400, InvalidField)
+		r.send("PUT", "/v1/messages/a", body, tag).problem(400, InvalidField)
+		if after := r.send("GET", "/v1/messages/a", "").body; after != now {
+			t.Errorf("%s\nwas %s", after, now)
+		}
+	}
 }
 
 // A condition is about one message that may be there.

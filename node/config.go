@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,8 +213,8 @@ func (c Config) Validate() error {
 	if err := cmp.Or(c.validateKeys(), validateRetry(c.Retry), validateQuota(c.Quota)); err != nil {
 		return err
 	}
-	if err := api.CheckOrigins(c.CORSOrigins); err != nil {
-		return postdate.E(postdate.KindInvalid, "--cors-origin: %w", err)
+	if err := c.validateOrigins(); err != nil {
+		return err
 	}
 	if err := c.Kafka.validate(); err != nil {
 		return err
@@ -225,6 +226,19 @@ func (c Config) Validate() error {
 		return err
 	}
 	return c.validateRabbitMQ()
+}
+
+// validateOrigins says what is wrong with the pages that may use the API. If nobody is asked for a key, * would let
+// every page that this machine's user looks at read and cancel everything.
+func (c Config) validateOrigins() error {
+	if err := api.CheckOrigins(c.CORSOrigins); err != nil {
+		return postdate.E(postdate.KindInvalid, "--cors-origin: %w", err)
+	}
+	if slices.Contains(c.CORSOrigins, "*") && !c.asks() && c.TLS.ClientCA == "" {
+		return invalid("--cors-origin * lets every web page do everything here, for nobody is asked for a key: " +
+			"list the origins of your pages, or ask for keys (--admin-key)")
+	}
+	return nil
 }
 
 func (c Config) validateRabbitMQ() error {

@@ -437,7 +437,7 @@ type Housekeeping interface {
 	// this process is certainly gone.
 	Exclusive() bool
 
-	// Expire deletes what e selects and returns how many messages that was. The id of an
+	// Expire deletes what e selects and returns how many messages and requests that was. The id of an
 	// expired message is free again; its next message has other versions. If much lies in other
 	// buckets, a call may delete less than there is.
 	//

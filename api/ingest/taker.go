@@ -314,7 +314,7 @@ func (t *Taker) insert(ctx context.Context, commands []*Command) {
 			t.rename(c, r)
 			r = t.inserted(c, t.config.Messages.Insert(ctx, []postdate.Message{c.decision.Message})[0])
 		}
-		if c.result.Outcome == Again && c.decision.Action == Upsert && postdate.KindOf(r.Err) == postdate.KindExists {
+		if c.result.Outcome == Again && c.decision.Action == Upsert && taken(r) {
 			t.replace(ctx, c)
 		}
 	}
@@ -346,6 +346,8 @@ func taken(r store.Inserted) bool {
 func (t *Taker) inserted(c *Command, r store.Inserted) store.Inserted {
 	d := c.decision
 	switch kind := postdate.KindOf(r.Err); {
+	case r.Err == nil && d.Action == Upsert && !r.Created:
+		// What is there may have been changed since: replace looks.
 	case r.Err == nil && (r.Created || d.Identity != Borrowed ||
 		r.Status == postdate.Pending && (r.ExecutionTime > t.config.Now() || d.Message.Recurrence != nil)):
 		if r.Status == postdate.Pending {

@@ -437,3 +437,37 @@ func TestSourcesOfTenants(t *testing.T) {
 	w.expect(w.storedOf("a"), strings.Replace(of, "s=1/PENDING", "s=1/CANCELLED", 1))
 	w.expect(w.storedOf("b"), "g=of b/PENDING m=of b/PENDING s=3/CANCELLED")
 }
+
+// A later record counts also if it says what the message was made of, before a client changed it over HTTP.
+func TestRecordAfterAPatch(t *testing.T) {
+	w := newWorld(t)
+	record := func(offset int64) *Command {
+		return &Command{Body: []byte(`{"scheduleId":"s","channel":"kafka:x","executionTime":"` + (now + 60_000).String() + `","payload":1}`),
+			Records: true, Key: "s", Place: Place{"t", 0, offset}, Position: fmt.Sprint("t:0:", offset)}
+	}
+	w.expect(w.take(record(1)), "done")
+	key := bucket.KeyOf(postdate.DefaultTenant, "s", 8)
+	stored := func() postdate.Record {
+		r, err := w.Get(w.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	old := stored()
+	m := old.Message
+	m.ExecutionTime, m.Digest = now+3_600_000, postdate.Digest{1, 2, 3}
+	next := postdate.NewRecord(m, old.Version+1)
+	next.Original = old.Origin()
+	if _, err := w.Replace(w.Context(), next, old); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(w.take(record(1)), "done") // read again
+	if got := stored(); got.ExecutionTime != now+3_600_000 {
+		t.Errorf("a record that is read again undoes the change: it is due at %s", got.ExecutionTime)
+	}
+	w.expect(w.take(record(2)), "done")
+	if got := stored(); got.ExecutionTime != now+60_000 {
+		t.Errorf("the later record was passed over: it is due at %s", got.ExecutionTime)
+	}
+}

@@ -79,7 +79,7 @@ results = ok(
 ).results
 assert results[0].created is True and results[0].status is models.Status.PENDING
 assert isinstance(results[1].error, models.Problem)
-assert results[1].error.type_ is models.ProblemType.URNPOSTDATEPROBLEMINVALID_FIELD
+assert results[1].error.type_ is models.ProblemType.INVALID_FIELD
 assert results[1].error.pointer == "/delay"
 
 page = ok(list_messages.sync_detailed, models.MessagePage, status=models.Status.PENDING, channel=CHANNEL)
@@ -138,7 +138,7 @@ assert ok(get_open_api.sync_detailed, models.Document).openapi == "3.1.0"
 
 # A refusal has its type too.
 refusal = get_message.sync("none", client=client)
-assert isinstance(refusal, models.Problem) and refusal.type_ is models.ProblemType.URNPOSTDATEPROBLEMNOT_FOUND
+assert isinstance(refusal, models.Problem) and refusal.type_ is models.ProblemType.NOT_FOUND
 stranger = AuthenticatedClient(base_url=url, token="pd_none")
 unknown = get_message.sync("py-1", client=stranger)
 assert isinstance(unknown, models.Problem) and unknown.status == 401

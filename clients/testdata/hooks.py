@@ -59,6 +59,7 @@ def map_case(context: schemathesis.HookContext, case: schemathesis.Case) -> sche
         return case
     if case.headers and len(str(case.headers)) % 4 > 0:
         case.headers.pop("If-Match", None)  # it names no version that there is
+        case.headers.pop("Idempotency-Key", None)  # short ones come again with other bodies
     case.body = fit(case.body)
     if isinstance(case.body, dict) and "id" in case.path_parameters:
         case.body.pop("scheduleId", None)

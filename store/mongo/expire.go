@@ -20,7 +20,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	if len(e.Buckets) == 0 {
 		return 0, nil
 	}
-	messages, letters := 0, 0
+	messages, letters, requests := 0, 0, 0
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	err := s.within(ctx, func(ctx context.Context) (err error) {
@@ -30,7 +30,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		if letters, err = s.expireInboxes(ctx, &e); err != nil {
 			return err
 		}
-		if err := s.expireRequests(ctx, &e); err != nil {
+		if requests, err = s.expireRequests(ctx, &e); err != nil {
 			return err
 		}
 		if slices.Contains(e.Buckets, 0) {
@@ -38,7 +38,7 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		}
 		return nil
 	})
-	return messages + letters, writeError("expiring", err)
+	return messages + letters + requests, writeError("expiring", err)
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {

@@ -103,7 +103,11 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 		if err != nil || len(taken) == 0 {
 			return err
 		}
-		again, err = s.present(ctx, messages, taken, results)
+		drawn := make(map[int]int64, len(items))
+		for n, i := range items {
+			drawn[i] = documents[n].Version
+		}
+		again, err = s.present(ctx, messages, taken, drawn, results)
 		return err
 	})
 	switch {
@@ -129,7 +133,7 @@ func (s *Store) insert(ctx context.Context, messages []postdate.Message, items [
 func (s *Store) write(ctx context.Context, documents []*document, items []int,
 	results []store.Inserted) (taken []int, err error) {
 	if !s.sharded {
-		// In a repetition, what an earlier attempt wrote counts as there already.
+		// In a repetition, what an earlier attempt wrote is there already: its version shows that.
 		tries := 0
 		err := s.repeat(ctx, func(ctx context.Context) error {
 			tries++
@@ -172,16 +176,17 @@ func takenOf(err error, items []int, results []store.Inserted) (taken []int, res
 	return taken, nil
 }
 
-// present answers for messages whose ids are taken. It returns those that are not there (any
-// longer).
-func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int,
+// present answers for messages whose ids are taken, perhaps by this very call, which drew these versions. It returns
+// those that are not there (any longer).
+func (s *Store) present(ctx context.Context, messages []postdate.Message, items []int, drawn map[int]int64,
 	results []store.Inserted) (gone []int, err error) {
 	var keys keyed
 	for _, i := range items {
 		results[i] = store.Inserted{}
 		keys.add(messages[i].Key)
 	}
-	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "original", 1, "executionTime", 1, "status", 1))
+	found, err := s.read(ctx, &keys, doc("bucket", 1, "digest", 1, "original", 1, "executionTime", 1, "status", 1,
+		"version", 1))
 	if err != nil {
 		return nil, unknown("scheduling", err) // the ids are taken, perhaps by an attempt of this call
 	}
@@ -195,6 +200,7 @@ func (s *Store) present(ctx context.Context, messages []postdate.Message, items 
 			results[i].Err = errDamaged(d)
 		default:
 			results[i] = insertedBefore(m, d)
+			results[i].Created = d.Version == drawn[i]
 		}
 	}
 	return gone, nil

@@ -39,21 +39,21 @@ func (s *Store) NoteRequest(ctx context.Context, key postdate.Key, digest postda
 }
 
 // expireRequests deletes the requests that e selects.
-func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) error {
+func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) (int, error) {
 	old, err := s.requests.Find(ctx, doc("bucket", anyOf(e.Buckets), "notedAt", doc("$lt", e.SettledBefore)),
 		options.Find().SetLimit(int64(e.Limit)).SetProjection(doc("_id", 1)))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var found []request
 	if err := old.All(ctx, &found); err != nil || len(found) == 0 {
-		return err
+		return 0, err
 	}
 	ids := make([]string, len(found))
 	for i, r := range found {
 		ids[i] = r.ID
 	}
-	return s.repeat(ctx, func(ctx context.Context) error {
+	return len(ids), s.repeat(ctx, func(ctx context.Context) error {
 		_, err := s.requests.DeleteMany(ctx, doc("_id", anyOf(ids), "notedAt", doc("$lt", e.SettledBefore)),
 			options.DeleteMany().SetHint(indexID))
 		return err

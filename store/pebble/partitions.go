@@ -87,7 +87,8 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	// A damaged block in the way of one must not fill the disk with the other.
 	messages, err := s.expireMessages(ctx, &e)
 	inbox, inboxErr := s.expireInboxes(&e)
-	return messages + inbox, errors.Join(err, inboxErr, s.expireRequests(ctx, &e))
+	requests, requestsErr := s.expireRequests(ctx, &e)
+	return messages + inbox + requests, errors.Join(err, inboxErr, requestsErr)
 }
 
 // ended is a message or a request with the time from which its retention counts.

@@ -35,18 +35,19 @@ func (s *Store) NoteRequest(ctx context.Context, key postdate.Key, request postd
 }
 
 // expireRequests deletes the requests that e selects.
-func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) error {
+func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) (int, error) {
 	old, err := s.endedBefore(spaceNoted, e)
 	if err != nil {
-		return s.readError(err)
+		return 0, s.readError(err)
 	}
-	return s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, func(w *writer, from, to int) error {
+	decide := func(w *writer, from, to int) error {
 		for _, r := range old[from:to] {
 			w.batch.Delete(requestKey(nil, r.key), nil)
 			w.batch.Delete(endedKey(nil, spaceNoted, r.at, r.key), nil)
 		}
 		return nil
-	})
+	}
+	return len(old), s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
 }
 
 func appendRequest(b []byte, d postdate.Digest) []byte { return append(append(b, layout), d[:]...) }

@@ -376,13 +376,13 @@ func (m *Mem) Name() string { return "memory" }
 
 // Expire implements store.Housekeeping.
 func (m *Mem) Expire(_ context.Context, e store.Expiry) (int, error) {
-	old, letters := m.Expired(e)
-	return len(old) + letters, nil
+	old, others := m.Expired(e)
+	return len(old) + others, nil
 }
 
 // Expired deletes what e selects. It returns the messages, oldest first, and the number of
-// inbox messages.
-func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
+// inbox messages and requests.
+func (m *Mem) Expired(e store.Expiry) (old []*Row, others int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old = m.past(&e)
@@ -393,8 +393,7 @@ func (m *Mem) Expired(e store.Expiry) (old []*Row, letters int) {
 	for _, r := range old {
 		m.Drop(r)
 	}
-	m.expireRequests(&e)
-	return old, m.expireInboxes(&e)
+	return old, m.expireInboxes(&e) + m.expireRequests(&e)
 }
 
 // past lists what e selects. Mostly there is nothing, which m.oldest shows without a search.

@@ -26,13 +26,13 @@ func (m *Mem) NoteRequest(_ context.Context, key postdate.Key, request postdate.
 	return request, nil
 }
 
-// expireRequests deletes those that e selects.
-func (m *Mem) expireRequests(e *store.Expiry) {
-	deleted := 0
+// expireRequests deletes those that e selects, and returns how many.
+func (m *Mem) expireRequests(e *store.Expiry) (deleted int) {
 	for key, r := range m.requests {
 		if deleted < e.Limit && r.noted < e.SettledBefore && slices.Contains(e.Buckets, key.Bucket) {
 			delete(m.requests, key)
 			deleted++
 		}
 	}
+	return deleted
 }

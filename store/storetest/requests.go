@@ -30,6 +30,14 @@ func requests() []check {
 			x.wantKind(err, postdate.KindNotFound)
 		}},
 		{"what was noted before the time is forgotten, and nothing else", expireRequests},
+		{"a call forgets up to its limit of them, and says how many", func(x *trial) {
+			for range 5 {
+				x.wantRequest(x.requestKey(home), requestA, t0, requestA)
+			}
+			x.expire(t0+1, t0, 3, 3)
+			x.expire(t0+1, t0, 3, 2)
+			x.expire(t0+1, t0, 3, 0)
+		}},
 		{"of many that note a key at once one succeeds, and all learn which", requestsAtOnce},
 	}
 }
@@ -52,13 +60,13 @@ func expireRequests(x *trial) {
 		x.wantRequest(key, requestA, at, requestA)
 	}
 	here := store.Expiry{Buckets: []int{home}, SettledBefore: t0 + 1, Limit: plenty}
-	x.expireIn(here, 0)
+	x.expireIn(here, 1)
 	x.wantRequest(young, requestB, t0+2, requestA)
 	x.wantRequest(elsewhere, requestB, t0+2, requestA)
 	x.wantRequest(old, requestB, t0+2, requestB)
 	x.expireIn(here, 0)
 	x.wantRequest(old, requestA, t0+3, requestB)
-	x.expire(t0+3, t0, plenty, 0)
+	x.expire(t0+3, t0, plenty, 3)
 	for _, key := range []postdate.Key{old, young, elsewhere} {
 		x.wantRequest(key, requestB, t0+9, requestB)
 	}
@@ -91,7 +99,7 @@ func requestsSurvive(x *trial) {
 	kept, gone := x.requestKey(home), x.requestKey(home)
 	x.wantRequest(gone, requestA, t0, requestA)
 	x.wantRequest(kept, requestA, t0+1, requestA)
-	x.expire(t0+1, t0, plenty, 0)
+	x.expire(t0+1, t0, plenty, 1)
 	x.crash()
 	x.wantRequest(kept, requestB, t0+2, requestA)
 }
