@@ -117,11 +117,7 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
-	p := noQuery(ctx)
-	if p == nil {
-		p = unconditional(ctx)
-	}
-	if p != nil {
+	if p := noQuery(ctx); p != nil {
 		return p
 	}
 	raw, p := s.bodyOf(ctx, postdate.BatchBytesMax, contentTypeJSON)

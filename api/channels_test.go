@@ -137,3 +137,11 @@ func TestPagesOfChannels(t *testing.T) {
 	}
 	r.send("GET", "/v1/channels?status=PENDING", "").problem(400, InvalidParameter, "known are limit, cursor")
 }
+
+// The longest channel has a cursor.
+func TestCursorOfALongChannel(t *testing.T) {
+	long := "inbox:" + strings.Repeat("x", postdate.ChannelBytesMax-len("inbox:"))
+	if got, err := parseChannelCursor("acme", channelCursor("acme", long)); got != long || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

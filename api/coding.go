@@ -38,15 +38,9 @@ func isGzip(ctx *fasthttp.RequestCtx) (bool, *Problem) {
 }
 
 // inflated returns what a body of gzip holds, of at most bytesMax bytes. Like the body itself it counts against the
-// budget, so a small body can neither take more memory than a large one nor keep the node busy for longer.
+// budget, so a small body can neither take more memory than a large one nor keep the node busy for longer. The first
+// preloadBytes are free.
 func (s *Server) inflated(ctx *fasthttp.RequestCtx, body []byte, bytesMax int) ([]byte, *Problem) {
-	return inflate(body, bytesMax, func(plain []byte) ([]byte, *Problem) {
-		return s.grown(ctx, plain, -1, bytesMax)
-	})
-}
-
-// inflate is inflated, with room from grow once the first preloadBytes are full.
-func inflate(body []byte, bytesMax int, grow func([]byte) ([]byte, *Problem)) ([]byte, *Problem) {
 	z := inflaters.Get().(*gzip.Reader)
 	defer inflaters.Put(z)
 	if err := z.Reset(bytes.NewReader(body)); err != nil {
@@ -56,7 +50,7 @@ func inflate(body []byte, bytesMax int, grow func([]byte) ([]byte, *Problem)) ([
 	for {
 		if len(plain) == cap(plain) {
 			var p *Problem
-			if plain, p = grow(plain); p != nil {
+			if plain, p = s.grown(ctx, plain, -1, bytesMax); p != nil {
 				return nil, p
 			}
 		}

@@ -16,7 +16,7 @@ import (
 const (
 	cursorVersion  = 1
 	cursorTagBytes = 8
-	cursorBytesMax = 512
+	cursorBytesMax = 4_096 // it may hold a channel
 )
 
 // cursorOf makes the cursor of a position in the list that q selects.
@@ -24,22 +24,33 @@ func cursorOf(q *store.ListQuery, at *store.ListPosition) string {
 	position := binary.AppendUvarint(nil, uint64(at.ExecutionTime))
 	position = binary.AppendUvarint(position, uint64(at.Bucket))
 	position = append(position, at.ScheduleID...)
-	b := append([]byte{cursorVersion}, cursorTag(q, position)...)
+	return sealed(cursorTag(q, position), position)
+}
+
+// sealed is a cursor of a tag and a position.
+func sealed(tag, position []byte) string {
+	b := append([]byte{cursorVersion}, tag...)
 	return base64.RawURLEncoding.EncodeToString(append(b, position...))
+}
+
+// unsealed returns the position in a cursor, if that has the tag of its position.
+func unsealed(cursor string, tagOf func(position []byte) []byte) (position []byte, ok bool) {
+	if len(cursor) > cursorBytesMax {
+		return nil, false
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || len(b) < 1+cursorTagBytes || b[0] != cursorVersion {
+		return nil, false
+	}
+	position = b[1+cursorTagBytes:]
+	return position, bytes.Equal(b[1:1+cursorTagBytes], tagOf(position))
 }
 
 // parseCursor reads a cursor that cursorOf made for the same query.
 func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition, error) {
 	bad := invalid("the cursor is damaged, or comes from a list with other filters: begin without one")
-	if len(s) > cursorBytesMax {
-		return nil, bad
-	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 1+cursorTagBytes || b[0] != cursorVersion {
-		return nil, bad
-	}
-	tag, position := b[1:1+cursorTagBytes], b[1+cursorTagBytes:]
-	if !bytes.Equal(tag, cursorTag(q, position)) {
+	position, ok := unsealed(s, func(position []byte) []byte { return cursorTag(q, position) })
+	if !ok {
 		return nil, bad
 	}
 	at, n := binary.Uvarint(position)
@@ -60,29 +71,20 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 
 // channelCursor makes the cursor of the place behind a channel in a tenant's list of them.
 func channelCursor(tenant, channel string) string {
-	b := append([]byte{cursorVersion}, channelTag(tenant, channel)...)
-	return base64.RawURLEncoding.EncodeToString(append(b, channel...))
+	return sealed(channelTag(tenant, []byte(channel)), []byte(channel))
 }
 
 // parseChannelCursor reads a cursor that channelCursor made for the same tenant.
 func parseChannelCursor(tenant, s string) (channel string, err error) {
-	bad := invalid("the cursor is damaged, or comes from another list: begin without one")
-	if len(s) > base64.RawURLEncoding.EncodedLen(1+cursorTagBytes+postdate.ChannelBytesMax) {
-		return "", bad
+	position, ok := unsealed(s, func(position []byte) []byte { return channelTag(tenant, position) })
+	if !ok {
+		return "", invalid("the cursor is damaged, or comes from another list: begin without one")
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) <= 1+cursorTagBytes || b[0] != cursorVersion {
-		return "", bad
-	}
-	channel = string(b[1+cursorTagBytes:])
-	if !bytes.Equal(b[1:1+cursorTagBytes], channelTag(tenant, channel)) {
-		return "", bad
-	}
-	return channel, nil
+	return string(position), nil
 }
 
-func channelTag(tenant, channel string) []byte {
-	sum := sha256.Sum256([]byte("channels\x00" + tenant + "\x00" + channel))
+func channelTag(tenant string, channel []byte) []byte {
+	sum := sha256.Sum256(append([]byte("channels\x00"+tenant+"\x00"), channel...))
 	return sum[:cursorTagBytes]
 }
 

@@ -16,22 +16,17 @@ import (
 // goOn is what fasthttp writes, and nothing else of ours ends with it: answers are JSON, or text of lines.
 var goOn = []byte("HTTP/1.1 100 Continue\r\n\r\n")
 
-// headReceived is called when the head of a request was read. It makes a body that its client waits with one
-// of chunks, of which fasthttp reads nothing by itself. expectedLength has the true length.
+// headReceived is called when the head of a request was read. If the client waits with its body, it says that the body
+// comes in chunks, because fasthttp reads none of these by itself. restoreLength undoes that.
 func headReceived(h *fasthttp.RequestHeader) (unchanged fasthttp.RequestConfig) {
-	expected := h.Peek(fasthttp.HeaderExpect)
-	if len(expected) == 0 {
+	if !bytes.EqualFold(h.Peek(fasthttp.HeaderExpect), []byte("100-continue")) {
 		return unchanged
 	}
-	length := h.ContentLength()
-	switch {
-	case !bytes.EqualFold(expected, []byte("100-continue")):
-		return unchanged
-	case !h.IsHTTP11() || length == 0 || length < -1: // there is nothing to wait for
+	if length := h.ContentLength(); !h.IsHTTP11() || length == 0 || length < -1 { // there is nothing to wait for
 		h.Del(fasthttp.HeaderExpect)
 		return unchanged
 	}
-	h.Set(fasthttp.HeaderExpect, "100-continue")
+	h.Set(fasthttp.HeaderExpect, "100-continue") // fasthttp knows it in small letters only
 	h.SetContentLength(-1)
 	return unchanged
 }

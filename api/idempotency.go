@@ -25,17 +25,12 @@ func idempotencyKey(ctx *fasthttp.RequestCtx) (string, *Problem) {
 	if len(fields) == 0 {
 		return "", nil
 	}
-	key := string(fields[0])
-	fits := len(fields) == 1 && len(key) >= 1 && len(key) <= idempotencyKeyBytesMax
-	for i := range len(key) {
-		fits = fits && key[i] > ' ' && key[i] <= '~'
-	}
-	if !fits {
+	if len(fields) > 1 || !isVisible(fields[0], idempotencyKeyBytesMax) {
 		return "", &Problem{Type: InvalidParameter, Parameter: "Idempotency-Key", Detail: "the Idempotency-Key " +
 			"has to be one header of 1 to " + strconv.Itoa(idempotencyKeyBytesMax) +
 			" visible ASCII characters: a UUID is a good one"}
 	}
-	return key, nil
+	return string(fields[0]), nil
 }
 
 // idOfKey is the schedule id of the message with the given index in a request with an Idempotency-Key.
@@ -52,8 +47,10 @@ func (s *Server) noteKey(ctx *fasthttp.RequestCtx, storeCtx context.Context, key
 	if key == "" {
 		return nil
 	}
-	sum := sha256.Sum256(append(append([]byte(nil), ctx.Path()...), body...))
-	digest := postdate.Digest(sum[:])
+	sum := sha256.New()
+	sum.Write(ctx.Path())
+	sum.Write(body)
+	digest := postdate.Digest(sum.Sum(nil))
 	named := bucket.KeyOf(s.tenantOf(ctx), key, s.config.Buckets)
 	kept, err := s.config.Requests.NoteRequest(storeCtx, named, digest, s.config.Now())
 	if err != nil {

@@ -55,9 +55,6 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 func (s *Server) postedBody(ctx *fasthttp.RequestCtx, bytesMax int,
 	types ...string) (raw []byte, key string, p *Problem) {
 	if p = noQuery(ctx); p == nil {
-		p = unconditional(ctx)
-	}
-	if p == nil {
 		key, p = idempotencyKey(ctx)
 	}
 	if p != nil {
@@ -159,12 +156,13 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
 	// A delay counts from this request, also if it came before; with If-Match it comes again for want of an answer.
-	moves := body.Delay != nil && len(ctx.Request.Header.PeekAll("If-Match")) == 0
+	moves := body.Delay != nil && !hasHeader(ctx, "If-Match")
+	repeatable := !moves && !creates(ctx)
 	if p != nil && !expiring {
 		return p
 	}
 	for range replaceRoundsMax {
-		answer, status, err := s.putOnce(ctx, storeCtx, m, moves, p)
+		answer, status, err := s.putOnce(ctx, storeCtx, m, repeatable, p)
 		if err == nil {
 			return answer.write(ctx, status)
 		}
@@ -175,14 +173,14 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.failed(ctx, "put", postdate.E(postdate.KindConflict, "others keep changing the message"), key.ScheduleID)
 }
 
-// putOnce creates the message or replaces the existing one. A request that comes again changes nothing, unless it
-// moves the message. If it comes so late that it can be nothing else, tooLate is its Problem. The caller tries again
-// if raced says so of the error.
+// putOnce creates the message or replaces the existing one. A repeatable request that comes again changes nothing; if
+// it comes so late that it can be nothing else, tooLate is its Problem. The caller tries again if raced says so of the
+// error.
 func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
-	m postdate.Message, moves bool, tooLate *Problem) (scheduled, int, error) {
+	m postdate.Message, repeatable bool, tooLate *Problem) (scheduled, int, error) {
 	r, err := s.config.Messages.Get(storeCtx, m.Key)
 	switch {
-	case err == nil && r.Digest == m.Digest && !moves && !creates(ctx):
+	case err == nil && r.Digest == m.Digest && repeatable:
 		if r.Status == postdate.Pending {
 			s.config.Scheduled(r.Bucket, r.ExecutionTime)
 		}

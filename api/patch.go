@@ -218,7 +218,7 @@ func (c *checker) patchedSeries(b *messageBody, rule map[string]jsontext.Value, 
 }
 
 // patchOfRule returns the fields of the recurrence in the body of a PATCH, those that are null too; nil: none.
-func patchOfRule(raw []byte) (map[string]jsontext.Value, *Problem) {
+func patchOfRule(raw []byte) (rule map[string]jsontext.Value, p *Problem) {
 	var fields map[string]jsontext.Value
 	if p := jsonProblem(json.Unmarshal(raw, &fields), &fields); p != nil {
 		return nil, p
@@ -226,14 +226,10 @@ func patchOfRule(raw []byte) (map[string]jsontext.Value, *Problem) {
 	if p := unpatchable(fields); p != nil {
 		return nil, p
 	}
-	var rule map[string]jsontext.Value
-	switch given := fields["recurrence"]; {
-	case given == nil:
-		return nil, nil
-	default:
-		p := jsonProblem(json.Unmarshal(given, &rule), &rule)
-		return rule, p
+	if given := fields["recurrence"]; given != nil {
+		p = jsonProblem(json.Unmarshal(given, &rule), &rule)
 	}
+	return rule, p
 }
 
 // unpatchable refuses fields that PATCH cannot change, and a patch that removes a field: in a merge patch null does,

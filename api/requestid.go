@@ -17,8 +17,8 @@ const requestIDBytesMax = 128
 // identify names a request: by the id that the client sent, if it is fit, else by one that is made. The answer
 // carries it from then on.
 func identify(ctx *fasthttp.RequestCtx) {
-	if own := ctx.Request.Header.Peek(requestIDHeader); isRequestID(own) && !sentTwice(ctx, requestIDHeader) {
-		ctx.Response.Header.SetBytesV(requestIDHeader, own)
+	if sent := ctx.Request.Header.PeekAll(requestIDHeader); len(sent) == 1 && isVisible(sent[0], requestIDBytesMax) {
+		ctx.Response.Header.SetBytesV(requestIDHeader, sent[0])
 		return
 	}
 	var room [32]byte
@@ -30,19 +30,14 @@ func requestIDOf(ctx *fasthttp.RequestCtx) string {
 	return string(ctx.Response.Header.Peek(requestIDHeader))
 }
 
-// isRequestID says whether a client's request id is fit for a log: visible ASCII, and not long.
-func isRequestID(id []byte) bool {
-	for _, c := range id {
+// isVisible says whether a header's value is 1 to bytesMax visible ASCII characters.
+func isVisible(value []byte, bytesMax int) bool {
+	for _, c := range value {
 		if c <= ' ' || c > '~' {
 			return false
 		}
 	}
-	return len(id) >= 1 && len(id) <= requestIDBytesMax
-}
-
-// sentTwice says whether a request has a header more than once.
-func sentTwice(ctx *fasthttp.RequestCtx, name string) bool {
-	return len(ctx.Request.Header.PeekAll(name)) > 1
+	return len(value) >= 1 && len(value) <= bytesMax
 }
 
 // appendRequestID appends a new id: 128 random bits in hex, which need no system call.

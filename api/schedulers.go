@@ -14,9 +14,6 @@ import (
 
 // postTask carries out a task definition.
 func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
-	if p := unconditional(ctx); p != nil {
-		return p
-	}
 	var body taskBody
 	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p

@@ -102,6 +102,9 @@ type route struct {
 	need         auth.Scope // what the caller's key must be for
 }
 
+// noRoute is the path of what is no call, in the metrics.
+const noRoute = "none"
+
 // routes are all calls. GET also serves HEAD.
 var routes = []route{
 	{"POST", "/v1/messages", (*Server).postMessage, auth.WriteMessages},
@@ -135,11 +138,11 @@ func (s *Server) router() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
 	r.HandleOPTIONS = false // its answer would pass the door by, and leave the body unread
-	r.NotFound = s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	r.NotFound = s.measured(noRoute, anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
 	})
-	notAllowed := s.measured("none", anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	notAllowed := s.measured(noRoute, anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " +
 			clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}
 	})
@@ -207,6 +210,9 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, path string, need auth.Scope,
 	if p := s.admit(ctx, need); p != nil {
 		return p
 	}
+	if p := unconditional(ctx, path); p != nil {
+		return p
+	}
 	return s.paced(ctx, path, need, handle)
 }
 
@@ -226,7 +232,7 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	identify(ctx)
 	p.write(ctx)
-	s.metrics.observe("none", "none", p.HTTPStatus(), 0)
+	s.metrics.observe(noRoute, "none", p.HTTPStatus(), 0)
 }
 
 // storeContext bounds one call of the store. It does not end with the client's

@@ -37,7 +37,11 @@ func mayChange(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 
 // creates says whether a PUT is only to create a message, and to replace none.
 func creates(ctx *fasthttp.RequestCtx) bool {
-	return len(ctx.Request.Header.PeekAll("If-None-Match")) > 0
+	return hasHeader(ctx, "If-None-Match")
+}
+
+func hasHeader(ctx *fasthttp.RequestCtx, name string) bool {
+	return len(ctx.Request.Header.PeekAll(name)) > 0
 }
 
 // checkCreates returns the Problem of a PUT whose If-None-Match says something else than that.
@@ -55,8 +59,8 @@ func mayReplace(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 	if !creates(ctx) {
 		return mayChange(ctx, r)
 	}
-	return &Problem{Type: PreconditionFailed, ScheduleID: r.ScheduleID, Detail: "there is such a message already: " +
-		"to replace it, leave If-None-Match out"}
+	return &Problem{Type: PreconditionFailed, ScheduleID: r.ScheduleID, Detail: "there is such a message already, " +
+		"and If-None-Match asks for none: to replace it, leave If-None-Match out"}
 }
 
 // precondition returns the Problem of a request whose If-Match does not name the version of r. r is nil if
@@ -89,15 +93,18 @@ func precondition(ctx *fasthttp.RequestCtx, r *postdate.Record) *Problem {
 // refuseHeaders refuses headers that the call would ignore, and that the client relies on.
 func refuseHeaders(ctx *fasthttp.RequestCtx, why string, names ...string) *Problem {
 	for _, name := range names {
-		if len(ctx.Request.Header.PeekAll(name)) > 0 {
+		if hasHeader(ctx, name) {
 			return &Problem{Type: NotSupported, Detail: "this call takes no " + name + ": " + why}
 		}
 	}
 	return nil
 }
 
-// unconditional refuses a condition on a call that is about no single message that may be there.
-func unconditional(ctx *fasthttp.RequestCtx) *Problem {
-	return refuseHeaders(ctx, "to change a message only at the version that was read, PUT or PATCH it, and to replace "+
-		"none, POST it", "If-Match", "If-None-Match")
+// unconditional refuses a condition on a call that changes something else than a single message that may be there.
+func unconditional(ctx *fasthttp.RequestCtx, path string) *Problem {
+	if ctx.IsGet() || ctx.IsHead() || path == noRoute || strings.HasPrefix(path, "/v1/messages/{id}") {
+		return nil
+	}
+	return refuseHeaders(ctx, "to change a message only at the version that was read, PUT or PATCH it; else leave the "+
+		"header out", "If-Match", "If-None-Match")
 }

@@ -85,9 +85,8 @@ func etf1ID(key string) string {
 	return b.String()
 }
 
-// decideEtf1 reads a record of that scheduler. It is as pure as [Decide]. kept is how long the store keeps finished
-// messages.
-func decideEtf1(in *api.Intake, c *Command, now postdate.Time, kept time.Duration) Decision {
+// decideEtf1 reads a record of that scheduler. It is as pure as [Decide].
+func decideEtf1(in *api.Intake, c *Command, now postdate.Time, retention time.Duration) Decision {
 	if c.Superseded {
 		return Decision{Action: Pass}
 	}
@@ -98,7 +97,8 @@ func decideEtf1(in *api.Intake, c *Command, now postdate.Time, kept time.Duratio
 	d := Decision{Action: Upsert, Identity: Given, compacted: true}
 	d.Message.Key = in.Key(etf1ID(c.Key))
 	if c.Body == nil {
-		if d.Action = Cancel; e.receipt {
+		d.Action = Cancel
+		if e.receipt {
 			d.receipt = e.version(c)
 		}
 		return d
@@ -108,7 +108,8 @@ func decideEtf1(in *api.Intake, c *Command, now postdate.Time, kept time.Duratio
 		d.Action, d.Reason = Refuse, words(err)
 		return d
 	}
-	if d.Message = m; m.ExecutionTime < now-postdate.Time(kept.Milliseconds()) {
+	d.Message = m
+	if m.ExecutionTime < now.Add(-retention) {
 		d.Action, d.Expired = Refuse, true
 		d.Reason = fmt.Sprintf("it was due at %s, longer ago than --retention, so whether it was delivered is not "+
 			"known any more: to send it, give it a later %s", m.ExecutionTime, headerEpoch)
@@ -142,7 +143,7 @@ func (e *etf1) message(in *api.Intake, c *Command, now postdate.Time, id string)
 	if err != nil {
 		return m, err
 	}
-	m.MayRepeat = at <= c.Taken
+	m.MayRepeat = at <= c.FirstRead
 	if e.key == "" {
 		m.Headers = append(m.Headers, postdate.Header{Name: postdate.HeaderNoKey, Value: "true"})
 	}
@@ -190,7 +191,7 @@ func isOf(m *postdate.Message, headers []postdate.Header) bool {
 	return !slices.ContainsFunc(headers, func(h postdate.Header) bool { return !slices.Contains(m.Headers, h) })
 }
 
-// Latest says which records of a partition are replaced by later ones. It is told of each, in order, before the
+// Latest says which records of a partition later ones supersede. It is told of each, in order, before the
 // first of them is carried out: one that is due would be delivered before the record that cancels it is read.
 type Latest struct{ last map[[16]byte]latest }
 
@@ -216,8 +217,8 @@ func (l *Latest) Note(c *Command) {
 	l.last[key] = next
 }
 
-// Replaced says whether a later record has taken the place of this one.
-func (l *Latest) Replaced(c *Command) bool { return c.Place.Offset < l.last[keySum(c.Key)].offset }
+// Superseded says whether a later record takes the place of this one.
+func (l *Latest) Superseded(c *Command) bool { return c.Place.Offset < l.last[keySum(c.Key)].offset }
 
 // keySum stands for a key of any length.
 func keySum(key string) [16]byte {

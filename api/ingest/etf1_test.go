@@ -164,7 +164,7 @@ func FuzzEtf1(f *testing.F) {
 		}
 		var l Latest
 		l.Note(c)
-		if l.Replaced(c) {
+		if l.Superseded(c) {
 			t.Fatal("it replaces itself")
 		}
 	})
@@ -303,7 +303,7 @@ func TestEtf1Receipts(t *testing.T) {
 		}
 		var replaced []string
 		for _, c := range test.records {
-			if c.Body != nil && l.Replaced(c) {
+			if c.Body != nil && l.Superseded(c) {
 				replaced = append(replaced, fmt.Sprint(c.Place.Offset))
 			}
 		}
@@ -317,10 +317,10 @@ func TestEtf1Receipts(t *testing.T) {
 
 // When a topic is read for the first time, what was due may have been delivered by the other scheduler.
 func TestEtf1FirstRead(t *testing.T) {
-	for taken, want := range map[postdate.Time]string{now - 60_000: "s=1/PENDING/marked", now - 60_001: "s=1/PENDING", 0: "s=1/PENDING"} {
+	for first, want := range map[postdate.Time]string{now - 60_000: "s=1/PENDING/marked", now - 60_001: "s=1/PENDING", 0: "s=1/PENDING"} {
 		w := etf1World(t)
 		c := schedule(1, "1", soon(-60))
-		c.Taken = taken
+		c.FirstRead = first
 		w.expect(w.take(c), "done")
 		w.expect(w.stored(), want)
 	}

@@ -31,8 +31,8 @@ type Config struct {
 	Tasks bool
 	// Etf1: the commands are records of etf1/kafka-message-scheduler.
 	Etf1 bool
-	// Kept is how long the store keeps finished messages. Default: [postdate.RetentionDefault].
-	Kept time.Duration
+	// Retention is how long the store keeps finished messages. Default: [postdate.RetentionDefault].
+	Retention time.Duration
 	// Scheduled is called for each message that becomes PENDING, to wake its owner.
 	Scheduled func(bucket int, at postdate.Time)
 	// Timeout bounds each command's or batch's work on the store. Default: 30 s.
@@ -72,8 +72,8 @@ func NewTaker(c Config) (*Taker, error) {
 	if c.Scheduled == nil {
 		c.Scheduled = func(int, postdate.Time) {}
 	}
-	if c.Kept == 0 {
-		c.Kept = postdate.RetentionDefault
+	if c.Retention == 0 {
+		c.Retention = postdate.RetentionDefault
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second
@@ -114,7 +114,8 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	for _, c := range commands {
 		if c.decision == nil {
 			d := t.decide(c, now)
-			if c.decision = &d; d.Action == Pass {
+			c.decision = &d
+			if d.Action == Pass {
 				t.finish(c, howRepeated)
 			}
 		}
@@ -141,7 +142,7 @@ func (t *Taker) decide(c *Command, now postdate.Time) Decision {
 	case t.config.Tasks:
 		return decideTask(&t.config.Intake, c, now)
 	case t.config.Etf1:
-		return decideEtf1(&t.config.Intake, c, now, t.config.Kept)
+		return decideEtf1(&t.config.Intake, c, now, t.config.Retention)
 	}
 	return Decide(&t.config.Intake, c, now, newID())
 }

@@ -86,11 +86,12 @@ func (s *Store) insertedBefore(m *postdate.Message, old *state) (store.Inserted,
 		return store.Inserted{ExecutionTime: old.ExecutionTime, Status: old.Status}, nil
 	}
 	there, err := s.message(m.Key, old.ExecutionTime)
-	if err != nil && !errors.Is(err, lsm.ErrNotFound) { // then it comes with this very batch
+	if err == nil {
+		if at, repeats := there.Repeats(m.Digest); repeats {
+			return store.Inserted{ExecutionTime: at, Status: old.Status}, nil
+		}
+	} else if !errors.Is(err, lsm.ErrNotFound) { // then it comes with this very batch, and has no Original
 		return store.Inserted{}, err
-	}
-	if at, repeats := there.Repeats(m.Digest); repeats {
-		return store.Inserted{ExecutionTime: at, Status: old.Status}, nil
 	}
 	return store.Inserted{Err: store.ErrExists(m.Key, old.Status)}, nil
 }

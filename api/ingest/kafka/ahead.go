@@ -16,10 +16,10 @@ import (
 
 // ahead is a look at the records of a partition before any of them is carried out. The partition waits for it.
 type ahead struct {
-	taken  postdate.Time // when it began, if the group has not read the partition before
-	until  int64         // the offset after the last record that it reads
-	cancel context.CancelFunc
-	done   chan struct{}
+	firstRead postdate.Time // when it began, if the group has not read the partition before
+	until     int64         // the offset after the last record that it reads
+	cancel    context.CancelFunc
+	done      chan struct{}
 
 	// Once done is closed:
 	latest ingest.Latest
@@ -49,7 +49,7 @@ func (s *Source) lookAhead(p *partition) {
 	p.ahead = a
 	s.mu.Lock()
 	if s.first[p.number] {
-		a.taken = postdate.WallOf(time.Now())
+		a.firstRead = postdate.WallOf(time.Now())
 	}
 	s.mu.Unlock()
 	if p.stable <= last+1 {
@@ -104,9 +104,9 @@ func (s *Source) looked(p *partition) bool {
 		}
 	}
 	for _, c := range p.commands {
-		c.Superseded = a.latest.Replaced(c)
+		c.Superseded = a.latest.Superseded(c)
 		if c.Place.Offset < a.until {
-			c.Taken = a.taken
+			c.FirstRead = a.firstRead
 		}
 	}
 	return true
@@ -153,7 +153,8 @@ func (s *Source) look(ctx context.Context, n int32, from, end int64) (latest ing
 		case silent: // the leader was there all the time: its last records are compacted away
 			return latest, nil
 		default:
-			if silent, err = true, leaderAnswers(ctx, client, s.config.Topic, n); err != nil {
+			silent = true
+			if err := leaderAnswers(ctx, client, s.config.Topic, n); err != nil {
 				return latest, err
 			}
 		}

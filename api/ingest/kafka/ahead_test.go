@@ -41,7 +41,7 @@ func TestLookAheadOverAGap(t *testing.T) {
 		got := ""
 		for offset := range int64(4) {
 			c := &ingest.Command{Key: fmt.Sprint(offset % 2), Place: ingest.Place{Topic: "t", Offset: offset}}
-			got += fmt.Sprint(latest.Replaced(c), " ")
+			got += fmt.Sprint(latest.Superseded(c), " ")
 		}
 		want := "true true false false "
 		if end == 3 {
