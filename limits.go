@@ -24,6 +24,10 @@ const (
 	InboxLimitMax  = 1_000
 	InboxWaitMax   = 30 * time.Second
 
+	ConsumerOpenMax = 1_000       // messages that a consumer of an inbox received and did not acknowledge
+	VisibilityMin   = time.Second // the least
+	VisibilityMax   = 12 * time.Hour
+
 	DelayMax        = 100 * 366 * 24 * time.Hour // a hundred years
 	RetryAttemptMax = 1_000
 	RetryBackoffMax = 7 * 24 * time.Hour

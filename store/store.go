@@ -44,6 +44,7 @@ type Store interface {
 	Keys
 	Tenants
 	Requests
+	Consumers
 	Housekeeping
 }
 
@@ -282,7 +283,14 @@ type Inbox interface {
 	// KindInvalid.
 	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string,
 		err error)
+
+	// ReadPlaces returns the messages at these places of an inbox, in any order, without those that expired.
+	ReadPlaces(ctx context.Context, tenant, name string, places []InboxPlace) ([]InboxMessage, error)
 }
+
+// InboxPlace is where a message lies in its inbox, for as long as it is kept. Those that were appended later have
+// higher numbers.
+type InboxPlace struct{ Segment, Number int64 }
 
 // InboxRead asks for what lies in an inbox after a cursor, for a reader that can wait.
 type InboxRead struct {
@@ -306,6 +314,7 @@ type InboxMessage struct {
 	Encoding          postdate.Encoding
 	Payload           []byte
 	Headers           []postdate.Header
+	Place             InboxPlace // only of messages that were read
 }
 
 // Channels keeps what operators set for tenants' channels, for all nodes.
@@ -453,8 +462,10 @@ type Housekeeping interface {
 // Expiry selects what to delete. An inbox belongs to the bucket that [bucket.Of] gives for its
 // tenant and name.
 type Expiry struct {
-	Buckets         []int
-	SettledBefore   postdate.Time // messages that became final, and requests that were noted, before
-	DeliveredBefore postdate.Time // messages in inboxes, read or not, that were delivered before
-	Limit           int           // messages, as many again in inboxes, and as many requests
+	Buckets       []int
+	SettledBefore postdate.Time // messages that became final, and requests that were noted, before
+	// DeliveredBefore: messages in inboxes, read or not, that were delivered before; and consumers that were last
+	// used before, but only once these messages are gone, or a consumer could receive them anew.
+	DeliveredBefore postdate.Time
+	Limit           int // messages, as many again in inboxes, and as many requests and consumers
 }

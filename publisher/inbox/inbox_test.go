@@ -74,6 +74,10 @@ func (b *box) ReadInbox(_ context.Context, tenant, name, after string, limit int
 	return found, strconv.Itoa(at), nil
 }
 
+func (b *box) ReadPlaces(context.Context, string, string, []store.InboxPlace) ([]store.InboxMessage, error) {
+	return nil, nil
+}
+
 func (b *box) set(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

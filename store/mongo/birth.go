@@ -237,6 +237,10 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	if _, err := s.requests.Indexes().CreateOne(ctx, noted); err != nil {
 		return err
 	}
+	used := driver.IndexModel{Keys: doc("bucket", 1, "usedAt", 1)}
+	if _, err := s.consumers.Indexes().CreateOne(ctx, used); err != nil {
+		return err
+	}
 	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{
 		Keys: doc("bucket", 1, "oldest", 1), Options: where(doc("oldest", there)).SetName(indexAged),
 	})

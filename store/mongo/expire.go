@@ -33,6 +33,11 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		if requests, err = s.expireRequests(ctx, &e); err != nil {
 			return err
 		}
+		if letters < e.Limit {
+			if err := s.expireConsumers(ctx, &e); err != nil {
+				return err
+			}
+		}
 		if slices.Contains(e.Buckets, 0) {
 			return s.forgetLeases(ctx)
 		}

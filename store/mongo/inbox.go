@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -161,6 +162,7 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 		at = place{g.Number, max(at.number, g.Base)}
 		for i := range g.Messages[:min(len(g.Messages), limit-len(messages))] {
 			messages = append(messages, g.Messages[i].message(tenant, name))
+			messages[len(messages)-1].Place = store.InboxPlace{Segment: at.segment, Number: at.number}
 			at.number++
 		}
 	}
@@ -168,6 +170,41 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 		return nil, at, store.ErrCursorAhead(s.cursor(at))
 	}
 	return messages, at, cursor.Err()
+}
+
+// ReadPlaces implements store.Inbox. It reads each segment from the first to the last of its places.
+func (s *Store) ReadPlaces(ctx context.Context, tenant, name string,
+	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	wanted := map[int64][]int64{}
+	for _, p := range places {
+		wanted[p.Segment] = append(wanted[p.Segment], p.Number)
+	}
+	inbox := inboxID(tenant, name)
+	for number, numbers := range wanted {
+		var g segment
+		err := s.reading(ctx, func(ctx context.Context) error {
+			first, last := slices.Min(numbers), slices.Max(numbers)
+			offset := doc("$max", bson.A{0, doc("$subtract", bson.A{first, "$base"})})
+			some := doc("base", 1, "messages", doc("$slice", bson.A{"$messages", offset, last - first + 1}))
+			return s.inboxes.FindOne(ctx, doc("_id", segmentID(inbox, number)),
+				options.FindOne().SetHint(indexID).SetProjection(some)).Decode(&g)
+		})
+		if err == driver.ErrNoDocuments {
+			continue
+		}
+		if err != nil {
+			return nil, readError("reading an inbox", err)
+		}
+		begin := max(slices.Min(numbers), g.Base)
+		for _, n := range numbers {
+			if i := n - begin; i >= 0 && i < int64(len(g.Messages)) {
+				m := g.Messages[i].message(tenant, name)
+				m.Place = store.InboxPlace{Segment: number, Number: n}
+				messages = append(messages, m)
+			}
+		}
+	}
+	return messages, nil
 }
 
 // A cursor is the store's name and a place: without the name, a cursor of another store would

@@ -78,7 +78,8 @@ type Store struct {
 	sharded bool   // behind a mongos
 	birth   uint32 // names this store in inbox cursors
 
-	messages, partitions, leases, inboxes, channels, keys, tenants, usage, requests, registry *driver.Collection
+	messages, partitions, leases, inboxes, channels, keys, tenants, usage, requests *driver.Collection
+	consumers, registry                                                             *driver.Collection
 
 	// seen is the latest operation time of the replica set that this process saw. Every read is
 	// at least as new, so what was answered before a change of primary holds after it.
@@ -168,8 +169,8 @@ func newStore(c Config, client *driver.Client) *Store {
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
 		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), keys: db.Collection("keys"),
 		tenants: db.Collection("tenants"), usage: db.Collection("usage"), requests: db.Collection("requests"),
-		registry: db.Collection("registry"),
-		appends:  appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
+		consumers: db.Collection("consumers"), registry: db.Collection("registry"),
+		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
 	}
 }
 

@@ -40,21 +40,30 @@ func (s *Store) NoteRequest(ctx context.Context, key postdate.Key, digest postda
 
 // expireRequests deletes the requests that e selects.
 func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) (int, error) {
-	old, err := s.requests.Find(ctx, doc("bucket", anyOf(e.Buckets), "notedAt", doc("$lt", e.SettledBefore)),
+	return s.expireFrom(ctx, s.requests, "notedAt", e.SettledBefore, e)
+}
+
+// expireFrom deletes what a collection has in the buckets of e from before a time, up to the limit of e, and returns
+// how much that was. There is an index of bucket and of the field with the time.
+func (s *Store) expireFrom(ctx context.Context, from *driver.Collection, field string, before postdate.Time,
+	e *store.Expiry) (int, error) {
+	old, err := from.Find(ctx, doc("bucket", anyOf(e.Buckets), field, doc("$lt", before)),
 		options.Find().SetLimit(int64(e.Limit)).SetProjection(doc("_id", 1)))
 	if err != nil {
 		return 0, err
 	}
-	var found []request
+	var found []struct {
+		ID string `bson:"_id"`
+	}
 	if err := old.All(ctx, &found); err != nil || len(found) == 0 {
 		return 0, err
 	}
 	ids := make([]string, len(found))
-	for i, r := range found {
-		ids[i] = r.ID
+	for i, d := range found {
+		ids[i] = d.ID
 	}
 	return len(ids), s.repeat(ctx, func(ctx context.Context) error {
-		_, err := s.requests.DeleteMany(ctx, doc("_id", anyOf(ids), "notedAt", doc("$lt", e.SettledBefore)),
+		_, err := from.DeleteMany(ctx, doc("_id", anyOf(ids), field, doc("$lt", before)),
 			options.DeleteMany().SetHint(indexID))
 		return err
 	})

@@ -435,8 +435,19 @@ func (x *routed) operationsOfOthers() map[string]func() func() error {
 		"ReadInbox": func() func() error {
 			return func() error { _, _, err := s.ReadInbox(ctx, "default", "a", "", manyMessages); return err }
 		},
-		"Channels":   func() func() error { return func() error { _, err := s.Channels(ctx); return err } },
-		"SetChannel": func() func() error { return x.setChannel },
+		"ReadPlaces": func() func() error {
+			read, _, err := s.ReadInbox(ctx, "default", "a", "", manyMessages)
+			x.must(err)
+			places := make([]store.InboxPlace, len(read))
+			for i := range read {
+				places[i] = read[i].Place
+			}
+			return func() error { _, err := s.ReadPlaces(ctx, "default", "a", places); return err }
+		},
+		"Consumer":    func() func() error { return func() error { _, err := s.Consumer(ctx, routedConsumer); return err } },
+		"SetConsumer": func() func() error { return x.setConsumer },
+		"Channels":    func() func() error { return func() error { _, err := s.Channels(ctx); return err } },
+		"SetChannel":  func() func() error { return x.setChannel },
 		"NoteRequest": func() func() error {
 			return func() error {
 				_, err := s.NoteRequest(ctx, bucket.KeyOf("default", "key", s.Buckets()), postdate.Digest{1}, routedNow)
@@ -462,4 +473,11 @@ func (x *routed) letters(n int) (all []store.InboxMessage) {
 
 func (x *routed) setChannel() error {
 	return x.s.SetChannel(context.WithoutCancel(x.t.Context()), store.ChannelSettings{Route: "inbox:a", Paused: true})
+}
+
+var routedConsumer = store.ConsumerName{Tenant: "default", Inbox: "a", Consumer: "worker"}
+
+func (x *routed) setConsumer() error {
+	_, err := x.s.SetConsumer(context.WithoutCancel(x.t.Context()), routedConsumer, 0, store.Consumer{Version: 1, UsedAt: routedNow})
+	return err
 }

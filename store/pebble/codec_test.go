@@ -87,6 +87,10 @@ func readsSmall(t *testing.T, v []byte) {
 	if d, err := readRequest(v); err == nil {
 		same(t, v, appendRequest(nil, d), nil)
 	}
+	if c, err := readConsumer(v); err == nil {
+		again, err := readConsumer(appendConsumer(nil, &c))
+		same(t, c, again, err)
+	}
 	splitTimed(v)
 	splitEnded(v)
 }

@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -91,9 +92,34 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string,
 				"inbox", name, "number", from, "error", err)
 			continue
 		}
+		m.Place.Number = int64(from)
 		messages = append(messages, m)
 	}
 	return messages, s.cursor(from), s.readError(iter.Error())
+}
+
+// ReadPlaces implements store.Inbox. What has a place was read, and so is on disk.
+func (s *Store) ReadPlaces(_ context.Context, tenant, name string,
+	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	for _, place := range places {
+		v, closer, err := s.db.Get(inboxKey(nil, tenant, name, uint64(place.Number)))
+		if errors.Is(err, lsm.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, s.readError(err)
+		}
+		m, err := readInboxMessage(v, tenant, name)
+		_ = closer.Close() // it returns no error
+		if err != nil {
+			s.c.Log.Error("an inbox message cannot be read and is passed over",
+				"inbox", name, "number", place.Number, "error", err)
+			continue
+		}
+		m.Place = place
+		messages = append(messages, m)
+	}
+	return messages, nil
 }
 
 // A cursor is the store's name and a number: without the name, a cursor of another store would

@@ -28,6 +28,8 @@ import (
 //	t tenant                             what an operator set for a tenant
 //	r bucket tenant 0 key                the request that an idempotency key stands for
 //	q notedAt bucket tenant 0 key        nothing: the order in which requests expire
+//	v bucket tenant 0 inbox 0 consumer   how far a consumer of an inbox has come
+//	w usedAt bucket tenant 0 inbox 0 consumer    nothing: the order in which consumers expire
 //	u tenant 0 slot                      what of a tenant's channels in the slot is PENDING
 //	x                                    the store's birth record
 const (
@@ -47,6 +49,8 @@ const (
 	spaceTenant     = 't'
 	spaceRequest    = 'r'
 	spaceNoted      = 'q'
+	spaceConsumer   = 'v'
+	spaceUsed       = 'w'
 	spaceUsage      = 'u'
 	spaceBirth      = 'x'
 )
@@ -112,6 +116,10 @@ func endedKey(k []byte, space byte, at postdate.Time, key postdate.Key) []byte {
 
 func requestKey(k []byte, key postdate.Key) []byte {
 	return appendName(appendBucket(append(k, spaceRequest), key.Bucket), key.Tenant, key.ScheduleID)
+}
+
+func consumerKey(k []byte, key postdate.Key) []byte {
+	return appendName(appendBucket(append(k, spaceConsumer), key.Bucket), key.Tenant, key.ScheduleID)
 }
 
 func partitionKey(k []byte, bucket int) []byte {

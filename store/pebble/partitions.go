@@ -87,18 +87,21 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	// A damaged block in the way of one must not fill the disk with the other.
 	messages, err := s.expireMessages(ctx, &e)
 	inbox, inboxErr := s.expireInboxes(&e)
+	if inboxErr == nil && inbox < e.Limit {
+		inboxErr = s.expireConsumers(ctx, &e)
+	}
 	requests, requestsErr := s.expireRequests(ctx, &e)
 	return messages + inbox + requests, errors.Join(err, inboxErr, requestsErr)
 }
 
-// ended is a message or a request with the time from which its retention counts.
+// ended is a message, a request or a consumer with the time from which its retention counts.
 type ended struct {
 	key postdate.Key
 	at  postdate.Time
 }
 
 func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error) {
-	old, err := s.endedBefore(spaceFinished, e)
+	old, err := s.endedBefore(spaceFinished, e, e.SettledBefore)
 	if err != nil {
 		return 0, s.readError(err)
 	}
@@ -122,15 +125,15 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 	return deleted, err
 }
 
-// endedBefore lists what e selects of messages or requests, oldest first. The keys are in the order of time, so that
+// endedBefore lists what e selects in a space, oldest first. The keys are in the order of time, so that
 // what expires together is stored together, and those in other buckets are skipped. As a rule
 // there are none: the one node that has this store open owns every bucket, except while it
 // starts, stops, or has lost its lease. A call that skips many ends, so that pages do not look
 // at the same messages again and again; what follows them waits until the node owns their
 // buckets.
-func (s *Store) endedBefore(space byte, e *store.Expiry) ([]ended, error) {
+func (s *Store) endedBefore(space byte, e *store.Expiry, before postdate.Time) ([]ended, error) {
 	iter, err := s.db.NewIter(&lsm.IterOptions{
-		LowerBound: []byte{space}, UpperBound: appendTime([]byte{space}, max(e.SettledBefore, 0)),
+		LowerBound: []byte{space}, UpperBound: appendTime([]byte{space}, max(before, 0)),
 	})
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (s *Store) NoteRequest(ctx context.Context, key postdate.Key, request postd
 
 // expireRequests deletes the requests that e selects.
 func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) (int, error) {
-	old, err := s.endedBefore(spaceNoted, e)
+	old, err := s.endedBefore(spaceNoted, e, e.SettledBefore)
 	if err != nil {
 		return 0, s.readError(err)
 	}

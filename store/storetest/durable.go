@@ -47,6 +47,7 @@ func durable() []check {
 		{"what is set and counted for tenants survives", tenantsSurvive},
 		{"API keys survive, and revoked ones stay away", keysSurvive},
 		{"what idempotency keys stand for survives", requestsSurvive},
+		{"consumers of inboxes survive, and forgotten ones stay away", consumersSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
 		{"inbox messages and cursors survive", func(x *trial) {

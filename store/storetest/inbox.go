@@ -101,6 +101,7 @@ func normalLetter(m store.InboxMessage) store.InboxMessage {
 	if len(m.Headers) == 0 {
 		m.Headers = nil
 	}
+	m.Place = store.InboxPlace{}
 	return m
 }
 

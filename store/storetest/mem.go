@@ -38,6 +38,7 @@ type Mem struct {
 	tenants  map[string]store.TenantSettings
 	pending  map[string]*memUsage // by tenant
 	requests map[postdate.Key]memRequest
+	consumer map[store.ConsumerName]store.Consumer
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
@@ -76,7 +77,7 @@ func NewMem(buckets int) *Mem {
 		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
 		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 		tenants: map[string]store.TenantSettings{}, pending: map[string]*memUsage{},
-		requests: map[postdate.Key]memRequest{},
+		requests: map[postdate.Key]memRequest{}, consumer: map[store.ConsumerName]store.Consumer{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -393,7 +394,11 @@ func (m *Mem) Expired(e store.Expiry) (old []*Row, others int) {
 	for _, r := range old {
 		m.Drop(r)
 	}
-	return old, m.expireInboxes(&e) + m.expireRequests(&e)
+	letters := m.expireInboxes(&e)
+	if letters < e.Limit {
+		m.expireConsumers(&e)
+	}
+	return old, letters + m.expireRequests(&e)
 }
 
 // past lists what e selects. Mostly there is nothing, which m.oldest shows without a search.

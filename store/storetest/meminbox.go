@@ -52,7 +52,30 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string,
 	}
 	from = max(from, box.expired)
 	to := min(from+limit, box.expired+len(box.messages))
-	return slices.Clone(box.messages[from-box.expired : to-box.expired]), strconv.Itoa(to), nil
+	page := slices.Clone(box.messages[from-box.expired : to-box.expired])
+	for i := range page {
+		page[i].Place = store.InboxPlace{Number: int64(from + i)}
+	}
+	return page, strconv.Itoa(to), nil
+}
+
+// ReadPlaces implements store.Inbox.
+func (m *Mem) ReadPlaces(_ context.Context, tenant, name string,
+	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	box := m.inboxes[inboxName{tenant, name}]
+	if box == nil {
+		return nil, nil
+	}
+	for _, p := range places {
+		if i := int(p.Number) - box.expired; i >= 0 && i < len(box.messages) {
+			message := box.messages[i]
+			message.Place = p
+			messages = append(messages, message)
+		}
+	}
+	return messages, nil
 }
 
 func (m *Mem) expireInboxes(e *store.Expiry) int {

@@ -92,6 +92,7 @@ func areas() []area {
 		{"usage", usages()},
 		{"requests", requests()},
 		{"inbox", inboxes()},
+		{"consumers", consumers()},
 		{"series", series()},
 		{"retried occurrences", retriedOccurrences()},
 		{"ends of series", seriesEnds()},
