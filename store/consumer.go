@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/postdate/postdate"
 )
@@ -20,6 +21,14 @@ type Consumers interface {
 
 // ConsumerName names a consumer of an inbox. It belongs to the inbox's bucket.
 type ConsumerName struct{ Tenant, Inbox, Consumer string }
+
+// InboxReceive asks for what a consumer is to receive next, for a client that can wait.
+type InboxReceive struct {
+	ConsumerName
+	Limit      int           // messages
+	Wait       time.Duration // for the first message, if there is none yet
+	Visibility time.Duration // how long nobody else receives them
+}
 
 // Consumer is how far a consumer has come. The zero Consumer has received nothing.
 type Consumer struct {

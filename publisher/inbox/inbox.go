@@ -1,8 +1,9 @@
 // Package inbox publishes to the built-in inbox, which is kept in the node's own store, and
-// lets readers wait for messages.
+// lets readers and consumers wait for messages.
 //
 // A confirmed message is as durable as the store makes it. A reader that goes on from cursor to
-// cursor sees every message, in the order in which they were appended.
+// cursor sees every message, in the order in which they were appended. A consumer receives each
+// message until it acknowledges it.
 package inbox
 
 import (
@@ -24,10 +25,16 @@ import (
 // appends wakes it immediately.
 const PollInterval = 250 * time.Millisecond
 
+// Box is the part of a store that keeps inboxes and their consumers.
+type Box interface {
+	store.Inbox
+	store.Consumers
+}
+
 // Publisher appends to inboxes. It implements publisher.Publisher, and is safe
 // for concurrent use.
 type Publisher struct {
-	box    store.Inbox
+	box    Box
 	now    func() postdate.Time
 	log    *slog.Logger
 	failed rate.Sometimes // says what the store's trouble is
@@ -52,7 +59,7 @@ type bell struct {
 const failedEvery = time.Minute
 
 // New makes a publisher that appends to box. The time of delivery is that of now.
-func New(box store.Inbox, now func() postdate.Time, log *slog.Logger) *Publisher {
+func New(box Box, now func() postdate.Time, log *slog.Logger) *Publisher {
 	return &Publisher{box: box, now: now, log: log, failed: rate.Sometimes{Interval: failedEvery},
 		gate: publisher.NewGate(), bells: map[name]*bell{}}
 }

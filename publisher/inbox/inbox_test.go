@@ -22,6 +22,7 @@ import (
 // box is a small store.Inbox in memory that can fail or hang on demand. The stores' own suite
 // checks that they keep the contract.
 type box struct {
+	inbox.Box
 	mu       sync.Mutex
 	messages []store.InboxMessage // of all inboxes; a cursor is an index
 	fail     error                // answers every append
@@ -72,10 +73,6 @@ func (b *box) ReadInbox(_ context.Context, tenant, name, after string, limit int
 		}
 	}
 	return found, strconv.Itoa(at), nil
-}
-
-func (b *box) ReadPlaces(context.Context, string, string, []store.InboxPlace) ([]store.InboxMessage, error) {
-	return nil, nil
 }
 
 func (b *box) set(f func()) {

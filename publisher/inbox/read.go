@@ -13,32 +13,43 @@ import (
 // nothing and the same cursor. If ctx ends, the error is KindUnavailable. Other errors are the
 // store's.
 func (p *Publisher) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
-	if r.Wait <= 0 {
-		return p.read(ctx, r)
+	var messages []store.InboxMessage
+	next := r.After
+	err := p.await(ctx, name{r.Tenant, r.Inbox}, r.Wait, func() (found bool, err error) {
+		messages, next, err = p.read(ctx, r)
+		return len(messages) > 0, err
+	})
+	return messages, next, err
+}
+
+// await looks until something is found or the look fails: once without a wait, else each time that something may
+// have come to the inbox, until the wait is over, the publisher is closed or ctx ends.
+func (p *Publisher) await(ctx context.Context, n name, wait time.Duration, look func() (bool, error)) error {
+	if wait <= 0 {
+		_, err := look()
+		return err
 	}
-	over := time.NewTimer(r.Wait)
+	over := time.NewTimer(wait)
 	defer over.Stop()
 	poll := time.NewTicker(PollInterval)
 	defer poll.Stop()
-	n := name{r.Tenant, r.Inbox}
 	p.enlist(n)
 	defer p.delist(n)
 	for {
-		// Take the bell before reading, so that whatever is appended after the read rings it.
+		// Take the bell before looking, so that whatever is appended after the look rings it.
 		rung := p.listen(n)
-		messages, next, err := p.read(ctx, r)
-		if err != nil || len(messages) > 0 {
-			return messages, next, err
+		if found, err := look(); found || err != nil {
+			return err
 		}
 		select {
 		case <-rung:
 		case <-poll.C:
 		case <-over.C:
-			return nil, r.After, nil
+			return nil
 		case <-p.gate.Closed():
-			return nil, r.After, nil
+			return nil
 		case <-ctx.Done():
-			return nil, r.After, postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())
+			return postdate.E(postdate.KindUnavailable, "the reader stopped waiting: %w", ctx.Err())
 		}
 	}
 }
