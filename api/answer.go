@@ -130,7 +130,12 @@ func appendState(b []byte, s *postdate.State) []byte {
 
 // appendInboxMessage appends a message of an inbox.
 func appendInboxMessage(b []byte, m *store.InboxMessage) []byte {
-	b = append(b, `{"scheduleId":`...)
+	return append(appendInboxFields(append(b, '{'), m), '}')
+}
+
+// appendInboxFields appends the fields of a message of an inbox.
+func appendInboxFields(b []byte, m *store.InboxMessage) []byte {
+	b = append(b, `"scheduleId":`...)
 	b = appendText(b, m.ScheduleID)
 	b = appendTime(b, "executionTime", m.ExecutionTime)
 	b = appendTime(b, "deliveredAt", m.DeliveredAt)
@@ -140,7 +145,7 @@ func appendInboxMessage(b []byte, m *store.InboxMessage) []byte {
 		b = append(b, `,"possibleDuplicate":true`...)
 	}
 	b = appendPayload(b, m.Encoding, m.ContentType, m.Payload)
-	return append(appendHeaders(b, m.Headers), '}')
+	return appendHeaders(b, m.Headers)
 }
 
 // appendPayload appends a payload in the form in which it was scheduled.

@@ -20,6 +20,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/internal/nodetest"
+	"github.com/postdate/postdate/publisher/inbox"
 	"github.com/postdate/postdate/store"
 )
 
@@ -286,6 +287,9 @@ func TestKeysForSomeChannels(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	r.send("GET", "/v1/inbox/other", "", key).problem(403, Forbidden, no)
+	r.send("POST", "/v1/inbox/other/consumers/te/receive", "", key).problem(403, Forbidden, no)
+	r.send("POST", "/v1/inbox/other/consumers/te/ack", `{"receipts":[]}`, key).problem(403, Forbidden, no)
+	r.send("POST", "/v1/inbox/test/consumers/other/receive", "", key).want(200, `{"messages":[]}`)
 	r.send("GET", "/v1/inbox/test", "", key).want(200, `{"messages":[],"nextCursor":"0"}`)
 	r.send("PATCH", "/v1/channels", `{"channel":"inbox:other","paused":true}`, key).problem(403, Forbidden, no)
 	if a := r.send("GET", "/v1/messages/a", "", key); a.status != 200 {
@@ -296,17 +300,15 @@ func TestKeysForSomeChannels(t *testing.T) {
 	}
 }
 
-// storeInbox reads the store's own inboxes, and waits for nothing.
-type storeInbox struct{ store.Inbox }
-
-func (b storeInbox) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
-	return b.ReadInbox(ctx, r.Tenant, r.Inbox, r.After, r.Limit)
+// withInboxes has the store's own inboxes.
+func withInboxes(c *Config) {
+	c.Inbox = inbox.New(c.Messages.(*fakeStore), c.Now, slog.New(slog.DiscardHandler))
 }
 
 // Whatever tenant B asks for about tenant A's messages, ids and inboxes, it finds nothing, and
 // changes nothing.
 func TestTenantsAreSeparate(t *testing.T) {
-	r := newRig(t, withKeys, func(c *Config) { c.Inbox = storeInbox{c.Messages.(*fakeStore)} })
+	r := newRig(t, withKeys, withInboxes)
 	scopes := []auth.Scope{auth.ReadMessages, auth.WriteMessages, auth.ChangeChannels, auth.Operate}
 	a, b := bearer(r.key("a", scopes...)), bearer(r.key("b", scopes...))
 	r.send("POST", "/v1/messages", order("x"), a)
@@ -323,21 +325,23 @@ func TestTenantsAreSeparate(t *testing.T) {
 		status     int
 		part       string
 	}{
-		"GET /v1/messages":               {"/v1/messages", "", 200, `{"messages":[]}`},
-		"GET /v1/messages/{id}":          {"/v1/messages/x", "", 404, "not-found"},
-		"DELETE /v1/messages/{id}":       {"/v1/messages/x", "", 404, "not-found"},
-		"PATCH /v1/messages/{id}":        {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
-		"POST /v1/messages/{id}/trigger": {"/v1/messages/x/trigger", "", 404, "not-found"},
-		"POST /v1/messages/cancel":       {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
-		"GET /schedulers":                {"/schedulers", "", 200, "[]"},
-		"POST /schedulers":               {"/schedulers", `{"host":"a","name":"x","action":"DELETE"}`, 403, "the tenant b"},
-		"GET /v1/inbox/{name}":           {"/v1/inbox/x", "", 200, `{"messages":[],`},
-		"POST /v1/messages":              {"/v1/messages", other, 201, "PENDING"}, // the id is free
-		"POST /v1/messages/batch":        {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},
-		"PUT /v1/messages/{id}":          {"/v1/messages/z", strings.Replace(other, `"scheduleId":"x",`, "", 1), 201, "PENDING"},
-		"GET /v1/keys":                   {"/v1/keys", "", 403, "scope admin"},
-		"POST /v1/keys":                  {"/v1/keys", "{}", 403, "scope admin"},
-		"DELETE /v1/keys/{id}":           {"/v1/keys/x", "", 403, "scope admin"},
+		"GET /v1/messages":                                   {"/v1/messages", "", 200, `{"messages":[]}`},
+		"GET /v1/messages/{id}":                              {"/v1/messages/x", "", 404, "not-found"},
+		"DELETE /v1/messages/{id}":                           {"/v1/messages/x", "", 404, "not-found"},
+		"PATCH /v1/messages/{id}":                            {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
+		"POST /v1/messages/{id}/trigger":                     {"/v1/messages/x/trigger", "", 404, "not-found"},
+		"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
+		"GET /schedulers":                                    {"/schedulers", "", 200, "[]"},
+		"POST /schedulers":                                   {"/schedulers", `{"host":"a","name":"x","action":"DELETE"}`, 403, "the tenant b"},
+		"GET /v1/inbox/{name}":                               {"/v1/inbox/x", "", 200, `{"messages":[],`},
+		"POST /v1/inbox/{name}/consumers/{consumer}/receive": {"/v1/inbox/x/consumers/w/receive", "", 200, `{"messages":[]}`},
+		"POST /v1/inbox/{name}/consumers/{consumer}/ack":     {"/v1/inbox/x/consumers/w/ack", `{"receipts":["` + receiptOf("a", "x", "w", 1) + `"]}`, 200, "is not one of this consumer"},
+		"POST /v1/messages":                                  {"/v1/messages", other, 201, "PENDING"}, // the id is free
+		"POST /v1/messages/batch":                            {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},
+		"PUT /v1/messages/{id}":                              {"/v1/messages/z", strings.Replace(other, `"scheduleId":"x",`, "", 1), 201, "PENDING"},
+		"GET /v1/keys":                                       {"/v1/keys", "", 403, "scope admin"},
+		"POST /v1/keys":                                      {"/v1/keys", "{}", 403, "scope admin"},
+		"DELETE /v1/keys/{id}":                               {"/v1/keys/x", "", 403, "scope admin"},
 	} {
 		if method, _, _ := strings.Cut(call, " "); method == "POST" && want.status == 201 || method == "PUT" || strings.HasSuffix(call, "batch") {
 			defer func() { // after those that find nothing

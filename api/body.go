@@ -60,8 +60,10 @@ var (
 	})
 	patchFields = []string{"executionTime", "delay", "payload", "contentType", "payloadEncoding", "channel",
 		"recurrence", "paused"}
-	retryFields  = fieldsOf(reflect.TypeFor[retryBody]())
-	cancelFields = fieldsOf(reflect.TypeFor[cancelBody]())
+	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
+	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
+	receiveFields = fieldsOf(reflect.TypeFor[receiveBody]())
+	ackFields     = fieldsOf(reflect.TypeFor[ackBody]())
 )
 
 // knownFields returns the names of the fields that a body may have under a pointer.
@@ -80,6 +82,10 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		return keyFields
 	case *tenantBody:
 		return tenantFields
+	case *receiveBody:
+		return receiveFields
+	case *ackBody:
+		return ackFields
 	case *noFields:
 		return nil
 	}
@@ -322,7 +328,7 @@ func formOf(pointer string) string {
 	case "/executionTime", "/expiresAt", "/from", "/recurrence/anchor", "/recurrence/start", "/recurrence/end":
 		return `: write it like "2027-01-31T09:30:00Z"`
 	case "/delay", "/retry/minBackoff", "/retry/maxBackoff", "/retry/maxParked", "/recurrence/every",
-		"/recurrence/jitter", "/recurrence/misfireAfter":
+		"/recurrence/jitter", "/recurrence/misfireAfter", "/wait", "/visibility":
 		return `: write it like "15m" or "PT15M"`
 	case "/priority":
 		return `: write "high", "medium" or "low"`

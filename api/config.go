@@ -16,10 +16,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Inbox reads messages that were delivered to an inbox. Read waits for the first one
-// after the cursor for as long as r says, or until ctx ends, and may return none.
+// Inbox reads messages that were delivered to an inbox. Read and Receive wait for the first one
+// for as long as r says, or until ctx ends, and may return none.
 type Inbox interface {
+	// Read reads after a cursor.
 	Read(ctx context.Context, r store.InboxRead) (messages []store.InboxMessage, next string, err error)
+	// Receive hides what it returns from others that receive for the consumer.
+	Receive(ctx context.Context, r store.InboxReceive) ([]store.Received, error)
+	// Acknowledge ends the delivery of messages to the consumer. It returns one error per receipt, and
+	// one about all.
+	Acknowledge(ctx context.Context, name store.ConsumerName, receipts []store.Receipt) ([]error, error)
 }
 
 // Config is everything a [Server] needs. Fields without a default are required.

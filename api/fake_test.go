@@ -163,6 +163,9 @@ type fakeInbox struct {
 	messages []store.InboxMessage
 	err      error
 	waiting  chan struct{} // takes one value for each reader that begins to wait
+
+	received     []store.InboxReceive
+	acknowledged []store.Receipt
 }
 
 func (f *fakeInbox) Read(ctx context.Context, r store.InboxRead) ([]store.InboxMessage, string, error) {
@@ -197,4 +200,28 @@ func (f *fakeInbox) Read(ctx context.Context, r store.InboxRead) ([]store.InboxM
 	case <-timer.C:
 		return nil, after, nil
 	}
+}
+
+func (f *fakeInbox) Receive(ctx context.Context, r store.InboxReceive) ([]store.Received, error) {
+	messages, _, err := f.Read(ctx, store.InboxRead{Limit: r.Limit, Wait: r.Wait})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.received = append(f.received, r)
+	received := make([]store.Received, len(messages))
+	for i, m := range messages {
+		received[i] = store.Received{InboxMessage: m, Receipt: store.Receipt{Place: store.InboxPlace{Number: int64(i)}, ID: 7}, Deliveries: i + 1}
+	}
+	return received, err
+}
+
+// Acknowledge finds that every other message was received again.
+func (f *fakeInbox) Acknowledge(_ context.Context, name store.ConsumerName, receipts []store.Receipt) ([]error, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acknowledged = append(f.acknowledged, receipts...)
+	errs := make([]error, len(receipts))
+	for i := 1; i < len(receipts); i += 2 {
+		errs[i] = postdate.E(postdate.KindTooLate, "received again")
+	}
+	return errs, f.err
 }

@@ -17,14 +17,8 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	name, p := pathName(ctx, "name", func(name string) error {
-		_, err := postdate.ParseChannel("inbox:" + name)
-		return err
-	})
+	name, p := pathInbox(ctx)
 	if p != nil {
-		return p
-	}
-	if p := mayUse(identityOf(ctx), postdate.Channel("inbox:"+name), ""); p != nil {
 		return p
 	}
 	limit, p := limitOf(args, limitDefault, postdate.InboxLimitMax)
@@ -36,15 +30,11 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	after := string(args.Peek("after"))
-	if wait > 0 {
-		// Those that wait are not closed to make room, so they may not take all of it.
-		defer s.polling.Add(-1)
-		if s.polling.Add(1) > int64(s.config.ConnectionsMax/2) {
-			return &Problem{Type: Unavailable, retryAfter: 1,
-				Detail: "too many clients wait for messages of inboxes: ask again in a moment, or without wait"}
-		}
+	done, p := s.poll(wait)
+	if p != nil {
+		return p
 	}
-
+	defer done()
 	readCtx, cancel := context.WithTimeout(s.polls, wait+s.config.StoreTimeout)
 	defer cancel()
 	messages, next, err := s.config.Inbox.Read(readCtx, store.InboxRead{
@@ -74,17 +64,49 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
 }
 
+// pathInbox is the inbox that the path names, if the caller may read it.
+func pathInbox(ctx *fasthttp.RequestCtx) (string, *Problem) {
+	name, p := pathName(ctx, "name", func(name string) error {
+		_, err := postdate.ParseChannel("inbox:" + name)
+		return err
+	})
+	if p == nil {
+		p = mayUse(identityOf(ctx), postdate.Channel("inbox:"+name), "")
+	}
+	return name, p
+}
+
+// poll counts one that waits, unless it is too many, until done is called. Those that wait are not closed to make
+// room, so they may not take all of it.
+func (s *Server) poll(wait time.Duration) (done func(), p *Problem) {
+	if wait <= 0 {
+		return func() {}, nil
+	}
+	done = func() { s.polling.Add(-1) }
+	if s.polling.Add(1) > int64(s.config.ConnectionsMax/2) {
+		done()
+		return nil, &Problem{Type: Unavailable, retryAfter: 1,
+			Detail: "too many clients wait for messages of inboxes: ask again in a moment, or without wait"}
+	}
+	return done, nil
+}
+
 // waitOf reads the parameter wait.
 func waitOf(args *fasthttp.Args) (time.Duration, *Problem) {
 	if !args.Has("wait") {
 		return 0, nil
 	}
-	wait, err := ParseDuration(string(args.Peek("wait")))
-	if err == nil && (wait < 0 || wait > postdate.InboxWaitMax) {
-		err = invalid("wait must be between 0s and %s: to wait longer, ask again", postdate.InboxWaitMax)
-	}
+	wait, err := parseWait(string(args.Peek("wait")))
 	if err != nil {
 		return 0, parameterProblem("wait", err)
 	}
 	return wait, nil
+}
+
+func parseWait(text string) (time.Duration, error) {
+	wait, err := ParseDuration(text)
+	if err == nil && (wait < 0 || wait > postdate.InboxWaitMax) {
+		err = invalid("wait must be between 0s and %s: to wait longer, ask again", postdate.InboxWaitMax)
+	}
+	return wait, err
 }

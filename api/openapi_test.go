@@ -282,6 +282,9 @@ func (c *contract) successes() {
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
+	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", "")
+	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", `{"limit":2,"wait":"PT1S","visibility":"12h"}`)
+	c.call(200, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["x","`+receiptOf("default", "test", "a", 1)+`","`+receiptOf("default", "test", "a", 2)+`"]}`)
 	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"every":"PT1S"}}`)
 	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2027-03-27T00:00:00Z","count":3}`)
 	c.call(201, "POST", "/v1/keys", `{"tenant":"acme","scopes":["sched:r","ops:r"]}`)
@@ -356,7 +359,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"}, {"POST", "/schedulers"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"}, {"POST", "/schedulers"}, {"POST", "/v1/inbox/test/consumers/a/receive"}, {"POST", "/v1/inbox/test/consumers/a/ack"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -367,6 +370,8 @@ func (c *contract) refusals() {
 	c.call(413, "PUT", "/v1/messages/a", `{"channel":"inbox:test","delay":"1s","payload":"`+large+`"}`)
 	c.call(413, "PATCH", "/v1/messages/put", `{"payload":"`+large+`"}`)
 	c.call(413, "POST", "/v1/messages/put/trigger", `{"payload":"`+large+large+large+`"}`)
+	c.call(413, "POST", "/v1/inbox/test/consumers/a/receive", `{"wait":"`+large+large+large+`"}`)
+	c.call(413, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["a"`+strings.Repeat(`,"a"`, postdate.InboxLimitMax)+`]}`)
 	c.call(413, "POST", "/schedulers", `{"name":"`+large+large+large+`"}`)
 	c.call(413, "PATCH", "/v1/channels", `{"channel":"`+large+large+large+`"}`)
 	c.call(413, "POST", "/v1/keys", `{"tenant":"`+large+large+large+`"}`)
@@ -391,7 +396,7 @@ func (c *contract) strangers() {
 			continue
 		}
 		method, path, _ := strings.Cut(name, " ")
-		path = strings.NewReplacer("{id}", "x", "{name}", "x", "{tenant}", "x").Replace(path)
+		path = strings.NewReplacer("{id}", "x", "{name}", "x", "{consumer}", "x", "{tenant}", "x").Replace(path)
 		body := ""
 		if operation.RequestBody != nil {
 			body = "{}"
@@ -425,7 +430,7 @@ func (c *contract) limited() {
 		if operation.RequestBody != nil {
 			body = "{}"
 		}
-		c.call(429, method, strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path), body, key)
+		c.call(429, method, strings.NewReplacer("{id}", "x", "{name}", "x", "{consumer}", "x").Replace(path), body, key)
 	}
 }
 
@@ -438,7 +443,7 @@ func (c *contract) unjudged(token string) {
 			if operation.RequestBody != nil {
 				body = "{}"
 			}
-			c.call(503, method, strings.NewReplacer("{id}", "x", "{name}", "x", "{tenant}", "x").Replace(path), body, bearer(token))
+			c.call(503, method, strings.NewReplacer("{id}", "x", "{name}", "x", "{consumer}", "x", "{tenant}", "x").Replace(path), body, bearer(token))
 		}
 	}
 }
@@ -461,6 +466,8 @@ func (c *contract) failures() {
 		c.call(status, "DELETE", "/v1/messages/f", "")
 		c.call(status, "POST", "/v1/messages/f/trigger", "")
 		c.call(status, "POST", "/schedulers", task("INSERT"))
+		c.call(status, "POST", "/v1/inbox/test/consumers/a/receive", "")
+		c.call(status, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["`+receiptOf("default", "test", "a", 1)+`"]}`)
 		if status != 507 {
 			c.call(status, "GET", "/v1/messages/f", "")
 			c.call(status, "GET", "/v1/messages", "")

@@ -38,6 +38,7 @@ const (
 	Exists             ProblemType = "exists"                 // 409
 	TooLate            ProblemType = "too-late"               // 409, with messageStatus
 	Conflict           ProblemType = "conflict"               // 409
+	ReceiptOutdated    ProblemType = "receipt-outdated"       // 409: of one receipt of many
 	PreconditionFailed ProblemType = "precondition-failed"    // 412: If-Match or If-None-Match does not hold
 	KeyReused          ProblemType = "idempotency-key-reused" // 422
 	TooLarge           ProblemType = "too-large"              // 413
@@ -72,6 +73,7 @@ var problemKinds = map[ProblemType]struct {
 	Exists:             {409, "The schedule id is taken"},
 	TooLate:            {409, "Delivery has begun or is done"},
 	Conflict:           {409, "Others changed the message at the same time"},
+	ReceiptOutdated:    {409, "The receipt is too old"},
 	PreconditionFailed: {412, "The condition does not hold"},
 	KeyReused:          {422, "The idempotency key stands for another request"},
 	TooLarge:           {413, "The request is too large"},

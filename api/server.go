@@ -120,6 +120,8 @@ var routes = []route{
 	{"POST", "/schedulers", (*Server).postTask, auth.WriteMessages},
 	{"GET", "/schedulers", (*Server).getTasks, auth.ReadMessages},
 	{"GET", "/v1/inbox/{name}", (*Server).getInbox, auth.ReadMessages},
+	{"POST", "/v1/inbox/{name}/consumers/{consumer}/receive", (*Server).postReceive, auth.ReadMessages},
+	{"POST", "/v1/inbox/{name}/consumers/{consumer}/ack", (*Server).postAck, auth.ReadMessages},
 	{"GET", "/v1/channels", (*Server).getChannels, auth.Operate},
 	{"PATCH", "/v1/channels", (*Server).patchChannel, auth.ChangeChannels},
 	{"GET", "/v1/cluster", (*Server).getCluster, auth.Operate},

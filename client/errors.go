@@ -32,6 +32,7 @@ const (
 	Exists             ProblemType = "urn:postdate:problem:exists"   // the id is taken by other content
 	TooLate            ProblemType = "urn:postdate:problem:too-late" // delivery has begun or is done: see MessageStatus
 	Conflict           ProblemType = "urn:postdate:problem:conflict" // others changed it at the same time
+	ReceiptOutdated    ProblemType = "urn:postdate:problem:receipt-outdated"
 	PreconditionFailed ProblemType = "urn:postdate:problem:precondition-failed"
 	KeyReused          ProblemType = "urn:postdate:problem:idempotency-key-reused"
 	TooLarge           ProblemType = "urn:postdate:problem:too-large"

@@ -12,16 +12,11 @@ import (
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/client"
-	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
 
 // emptyInbox is never read.
-type emptyInbox struct{}
-
-func (emptyInbox) Read(context.Context, store.InboxRead) ([]store.InboxMessage, string, error) {
-	return nil, "", nil
-}
+type emptyInbox struct{ api.Inbox }
 
 // model serves the API over a store in memory, in which a test can write.
 func model(t *testing.T) (*storetest.Mem, string) {
