@@ -237,8 +237,11 @@ func (l *textList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // decodeBody reads one JSON value into to, and refuses anything after it.
 func decodeBody(body []byte, to any) *Problem {
-	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
+	switch string(bytes.Trim(body, " \t\r\n")) {
+	case "":
 		return &Problem{Type: MalformedJSON, Offset: -1, Detail: "the body is empty: send a JSON object"}
+	case "null": // would count as an object without fields
+		return &Problem{Type: InvalidField, Detail: "an object was expected at the top of the body, not null"}
 	}
 	return jsonProblem(json.Unmarshal(body, to, json.RejectUnknownMembers(true)), to)
 }

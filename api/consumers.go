@@ -24,7 +24,7 @@ type receiveBody struct {
 }
 
 type ackBody struct {
-	Receipts []string `json:"receipts"`
+	Receipts textList `json:"receipts"`
 }
 
 // postReceive answers with what a consumer is to handle next, and hides it from others for a while.

@@ -102,6 +102,14 @@ func TestProblemTypesAreTheDocuments(t *testing.T) {
 	for kind := range problemKinds {
 		known = append(known, ProblemPrefix+string(kind))
 	}
+	// Generators that know it take the names of constants from here.
+	names := loadDocument(t).Components.Schemas["ProblemType"].Value.Extensions["x-enum-varnames"].([]any)
+	for i, kind := range documented {
+		want := strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(kind, ProblemPrefix), "-", "_"))
+		if i >= len(names) || names[i] != want {
+			t.Errorf("the name of %s is not %s, in %v", kind, want, names)
+		}
+	}
 	slices.Sort(documented)
 	slices.Sort(known)
 	if !slices.Equal(known, documented) {
@@ -282,7 +290,7 @@ func (c *contract) successes() {
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
-	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", "")
+	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", `{"limit":2,"wait":"PT1S","visibility":"12h"}`)
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["x","`+receiptOf("default", "test", "a", 1)+`","`+receiptOf("default", "test", "a", 2)+`"]}`)
 	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"every":"PT1S"}}`)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from postdate_client import AuthenticatedClient, models
-from postdate_client.api.inbox import read_inbox
+from postdate_client.api.inbox import acknowledge_messages, read_inbox, receive_messages
 from postdate_client.api.keys import create_key, list_keys, revoke_key
 from postdate_client.api.messages import (
     cancel_message,
@@ -91,6 +91,15 @@ while not {"py-5", "py-series"} <= {m.schedule_id for m in inbox}:
     assert read.messages, "nothing came for 30 seconds"
     inbox, cursor = inbox + read.messages, read.next_cursor
 assert inbox[0].payload == {"order": [1, None, "é"]}
+
+worker = ("python", "worker")
+receive = models.Receive(limit=1, wait="0s", visibility="PT1M")
+received = ok(receive_messages.sync_detailed, models.Received, *worker, body=receive).messages
+assert received[0].schedule_id == inbox[0].schedule_id and received[0].deliveries == 1
+ack = models.Acknowledge(receipts=[received[0].receipt, "none"])
+acks = ok(acknowledge_messages.sync_detailed, models.AckResults, *worker, body=ack).results
+assert acks[0].acked is True
+assert isinstance(acks[1].error, models.Problem)
 
 gone = ok(cancel_message.sync_detailed, models.Cancelled, "py-1")
 assert gone.status == "CANCELLED"

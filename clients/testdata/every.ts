@@ -72,6 +72,21 @@ for (let after = ""; !came.has("ts-5") || !came.has("ts-series"); ) {
   after = read.nextCursor;
 }
 
+const worker = { params: { path: { name: "typescript", consumer: "worker" } } };
+const received = await ok(
+  client.POST("/v1/inbox/{name}/consumers/{consumer}/receive", {
+    ...worker,
+    body: { limit: 1, wait: "0s", visibility: "PT1M" },
+  }),
+);
+const receipt = received.messages[0]?.receipt ?? "";
+assert.equal(received.messages[0]?.deliveries, 1);
+const acks = await ok(
+  client.POST("/v1/inbox/{name}/consumers/{consumer}/ack", { ...worker, body: { receipts: [receipt, "none"] } }),
+);
+assert.equal(acks.results[0]?.acked, true);
+assert.ok(acks.results[1]?.error);
+
 const gone = await ok(client.DELETE("/v1/messages/{id}", at("ts-1")));
 assert.equal(gone.status satisfies "CANCELLED", "CANCELLED");
 const cancelled = await ok(client.POST("/v1/messages/cancel", { body: { scheduleIds: ["ts-2", "ts-5"] } }));

@@ -11,6 +11,8 @@ from schemathesis import GenerationMode
 FITTING: dict[str, list[Any]] = {
     "channel": ["rabbitmq:orders", "inbox:a", "inbox:b", "kafka:jobs"],
     "topic": ["jobs", "inbox:c"],
+    "wait": ["0s"],
+    "visibility": ["PT30S", "1h"],
     "host": ["default"],
     "delay": ["PT0S", "15m", "P1D"],
     "every": ["PT1H", "100ms", "P7D"],
