@@ -20,6 +20,7 @@ type source interface {
 // validateIngest says what is wrong with the sources.
 func (c Config) validateIngest() error {
 	tenants := map[string]string{} // by source
+	etf1 := map[string]string{}    // source by tenant
 	for _, text := range c.Ingest {
 		o, err := ingest.ParseOrigin(text)
 		if err != nil {
@@ -35,6 +36,12 @@ func (c Config) validateIngest() error {
 		case twice:
 			return invalid("--ingest %s: another --ingest takes from %s too, and each message goes to one of them: "+
 				"leave one out", text, o.Source())
+		case o.Form == ingest.FormEtf1 && etf1[o.Tenant] != "":
+			return invalid("--ingest %s: the schedules of %s are of the tenant %s, too, and those of one key would "+
+				"replace each other: give each topic a tenant of its own, like acme@etf1+%s", text, etf1[o.Tenant],
+				o.Tenant, o.Source())
+		case o.Form == ingest.FormEtf1:
+			etf1[o.Tenant] = o.Source()
 		}
 	}
 	for source, tenant := range tenants {

@@ -166,7 +166,8 @@ func TestSourcesThatCannotBe(t *testing.T) {
 		"--ingest b@rabbitmq:in: another --ingest takes from rabbitmq:in too":                      {"a@rabbitmq:in", "b@rabbitmq:in"},
 		"--ingest kafka:in=kafka:b: another --ingest takes from kafka:in too":                      {"kafka:in=kafka:a", "kafka:in=kafka:b"},
 		"--ingest b@kafka:in.postdate-rejected: what is rejected from kafka:in is of the tenant a": {"b@kafka:in.postdate-rejected", "a@kafka:in"},
-		"": {"a@rabbitmq:in", "b@kafka:in", "b@rabbitmq:in2", "a@rabbitmq:in.postdate-rejected"},
+		"--ingest a@etf1+kafka:in2: the schedules of kafka:in are of the tenant a, too, and":       {"a@etf1+kafka:in", "a@etf1+kafka:in2"},
+		"": {"a@rabbitmq:in", "b@kafka:in", "b@rabbitmq:in2", "a@rabbitmq:in.postdate-rejected", "a@etf1+kafka:in3", "b@etf1+kafka:in4"},
 	} {
 		c := node.DefaultConfig()
 		c.RabbitMQ, c.Kafka.Seeds, c.Ingest = "amqp://127.0.0.1/", []string{"127.0.0.1:9092"}, sources

@@ -85,20 +85,20 @@ func etf1ID(key string) string {
 	return b.String()
 }
 
-// decideEtf1 reads a record of that scheduler. It is as pure as [Decide].
+// decideEtf1 reads a record of that scheduler. It is as pure as [Decide]. retention is how long the store keeps
+// finished messages.
 func decideEtf1(in *api.Intake, c *Command, now postdate.Time, retention time.Duration) Decision {
 	if c.Superseded {
 		return Decision{Action: Pass}
 	}
-	if strings.TrimSpace(c.Key) == "" {
+	if nameless(c) {
 		return refuse(invalid("it has no key: the key is the schedule's id, so give it one"))
 	}
 	e := readEtf1(c)
 	d := Decision{Action: Upsert, Identity: Given, compacted: true}
 	d.Message.Key = in.Key(etf1ID(c.Key))
 	if c.Body == nil {
-		d.Action = Cancel
-		if e.receipt {
+		if d.Action = Cancel; e.receipt {
 			d.receipt = e.version(c)
 		}
 		return d
@@ -108,14 +108,16 @@ func decideEtf1(in *api.Intake, c *Command, now postdate.Time, retention time.Du
 		d.Action, d.Reason = Refuse, words(err)
 		return d
 	}
-	d.Message = m
-	if m.ExecutionTime < now.Add(-retention) {
+	if d.Message = m; m.ExecutionTime < now-postdate.Time(retention.Milliseconds()) {
 		d.Action, d.Expired = Refuse, true
 		d.Reason = fmt.Sprintf("it was due at %s, longer ago than --retention, so whether it was delivered is not "+
 			"known any more: to send it, give it a later %s", m.ExecutionTime, headerEpoch)
 	}
 	return d
 }
+
+// nameless says whether a record has no key.
+func nameless(c *Command) bool { return strings.TrimSpace(c.Key) == "" }
 
 func (e *etf1) message(in *api.Intake, c *Command, now postdate.Time, id string) (m postdate.Message, err error) {
 	at, err := e.time()
@@ -173,10 +175,11 @@ func (e *etf1) headers(c *Command) []postdate.Header {
 // seconds is a time as that scheduler writes it.
 func seconds(ms int64) string { return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10) }
 
-// version tells the records of a key apart. A receipt has that of the record that was delivered.
+// version tells the records of a key apart. A receipt has that of the record that was delivered. A record with a value
+// may have the header, too: its sender had it delivered once, and schedules it again.
 func (e *etf1) version(c *Command) []postdate.Header {
 	stamp := seconds(c.Stamp)
-	if e.receipt {
+	if e.receipt && c.Body == nil {
 		for _, h := range c.Headers { // the last one is that scheduler's own
 			if h.Name == headerRecordTime {
 				stamp = h.Value
@@ -191,7 +194,27 @@ func isOf(m *postdate.Message, headers []postdate.Header) bool {
 	return !slices.ContainsFunc(headers, func(h postdate.Header) bool { return !slices.Contains(m.Headers, h) })
 }
 
-// Latest says which records of a partition later ones supersede. It is told of each, in order, before the
+// outdated says whether a stored message came from the command's record or from a later one. If so, the command is
+// obsolete. Of a compacted topic, records of one key may be in two partitions, as after some were added: there the
+// record's time decides. A receipt names its record instead.
+func outdated(c *Command, m *postdate.Message) bool {
+	if supersedes(m, c.Place) || !c.decision.compacted || c.decision.receipt != nil {
+		return supersedes(m, c.Place)
+	}
+	elsewhere, at := false, int64(0)
+	for _, h := range m.Headers {
+		switch h.Name {
+		case HeaderSource:
+			elsewhere = strings.HasPrefix(h.Value, c.Place.Topic+"/") &&
+				!strings.HasPrefix(h.Value, fmt.Sprintf("%s/%d/", c.Place.Topic, c.Place.Partition))
+		case headerRecordTime:
+			at, _ = strconv.ParseInt(h.Value, 10, 64)
+		}
+	}
+	return elsewhere && at > time.UnixMilli(c.Stamp).Unix()
+}
+
+// Latest says which records of a partition are replaced by later ones. It is told of each, in order, before the
 // first of them is carried out: one that is due would be delivered before the record that cancels it is read.
 type Latest struct{ last map[[16]byte]latest }
 
@@ -202,6 +225,9 @@ type latest struct {
 
 // Note takes the next record into account.
 func (l *Latest) Note(c *Command) {
+	if nameless(c) {
+		return // it is no schedule, and replaces none
+	}
 	if l.last == nil {
 		l.last = map[[16]byte]latest{}
 	}

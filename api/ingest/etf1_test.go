@@ -277,6 +277,9 @@ func TestEtf1Receipts(t *testing.T) {
 	receipt := func(offset int64, epoch string, stamp int64) *Command {
 		return schedule(offset, "-", epoch, "scheduler-timestamp", fmt.Sprint(stamp), "scheduler-key", "s", "scheduler-topic", "t")
 	}
+	again := func(offset int64, value string, more ...string) *Command { // of what was delivered before, with all its headers
+		return schedule(offset, value, soon(-9), append([]string{"scheduler-timestamp", soon(-500)}, more...)...)
+	}
 	w := etf1World(t)
 	stamp := int64(now) / 1000
 	w.expect(w.take(schedule(1, "1", soon(60)), receipt(2, soon(50), stamp), receipt(3, soon(60), stamp-1)), "done done done")
@@ -296,6 +299,7 @@ func TestEtf1Receipts(t *testing.T) {
 		{[]*Command{schedule(1, "1", soon(-9)), cancelled(2)}, "1"},
 		{[]*Command{receipt(1, soon(-9), stamp), schedule(2, "2", soon(-9))}, ""},
 		{[]*Command{schedule(1, "1", soon(-9)), schedule(2, "2", "")}, "1"},
+		{[]*Command{again(1, "1"), again(2, "-", "scheduler-timestamp", fmt.Sprint(stamp))}, "1"},
 	} {
 		var l Latest
 		for _, c := range test.records {
@@ -315,12 +319,52 @@ func TestEtf1Receipts(t *testing.T) {
 	w.expect(w.stored(), "s=1/CANCELLED")
 }
 
+// Where the records of a key are in two partitions, as after some were added, the later one counts, whichever is read
+// last.
+func TestEtf1InTwoPartitions(t *testing.T) {
+	in := func(partition int32, seconds int64, c *Command) *Command {
+		c.Place.Partition, c.Stamp = partition, c.Stamp+seconds*1000
+		return c
+	}
+	for _, last := range []func() *Command{
+		func() *Command { return schedule(5, "old", soon(60)) }, func() *Command { return cancelled(6) }, func() *Command { return schedule(7, "bad", "never") },
+	} {
+		w := etf1World(t)
+		w.expect(w.take(in(0, -60, schedule(4, "older", soon(60))), in(1, 0, schedule(1, "new", soon(90)))), "done done")
+		w.restartEtf1()
+		w.expect(w.take(in(0, -1, last())), "done")
+		w.expect(w.stored(), "s=new/PENDING")
+		w.take(in(0, 0, last())) // of two of one second, the one that is read last
+		if got := w.stored(); got == "s=new/PENDING" {
+			t.Error("what comes later changes nothing")
+		}
+	}
+	w := etf1World(t)
+	w.take(schedule(1, "1", soon(60)), in(0, -60, schedule(2, "2", soon(60)))) // in one, the order counts
+	w.expect(w.stored(), "s=2/PENDING")
+}
+
+// Records without a key replace nothing: each is put aside.
+func TestEtf1RecordsWithoutAKey(t *testing.T) {
+	w := etf1World(t)
+	var l Latest
+	all := []*Command{schedule(1, "1", soon(9)), schedule(2, "2", soon(9)), schedule(3, "3", soon(9))}
+	for _, c := range all {
+		c.Key = ""
+		l.Note(c)
+	}
+	for _, c := range all {
+		c.Superseded = l.Superseded(c)
+	}
+	w.expect(w.take(all...), "bad bad bad")
+}
+
 // When a topic is read for the first time, what was due may have been delivered by the other scheduler.
 func TestEtf1FirstRead(t *testing.T) {
-	for first, want := range map[postdate.Time]string{now - 60_000: "s=1/PENDING/marked", now - 60_001: "s=1/PENDING", 0: "s=1/PENDING"} {
+	for taken, want := range map[postdate.Time]string{now - 60_000: "s=1/PENDING/marked", now - 60_001: "s=1/PENDING", 0: "s=1/PENDING"} {
 		w := etf1World(t)
 		c := schedule(1, "1", soon(-60))
-		c.FirstRead = first
+		c.FirstRead = taken
 		w.expect(w.take(c), "done")
 		w.expect(w.stored(), want)
 	}

@@ -92,11 +92,11 @@ type Command struct {
 	// Stamp is a Kafka record's time stamp, in milliseconds since 1970, whoever set it.
 	Stamp int64
 
-	// Superseded: a later record takes the place of this one ([Latest]).
+	// Superseded: a later record has taken the place of this one ([Latest]).
 	Superseded bool
 
-	// FirstRead is when this cluster began to read the topic for the first time, if the message was there
-	// already: what was due then, another scheduler may have delivered.
+	// FirstRead is when a first read began that this message is of: what was due then, another scheduler may
+	// have delivered.
 	FirstRead postdate.Time
 
 	// Redelivered: the broker may have handed this message over before.

@@ -114,8 +114,7 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	for _, c := range commands {
 		if c.decision == nil {
 			d := t.decide(c, now)
-			c.decision = &d
-			if d.Action == Pass {
+			if c.decision = &d; d.Action == Pass {
 				t.finish(c, howRepeated)
 			}
 		}
@@ -217,7 +216,7 @@ func (t *Taker) refused(ctx context.Context, c *Command) {
 		defer cancel()
 		r, err := t.config.Messages.Get(ctx, d.Message.Key)
 		switch {
-		case err == nil && (r.Digest == d.Message.Digest || d.compacted && supersedes(&r.Message, c.Place)):
+		case err == nil && (r.Digest == d.Message.Digest || d.compacted && outdated(c, &r.Message)):
 			t.finish(c, howRepeated)
 			return
 		case err == nil && d.compacted && !t.withdraw(ctx, c, &r):
@@ -245,7 +244,7 @@ func (t *Taker) cancel(ctx context.Context, commands []*Command) {
 			t.vain(c, nothingThere)
 		case err != nil:
 			c.again(err)
-		case supersedes(&r.Message, c.Place) || !isOf(&r.Message, c.decision.receipt):
+		case outdated(c, &r.Message) || !isOf(&r.Message, c.decision.receipt):
 			t.finish(c, howRepeated)
 		default:
 			open, keys = append(open, c), append(keys, key)
@@ -406,7 +405,7 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			c.again(err)
 			return
 		}
-		if old.Digest == m.Digest || supersedes(&old.Message, c.Place) {
+		if old.Digest == m.Digest || outdated(c, &old.Message) {
 			t.finish(c, howRepeated)
 			return
 		}

@@ -94,8 +94,8 @@ type Source struct {
 	partitions map[int32]*partition
 
 	mu      sync.Mutex
-	first   map[int32]bool    // partitions of which nothing was ever committed
-	reasons map[string]string // what is at fault → why records wait
+	first   map[int32]postdate.Time // partitions of which nothing was ever committed → when they came here
+	reasons map[string]string       // what is at fault → why records wait
 }
 
 // Start begins to consume in the background, until Close or the end of ctx, which aborts
@@ -120,7 +120,7 @@ func Start(ctx context.Context, c Config) (*Source, error) {
 	}
 	s := &Source{
 		config: c, stopped: make(chan struct{}),
-		partitions: map[int32]*partition{}, first: map[int32]bool{}, reasons: map[string]string{},
+		partitions: map[int32]*partition{}, first: map[int32]postdate.Time{}, reasons: map[string]string{},
 	}
 	var err error
 	if s.template, err = ingest.ParseTemplate(c.Channel, Key, c.Taker.CheckChannel); err != nil {

@@ -290,6 +290,48 @@ func TestCompactedTopic(t *testing.T) {
 	})
 }
 
+// A node stops in the middle of a first read. The next one begins anew, so what is left is marked, too.
+func TestFirstReadIsInterrupted(t *testing.T) {
+	const count = 2_500 // more than two polls
+	on(t, func(t *testing.T, address string) {
+		client, topic, m := kafkatest.NewClient(t, address), publishertest.Unique("t"), storetest.NewFaulty()
+		client.CreateTopic(topic, 1, nil)
+		client.CreateTopic(topic+".postdate-rejected", 1, nil)
+		due := fmt.Sprint(time.Now().Add(-time.Minute).Unix())
+		var rs []*kgo.Record
+		for i := range count {
+			rs = append(rs, record(0, fmt.Sprint("k-", i), "v", "scheduler-epoch", due, "scheduler-target-topic", "x"))
+		}
+		produce(t, address, topic, rs...)
+		polls := 0
+		m.Set(func(int) (error, bool) {
+			if polls++; polls > 1 {
+				return postdate.E(postdate.KindUnavailable, "the test says so"), false
+			}
+			return nil, true
+		})
+		s := startForm(t, m, address, topic, ingest.FormEtf1)
+		eventually(t, "some is there", func() bool { return m.Count() > 0 })
+		stop(t, s)
+		if n := committed(t, address, topic); n != 0 {
+			t.Errorf("%d records are committed", n)
+		}
+		m.Set(nil)
+		s = startForm(t, m, address, topic, ingest.FormEtf1)
+		eventually(t, "all is committed", func() bool { return committed(t, address, topic) == count })
+		stop(t, s)
+		marked := 0
+		for _, r := range m.All(t) {
+			if r.MayRepeat {
+				marked++
+			}
+		}
+		if marked != count {
+			t.Errorf("%d of %d are marked", marked, count)
+		}
+	})
+}
+
 // Without a topic of rejected records, a bad record stops its own partition only.
 // Nothing after it is committed, and the partition continues once the topic exists.
 func TestRejectedTopicIsMissing(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *Source) wait() time.Duration {
 	for _, p := range s.partitions {
 		if len(p.records) > 0 {
 			wait = min(wait, time.Until(p.retryAt))
-		} else if p.done != nil {
+		} else if p.committable() {
 			wait = min(wait, backoffLast/10)
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Source) putAside(ctx context.Context, p *partition, results []ingest.Re
 func (s *Source) commit(ctx context.Context) {
 	var records []*kgo.Record
 	for _, p := range s.partitions {
-		if p.done != nil {
+		if p.committable() {
 			records = append(records, p.done)
 		}
 	}
@@ -169,7 +169,9 @@ func (s *Source) commit(ctx context.Context) {
 	}
 	s.because("committing", "")
 	for _, p := range s.partitions {
-		p.done = nil
+		if p.committable() {
+			p.done = nil
+		}
 	}
 }
 
