@@ -289,7 +289,7 @@ func TestKeysForSomeChannels(t *testing.T) {
 	r.send("GET", "/v1/inbox/other", "", key).problem(403, Forbidden, no)
 	r.send("POST", "/v1/inbox/other/consumers/te/receive", "", key).problem(403, Forbidden, no)
 	r.send("POST", "/v1/inbox/other/consumers/te/ack", `{"receipts":[]}`, key).problem(403, Forbidden, no)
-	r.send("POST", "/v1/inbox/test/consumers/other/receive", "", key).want(200, `{"messages":[]}`)
+	r.send("POST", "/v1/inbox/test/consumers/other/receive", "{}", key).want(200, `{"messages":[]}`)
 	r.send("GET", "/v1/inbox/test", "", key).want(200, `{"messages":[],"nextCursor":"0"}`)
 	r.send("PATCH", "/v1/channels", `{"channel":"inbox:other","paused":true}`, key).problem(403, Forbidden, no)
 	if a := r.send("GET", "/v1/messages/a", "", key); a.status != 200 {
@@ -334,7 +334,7 @@ func TestTenantsAreSeparate(t *testing.T) {
 		"GET /schedulers":                                    {"/schedulers", "", 200, "[]"},
 		"POST /schedulers":                                   {"/schedulers", `{"host":"a","name":"x","action":"DELETE"}`, 403, "the tenant b"},
 		"GET /v1/inbox/{name}":                               {"/v1/inbox/x", "", 200, `{"messages":[],`},
-		"POST /v1/inbox/{name}/consumers/{consumer}/receive": {"/v1/inbox/x/consumers/w/receive", "", 200, `{"messages":[]}`},
+		"POST /v1/inbox/{name}/consumers/{consumer}/receive": {"/v1/inbox/x/consumers/w/receive", "{}", 200, `{"messages":[]}`},
 		"POST /v1/inbox/{name}/consumers/{consumer}/ack":     {"/v1/inbox/x/consumers/w/ack", `{"receipts":["` + receiptOf("a", "x", "w", 1) + `"]}`, 200, "is not one of this consumer"},
 		"POST /v1/messages":                                  {"/v1/messages", other, 201, "PENDING"}, // the id is free
 		"POST /v1/messages/batch":                            {"/v1/messages/batch", "[" + strings.Replace(other, `"x"`, `"y"`, 1) + "]", 200, `"created":true`},

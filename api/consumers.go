@@ -38,7 +38,7 @@ func (s *Server) postReceive(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	raw, _, p := s.postedBody(ctx, s.singleBytesMax(), contentTypeJSON)
 	var body receiveBody
-	if p == nil && len(raw) > 0 {
+	if p == nil {
 		p = decodeBody(raw, &body)
 	}
 	if p != nil {

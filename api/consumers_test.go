@@ -60,18 +60,18 @@ func TestConsumersOverHTTP(t *testing.T) {
 		return receipts
 	}
 	old := want(consumerPath, `{"limit":2,"visibility":"PT1S"}`, "a", "b")
-	want(consumerPath, "", "c")
+	want(consumerPath, "{}", "c")
 	want(consumerPath, "{}")
-	want("/v1/inbox/test/consumers/other", "", "a", "b", "c")
+	want("/v1/inbox/test/consumers/other", "{}", "a", "b", "c")
 	r.send("POST", consumerPath+"/ack", `{"receipts":["`+old[0]+`"]}`).want(200, `{"results":[{"receipt":"`+old[0]+`","acked":true}]}`)
 	now = now.Add(time.Second)
-	next := want(consumerPath, "", "b")
+	next := want(consumerPath, "{}", "b")
 	a := r.send("POST", consumerPath+"/ack", `{"receipts":["`+old[0]+`","`+old[1]+`","`+next[0]+`"]}`)
 	if a.status != 200 || strings.Count(a.body, `"acked":true`) != 2 || !strings.Contains(a.body, `{"receipt":"`+old[1]+`","error":{"type":"urn:postdate:problem:receipt-outdated"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	now = now.Add(30 * time.Second)
-	want(consumerPath, "", "c")
+	want(consumerPath, "{}", "c")
 }
 
 func TestReceiveIsChecked(t *testing.T) {
@@ -90,6 +90,7 @@ func TestReceiveIsChecked(t *testing.T) {
 	} {
 		r.send("POST", consumerPath+"/receive", c.body).problem(400, InvalidField, `"pointer":"`+c.pointer+`"`, c.detail)
 	}
+	r.send("POST", consumerPath+"/receive", "").problem(400, MalformedJSON, "the body is empty: send a JSON object")
 	r.send("POST", consumerPath+"/receive", `{"visibilty":"1s"}`).problem(400, UnknownField, `"suggestion":"visibility"`)
 	r.send("POST", consumerPath+"/receive?limit=1", "").problem(400, InvalidParameter)
 	r.send("POST", consumerPath+"/receive", "", "Idempotency-Key: a").problem(400, NotSupported)
@@ -98,7 +99,7 @@ func TestReceiveIsChecked(t *testing.T) {
 	if len(r.inbox.received) != 0 {
 		t.Errorf("it received %+v", r.inbox.received)
 	}
-	r.send("POST", consumerPath+"/receive", "").want(200, `{"messages":[]}`)
+	r.send("POST", consumerPath+"/receive", "{}").want(200, `{"messages":[]}`)
 	r.send("POST", consumerPath+"/receive", `{"limit":7,"wait":"1ms","visibility":"PT12H"}`).want(200, `{"messages":[]}`)
 	name := store.ConsumerName{Tenant: "default", Inbox: "test", Consumer: "worker"}
 	if want := []store.InboxReceive{
@@ -133,7 +134,7 @@ func TestAckIsChecked(t *testing.T) {
 func TestUnknownOfConsumers(t *testing.T) {
 	r := newRig(t)
 	r.inbox.err = postdate.E(postdate.KindUnknown, "no answer")
-	r.send("POST", consumerPath+"/receive", "").problem(504, UnknownOutcome, "comes again when its visibility ends")
+	r.send("POST", consumerPath+"/receive", "{}").problem(504, UnknownOutcome, "comes again when its visibility ends")
 	r.send("POST", consumerPath+"/ack", `{"receipts":["`+receiptOf("default", "test", "worker", 1)+`"]}`).problem(504, UnknownOutcome, "repeating the request is safe")
 }
 

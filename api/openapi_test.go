@@ -474,7 +474,7 @@ func (c *contract) failures() {
 		c.call(status, "DELETE", "/v1/messages/f", "")
 		c.call(status, "POST", "/v1/messages/f/trigger", "")
 		c.call(status, "POST", "/schedulers", task("INSERT"))
-		c.call(status, "POST", "/v1/inbox/test/consumers/a/receive", "")
+		c.call(status, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
 		c.call(status, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["`+receiptOf("default", "test", "a", 1)+`"]}`)
 		if status != 507 {
 			c.call(status, "GET", "/v1/messages/f", "")
