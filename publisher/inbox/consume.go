@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"math/rand/v2"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -72,10 +73,56 @@ func (p *Publisher) Acknowledge(ctx context.Context, name store.ConsumerName,
 	return errs, err
 }
 
-// change replaces a consumer by what step makes of it, unless that has the same version. If somebody else is quicker,
-// it begins anew. A write that has begun is completed although ctx ends.
+// turn lets one call at a time change a consumer. It exists only while there are any.
+type turn struct {
+	taken chan struct{} // has a value while a call changes the consumer
+	users int           // under the publisher's mu
+}
+
+// takeTurn waits until no other call of this node changes the consumer, so that only other nodes are raced.
+func (p *Publisher) takeTurn(ctx context.Context, name store.ConsumerName) (done func(), err error) {
+	p.mu.Lock()
+	t := p.turns[name]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		p.turns[name] = t
+	}
+	t.users++
+	p.mu.Unlock()
+	leave := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(p.turns, name)
+		}
+	}
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, errQuicker(name)
+	}
+}
+
+func errQuicker(name store.ConsumerName) error {
+	return postdate.E(postdate.KindUnavailable, "others that use the consumer %q were always quicker: "+
+		"try again", name.Consumer)
+}
+
+// lostPauseMax is how long a node pauses at most after another one was quicker: about what a change takes.
+const lostPauseMax = 20 * time.Millisecond
+
+// change replaces a consumer by what step makes of it, unless that has the same version. If another node is quicker,
+// it begins anew, after a random pause so that the two do not meet again. A write that has begun is completed
+// although ctx ends.
 func (p *Publisher) change(ctx context.Context, name store.ConsumerName,
 	step func(c *store.Consumer, id uint64) (store.Consumer, error)) error {
+	leave, err := p.takeTurn(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	for {
 		c, err := p.box.Consumer(ctx, name)
 		if err != nil {
@@ -89,9 +136,10 @@ func (p *Publisher) change(ctx context.Context, name store.ConsumerName,
 		if err != nil || done {
 			return err
 		}
-		if ctx.Err() != nil {
-			return postdate.E(postdate.KindUnavailable, "others that use the consumer %q were always quicker: "+
-				"try again", name.Consumer)
+		select {
+		case <-time.After(rand.N(lostPauseMax)):
+		case <-ctx.Done():
+			return errQuicker(name)
 		}
 	}
 }

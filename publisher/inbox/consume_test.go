@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,45 @@ func TestWorkersShareMessages(t *testing.T) {
 	}
 }
 
+// The workers of one node take turns: none loses a race, and reads for nothing. Who waits gives up with its context.
+func TestWorkersTakeTurns(t *testing.T) {
+	c := newConsuming(t)
+	c.append(200)
+	c.box.after = func(done bool) (bool, error) {
+		if !done {
+			t.Error("a worker lost a race against another one of its node")
+		}
+		return done, nil
+	}
+	c.box.before = func(context.Context) { // long enough for the others to come
+		for range 20 {
+			runtime.Gosched()
+		}
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 25 {
+				r := store.InboxReceive{ConsumerName: worker, Limit: 1, Visibility: time.Hour}
+				if got, err := c.p.Receive(t.Context(), r); err != nil || len(got) != 1 {
+					t.Errorf("received %v, %v", got, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	c.append(1)
+	c.box.before = func(context.Context) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.p.Acknowledge(ended, worker, nil)
+		if postdate.KindOf(err) != postdate.KindUnavailable {
+			t.Errorf("who waits for its turn in vain is answered %v", err)
+		}
+	}
+	c.want(1, "0/1")
+}
+
 // Nothing is answered before the store has it, and an unknown outcome loses nothing.
 func TestUnknownReceive(t *testing.T) {
 	c := newConsuming(t)
@@ -201,7 +241,10 @@ func TestLostRaces(t *testing.T) {
 	c.box.before = func(context.Context) {
 		if lost++; lost == 1 { // another node is quicker
 			c.box.before = nil
+			mine := c.p
+			c.p = c.node()
 			c.want(1, "0/1")
+			c.p = mine
 		}
 	}
 	receipts := c.want(1, "1/1")

@@ -43,6 +43,7 @@ type Publisher struct {
 
 	mu    sync.Mutex
 	bells map[name]*bell
+	turns map[store.ConsumerName]*turn
 }
 
 var _ publisher.Publisher = (*Publisher)(nil)
@@ -61,7 +62,7 @@ const failedEvery = time.Minute
 // New makes a publisher that appends to box. The time of delivery is that of now.
 func New(box Box, now func() postdate.Time, log *slog.Logger) *Publisher {
 	return &Publisher{box: box, now: now, log: log, failed: rate.Sometimes{Interval: failedEvery},
-		gate: publisher.NewGate(), bells: map[name]*bell{}}
+		gate: publisher.NewGate(), bells: map[name]*bell{}, turns: map[store.ConsumerName]*turn{}}
 }
 
 // Check implements publisher.Publisher.
