@@ -40,10 +40,20 @@ func (s *Store) consumer(key postdate.Key) (store.Consumer, error) {
 	return readConsumer(v)
 }
 
-// SetConsumer implements store.Consumers.
+// SetConsumer implements store.Consumers. What makes the record longer waits until the disk can take it; what makes it
+// shorter, as acknowledging does, goes on.
 func (s *Store) SetConsumer(ctx context.Context, name store.ConsumerName, from uint64,
 	to store.Consumer) (done bool, err error) {
 	key := s.consumerOf(name)
+	was, err := s.consumer(key)
+	if err != nil {
+		return false, s.readError(err)
+	}
+	if from == 0 || len(to.Open) > len(was.Open) {
+		if err := s.admit(ctx); err != nil {
+			return false, err
+		}
+	}
 	err = s.underAll(ctx, 1, func(int) int { return key.Bucket }, func(w *writer, _, _ int) error {
 		old, err := s.consumer(key)
 		if err != nil || old.Version != from {
