@@ -58,7 +58,7 @@ type Receipt struct {
 func (c *Consumer) Due(now postdate.Time, limit int) []InboxPlace {
 	var due []OpenMessage
 	for _, o := range c.Open {
-		if o.Until <= now {
+		if o.due(now) {
 			due = append(due, o)
 		}
 	}
@@ -69,6 +69,15 @@ func (c *Consumer) Due(now postdate.Time, limit int) []InboxPlace {
 		places[i] = o.Place
 	}
 	return places
+}
+
+// clockSlack is how far the clocks of two nodes may be apart.
+const clockSlack = time.Hour
+
+// due says whether the message may be received again. One that is hidden for longer than anybody may ask for was
+// received by a clock that was wrong.
+func (o *OpenMessage) due(now postdate.Time) bool {
+	return o.Until <= now || o.Until > now.Add(postdate.VisibilityMax+clockSlack)
 }
 
 // Room is how many new messages the consumer may receive.

@@ -298,6 +298,20 @@ func TestReceiveWaits(t *testing.T) {
 	}
 }
 
+// What was received under a clock that was far ahead comes again once the clock is right.
+func TestReceivedByAClockThatWasWrong(t *testing.T) {
+	c := newConsuming(t)
+	c.append(1)
+	const year = int64(365 * 24 * time.Hour / time.Millisecond)
+	c.clock.Add(year)
+	c.want(1, "0/1")
+	c.clock.Add(-year)
+	c.want(1, "0/2")
+	c.want(1)
+	c.clock.Add(1000)
+	c.want(1, "0/3")
+}
+
 // What expired is dropped, and makes room.
 func TestExpiredIsDropped(t *testing.T) {
 	c := newConsuming(t)
