@@ -52,7 +52,7 @@ func (p *play) receive(limit int, visibility postdate.Time) []store.Received {
 		fmt.Sscan(p.c.Cursor, &cursor)
 	}
 	cursor = max(cursor, p.gone)
-	for n := min(limit-len(r.Kept), p.c.Room()); n > 0 && cursor < p.inbox; n-- {
+	for n := min(limit-len(r.Kept), p.c.Room()+len(r.Due)-len(r.Kept)); n > 0 && cursor < p.inbox; n-- {
 		r.New = append(r.New, p.message(cursor))
 		cursor++
 	}

@@ -50,7 +50,8 @@ func (p *Publisher) readFor(ctx context.Context, r *store.InboxReceive, c *store
 			return nil, err
 		}
 	}
-	limit := min(r.Limit-len(reception.Kept), c.Room())
+	expired := len(reception.Due) - len(reception.Kept) // these are no longer open
+	limit := min(r.Limit-len(reception.Kept), c.Room()+expired)
 	if limit == 0 {
 		return reception, nil
 	}

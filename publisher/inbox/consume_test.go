@@ -331,6 +331,20 @@ func TestExpiredIsDropped(t *testing.T) {
 	}
 }
 
+// What expired makes room for what is new at once: no answer is empty while something waits.
+func TestExpiredMakesRoomAtOnce(t *testing.T) {
+	c := newConsuming(t)
+	c.append(postdate.ConsumerOpenMax)
+	all := store.InboxReceive{ConsumerName: worker, Limit: postdate.ConsumerOpenMax, Visibility: time.Second}
+	if got, err := c.p.Receive(t.Context(), all); len(got) != postdate.ConsumerOpenMax || err != nil {
+		t.Fatal(len(got), err)
+	}
+	c.box.Expire(t.Context(), store.Expiry{Buckets: []int{0, 1, 2, 3}, DeliveredBefore: 2, Limit: 5000})
+	c.clock.Add(1000)
+	c.append(1)
+	c.want(10, "0/1")
+}
+
 // A consumer whose cursor the store does not know is the node's trouble, not the client's mistake.
 func TestConsumerOfAnotherStore(t *testing.T) {
 	c := newConsuming(t)
