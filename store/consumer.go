@@ -86,12 +86,22 @@ func (c *Consumer) Room() int { return max(0, postdate.ConsumerOpenMax-len(c.Ope
 // Reception is what was read for a consumer, which is to receive it.
 type Reception struct {
 	ID    uint64         // random: the version that it makes
+	Limit int            // messages that may be received
 	Now   postdate.Time  // when Due was asked
 	Until postdate.Time  // until when the messages are hidden from others
 	Due   []InboxPlace   // what Due listed
 	Kept  []InboxMessage // those of them that are kept, in any order
-	New   []InboxMessage // what was read after Cursor
+	New   []InboxMessage // what was read after Cursor: as many as Fresh said, or all there are
 	Next  string         // the cursor after these
+}
+
+// Fresh is how many new messages to read for a reception that has the rest. While something new waits and there is
+// room, what is due again gets half of the limit, or of 1 all or nothing by chance: else a few messages that nobody
+// can handle would hold up all the others.
+func (c *Consumer) Fresh(r *Reception) int {
+	half := (r.Limit + int(r.ID>>1&1)) / 2
+	expired := len(r.Due) - len(r.Kept) // which is no longer open
+	return min(r.Limit-min(len(r.Kept), half), c.Room()+expired)
 }
 
 // Received is a message as a consumer receives it.
@@ -103,32 +113,32 @@ type Received struct {
 
 // Receive is the consumer after a reception, and what it received: again, then for the first time. What is no longer
 // kept is not open any more. If nothing changes, the version stays.
-func (c *Consumer) Receive(r *Reception) (Consumer, []Received) {
+func (c *Consumer) Receive(r *Reception) (to Consumer, received []Received) {
 	if len(r.Due) == 0 && len(r.New) == 0 {
 		return *c, nil
 	}
-	to := Consumer{Version: r.ID, UsedAt: max(c.UsedAt, r.Now), Cursor: c.Cursor, Reached: c.Reached}
+	to = Consumer{Version: r.ID, UsedAt: max(c.UsedAt, r.Now), Cursor: c.Cursor, Reached: c.Reached,
+		Open: slices.Clone(c.Open)}
+	open := make(map[InboxPlace]*OpenMessage, len(to.Open))
+	for i := range to.Open {
+		open[to.Open[i].Place] = &to.Open[i]
+	}
 	kept := make(map[InboxPlace]*InboxMessage, len(r.Kept))
 	for i := range r.Kept {
 		kept[r.Kept[i].Place] = &r.Kept[i]
 	}
-	due := make(map[InboxPlace]int, len(r.Due))
-	for i, place := range r.Due {
-		due[place] = i
-	}
-	again := make([]Received, len(r.Due))
-	for _, o := range c.Open {
-		i, is := due[o.Place]
-		if is && kept[o.Place] == nil {
-			continue
-		}
-		if is {
+	const expired = -1
+	for _, place := range r.Due {
+		o, m := open[place], kept[place]
+		switch {
+		case m == nil:
+			o.Deliveries = expired
+		case len(received) < r.Limit-len(r.New):
 			o.Until, o.Deliveries, o.Receipt = r.Until, o.Deliveries+1, r.ID
-			again[i] = o.received(*kept[o.Place])
+			received = append(received, o.received(*m))
 		}
-		to.Open = append(to.Open, o)
 	}
-	received := slices.DeleteFunc(again, func(m Received) bool { return m.Deliveries == 0 })
+	to.Open = slices.DeleteFunc(to.Open, func(o OpenMessage) bool { return o.Deliveries == expired })
 	for _, m := range r.New {
 		o := OpenMessage{Place: m.Place, Until: r.Until, Deliveries: 1, Receipt: r.ID}
 		to.Open = append(to.Open, o)

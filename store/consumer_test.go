@@ -40,7 +40,7 @@ func (p *play) message(n int) store.InboxMessage {
 // receive receives as a node does.
 func (p *play) receive(limit int, visibility postdate.Time) []store.Received {
 	p.next++
-	r := store.Reception{ID: p.next, Now: p.now, Until: p.now + visibility, Due: p.c.Due(p.now, limit)}
+	r := store.Reception{ID: p.next, Limit: limit, Now: p.now, Until: p.now + visibility, Due: p.c.Due(p.now, limit)}
 	for _, place := range r.Due {
 		if int(place.Number) >= p.gone {
 			r.Kept = append(r.Kept, p.message(int(place.Number)))
@@ -52,7 +52,7 @@ func (p *play) receive(limit int, visibility postdate.Time) []store.Received {
 		fmt.Sscan(p.c.Cursor, &cursor)
 	}
 	cursor = max(cursor, p.gone)
-	for n := min(limit-len(r.Kept), p.c.Room()+len(r.Due)-len(r.Kept)); n > 0 && cursor < p.inbox; n-- {
+	for n := p.c.Fresh(&r); n > 0 && cursor < p.inbox; n-- {
 		r.New = append(r.New, p.message(cursor))
 		cursor++
 	}
@@ -231,7 +231,7 @@ func TestConsumerIsBounded(t *testing.T) {
 	p.drain()
 }
 
-// Those that were due first come first, and then what is new.
+// Those that were due first come first, beside what is new.
 func TestConsumerOrder(t *testing.T) {
 	p := newPlay(t)
 	p.inbox = 5
@@ -245,8 +245,39 @@ func TestConsumerOrder(t *testing.T) {
 			order = append(order, fmt.Sprint(m.ScheduleID, "/", m.Deliveries))
 		}
 	}
-	if want := []string{"3/2", "1/2", "2/2", "0/2", "4/1"}; !slices.Equal(order, want) {
+	if want := []string{"3/2", "4/1", "1/2", "2/2", "0/2"}; !slices.Equal(order, want) {
 		t.Errorf("they came as %v, want %v", order, want)
+	}
+}
+
+// What is due again and what is new share an answer, and neither waits for the other. What the one leaves, the other
+// gets.
+func TestConsumerShares(t *testing.T) {
+	for _, c := range []struct{ due, fresh, limit, again, first int }{
+		{20, 20, 10, 5, 5},
+		{3, 20, 10, 3, 7},
+		{20, 3, 10, 7, 3},
+		{20, 0, 10, 10, 0},
+		{postdate.ConsumerOpenMax, 20, 10, 10, 0},
+		{postdate.ConsumerOpenMax - 2, 20, 10, 8, 2},
+	} {
+		p := newPlay(t)
+		p.inbox = c.due
+		p.receive(c.due, 1000)
+		p.inbox += c.fresh
+		p.now += 1000
+		got := p.receive(c.limit, 1000)
+		again := 0
+		for _, m := range got {
+			if m.Deliveries > 1 {
+				again++
+			}
+		}
+		if again != c.again || len(got)-again != c.first {
+			t.Errorf("of %d due again and %d new, a receive of %d got %d and %d, want %d and %d", c.due, c.fresh, c.limit,
+				again, len(got)-again, c.again, c.first)
+		}
+		p.drain()
 	}
 }
 

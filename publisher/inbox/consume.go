@@ -43,15 +43,15 @@ func (p *Publisher) receive(ctx context.Context, r *store.InboxReceive) ([]store
 func (p *Publisher) readFor(ctx context.Context, r *store.InboxReceive, c *store.Consumer,
 	id uint64) (*store.Reception, error) {
 	now := p.now()
-	reception := &store.Reception{ID: id, Now: now, Until: now.Add(r.Visibility), Due: c.Due(now, r.Limit)}
+	reception := &store.Reception{ID: id, Limit: r.Limit, Now: now, Until: now.Add(r.Visibility),
+		Due: c.Due(now, r.Limit)}
 	var err error
 	if len(reception.Due) > 0 {
 		if reception.Kept, err = p.box.ReadPlaces(ctx, r.Tenant, r.Inbox, reception.Due); err != nil {
 			return nil, err
 		}
 	}
-	expired := len(reception.Due) - len(reception.Kept) // these are no longer open
-	limit := min(r.Limit-len(reception.Kept), c.Room()+expired)
+	limit := c.Fresh(reception)
 	if limit == 0 {
 		return reception, nil
 	}

@@ -345,6 +345,25 @@ func TestExpiredMakesRoomAtOnce(t *testing.T) {
 	c.want(10, "0/1")
 }
 
+// A message that no worker can handle does not hold up what is new, though each receives one at a time.
+func TestOneThatNobodyCanHandle(t *testing.T) {
+	c := newConsuming(t)
+	c.append(3)
+	seen := map[string]int{}
+	for range 100 {
+		r := store.InboxReceive{ConsumerName: worker, Limit: 1, Visibility: time.Second}
+		got, err := c.p.Receive(t.Context(), r)
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		seen[got[0].ScheduleID]++
+		c.clock.Add(1000)
+	}
+	if len(seen) != 3 || seen["0"] < 2 {
+		t.Errorf("100 receives brought %v", seen)
+	}
+}
+
 // A consumer whose cursor the store does not know is the node's trouble, not the client's mistake.
 func TestConsumerOfAnotherStore(t *testing.T) {
 	c := newConsuming(t)
