@@ -20,20 +20,20 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	if len(e.Buckets) == 0 {
 		return 0, nil
 	}
-	messages, letters, requests := 0, 0, 0
+	messages, letters, requests, all := 0, 0, 0, false
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	err := s.within(ctx, func(ctx context.Context) (err error) {
 		if messages, err = s.expireMessages(ctx, &e); err != nil {
 			return err
 		}
-		if letters, err = s.expireInboxes(ctx, &e); err != nil {
+		if letters, all, err = s.expireInboxes(ctx, &e); err != nil {
 			return err
 		}
 		if requests, err = s.expireRequests(ctx, &e); err != nil {
 			return err
 		}
-		if letters < e.Limit {
+		if all {
 			if err := s.expireConsumers(ctx, &e); err != nil {
 				return err
 			}
@@ -112,8 +112,8 @@ func (s *Store) forget(ctx context.Context, filter bson.D) (deleted int, err err
 
 // expireInboxes removes old messages from the fronts of inboxes. An inbox's last segment stays,
 // so that its numbers go on. A segment written before segments named their bucket belongs to
-// bucket 0.
-func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error) {
+// bucket 0. all says that nothing is left of what e selects.
+func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (expired int, all bool, err error) {
 	var buckets []any
 	for _, b := range e.Buckets {
 		buckets = append(buckets, b)
@@ -121,33 +121,32 @@ func (s *Store) expireInboxes(ctx context.Context, e *store.Expiry) (int, error)
 			buckets = append(buckets, nil) // matches a segment without a bucket
 		}
 	}
-	expired := 0
 	for expired < e.Limit {
 		cursor, err := s.inboxes.Find(ctx, doc("bucket", anyOf(buckets), "oldest", doc("$lt", e.DeliveredBefore)),
 			options.Find().
 				SetHint(indexAged).SetLimit(expireSegments).SetProjection(doc("messages.at", 1, "start", 1, "base", 1,
 				"count", 1)))
 		if err != nil {
-			return expired, err
+			return expired, false, err
 		}
 		var old []segment
 		if err := cursor.All(ctx, &old); err != nil || len(old) == 0 {
-			return expired, err
+			return expired, err == nil, err
 		}
 		taken := 0
 		for i := range old {
 			n, err := s.expireSegment(ctx, &old[i], e.DeliveredBefore, e.Limit-expired-taken)
 			if err != nil {
-				return expired + taken, err
+				return expired + taken, false, err
 			}
 			taken += n
 		}
 		if taken == 0 {
-			return expired, nil
+			return expired, false, nil
 		}
 		expired += taken
 	}
-	return expired, nil
+	return expired, false, nil
 }
 
 // expireSegment removes up to limit messages from one segment, and deletes the segments before

@@ -15,37 +15,36 @@ import (
 // inbox: its last number raises the floor, from which every empty inbox goes on. Therefore
 // numbers have gaps, and whatever comes is after a reader's old cursor.
 
-// expireInboxes deletes what e selects.
-func (s *Store) expireInboxes(e *store.Expiry) (int, error) {
+// expireInboxes deletes what e selects, and says whether none of it is left.
+func (s *Store) expireInboxes(e *store.Expiry) (expired int, all bool, err error) {
 	s.floorMu.Lock()
 	defer s.floorMu.Unlock()
 	iter, err := s.db.NewIter(&lsm.IterOptions{
 		LowerBound: []byte{spaceInboxOrder}, UpperBound: appendTime([]byte{spaceInboxOrder}, max(e.DeliveredBefore, 0)),
 	})
 	if err != nil {
-		return 0, s.readError(err)
+		return 0, false, s.readError(err)
 	}
-	old := s.listedIn(iter, e)
+	old, all := s.listedIn(iter, e)
 	if err := iter.Close(); err != nil {
-		return 0, s.readError(err)
+		return 0, false, s.readError(err)
 	}
-	expired := 0
 	for i := 0; i < len(old) && expired < e.Limit; i++ {
 		n, err := s.expireInbox(old[i], e.DeliveredBefore, e.Limit-expired)
 		if err != nil {
-			return expired, s.readError(err)
+			return expired, false, s.readError(err)
 		}
 		expired += n
 	}
 	if len(old) == 0 {
-		return 0, nil
+		return 0, all, nil
 	}
-	return expired, unknown(s.db.LogData([]byte{0}, lsm.Sync)) // one sync for all of them
+	return expired, all && expired < e.Limit, unknown(s.db.LogData([]byte{0}, lsm.Sync)) // one sync for all of them
 }
 
 // listedIn reads places in the order of inboxes, as many as e may need. It skips those in other
-// buckets, as finishedBefore does.
-func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Position) {
+// buckets, as endedBefore does, and says whether these are all.
+func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Position, all bool) {
 	ours, passed := s.among(e.Buckets), 0
 	for ok := iter.First(); ok && len(old) < e.Limit && passed < examinedMax; ok = iter.Next() {
 		p := splitTimed(iter.Key()[1:])
@@ -55,7 +54,7 @@ func (s *Store) listedIn(iter *lsm.Iterator, e *store.Expiry) (old []bucket.Posi
 		}
 		old = append(old, p)
 	}
-	return old
+	return old, !iter.Valid()
 }
 
 // expireInbox deletes the messages at the front of the inbox at a place in the order, as far as

@@ -92,7 +92,7 @@ func TestExpiryLooksAtWhatExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer iter.Close()
-	if old := s.listedIn(iter, e); len(old) != 1 || old[0].ScheduleID != "old" {
+	if old, _ := s.listedIn(iter, e); len(old) != 1 || old[0].ScheduleID != "old" {
 		t.Errorf("expiry looks at %v, want the one inbox that holds something old", old)
 	}
 	if stats := iter.Stats(); stats.InternalStats.PointCount > 3 {

@@ -86,8 +86,8 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 	}
 	// A damaged block in the way of one must not fill the disk with the other.
 	messages, err := s.expireMessages(ctx, &e)
-	inbox, inboxErr := s.expireInboxes(&e)
-	if inboxErr == nil && inbox < e.Limit {
+	inbox, all, inboxErr := s.expireInboxes(&e)
+	if inboxErr == nil && all {
 		inboxErr = s.expireConsumers(ctx, &e)
 	}
 	requests, requestsErr := s.expireRequests(ctx, &e)
