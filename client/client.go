@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -37,6 +38,8 @@ type Config struct {
 	// RetryFor is how long after its first try a call may be tried again. Default: 1 min.
 	// Negative: no retries. The call's context may end it sooner.
 	RetryFor time.Duration
+	// Log is told what Consume cannot return. Default: slog.Default().
+	Log *slog.Logger
 	// Requests bounds the concurrent requests for gathered schedules, and likewise those for
 	// gathered cancels. The more there are, the fewer calls share one. Default: 2, which
 	// BenchmarkRequests shows to be good.
@@ -90,6 +93,9 @@ func New(config Config) (*Client, error) {
 	if c.config.RetryFor == 0 {
 		c.config.RetryFor = time.Minute
 	}
+	if c.config.Log == nil {
+		c.config.Log = slog.Default()
+	}
 	if c.config.Requests <= 0 {
 		c.config.Requests = 2
 	}
@@ -128,6 +134,8 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
+
+	asked time.Time // when the request was begun to which this is the answer
 }
 
 // Do makes a call for which there is no method, or whose raw answer is wanted. It also
@@ -156,7 +164,9 @@ func (c *Client) try(ctx context.Context, call Call, to any) (Answer, error) {
 	}
 	current := c.current.Load()
 	server := c.servers[current%uint64(len(c.servers))]
+	asked := time.Now()
 	a, err := c.request(ctx, server, call)
+	a.asked = asked
 	switch {
 	case err != nil && passing(err) && ctx.Err() == nil:
 		c.current.CompareAndSwap(current, current+1)

@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/postdate/postdate"
 )
 
 // InboxReceive says what to receive for a consumer of an inbox.
@@ -45,6 +44,13 @@ func (m *ReceivedMessage) UnmarshalJSON(b []byte) error {
 // come. Those that receive for the same consumer share its messages. What is not acknowledged comes again
 // after its visibility; so does what came with an answer that was lost.
 func (c *Client) Receive(ctx context.Context, name, consumer string, receive InboxReceive) ([]ReceivedMessage, error) {
+	messages, _, err := c.receive(ctx, name, consumer, receive)
+	return messages, err
+}
+
+// receive also returns when it asked for what it received: the messages are hidden from then on, or from later on.
+func (c *Client) receive(ctx context.Context, name, consumer string,
+	receive InboxReceive) ([]ReceivedMessage, time.Time, error) {
 	body := map[string]any{"wait": receive.Wait.String()}
 	if receive.Limit != 0 {
 		body["limit"] = receive.Limit
@@ -56,9 +62,9 @@ func (c *Client) Receive(ctx context.Context, name, consumer string, receive Inb
 	var answer struct {
 		Messages []ReceivedMessage `json:"messages"`
 	}
-	_, err := c.do(ctx, Call{Method: http.MethodPost, Path: consumerPath(name, consumer) + "/receive", Body: text,
+	a, err := c.do(ctx, Call{Method: http.MethodPost, Path: consumerPath(name, consumer) + "/receive", Body: text,
 		Repeatable: true, Wait: receive.Wait}, &answer)
-	return answer.Messages, err
+	return answer.Messages, a.asked, err
 }
 
 // AckResult is what became of one receipt.
@@ -99,53 +105,103 @@ func (c *Client) Ack(ctx context.Context, name, consumer string, receipts []stri
 // waits behind slow ones is hidden from other workers.
 const consumeLimit = 10
 
+const (
+	// consumeWait is how long Consume lets a receive wait: what an answer brings that nobody gets any more,
+	// as the worker has ended, comes late, so it waits less than it might.
+	consumeWait = 5 * time.Second
+	// ackAfter is how long the acknowledgement of what was handled may wait for the rest of a batch.
+	ackAfter = time.Second
+	// visibilityDefault is that of the server.
+	visibilityDefault = 30 * time.Second
+)
+
 // Consume receives messages from inbox:name for a consumer, one batch after the other, and handles each with
-// handle. It acknowledges those of a batch for which handle returned nil, at the end of the batch; the others
-// come again after their visibility, here or at another worker. The context of handle ends with the
-// visibility, and what is not begun by then is left. Consume ends with the first error of a call, at the
-// latest when ctx ends; what was handled is acknowledged then, too. Wait is always 30 s.
+// handle. It acknowledges those for which handle returned nil, at the end of the batch and after each message
+// that takes more than a second; the others come again after their visibility, here or at another worker. The
+// context of handle ends after three quarters of the visibility, so that there is time to acknowledge; what is
+// not begun by then is left. Consume ends with the first error of a call, at the latest when ctx ends; what was
+// handled is acknowledged then, too. What comes again, and why, is in Config.Log. Wait is not used: Consume
+// waits for 5 s at a time, or for a quarter of the visibility if that is shorter.
 func (c *Client) Consume(ctx context.Context, name, consumer string, receive InboxReceive,
 	handle func(context.Context, ReceivedMessage) error) error {
-	receive.Wait = postdate.InboxWaitMax
 	if receive.Limit == 0 {
 		receive.Limit = consumeLimit
 	}
 	if receive.Visibility == 0 {
 		receive.Visibility = visibilityDefault
 	}
+	receive.Wait = min(consumeWait, receive.Visibility/4)
+	w := worker{Client: c, log: c.config.Log.With("inbox", name, "consumer", consumer), name: name,
+		consumer: consumer, handle: handle}
 	for {
-		messages, err := c.Receive(ctx, name, consumer, receive)
+		messages, asked, err := c.receive(ctx, name, consumer, receive)
 		if err != nil {
 			return err
 		}
-		if err := c.handleAll(ctx, name, consumer, receive.Visibility, messages, handle); err != nil {
+		if err := w.handleAll(ctx, messages, asked.Add(receive.Visibility*3/4)); err != nil {
 			return err
 		}
 	}
 }
 
-// visibilityDefault is that of the server.
-const visibilityDefault = 30 * time.Second
+// worker is one call of Consume.
+type worker struct {
+	*Client
+	log            *slog.Logger
+	name, consumer string
+	handle         func(context.Context, ReceivedMessage) error
+}
 
-// handleAll handles one batch and acknowledges it.
-func (c *Client) handleAll(ctx context.Context, name, consumer string, visibility time.Duration,
-	messages []ReceivedMessage, handle func(context.Context, ReceivedMessage) error) error {
-	limited, cancel := context.WithTimeout(ctx, visibility)
+// handleAll handles one batch until a time, and acknowledges it.
+func (w *worker) handleAll(ctx context.Context, messages []ReceivedMessage, until time.Time) error {
+	limited, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	var handled []string
-	for _, m := range messages {
+	var handled []ReceivedMessage
+	acked := time.Now()
+	for i, m := range messages {
 		if limited.Err() != nil {
+			w.log.Warn("messages come again: there was no time to handle them; choose a longer visibility or a "+
+				"smaller limit", "messages", len(messages)-i)
 			break
 		}
-		if handle(limited, m) == nil {
-			handled = append(handled, m.Receipt)
+		if err := w.handle(limited, m); err != nil {
+			w.comesAgain(&m, err)
+		} else {
+			handled = append(handled, m)
+		}
+		if time.Since(acked) > ackAfter {
+			if err := w.ack(ctx, handled); err != nil {
+				return err
+			}
+			handled, acked = nil, time.Now()
 		}
 	}
+	return w.ack(ctx, handled)
+}
+
+// ack acknowledges messages, although ctx may have ended.
+func (w *worker) ack(ctx context.Context, handled []ReceivedMessage) error {
 	if len(handled) == 0 {
 		return nil
 	}
-	_, err := c.Ack(context.WithoutCancel(ctx), name, consumer, handled) // that of an old receipt came again
-	return err
+	receipts := make([]string, len(handled))
+	for i := range handled {
+		receipts[i] = handled[i].Receipt
+	}
+	results, err := w.Ack(context.WithoutCancel(ctx), w.name, w.consumer, receipts)
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		if err := results[i].Err(); err != nil {
+			w.comesAgain(&handled[i], fmt.Errorf("it was handled, but not acknowledged: %w", err))
+		}
+	}
+	return nil
+}
+
+func (w *worker) comesAgain(m *ReceivedMessage, err error) {
+	w.log.Warn("a message comes again", "scheduleId", m.ScheduleID, "deliveries", m.Deliveries, "error", err)
 }
 
 func consumerPath(name, consumer string) string {
