@@ -42,7 +42,7 @@ func (m *ReceivedMessage) UnmarshalJSON(b []byte) error {
 
 // Receive receives messages from inbox:name for a consumer, for which the server keeps how far it has
 // come. Those that receive for the same consumer share its messages. What is not acknowledged comes again
-// after its visibility; so does what came with an answer that was lost.
+// after its visibility; so does what came with an answer that was lost, or that came after ctx ended.
 func (c *Client) Receive(ctx context.Context, name, consumer string, receive InboxReceive) ([]ReceivedMessage, error) {
 	messages, _, err := c.receive(ctx, name, consumer, receive)
 	return messages, err
@@ -74,7 +74,7 @@ type AckResult struct {
 }
 
 // Err returns the problem as an error, or nil if there is none. One of type ReceiptOutdated says that the
-// message was received again.
+// message was received again since, or that the consumer was forgotten.
 func (r *AckResult) Err() error {
 	if r.Problem != nil {
 		return r.Problem

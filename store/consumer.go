@@ -172,7 +172,8 @@ func (c *Consumer) Acknowledge(id uint64, now postdate.Time, receipts []Receipt)
 			errs[i] = postdate.E(postdate.KindTooLate, "the message was received again since: "+
 				"acknowledge it with its new receipt, or receive with a longer visibility")
 		case r.Place.Number >= c.Reached:
-			errs[i] = postdate.E(postdate.KindTooLate, "the consumer was forgotten since, because nobody used it")
+			errs[i] = postdate.E(postdate.KindTooLate, "the consumer was forgotten since: it received "+
+				"and acknowledged nothing for the inbox's retention")
 		}
 	}
 	if len(gone) == 0 {
