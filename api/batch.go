@@ -67,8 +67,10 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	if p := parse(body, t.add); p != nil {
 		return p
 	}
-	if p := s.noteKey(ctx, storeCtx, key, body); p != nil {
-		return p
+	if key != "" {
+		if p := s.noteKey(ctx, storeCtx, key, body); p != nil {
+			return p
+		}
 	}
 	s.insertBatch(ctx, storeCtx, t)
 	b := append(begin(ctx), `{"results":[`...)

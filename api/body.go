@@ -127,10 +127,6 @@ func (s *Server) singleBody(ctx *fasthttp.RequestCtx, to any, types ...string) *
 // bodyOf returns the body after a check of its media type and size. A body has to name
 // its type: a web page of another origin may send one that does not without asking first.
 func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string) ([]byte, *Problem) {
-	compressed, p := isGzip(ctx)
-	if p != nil {
-		return nil, p
-	}
 	given, length := ctx.Request.Header.ContentType(), ctx.Request.Header.ContentLength()
 	if hasBody := length > 0 || length == -1; hasBody && !isOneOf(given, types) {
 		named := "a body of " + clip(string(given)) + " is not supported"
@@ -140,14 +136,10 @@ func (s *Server) bodyOf(ctx *fasthttp.RequestCtx, bytesMax int, types ...string)
 		return nil, &Problem{Type: UnsupportedContent, Detail: named + ": send it with Content-Type: " +
 			strings.Join(types, " or ")}
 	}
-	if !compressed {
-		return s.bodyBytes(ctx, bytesMax)
+	if hasHeader(ctx, fasthttp.HeaderContentEncoding) {
+		return s.codedBody(ctx, bytesMax)
 	}
-	body, p := s.bodyBytes(ctx, min(bytesMax, gzipBytesMax))
-	if p != nil || len(body) == 0 {
-		return body, p
-	}
-	return s.inflated(ctx, body, bytesMax)
+	return s.bodyBytes(ctx, bytesMax)
 }
 
 func isOneOf(given []byte, types []string) bool {

@@ -22,6 +22,22 @@ var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }}
 // gzipBytesMax bounds a compressed body: with what it holds, it fits into [Config.BodiesBytesMax].
 const gzipBytesMax = postdate.BatchBytesMax / 2
 
+// codedBody is bodyBytes of a request with a Content-Encoding.
+func (s *Server) codedBody(ctx *fasthttp.RequestCtx, bytesMax int) ([]byte, *Problem) {
+	compressed, p := isGzip(ctx)
+	switch {
+	case p != nil:
+		return nil, p
+	case !compressed:
+		return s.bodyBytes(ctx, bytesMax)
+	}
+	body, p := s.bodyBytes(ctx, min(bytesMax, gzipBytesMax))
+	if p != nil || len(body) == 0 {
+		return body, p
+	}
+	return s.inflated(ctx, body, bytesMax)
+}
+
 // isGzip reports whether a request's body is compressed, or why its coding is not supported.
 func isGzip(ctx *fasthttp.RequestCtx) (bool, *Problem) {
 	named := ctx.Request.Header.PeekAll(fasthttp.HeaderContentEncoding)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/tls"
 	"errors"
@@ -216,10 +217,10 @@ func (c *conn) heard(n int, err error) {
 
 // Write is part of net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.of.tls != nil {
-		return c.Conn.Write(b)
+	if c.of.tls == nil && bytes.HasSuffix(b, goOn) {
+		return c.write(c.Conn, b)
 	}
-	return c.write(c.Conn, b)
+	return c.Conn.Write(b)
 }
 
 // Write is part of net.Conn.

@@ -56,9 +56,6 @@ func CheckOrigins(origins []string) error {
 // listedOrigin returns the origin of the page that sent a request, if that may use the API; "": it may not, or it was
 // no page.
 func (s *Server) listedOrigin(h *fasthttp.RequestHeader) string {
-	if len(s.config.Origins) == 0 {
-		return ""
-	}
 	sent := h.PeekAll(fasthttp.HeaderOrigin)
 	if len(sent) != 1 || len(sent[0]) == 0 {
 		return ""
@@ -73,7 +70,7 @@ func (s *Server) listedOrigin(h *fasthttp.RequestHeader) string {
 // The question carries no key. Allow lists the methods of the path.
 func (s *Server) preflight(ctx *fasthttp.RequestCtx) bool {
 	allow := ctx.Response.Header.Peek(fasthttp.HeaderAllow)
-	if !ctx.IsOptions() || len(allow) == 0 || s.listedOrigin(&ctx.Request.Header) == "" ||
+	if len(allow) == 0 || s.listedOrigin(&ctx.Request.Header) == "" ||
 		len(ctx.Request.Header.Peek(fasthttp.HeaderAccessControlRequestMethod)) == 0 {
 		return false
 	}
@@ -87,9 +84,6 @@ func (s *Server) preflight(ctx *fasthttp.RequestCtx) bool {
 
 // allowOrigin lets the page that sent a request read the answer, if its origin is listed.
 func (s *Server) allowOrigin(ctx *fasthttp.RequestCtx) {
-	if len(s.config.Origins) == 0 {
-		return
-	}
 	h := &ctx.Response.Header
 	shown := anyOrigin
 	if s.config.Origins[0] != anyOrigin {

@@ -33,9 +33,8 @@ func headReceived(h *fasthttp.RequestHeader) (unchanged fasthttp.RequestConfig) 
 
 // restoreLength undoes what headReceived did to the length.
 func restoreLength(ctx *fasthttp.RequestCtx) {
-	if h := &ctx.Request.Header; ctx.Request.MayContinue() {
-		h.SetContentLength(lengthIn(h.RawHeaders()))
-	}
+	h := &ctx.Request.Header
+	h.SetContentLength(lengthIn(h.RawHeaders()))
 }
 
 // lengthIn returns the Content-Length in a request's head, which fasthttp has found to be sound; -1: there is none.

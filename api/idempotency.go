@@ -19,12 +19,9 @@ import (
 // idempotencyKeyBytesMax bounds an Idempotency-Key.
 const idempotencyKeyBytesMax = 255
 
-// idempotencyKey returns the Idempotency-Key of a request; "": it has none.
+// idempotencyKey returns the Idempotency-Key of a request that has one.
 func idempotencyKey(ctx *fasthttp.RequestCtx) (string, *Problem) {
 	fields := ctx.Request.Header.PeekAll("Idempotency-Key")
-	if len(fields) == 0 {
-		return "", nil
-	}
 	if len(fields) > 1 || !isVisible(fields[0], idempotencyKeyBytesMax) {
 		return "", &Problem{Type: InvalidParameter, Parameter: "Idempotency-Key", Detail: "the Idempotency-Key " +
 			"has to be one header of 1 to " + strconv.Itoa(idempotencyKeyBytesMax) +
@@ -44,9 +41,6 @@ var idempotencySpace = uuid.MustParse("9b0c7e0a-5d0f-4f8e-9a53-6c1f2f6f3c55")
 
 // noteKey refuses a request whose Idempotency-Key stands for another request.
 func (s *Server) noteKey(ctx *fasthttp.RequestCtx, storeCtx context.Context, key string, body []byte) *Problem {
-	if key == "" {
-		return nil
-	}
 	sum := sha256.New()
 	sum.Write(ctx.Path())
 	sum.Write(body)

@@ -38,8 +38,10 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil && !repeated {
 		return p
 	}
-	if p := s.noteKey(ctx, storeCtx, key, raw); p != nil {
-		return p
+	if key != "" {
+		if p := s.noteKey(ctx, storeCtx, key, raw); p != nil {
+			return p
+		}
 	}
 	if repeated {
 		return first.write(ctx, fasthttp.StatusOK)
@@ -54,7 +56,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 // postedBody returns the body of a request that schedules messages, and its Idempotency-Key ("": it has none).
 func (s *Server) postedBody(ctx *fasthttp.RequestCtx, bytesMax int,
 	types ...string) (raw []byte, key string, p *Problem) {
-	if p = noQuery(ctx); p == nil {
+	if p = noQuery(ctx); p == nil && hasHeader(ctx, "Idempotency-Key") {
 		key, p = idempotencyKey(ctx)
 	}
 	if p != nil {

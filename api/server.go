@@ -173,12 +173,14 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
 		identify(ctx)
-		restoreLength(ctx)
+		if ctx.Request.MayContinue() {
+			restoreLength(ctx)
+		}
 		var p *Problem
 		refused := false
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
 			p = s.refuse(ctx)
-			if refused = p != nil; !refused && !s.preflight(ctx) {
+			if refused = p != nil; !refused && !(ctx.IsOptions() && len(s.config.Origins) > 0 && s.preflight(ctx)) {
 				p = s.guarded(ctx, path, need, handle)
 			}
 		} else {
@@ -190,7 +192,9 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 			}
 			p.write(ctx)
 		}
-		s.allowOrigin(ctx)
+		if len(s.config.Origins) > 0 {
+			s.allowOrigin(ctx)
+		}
 		s.leave(ctx)
 		answered(ctx)
 		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))
