@@ -32,7 +32,7 @@ var foreign = map[string]struct {
 	"POST /schedulers":                                   {"/schedulers", `{"host":"acme","name":"sweep","action":"DELETE"}`, 403},
 	"GET /schedulers":                                    {"/schedulers", "", 200},
 	"GET /v1/inbox/{name}":                               {"/v1/inbox/both", "", 200},
-	"POST /v1/inbox/{name}/consumers/{consumer}/receive": {"/v1/inbox/both/consumers/acme-worker/receive", "", 200},
+	"POST /v1/inbox/{name}/consumers/{consumer}/receive": {"/v1/inbox/both/consumers/acme-worker/receive", "{}", 200},
 	"POST /v1/inbox/{name}/consumers/{consumer}/ack":     {"/v1/inbox/both/consumers/acme-worker/ack", `{"receipts":["x"]}`, 200},
 	"GET /v1/channels":                                   {"/v1/channels", "", 200},
 	"PATCH /v1/channels":                                 {"/v1/channels", `{"channel":"inbox:both","paused":true}`, 200},
