@@ -24,7 +24,7 @@ import (
 
 const (
 	startTimeout = 60 * time.Second // it takes 2 s on an idle machine
-	callTimeout  = 10 * time.Second
+	callTimeout  = 30 * time.Second // likewise
 )
 
 // How long a set's members hear of no primary before they elect another one.
