@@ -36,12 +36,8 @@ func (s *Server) postReceive(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	raw, _, p := s.postedBody(ctx, s.singleBytesMax(), contentTypeJSON)
 	var body receiveBody
-	if p == nil {
-		p = decodeBody(raw, &body)
-	}
-	if p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	r, p := body.check(name)
@@ -111,12 +107,8 @@ func (s *Server) postAck(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	raw, _, p := s.postedBody(ctx, s.singleBytesMax(), contentTypeJSON)
-	if p != nil {
-		return p
-	}
 	var body ackBody
-	if p := decodeBody(raw, &body); p != nil {
+	if p := s.singleBody(ctx, &body, contentTypeJSON); p != nil {
 		return p
 	}
 	switch n := len(body.Receipts); {

@@ -149,6 +149,7 @@ func TestIdempotencyKeyOfOtherCalls(t *testing.T) {
 	r.send("PATCH", "/v1/messages/a", `{"payload":2}`, unfit).is(200)
 	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a"]}`, unfit).is(200)
 	r.send("DELETE", "/v1/messages/a", "", unfit).is(200)
+	r.send("POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":[]}`, unfit).is(200)
 }
 
 // A trigger cannot tell a repetition, and says so before it begins another occurrence.
