@@ -16,6 +16,8 @@ const (
 	HeaderValueBytesMax = 4096
 	LastErrorBytesMax   = 512
 	InboxNameBytesMax   = 128
+	LabelsMax           = 8
+	LabelBytesMax       = 128
 
 	BatchItemsMax  = 10_000
 	BatchBytesMax  = 64 << 20 // of one batch request's body

@@ -90,6 +90,10 @@ type Message struct {
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
 	// deliveries is marked as a possible duplicate.
 	MayRepeat bool
+	Labels    []string // the client's own, as it gave them; nobody but clients uses them
+	// FailureChannel gets the message, with the reason, if it cannot be delivered; "": the one that is set for
+	// its channel, if any.
+	FailureChannel Channel
 }
 
 // Route returns the route that the message takes.
@@ -158,7 +162,8 @@ type State struct {
 type Record struct {
 	Message
 	State
-	Series Series // may be zero in what a claim returns
+	Series Series    // may be zero in what a claim returns
+	Log    []Attempt // likewise: the latest attempts, the oldest first; never changed in place
 }
 
 // NewRecord returns the record of a newly scheduled message with the given version.
@@ -236,6 +241,17 @@ func DigestOf(m *Message, when string) Digest {
 		text(r.Cron)
 		text(r.Timezone)
 	}
+	if len(m.Labels) > 0 { // likewise
+		number(-4)
+		number(int64(len(m.Labels)))
+		for _, l := range m.Labels {
+			text(l)
+		}
+	}
+	if m.FailureChannel != "" { // likewise
+		number(-5)
+		text(string(m.FailureChannel))
+	}
 	number(int64(len(m.Headers)))
 	for _, h := range m.Headers {
 		text(h.Name)
@@ -288,6 +304,9 @@ func checkOccurrenceID(id, series, occurrence string) error {
 
 // CheckKeyID returns a KindInvalid error if s cannot be the id of an API key.
 func CheckKeyID(s string) error { return checkName("key id", s, ScheduleIDBytesMax) }
+
+// CheckLabel returns an error if s is not a valid label.
+func CheckLabel(s string) error { return checkName("label", s, LabelBytesMax) }
 
 // CheckTenant returns an error if name is not a valid tenant.
 func CheckTenant(name string) error { return checkName("tenant", name, TenantBytesMax) }

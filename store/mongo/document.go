@@ -38,6 +38,7 @@ type document struct {
 	Paused            bool           `bson:"paused,omitempty"`
 	Changes           int            `bson:"changes,omitempty"`
 	Series            *series        `bson:"series,omitempty"`
+	Log               []attempt      `bson:"attemptLog,omitempty"`
 	Mark              *mark          `bson:"mark,omitempty"`
 
 	Sized int `bson:"sized,omitempty"` // the payload's size; never stored: a read computes it in place of the payload
@@ -64,6 +65,18 @@ type document struct {
 	First        postdate.Time `bson:"first,omitempty"`
 	Digest       []byte        `bson:"digest"`
 	Original     *original     `bson:"original,omitempty"`
+
+	// A node of an earlier version drops these with its next change of the message.
+	Labels         []string `bson:"labels,omitempty"`
+	FailureChannel string   `bson:"failureChannel,omitempty"`
+}
+
+// attempt is a postdate.Attempt.
+type attempt struct {
+	At      postdate.Time           `bson:"at"`
+	Node    string                  `bson:"node"`
+	Outcome postdate.AttemptOutcome `bson:"outcome"`
+	Reason  string                  `bson:"reason,omitempty"`
 }
 
 // original is a message's Original. A node of an earlier version drops it with its next change.
@@ -99,6 +112,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
 		Recurrence: (*recurrence)(m.Recurrence), First: m.First,
+		Labels: m.Labels, FailureChannel: string(m.FailureChannel),
 	}
 	if st.Status == postdate.Pending {
 		d.Due = &d.AttemptTime
@@ -165,6 +179,7 @@ func (d *document) record() postdate.Record {
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
 		Recurrence: (*postdate.Recurrence)(d.Recurrence), First: d.First,
+		Labels: d.Labels, FailureChannel: postdate.Channel(d.FailureChannel),
 		Retry: postdate.RetryPolicy{
 			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff),
 			MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),
@@ -177,7 +192,11 @@ func (d *document) record() postdate.Record {
 		m.Headers = append(m.Headers, postdate.Header(h))
 	}
 	m.Digest, m.Original = d.requests()
-	return postdate.Record{Message: m, State: d.state(), Series: d.Series.series()}
+	r := postdate.Record{Message: m, State: d.state(), Series: d.Series.series()}
+	for _, a := range d.Log {
+		r.Log = append(r.Log, postdate.Attempt(a))
+	}
+	return r
 }
 
 // requests are the digest of the request that made the message what it is, and the message's Original.

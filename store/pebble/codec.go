@@ -40,12 +40,14 @@ type state struct {
 	Channel       postdate.Channel
 	Priority      postdate.Priority
 	PayloadBytes  int             // unsized, but in layoutSized
-	Series        postdate.Series // absent in layoutLean
+	Series        postdate.Series // absent in layoutLean, as are the next two
+	Log           []postdate.Attempt
+	Labels        []string // of the message, to find their places in the space of labels
 }
 
 // record is the message with this state.
 func (s *state) record(m postdate.Message) postdate.Record {
-	return postdate.Record{Message: m, State: s.State, Series: s.Series}
+	return postdate.Record{Message: m, State: s.State, Series: s.Series, Log: s.Log}
 }
 
 // notBefore is the time before which the message must not be sent.
@@ -53,7 +55,7 @@ func (s *state) notBefore() postdate.Time { return max(s.ExecutionTime, s.Occurr
 
 func stateOf(m *postdate.Message, s postdate.State) state {
 	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel,
-		Priority: m.Priority, PayloadBytes: len(m.Payload)}
+		Priority: m.Priority, PayloadBytes: len(m.Payload), Labels: m.Labels}
 }
 
 // route is the route of the message, which is the tenant's.
@@ -75,11 +77,14 @@ const (
 	flagsPriority = 2      // where the flags of a state have its priority, in two bits
 	flagEnding    = 1 << 4 // of a series
 	flagPaused    = 1 << 5 // likewise
+	flagMore      = 1 << 6 // it has labels or a log of attempts
 )
 
-// The byte of a message's encoding also holds whether it has an Original, its priority, in two bits, and whether it
-// may repeat.
+// The byte of a message's encoding also holds whether it has labels or a failure channel, whether it has an Original,
+// its priority, in two bits, and whether it may repeat.
 const (
+	formEncoding  = 3 // the bits of the encoding
+	formMore      = 1 << 3
 	formOriginal  = 1 << 4
 	formPriority  = 5
 	formMayRepeat = 1 << 7
@@ -100,6 +105,10 @@ func appendState(b []byte, s *state, form byte) []byte {
 	if s.Paused {
 		flags |= flagPaused
 	}
+	more := form != layoutLean && (len(s.Labels) > 0 || len(s.Log) > 0)
+	if more {
+		flags |= flagMore
+	}
 	b = append(b, form, byte(s.Status), flags)
 	b = binary.AppendUvarint(b, s.Version)
 	b = binary.AppendUvarint(b, uint64(s.Attempts))
@@ -112,6 +121,9 @@ func appendState(b []byte, s *state, form byte) []byte {
 		b = binary.AppendUvarint(b, uint64(s.PayloadBytes))
 	}
 	b = appendText(b, s.LastError)
+	if more {
+		b = appendLog(appendTexts(b, s.Labels), s.Log)
+	}
 	if s.DownSince != 0 || s.Occurrence != 0 { // states of earlier versions end here
 		b = appendTimes(b, s.DownSince)
 	}
@@ -139,6 +151,10 @@ func readState(v []byte) (s state, err error) {
 		s.PayloadBytes = int(r.uvarint() & math.MaxInt)
 	}
 	s.LastError = r.text()
+	if flags&flagMore != 0 {
+		r.failed = r.failed || form == layoutLean
+		s.Labels, s.Log = r.texts(), r.log()
+	}
 	if len(r.rest) > 0 {
 		s.DownSince = r.time()
 	}
@@ -175,6 +191,9 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	if m.Original != (postdate.Original{}) {
 		form |= formOriginal
 	}
+	if len(m.Labels) > 0 || m.FailureChannel != "" {
+		form |= formMore
+	}
 	b = append(b, layout, form)
 	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
 	b = appendText(b, string(m.Channel))
@@ -187,6 +206,9 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	b = append(b, m.Digest[:]...)
 	if form&formOriginal != 0 {
 		b = appendTimes(append(b, m.Original.Digest[:]...), m.Original.ExecutionTime)
+	}
+	if form&formMore != 0 {
+		b = appendText(appendTexts(b, m.Labels), string(m.FailureChannel))
 	}
 	b = appendHeaders(b, m.Headers)
 	b = binary.AppendUvarint(b, uint64(len(m.Payload)))
@@ -205,7 +227,7 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.Key, m.ExecutionTime = key, execution
 	r.layout()
 	form := r.byte()
-	m.Encoding, m.MayRepeat = postdate.Encoding(form&(formOriginal-1)), form&formMayRepeat != 0
+	m.Encoding, m.MayRepeat = postdate.Encoding(form&formEncoding), form&formMayRepeat != 0
 	m.Priority = postdate.Priority(form >> formPriority & 3)
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
 	m.Channel = postdate.Channel(r.text())
@@ -219,6 +241,9 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	if form&formOriginal != 0 {
 		copy(m.Original.Digest[:], r.take(len(m.Digest)))
 		m.Original.ExecutionTime = r.time()
+	}
+	if form&formMore != 0 {
+		m.Labels, m.FailureChannel = r.texts(), postdate.Channel(r.text())
 	}
 	m.Headers = r.headers()
 	m.Payload = append([]byte{}, r.take(int(r.uvarint()))...)
@@ -346,6 +371,16 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
+// appendLog writes what came of attempts.
+func appendLog(b []byte, log []postdate.Attempt) []byte {
+	b = binary.AppendUvarint(b, uint64(len(log)))
+	for _, a := range log {
+		b = append(appendTimes(b, a.At), byte(a.Outcome))
+		b = appendText(appendText(b, a.Node), a.Reason)
+	}
+	return b
+}
+
 func appendTimes(b []byte, ts ...postdate.Time) []byte {
 	for _, t := range ts {
 		b = binary.AppendUvarint(b, uint64(t))
@@ -442,6 +477,16 @@ func (r *reader) headers() []postdate.Header {
 		hs[i] = postdate.Header{Name: r.text(), Value: r.text()}
 	}
 	return hs
+}
+
+func (r *reader) log() (log []postdate.Attempt) {
+	for n := r.uvarint(); n > 0 && !r.failed; n-- {
+		a := postdate.Attempt{At: r.time(), Outcome: postdate.AttemptOutcome(r.byte())}
+		a.Node, a.Reason = r.text(), r.text()
+		r.failed = r.failed || a.Outcome > postdate.AttemptUnknown
+		log = append(log, a)
+	}
+	return log
 }
 
 // end fails if something could not be read, or was left over.

@@ -24,6 +24,9 @@ func FuzzStoredValues(f *testing.F) {
 	addForms(f, &m, &s)
 	s.Parked, s.DownSince, m.Retry.MaxParked = true, 4, time.Hour
 	addForms(f, &m, &s)
+	m.Labels, m.FailureChannel, s.Labels = []string{"a", "b"}, "inbox:b", []string{"a", "b"}
+	s.Log = []postdate.Attempt{{At: 5, Node: "n", Outcome: postdate.AttemptRefused, Reason: "no"}}
+	addForms(f, &m, &s)
 	series, st := fullSeries()
 	addForms(f, &series, &st)
 	f.Add(appendInboxMessage(nil, &store.InboxMessage{Headers: m.Headers, Payload: m.Payload}))

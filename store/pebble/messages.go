@@ -146,7 +146,7 @@ func (s *Store) Replace(ctx context.Context, next, was postdate.Record) (present
 			return nil
 		}
 		st := stateOf(m, next.State)
-		st.Series = next.Series
+		st.Series, st.Log = next.Series, next.Log
 		w.unplace(m.Key, &old)
 		w.deleteMessage(m.Key, old.ExecutionTime)
 		w.setMessage(m)

@@ -436,8 +436,8 @@ const (
 	layoutOrdered = 2
 	// layoutCounted counts what is pending, and has states of layoutSized.
 	layoutCounted = 4
-	// layoutNow is what this version writes. Earlier ones refuse it: they know no Original, no series, or no pauses.
-	layoutNow = 8
+	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
+	layoutNow = 9
 )
 
 // The birth record: layout, N, a random name, and a checksum.

@@ -81,6 +81,10 @@ func (x *trial) largest() postdate.Message {
 		Priority:    postdate.PriorityLow,
 		Retry: postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax,
 			MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
+		FailureChannel: postdate.Channel("kafka:" + name(postdate.ChannelBytesMax-6)),
+	}
+	for range postdate.LabelsMax {
+		m.Labels = append(m.Labels, name(postdate.LabelBytesMax-1)+string(rune('a'+len(m.Labels))))
 	}
 	for i := range m.Payload {
 		m.Payload[i] = byte(i * 7)
@@ -130,6 +134,12 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 			MaxBackoff: time.Duration(r.Int64N(1 << 40)),
 			MaxParked:  time.Duration(r.Int64N(2)) * time.Duration(r.Int64N(1<<50)),
 		},
+	}
+	for range r.IntN(3) {
+		m.Labels = append(m.Labels, string(rune('a'+len(m.Labels)))+randomOf(r, "-_.:~@+=,09azAZ", r.IntN(9)))
+	}
+	if r.IntN(2) == 0 {
+		m.FailureChannel = postdate.Channel("inbox:" + randomOf(r, "abc-", 1+r.IntN(9)))
 	}
 	for range r.IntN(4) {
 		m.Headers = append(m.Headers, postdate.Header{Name: randomOf(r, "abcü-", 1+r.IntN(9)),

@@ -322,6 +322,9 @@ func (x *trial) wantRecord(got, want postdate.Record) {
 	x.wantFields(want.ScheduleID, reflect.ValueOf(got.Message), reflect.ValueOf(want.Message))
 	x.wantFields(want.ScheduleID, reflect.ValueOf(got.State), reflect.ValueOf(want.State))
 	x.wantFields(want.ScheduleID, reflect.ValueOf(got.Series), reflect.ValueOf(want.Series))
+	if !slices.Equal(got.Log, want.Log) {
+		x.broken("%s has the log %v, want %v", want.ScheduleID, got.Log, want.Log)
+	}
 }
 
 func (x *trial) wantFields(id string, got, want reflect.Value) {
