@@ -7,7 +7,10 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// reading is the store's clock as the latest renewal of the lease showed it.
+// readingLasts is for how long a reading may be better than later ones. The two clocks drift apart.
+const readingLasts = time.Minute
+
+// reading is the store's clock as a renewal of the lease showed it.
 type reading struct {
 	store postdate.Time // it was read before mono
 	mono  time.Duration
@@ -18,6 +21,15 @@ type reading struct {
 type storeClock struct {
 	skewMax time.Duration
 	latest  atomic.Pointer[reading]
+}
+
+// read takes in what a renewal says. An answer that was long on its way says less than the one before.
+func (c *storeClock) read(store postdate.Time, mono time.Duration) {
+	r := c.latest.Load()
+	if r != nil && mono-r.mono < readingLasts && r.store.Add(mono-r.mono) > store {
+		return
+	}
+	c.latest.Store(&reading{store, mono})
 }
 
 // at is the earliest that the store's clock can be now.

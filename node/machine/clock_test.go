@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
 )
@@ -98,5 +99,28 @@ func TestPassed(t *testing.T) {
 	now.Wall += 100_000
 	if got := alone.m.Board().Passed(now); got != now.Wall {
 		t.Errorf("without another clock it is %d, want %d", got, now.Wall)
+	}
+}
+
+// An answer that waited, as while the process stood still, says less of the store's clock than the one before,
+// but clocks drift, and a store's clock may be set.
+func TestTheBestReadingOfTheStoresClock(t *testing.T) {
+	var c storeClock
+	at := func(mono time.Duration) postdate.Time {
+		t, _ := c.at(postdate.Now{Mono: mono})
+		return t
+	}
+	c.read(100_000, 10*time.Second)
+	c.read(101_000, 19*time.Second) // it was 8 s on its way
+	if got := at(20 * time.Second); got != 110_000 {
+		t.Errorf("after a late answer the store's clock is %d, want 110000", got)
+	}
+	c.read(110_500, 20*time.Second)
+	if got := at(20 * time.Second); got != 110_500 {
+		t.Errorf("after a better answer the store's clock is %d, want 110500", got)
+	}
+	c.read(140_000, 20*time.Second+readingLasts)
+	if got := at(20*time.Second + readingLasts); got != 140_000 {
+		t.Errorf("a minute later the store's clock is %d, want what it says now, 140000", got)
 	}
 }

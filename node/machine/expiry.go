@@ -49,7 +49,7 @@ func (x *expiry) see(now postdate.Now, ev Event) {
 	switch ev := ev.(type) {
 	case fence.Renewed:
 		if ev.Err == nil && ev.Store != 0 {
-			x.clock.latest.Store(&reading{ev.Store, now.Mono})
+			x.clock.read(ev.Store, now.Mono)
 		}
 		if ev.Err == nil && !x.watched {
 			x.watched, x.since = true, now.Mono
