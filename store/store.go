@@ -125,6 +125,7 @@ type ListQuery struct {
 	Status   postdate.Status
 	Channel  postdate.Channel
 	IDPrefix string        // messages whose id begins so
+	Label    string        // messages with this label; then the cost depends on how many have it
 	From     postdate.Time // execution time at least this
 	To       postdate.Time // execution time below this
 	After    *ListPosition // continue after this message

@@ -54,6 +54,7 @@ const (
 	indexParked   = "parked"
 	indexSettled  = "settled"
 	indexList     = "list"
+	indexLabel    = "label"
 	indexAged     = "aged"
 	indexShardKey = "shard"
 )
@@ -202,7 +203,7 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 
 // createIndexes creates the missing indexes. A partial index has no entry for the messages that
 // it leaves out: finished messages, in the end nearly all, are only in _id, in the index of the
-// list and in that of the retention.
+// list and in that of the retention; what has labels is in theirs too.
 func (s *Store) createIndexes(ctx context.Context) error {
 	where := func(filter bson.D) *options.IndexOptionsBuilder {
 		return options.Index().SetPartialFilterExpression(filter)
@@ -221,6 +222,8 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
 		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1),
 			Options: options.Index().SetName(indexList)},
+		{Keys: doc("tenant", 1, "labels", 1, "executionTime", 1, "bucket", 1, "_id", 1),
+			Options: where(doc("labels", there)).SetName(indexLabel)},
 	}
 	if s.sharded {
 		indexes = append(indexes, driver.IndexModel{

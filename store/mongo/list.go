@@ -48,7 +48,7 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))
 	}
 	pipeline = append(pipeline, doc("$limit", q.Limit+1))
-	cursor, err := s.messages.Aggregate(ctx, pipeline, options.Aggregate().SetHint(indexList))
+	cursor, err := s.messages.Aggregate(ctx, pipeline, options.Aggregate().SetHint(listIndex(q)))
 	if err != nil {
 		return page, err
 	}
@@ -76,9 +76,23 @@ func listPosition(d *document) *store.ListPosition {
 	return &store.ListPosition{ExecutionTime: d.ExecutionTime, Bucket: d.Bucket, ScheduleID: d.ScheduleID}
 }
 
-// listRange is the range of the list index that a page begins with. After a cursor that is what
+// listIndex is the index that a list goes by.
+func listIndex(q *store.ListQuery) string {
+	if q.Label != "" {
+		return indexLabel
+	}
+	return indexList
+}
+
+// listRange is the range of its index that a page begins with. After a cursor that is what
 // follows at the same time in the same bucket, in later buckets, and at later times.
 func listRange(q *store.ListQuery) bson.D {
+	begins := func(rest ...any) bson.D {
+		if q.Label != "" {
+			rest = append([]any{"labels", q.Label}, rest...)
+		}
+		return doc(append([]any{"tenant", q.Tenant}, rest...)...)
+	}
 	until := func(low string, at postdate.Time) bson.D {
 		times := doc(low, at)
 		if q.To != 0 {
@@ -87,18 +101,18 @@ func listRange(q *store.ListQuery) bson.D {
 		return times
 	}
 	if q.After == nil || q.After.ExecutionTime < q.From {
-		return doc("tenant", q.Tenant, "executionTime", until("$gte", q.From))
+		return begins("executionTime", until("$gte", q.From))
 	}
 	at := q.After
 	if q.To != 0 && at.ExecutionTime >= q.To {
-		return doc("tenant", q.Tenant, "executionTime", until("$gt", at.ExecutionTime))
+		return begins("executionTime", until("$gt", at.ExecutionTime))
 	}
 	same := at.ExecutionTime
 	id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: at.ScheduleID})
 	return doc("$or", bson.A{
-		doc("tenant", q.Tenant, "executionTime", same, "bucket", at.Bucket, "_id", doc("$gt", id)),
-		doc("tenant", q.Tenant, "executionTime", same, "bucket", doc("$gt", at.Bucket)),
-		doc("tenant", q.Tenant, "executionTime", until("$gt", at.ExecutionTime)),
+		begins("executionTime", same, "bucket", at.Bucket, "_id", doc("$gt", id)),
+		begins("executionTime", same, "bucket", doc("$gt", at.Bucket)),
+		begins("executionTime", until("$gt", at.ExecutionTime)),
 	})
 }
 
@@ -108,7 +122,7 @@ func (s *Store) listBorder(ctx context.Context, q *store.ListQuery) (*store.List
 	cursor, err := s.messages.Aggregate(ctx, bson.A{
 		doc("$match", listRange(q)), doc("$sort", orderList), doc("$skip", listExaminedMax-1), doc("$limit", 1),
 		doc("$project", doc("executionTime", 1, "bucket", 1)),
-	}, options.Aggregate().SetHint(indexList))
+	}, options.Aggregate().SetHint(listIndex(q)))
 	if err != nil {
 		return nil, err
 	}

@@ -209,6 +209,15 @@ func (x *routed) insert(n int, at postdate.Time) []postdate.Message {
 	return all
 }
 
+// insertLabelled inserts messages, of which each other one has a label.
+func (x *routed) insertLabelled(n int, at postdate.Time) {
+	all := x.fresh(n, at)
+	for i := range all {
+		all[i].Labels = []string{"a"}[i%2:]
+	}
+	x.must(x.errOf(x.s.Insert(x.t.Context(), all)))
+}
+
 func (x *routed) errOf(results []store.Inserted) error {
 	for _, r := range results {
 		if r.Err != nil {
@@ -352,6 +361,13 @@ func (x *routed) operationsOnMessages() map[string]func() func() error {
 			x.insert(manyMessages, routedNow+600_000)
 			return func() error {
 				_, err := s.List(ctx, store.ListQuery{Tenant: "default", From: routedNow + 600_000, Limit: 50})
+				return err
+			}
+		},
+		"List, with a label": func() func() error {
+			x.insertLabelled(manyMessages, routedNow+700_000)
+			return func() error {
+				_, err := s.List(ctx, store.ListQuery{Tenant: "default", Label: "a", Limit: 50})
 				return err
 			}
 		},

@@ -17,6 +17,7 @@ import (
 //	d bucket attemptTime tenant 0 id     its state again, while it is PENDING
 //	k bucket route 0 attemptTime tenant 0 id     and once more, while it is parked
 //	f settledAt bucket tenant 0 id       its execution time (for earlier versions), once it is final
+//	g tenant 0 label 0 executionTime bucket id   nothing: the messages with a label, in the order of List
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox
@@ -38,6 +39,7 @@ const (
 	spaceDue        = 'd'
 	spaceParked     = 'k'
 	spaceFinished   = 'f'
+	spaceLabel      = 'g'
 	spacePartition  = 'p'
 	spaceLease      = 'l'
 	spaceInbox      = 'b'

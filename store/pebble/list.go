@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -18,18 +19,20 @@ import (
 const listExaminedMax = 10_000
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
-// merges them with one iterator, which seeks.
+// merges them with one iterator, which seeks. What has a label is in that order by itself.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
-	iter, err := s.db.NewIter(spaceOnly(spaceMessage))
+	bounds := spaceOnly(spaceMessage)
+	if q.Label != "" {
+		bounds = labelBounds(&q)
+	}
+	iter, err := s.db.NewIter(bounds)
 	if err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
 	defer iter.Close()
 	l := lister{s: s, iter: iter, q: &q}
-	for b := range s.c.Buckets {
-		if err := l.seek(listStart(&q, b), b); err != nil {
-			return store.ListPage{}, s.readError(err)
-		}
+	if err := l.begin(); err != nil {
+		return store.ListPage{}, s.readError(err)
 	}
 	defer l.states.close()
 	heap.Init(&l.heads)
@@ -71,6 +74,19 @@ type lister struct {
 	heads listHeads
 
 	states lookup
+}
+
+// begin finds the first message of each bucket, or the first one with the label.
+func (l *lister) begin() error {
+	if l.q.Label != "" {
+		return l.labelled(l.iter.First())
+	}
+	for b := range l.s.c.Buckets {
+		if err := l.seek(listStart(l.q, b), b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // seek adds the first message of bucket b at or after start, if there is one.
@@ -121,6 +137,9 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 // advance replaces head by the message after it.
 func (l *lister) advance(head listHead) error {
 	heap.Pop(&l.heads)
+	if l.q.Label != "" {
+		return l.labelled(l.iter.Next())
+	}
 	before := len(l.heads)
 	err := l.seek(append(messageKey(nil, head.key, head.execution), 0), head.key.Bucket)
 	if len(l.heads) > before {
@@ -140,6 +159,9 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	}
 	if l.q.Status != 0 && st.Status != l.q.Status || l.q.Channel != "" && st.Channel != l.q.Channel {
 		return rec, false, nil
+	}
+	if l.q.Label != "" && !slices.Contains(st.Labels, l.q.Label) {
+		return rec, false, nil // replaced in between
 	}
 	m, err := l.s.message(head.key, head.execution)
 	if errors.Is(err, lsm.ErrNotFound) {

@@ -20,6 +20,9 @@ func firstVersion() uint64 { return 1 + rand.Uint64N(1<<35-1) }
 // messageRoomBytes is about what a message takes besides its payload and headers.
 const messageRoomBytes = 256
 
+// labelRoomBytes is about what a label takes besides its own bytes.
+const labelRoomBytes = 96
+
 // admit waits until the disk can take the messages. If it fails, nothing was written.
 func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
 	if s.full.Load() {
@@ -30,6 +33,9 @@ func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
 		bytes += messageRoomBytes + len(messages[i].Payload)
 		for _, h := range messages[i].Headers {
 			bytes += len(h.Name) + len(h.Value)
+		}
+		for _, label := range messages[i].Labels {
+			bytes += labelRoomBytes + 3*len(label) // in the message, in its state and in a key
 		}
 	}
 	return s.pace.admit(ctx, bytes)
@@ -148,7 +154,7 @@ func (s *Store) Replace(ctx context.Context, next, was postdate.Record) (present
 		st := stateOf(m, next.State)
 		st.Series, st.Log = next.Series, next.Log
 		w.unplace(m.Key, &old)
-		w.deleteMessage(m.Key, old.ExecutionTime)
+		w.deleteMessage(m.Key, &old)
 		w.setMessage(m)
 		w.setState(m.Key, &st)
 		present = next

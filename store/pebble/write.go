@@ -106,18 +106,27 @@ func (w *writer) setMessage(m *postdate.Message) {
 	w.key = messageKey(w.key[:0], m.Key, m.ExecutionTime)
 	w.value = appendMessage(w.value[:0], m)
 	w.batch.Set(w.key, w.value, nil)
+	for _, label := range m.Labels {
+		w.key = labelKey(w.key[:0], label, m.Key, m.ExecutionTime)
+		w.batch.Set(w.key, nil, nil)
+	}
 }
 
-func (w *writer) deleteMessage(key postdate.Key, execution postdate.Time) {
-	w.key = messageKey(w.key[:0], key, execution)
+// deleteMessage deletes the message with this state from where setMessage put it.
+func (w *writer) deleteMessage(key postdate.Key, st *state) {
+	w.key = messageKey(w.key[:0], key, st.ExecutionTime)
 	w.batch.Delete(w.key, nil)
+	for _, label := range st.Labels {
+		w.key = labelKey(w.key[:0], label, key, st.ExecutionTime)
+		w.batch.Delete(w.key, nil)
+	}
 }
 
 // forget deletes a message that has ended.
 func (w *writer) forget(key postdate.Key, st *state) {
 	w.key = stateKey(w.key[:0], key)
 	w.batch.Delete(w.key, nil)
-	w.deleteMessage(key, st.ExecutionTime)
+	w.deleteMessage(key, st)
 	w.unfinish(key, st.SettledAt)
 }
 

@@ -39,6 +39,7 @@ func durable() []check {
 			x.wantRecord(x.get(m.Key), want)
 			x.wantDue(everything(home, x.own(home), t0))
 		}},
+		{"labels survive, and those that were replaced or expired stay away", labelsSurvive},
 		{"settlements survive", durableSettle},
 		{"what became of a series survives, and what it left to be retried", durableSeries},
 		{"that a series is ending survives, and so does its end", durableEnding},

@@ -329,6 +329,7 @@ func selects(q *store.ListQuery, r *postdate.Record) bool {
 		(q.Status == 0 || r.Status == q.Status) &&
 		(q.Channel == "" || r.Channel == q.Channel) &&
 		strings.HasPrefix(r.ScheduleID, q.IDPrefix) &&
+		(q.Label == "" || slices.Contains(r.Labels, q.Label)) &&
 		r.ExecutionTime >= q.From &&
 		(q.To == 0 || r.ExecutionTime < q.To) &&
 		(q.After == nil || compareListed(listPosition(r), *q.After) > 0)

@@ -722,6 +722,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("changing series", bugsInChanges)
 	in("forget", bugsInForget)
 	in("list", bugsInPrefixes)
+	in("labels", bugsInLabels)
 	return bugs
 }
 

@@ -80,6 +80,7 @@ func areas() []area {
 		{"replace", replacing()},
 		{"cancel", cancelling()},
 		{"list", listing()},
+		{"labels", labelling()},
 		{"claim", claiming()},
 		{"behind", append(lagging(), laggingTenants()...)},
 		{"scan", scanning()},

@@ -242,6 +242,11 @@ func TestEveryLossIsCaught(t *testing.T) {
 				}
 			}
 		},
+		"the labels": func(m *Mem) {
+			for key := range m.Rows {
+				m.amend(key, func(r *postdate.Record) { r.Labels = nil })
+			}
+		},
 		"the tokens":        func(m *Mem) { m.Records[home].Token = 0 },
 		"the claims":        func(m *Mem) { m.Records[home].Claimed = bucket.Position{} },
 		"what is behind":    func(m *Mem) { m.Records[home].Behind = nil },
