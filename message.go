@@ -302,6 +302,23 @@ func checkOccurrenceID(id, series, occurrence string) error {
 	return nil
 }
 
+// CheckIDPrefix returns an error if no message's id can begin with s.
+func CheckIDPrefix(s string) error {
+	series, occurrence, _ := strings.Cut(s, occurrenceMark)
+	if s == "" || s == "." || s == ".." { // which begin ids, and are none
+		series += "-"
+	}
+	switch err := checkName("idPrefix", series, ScheduleIDBytesMax); {
+	case s == "":
+		return E(KindInvalid, "idPrefix is empty: leave it out to list every id")
+	case err != nil:
+		return err
+	case strings.Trim(occurrence, "0123456789-:.TZ") != "" || len(occurrence) > len(Time(0).String()):
+		return E(KindInvalid, "idPrefix %q: after the slash is the time of an occurrence, like %s", s, Time(0))
+	}
+	return nil
+}
+
 // CheckKeyID returns a KindInvalid error if s cannot be the id of an API key.
 func CheckKeyID(s string) error { return checkName("key id", s, ScheduleIDBytesMax) }
 

@@ -93,6 +93,7 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	if r.PartitionKey != "" {
 		b = appendMember(b, "key", r.PartitionKey)
 	}
+	b = appendLabels(b, r.Labels)
 	b = appendRetry(b, r.Retry)
 	b = appendState(b, &r.State)
 	if r.Recurrence != nil {

@@ -33,6 +33,7 @@ type messageBody struct {
 	ExpiresAt       *string         `json:"expiresAt"`
 	Retry           *retryBody      `json:"retry"`
 	Priority        *string         `json:"priority"`
+	Labels          labelList       `json:"labels"`
 	Recurrence      *recurrenceBody `json:"recurrence"`
 	Paused          *bool           `json:"paused"`
 }
@@ -59,7 +60,7 @@ var (
 		return name == "paused" // goes with PATCH
 	})
 	patchFields = []string{"executionTime", "delay", "payload", "contentType", "payloadEncoding", "channel",
-		"recurrence", "paused"}
+		"labels", "recurrence", "paused"}
 	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
 	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
 	receiveFields = fieldsOf(reflect.TypeFor[receiveBody]())

@@ -91,8 +91,11 @@ func channelTag(tenant string, channel []byte) []byte {
 func cursorTag(q *store.ListQuery, position []byte) []byte {
 	b := []byte{cursorVersion, byte(q.Status)}
 	texts := []string{q.Tenant, string(q.Channel)}
-	if q.IDPrefix != "" { // earlier versions gave out cursors without
+	if q.IDPrefix != "" || q.Label != "" { // earlier versions gave out cursors without
 		texts = append(texts, q.IDPrefix)
+	}
+	if q.Label != "" {
+		texts = append(texts, q.Label)
 	}
 	for _, text := range texts {
 		b = binary.AppendUvarint(b, uint64(len(text)))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func checkedProblem(t *testing.T, p *Problem) {
 func FuzzMessageBody(f *testing.F) {
 	for _, seed := range []string{
 		order("a"), `{"channel":"inbox:a","delay":"PT1M","payload":"AA==","payloadEncoding":"base64"}`, `{"payload":{"a":1,"a":2}}`, `{"retry":{"maxAttempts":1e9}}`,
-		`{"channel":"inbox:a","delay":"1s","payload":"x","contentType":"text/plain","headers":{"a":"b"},"expiresAt":"2099-01-01T00:00:00Z","priority":"high"}`, `[`, `"`,
+		`{"channel":"inbox:a","delay":"1s","payload":"x","contentType":"text/plain","headers":{"a":"b"},"expiresAt":"2099-01-01T00:00:00Z","priority":"high","labels":["a","b"]}`, `[`, `"`,
 		recurring("a", `{"every":"PT1H0.1S","anchor":"2027-03-28T00:00:00Z","jitter":"1s","maxRuns":3,"misfire":"skip","misfireAfter":"1h"}`),
 		recurring("a", `{"cron":"30 2 * * *","timezone":"Europe/Berlin","start":"2027-03-28T00:00:00+01:00","end":"2028-03-28T00:00:00Z","gap":"skip","overlap":"both"}`),
 	} {
@@ -59,6 +60,7 @@ func FuzzMessageBody(f *testing.F) {
 			ContentType     string          `json:"contentType"`
 			PayloadEncoding string          `json:"payloadEncoding"`
 			Priority        string          `json:"priority"`
+			Labels          []string        `json:"labels"`
 			Recurrence      *recurrenceBody `json:"recurrence"`
 		}
 		if err := json.Unmarshal(shown, &again); err != nil {
@@ -66,6 +68,9 @@ func FuzzMessageBody(f *testing.F) {
 		}
 		var m2 postdate.Message
 		p := c.payload(&messageBody{Payload: again.Payload, ContentType: again.ContentType, PayloadEncoding: again.PayloadEncoding}, &m2)
+		if !slices.Equal(again.Labels, m.Labels) || len(m.Labels) > postdate.LabelsMax {
+			t.Fatalf("%s has the labels %q", shown, m.Labels)
+		}
 		if p != nil || !bytes.Equal(m.Payload, m2.Payload) || m.Encoding != m2.Encoding || again.Priority != m.Priority.String() {
 			t.Fatalf("%s comes back as %+v, %v", shown, m2, p)
 		}

@@ -12,7 +12,7 @@ import (
 const listBytesMax = 16 << 20
 
 func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
-	args, p := query(ctx, "status", "channel", "from", "to", "limit", "cursor")
+	args, p := query(ctx, "status", "channel", "label", "idPrefix", "from", "to", "limit", "cursor")
 	if p != nil {
 		return p
 	}
@@ -58,6 +58,18 @@ func listQuery(args *fasthttp.Args, tenant string, buckets int) (store.ListQuery
 	if args.Has("channel") {
 		if q.Channel, err = postdate.ParseChannel(string(args.Peek("channel"))); err != nil {
 			return q, parameterProblem("channel", err)
+		}
+	}
+	if args.Has("label") {
+		q.Label = string(args.Peek("label"))
+		if err := postdate.CheckLabel(q.Label); err != nil {
+			return q, parameterProblem("label", err)
+		}
+	}
+	if args.Has("idPrefix") {
+		q.IDPrefix = string(args.Peek("idPrefix"))
+		if err := postdate.CheckIDPrefix(q.IDPrefix); err != nil {
+			return q, parameterProblem("idPrefix", err)
 		}
 	}
 	var p *Problem

@@ -257,13 +257,15 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 }
 
 func (c *contract) successes() {
-	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","priority":"high","expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"}}`
+	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","priority":"high","labels":["a","b"],"expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"}}`
 	c.call(201, "POST", "/v1/messages", order("a"), "Traceparent: x")
 	c.call(200, "POST", "/v1/messages", order("a"))
 	c.call(201, "POST", "/v1/messages", full)
 	c.call(201, "PUT", "/v1/messages/put", order("put"))
 	c.call(200, "PUT", "/v1/messages/put", order("put"))
 	c.call(200, "PATCH", "/v1/messages/put", `{"delay":"PT1H","payload":null}`)
+	c.call(200, "PATCH", "/v1/messages/put", `{"labels":["a"]}`)
+	c.call(200, "PATCH", "/v1/messages/put", `{"labels":null}`)
 	c.mergePatch("/v1/messages/put", `{"executionTime":"2027-03-01T00:00:00Z"}`)
 	for _, state := range []postdate.State{
 		{Status: postdate.Pending, AttemptTime: testNow}, {Status: postdate.Pending, Parked: true, LastError: "down"},
@@ -273,7 +275,7 @@ func (c *contract) successes() {
 		c.store.set(keyOf("full"), func(r *postdate.Record) { r.State = state })
 		c.call(200, "GET", "/v1/messages/full", "")
 	}
-	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
+	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&label=a&idPrefix=f&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
 	c.series()
 	c.call(200, "DELETE", "/v1/messages/a", "")
 	c.call(201, "POST", "/schedulers", task("INSERT"))

@@ -137,7 +137,7 @@ func (s *Server) ended(ctx context.Context, read *postdate.Record, err error) er
 // mereSwitch says whether a change of a series is a pause or a resume, and nothing else.
 func (b *messageBody) mereSwitch() bool {
 	return b.Paused != nil && b.Channel == "" && len(b.Payload) == 0 && b.Recurrence == nil &&
-		b.ExecutionTime == nil && b.Delay == nil
+		b.ExecutionTime == nil && b.Delay == nil && b.Labels == nil
 }
 
 // patchable refuses a change that changes nothing.
@@ -149,9 +149,10 @@ func patchable(b *messageBody) *Problem {
 		if b.PayloadEncoding != "" {
 			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
 		}
-		if b.ExecutionTime == nil && b.Delay == nil && b.Channel == "" && b.Recurrence == nil && b.Paused == nil {
-			return fieldProblem("", invalid("nothing to change: give executionTime or delay, payload or channel; "+
-				"of a series recurrence, payload, channel or paused"))
+		if b.ExecutionTime == nil && b.Delay == nil && b.Channel == "" && b.Recurrence == nil && b.Paused == nil &&
+			b.Labels == nil {
+			return fieldProblem("", invalid("nothing to change: give executionTime or delay, payload, channel or "+
+				"labels; of a series recurrence, payload, channel, labels or paused"))
 		}
 	}
 	return nil
@@ -170,6 +171,9 @@ func (c *checker) patched(b *messageBody, rule map[string]jsontext.Value,
 		if p := c.payload(b, &m); p != nil {
 			return next, p
 		}
+	}
+	if p := b.labels(&m); p != nil {
+		return next, p
 	}
 	if old.Recurrence != nil {
 		return c.patchedSeries(b, rule, old, m)
@@ -233,7 +237,7 @@ func patchOfRule(raw []byte) (rule map[string]jsontext.Value, p *Problem) {
 }
 
 // unpatchable refuses fields that PATCH cannot change, and a patch that removes a field: in a merge patch null does,
-// and an empty text says nothing else. A payload of null is one.
+// and an empty text says nothing else. A payload of null is one, and labels may go.
 func unpatchable(fields map[string]jsontext.Value) *Problem {
 	for _, name := range []string{"scheduleId", "headers", "key", "expiresAt", "retry", "priority"} {
 		if _, given := fields[name]; !given {
@@ -249,7 +253,7 @@ func unpatchable(fields map[string]jsontext.Value) *Problem {
 		value := fields[name]
 		remedy := "leave it out, or give it another value"
 		switch name {
-		case "payload":
+		case "payload", "labels":
 			continue
 		case "recurrence":
 			remedy = "cancel the series, or replace it with PUT"

@@ -58,10 +58,14 @@ def schedule(name: str, **more: Any) -> models.Schedule:
 
 made = ok(schedule_message.sync_detailed, models.Scheduled, body=schedule("py-1", execution_time=soon))
 assert made.status is models.Status.PENDING and made.execution_time - soon < timedelta(milliseconds=1)
-ok(put_message.sync_detailed, models.Scheduled, "py-2", body=schedule("py-2", delay="PT1H", priority=models.Priority.HIGH))
-ok(patch_message.sync_detailed, models.Scheduled, "py-2", body=models.Change(delay="PT2H"))
+ok(put_message.sync_detailed, models.Scheduled, "py-2", body=schedule("py-2", delay="PT1H", priority=models.Priority.HIGH, labels=["a", "b"]))
+ok(patch_message.sync_detailed, models.Scheduled, "py-2", body=models.Change(delay="PT2H", labels=["b", "c"]))
 message = ok(get_message.sync_detailed, models.Message, "py-2")
 assert message.payload == {"order": [1, None, "é"]} and message.priority is models.Priority.HIGH
+found = ok(list_messages.sync_detailed, models.MessagePage, label="c", id_prefix="py-")
+assert message.labels == ["b", "c"] and [m.schedule_id for m in found.messages] == ["py-2"]
+ok(patch_message.sync_detailed, models.Scheduled, "py-2", body=models.Change(labels=None))
+assert not ok(get_message.sync_detailed, models.Message, "py-2").labels
 
 rule = models.Recurrence(cron="30 2 * * *", timezone="Europe/Berlin", gap=models.Gap.SKIP)
 ok(put_message.sync_detailed, models.Scheduled, "py-series", body=schedule("py-series", recurrence=rule))

@@ -37,11 +37,16 @@ const at = (id: string) => ({ params: { path: { id } } });
 const made = await ok(client.POST("/v1/messages", { body: schedule("ts-1", { executionTime: soon }) }));
 assert.equal(made.status, "PENDING");
 assert.equal(made.executionTime, soon);
-await ok(client.PUT("/v1/messages/{id}", { ...at("ts-2"), body: schedule("ts-2", { delay: "PT1H", priority: "high" }) }));
-await ok(client.PATCH("/v1/messages/{id}", { ...at("ts-2"), body: { delay: "PT2H" } }));
+await ok(client.PUT("/v1/messages/{id}", { ...at("ts-2"), body: schedule("ts-2", { delay: "PT1H", priority: "high", labels: ["a", "b"] }) }));
+await ok(client.PATCH("/v1/messages/{id}", { ...at("ts-2"), body: { delay: "PT2H", labels: ["b", "c"] } }));
 const message = await ok(client.GET("/v1/messages/{id}", at("ts-2")));
 assert.deepEqual(message.payload, payload);
 assert.equal(message.priority, "high");
+assert.deepEqual(message.labels, ["b", "c"]);
+const found = await ok(client.GET("/v1/messages", { params: { query: { label: "c", idPrefix: "ts-" } } }));
+assert.deepEqual(found.messages.map((m) => m.scheduleId), ["ts-2"]);
+await ok(client.PATCH("/v1/messages/{id}", { ...at("ts-2"), body: { labels: null } }));
+assert.equal((await ok(client.GET("/v1/messages/{id}", at("ts-2")))).labels, undefined);
 
 const rule: components["schemas"]["Recurrence"] = { cron: "30 2 * * *", timezone: "Europe/Berlin", gap: "skip" };
 await ok(client.PUT("/v1/messages/{id}", { ...at("ts-series"), body: schedule("ts-series", { recurrence: rule }) }));
