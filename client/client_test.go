@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func TestAWholeMessage(t *testing.T) {
 	at := time.Date(2037, 1, 31, 9, 30, 0, 250e6, time.FixedZone("", 3600))
 	m := client.Message{
 		ScheduleID: "whole", Channel: "inbox:whole", ExecutionTime: at, Payload: []byte("<a>\n& \xff"), ContentType: "image/png",
-		Headers: map[string]string{"a": "<1>", "b": ""}, Key: "k", Priority: client.PriorityHigh, ExpiresAt: at.Add(time.Hour),
+		Headers: map[string]string{"a": "<1>", "b": ""}, Key: "k", Priority: client.PriorityHigh, Labels: []string{"a", "b:1"}, ExpiresAt: at.Add(time.Hour),
 		Retry:       &client.Retry{MaxAttempts: 3, MinBackoff: time.Second, MaxBackoff: time.Second, MaxParked: time.Hour},
 		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 	}
@@ -82,6 +83,44 @@ func TestAWholeMessage(t *testing.T) {
 			t.Errorf("listed with priority %q, %v", r.Priority, err)
 		}
 	}
+}
+
+// TestLabels: a label and the beginning of an id find messages, and a change replaces or removes labels.
+func TestLabels(t *testing.T) {
+	c, ctx := open(t, client.Config{Servers: []string{server(t)}}), patient(t)
+	for _, id := range []string{"labels-1", "labels-2", "other"} {
+		m := client.Message{ScheduleID: id, Channel: "inbox:labels", Delay: time.Hour, Payload: []byte("1"), Labels: []string{"campaign-7", "a"}}
+		if _, err := c.Schedule(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(f client.Filter, want ...string) {
+		t.Helper()
+		var got []string
+		for r, err := range c.List(ctx, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r.ScheduleID)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%+v selects %v, want %v", f, got, want)
+		}
+	}
+	change := func(id string, labels []string) {
+		t.Helper()
+		if _, err := c.Patch(ctx, id, client.Change{Delay: time.Hour, Labels: labels}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(client.Filter{Label: "campaign-7", PageSize: 1}, "labels-1", "labels-2", "other")
+	want(client.Filter{Label: "campaign-7", IDPrefix: "labels-"}, "labels-1", "labels-2")
+	change("labels-1", []string{"b"})
+	change("labels-2", []string{})
+	change("other", nil)
+	want(client.Filter{Label: "campaign-7"}, "other")
+	want(client.Filter{Label: "b"}, "labels-1")
+	want(client.Filter{IDPrefix: "labels"}, "labels-1", "labels-2")
 }
 
 // TestPayloads: the consumer gets the bytes that were scheduled, whatever they are.

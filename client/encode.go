@@ -47,15 +47,20 @@ func (c *Change) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var labels *[]string
+	if c.Labels != nil {
+		labels = &c.Labels
+	}
 	rest, err := json.Marshal(struct {
 		ExecutionTime   time.Time `json:"executionTime,omitzero"`
 		Delay           string    `json:"delay,omitempty"`
 		ContentType     string    `json:"contentType,omitempty"`
 		PayloadEncoding string    `json:"payloadEncoding,omitempty"`
 		Channel         string    `json:"channel,omitempty"`
+		Labels          *[]string `json:"labels,omitempty"`
 		Recurrence      wholeRule `json:"recurrence,omitempty"`
 		Paused          *bool     `json:"paused,omitempty"`
-	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, rule, c.Paused})
+	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, labels, rule, c.Paused})
 	return withPayload(rest, payload), err
 }
 

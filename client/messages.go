@@ -53,6 +53,7 @@ type Message struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	Key           string            `json:"key,omitempty"` // Kafka's record key; "": the ScheduleID
 	Priority      Priority          `json:"priority,omitempty"`
+	Labels        []string          `json:"labels,omitempty"`     // to find messages by, at most eight
 	Recurrence    *Recurrence       `json:"recurrence,omitempty"` // instead of a time; nil: it is sent once
 	ExpiresAt     time.Time         `json:"expiresAt,omitzero"`
 	Retry         *Retry            `json:"retry,omitempty"`
@@ -99,6 +100,7 @@ type Change struct {
 	Payload       []byte
 	ContentType   string // only together with a payload
 	Channel       string
+	Labels        []string // in place of all; empty and not nil: it has none from then on
 
 	// Only of a series:
 	Recurrence *Recurrence // replaces the whole rule: zero fields are removed
@@ -277,10 +279,12 @@ func (c *Client) Get(ctx context.Context, scheduleID string) (Record, error) {
 	return get[Record](ctx, c, messagePath(scheduleID))
 }
 
-// Filter selects messages. A zero field matches every message.
+// Filter selects messages: those that pass all of its fields. A zero field matches every message.
 type Filter struct {
 	Status   Status
 	Channel  string
+	Label    string
+	IDPrefix string    // how the ScheduleID begins
 	From     time.Time // execution time at least this
 	To       time.Time // execution time below this
 	PageSize int       // messages in one answer; 0: 1,000, which is also the maximum
@@ -298,6 +302,8 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	set("limit", strconv.Itoa(f.PageSize), f.PageSize != 0)
 	set("status", string(f.Status), f.Status != "")
 	set("channel", f.Channel, f.Channel != "")
+	set("label", f.Label, f.Label != "")
+	set("idPrefix", f.IDPrefix, f.IDPrefix != "")
 	set("from", f.From.Format(time.RFC3339Nano), !f.From.IsZero())
 	set("to", f.To.Format(time.RFC3339Nano), !f.To.IsZero())
 	type page struct {

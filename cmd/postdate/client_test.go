@@ -45,8 +45,8 @@ func TestSendBodies(t *testing.T) {
 			`{"channel":"inbox:x","delay":"5s","contentType":"text/json","payload":{"a":1}}`},
 		{"a JSON type of one's own", []string{"--in", "5s", "--data", `{"a":1}`, "--content-type", "application/cloudevents+json; charset=utf-8"}, "",
 			`{"channel":"inbox:x","delay":"5s","contentType":"application/cloudevents+json; charset=utf-8","payload":{"a":1}}`},
-		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--priority", "high", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
-			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","priority":"high","expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
+		{"all the rest", []string{"--in", "5s", "--data", "1", "--id", "o-1", "--key", "k", "--priority", "high", "--label", "a", "--label", "b,c", "--expires-at", "2028-01-01T00:00:00Z", "--header", "a=b=c", "--header", "d="}, "",
+			`{"scheduleId":"o-1","channel":"inbox:x","delay":"5s","headers":{"a":"b=c","d":""},"key":"k","priority":"high","labels":["a","b,c"],"expiresAt":"2028-01-01T00:00:00Z","payload":1}`},
 		{"a series", []string{"--every", "10s", "--anchor", "2027-01-31T09:30:00Z", "--end", "2028-01-31T09:30:00Z", "--max-runs", "7", "--jitter", "PT1S", "--misfire", "skip", "--misfire-after", "5m", "--data", "1"}, "",
 			`{"channel":"inbox:x","recurrence":{"every":"10s","anchor":"2027-01-31T09:30:00Z","end":"2028-01-31T09:30:00Z","maxRuns":7,"jitter":"PT1S","misfire":"skip","misfireAfter":"5m"},"payload":1}`},
 		{"a series by cron", []string{"--cron", "0 9 * * *", "--timezone", "UTC", "--start", "2027-01-31T09:30:00Z", "--gap", "skip", "--overlap", "both", "--data", "1"}, "",
@@ -69,7 +69,7 @@ func TestSendBodies(t *testing.T) {
 func TestSendGetCancel(t *testing.T) {
 	s := newStandIn()
 	env := []string{"POSTDATE_SERVER=" + s.start(t)}
-	send := []string{"send", "--at", "2027-01-31T09:30:00.000Z", "--channel", "inbox:x", "--data", `{"n":1}`, "--id", "o-1", "--priority", "low", "--header", "b=2", "--header", "a=1"}
+	send := []string{"send", "--at", "2027-01-31T09:30:00.000Z", "--channel", "inbox:x", "--data", `{"n":1}`, "--id", "o-1", "--priority", "low", "--label", "x", "--label", "y", "--header", "b=2", "--header", "a=1"}
 	for _, test := range []struct {
 		args           []string
 		code           int
@@ -83,6 +83,7 @@ func TestSendGetCancel(t *testing.T) {
 status         PENDING
 channel        inbox:x
 priority       low
+labels         x y
 executionTime  2027-01-31T09:30:00.000Z
 attempts       0
 header a       1
@@ -208,7 +209,7 @@ func TestList(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		s.messages[id] = map[string]any{"scheduleId": id, "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 2, "priority": "medium"}
 	}
-	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--from", "2027-01-01T00:00:00+01:00")
+	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--label", "l", "--id-prefix", "p", "--from", "2027-01-01T00:00:00+01:00")
 	want := result{stdout: `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  PRIORITY  CHANNEL
 a            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
 b            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
@@ -217,8 +218,8 @@ c            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
 	if r != want {
 		t.Errorf("got %+v\nwant %+v", r, want)
 	}
-	const first = "channel=inbox%3Ax&from=2027-01-01T00%3A00%3A00%2B01%3A00&limit=3&status=PENDING"
-	const second = "channel=inbox%3Ax&cursor=b&from=2027-01-01T00%3A00%3A00%2B01%3A00&limit=1&status=PENDING"
+	const first = "channel=inbox%3Ax&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=3&status=PENDING"
+	const second = "channel=inbox%3Ax&cursor=b&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=1&status=PENDING"
 	if len(s.queries) != 2 || s.queries[0] != first || s.queries[1] != second {
 		t.Errorf("asked %q", s.queries)
 	}

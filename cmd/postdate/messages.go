@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -59,6 +60,7 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("status", string(m.Status))
 	line("channel", m.Channel)
 	line("priority", string(m.Priority))
+	line("labels", strings.Join(m.Labels, " "))
 	line("executionTime", shownTime(m.ExecutionTime))
 	line("expiresAt", shownTime(m.ExpiresAt))
 	if m.Recurrence != nil && m.Series != nil {
@@ -182,8 +184,8 @@ func each(ids []string, f func(id string) error) error {
 
 type listCommand struct {
 	clientCommand
-	status, channel, from, to string
-	limit                     int
+	status, channel, label, idPrefix, from, to string
+	limit                                      int
 }
 
 func newList(p process) *cobra.Command {
@@ -200,6 +202,8 @@ it is now.`,
 	f := cmd.Flags()
 	f.StringVar(&l.status, "status", "", "only PENDING, DELIVERED, DELIVERY_FAILED or CANCELLED ones")
 	f.StringVar(&l.channel, "channel", "", "only those of this channel")
+	f.StringVar(&l.label, "label", "", "only those with this label")
+	f.StringVar(&l.idPrefix, "id-prefix", "", "only those whose schedule id begins so")
 	f.StringVar(&l.from, "from", "", "only those whose execution time is this RFC 3339 time or later")
 	f.StringVar(&l.to, "to", "", "only those whose execution time is before this RFC 3339 time")
 	f.IntVar(&l.limit, "limit", 100, "at most so many; 0: all")
@@ -275,7 +279,8 @@ func (l *listCommand) page(cmd *cobra.Command, c *client.Client, cursor string, 
 	}
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	for name, value := range map[string]string{
-		"status": l.status, "channel": l.channel, "from": l.from, "to": l.to, "cursor": cursor,
+		"status": l.status, "channel": l.channel, "label": l.label, "idPrefix": l.idPrefix, "from": l.from, "to": l.to,
+		"cursor": cursor,
 	} {
 		if value != "" {
 			query.Set(name, value)

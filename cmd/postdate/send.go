@@ -30,6 +30,7 @@ type sendRequest struct {
 	Headers         map[string]string  `json:"headers,omitempty"`
 	Key             string             `json:"key,omitempty"`
 	Priority        string             `json:"priority,omitempty"`
+	Labels          []string           `json:"labels,omitempty"`
 	ExpiresAt       string             `json:"expiresAt,omitempty"`
 }
 
@@ -75,6 +76,7 @@ application/octet-stream.`,
 	f.StringVar(&s.request.Key, "key", "", "the record key on channels that have one")
 	f.StringVar(&s.request.Priority, "priority", "",
 		"high, medium or low: its part of what goes out while more is overdue than the channel takes (default: medium)")
+	f.StringArrayVar(&s.request.Labels, "label", nil, "a label to find the message by; may be repeated")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
 	s.rule.register(f)
 	s.rule.registerRun(f)
