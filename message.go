@@ -269,7 +269,10 @@ func SortHeaders(hs []Header) {
 
 // CheckScheduleID returns an error if id is not a valid schedule id.
 func CheckScheduleID(id string) error {
-	if strings.Contains(id, occurrenceMark) && CheckMessageID(id) == nil {
+	switch key := (Key{ScheduleID: id}); {
+	case key.OfFailure() && CheckMessageID(id) == nil:
+		return errFailureID(id)
+	case strings.Contains(id, occurrenceMark) && CheckMessageID(id) == nil:
 		return errOccurrenceID(id)
 	}
 	return checkName("scheduleId", id, ScheduleIDBytesMax)
@@ -281,8 +284,11 @@ func errOccurrenceID(id string) error {
 }
 
 // CheckMessageID returns an error if id is neither a valid schedule id nor the id that an occurrence of a
-// series has as a message of its own.
+// series has as a message of its own, nor that of a message that one of these left as it failed.
 func CheckMessageID(id string) error {
+	if failed, version, is := strings.Cut(id, failureMark); is {
+		return checkFailureID(id, failed, version)
+	}
 	if series, occurrence, is := strings.Cut(id, occurrenceMark); is {
 		return checkOccurrenceID(id, series, occurrence)
 	}

@@ -82,8 +82,11 @@ func (m *Message) Alone(occurrence Time) Message {
 	return alone
 }
 
-// SeriesID returns the id that a client gave: that of the series, where k names one of its occurrences.
+// SeriesID returns the id of the series, where k names one of its occurrences, else the id itself.
 func (k Key) SeriesID() string {
+	if k.OfFailure() {
+		return k.ScheduleID
+	}
 	id, _, _ := strings.Cut(k.ScheduleID, occurrenceMark)
 	return id
 }

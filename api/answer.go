@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
@@ -170,9 +169,7 @@ func appendPayload(b []byte, encoding postdate.Encoding, contentType string, pay
 // mask stands for the value of a header that is a secret.
 const mask = "***"
 
-func isSecret(h postdate.Header) bool {
-	return strings.EqualFold(h.Name, "Authorization") || strings.EqualFold(h.Name, "Cookie")
-}
+func isSecret(h postdate.Header) bool { return h.Secret() }
 
 // masked returns a message's headers as those see them who only look at it: its receiver
 // gets the credentials, and they are not shown again.

@@ -17,12 +17,12 @@ import (
 // 32-bit variant is not used: the library's one-shot form of it keeps a pointer as a plain
 // number across its loop, which is wrong if the bytes lie on a goroutine's stack.
 //
-// The occurrences of a series are in its bucket.
+// The occurrences of a series are in its bucket, and what failed messages left is in theirs.
 func Of(tenant, scheduleID string, n int) int {
 	var space [postdate.TenantBytesMax + 1 + postdate.ScheduleIDBytesMax]byte
 	b := append(space[:0], tenant...)
 	b = append(b, 0)
-	b = append(b, postdate.Key{ScheduleID: scheduleID}.SeriesID()...)
+	b = append(b, postdate.Key{ScheduleID: scheduleID}.ClientID()...)
 	return int(murmur3.Sum64(b) % uint64(n))
 }
 

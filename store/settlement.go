@@ -31,6 +31,9 @@ type Settlement struct {
 	// PossibleDuplicate: this or an earlier publish may have arrived.
 	PossibleDuplicate bool
 
+	// FailureChannel gets a new message in the same step, if How is SettleFailed; "": none does.
+	FailureChannel postdate.Channel
+
 	Occurrence postdate.Time // of a series: the one that was published
 	Next       Next          // of a series, unless How is SettlePark or SettleRest
 }

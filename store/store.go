@@ -164,6 +164,10 @@ type Due interface {
 	// noted ([Settlement.Series]), and one that is to be retried becomes a message of its own
 	// ([Settlement.Alone]), unless that is there already. If such a message fails for good, its series
 	// counts that in the same step, if it owns the message's version ([postdate.State.Owns]).
+	//
+	// What fails for good leaves a message for its failure channel in the same step ([Settlement.Failed]), unless
+	// that is there already. A store that has no room for it, or cannot read what failed, says so in the reason
+	// instead.
 	Settle(ctx context.Context, settlements []Settlement) error
 
 	// Unpark makes up to u.Limit of the bucket's messages that are parked on a route due at
@@ -334,6 +338,8 @@ type ChannelSettings struct {
 	Paused       bool    // nothing is published to it
 	MaxPerSecond float64 // messages, per node; 0: no limit
 	MaxInFlight  int     // messages at the broker, per node; 0: no limit of its own
+	// FailureChannel gets those that cannot be delivered and have none of their own; "": nothing does.
+	FailureChannel postdate.Channel
 }
 
 // None says whether nothing is set.

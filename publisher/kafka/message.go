@@ -25,7 +25,7 @@ func record(d *postdate.Delivery) kmsg.Record {
 	m := d.Message
 	key := m.PartitionKey
 	if key == "" {
-		key = m.SeriesID()
+		key = m.ClientID()
 	}
 	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+7)}
 	if r.Value == nil {

@@ -97,8 +97,11 @@ func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint
 }
 
 // changesAnother says whether a settlement may change a second message: it makes a series' occurrence a
-// message of its own, or counts in the series that such a message failed.
+// message of its own, counts in the series that such a message failed, or leaves one for a failure channel.
 func changesAnother(p *store.Settlement) bool {
+	if p.Leaves() {
+		return true
+	}
 	if _, alone := p.Key.OfSeries(); alone {
 		return p.How == store.SettleFailed
 	}
@@ -116,7 +119,10 @@ func (s *Store) settleAllApart(ctx context.Context, some []*store.Settlement,
 	var count atomic.Int64
 	err = s.sideBySide(ctx, len(some), func(ctx context.Context, i int) error {
 		settle := s.detach
-		if some[i].How == store.SettleFailed {
+		switch {
+		case some[i].Leaves():
+			settle = s.fail
+		case some[i].How == store.SettleFailed:
 			settle = s.failAlone
 		}
 		done, err := settle(ctx, some[i], id)
@@ -163,15 +169,15 @@ func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectI
 	return done && err == nil, err
 }
 
-// readMarked reads a series in a transaction; nil if its occurrence is no longer that of the settlement,
-// or the mark id is gone.
+// readMarked reads a message in a transaction; nil if it is no longer that of the settlement, or the mark id
+// is gone.
 func (s *Store) readMarked(ctx context.Context, p *store.Settlement, id bson.ObjectID) (*document, error) {
 	filter := append(settlementTarget(p).shardKey(), append(whereAt(p.Occurrence),
 		doc("version", int64(p.Version), "mark.id", id)...)...)
 	return s.readWithin(ctx, filter)
 }
 
-// readWithin reads the series that a filter names, but for its history, in a transaction; nil if none matches.
+// readWithin reads the message that a filter names, but for a series' history, in a transaction; nil if none matches.
 func (s *Store) readWithin(ctx context.Context, filter bson.D) (*document, error) {
 	cursor, err := s.messages.Find(ctx, filter, options.Find().SetHint(indexID).SetProjection(doc("series", 0)))
 	if err != nil {
@@ -213,17 +219,9 @@ func (s *Store) insertIfNew(ctx context.Context, d *document) (created bool, err
 // failAlone settles the failure of a message that was an occurrence, and counts that in its series, if
 // the series owns its version. done is false if it changed nothing.
 func (s *Store) failAlone(ctx context.Context, p *store.Settlement, id bson.ObjectID) (done bool, err error) {
-	series, _ := p.Key.OfSeries()
-	var keys keyed
-	keys.add(series)
-	targets, err := s.targets(ctx, &keys)
+	count, err := s.failedIn(ctx, p)
 	if err != nil {
-		return false, unknown("settling", err) // others may be settled
-	}
-	count := change{
-		targets: targets,
-		where:   whereOwns(p.Version),
-		update:  bson.A{doc("$set", doc("series.failed", doc("$add", bson.A{number("series.failed"), int64(1)})))},
+		return false, err
 	}
 	o := outcomeOf(p, false)
 	err = s.transaction(ctx, func(ctx context.Context) (err error) {

@@ -14,6 +14,8 @@ type channelSettings struct {
 	Paused       bool    `bson:"paused"`
 	MaxPerSecond float64 `bson:"maxPerSecond"`
 	MaxInFlight  int     `bson:"maxInFlight"`
+
+	FailureChannel string `bson:"failureChannel,omitempty"`
 }
 
 // Channels implements store.Channels.
@@ -30,7 +32,7 @@ func (s *Store) Channels(ctx context.Context) ([]store.ChannelSettings, error) {
 	for i, c := range all {
 		settings[i] = store.ChannelSettings{
 			Route: postdate.Route(c.Route), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond,
-			MaxInFlight: c.MaxInFlight,
+			MaxInFlight: c.MaxInFlight, FailureChannel: postdate.Channel(c.FailureChannel),
 		}
 	}
 	return settings, readError("reading the channels' settings", err)
@@ -46,6 +48,7 @@ func (s *Store) SetChannel(ctx context.Context, c store.ChannelSettings) error {
 			}
 			_, err := s.channels.ReplaceOne(ctx, doc("_id", string(c.Route)), channelSettings{
 				Route: string(c.Route), Paused: c.Paused, MaxPerSecond: c.MaxPerSecond, MaxInFlight: c.MaxInFlight,
+				FailureChannel: string(c.FailureChannel),
 			}, options.Replace().SetUpsert(true).SetHint(indexID))
 			return err
 		})

@@ -15,8 +15,9 @@ import (
 // looks at the partition record. The change is made only if the mark still stands; whoever
 // removes the mark has won.
 type mark struct {
-	ID    bson.ObjectID `bson:"id"`    // of one try: never used twice
-	Token int64         `bson:"token"` // the settling owner's; 0: a cancel or a replace
+	ID    bson.ObjectID `bson:"id"`              // of one try: never used twice
+	Token int64         `bson:"token"`           // the settling owner's; 0: a cancel or a replace
+	Apart bool          `bson:"apart,omitempty"` // a transaction is to follow it: see apart.go
 }
 
 func (m *mark) is(id bson.ObjectID) bool { return m != nil && m.ID == id }

@@ -99,7 +99,7 @@ func (d *document) goesOn() bool {
 // mayBeHeld says whether a settlement may hold it in a transaction: see apart.go.
 func (d *document) mayBeHeld() bool {
 	_, alone := d.key().OfSeries()
-	return alone || d.Occurrence != 0
+	return alone || d.Occurrence != 0 || d.Mark != nil && d.Mark.Apart
 }
 
 // Pause implements store.Messages.
@@ -153,7 +153,9 @@ func (s *Store) Retried(ctx context.Context, series postdate.Key) (keys []postda
 		found, err := s.find(ctx, doc("_id", doc("$gt", id+slash, "$lt", id+beyond), "bucket", series.Bucket,
 			"status", int(postdate.Pending)), options.Find().SetHint(indexID).SetProjection(doc("bucket", 1)))
 		for _, d := range found {
-			keys = append(keys, keyOf(series.Bucket, d.ID))
+			if key := keyOf(series.Bucket, d.ID); !key.OfFailure() {
+				keys = append(keys, key)
+			}
 		}
 		return err
 	})

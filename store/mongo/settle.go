@@ -101,12 +101,13 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 	type group struct {
 		reschedules, token uint64
 		occurrence         postdate.Time
+		apart              bool
 	}
 	groups := map[group][]target{}
 	var all keyed
 	for _, p := range some {
 		all.add(p.Key)
-		g := group{reschedules(p.Version), p.Token, p.Occurrence}
+		g := group{reschedules(p.Version), p.Token, p.Occurrence, p.Leaves()}
 		groups[g] = append(groups[g], settlementTarget(p))
 	}
 	id, marked, err := s.setMarks(ctx, func(id bson.ObjectID) (changes []change) {
@@ -116,7 +117,7 @@ func (s *Store) trySettle(ctx context.Context, some []*store.Settlement) (done b
 				// a later owner's mark stands
 				where: append(whereAt(g.occurrence),
 					doc("mark.token", doc("$not", doc("$gt", int64(g.token))))...),
-				update: doc("$set", doc("mark", mark{ID: id, Token: int64(g.token)})),
+				update: doc("$set", doc("mark", mark{ID: id, Token: int64(g.token), Apart: g.apart})),
 			})
 		}
 		return changes

@@ -38,7 +38,11 @@ func appendChannel(b []byte, s store.ChannelSettings) []byte {
 	}
 	b = append(b, layout, paused)
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(s.MaxPerSecond))
-	return binary.AppendUvarint(b, uint64(s.MaxInFlight))
+	b = binary.AppendUvarint(b, uint64(s.MaxInFlight))
+	if s.FailureChannel != "" { // settings of earlier versions end here
+		b = appendText(b, string(s.FailureChannel))
+	}
+	return b
 }
 
 func readChannel(v []byte, route string) (store.ChannelSettings, error) {
@@ -49,5 +53,8 @@ func readChannel(v []byte, route string) (store.ChannelSettings, error) {
 		s.MaxPerSecond = math.Float64frombits(binary.BigEndian.Uint64(bits))
 	}
 	s.MaxInFlight = int(r.uvarint())
+	if len(r.rest) > 0 {
+		s.FailureChannel = postdate.Channel(r.text())
+	}
 	return s, r.end()
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"strings"
 	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -50,11 +49,9 @@ func (s *Store) detach(w *writer, p *store.Settlement, old *state) (*store.Settl
 
 // failed is a settlement that fails an occurrence which cannot be retried.
 func failed(p *store.Settlement, why string) *store.Settlement {
-	other := *p
+	other := p.WithReason("it is not retried, because " + why)
 	other.How = store.SettleFailed
-	reason := "it is not retried, because " + why + ": " + p.Reason
-	other.Reason = strings.ToValidUTF8(reason[:min(len(reason), postdate.LastErrorBytesMax)], "")
-	return &other
+	return other
 }
 
 // countFailed counts for a series that an occurrence which was retried on its own failed for good.
@@ -158,9 +155,9 @@ func (s *Store) retried(ctx context.Context, series postdate.Key) (keys []postda
 		if err != nil {
 			return nil, err
 		}
-		if st.Status == postdate.Pending {
-			key := series
-			_, key.ScheduleID, _ = splitName(iter.Key()[1+bucketBytes:])
+		key := series
+		_, key.ScheduleID, _ = splitName(iter.Key()[1+bucketBytes:])
+		if st.Status == postdate.Pending && !key.OfFailure() {
 			keys = append(keys, key)
 		}
 	}

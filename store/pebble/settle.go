@@ -37,6 +37,9 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
 		return nil
 	}
+	if p, err = s.leave(w, p, &old); err != nil {
+		return err
+	}
 	st := old
 	if p.Advances() {
 		if p, err = s.detach(w, p, &old); err != nil {

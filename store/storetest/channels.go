@@ -28,7 +28,7 @@ func setChannels(x *trial) {
 	x.setChannel(second)
 	x.setChannel(theirs)
 	x.wantChannels(first, second, theirs)
-	first.Paused, first.MaxPerSecond = false, 1e6
+	first.Paused, first.MaxPerSecond, first.FailureChannel = false, 1e6, "inbox:failed"
 	x.setChannel(first)
 	x.setChannel(first) // repeated
 	x.wantChannels(first, second, theirs)
@@ -58,9 +58,11 @@ func (x *trial) wantChannels(want ...store.ChannelSettings) {
 // channelsSurvive is a durable check: what an operator paused stays paused.
 func channelsSurvive(x *trial) {
 	paused := store.ChannelSettings{Route: orders, Paused: true, MaxPerSecond: 2}
+	failing := store.ChannelSettings{Route: "inbox:b", FailureChannel: "inbox:failed"}
 	x.setChannel(paused)
+	x.setChannel(failing)
 	x.setChannel(store.ChannelSettings{Route: "inbox:a", Paused: true})
 	x.setChannel(store.ChannelSettings{Route: "inbox:a"})
 	x.crash()
-	x.wantChannels(paused)
+	x.wantChannels(paused, failing)
 }

@@ -42,6 +42,7 @@ func durable() []check {
 		{"labels survive, and those that were replaced or expired stay away", labelsSurvive},
 		{"settlements survive", durableSettle},
 		{"what became of a series survives, and what it left to be retried", durableSeries},
+		{"what failed messages left for their failure channels survives", durableFailures},
 		{"that a series is ending survives, and so does its end", durableEnding},
 		{"what was changed, paused, at rest and triggered of series survives", durableChanges},
 		{"what is set of a channel survives", channelsSurvive},

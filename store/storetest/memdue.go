@@ -125,6 +125,9 @@ func (m *Mem) settles(s *store.Settlement) *Row {
 }
 
 func (m *Mem) settle(old *Row, s *store.Settlement) {
+	if left, ok := s.Failed(&old.Record); ok && m.Rows[left.Key] == nil {
+		m.Put("settle", nil, left, s)
+	}
 	if state, ok := s.Alone(old.State); ok {
 		alone := postdate.Record{Message: old.Alone(old.Occurrence), State: state}
 		if m.Rows[alone.Key] == nil {

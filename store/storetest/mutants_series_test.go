@@ -723,6 +723,8 @@ func areaBugs() (bugs []plantedBug) {
 	in("forget", bugsInForget)
 	in("list", bugsInPrefixes)
 	in("labels", bugsInLabels)
+	in("failure channels", bugsInFailures)
+	in("channels", []func(m *Mem) store.Store{func(m *Mem) store.Store { return channelsForgetFails{m} }})
 	return bugs
 }
 

@@ -98,6 +98,7 @@ func areas() []area {
 		{"retried occurrences", retriedOccurrences()},
 		{"ends of series", seriesEnds()},
 		{"changing series", slices.Concat(changingSeries(), pausingSeries(), triggeringSeries())},
+		{"failure channels", failures()},
 		{"expire", expiring()},
 		{"forget", forgetting()},
 		{"reuse", reusing()},
