@@ -109,12 +109,35 @@ func (l *loop) nudge(n poller.Nudge) {
 	}
 }
 
+// awaitSettings takes in what operators set for channels before anything else: without it, a paused channel could
+// get messages, and one that fails could miss its failure channel.
+func (l *loop) awaitSettings(ctx context.Context) {
+	var later []machine.Event
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev := <-l.events:
+			if _, set := ev.(poller.Limits); !set {
+				later = append(later, ev)
+				continue
+			}
+			l.step(ctx, ev)
+			for _, ev := range later {
+				l.step(ctx, ev)
+			}
+			return
+		}
+	}
+}
+
 // run runs until ctx ends, and returns when its calls have returned. What is then in flight
 // stays in doubt. Buckets that are still owned stay locked until other nodes have watched the
 // lease stand still.
 func (l *loop) run(ctx context.Context) {
 	defer l.calls.Wait() // whoever closes the store waits for run
 	defer close(l.ended)
+	l.awaitSettings(ctx)
 	alarm := newAlarm()
 	defer alarm.stop()
 	alarm.set(0)

@@ -59,6 +59,9 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 		s.At = m.endsAt(m.stepped)
 	}
 	s.PossibleDuplicate = it.doubt
+	if s.How == store.SettleFailed {
+		s.FailureChannel = it.failureChannel()
+	}
 	// The cut may split a character.
 	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
 	settling{it, it.bucket, s}.queue()
@@ -134,8 +137,11 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 		if b.lost {
 			continue
 		}
-		if s.as.How == store.SettleRetry || s.as.How == store.SettlePark {
+		switch {
+		case s.as.How == store.SettleRetry || s.as.How == store.SettlePark:
 			m.nudge(b.hold.Bucket, s.as.AttemptTime)
+		case s.as.Leaves():
+			m.nudge(b.hold.Bucket, s.as.At)
 		}
 		if s.as.Advances() && !s.as.Next.Over {
 			if it != nil {
