@@ -80,6 +80,9 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	b = append(b, `,"bucket":`...)
 	b = strconv.AppendInt(b, int64(r.Bucket), 10)
 	b = appendMember(b, "channel", string(r.Channel))
+	if r.FailureChannel != "" {
+		b = appendMember(b, "failureChannel", string(r.FailureChannel))
+	}
 	b = appendMember(b, "priority", r.Priority.String())
 	b = appendTime(b, "executionTime", shownTime(&r.Message))
 	if r.ExpiresAt != 0 {

@@ -292,6 +292,10 @@ func TestKeysForSomeChannels(t *testing.T) {
 	r.send("POST", "/v1/inbox/test/consumers/other/receive", "{}", key).want(200, `{"messages":[]}`)
 	r.send("GET", "/v1/inbox/test", "", key).want(200, `{"messages":[],"nextCursor":"0"}`)
 	r.send("PATCH", "/v1/channels", `{"channel":"inbox:other","paused":true}`, key).problem(403, Forbidden, no)
+	const failing = `"failureChannel":"inbox:other"`
+	r.send("PATCH", "/v1/channels", `{"channel":"inbox:test",`+failing+`}`, key).problem(403, Forbidden, no, `"pointer":"/failureChannel"`)
+	r.send("PATCH", "/v1/messages/b", `{`+failing+`}`, key).problem(403, Forbidden, no, `"pointer":"/failureChannel"`)
+	r.send("POST", "/v1/messages", `{"channel":"inbox:test","delay":"1s","payload":1,`+failing+`}`, key).problem(403, Forbidden, no, `"pointer":"/failureChannel"`)
 	if a := r.send("GET", "/v1/messages/a", "", key); a.status != 200 {
 		t.Errorf("a message of another channel is not shown: %d", a.status)
 	}
@@ -393,7 +397,7 @@ func TestAudit(t *testing.T) {
 	for _, line := range []string{
 		`a request was refused" reason="the key ` + id + ` has no scope sched:r, .*" status=403 method=GET route=/v1/messages/{id} remote=127\.0\.0\.1:\d+ key=` + id,
 		`a request was refused" reason="the key is not for the channel https://b.example" status=403 method=POST route=/v1/messages remote=\S+ key=` + id,
-		`a channel was changed" tenant=acme channel=inbox:a paused=true maxPerSecond=0 maxInFlight=0 by=` + id,
+		`a channel was changed" tenant=acme channel=inbox:a paused=true maxPerSecond=0 maxInFlight=0 failureChannel="" by=` + id,
 	} {
 		if !regexp.MustCompile(line).MatchString(log) {
 			t.Errorf("no line %s in\n%s", line, log)

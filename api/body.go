@@ -36,6 +36,7 @@ type messageBody struct {
 	Labels          labelList       `json:"labels"`
 	Recurrence      *recurrenceBody `json:"recurrence"`
 	Paused          *bool           `json:"paused"`
+	FailureChannel  channelName     `json:"failureChannel"`
 }
 
 // changeBody is the body that changes a message. It takes [patchFields] alone: the others are refused by name.
@@ -60,7 +61,7 @@ var (
 		return name == "paused" // goes with PATCH
 	})
 	patchFields = []string{"executionTime", "delay", "payload", "contentType", "payloadEncoding", "channel",
-		"labels", "recurrence", "paused"}
+		"labels", "recurrence", "paused", "failureChannel"}
 	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
 	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
 	receiveFields = fieldsOf(reflect.TypeFor[receiveBody]())

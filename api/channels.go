@@ -46,6 +46,8 @@ type channelBody struct {
 	Paused       *bool    `json:"paused"`
 	MaxPerSecond *float64 `json:"maxPerSecond"`
 	MaxInFlight  *int     `json:"maxInFlight"`
+
+	FailureChannel channelName `json:"failureChannel"`
 }
 
 var channelFields = fieldsOf(reflect.TypeFor[channelBody]())
@@ -101,10 +103,8 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if p := s.singleBody(ctx, &body, contentTypeJSON, "application/merge-patch+json"); p != nil {
 		return p
 	}
-	channel, p := body.check(s.config.CheckChannel)
-	if p == nil {
-		p = mayUse(identityOf(ctx), channel, "/channel")
-	}
+	c := s.checker(ctx)
+	channel, p := body.check(&c)
 	if p != nil {
 		return p
 	}
@@ -115,21 +115,23 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 		return s.failed(ctx, "change a channel", err, "")
 	}
 	s.audit.did(ctx, "a channel was changed", "tenant", s.tenantOf(ctx), "channel", channel.Shown(),
-		"paused", set.Paused, "maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight)
+		"paused", set.Paused, "maxPerSecond", set.MaxPerSecond, "maxInFlight", set.MaxInFlight,
+		"failureChannel", set.FailureChannel.Shown())
 	return finish(ctx, fasthttp.StatusOK, append(appendSettings(append(begin(ctx), '{'), &set), '}'))
 }
 
 // check validates the body and returns its channel.
-func (b *channelBody) check(checkChannel func(postdate.Channel) error) (postdate.Channel, *Problem) {
-	channel, err := postdate.ParseChannel(b.Channel)
-	if err == nil {
-		err = checkChannel(channel)
+func (b *channelBody) check(c *checker) (channel postdate.Channel, p *Problem) {
+	if channel, p = c.channel(b.Channel); p != nil {
+		return "", p
+	}
+	if _, p = c.failureChannel(b.FailureChannel, channel); p != nil {
+		return "", p
 	}
 	switch {
-	case err != nil:
-		return "", fieldProblem("/channel", err)
-	case b.Paused == nil && b.MaxPerSecond == nil && b.MaxInFlight == nil:
-		return "", fieldProblem("", invalid("nothing to change: give paused, maxPerSecond or maxInFlight"))
+	case b.Paused == nil && b.MaxPerSecond == nil && b.MaxInFlight == nil && !b.FailureChannel.given:
+		return "", fieldProblem("", invalid("nothing to change: give paused, maxPerSecond, maxInFlight or "+
+			"failureChannel"))
 	case b.MaxPerSecond != nil && (math.IsNaN(*b.MaxPerSecond) || *b.MaxPerSecond < 0 || *b.MaxPerSecond > rateMax):
 		return "", fieldProblem("/maxPerSecond", invalid("maxPerSecond must be between 0 (no limit) and %d",
 			int(rateMax)))
@@ -149,6 +151,9 @@ func (b *channelBody) apply(s *store.ChannelSettings) {
 	}
 	if b.MaxInFlight != nil {
 		s.MaxInFlight = *b.MaxInFlight
+	}
+	if b.FailureChannel.given {
+		s.FailureChannel = postdate.Channel(b.FailureChannel.text)
 	}
 }
 
@@ -182,7 +187,11 @@ func appendSettings(b []byte, s *store.ChannelSettings) []byte {
 	b = append(b, `,"maxPerSecond":`...)
 	b = strconv.AppendFloat(b, s.MaxPerSecond, 'g', -1, 64)
 	b = append(b, `,"maxInFlight":`...)
-	return strconv.AppendInt(b, int64(s.MaxInFlight), 10)
+	b = strconv.AppendInt(b, int64(s.MaxInFlight), 10)
+	if s.FailureChannel != "" {
+		b = appendMember(b, "failureChannel", string(s.FailureChannel))
+	}
+	return b
 }
 
 // noChannels is the default: no channel is known and none can be changed.

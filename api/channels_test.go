@@ -73,6 +73,10 @@ func TestWrongChangesOfAChannel(t *testing.T) {
 		{`{"channel":"inbox:a","maxPerSecond":-1}`, "maxPerSecond must be between"},
 		{`{"channel":"inbox:a","maxPerSecond":1e300}`, "maxPerSecond must be between"},
 		{`{"channel":"inbox:a","maxInFlight":-1}`, "maxInFlight must be between"},
+		{`{"channel":"inbox:a","failureChannel":"inbox:a"}`, "where the message itself goes"},
+		{`{"channel":"inbox:a","failureChannel":"x:b"}`, `"pointer":"/failureChannel"`},
+		{`{"channel":"inbox:a","failureChannel":""}`, "failureChannel is empty"},
+		{`{"channel":"inbox:a","failureChannel":1}`, "a string or null was expected at /failureChannel"},
 		{`{"channel":"inbox:a","maxPerSec":1}`, `did you mean \"maxPerSecond\"`},
 	} {
 		if a := r.send("PATCH", "/v1/channels", c.body); a.status != http.StatusBadRequest || !strings.Contains(a.body, c.want) {

@@ -67,6 +67,9 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	if m.Channel, p = c.channel(b.Channel); p != nil {
 		return p, false
 	}
+	if m.FailureChannel, p = c.failureChannel(b.FailureChannel, m.Channel); p != nil {
+		return p, false
+	}
 	m.CreatedAt = c.now
 	when, p := c.when(b, m)
 	if p != nil {
@@ -104,15 +107,20 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 
 // channel reads the channel of a message.
 func (c *checker) channel(text string) (postdate.Channel, *Problem) {
+	return c.channelAt(text, "/channel")
+}
+
+// channelAt reads a channel that the body has at pointer.
+func (c *checker) channelAt(text, pointer string) (postdate.Channel, *Problem) {
 	channel, err := postdate.ParseChannel(text)
 	if err != nil {
-		return "", fieldProblem("/channel", err)
+		return "", fieldProblem(pointer, err)
 	}
-	if p := mayUse(c.identity, channel, "/channel"); p != nil {
+	if p := mayUse(c.identity, channel, pointer); p != nil {
 		return "", p
 	}
 	if err := c.checkChannel(channel); err != nil {
-		return "", fieldProblem("/channel", err)
+		return "", fieldProblem(pointer, err)
 	}
 	return channel, nil
 }

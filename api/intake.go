@@ -23,7 +23,7 @@ type Intake struct {
 type Offer struct {
 	ScheduleID  string // must be valid
 	Channel     string
-	Pinned      bool // Channel counts even if the body names another one
+	Pinned      bool // Channel counts even if the body names another one; its failureChannel does not count, either
 	Traceparent string
 	Now         postdate.Time // what a delay counts from
 }
@@ -61,6 +61,9 @@ func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading,
 	}
 	if b.Channel == "" || o.Pinned {
 		b.Channel = o.Channel
+	}
+	if o.Pinned {
+		b.FailureChannel = channelName{}
 	}
 	m.Traceparent = checkTraceparent([]byte(o.Traceparent))
 	c := checker{now: o.Now, payloadBytesMax: in.PayloadBytesMax, checkChannel: in.CheckChannel}

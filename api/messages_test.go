@@ -243,7 +243,7 @@ func TestPatch(t *testing.T) {
 	} {
 		r.send("PATCH", "/v1/messages/a", body).problem(400, InvalidField, parts...)
 	}
-	r.send("PATCH", "/v1/messages/a", `{"xyz":1}`).problem(400, UnknownField, "known are executionTime, delay, payload, contentType, payloadEncoding, channel, labels, recurrence, paused\"")
+	r.send("PATCH", "/v1/messages/a", `{"xyz":1}`).problem(400, UnknownField, "known are executionTime, delay, payload, contentType, payloadEncoding, channel, labels, recurrence, paused, failureChannel\"")
 	a := r.send("POST", "/v1/messages", `{"xyz":1}`).problem(400, UnknownField, "known are scheduleId, channel")
 	if strings.Contains(a.body, "paused") {
 		t.Errorf("a field that goes with PATCH alone: %s", a.body)

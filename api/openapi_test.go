@@ -257,7 +257,7 @@ func TestAnswersAreTheDocuments(t *testing.T) {
 }
 
 func (c *contract) successes() {
-	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","priority":"high","labels":["a","b"],"expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"}}`
+	full := `{"scheduleId":"full","channel":"rabbitmq:orders","delay":"PT15M","payload":"AA==","payloadEncoding":"base64","contentType":"image/png","headers":{"h":"1"},"key":"k","priority":"high","labels":["a","b"],"expiresAt":"2027-02-01T00:00:00Z","retry":{"maxAttempts":3,"minBackoff":"1s","maxBackoff":"PT1M","maxParked":"PT24H"},"failureChannel":"inbox:failed"}`
 	c.call(201, "POST", "/v1/messages", order("a"), "Traceparent: x")
 	c.call(200, "POST", "/v1/messages", order("a"))
 	c.call(201, "POST", "/v1/messages", full)
@@ -267,6 +267,8 @@ func (c *contract) successes() {
 	c.call(200, "PATCH", "/v1/messages/put", `{"labels":["a"]}`)
 	c.call(200, "PATCH", "/v1/messages/put", `{"labels":null}`)
 	c.mergePatch("/v1/messages/put", `{"executionTime":"2027-03-01T00:00:00Z"}`)
+	c.mergePatch("/v1/messages/put", `{"failureChannel":"inbox:failed"}`)
+	c.mergePatch("/v1/messages/put", `{"failureChannel":null}`)
 	for _, state := range []postdate.State{
 		{Status: postdate.Pending, AttemptTime: testNow}, {Status: postdate.Pending, Parked: true, LastError: "down"},
 		{Status: postdate.Delivered, SettledAt: testNow, PossibleDuplicate: true}, {Status: postdate.DeliveryFailed, SettledAt: testNow, LastError: "refused"},
@@ -290,6 +292,7 @@ func (c *contract) successes() {
 	c.inbox.messages = []store.InboxMessage{
 		{ScheduleID: "a", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("null")},
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
+		{ScheduleID: "b/2027-01-30T12:00:00.000Z!7", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("1")},
 	}
 	c.call(200, "GET", "/v1/inbox/test?limit=5&wait=PT1S", "")
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
@@ -304,6 +307,8 @@ func (c *contract) successes() {
 	c.call(200, "DELETE", "/v1/keys/"+key[3:15], "")
 	c.call(200, "PATCH", "/v1/channels", `{"channel":"inbox:test","paused":true,"maxPerSecond":0.5}`)
 	c.mergePatch("/v1/channels", `{"channel":"inbox:b","maxInFlight":3}`)
+	c.mergePatch("/v1/channels", `{"channel":"inbox:b","failureChannel":"inbox:failed"}`)
+	c.mergePatch("/v1/channels", `{"channel":"inbox:test","failureChannel":null}`)
 	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":0.5,"pendingMax":7,"weight":2}`)
 	c.mergePatch("/v1/tenants/acme", `{"requestsPerSecond":null}`)
 	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {

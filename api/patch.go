@@ -137,7 +137,7 @@ func (s *Server) ended(ctx context.Context, read *postdate.Record, err error) er
 // mereSwitch says whether a change of a series is a pause or a resume, and nothing else.
 func (b *messageBody) mereSwitch() bool {
 	return b.Paused != nil && b.Channel == "" && len(b.Payload) == 0 && b.Recurrence == nil &&
-		b.ExecutionTime == nil && b.Delay == nil && b.Labels == nil
+		b.ExecutionTime == nil && b.Delay == nil && b.Labels == nil && !b.FailureChannel.given
 }
 
 // patchable refuses a change that changes nothing.
@@ -150,9 +150,9 @@ func patchable(b *messageBody) *Problem {
 			return fieldProblem("/payloadEncoding", invalid("payloadEncoding goes with a payload: give both"))
 		}
 		if b.ExecutionTime == nil && b.Delay == nil && b.Channel == "" && b.Recurrence == nil && b.Paused == nil &&
-			b.Labels == nil {
-			return fieldProblem("", invalid("nothing to change: give executionTime or delay, payload, channel or "+
-				"labels; of a series recurrence, payload, channel, labels or paused"))
+			b.Labels == nil && !b.FailureChannel.given {
+			return fieldProblem("", invalid("nothing to change: give executionTime or delay, payload, channel, labels "+
+				"or failureChannel; of a series recurrence, payload, channel, labels, failureChannel or paused"))
 		}
 	}
 	return nil
@@ -166,6 +166,14 @@ func (c *checker) patched(b *messageBody, rule map[string]jsontext.Value,
 		if m.Channel, p = c.channel(b.Channel); p != nil {
 			return next, p
 		}
+	}
+	if b.FailureChannel.given {
+		m.FailureChannel, p = c.failureChannel(b.FailureChannel, m.Channel)
+	} else {
+		p = checkFailureChannel(m.FailureChannel, m.Channel)
+	}
+	if p != nil {
+		return next, p
 	}
 	if len(b.Payload) > 0 {
 		if p := c.payload(b, &m); p != nil {
@@ -237,7 +245,7 @@ func patchOfRule(raw []byte) (rule map[string]jsontext.Value, p *Problem) {
 }
 
 // unpatchable refuses fields that PATCH cannot change, and a patch that removes a field: in a merge patch null does,
-// and an empty text says nothing else. A payload of null is one, and labels may go.
+// and an empty text says nothing else. A payload of null is one, and labels and the failure channel may go.
 func unpatchable(fields map[string]jsontext.Value) *Problem {
 	for _, name := range []string{"scheduleId", "headers", "key", "expiresAt", "retry", "priority"} {
 		if _, given := fields[name]; !given {
@@ -253,7 +261,7 @@ func unpatchable(fields map[string]jsontext.Value) *Problem {
 		value := fields[name]
 		remedy := "leave it out, or give it another value"
 		switch name {
-		case "payload", "labels":
+		case "payload", "labels", "failureChannel":
 			continue
 		case "recurrence":
 			remedy = "cancel the series, or replace it with PUT"

@@ -60,8 +60,22 @@ func (c *Change) encode() ([]byte, error) {
 		Labels          *[]string `json:"labels,omitempty"`
 		Recurrence      wholeRule `json:"recurrence,omitempty"`
 		Paused          *bool     `json:"paused,omitempty"`
-	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, labels, rule, c.Paused})
+
+		FailureChannel *removable `json:"failureChannel,omitempty"`
+	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, labels, rule, c.Paused,
+		(*removable)(c.FailureChannel)})
 	return withPayload(rest, payload), err
+}
+
+// removable is a text of which "" means that it is removed.
+type removable string
+
+// MarshalJSON encodes it as a merge patch has it.
+func (r removable) MarshalJSON() ([]byte, error) {
+	if r == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(r))
 }
 
 // withPayload adds the payload to an object, byte for byte: an encoder would compact and

@@ -57,6 +57,9 @@ type Message struct {
 	Recurrence    *Recurrence       `json:"recurrence,omitempty"` // instead of a time; nil: it is sent once
 	ExpiresAt     time.Time         `json:"expiresAt,omitzero"`
 	Retry         *Retry            `json:"retry,omitempty"`
+	// FailureChannel gets a message with the reason if this one cannot be delivered; "": the one that is set for
+	// the channel does, if any.
+	FailureChannel string `json:"failureChannel,omitempty"`
 
 	// Traceparent is the W3C trace context that goes with the message. A call that has one
 	// shares no request with others. Reads leave it empty.
@@ -101,6 +104,8 @@ type Change struct {
 	ContentType   string // only together with a payload
 	Channel       string
 	Labels        []string // in place of all; empty and not nil: it has none from then on
+	// FailureChannel, if it points to "", is removed.
+	FailureChannel *string
 
 	// Only of a series:
 	Recurrence *Recurrence // replaces the whole rule: zero fields are removed

@@ -14,6 +14,9 @@ type ChannelSettings struct {
 	Paused       bool    `json:"paused"`
 	MaxPerSecond float64 `json:"maxPerSecond"` // messages per second and node; 0: no limit
 	MaxInFlight  int     `json:"maxInFlight"`  // at the broker at the same time, per node; 0: no limit of its own
+	// FailureChannel gets a message with the reason for each that cannot be delivered and has none of its own; "":
+	// nothing does.
+	FailureChannel string `json:"failureChannel"`
 }
 
 // Channel is a channel as the answering node sees it.
@@ -32,6 +35,8 @@ type ChannelChange struct {
 	Paused       *bool    `json:"paused,omitempty"`
 	MaxPerSecond *float64 `json:"maxPerSecond,omitempty"`
 	MaxInFlight  *int     `json:"maxInFlight,omitempty"`
+
+	FailureChannel *string `json:"-"` // "": none from now on
 }
 
 // Channels lists the channels that a node knows something about, by name. It goes on from page to page.
@@ -53,10 +58,13 @@ func (c *Client) Channels(ctx context.Context) (all []Channel, err error) {
 	}
 }
 
-// ChangeChannel pauses, resumes or limits a channel on all nodes, and returns the new
-// settings.
+// ChangeChannel pauses, resumes or limits a channel, or sets its failure channel, on all nodes, and
+// returns the new settings.
 func (c *Client) ChangeChannel(ctx context.Context, change ChannelChange) (set ChannelSettings, err error) {
-	body, err := json.Marshal(change)
+	body, err := json.Marshal(struct {
+		ChannelChange
+		FailureChannel *removable `json:"failureChannel,omitempty"`
+	}{change, (*removable)(change.FailureChannel)})
 	if err != nil {
 		return set, err
 	}

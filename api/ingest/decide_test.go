@@ -109,6 +109,7 @@ func TestDecide(t *testing.T) {
 		{"an unknown channel", Command{Headers: headers("x-delay", "1"), Channel: "nats:x"}, "bad: there is no broker nats"},
 		{"pinned, and a header", Command{Headers: headers("x-delay", "1", "postdate-channel", "kafka:t"), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1ms x-delay=-1 ""`},
 		{"pinned, and a body", Command{Body: []byte(`{"channel":"kafka:t","delay":"1s","payload":1}`), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1s "1"`},
+		{"pinned, and a failure channel", Command{Body: []byte(`{"failureChannel":"kafka:t","delay":"1s","payload":1}`), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1s "1"`},
 		{"pinned, and a body that names nothing of use", Command{Body: []byte(`{"channel":"?","delay":"1s","payload":1}`), Channel: channel, Pinned: true}, `schedule fresh new rabbitmq:orders 1s "1"`},
 		{"pinned, and both", Command{Body: []byte(`{"channel":"kafka:t","delay":"1s","payload":1}`), Headers: headers("Postdate-Channel", "kafka:u"), Channel: channel, Pinned: true, Records: true, Position: "p", Place: place}, `schedule placed p rabbitmq:orders 1s postdate-source=t/3/17 "1"`},
 		{"pinned to nothing, and a header", Command{Headers: headers("x-delay", "1", "postdate-channel", "kafka:t"), Pinned: true}, "bad: it does not say where to: give it a key"},

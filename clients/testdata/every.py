@@ -129,9 +129,9 @@ assert tasks[0].frequency == frequency and tasks[0].data == [1]
 changed = ok(
     change_channel.sync_detailed,
     models.ChannelSettings,
-    body=models.ChannelChange(channel=CHANNEL, paused=True, max_per_second=0.5),
+    body=models.ChannelChange(channel=CHANNEL, paused=True, max_per_second=0.5, failure_channel="inbox:failed"),
 )
-assert changed.paused and changed.max_per_second == 0.5
+assert changed.paused and changed.max_per_second == 0.5 and changed.failure_channel == "inbox:failed"
 channels = ok(list_channels.sync_detailed, models.ChannelList).channels
 assert [c.state for c in channels if c.channel == CHANNEL] == [models.ChannelState.PAUSED]
 

@@ -112,8 +112,12 @@ await ok(
 const tasks = await ok(client.GET("/schedulers", { params: { query: { name: "ts", unit: "HOURS" } } }));
 assert.deepEqual(tasks[0]?.frequency, frequency);
 
-const changed = await ok(client.PATCH("/v1/channels", { body: { channel, paused: true, maxPerSecond: 0.5 } }));
+const failureChannel = "inbox:failed";
+const changed = await ok(
+  client.PATCH("/v1/channels", { body: { channel, paused: true, maxPerSecond: 0.5, failureChannel } }),
+);
 assert.equal(changed.maxPerSecond, 0.5);
+assert.equal(changed.failureChannel, failureChannel);
 const { channels } = await ok(client.GET("/v1/channels"));
 assert.equal(channels.find((c) => c.channel === channel)?.state, "paused");
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -37,10 +38,11 @@ them in the store, or of which something is set. Another node may know others.`,
 
 func printChannels(cmd *cobra.Command, channels []client.Channel) error {
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CHANNEL\tSTATE\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\tLAST ERROR")
+	fmt.Fprintln(table, "CHANNEL\tSTATE\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\tON FAILURE\tLAST ERROR")
 	for _, c := range channels {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\n", c.Channel, c.State, c.InHand, c.InFlight, c.Parked,
-			orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), c.LastError)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\t%s\n", c.Channel, c.State, c.InHand, c.InFlight,
+			c.Parked, orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), cmp.Or(c.FailureChannel, "-"),
+			c.LastError)
 	}
 	return table.Flush()
 }

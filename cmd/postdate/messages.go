@@ -59,6 +59,7 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("scheduleId", m.ScheduleID)
 	line("status", string(m.Status))
 	line("channel", m.Channel)
+	line("failureChannel", m.FailureChannel)
 	line("priority", string(m.Priority))
 	line("labels", strings.Join(m.Labels, " "))
 	line("executionTime", shownTime(m.ExecutionTime))

@@ -32,6 +32,7 @@ type sendRequest struct {
 	Priority        string             `json:"priority,omitempty"`
 	Labels          []string           `json:"labels,omitempty"`
 	ExpiresAt       string             `json:"expiresAt,omitempty"`
+	FailureChannel  string             `json:"failureChannel,omitempty"`
 }
 
 type sendCommand struct {
@@ -78,6 +79,8 @@ application/octet-stream.`,
 		"high, medium or low: its part of what goes out while more is overdue than the channel takes (default: medium)")
 	f.StringArrayVar(&s.request.Labels, "label", nil, "a label to find the message by; may be repeated")
 	f.StringVar(&s.request.ExpiresAt, "expires-at", "", "not delivered from this RFC 3339 time on")
+	f.StringVar(&s.request.FailureChannel, "failure-channel", "",
+		"where a message with the reason goes if this one cannot be delivered (default: what is set for the channel)")
 	s.rule.register(f)
 	s.rule.registerRun(f)
 	s.withJSON(cmd, "print the server's answer as it is")
