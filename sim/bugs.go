@@ -71,6 +71,9 @@ const (
 	bugChangeLosesCounts bug = "a change of a series loses what was counted"
 	bugTriggerOutlives   bug = "a trigger takes no notice of a cancel"
 	bugTriggerMoves      bug = "an occurrence out of turn moves the rule"
+	bugFailsWithout      bug = "a message fails without leaving one for its failure channel"
+	bugRetryLeaves       bug = "what is tried again leaves a message for its failure channel"
+	bugLeftVanishes      bug = "what a failed message left vanishes"
 )
 
 // machineConfig returns the configuration of a process's machine.

@@ -141,6 +141,9 @@ func (w *world) message(it item, key postdate.Key, edition string) *postdate.Mes
 		Retry: postdate.RetryPolicy{MaxAttempts: 3 + it.a%5,
 			MinBackoff: []time.Duration{50 * time.Millisecond, time.Second}[it.a%2], MaxBackoff: 5 * time.Second},
 	}
+	if m.FailureChannel = w.plan.failureChannelOf(it.a, it.b); m.FailureChannel == m.Channel {
+		m.FailureChannel = ""
+	}
 	if it.e > 0 {
 		m.ExpiresAt = max(m.ExecutionTime, w.wall()).Add(it.e)
 	}

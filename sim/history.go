@@ -63,6 +63,8 @@ type story struct {
 	skipped     bool          // likewise
 	chosen      bool          // likewise: those before it were skipped, so that it begins
 	extra       bool          // likewise: out of turn
+
+	failed *story // of what a failed message left: the story of that
 }
 
 // emission is one message in one publish.
@@ -248,13 +250,16 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 		o.extra, o.begins = true, o.at
 		clear(o.withdrawn) // another rule may have left it out
 	}
+	if by == "leave" {
+		h.left(&after.Message)
+	}
 	s := h.storyOf(after)
 	if by == "insert" && s.request.Recurrence != nil {
 		s.tale, s.inserted = newTale(s.request), h.w.wall()
 	}
 	present := h.presentOf(after)
 	s.written++
-	if by == "insert" || by == "replace" || extra || before != nil && before.Occurrence != after.Occurrence {
+	if by == "insert" || by == "replace" || by == "leave" || extra || before != nil && before.Occurrence != after.Occurrence {
 		present.begun, present.parked = h.w.wall(), false
 	}
 	present.parked = present.parked || after.Parked
@@ -290,7 +295,7 @@ func (h *history) expired(by deletion, old []*row, letters int) {
 	for _, r := range old {
 		s := h.storyOf(r)
 		s.expired = true
-		if s.series == nil {
+		if s.series == nil && s.failed == nil {
 			h.free = append(h.free, s.key)
 		}
 		h.counts["expired"]++

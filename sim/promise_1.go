@@ -27,6 +27,9 @@ func promise1(h *history, f fact) string {
 		if early := h.gaveUpEarly(f); early != "" {
 			return early
 		}
+		if wrong := h.leaves(f); wrong != "" {
+			return wrong
+		}
 		return finalOnce(f)
 	case factExpired:
 		return keptLongEnough(h, f)

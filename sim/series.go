@@ -60,10 +60,10 @@ func (w *world) cancelRetried(p *process, s *story, answer func(outcome)) {
 	})
 }
 
-// editionOf returns what tells a message from all others: its payload and, if it is an occurrence of a
-// series, its time.
+// editionOf returns what tells a message from all others: its payload, if it is an occurrence of a series its
+// time, and if a failed message left it the version of that.
 func editionOf(m *postdate.Message) string {
-	return string(m.Payload) + m.ScheduleID[len(m.SeriesID()):]
+	return string(m.Payload) + m.ScheduleID[len(m.ClientID()):]
 }
 
 // presentEdition returns the edition that is sent next: of a series, that of its present occurrence.
@@ -118,11 +118,14 @@ func (h *history) sentFrom(s *story) (r *row, over bool) {
 }
 
 // splitSettlement returns what the settlement of another row did to this one, if that is so: it made a
-// message of its own of an occurrence ("detach"), or counted one that failed ("count").
+// message of its own of an occurrence ("detach"), counted one that failed ("count"), or left one that goes to a
+// failure channel ("leave").
 func splitSettlement(by string, before, after *row, st *store.Settlement) (string, *store.Settlement) {
 	switch {
 	case st == nil || st.Key == after.Key:
 		return by, st
+	case before == nil && after.OfFailure():
+		return "leave", nil
 	case before == nil:
 		return "detach", nil
 	}

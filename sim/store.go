@@ -201,6 +201,7 @@ const (
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) error {
 	for i := range settlements {
 		st := &settlements[i]
+		s.leavesWrongly(st)
 		old := s.Rows[st.Key]
 		if old != nil && old.Version == st.Version && old.ExecutionTime != st.ExecutionTime &&
 			s.w.bug != bugVersionAgain {
@@ -211,6 +212,9 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 			next.Ending = next.Ending && s.w.bug != bugEndingIgnored
 			next.State, next.Series = st.State(next.State), st.Series(next.State, next.Series)
 			next.Paused = next.Paused && s.w.bug != bugPauseForgotten
+			if left, ok := st.Failed(&old.Record); ok && s.Rows[left.Key] == nil {
+				s.Put("settle", nil, left, st)
+			}
 			s.Put("settle", old, next, st)
 		}
 	}
@@ -221,6 +225,23 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 		}
 	}
 	return err
+}
+
+// leavesWrongly does what a planted bug makes of a settlement and of what it leaves for a failure channel.
+func (s *Store) leavesWrongly(st *store.Settlement) {
+	old, as := s.Rows[st.Key], *st
+	switch {
+	case s.w.bug == bugFailsWithout:
+		st.FailureChannel = ""
+	case old == nil:
+	case s.w.bug == bugRetryLeaves && st.How == store.SettleRetry && old.Status == postdate.Pending:
+		as.How, as.FailureChannel = store.SettleFailed, old.FailureChannel
+		if left, ok := as.Failed(&old.Record); ok && s.Rows[left.Key] == nil {
+			s.Put("settle", nil, left, st)
+		}
+	case s.w.bug == bugLeftVanishes && old.OfFailure() && !old.Status.Final():
+		s.Drop(old)
+	}
 }
 
 // settlesAnyway reports whether a planted bug lets a settlement through.
