@@ -406,6 +406,11 @@ func (x *routed) operationsOfOwners() map[string]func() func() error {
 			p := x.detaching()
 			return func() error { return s.Settle(ctx, []store.Settlement{p}) }
 		},
+		"Settle, a failure leaves a message": func() func() error {
+			p := x.settlements(routedNow+4000, store.SettleFailed)[:1]
+			p[0].FailureChannel = "inbox:failed"
+			return func() error { return s.Settle(ctx, p) }
+		},
 		"Retried": func() func() error {
 			p := x.detaching()
 			x.must(s.Settle(ctx, []store.Settlement{p}))
