@@ -59,14 +59,6 @@ func (m *Message) Failed(f Failure) Message {
 // OfFailure says whether k names a message that a failed one left.
 func (k Key) OfFailure() bool { return strings.Contains(k.ScheduleID, failureMark) }
 
-// ClientID returns the id that a client gave, from which the whole id was made.
-func (k Key) ClientID() string {
-	if end := strings.IndexAny(k.ScheduleID, occurrenceMark+failureMark); end >= 0 {
-		return k.ScheduleID[:end]
-	}
-	return k.ScheduleID
-}
-
 // Secret says whether the header holds credentials, which only the message's receiver sees.
 func (h Header) Secret() bool {
 	return strings.EqualFold(h.Name, "Authorization") || strings.EqualFold(h.Name, "Cookie")

@@ -84,10 +84,16 @@ func (m *Message) Alone(occurrence Time) Message {
 
 // SeriesID returns the id of the series, where k names one of its occurrences, else the id itself.
 func (k Key) SeriesID() string {
-	if k.OfFailure() {
-		return k.ScheduleID
+	if id, _, _ := strings.Cut(k.ScheduleID, occurrenceMark); !k.OfFailure() {
+		return id
 	}
-	id, _, _ := strings.Cut(k.ScheduleID, occurrenceMark)
+	return k.ScheduleID
+}
+
+// ClientID returns the id that a client gave, from which the whole id was made.
+func (k Key) ClientID() string {
+	id, _, _ := strings.Cut(k.ScheduleID, failureMark)
+	id, _, _ = strings.Cut(id, occurrenceMark)
 	return id
 }
 

@@ -122,7 +122,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 
 // check validates the body and returns its channel.
 func (b *channelBody) check(c *checker) (channel postdate.Channel, p *Problem) {
-	if channel, p = c.channel(b.Channel); p != nil {
+	if channel, p = c.channel(b.Channel, "/channel"); p != nil {
 		return "", p
 	}
 	if _, p = c.failureChannel(b.FailureChannel, channel); p != nil {

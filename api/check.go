@@ -64,11 +64,13 @@ func invalid(format string, args ...any) error {
 // execution time, or a recurrence has no occurrence left, m has its digest all the same, and
 // expiring is true: a repeated request may come that late.
 func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expiring bool) {
-	if m.Channel, p = c.channel(b.Channel); p != nil {
+	if m.Channel, p = c.channel(b.Channel, "/channel"); p != nil {
 		return p, false
 	}
-	if m.FailureChannel, p = c.failureChannel(b.FailureChannel, m.Channel); p != nil {
-		return p, false
+	if b.FailureChannel.given {
+		if m.FailureChannel, p = c.failureChannel(b.FailureChannel, m.Channel); p != nil {
+			return p, false
+		}
 	}
 	m.CreatedAt = c.now
 	when, p := c.when(b, m)
@@ -105,13 +107,8 @@ func (c *checker) message(b *messageBody, m *postdate.Message) (p *Problem, expi
 	return nil, false
 }
 
-// channel reads the channel of a message.
-func (c *checker) channel(text string) (postdate.Channel, *Problem) {
-	return c.channelAt(text, "/channel")
-}
-
-// channelAt reads a channel that the body has at pointer.
-func (c *checker) channelAt(text, pointer string) (postdate.Channel, *Problem) {
+// channel reads a channel that the body has at pointer.
+func (c *checker) channel(text, pointer string) (postdate.Channel, *Problem) {
 	channel, err := postdate.ParseChannel(text)
 	if err != nil {
 		return "", fieldProblem(pointer, err)

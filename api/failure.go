@@ -40,7 +40,7 @@ func (c *checker) failureChannel(name channelName, of postdate.Channel) (postdat
 	if name.text == "" {
 		return "", fieldProblem(pointer, invalid("failureChannel is empty: name a channel, or leave it out"))
 	}
-	channel, p := c.channelAt(name.text, pointer)
+	channel, p := c.channel(name.text, pointer)
 	if p == nil {
 		p = checkFailureChannel(channel, of)
 	}

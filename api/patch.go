@@ -163,7 +163,7 @@ func (c *checker) patched(b *messageBody, rule map[string]jsontext.Value,
 	old *postdate.Record) (next postdate.Record, p *Problem) {
 	m := old.Message
 	if b.Channel != "" {
-		if m.Channel, p = c.channel(b.Channel); p != nil {
+		if m.Channel, p = c.channel(b.Channel, "/channel"); p != nil {
 			return next, p
 		}
 	}

@@ -8,12 +8,10 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// leave makes the message that a failed one leaves for its failure channel. old is the state of what failed. If that
-// cannot be, it returns a settlement that says so: neither a full disk nor a damaged message must hold up others.
+// leave makes the message that a failed one leaves for its failure channel, which it has. old is the state of what
+// failed. If that cannot be, it returns a settlement that says so: neither a full disk nor a damaged message must
+// hold up others.
 func (s *Store) leave(w *writer, p *store.Settlement, old *state) (*store.Settlement, error) {
-	if !p.Leaves() || old.Ending {
-		return p, nil
-	}
 	const without = "it did not go to its failure channel, because "
 	if s.full.Load() {
 		return p.WithReason(without + "the store's disk is almost full"), nil
@@ -27,10 +25,7 @@ func (s *Store) leave(w *writer, p *store.Settlement, old *state) (*store.Settle
 		return nil, err
 	}
 	failed := old.record(m)
-	left, ok := p.Failed(&failed)
-	if !ok {
-		return p, nil
-	}
+	left, _ := p.Failed(&failed)
 	if _, there, err := w.state(left.Key); err != nil || there {
 		return p, err
 	}

@@ -37,8 +37,10 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
 		return nil
 	}
-	if p, err = s.leave(w, p, &old); err != nil {
-		return err
+	if p.Leaves() && !old.Ending {
+		if p, err = s.leave(w, p, &old); err != nil {
+			return err
+		}
 	}
 	st := old
 	if p.Advances() {
