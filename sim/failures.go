@@ -49,7 +49,8 @@ func (h *history) left(m *postdate.Message) {
 	if h.about[edition] != nil {
 		return // conservation says that it is made a second time
 	}
-	s := &story{number: of.number + 1<<60, key: m.Key, request: m, failed: of, withdrawn: map[string]string{}, acked: true}
+	s := &story{number: of.number + 1<<60, key: m.Key, request: m, failed: of,
+		withdrawn: map[string]string{}, acked: true}
 	h.about[edition] = s
 	h.order = append(h.order, s)
 	h.counts["left"]++

@@ -259,7 +259,8 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 	present := h.presentOf(after)
 	s.written++
-	if by == "insert" || by == "replace" || by == "leave" || extra || before != nil && before.Occurrence != after.Occurrence {
+	if by == "insert" || by == "replace" || by == "leave" || extra ||
+		before != nil && before.Occurrence != after.Occurrence {
 		present.begun, present.parked = h.w.wall(), false
 	}
 	present.parked = present.parked || after.Parked

@@ -35,8 +35,7 @@ func FuzzStoredValues(f *testing.F) {
 	f.Add(oldPartition)
 	f.Add(appendLease(nil, bucket.Lease{Renewals: 1 << 40, Lasts: 30 * time.Second}))
 	f.Add(binary.AppendUvarint(nil, 1<<40)) // a lease of an earlier version
-	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3}))
-	f.Add(appendChannel(nil, store.ChannelSettings{FailureChannel: "inbox:failed"}))
+	f.Add(appendChannel(nil, store.ChannelSettings{Paused: true, MaxPerSecond: 2.5, MaxInFlight: 3, FailureChannel: "inbox:b"}))
 	f.Add(appendAPIKey(nil, &store.APIKey{Tenant: "t", Scopes: []string{"admin"}, Channels: []string{"inbox:a*"}, ExpiresAt: 7}))
 	f.Add(appendTenant(nil, &store.TenantSettings{RequestsPerSecond: new(float64), BytesMax: new(int64), Weight: new(int)}))
 	f.Add(appendBirth(nil, 64, 1))
