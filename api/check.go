@@ -299,8 +299,10 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 		}
 		m.Priority = priority
 	}
-	if p := b.labels(m); p != nil {
-		return p
+	if b.Labels != nil {
+		if p := b.labels(m); p != nil {
+			return p
+		}
 	}
 	if b.Retry != nil {
 		return retryPolicy(b.Retry, &m.Retry)

@@ -23,11 +23,8 @@ func (l *labelList) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// labels sets m's labels if the body has some.
+// labels sets m's labels to those in the body.
 func (b *messageBody) labels(m *postdate.Message) *Problem {
-	if b.Labels == nil {
-		return nil
-	}
 	if len(b.Labels) > postdate.LabelsMax {
 		return fieldProblem("/labels", invalid("%d labels are too many: at most %d are allowed",
 			len(b.Labels), postdate.LabelsMax))

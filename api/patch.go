@@ -180,8 +180,10 @@ func (c *checker) patched(b *messageBody, rule map[string]jsontext.Value,
 			return next, p
 		}
 	}
-	if p := b.labels(&m); p != nil {
-		return next, p
+	if b.Labels != nil {
+		if p := b.labels(&m); p != nil {
+			return next, p
+		}
 	}
 	if old.Recurrence != nil {
 		return c.patchedSeries(b, rule, old, m)
