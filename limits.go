@@ -24,6 +24,7 @@ const (
 	CancelItemsMax = 10_000
 	ListLimitMax   = 1_000
 	InboxLimitMax  = 1_000
+	JobsMax        = 16 // of one tenant that have not ended
 	InboxWaitMax   = 30 * time.Second
 
 	ConsumerOpenMax = 1_000       // messages that a consumer of an inbox received and did not acknowledge

@@ -45,6 +45,7 @@ type Store interface {
 	Tenants
 	Requests
 	Consumers
+	Jobs
 	Housekeeping
 }
 
@@ -470,9 +471,9 @@ type Housekeeping interface {
 // tenant and name.
 type Expiry struct {
 	Buckets       []int
-	SettledBefore postdate.Time // messages that became final, and requests that were noted, before
+	SettledBefore postdate.Time // messages that became final, requests that were noted, and jobs that ended, before
 	// DeliveredBefore: messages in inboxes, read or not, that were delivered before; and consumers that were last
 	// used before, but only once these messages are gone, or a consumer could receive them anew.
 	DeliveredBefore postdate.Time
-	Limit           int // messages, as many again in inboxes, and as many requests and consumers
+	Limit           int // messages, as many again in inboxes, and as many requests, consumers and jobs
 }

@@ -56,6 +56,7 @@ const (
 	indexList     = "list"
 	indexLabel    = "label"
 	indexAged     = "aged"
+	indexOpen     = "open"
 	indexShardKey = "shard"
 )
 
@@ -242,6 +243,13 @@ func (s *Store) createIndexes(ctx context.Context) error {
 	}
 	used := driver.IndexModel{Keys: doc("bucket", 1, "usedAt", 1)}
 	if _, err := s.consumers.Indexes().CreateOne(ctx, used); err != nil {
+		return err
+	}
+	jobs := []driver.IndexModel{
+		{Keys: doc("open", 1, "bucket", 1), Options: where(doc("open", there)).SetName(indexOpen)},
+		{Keys: doc("bucket", 1, "endedAt", 1)},
+	}
+	if _, err := s.jobs.Indexes().CreateMany(ctx, jobs); err != nil {
 		return err
 	}
 	_, err := s.inboxes.Indexes().CreateOne(ctx, driver.IndexModel{

@@ -38,6 +38,9 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 				return err
 			}
 		}
+		if err := s.expireJobs(ctx, &e); err != nil {
+			return err
+		}
 		if slices.Contains(e.Buckets, 0) {
 			return s.forgetLeases(ctx)
 		}

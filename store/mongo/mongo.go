@@ -79,7 +79,7 @@ type Store struct {
 	birth   uint32 // names this store in inbox cursors
 
 	messages, partitions, leases, inboxes, channels, keys, tenants, usage, requests *driver.Collection
-	consumers, registry                                                             *driver.Collection
+	consumers, jobs, registry                                                       *driver.Collection
 
 	// seen is the latest operation time of the replica set that this process saw. Every read is
 	// at least as new, so what was answered before a change of primary holds after it.
@@ -169,7 +169,7 @@ func newStore(c Config, client *driver.Client) *Store {
 		messages: db.Collection("messages"), partitions: db.Collection("partitions"), leases: db.Collection("leases"),
 		inboxes: db.Collection("inboxes"), channels: db.Collection("channels"), keys: db.Collection("keys"),
 		tenants: db.Collection("tenants"), usage: db.Collection("usage"), requests: db.Collection("requests"),
-		consumers: db.Collection("consumers"), registry: db.Collection("registry"),
+		consumers: db.Collection("consumers"), jobs: db.Collection("jobs"), registry: db.Collection("registry"),
 		appends: appends{waiting: map[string]*appending{}}, crowded: map[int]struct{}{},
 	}
 }

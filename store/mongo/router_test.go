@@ -301,6 +301,7 @@ func (x *routed) operations() map[string]func() func() error {
 	all := x.operationsOnMessages()
 	maps.Copy(all, x.operationsOfOwners())
 	maps.Copy(all, x.operationsOfOthers())
+	maps.Copy(all, x.operationsOfJobs())
 	return all
 }
 
@@ -485,6 +486,27 @@ func (x *routed) operationsOfOthers() map[string]func() func() error {
 	}
 }
 
+func (x *routed) operationsOfJobs() map[string]func() func() error {
+	s, ctx := x.s, context.WithoutCancel(x.t.Context())
+	return map[string]func() func() error{
+		"CreateJob": func() func() error { return func() error { return s.CreateJob(ctx, routedJob) } },
+		"Job": func() func() error {
+			x.must(s.CreateJob(ctx, routedJob))
+			return func() error { _, err := s.Job(ctx, routedJob.Key); return err }
+		},
+		"OpenJobs": func() func() error {
+			x.must(s.CreateJob(ctx, routedJob))
+			return func() error { _, err := s.OpenJobs(ctx, []int{1, 2, 3}); return err }
+		},
+		"SetJob": func() func() error {
+			x.must(s.CreateJob(ctx, routedJob))
+			next := routedJob
+			next.Version = 2
+			return func() error { _, err := s.SetJob(ctx, next); return err }
+		},
+	}
+}
+
 func (x *routed) letters(n int) (all []store.InboxMessage) {
 	for i := range n {
 		all = append(all, store.InboxMessage{Tenant: "default", Inbox: "a", ScheduleID: fmt.Sprint(i), ExecutionTime: 1, DeliveredAt: routedNow, Payload: []byte("{}")})
@@ -495,6 +517,8 @@ func (x *routed) letters(n int) (all []store.InboxMessage) {
 func (x *routed) setChannel() error {
 	return x.s.SetChannel(context.WithoutCancel(x.t.Context()), store.ChannelSettings{Route: "inbox:a", Paused: true})
 }
+
+var routedJob = store.Job{Key: postdate.Key{Bucket: 2, Tenant: "default", ScheduleID: "job"}, Kind: store.JobCancel, CreatedAt: routedNow}
 
 var routedConsumer = store.ConsumerName{Tenant: "default", Inbox: "a", Consumer: "worker"}
 

@@ -94,12 +94,17 @@ func readsSmall(t *testing.T, v []byte) {
 		again, err := readConsumer(appendConsumer(nil, &c))
 		same(t, c, again, err)
 	}
+	if j, err := readJob(v, postdate.Key{}); err == nil {
+		again, err := readJob(appendJob(nil, &j), postdate.Key{})
+		same(t, j, again, err)
+	}
 	splitTimed(v)
 	splitEnded(v)
 }
 
-// addForms adds a message, and its state in each layout.
+// addForms adds a message, its state in each layout, and a job that has come to it.
 func addForms(f *testing.F, m *postdate.Message, s *state) {
+	f.Add(appendJob(nil, &store.Job{Kind: store.JobCancel, Version: s.Version, After: &store.ListPosition{ExecutionTime: m.ExecutionTime}}))
 	f.Add(appendMessage(nil, m))
 	for _, form := range []byte{layout, layoutLean, layoutSized} {
 		f.Add(appendState(nil, s, form))

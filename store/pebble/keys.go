@@ -31,6 +31,9 @@ import (
 //	q notedAt bucket tenant 0 key        nothing: the order in which requests expire
 //	v bucket tenant 0 inbox 0 consumer   how far a consumer of an inbox has come
 //	w usedAt bucket tenant 0 inbox 0 consumer    nothing: the order in which consumers expire
+//	j bucket tenant 0 id                 a job
+//	i tenant 0 id                        the bucket of a job that has not ended
+//	e endedAt bucket tenant 0 id         nothing: the order in which jobs expire
 //	u tenant 0 slot                      what of a tenant's channels in the slot is PENDING
 //	x                                    the store's birth record
 const (
@@ -53,6 +56,9 @@ const (
 	spaceNoted      = 'q'
 	spaceConsumer   = 'v'
 	spaceUsed       = 'w'
+	spaceJob        = 'j'
+	spaceOpenJob    = 'i'
+	spaceEndedJob   = 'e'
 	spaceUsage      = 'u'
 	spaceBirth      = 'x'
 )
@@ -122,6 +128,14 @@ func requestKey(k []byte, key postdate.Key) []byte {
 
 func consumerKey(k []byte, key postdate.Key) []byte {
 	return appendName(appendBucket(append(k, spaceConsumer), key.Bucket), key.Tenant, key.ScheduleID)
+}
+
+func jobKey(k []byte, key postdate.Key) []byte {
+	return appendName(appendBucket(append(k, spaceJob), key.Bucket), key.Tenant, key.ScheduleID)
+}
+
+func openJobKey(k []byte, tenant, id string) []byte {
+	return appendName(append(k, spaceOpenJob), tenant, id)
 }
 
 func partitionKey(k []byte, bucket int) []byte {

@@ -91,10 +91,10 @@ func (s *Store) Expire(ctx context.Context, e store.Expiry) (int, error) {
 		inboxErr = s.expireConsumers(ctx, &e)
 	}
 	requests, requestsErr := s.expireRequests(ctx, &e)
-	return messages + inbox + requests, errors.Join(err, inboxErr, requestsErr)
+	return messages + inbox + requests, errors.Join(err, inboxErr, requestsErr, s.expireJobs(ctx, &e))
 }
 
-// ended is a message, a request or a consumer with the time from which its retention counts.
+// ended is a message, a request, a consumer or a job with the time from which its retention counts.
 type ended struct {
 	key postdate.Key
 	at  postdate.Time

@@ -50,6 +50,7 @@ func durable() []check {
 		{"API keys survive, and revoked ones stay away", keysSurvive},
 		{"what idempotency keys stand for survives", requestsSurvive},
 		{"consumers of inboxes survive, and forgotten ones stay away", consumersSurvive},
+		{"how far jobs have come survives, and forgotten ones stay away", jobsSurvive},
 		{"what is parked and unparked survives", durableParked},
 		{"tokens, owners, checkpoint and claimed survive, and so does the fence", durableFence},
 		{"inbox messages and cursors survive", func(x *trial) {

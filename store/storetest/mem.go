@@ -39,6 +39,7 @@ type Mem struct {
 	pending  map[string]*memUsage // by tenant
 	requests map[postdate.Key]memRequest
 	consumer map[store.ConsumerName]store.Consumer
+	jobs     map[postdate.Key]store.Job
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
@@ -78,6 +79,7 @@ func NewMem(buckets int) *Mem {
 		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 		tenants: map[string]store.TenantSettings{}, pending: map[string]*memUsage{},
 		requests: map[postdate.Key]memRequest{}, consumer: map[store.ConsumerName]store.Consumer{},
+		jobs: map[postdate.Key]store.Job{},
 	}
 	for b := range m.Records {
 		m.Records[b].Bucket = b
@@ -399,6 +401,7 @@ func (m *Mem) Expired(e store.Expiry) (old []*Row, others int) {
 	if letters < e.Limit {
 		m.expireConsumers(&e)
 	}
+	m.expireJobs(&e)
 	return old, letters + m.expireRequests(&e)
 }
 

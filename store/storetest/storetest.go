@@ -94,6 +94,7 @@ func areas() []area {
 		{"requests", requests()},
 		{"inbox", inboxes()},
 		{"consumers", consumers()},
+		{"jobs", jobs()},
 		{"series", series()},
 		{"retried occurrences", retriedOccurrences()},
 		{"ends of series", seriesEnds()},
