@@ -50,7 +50,8 @@ type retryBody struct {
 }
 
 type cancelBody struct {
-	ScheduleIDs textList `json:"scheduleIds"`
+	ScheduleIDs textList    `json:"scheduleIds"`
+	Filter      *filterBody `json:"filter"`
 }
 
 // noFields is the body of a call that takes none.
@@ -64,6 +65,7 @@ var (
 		"labels", "recurrence", "paused", "failureChannel"}
 	retryFields   = fieldsOf(reflect.TypeFor[retryBody]())
 	cancelFields  = fieldsOf(reflect.TypeFor[cancelBody]())
+	filterFields  = fieldsOf(reflect.TypeFor[filterBody]())
 	receiveFields = fieldsOf(reflect.TypeFor[receiveBody]())
 	ackFields     = fieldsOf(reflect.TypeFor[ackBody]())
 )
@@ -77,6 +79,9 @@ func knownFields(body any, under jsontext.Pointer) []string {
 		}
 		return taskFields
 	case *cancelBody:
+		if under == "/filter" {
+			return filterFields
+		}
 		return cancelFields
 	case *channelBody:
 		return channelFields

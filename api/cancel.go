@@ -129,8 +129,12 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	switch n := len(body.ScheduleIDs); {
+	case body.Filter != nil && body.ScheduleIDs != nil:
+		return fieldProblem("/filter", invalid("scheduleIds and filter are both there: leave one out"))
+	case body.Filter != nil:
+		return s.startJob(ctx, store.JobCancel, body.Filter)
 	case body.ScheduleIDs == nil:
-		return fieldProblem("/scheduleIds", invalid("scheduleIds is missing: give an array of ids"))
+		return fieldProblem("/scheduleIds", invalid("scheduleIds is missing: give an array of ids, or a filter"))
 	case n > postdate.CancelItemsMax:
 		return fieldProblem("/scheduleIds", postdate.E(postdate.KindTooLarge,
 			"%d ids are too many: at most %d are allowed in one request; split it", n, postdate.CancelItemsMax))

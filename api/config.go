@@ -48,6 +48,11 @@ type Config struct {
 	// Registry holds the metrics that /metrics shows. Default: a new one.
 	Registry *prometheus.Registry
 
+	// Jobs is where calls with a filter are kept. Default: there are none.
+	Jobs Jobs
+	// JobStarted is called after a job was made durable. Default: no call.
+	JobStarted func()
+
 	// Scheduled is called after each durable insert or replace with the bucket and the
 	// time at which its message is due. It must be cheap. Default: no call.
 	Scheduled func(bucket int, at postdate.Time)
@@ -123,6 +128,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Scheduled == nil {
 		c.Scheduled = func(int, postdate.Time) {}
+	}
+	if c.Jobs == nil {
+		c.Jobs = noJobs{}
+	}
+	if c.JobStarted == nil {
+		c.JobStarted = func() {}
 	}
 	if c.CheckChannel == nil {
 		c.CheckChannel = func(postdate.Channel) error { return nil }

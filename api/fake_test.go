@@ -49,6 +49,20 @@ func (f *fakeStore) Insert(ctx context.Context, messages []postdate.Message) []s
 	return results
 }
 
+func (f *fakeStore) CreateJob(ctx context.Context, job store.Job) error {
+	if err := f.enter(ctx, "CreateJob"); err != nil {
+		return err
+	}
+	return f.Mem.CreateJob(ctx, job)
+}
+
+func (f *fakeStore) Job(ctx context.Context, key postdate.Key) (store.Job, error) {
+	if f.err != nil {
+		return store.Job{}, f.err
+	}
+	return f.Mem.Job(ctx, key)
+}
+
 func (f *fakeStore) NoteRequest(ctx context.Context, key postdate.Key, request postdate.Digest,
 	now postdate.Time) (postdate.Digest, error) {
 	if f.noteErr != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/oidctest"
 	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
@@ -289,6 +290,8 @@ func (c *contract) successes() {
 	c.inWords("An item that is no Schedule fails alone.", 200, "POST", "/v1/messages/batch", "["+order("b")+`,{"x":1},7]`)
 	c.inWords("NDJSON (Content-Type: application/x-ndjson)", 200, "POST", "/v1/messages/batch", order("b")+"\n{", "Content-Type: application/x-ndjson")
 	c.call(200, "POST", "/v1/messages/cancel", `{"scheduleIds":["b","none","x y"]}`)
+	c.call(202, "POST", "/v1/messages/cancel", `{"filter":{"label":"a","idPrefix":"a","channel":"inbox:test","from":"2027-01-01T00:00:00Z","to":"2028-01-01T00:00:00Z"}}`)
+	c.jobs()
 	c.inbox.messages = []store.InboxMessage{
 		{ScheduleID: "a", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("null")},
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
@@ -314,6 +317,23 @@ func (c *contract) successes() {
 	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
+}
+
+// jobs reads a job that has begun, and one that is done.
+func (c *contract) jobs() {
+	key := bucket.KeyOf("default", "job", testBuckets)
+	job := store.Job{Key: key, Kind: store.JobPurge, CreatedAt: testNow}
+	if err := c.store.CreateJob(context.Background(), job); err != nil {
+		c.t.Fatal(err)
+	}
+	c.call(200, "GET", "/v1/jobs/job", "")
+	job.Version, job.Done, job.Failed, job.LastError, job.EndedAt = 2, 3, 4, "no", testNow+1
+	if done, err := c.store.SetJob(context.Background(), job); err != nil || !done {
+		c.t.Fatal(done, err)
+	}
+	c.call(200, "GET", "/v1/jobs/job", "")
+	c.call(404, "GET", "/v1/jobs/none", "")
+	c.call(400, "GET", "/v1/jobs/x%20y", "")
 }
 
 // series reads and cancels a series with a history, and an occurrence of it.
@@ -481,10 +501,12 @@ func (c *contract) failures() {
 		c.call(status, "DELETE", "/v1/messages/f", "")
 		c.call(status, "POST", "/v1/messages/f/trigger", "")
 		c.call(status, "POST", "/schedulers", task("INSERT"))
+		c.call(status, "POST", "/v1/messages/cancel", `{"filter":{"label":"a"}}`)
 		c.call(status, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
 		c.call(status, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["`+receiptOf("default", "test", "a", 1)+`"]}`)
 		if status != 507 {
 			c.call(status, "GET", "/v1/messages/f", "")
+			c.call(status, "GET", "/v1/jobs/f", "")
 			c.call(status, "GET", "/v1/messages", "")
 			c.call(status, "GET", "/schedulers", "")
 			c.call(status, "GET", "/v1/inbox/test", "")

@@ -32,6 +32,7 @@ const (
 	Limited            ProblemType = "limited"                // 429: over a limit of the tenant
 	NotFound           ProblemType = "not-found"              // 404: no such message
 	NoSuchKey          ProblemType = "no-such-key"            // 404: no such API key
+	NoSuchJob          ProblemType = "no-such-job"            // 404
 	NoSuchPath         ProblemType = "no-such-path"           // 404
 	MethodNotAllowed   ProblemType = "method-not-allowed"     // 405
 	RequestTimeout     ProblemType = "request-timeout"        // 408
@@ -67,6 +68,7 @@ var problemKinds = map[ProblemType]struct {
 	Limited:            {429, "The tenant is at its limit"},
 	NotFound:           {404, "There is no such message"},
 	NoSuchKey:          {404, "There is no such key"},
+	NoSuchJob:          {404, "There is no such job"},
 	NoSuchPath:         {404, "There is no such path"},
 	MethodNotAllowed:   {405, "The path does not take this method"},
 	RequestTimeout:     {408, "The request took too long to arrive"},

@@ -116,6 +116,7 @@ var routes = []route{
 	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage, auth.WriteMessages},
 	{"DELETE", "/v1/messages/{id}", (*Server).deleteMessage, auth.WriteMessages},
 	{"POST", "/v1/messages/{id}/trigger", (*Server).postTrigger, auth.WriteMessages},
+	{"GET", "/v1/jobs/{id}", (*Server).getJob, auth.ReadMessages},
 	{"POST", "/v1/recurrences/preview", (*Server).postPreview, auth.ReadMessages},
 	{"POST", "/schedulers", (*Server).postTask, auth.WriteMessages},
 	{"GET", "/schedulers", (*Server).getTasks, auth.ReadMessages},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type rig struct {
 	tenants  *fakeTenants
 	url      string
 	log      *nodetest.Log
+	started  atomic.Int64 // jobs
 
 	mu     sync.Mutex
 	now    postdate.Time
@@ -60,6 +62,7 @@ func newRig(t *testing.T, changes ...func(*Config)) *rig {
 		tenants: &fakeTenants{set: map[string]store.TenantSettings{}}, now: testNow, log: &nodetest.Log{}}
 	config := Config{
 		Buckets: testBuckets, Messages: r.store, Requests: r.store, Inbox: r.inbox, Channels: r.channels, Tenants: r.tenants,
+		Jobs: r.store, JobStarted: func() { r.started.Add(1) },
 		Now: func() postdate.Time { r.mu.Lock(); defer r.mu.Unlock(); return r.now },
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Scheduled: func(bucket int, at postdate.Time) {

@@ -23,6 +23,7 @@ var foreign = map[string]struct {
 	"GET /v1/messages":                                   {"/v1/messages?limit=1000", "", 200},
 	"POST /v1/messages/batch":                            {"/v1/messages/batch", `[{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}]`, 200},
 	"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["acme-only","both"]}`, 200},
+	"GET /v1/jobs/{id}":                                  {"/v1/jobs/acme-only", "", 404},
 	"GET /v1/messages/{id}":                              {"/v1/messages/acme-only", "", 404},
 	"PUT /v1/messages/{id}":                              {"/v1/messages/acme-only", `{"channel":"inbox:both","delay":"PT2H","payload":"of b"}`, 201},
 	"PATCH /v1/messages/{id}":                            {"/v1/messages/acme-hook", `{"delay":"PT3H"}`, 404},

@@ -27,6 +27,7 @@ type loop struct {
 	board    *machine.Board
 	store    store.Store
 	channels *channels
+	jobs     *jobs
 	cluster  *cluster // nil if there are no other nodes
 	clock    clock
 	leaseID  string
@@ -218,6 +219,8 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 			}
 			l.tell(machine.Expired{Count: count, Err: err})
 		})
+	case machine.Work:
+		l.calls.Go(func() { l.tell(machine.Worked{More: l.jobs.turn(ctx, e.Buckets)}) })
 	case machine.KeepOut:
 		l.calls.Go(func() { l.tell(machine.KeptOut{Holds: e.Holds, Err: l.keepOut(ctx, e)}) })
 	case machine.GiveUp:

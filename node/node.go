@@ -154,6 +154,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.loop.channels = n.channels
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
+	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, log: n.c.Log}
 	n.control = newControl(n.store, n.quota, n.loop, n.tellOthers)
 	if !n.store.Exclusive() {
 		if err := n.openGossip(ctx); err != nil {
@@ -166,6 +167,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Passed: n.passed, Log: n.c.Log, Registry: n.metrics,
 		Messages: n.quota.Hold(n.store), Requests: n.store, Inbox: n.channels.inbox,
+		Jobs: n.store, JobStarted: func() { n.loop.tell(machine.JobStarted{}) },
 		Scheduled: n.scheduled, CheckChannel: n.channels.check,
 		Kinds: kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,
 		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,

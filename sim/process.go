@@ -171,6 +171,8 @@ func (p *process) do(e machine.Effect) {
 		p.unpark(e)
 	case machine.Expire:
 		p.expire(e)
+	case machine.Work: // no client of a world starts a job
+		p.step(machine.Worked{})
 	case machine.KeepOut:
 		p.keepOut(e)
 	case machine.GiveUp:

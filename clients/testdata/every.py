@@ -14,6 +14,7 @@ from postdate_client.api.keys import create_key, list_keys, revoke_key
 from postdate_client.api.messages import (
     cancel_message,
     cancel_messages,
+    get_job,
     get_message,
     list_messages,
     patch_message,
@@ -113,6 +114,10 @@ outcomes = ok(
 assert outcomes[0].status is models.Status.CANCELLED
 assert isinstance(outcomes[1].error, models.Problem)
 assert outcomes[1].error.message_status is models.Status.DELIVERED
+nobody = models.Cancel(filter_=models.JobFilter(id_prefix="nobody-"))
+started = ok(cancel_messages.sync_detailed, models.JobStarted, body=nobody)
+job = ok(get_job.sync_detailed, models.Job, started.job_id)
+assert job.failed == 0 and job.filter_.id_prefix == "nobody-"
 
 preview = models.Preview(recurrence=rule, from_=datetime(2027, 3, 27, tzinfo=timezone.utc), count=3)
 occurrences = ok(preview_recurrence.sync_detailed, models.Occurrences, body=preview).occurrences

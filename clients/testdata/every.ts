@@ -95,8 +95,15 @@ assert.ok(acks.results[1]?.error);
 const gone = await ok(client.DELETE("/v1/messages/{id}", at("ts-1")));
 assert.equal(gone.status satisfies "CANCELLED", "CANCELLED");
 const cancelled = await ok(client.POST("/v1/messages/cancel", { body: { scheduleIds: ["ts-2", "ts-5"] } }));
+assert.ok("results" in cancelled);
 assert.equal(cancelled.results[0]?.status, "CANCELLED");
 assert.equal(cancelled.results[1]?.error?.messageStatus, "DELIVERED");
+
+const started = await ok(client.POST("/v1/messages/cancel", { body: { filter: { idPrefix: "nobody-" } } }));
+assert.ok("jobId" in started);
+const job = await ok(client.GET("/v1/jobs/{id}", at(started.jobId)));
+assert.equal(job.failed, 0);
+assert.equal(job.filter.idPrefix, "nobody-");
 
 const { occurrences } = await ok(
   client.POST("/v1/recurrences/preview", { body: { recurrence: rule, from: "2027-03-27T00:00:00Z", count: 3 } }),

@@ -65,6 +65,7 @@ type Machine struct {
 	share  share
 	broker broker
 	expiry expiry
+	jobs   jobs
 	board  *Board
 	out    []Effect
 }
@@ -80,10 +81,11 @@ func New(c Config, random func() float64) *Machine {
 
 // Step takes in one event and returns what to do now. First the event goes to those that it
 // concerns. If it changed the cluster, the buckets are then divided anew, before the locks are
-// asked for them; and the broker is told of buckets only once the locks have them. Expiry comes
-// last, because it works on the buckets that are owned by then.
+// asked for them; and the broker is told of buckets only once the locks have them. Expiry and jobs
+// come last, because they work on the buckets that are owned by then.
 func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	m.expiry.see(now, ev)
+	m.jobs.see(now, ev)
 	switch ev := ev.(type) {
 	case fence.Tick:
 		m.stepFence(now, ev)
@@ -114,7 +116,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 		m.keptOut(now, ev)
 	case TakenAtBroker:
 		m.takenAtBroker(now, ev.Bucket)
-	case Expired:
+	case Expired, Worked, JobStarted:
 	default:
 		panic(fmt.Sprintf("machine: an event of an unknown sort: %T", ev))
 	}
@@ -127,6 +129,7 @@ func (m *Machine) Step(now postdate.Now, ev Event) []Effect {
 	}
 	m.askBroker(now)
 	m.expire(now)
+	m.workOnJobs(now)
 	out := m.out
 	m.out = nil
 	return out
@@ -181,7 +184,7 @@ func (m *Machine) stepPoller(now postdate.Now, ev Event) {
 // Wake returns how long after now Step must be called with a [fence.Tick] if nothing else
 // happens first.
 func (m *Machine) Wake(now postdate.Now) time.Duration {
-	at := min(m.fence.Wake(), m.broker.next, m.expiry.wake())
+	at := min(m.fence.Wake(), m.broker.next, m.expiry.wake(), m.jobs.wake())
 	return max(min(at-now.Mono, m.poller.Wake(now)), 0)
 }
 

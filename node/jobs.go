@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/store"
+)
+
+// jobs works on calls with a filter. What a page makes of a job is decided by [store.Job.Next].
+type jobs struct {
+	store    store.Jobs
+	messages store.Messages // held to the limits of tenants
+	now      func() postdate.Time
+	log      *slog.Logger
+}
+
+// turn works on one page of each job of these buckets. It says whether one came further and has not ended.
+func (r *jobs) turn(ctx context.Context, buckets []int) (more bool) {
+	open, err := r.store.OpenJobs(ctx, buckets)
+	if err != nil {
+		r.log.Warn("looking for jobs failed and is repeated", "error", err)
+		return false
+	}
+	for i := range open {
+		if ctx.Err() != nil {
+			return false
+		}
+		more = r.page(ctx, &open[i]) || more
+	}
+	return more
+}
+
+// page works on one page of a job. If the node ends before it notes how far the job has come, the page is done
+// again, which changes nothing more.
+func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
+	page, err := r.messages.List(ctx, j.Query())
+	var next store.Job
+	again := err
+	if err != nil {
+		next = j.Held(err)
+	} else {
+		next, again = j.Next(&page, r.change(ctx, j, page.Records), r.now())
+	}
+	if again != nil && postdate.KindOf(again) != postdate.KindLimited {
+		r.log.Warn("a page of a job failed and is repeated", "job", j.Key.ScheduleID, "error", again)
+	}
+	if again != nil && next.Same(j) {
+		return false
+	}
+	done, err := r.store.SetJob(ctx, next)
+	if err != nil {
+		r.log.Warn("how far a job has come could not be noted: its page is repeated", "job", j.Key.ScheduleID,
+			"error", err)
+	}
+	return done && again == nil && next.EndedAt == 0
+}
+
+// change does with the messages what the job is for. There is one error for each.
+func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Record) []error {
+	errs := make([]error, len(records))
+	if len(records) == 0 {
+		return errs
+	}
+	keys := make([]postdate.Key, len(records))
+	for i := range records {
+		keys[i] = records[i].Key
+	}
+	for i, result := range api.Cancel(ctx, r.messages, keys, r.now()) {
+		errs[i] = result.Err
+	}
+	return errs
+}
