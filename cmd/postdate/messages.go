@@ -143,18 +143,28 @@ func shownPayload(payload []byte, contentType string) string {
 }
 
 func newCancel(p process) *cobra.Command {
-	c := &clientCommand{process: p}
+	c, where := &clientCommand{process: p}, &jobFlags{}
 	cmd := &cobra.Command{
-		Use:   "cancel ID...",
+		Use:   "cancel {ID... | --label LABEL}",
 		Short: "Cancel messages that are not delivered yet",
 		Long: `Cancel messages. "cancelled" is a guarantee: that message is never delivered.
 Where delivery may have begun, the command says so and exits with 1. A message
-that recurs ends with its cancel.`,
-		Example: "  postdate cancel order-42",
-		Args:    cobra.MinimumNArgs(1),
+that recurs ends with its cancel.
+
+With a filter in place of ids, the server cancels what it selects in a job, which
+goes on if this command is ended.`,
+		Example: `  postdate cancel order-42
+  postdate cancel --label run-7 --channel rabbitmq:orders`,
 	}
+	where.register(cmd.Flags())
 	c.withJSON(cmd, "print the server's answers, one a line")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
+		switch {
+		case where.given() == (len(ids) > 0):
+			return usagef("give ids or a filter, such as --label: one of the two")
+		case where.given():
+			return where.run(cmd, cl, cl.CancelWhere)
+		}
 		return each(ids, func(id string) error {
 			if c.json {
 				return printRaw(cmd, cl, http.MethodDelete, messagePath(id))

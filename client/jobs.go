@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// JobFilter selects messages for a job. A zero field selects all; together they narrow it down.
+type JobFilter struct {
+	Label    string    `json:"label,omitempty"`
+	IDPrefix string    `json:"idPrefix,omitempty"`
+	Channel  string    `json:"channel,omitempty"`
+	From     time.Time `json:"from,omitzero"` // execution time at least this
+	To       time.Time `json:"to,omitzero"`   // execution time below this
+}
+
+// Job is how far a call with a filter has come.
+type Job struct {
+	JobID     string    `json:"jobId"`
+	Kind      string    `json:"kind"` // such as cancel
+	Filter    JobFilter `json:"filter"`
+	State     string    `json:"state"`  // running or done
+	Done      int64     `json:"done"`   // messages that it changed
+	Total     int64     `json:"total"`  // Done and Failed together, once it is done
+	Failed    int64     `json:"failed"` // messages that it could not change
+	CreatedAt time.Time `json:"createdAt"`
+	EndedAt   time.Time `json:"endedAt"`   // zero: it is running
+	LastError string    `json:"lastError"` // why the last of the failed could not be changed, or why the job waits
+}
+
+// Running says whether the job has not ended.
+func (j *Job) Running() bool { return j.State != "done" }
+
+// CancelWhere starts a job that cancels the pending messages that a filter selects, which is not empty,
+// and returns the job's id. Each that counts as done has the same guarantee as with Cancel.
+func (c *Client) CancelWhere(ctx context.Context, filter JobFilter) (jobID string, err error) {
+	return c.startJob(ctx, "/v1/messages/cancel", filter)
+}
+
+func (c *Client) startJob(ctx context.Context, path string, filter JobFilter) (string, error) {
+	body, err := json.Marshal(map[string]any{"filter": filter})
+	if err != nil {
+		return "", err
+	}
+	var started struct {
+		JobID string `json:"jobId"`
+	}
+	_, err = c.do(ctx, Call{Method: http.MethodPost, Path: path, Body: body, Repeatable: true}, &started)
+	return started.JobID, err
+}
+
+// Job says how far a job has come.
+func (c *Client) Job(ctx context.Context, jobID string) (Job, error) {
+	return get[Job](ctx, c, "/v1/jobs/"+url.PathEscape(jobID))
+}
+
+// The pauses between two looks at a job: at first short, for those that end soon.
+const jobPauseMin, jobPauseMax = 50 * time.Millisecond, time.Second
+
+// WaitJob waits until a job is done. It calls progress, if that is not nil, with what it sees at each look.
+func (c *Client) WaitJob(ctx context.Context, jobID string, progress func(Job)) (Job, error) {
+	for pause := jobPauseMin; ; pause = min(2*pause, jobPauseMax) {
+		j, err := c.Job(ctx, jobID)
+		if err != nil {
+			return j, err
+		}
+		if progress != nil {
+			progress(j)
+		}
+		if !j.Running() {
+			return j, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return j, ctx.Err()
+		}
+	}
+}

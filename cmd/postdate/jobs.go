@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/client"
+)
+
+func newJob(p process) *cobra.Command {
+	c := &clientCommand{process: p}
+	cmd := &cobra.Command{
+		Use:     "job ID",
+		Short:   "Show how far a cancel with a filter has come",
+		Long:    "Show how far a cancel with a filter has come, which is a job of the server.",
+		Example: "  postdate job 01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa",
+		Args:    cobra.ExactArgs(1),
+	}
+	c.withJSON(cmd, "print the server's answer")
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, args []string) error {
+		if c.json {
+			return printRaw(cmd, cl, http.MethodGet, "/v1/jobs/"+url.PathEscape(args[0]))
+		}
+		j, err := cl.Job(cmd.Context(), args[0])
+		if err == nil {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), shownJob(&j))
+		}
+		return err
+	})
+}
+
+// shownJob is a job in a line.
+func shownJob(j *client.Job) string {
+	shown := fmt.Sprintf("%s %s: %d done, %d failed", j.Kind, j.State, j.Done, j.Failed)
+	if j.LastError != "" {
+		shown += "; " + j.LastError
+	}
+	return shown
+}
+
+// jobFlags are the flags of a command that works on what a filter selects.
+type jobFlags struct {
+	label, idPrefix, channel, from, to string
+	noWait                             bool
+}
+
+func (f *jobFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.label, "label", "", "those with this label, in place of ids")
+	flags.StringVar(&f.idPrefix, "id-prefix", "", "those whose id begins so")
+	flags.StringVar(&f.channel, "channel", "", "those of this channel")
+	flags.StringVar(&f.from, "from", "", "those due at this RFC 3339 time or later")
+	flags.StringVar(&f.to, "to", "", "those due before this RFC 3339 time")
+	flags.BoolVar(&f.noWait, "no-wait", false, "print the job's id, and do not wait for its end")
+}
+
+// given says whether there is a filter.
+func (f *jobFlags) given() bool { return f.label+f.idPrefix+f.channel+f.from+f.to != "" }
+
+func (f *jobFlags) filter() (client.JobFilter, error) {
+	to := client.JobFilter{Label: f.label, IDPrefix: f.idPrefix, Channel: f.channel}
+	if f.from != "" {
+		at, err := postdate.ParseTime(f.from)
+		if err != nil {
+			return to, usagef("--from: %v", err)
+		}
+		to.From = at.Std()
+	}
+	if f.to != "" {
+		at, err := postdate.ParseTime(f.to)
+		if err != nil {
+			return to, usagef("--to: %v", err)
+		}
+		to.To = at.Std()
+	}
+	return to, nil
+}
+
+// run starts a job, and shows it until it is done. If messages failed, that is an error.
+func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
+	start func(context.Context, client.JobFilter) (string, error)) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	id, err := start(cmd.Context(), filter)
+	if err != nil {
+		return err
+	}
+	if f.noWait {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+		return err
+	}
+	last := ""
+	j, err := cl.WaitJob(cmd.Context(), id, func(j client.Job) {
+		if shown := shownJob(&j); j.Running() && shown != last {
+			fmt.Fprintln(cmd.ErrOrStderr(), shown)
+			last = shown
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("the job %s goes on, but cannot be watched: %w", id, err)
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), shownJob(&j)); err != nil {
+		return err
+	}
+	if j.Failed > 0 {
+		return fmt.Errorf("%d messages could not be changed; of the last: %s", j.Failed, j.LastError)
+	}
+	return nil
+}
