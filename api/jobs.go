@@ -38,7 +38,7 @@ func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 	}
 	if b.IDPrefix != nil {
 		f.IDPrefix = *b.IDPrefix
-		if err := postdate.CheckScheduleID(f.IDPrefix); err != nil {
+		if err := postdate.CheckIDPrefix(f.IDPrefix); err != nil {
 			return f, fieldProblem("/filter/idPrefix", err)
 		}
 	}
