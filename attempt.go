@@ -1,7 +1,9 @@
 package postdate
 
-// AttemptLogMax is how many attempts a message's log keeps.
-const AttemptLogMax = 20
+const (
+	AttemptLogMax         = 20  // attempts that a message's log keeps
+	AttemptReasonBytesMax = 200 // of each reason in it
+)
 
 // Attempt is what came of one attempt to publish a message.
 type Attempt struct {

@@ -1,6 +1,11 @@
 package store
 
-import "github.com/postdate/postdate"
+import (
+	"slices"
+	"strings"
+
+	"github.com/postdate/postdate"
+)
 
 // Settling says how an attempt ended.
 type Settling uint8
@@ -27,6 +32,10 @@ type Settlement struct {
 	DownSince     postdate.Time // for SettlePark
 	Attempts      int
 	Reason        string // the broker's words, if it refused or the outcome is unknown
+
+	// Outcome is that of the attempt, and Node made it; 0: nothing was attempted.
+	Outcome postdate.AttemptOutcome
+	Node    string
 
 	// PossibleDuplicate: this or an earlier publish may have arrived.
 	PossibleDuplicate bool
@@ -101,6 +110,35 @@ func (s *Settlement) Alone(old postdate.State) (state postdate.State, ok bool) {
 	state = s.single(old)
 	state.Occurrence, state.Run, state.Paused, state.Changes = 0, 0, false, 0
 	return state, true
+}
+
+// Attempt is what the settlement adds to its message's log; ok is false if nothing was attempted.
+func (s *Settlement) Attempt() (a postdate.Attempt, ok bool) {
+	if s.Outcome == 0 {
+		return a, false
+	}
+	// The cut may split a character.
+	reason := strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.AttemptReasonBytesMax)], "")
+	return postdate.Attempt{At: s.At, Node: s.Node, Outcome: s.Outcome, Reason: reason}, true
+}
+
+// Log is the message's log after the settlement, also if that is repeated. A series keeps none: its history
+// has what became of its occurrences. One that becomes a message of its own ([Settlement.Alone]) begins its
+// log with AloneLog.
+func (s *Settlement) Log(log []postdate.Attempt) []postdate.Attempt {
+	a, ok := s.Attempt()
+	if !ok || s.Occurrence != 0 || slices.Contains(log, a) {
+		return log
+	}
+	return postdate.AddAttempt(log, a)
+}
+
+// AloneLog is the log of the message that a series' occurrence becomes.
+func (s *Settlement) AloneLog() []postdate.Attempt {
+	if a, ok := s.Attempt(); ok {
+		return []postdate.Attempt{a}
+	}
+	return nil
 }
 
 // attempted is old after an attempt, without a status.

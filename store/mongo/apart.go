@@ -157,7 +157,9 @@ func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectI
 			return nil
 		}
 		alone := rec.Alone(rec.Occurrence)
-		created, err := s.insertIfNew(ctx, documentOf(&alone, &state))
+		d = documentOf(&alone, &state)
+		d.Log = logOf(p.AloneLog())
+		created, err := s.insertIfNew(ctx, d)
 		if created {
 			counts = append(counts, s.pendingChange(rec.Tenant, rec.Channel, len(rec.Payload), 1))
 		}

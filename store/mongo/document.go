@@ -79,6 +79,14 @@ type attempt struct {
 	Reason  string                  `bson:"reason,omitempty"`
 }
 
+// logOf is a log of attempts as it is stored.
+func logOf(log []postdate.Attempt) (stored []attempt) {
+	for _, a := range log {
+		stored = append(stored, attempt(a))
+	}
+	return stored
+}
+
 // original is a message's Original. A node of an earlier version drops it with its next change.
 type original struct {
 	Digest        []byte        `bson:"digest"`

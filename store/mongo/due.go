@@ -79,8 +79,9 @@ var (
 	orderDue  = doc("bucket", 1, "due", 1, "_id", 1)
 	orderTime = doc("due", 1, "_id", 1)
 	// lightly leaves out large payloads, which are read only once they are known to fit, and most of the
-	// history of a series. The rest of that shows whether it can be written to.
-	lightly = projection{max: commonMax, fields: doc("large", 0, "series.history", doc("$slice", -1))}
+	// history of a series and of the log of attempts. The rest of these shows whether they can be written to.
+	lightly = projection{max: commonMax, fields: doc("large", 0, "series.history", doc("$slice", -1),
+		"attemptLog", doc("$slice", -1))}
 )
 
 // readsOf returns the reads of what scans cover and of what comes next. If the look found

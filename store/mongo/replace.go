@@ -96,9 +96,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Record, decided bool, err error) {
 	next := documentOf(&r.next.Message, &r.next.State)
 	next.Series = seriesOf(&r.next.Series)
-	for _, a := range r.next.Log {
-		next.Log = append(next.Log, attempt(a))
-	}
+	next.Log = logOf(r.next.Log)
 	same := doc("mark.id", r.id, "status", int(postdate.Pending), "version", old.Version)
 	if s := &r.was.Series; r.was.Occurrence != 0 {
 		same = append(same, doc("ending", nil, "paused", orNothing(r.was.Paused), "series.fired", orNothing(s.Fired),

@@ -444,7 +444,7 @@ func TestDamagedSeries(t *testing.T) {
 		"recurrence": "daily", "recurrence.every": "a day", "recurrence.gap": 9, "recurrence.misfire": -1, "recurrence.overlap": 400,
 		"occurrence": int64(1000), "run": "1", "run ": 0, "ending": "yes", "paused": "yes", "changes": "1", "changes ": -1, "first": 7, "occurrence ": nil, "recurrence ": nil,
 		"series": "none", "series.fired": "1", "series.failed": -1, "series.skipped": int64(1<<63 - 1), "series.history": 3,
-		"series.history ": bson.A{4},
+		"series.history ": bson.A{4}, "attemptLog": 5,
 	} {
 		t.Run(name, func(t *testing.T) {
 			uri := mongotest.Fresh(t)

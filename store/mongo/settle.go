@@ -194,6 +194,7 @@ func settlementTarget(p *store.Settlement) target {
 type outcome struct {
 	was, next postdate.State   // was: as far as it matters; next: without what stays
 	noted     postdate.Outcome // of the occurrence of a series that advances
+	logged    postdate.Attempt // of a message that is no series; zero: nothing was attempted
 }
 
 // outcomeOf is the outcome of a settlement; ending says whether it is of a series that is to end.
@@ -203,6 +204,9 @@ func outcomeOf(p *store.Settlement, ending bool) outcome {
 	o := outcome{was: was, next: p.State(was)}
 	if p.Advances() {
 		o.noted = p.Series(was, postdate.Series{}).History[0]
+	}
+	if log := p.Log(nil); len(log) > 0 {
+		o.logged = log[0]
 	}
 	return o
 }
@@ -216,7 +220,17 @@ func changesOf(some []*store.Settlement, ending bool, id *bson.ObjectID) (change
 		groups[o] = append(groups[o], settlementTarget(p))
 	}
 	for o, targets := range groups {
-		changes = append(changes, o.change(targets, id))
+		c := o.change(targets, id)
+		if o.logged != (postdate.Attempt{}) && o.next.Status == postdate.Pending {
+			// Only these match again when they are repeated, and an attempt is logged once.
+			logged := o
+			logged.logged = postdate.Attempt{}
+			again := logged.change(targets, id)
+			again.where = append(again.where, bson.E{Key: "attemptLog", Value: attempt(o.logged)})
+			c.where = append(c.where, bson.E{Key: "attemptLog", Value: doc("$ne", attempt(o.logged))})
+			changes = append(changes, again)
+		}
+		changes = append(changes, c)
 	}
 	return changes
 }
@@ -272,8 +286,11 @@ func (o *outcome) change(targets []target, id *bson.ObjectID) change {
 	return change{targets: targets, where: where, update: append(update, o.additions()...)}
 }
 
-// additions are what the update of a series that advances adds to what became of it.
+// additions are what the update adds to the log of attempts or, of a series that advances, to what became of it.
 func (o *outcome) additions() bson.D {
+	if o.logged != (postdate.Attempt{}) {
+		return pushed("attemptLog", attempt(o.logged), postdate.AttemptLogMax)
+	}
 	if o.noted == (postdate.Outcome{}) {
 		return nil
 	}
@@ -285,6 +302,10 @@ func (o *outcome) additions() bson.D {
 			counts = append(counts, bson.E{Key: name, Value: n})
 		}
 	}
-	return doc("$inc", counts, "$push", doc("series.history",
-		doc("$each", bson.A{noted(o.noted)}, "$slice", -postdate.HistoryMax)))
+	return append(doc("$inc", counts), pushed("series.history", noted(o.noted), postdate.HistoryMax)...)
+}
+
+// pushed adds an entry to a list of a message, of which only the latest stay.
+func pushed(field string, entry any, latest int) bson.D {
+	return doc("$push", doc(field, doc("$each", bson.A{entry}, "$slice", -latest)))
 }

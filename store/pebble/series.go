@@ -42,6 +42,7 @@ func (s *Store) detach(w *writer, p *store.Settlement, old *state) (*store.Settl
 		return p, err
 	}
 	st := stateOf(&m, next)
+	st.Log = p.AloneLog()
 	w.setMessage(&m)
 	w.setState(m.Key, &st)
 	return p, nil

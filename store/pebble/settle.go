@@ -49,7 +49,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 		}
 		st.Series = p.Series(old.State, old.Series)
 	}
-	st.State = p.State(old.State)
+	st.State, st.Log = p.State(old.State), p.Log(old.Log)
 	if !old.Status.CanBecome(st.Status) {
 		panic("a settlement that the transition table does not have: " + old.Status.String() + " to " +
 			st.Status.String())

@@ -129,13 +129,13 @@ func (m *Mem) settle(old *Row, s *store.Settlement) {
 		m.Put("settle", nil, left, s)
 	}
 	if state, ok := s.Alone(old.State); ok {
-		alone := postdate.Record{Message: old.Alone(old.Occurrence), State: state}
+		alone := postdate.Record{Message: old.Alone(old.Occurrence), State: state, Log: s.AloneLog()}
 		if m.Rows[alone.Key] == nil {
 			m.Put("settle", nil, alone, s)
 		}
 	}
 	next := old.Record
-	next.State, next.Series = s.State(old.State), s.Series(old.State, old.Series)
+	next.State, next.Series, next.Log = s.State(old.State), s.Series(old.State, old.Series), s.Log(old.Log)
 	m.Put("settle", old, next, s)
 	key, is := s.Key.OfSeries()
 	if series := m.Rows[key]; is && s.How == store.SettleFailed && series != nil && series.Owns(s.Version) {

@@ -725,6 +725,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("labels", bugsInLabels)
 	in("failure channels", bugsInFailures)
 	in("channels", []func(m *Mem) store.Store{func(m *Mem) store.Store { return channelsForgetFails{m} }})
+	in("attempts", bugsInAttempts)
 	return bugs
 }
 

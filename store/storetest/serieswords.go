@@ -76,7 +76,7 @@ func (x *trial) parks(m postdate.Message, token uint64, run int) store.Settlemen
 func (x *trial) settled(s store.Settlement) postdate.Record {
 	x.Helper()
 	want := x.get(s.Key)
-	want.State, want.Series = s.State(want.State), s.Series(want.State, want.Series)
+	want.State, want.Series, want.Log = s.State(want.State), s.Series(want.State, want.Series), s.Log(want.Log)
 	x.settle(s)
 	x.wantRecord(x.get(s.Key), want)
 	return want

@@ -85,6 +85,7 @@ func areas() []area {
 		{"behind", append(lagging(), laggingTenants()...)},
 		{"scan", scanning()},
 		{"settle", settling()},
+		{"attempts", attempts()},
 		{"park", parking()},
 		{"partitions", partitions()},
 		{"channels", channels()},

@@ -244,9 +244,14 @@ func TestEveryLossIsCaught(t *testing.T) {
 		"the cancels":     forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Cancelled }),
 		"the settlements": forgetStates(func(s *postdate.State) bool { return s.Status == postdate.Delivered }),
 		"the retries":     forgetStates(func(s *postdate.State) bool { return s.Attempts > 0 && s.Status == postdate.Pending }),
-		"what is parked":  forgetStates(func(s *postdate.State) bool { return s.Parked }),
-		"what is ending":  forgetStates(func(s *postdate.State) bool { return s.Ending }),
-		"the runs":        forgetStates(func(s *postdate.State) bool { return s.Run > 1 }),
+		"the logs": func(m *Mem) {
+			for key := range m.Rows {
+				m.amend(key, func(r *postdate.Record) { r.Log = nil })
+			}
+		},
+		"what is parked": forgetStates(func(s *postdate.State) bool { return s.Parked }),
+		"what is ending": forgetStates(func(s *postdate.State) bool { return s.Ending }),
+		"the runs":       forgetStates(func(s *postdate.State) bool { return s.Run > 1 }),
 		"what became of series": func(m *Mem) {
 			for key := range m.Rows {
 				m.amend(key, func(r *postdate.Record) { r.Series = postdate.Series{} })
