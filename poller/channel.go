@@ -344,7 +344,8 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 // ended decides what follows a publish. An abandoned publish is still settled if it was
 // confirmed: a delivery is a fact.
 func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
-	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt}
+	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt,
+		Outcome: postdate.AttemptDelivered, Node: m.c.Node}
 	switch {
 	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed:
 		it.name(&confirmed)

@@ -368,6 +368,7 @@ func TestAnAnswerAfterAHandOver(t *testing.T) {
 		}
 		want := store.Settlement{
 			Key: rec[0].Key, ExecutionTime: rec[0].ExecutionTime, Version: 7, Token: 1, How: store.SettleDelivered, Attempts: 1, PossibleDuplicate: true,
+			Outcome: postdate.AttemptDelivered,
 		}
 		got := settles[0].Settlements[0]
 		if want.At = got.At; got != want {

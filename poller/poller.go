@@ -91,6 +91,7 @@ type Config struct {
 	// limit or room is looked at: each look needs a write.
 	ParkMin time.Duration
 
+	Node  string               // this one, for the log of attempts
 	Retry postdate.RetryPolicy // for what a message's own policy leaves open
 
 	// Fits says whether a tenant may have one more message pending, with so many bytes of payload: an

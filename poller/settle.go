@@ -23,7 +23,11 @@ func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, 
 // retry decides what follows a publish that was refused or has an unknown outcome.
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	policy := it.rec.Retry.Or(m.c.Retry)
-	s := store.Settlement{At: m.endsAt(now), Attempts: it.Delivery.Attempt, Reason: r.Reason}
+	s := store.Settlement{At: m.endsAt(now), Attempts: it.Delivery.Attempt, Reason: r.Reason, Node: m.c.Node,
+		Outcome: postdate.AttemptUnknown}
+	if r.Outcome == publisher.Refused {
+		s.Outcome = postdate.AttemptRefused
+	}
 	switch {
 	case r.Permanent || s.Attempts >= policy.MaxAttempts:
 		s.How = store.SettleFailed

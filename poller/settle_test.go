@@ -55,7 +55,7 @@ func TestRetry(t *testing.T) {
 		"it expires in the next millisecond":  {0, 1001 * ms, refused, ms},
 		"it expires in the one that follows.": {0, 1002 * ms, refused, 2 * ms},
 	} {
-		b := newSleeper(t, func(c *Config) { c.Retry = policy })
+		b := newSleeper(t, func(c *Config) { c.Retry, c.Node = policy, "node-a" })
 		rec := b.due(-10 * ms)
 		rec.Attempts = test.attempts
 		if test.expires != 0 {
@@ -67,6 +67,10 @@ func TestRetry(t *testing.T) {
 		want := store.Settlement{
 			Key: rec.Key, ExecutionTime: rec.ExecutionTime, Version: rec.Version, Token: 1, How: store.SettleFailed, At: b.now.Wall, Attempts: test.attempts + 1,
 			Reason: "no", PossibleDuplicate: test.result.Outcome == publisher.Unknown,
+			Outcome: postdate.AttemptRefused, Node: "node-a",
+		}
+		if test.result.Outcome == publisher.Unknown {
+			want.Outcome = postdate.AttemptUnknown
 		}
 		if test.after != 0 {
 			want.How, want.AttemptTime = store.SettleRetry, b.now.Wall.Add(test.after)

@@ -73,6 +73,7 @@ type Machine struct {
 // New returns the machine of a node that owns nothing yet. random returns numbers in [0, 1).
 func New(c Config, random func() float64) *Machine {
 	board := newBoard(c)
+	c.Poller.Node = c.Fence.Node
 	return &Machine{
 		c: c, fence: fence.NewMachine(c.Fence), poller: poller.NewMachine(c.Poller, random, board.Wall),
 		share: share{c: c, stale: true}, broker: newBroker(), expiry: expiry{c: c, clock: &board.clock}, board: board,
