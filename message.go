@@ -140,7 +140,7 @@ func (m *Message) Repeats(d Digest) (at Time, yes bool) {
 type State struct {
 	Status Status
 	// Version is drawn at creation, different for each message of the same id, and grows by one
-	// with every reschedule.
+	// with every reschedule and redrive.
 	Version           uint64
 	Attempts          int    // publishes that the broker refused, confirmed, or left unknown
 	AttemptTime       Time   // when the next publish is due; at first the execution time
@@ -149,6 +149,7 @@ type State struct {
 	PossibleDuplicate bool   // an earlier publish has an unknown outcome
 	SettledAt         Time   // when its status became final; for DELIVERED, the time of the confirm
 	LastError         string // in the broker's own words
+	Redriven          bool   // it failed before, which its series has counted
 
 	// Of a series. The rest is then of its present occurrence.
 	Occurrence Time // the one that is due next; 0: the message does not recur
@@ -198,6 +199,14 @@ func NewState(m *Message, version uint64) State {
 // Cancel returns s after a cancel at the given time.
 func (s State) Cancel(at Time) State {
 	s.Status, s.SettledAt, s.Parked, s.DownSince = Cancelled, at, false, 0
+	return s
+}
+
+// Redrive returns s, which is DELIVERY_FAILED, after a redrive: a new version without attempts, due at the given
+// time. If an earlier attempt may have arrived, each attempt of the new version is marked.
+func (s State) Redrive(at Time) State {
+	s.Status, s.Version, s.Attempts, s.AttemptTime, s.SettledAt = Pending, s.Version+1, 0, at, 0
+	s.Parked, s.DownSince, s.Redriven = false, 0, true
 	return s
 }
 

@@ -8,7 +8,7 @@ const HistoryMax = 20
 // Series is what became of a recurring message's occurrences. Each of them is fired or skipped.
 type Series struct {
 	Fired   int64     // those whose delivery was begun, or given up, and those that were triggered
-	Failed  int64     // of these, those that were not delivered, and are not tried again
+	Failed  int64     // of these, those that failed, whatever a redrive made of them later
 	Skipped int64     // those that were never begun: by the misfire policy, a pause, a change of the rule or a cancel
 	History []Outcome // the latest HistoryMax, the oldest first; it is never changed in place
 }

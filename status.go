@@ -36,11 +36,11 @@ func ParseStatus(name string) (Status, error) {
 	return 0, E(KindInvalid, "status %q is not one of PENDING, DELIVERED, DELIVERY_FAILED, CANCELLED", name)
 }
 
-// Final says whether s can never change again.
+// Final says whether a message in s has ended. Only a redrive changes it then, of one that failed: to a new version.
 func (s Status) Final() bool { return s == Delivered || s == DeliveryFailed || s == Cancelled }
 
 // CanBecome is the transition table. A PENDING message may stay PENDING: a retry or
-// a reschedule changes its time, not its status.
+// a reschedule changes its time, not its status. A redrive makes a new version of one that failed.
 func (s Status) CanBecome(next Status) bool {
-	return s == Pending && next >= Pending && next <= Cancelled
+	return s == Pending && next >= Pending && next <= Cancelled || s == DeliveryFailed && next == Pending
 }

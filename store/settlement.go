@@ -108,7 +108,7 @@ func (s *Settlement) Alone(old postdate.State) (state postdate.State, ok bool) {
 		return state, false
 	}
 	state = s.single(old)
-	state.Occurrence, state.Run, state.Paused, state.Changes = 0, 0, false, 0
+	state.Occurrence, state.Run, state.Paused, state.Changes, state.Redriven = 0, 0, false, 0, false
 	return state, true
 }
 
@@ -146,7 +146,7 @@ func (s *Settlement) attempted(old postdate.State) postdate.State {
 	return postdate.State{
 		Version: old.Version, Attempts: s.Attempts, AttemptTime: old.AttemptTime,
 		PossibleDuplicate: s.PossibleDuplicate, LastError: s.Reason, Occurrence: old.Occurrence, Run: old.Run,
-		Paused: old.Paused, Changes: old.Changes,
+		Paused: old.Paused, Changes: old.Changes, Redriven: old.Redriven,
 	}
 }
 

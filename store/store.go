@@ -99,6 +99,17 @@ type Messages interface {
 	// Otherwise the error is KindNotFound or KindConflict (it is PENDING, or at another version).
 	Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error
 
+	// Redrive makes messages that are DELIVERY_FAILED due again at a time ([postdate.State.Redrive]), or at their
+	// NotBefore if that is later, each if it is still at its version. Each stands or falls alone. One that was
+	// redriven before, as its version tells, or as it is PENDING and no version was given, stays as it is,
+	// without an error. Otherwise the error is KindNotFound, KindConflict (it has not failed, or another state is
+	// there) or KindTooLate (it has expired). A series counts an occurrence of its own that failed only once.
+	Redrive(ctx context.Context, some []Failed, at postdate.Time) []Redriven
+
+	// Purge deletes messages that are DELIVERY_FAILED, each if it is still at its version, as Forget does. Each
+	// stands or falls alone: with KindNotFound, or KindConflict.
+	Purge(ctx context.Context, some []Failed) []error
+
 	// List returns messages in ascending order of execution time, then bucket, tenant and id,
 	// starting after q.After. A page may hold fewer than q.Limit even if more follow: only a
 	// nil Next means the end.
@@ -164,7 +175,8 @@ type Due interface {
 	// then in one atomic step the state becomes [Settlement.State], what became of the occurrence is
 	// noted ([Settlement.Series]), and one that is to be retried becomes a message of its own
 	// ([Settlement.Alone]), unless that is there already. If such a message fails for good, its series
-	// counts that in the same step, if it owns the message's version ([postdate.State.Owns]).
+	// counts that in the same step, if it owns the message's version ([postdate.State.Owns]) and the message was
+	// not Redriven.
 	//
 	// What fails for good leaves a message for its failure channel in the same step ([Settlement.Failed]), unless
 	// that is there already. A store that has no room for it, or cannot read what failed, says so in the reason

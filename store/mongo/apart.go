@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -227,8 +228,14 @@ func (s *Store) failAlone(ctx context.Context, p *store.Settlement, id bson.Obje
 	}
 	o := outcomeOf(p, false)
 	err = s.transaction(ctx, func(ctx context.Context) (err error) {
-		done, err = s.changeOne(ctx, o.change([]target{settlementTarget(p)}, &id))
-		if err != nil || !done || len(count.targets) == 0 {
+		fails := o.change([]target{settlementTarget(p)}, &id)
+		first := fails
+		first.where = append(slices.Clone(fails.where), bson.E{Key: "redriven", Value: nil})
+		if done, err = s.changeOne(ctx, first); err == nil && !done { // it is counted already
+			done, err = s.changeOne(ctx, fails)
+			return err
+		}
+		if err != nil || len(count.targets) == 0 {
 			return err
 		}
 		_, err = s.changeOne(ctx, count)

@@ -32,6 +32,7 @@ type document struct {
 	PossibleDuplicate bool           `bson:"possibleDuplicate,omitempty"`
 	SettledAt         *postdate.Time `bson:"settledAt,omitempty"` // once final, for the index of the retention
 	LastError         string         `bson:"lastError,omitempty"`
+	Redriven          bool           `bson:"redriven,omitempty"`
 	Occurrence        postdate.Time  `bson:"occurrence,omitempty"` // of a series, as are the next five
 	Run               int            `bson:"run,omitempty"`
 	Ending            bool           `bson:"ending,omitempty"`
@@ -114,6 +115,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		Status: int(st.Status), Version: int64(st.Version), AttemptTime: st.AttemptTime, Parked: st.Parked,
 		DownSince: st.DownSince,
 		Attempts:  st.Attempts, PossibleDuplicate: st.PossibleDuplicate, LastError: st.LastError,
+		Redriven:   st.Redriven,
 		Occurrence: st.Occurrence, Run: st.Run, Ending: st.Ending, Paused: st.Paused, Changes: st.Changes,
 		Route: string(m.Route()), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
@@ -151,7 +153,7 @@ func (d *document) state() postdate.State {
 		Status: postdate.Status(d.Status), Version: uint64(d.Version), Attempts: d.Attempts,
 		AttemptTime: d.AttemptTime, Parked: d.Parked, DownSince: d.DownSince, PossibleDuplicate: d.PossibleDuplicate,
 		LastError: d.LastError, Occurrence: d.Occurrence, Run: d.Run, Ending: d.Ending,
-		Paused: d.Paused, Changes: d.Changes,
+		Paused: d.Paused, Changes: d.Changes, Redriven: d.Redriven,
 	}
 	if d.SettledAt != nil {
 		st.SettledAt = *d.SettledAt

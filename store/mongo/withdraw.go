@@ -114,7 +114,7 @@ func recordOf(records map[int]*partition, b int) (bucket.Partition, error) {
 // stateFields are the fields that make up a state.
 var stateFields = doc("bucket", 1, "tenant", 1, "scheduleId", 1, "executionTime", 1, "channel", 1, "status", 1,
 	"version", 1, "attemptTime", 1, "parked", 1, "downSince", 1,
-	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1,
+	"attempts", 1, "possibleDuplicate", 1, "settledAt", 1, "lastError", 1, "redriven", 1,
 	"occurrence", 1, "run", 1, "ending", 1, "paused", 1, "changes", 1, "recurrence", 1, "mark", 1)
 
 // sizedFields are these and the payload's size.

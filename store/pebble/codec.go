@@ -78,6 +78,7 @@ const (
 	flagEnding    = 1 << 4 // of a series
 	flagPaused    = 1 << 5 // likewise
 	flagMore      = 1 << 6 // it has labels or a log of attempts
+	flagRedriven  = 1 << 7 // it failed before
 )
 
 // The byte of a message's encoding also holds whether it has labels or a failure channel, whether it has an Original,
@@ -104,6 +105,9 @@ func appendState(b []byte, s *state, form byte) []byte {
 	}
 	if s.Paused {
 		flags |= flagPaused
+	}
+	if s.Redriven {
+		flags |= flagRedriven
 	}
 	more := form != layoutLean && (len(s.Labels) > 0 || len(s.Log) > 0)
 	if more {
@@ -139,7 +143,7 @@ func readState(v []byte) (s state, err error) {
 	s.Status = postdate.Status(r.byte())
 	flags := r.byte()
 	s.Parked, s.PossibleDuplicate = flags&flagParked != 0, flags&flagPossibleDuplicate != 0
-	s.Ending, s.Paused = flags&flagEnding != 0, flags&flagPaused != 0
+	s.Ending, s.Paused, s.Redriven = flags&flagEnding != 0, flags&flagPaused != 0, flags&flagRedriven != 0
 	s.Priority = postdate.Priority(flags >> flagsPriority & 3)
 	s.Version = r.uvarint()
 	s.Attempts = int(r.uvarint())

@@ -56,7 +56,7 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	}
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
-	if p.How == store.SettleFailed {
+	if p.How == store.SettleFailed && !old.Redriven {
 		return s.countFailed(w, p)
 	}
 	return nil

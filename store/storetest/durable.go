@@ -42,6 +42,7 @@ func durable() []check {
 		{"labels survive, and those that were replaced or expired stay away", labelsSurvive},
 		{"settlements survive", durableSettle},
 		{"logs of attempts survive", durableAttempts},
+		{"redrives and purges survive", durableRedriven},
 		{"what became of a series survives, and what it left to be retried", durableSeries},
 		{"what failed messages left for their failure channels survives", durableFailures},
 		{"that a series is ending survives, and so does its end", durableEnding},

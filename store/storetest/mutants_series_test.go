@@ -726,6 +726,8 @@ func areaBugs() (bugs []plantedBug) {
 	in("failure channels", bugsInFailures)
 	in("channels", []func(m *Mem) store.Store{func(m *Mem) store.Store { return channelsForgetFails{m} }})
 	in("attempts", bugsInAttempts)
+	in("redrive", bugsInRedrive)
+	in("purge", bugsInPurge)
 	return bugs
 }
 

@@ -189,7 +189,7 @@ func (x *trial) wantFound(c store.Claim, want ...postdate.Record) {
 	}
 	x.wantIDs("a scan", idsOf(got), messages...)
 	for i := range min(len(got), len(want)) {
-		got[i].Series = want[i].Series
+		got[i].Series, got[i].Log = want[i].Series, want[i].Log
 		x.wantRecord(got[i], want[i])
 	}
 }

@@ -103,6 +103,8 @@ func areas() []area {
 		{"failure channels", failures()},
 		{"expire", expiring()},
 		{"forget", forgetting()},
+		{"redrive", redriving()},
+		{"purge", purging()},
 		{"reuse", reusing()},
 		{"round trip", roundTrips()},
 		{"all at once", concurrency()},
