@@ -14,7 +14,9 @@ type jobs struct {
 	store    store.Jobs
 	messages store.Messages // held to the limits of tenants
 	now      func() postdate.Time
-	log      *slog.Logger
+	// scheduled tells the owner of a bucket when a message is due.
+	scheduled func(bucket int, at postdate.Time)
+	log       *slog.Logger
 }
 
 // turn works on one page of each job of these buckets. It says whether one came further and has not ended.
@@ -64,12 +66,35 @@ func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Reco
 	if len(records) == 0 {
 		return errs
 	}
-	keys := make([]postdate.Key, len(records))
-	for i := range records {
-		keys[i] = records[i].Key
-	}
-	for i, result := range api.Cancel(ctx, r.messages, keys, r.now()) {
-		errs[i] = result.Err
+	switch j.Kind {
+	case store.JobCancel:
+		keys := make([]postdate.Key, len(records))
+		for i := range records {
+			keys[i] = records[i].Key
+		}
+		for i, result := range api.Cancel(ctx, r.messages, keys, r.now()) {
+			errs[i] = result.Err
+		}
+	case store.JobRedrive:
+		at, told := r.now(), map[int]bool{}
+		for i, result := range r.messages.Redrive(ctx, failed(records), at) {
+			errs[i] = result.Err
+			if b := records[i].Bucket; result.Err == nil && !told[b] {
+				told[b] = true
+				r.scheduled(b, at)
+			}
+		}
+	case store.JobPurge:
+		return r.messages.Purge(ctx, failed(records))
 	}
 	return errs
+}
+
+// failed names messages at the versions that were read, so that none is changed that has become another since.
+func failed(records []postdate.Record) []store.Failed {
+	some := make([]store.Failed, len(records))
+	for i := range records {
+		some[i] = store.Failed{Key: records[i].Key, Version: records[i].Version}
+	}
+	return some
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/client"
 	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/node"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // addLabelled schedules n messages that are due in an hour, of which every k-th has the label run.
@@ -150,6 +152,61 @@ func TestJobGoesOnAtTheNextOwner(t *testing.T) {
 			m.remove(name)
 		}
 	}
+}
+
+// A redrive by a filter sends again what failed, and a purge deletes it; neither touches anything else.
+func TestJobsOnWhatFailed(t *testing.T) {
+	const n = 2_500
+	mem := storetest.NewMem(8)
+	now := postdate.WallOf(time.Now())
+	mem.Clock = func() postdate.Time { return postdate.WallOf(time.Now()) }
+	add := func(id string, status postdate.Status) {
+		m := postdate.Message{Key: bucket.KeyOf("default", id, 8), ExecutionTime: now, CreatedAt: now, Channel: "inbox:jobs", Payload: []byte("1")}
+		r := postdate.NewRecord(m, 1<<32)
+		if status != postdate.Pending {
+			r.Status, r.SettledAt, r.Attempts = status, now, 5
+		}
+		mem.Put("test", nil, r, nil)
+	}
+	for i := range n {
+		add(fmt.Sprint("again-", i), postdate.DeliveryFailed)
+		add(fmt.Sprint("away-", i), postdate.DeliveryFailed)
+	}
+	add("again-cancelled", postdate.Cancelled)
+	add("away-cancelled", postdate.Cancelled)
+	_, api := startOn(t, mem)
+	for kind, prefix := range map[store.JobKind]string{store.JobRedrive: "again-", store.JobPurge: "away-"} {
+		job := store.Job{Key: bucket.KeyOf("default", kind.String(), 8), Kind: kind, Filter: store.JobFilter{IDPrefix: prefix}, CreatedAt: now}
+		if err := mem.CreateJob(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		j, err := api.WaitJob(patient(t), kind.String(), nil)
+		if err != nil || j.Done != n || j.Failed != 0 {
+			t.Errorf("the %s ended as %+v, %v", kind, j, err)
+		}
+	}
+	if err := api.AwaitNonePending(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	counts := countByStatus(t, api.Client, client.Filter{})
+	if counts[client.Delivered] != n || counts[client.Cancelled] != 2 || len(counts) != 2 {
+		t.Errorf("in the end there are %v", counts)
+	}
+}
+
+// startOn starts a node on a store.
+func startOn(t *testing.T, s store.Store) (*node.Node, *nodetest.Client) {
+	t.Helper()
+	n, err := node.StartWith(patient(t), config(t), node.Parts{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := nodetest.NewClient(n.Addr())
+	t.Cleanup(func() {
+		api.Close()
+		stop(t, n)
+	})
+	return n, api
 }
 
 // BenchmarkCancelByLabel cancels 100,000 messages by their label among 1,000,000, from the request to the end of
