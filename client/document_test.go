@@ -69,6 +69,14 @@ func (e *examples) add(t *testing.T, pattern string, raw []byte) {
 	})
 }
 
+// checkJobs starts a job and looks at one.
+func checkJobs(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
+	_, err := c.CancelWhere(ctx, client.JobFilter{Label: "run-7"}) // the example is that of a cancel by ids
+	check("cancel where", true, nil, err)
+	j, err := c.WaitJob(ctx, "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa", nil)
+	check("job", !j.Running() && j.Done == 99998 && j.Total == 100000 && j.Failed == 2 && j.Filter.Label == "run-7" && j.Kind == "cancel" && j.CreatedAt.Equal(at), j, err)
+}
+
 // TestEveryCallOfTheDocument: the client has a method for each call, and decodes the
 // document's example of its answer.
 func TestEveryCallOfTheDocument(t *testing.T) {
@@ -99,10 +107,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("schedule all", err == nil && results[0].Created && results[0].Bucket == 17 && results[1].Problem.Suggestion == "channel", results, err)
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
-	_, err = c.CancelWhere(ctx, client.JobFilter{Label: "run-7"}) // the example is that of a cancel by ids
-	check("cancel where", true, nil, err)
-	j, err := c.WaitJob(ctx, "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa", nil)
-	check("job", !j.Running() && j.Done == 99998 && j.Total == 100000 && j.Failed == 2 && j.Filter.Label == "run-7" && j.Kind == "cancel" && j.CreatedAt.Equal(at), j, err)
+	checkJobs(ctx, c, at, check)
 	record := func(r client.Record) bool {
 		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}

@@ -42,8 +42,8 @@ func jobOf(j *store.Job) *job {
 	d := &job{
 		ID: idOf(j.Key), Bucket: j.Key.Bucket, Version: int64(j.Version), Kind: int(j.Kind),
 		Label: j.Filter.Label, Channel: string(j.Filter.Channel), IDPrefix: j.Filter.IDPrefix,
-		From: j.Filter.From, To: j.Filter.To, CreatedAt: j.CreatedAt, EndedAt: j.EndedAt, After: (*jobPlace)(j.After), Done: j.Done, Failed: j.Failed,
-		LastError: j.LastError,
+		From: j.Filter.From, To: j.Filter.To, CreatedAt: j.CreatedAt, EndedAt: j.EndedAt,
+		After: (*jobPlace)(j.After), Done: j.Done, Failed: j.Failed, LastError: j.LastError,
 	}
 	if j.EndedAt == 0 {
 		d.Open = j.Key.Tenant

@@ -20,17 +20,7 @@ func durable() []check {
 			x.wantDue(everything(home, x.own(home), t0), alone, batch[0])
 		}},
 		{"an id that was taken is still taken", durableTaken},
-		{"a replace survives", func(x *trial) {
-			m := x.add(t0)
-			next := changed(m)
-			next.ExecutionTime = t0 + 10
-			want := x.replace(next)
-			x.crash()
-			x.wantRecord(x.get(m.Key), want)
-			token := x.own(home)
-			x.wantDue(everything(home, token, t0+9))
-			x.wantDue(everything(home, token, t0+10), next)
-		}},
+		{"a replace survives", durableReplace},
 		{"a cancel survives, and no scan returns the message", func(x *trial) {
 			m := x.add(t0)
 			x.wantCancelled(m)
@@ -78,6 +68,18 @@ func durable() []check {
 		}},
 		{"many messages survive many ends", durableMany},
 	}
+}
+
+func durableReplace(x *trial) {
+	m := x.add(t0)
+	next := changed(m)
+	next.ExecutionTime = t0 + 10
+	want := x.replace(next)
+	x.crash()
+	x.wantRecord(x.get(m.Key), want)
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0+9))
+	x.wantDue(everything(home, token, t0+10), next)
 }
 
 // crash ends the store and opens what is left of it.
