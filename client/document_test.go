@@ -69,8 +69,9 @@ func (e *examples) add(t *testing.T, pattern string, raw []byte) {
 	})
 }
 
-// checkJobs starts a job and looks at one.
-func checkJobs(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
+// checkCancels cancels a message, starts a job that cancels, and looks at one.
+func checkCancels(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
+	check("cancel", true, nil, c.Cancel(ctx, "order-1"))
 	_, err := c.CancelWhere(ctx, client.JobFilter{Label: "run-7"}) // the example is that of a cancel by ids
 	check("cancel where", true, nil, err)
 	j, err := c.WaitJob(ctx, "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa", nil)
@@ -102,12 +103,11 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("patch", s == want, s, err)
 	s, err = c.Trigger(ctx, "report")
 	check("trigger", s == client.Scheduled{ScheduleID: "report/2027-01-31T09:30:00.000Z", Bucket: 17, ExecutionTime: at, Status: client.Pending, Created: true}, s, err)
-	check("cancel", true, nil, c.Cancel(ctx, "order-1"))
 	results, err := c.ScheduleAll(ctx, []client.Message{m, m})
 	check("schedule all", err == nil && results[0].Created && results[0].Bucket == 17 && results[1].Problem.Suggestion == "channel", results, err)
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
-	checkJobs(ctx, c, at, check)
+	checkCancels(ctx, c, at, check)
 	record := func(r client.Record) bool {
 		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}

@@ -226,5 +226,12 @@ func BenchmarkCancelByLabel(b *testing.B) {
 			b.Fatalf("the job ended as %+v, %v", j, err)
 		}
 		b.ReportMetric(time.Since(begun).Seconds(), "s/job")
+		for _, operation := range []string{"list", "cancel"} {
+			seconds, err := api.Metric(patient(b), `postdate_store_seconds_sum{operation="`+operation+`"}`)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(seconds, operation+"-s/job")
+		}
 	}
 }
