@@ -8,7 +8,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Only PENDING can become another status. A final status never changes.
+// Only PENDING can become another status, and what failed PENDING again. Another final status never changes.
 func TestStatusTable(t *testing.T) {
 	names := []string{"PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"}
 	for i, s := range postdate.Statuses() {
@@ -22,7 +22,8 @@ func TestStatusTable(t *testing.T) {
 			t.Errorf("%s: final is %v", s, s.Final())
 		}
 		for _, next := range postdate.Statuses() {
-			if want := s == postdate.Pending; s.CanBecome(next) != want {
+			want := s == postdate.Pending || s == postdate.DeliveryFailed && next == postdate.Pending
+			if s.CanBecome(next) != want {
 				t.Errorf("%s to %s: %v, want %v", s, next, s.CanBecome(next), want)
 			}
 		}

@@ -375,16 +375,6 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// appendLog writes what came of attempts.
-func appendLog(b []byte, log []postdate.Attempt) []byte {
-	b = binary.AppendUvarint(b, uint64(len(log)))
-	for _, a := range log {
-		b = append(appendTimes(b, a.At), byte(a.Outcome))
-		b = appendText(appendText(b, a.Node), a.Reason)
-	}
-	return b
-}
-
 func appendTimes(b []byte, ts ...postdate.Time) []byte {
 	for _, t := range ts {
 		b = binary.AppendUvarint(b, uint64(t))
@@ -481,16 +471,6 @@ func (r *reader) headers() []postdate.Header {
 		hs[i] = postdate.Header{Name: r.text(), Value: r.text()}
 	}
 	return hs
-}
-
-func (r *reader) log() (log []postdate.Attempt) {
-	for n := r.uvarint(); n > 0 && !r.failed; n-- {
-		a := postdate.Attempt{At: r.time(), Outcome: postdate.AttemptOutcome(r.byte())}
-		a.Node, a.Reason = r.text(), r.text()
-		r.failed = r.failed || a.Outcome > postdate.AttemptUnknown
-		log = append(log, a)
-	}
-	return log
 }
 
 // end fails if something could not be read, or was left over.

@@ -138,7 +138,8 @@ func (m *Mem) settle(old *Row, s *store.Settlement) {
 	next.State, next.Series, next.Log = s.State(old.State), s.Series(old.State, old.Series), s.Log(old.Log)
 	m.Put("settle", old, next, s)
 	key, is := s.Key.OfSeries()
-	if series := m.Rows[key]; is && s.How == store.SettleFailed && !old.Redriven && series != nil && series.Owns(s.Version) {
+	first := s.How == store.SettleFailed && !old.Redriven
+	if series := m.Rows[key]; is && first && series != nil && series.Owns(s.Version) {
 		next := series.Record
 		next.Series.Failed++
 		m.Put("settle", series, next, s)
