@@ -23,6 +23,17 @@ const (
 	AttemptUnknown                             // it may have arrived
 )
 
+// String is the outcome's name on the wire.
+func (o AttemptOutcome) String() string {
+	switch o {
+	case AttemptDelivered:
+		return "delivered"
+	case AttemptRefused:
+		return "refused"
+	}
+	return "unknown"
+}
+
 // AddAttempt returns log with one more attempt, and only the latest AttemptLogMax. It never changes log in place.
 func AddAttempt(log []Attempt, a Attempt) []Attempt {
 	latest := log[max(len(log)-AttemptLogMax+1, 0):]

@@ -131,6 +131,28 @@ func appendState(b []byte, s *postdate.State) []byte {
 	return b
 }
 
+// appendLog appends what came of the attempts. A list leaves it out: it would be long.
+func appendLog(b []byte, log []postdate.Attempt) []byte {
+	if len(log) == 0 {
+		return b
+	}
+	b = append(b, `,"attemptLog":[`...)
+	for i, a := range log {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"outcome":"`...)
+		b = append(append(b, a.Outcome.String()...), '"')
+		b = appendTime(b, "time", a.At)
+		b = appendMember(b, "node", a.Node)
+		if a.Reason != "" {
+			b = appendMember(b, "reason", a.Reason)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
 // appendInboxMessage appends a message of an inbox.
 func appendInboxMessage(b []byte, m *store.InboxMessage) []byte {
 	return append(appendInboxFields(append(b, '{'), m), '}')

@@ -336,6 +336,8 @@ func TestTenantsAreSeparate(t *testing.T) {
 		"POST /v1/messages/{id}/trigger":                     {"/v1/messages/x/trigger", "", 404, "not-found"},
 		"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
 		"GET /v1/jobs/{id}":                                  {"/v1/jobs/x", "", 404, "no-such-job"},
+		"POST /v1/messages/redrive":                          {"/v1/messages/redrive", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
+		"POST /v1/messages/purge":                            {"/v1/messages/purge", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
 		"GET /schedulers":                                    {"/schedulers", "", 200, "[]"},
 		"POST /schedulers":                                   {"/schedulers", `{"host":"a","name":"x","action":"DELETE"}`, 403, "the tenant b"},
 		"GET /v1/inbox/{name}":                               {"/v1/inbox/x", "", 200, `{"messages":[],`},

@@ -117,6 +117,19 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
+	return s.eachID(ctx, postdate.Cancelled, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+		problems := make([]*Problem, len(keys))
+		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
+			problems[i] = s.cancelled(ctx, keys[i], result)
+		}
+		return problems
+	})
+}
+
+// eachID answers a call whose body names messages. do returns a Problem for each key, or nil: then the result has
+// that status.
+func (s *Server) eachID(ctx *fasthttp.RequestCtx, status postdate.Status,
+	do func(storeCtx context.Context, keys []postdate.Key) []*Problem) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
@@ -154,8 +167,8 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 	if len(keys) > 0 {
 		storeCtx, cancel := s.storeContext()
 		defer cancel()
-		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
-			problems[places[i]] = s.cancelled(ctx, keys[i], result)
+		for i, p := range do(storeCtx, keys) {
+			problems[places[i]] = p
 		}
 	}
 	b := append(begin(ctx), `{"results":[`...)
@@ -163,7 +176,7 @@ func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendResult(b, shownID(id), postdate.Cancelled, problems[i])
+		b = appendResult(b, shownID(id), status, problems[i])
 	}
 	return finish(ctx, fasthttp.StatusOK, append(b, `]}`...))
 }

@@ -63,6 +63,30 @@ func (f *fakeStore) Job(ctx context.Context, key postdate.Key) (store.Job, error
 	return f.Mem.Job(ctx, key)
 }
 
+func (f *fakeStore) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+	err := f.enter(ctx, "Redrive")
+	if err == nil {
+		return f.Mem.Redrive(ctx, some, at)
+	}
+	results := make([]store.Redriven, len(some))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+func (f *fakeStore) Purge(ctx context.Context, some []store.Failed) []error {
+	err := f.enter(ctx, "Purge")
+	if err == nil {
+		return f.Mem.Purge(ctx, some)
+	}
+	results := make([]error, len(some))
+	for i := range results {
+		results[i] = err
+	}
+	return results
+}
+
 func (f *fakeStore) NoteRequest(ctx context.Context, key postdate.Key, request postdate.Digest,
 	now postdate.Time) (postdate.Digest, error) {
 	if f.noteErr != nil {

@@ -133,7 +133,8 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return s.failed(ctx, "get", err, key.ScheduleID)
 	}
 	setETag(ctx, versionOf(&r.State))
-	return finish(ctx, fasthttp.StatusOK, appendRecord(begin(ctx), &r))
+	b := appendRecord(begin(ctx), &r)
+	return finish(ctx, fasthttp.StatusOK, append(appendLog(b[:len(b)-1], r.Log), '}'))
 }
 
 func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {

@@ -292,6 +292,7 @@ func (c *contract) successes() {
 	c.call(200, "POST", "/v1/messages/cancel", `{"scheduleIds":["b","none","x y"]}`)
 	c.call(202, "POST", "/v1/messages/cancel", `{"filter":{"label":"a","idPrefix":"a","channel":"inbox:test","from":"2027-01-01T00:00:00Z","to":"2028-01-01T00:00:00Z"}}`)
 	c.jobs()
+	c.failed()
 	c.inbox.messages = []store.InboxMessage{
 		{ScheduleID: "a", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 1, ContentType: "application/json", Payload: []byte("null")},
 		{ScheduleID: "b", ExecutionTime: testNow, DeliveredAt: testNow, Attempt: 2, PossibleDuplicate: true, ContentType: "image/png", Encoding: postdate.EncodingBase64, Headers: []postdate.Header{{Name: "h", Value: "1"}}},
@@ -394,7 +395,7 @@ func (c *contract) refusals() {
 		c.call(404, call[0], "/v1/messages/none", call[1])
 	}
 	for _, call := range [][2]string{
-		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"}, {"POST", "/schedulers"}, {"POST", "/v1/inbox/test/consumers/a/receive"}, {"POST", "/v1/inbox/test/consumers/a/ack"},
+		{"POST", "/v1/messages"}, {"PUT", "/v1/messages/a"}, {"PATCH", "/v1/messages/a"}, {"POST", "/v1/messages/batch"}, {"POST", "/v1/messages/cancel"}, {"POST", "/v1/messages/redrive"}, {"POST", "/v1/messages/purge"}, {"PATCH", "/v1/channels"}, {"POST", "/v1/keys"}, {"PATCH", "/v1/tenants/acme"}, {"POST", "/v1/recurrences/preview"}, {"POST", "/v1/messages/put/trigger"}, {"POST", "/schedulers"}, {"POST", "/v1/inbox/test/consumers/a/receive"}, {"POST", "/v1/inbox/test/consumers/a/ack"},
 	} {
 		c.call(400, call[0], call[1], `{"x`)
 		c.call(400, call[0], call[1], `{"payloat":1}`)
@@ -415,7 +416,9 @@ func (c *contract) refusals() {
 	c.call(404, "DELETE", "/v1/keys/none", "")
 	c.call(400, "DELETE", "/v1/keys/x%20y", "")
 	c.call(413, "POST", "/v1/messages/batch", "[1"+strings.Repeat(",1", postdate.BatchItemsMax)+"]")
-	c.call(413, "POST", "/v1/messages/cancel", `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
+	for _, call := range []string{"cancel", "redrive", "purge"} {
+		c.call(413, "POST", "/v1/messages/"+call, `{"scheduleIds":["a"`+strings.Repeat(`,"a"`, postdate.CancelItemsMax)+`]}`)
+	}
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
 	for _, path := range []string{"/v1/messages?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/channels?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {

@@ -18,7 +18,8 @@ func (s *Server) paced(ctx *fasthttp.RequestCtx, path string, need auth.Scope, h
 		return handle(s, ctx)
 	}
 	tenant := s.tenantOf(ctx)
-	schedules := need == auth.WriteMessages && takesBody(ctx) && path != "/v1/messages/cancel"
+	schedules := need == auth.WriteMessages && takesBody(ctx) && path != "/v1/messages/cancel" &&
+		path != "/v1/messages/purge"
 	var p *Problem
 	if err := s.config.Quota.Request(tenant, schedules); err != nil {
 		p, _ = storeProblem(err, "")

@@ -111,6 +111,8 @@ var routes = []route{
 	{"GET", "/v1/messages", (*Server).listMessages, auth.ReadMessages},
 	{"POST", "/v1/messages/batch", (*Server).postBatch, auth.WriteMessages},
 	{"POST", "/v1/messages/cancel", (*Server).postCancel, auth.WriteMessages},
+	{"POST", "/v1/messages/redrive", (*Server).postRedrive, auth.WriteMessages},
+	{"POST", "/v1/messages/purge", (*Server).postPurge, auth.WriteMessages},
 	{"GET", "/v1/messages/{id}", (*Server).getMessage, auth.ReadMessages},
 	{"PUT", "/v1/messages/{id}", (*Server).putMessage, auth.WriteMessages},
 	{"PATCH", "/v1/messages/{id}", (*Server).patchMessage, auth.WriteMessages},

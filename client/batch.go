@@ -35,6 +35,10 @@ var (
 	scheduleMany = many{path: "/v1/messages/batch", open: "[", end: "]", itemsMax: postdate.BatchItemsMax}
 	cancelMany   = many{path: "/v1/messages/cancel", open: `{"scheduleIds":[`,
 		end: "]}", itemsMax: postdate.CancelItemsMax, status: Cancelled}
+	redriveMany = many{path: "/v1/messages/redrive", open: `{"scheduleIds":[`,
+		end: "]}", itemsMax: postdate.CancelItemsMax, status: Pending}
+	purgeMany = many{path: "/v1/messages/purge", open: `{"scheduleIds":[`,
+		end: "]}", itemsMax: postdate.CancelItemsMax, status: DeliveryFailed}
 )
 
 // try makes the call once.
@@ -75,11 +79,27 @@ func (c *Client) ScheduleAll(ctx context.Context, messages []Message) (results [
 // CancelAll cancels up to 10,000 messages in one request. A result without a problem gives
 // the same guarantee as Cancel. An error concerns all of them.
 func (c *Client) CancelAll(ctx context.Context, scheduleIDs []string) ([]Result, error) {
+	return c.all(ctx, cancelMany, itemsOf(scheduleIDs))
+}
+
+// Redrive tries up to 10,000 messages again that failed. Each is PENDING then, due now and without attempts, or its
+// result has a problem. One that is PENDING already stays as it is. An error concerns all of them.
+func (c *Client) Redrive(ctx context.Context, scheduleIDs ...string) ([]Result, error) {
+	return c.all(ctx, redriveMany, itemsOf(scheduleIDs))
+}
+
+// Purge deletes up to 10,000 messages that failed. Each is gone then, or its result has a problem: NotFound also
+// if an earlier try of this call deleted it. An error concerns all of them.
+func (c *Client) Purge(ctx context.Context, scheduleIDs ...string) ([]Result, error) {
+	return c.all(ctx, purgeMany, itemsOf(scheduleIDs))
+}
+
+func itemsOf(scheduleIDs []string) [][]byte {
 	items := make([][]byte, len(scheduleIDs))
 	for n, id := range scheduleIDs {
 		items[n], _ = json.Marshal(id) // a string always has a JSON form
 	}
-	return c.all(ctx, cancelMany, items)
+	return items
 }
 
 func (c *Client) all(ctx context.Context, k many, items [][]byte) (results []Result, err error) {

@@ -108,6 +108,10 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
 	checkCancels(ctx, c, at, check)
+	results, err = c.Redrive(ctx, "order-1", "order-2")
+	check("redrive", err == nil && results[0].Status == client.Pending && results[1].Problem != nil, results, err)
+	results, err = c.Purge(ctx, "order-1", "order-2")
+	check("purge", err == nil && results[0].Status == client.DeliveryFailed && results[1].Problem != nil, results, err)
 	record := func(r client.Record) bool {
 		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}

@@ -94,6 +94,15 @@ type Record struct {
 	LastError         string    `json:"lastError"`
 	PossibleDuplicate bool      `json:"possibleDuplicate"` // the consumer may have it already
 	Series            *Series   `json:"series"`            // nil: it does not recur
+	AttemptLog        []Attempt `json:"attemptLog"`        // the latest, the oldest first; List leaves it out
+}
+
+// Attempt is what came of one attempt to publish a message.
+type Attempt struct {
+	Time    time.Time `json:"time"` // when that was known
+	Node    string    `json:"node"`
+	Outcome string    `json:"outcome"` // delivered, refused, or unknown: it may have arrived
+	Reason  string    `json:"reason"`  // the beginning of the broker's own words
 }
 
 // Change is what Patch changes. Zero fields leave the message's as they are.

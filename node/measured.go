@@ -97,6 +97,20 @@ func (m *measured) Forget(ctx context.Context, key postdate.Key, ifVersion uint6
 	return err
 }
 
+func (m *measured) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+	done := m.timed("redrive")
+	results := m.Store.Redrive(ctx, some, at)
+	done(firstError(results, func(r store.Redriven) error { return r.Err }))
+	return results
+}
+
+func (m *measured) Purge(ctx context.Context, some []store.Failed) []error {
+	done := m.timed("purge")
+	results := m.Store.Purge(ctx, some)
+	done(firstError(results, func(err error) error { return err }))
+	return results
+}
+
 func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	done := m.timed("list")
 	page, err := m.Store.List(ctx, q)

@@ -18,7 +18,9 @@ from postdate_client.api.messages import (
     get_message,
     list_messages,
     patch_message,
+    purge_messages,
     put_message,
+    redrive_messages,
     schedule_batch,
     schedule_message,
     trigger_message,
@@ -118,6 +120,12 @@ nobody = models.Cancel(filter_=models.JobFilter(id_prefix="nobody-"))
 started = ok(cancel_messages.sync_detailed, models.JobStarted, body=nobody)
 job = ok(get_job.sync_detailed, models.Job, started.job_id)
 assert job.failed == 0 and job.filter_.id_prefix == "nobody-"
+for try_again in (redrive_messages, purge_messages):
+    outcomes = ok(try_again.sync_detailed, models.CancelResults, body=models.Cancel(schedule_ids=["py-5"])).results
+    assert isinstance(outcomes[0].error, models.Problem)
+    assert outcomes[0].error.type_ is models.ProblemType.CONFLICT
+delivered = ok(get_message.sync_detailed, models.Message, "py-5")
+assert isinstance(delivered.attempt_log, list) and delivered.attempt_log[0].outcome == "delivered"
 
 preview = models.Preview(recurrence=rule, from_=datetime(2027, 3, 27, tzinfo=timezone.utc), count=3)
 occurrences = ok(preview_recurrence.sync_detailed, models.Occurrences, body=preview).occurrences

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -175,6 +176,48 @@ goes on if this command is ended.`,
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cancelled %s\n", id)
 			return err
 		})
+	})
+}
+
+// newFailed makes a command for messages that failed: call names them to the server, and each that succeeded is done.
+func newFailed(p process, cmd *cobra.Command, done string,
+	call func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error)) *cobra.Command {
+	c := &clientCommand{process: p}
+	cmd.Args = cobra.MinimumNArgs(1)
+	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
+		return each(ids, func(id string) error {
+			results, err := call(cmd.Context(), cl, id)
+			if err == nil {
+				err = results[0].Err()
+			}
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done, id)
+			}
+			return err
+		})
+	})
+}
+
+func newRedrive(p process) *cobra.Command {
+	return newFailed(p, &cobra.Command{
+		Use:   "redrive ID...",
+		Short: "Try messages again that failed",
+		Long: `Try messages again whose delivery failed: each is due now, and its attempts begin
+anew. If an earlier attempt may have arrived, the consumer is told so.`,
+		Example: "  postdate redrive order-42",
+	}, "redriven", func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error) {
+		return cl.Redrive(ctx, id)
+	})
+}
+
+func newPurge(p process) *cobra.Command {
+	return newFailed(p, &cobra.Command{
+		Use:     "purge ID...",
+		Short:   "Delete messages that failed",
+		Long:    `Delete messages whose delivery failed. Nothing brings them back.`,
+		Example: "  postdate purge order-42",
+	}, "purged", func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error) {
+		return cl.Purge(ctx, id)
 	})
 }
 

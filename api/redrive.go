@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/store"
+)
+
+// postRedrive tries messages again that failed. Each succeeds or fails alone.
+func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
+	return s.eachID(ctx, postdate.Pending, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+		problems := s.mayRedrive(ctx, storeCtx, keys)
+		var some []store.Failed
+		var places []int
+		for i, key := range keys {
+			if problems[i] == nil {
+				some, places = append(some, store.Failed{Key: key}), append(places, i)
+			}
+		}
+		if len(some) == 0 {
+			return problems
+		}
+		for n, r := range s.config.Messages.Redrive(storeCtx, some, s.config.Now()) {
+			key := some[n].Key
+			if r.Err == nil { // who repeats the call tells the owner again: the first one may have failed before that
+				s.config.Scheduled(key.Bucket, r.State.AttemptTime)
+				continue
+			}
+			p := s.failed(ctx, "redrive", r.Err, key.ScheduleID)
+			p.Status = r.State.Status
+			problems[places[n]] = p
+		}
+		return problems
+	})
+}
+
+// mayRedrive are the Problems of those messages that the caller's key is not for: a redrive sends to a channel.
+func (s *Server) mayRedrive(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
+	problems := make([]*Problem, len(keys))
+	identity := identityOf(ctx)
+	if !bound(identity) {
+		return problems
+	}
+	for i, key := range keys {
+		r, err := s.config.Messages.Get(storeCtx, key)
+		if err != nil {
+			problems[i] = s.failed(ctx, "redrive", err, key.ScheduleID)
+		} else {
+			problems[i] = mayUse(identity, r.Channel, "")
+		}
+	}
+	return problems
+}
+
+// bound says whether a key is for some channels only.
+func bound(i *auth.Identity) bool { return i != nil && len(i.Channels) > 0 }
+
+// postPurge deletes messages that failed. Each succeeds or fails alone. The status in its result is what the message
+// was.
+func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
+	return s.eachID(ctx, postdate.DeliveryFailed, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+		problems, some := make([]*Problem, len(keys)), make([]store.Failed, len(keys))
+		for i, key := range keys {
+			some[i].Key = key
+		}
+		for i, err := range s.config.Messages.Purge(storeCtx, some) {
+			if err != nil {
+				problems[i] = s.failed(ctx, "purge", err, keys[i].ScheduleID)
+			}
+		}
+		return problems
+	})
+}
