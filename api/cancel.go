@@ -117,18 +117,19 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
-	return s.eachID(ctx, postdate.Cancelled, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
 		problems := make([]*Problem, len(keys))
 		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
 			problems[i] = s.cancelled(ctx, keys[i], result)
 		}
 		return problems
-	})
+	}
+	return s.eachID(ctx, store.JobCancel, postdate.Cancelled, do)
 }
 
-// eachID answers a call whose body names messages. do returns a Problem for each key, or nil: then the result has
-// that status.
-func (s *Server) eachID(ctx *fasthttp.RequestCtx, status postdate.Status,
+// eachID answers a call whose body names messages, or has a filter for a job of that kind. do returns a Problem for
+// each key, or nil: then the result has that status.
+func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status postdate.Status,
 	do func(storeCtx context.Context, keys []postdate.Key) []*Problem) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
@@ -145,7 +146,7 @@ func (s *Server) eachID(ctx *fasthttp.RequestCtx, status postdate.Status,
 	case body.Filter != nil && body.ScheduleIDs != nil:
 		return fieldProblem("/filter", invalid("scheduleIds and filter are both there: leave one out"))
 	case body.Filter != nil:
-		return s.startJob(ctx, store.JobCancel, body.Filter)
+		return s.startJob(ctx, kind, body.Filter)
 	case body.ScheduleIDs == nil:
 		return fieldProblem("/scheduleIds", invalid("scheduleIds is missing: give an array of ids, or a filter"))
 	case n > postdate.CancelItemsMax:

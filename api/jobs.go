@@ -73,6 +73,9 @@ func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *fi
 		return fieldProblem("/filter", invalid("an empty filter would cancel everything that is pending: name a "+
 			"label, an idPrefix, a channel, from or to; if you mean everything, give a from that is long past"))
 	}
+	if p := mayRedriveWhere(identityOf(ctx), kind, filter.Channel); p != nil {
+		return p
+	}
 	id := uuid.Must(uuid.NewV7()).String()
 	job := store.Job{Key: bucket.KeyOf(s.tenantOf(ctx), id, s.config.Buckets), Kind: kind, Filter: filter,
 		CreatedAt: s.config.Now()}

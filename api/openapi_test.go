@@ -333,6 +333,8 @@ func (c *contract) jobs() {
 		c.t.Fatal(done, err)
 	}
 	c.call(200, "GET", "/v1/jobs/job", "")
+	c.call(202, "POST", "/v1/messages/redrive", `{"filter":{}}`)
+	c.call(202, "POST", "/v1/messages/purge", `{"filter":{"label":"a"}}`)
 	c.call(404, "GET", "/v1/jobs/none", "")
 	c.call(400, "GET", "/v1/jobs/x%20y", "")
 }
@@ -504,7 +506,9 @@ func (c *contract) failures() {
 		c.call(status, "DELETE", "/v1/messages/f", "")
 		c.call(status, "POST", "/v1/messages/f/trigger", "")
 		c.call(status, "POST", "/schedulers", task("INSERT"))
-		c.call(status, "POST", "/v1/messages/cancel", `{"filter":{"label":"a"}}`)
+		for _, call := range []string{"cancel", "redrive", "purge"} {
+			c.call(status, "POST", "/v1/messages/"+call, `{"filter":{"label":"a"}}`)
+		}
 		c.call(status, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
 		c.call(status, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["`+receiptOf("default", "test", "a", 1)+`"]}`)
 		if status != 507 {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -12,7 +13,7 @@ import (
 
 // postRedrive tries messages again that failed. Each succeeds or fails alone.
 func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
-	return s.eachID(ctx, postdate.Pending, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
 		problems := s.mayRedrive(ctx, storeCtx, keys)
 		var some []store.Failed
 		var places []int
@@ -35,7 +36,8 @@ func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
 			problems[places[n]] = p
 		}
 		return problems
-	})
+	}
+	return s.eachID(ctx, store.JobRedrive, postdate.Pending, do)
 }
 
 // mayRedrive are the Problems of those messages that the caller's key is not for: a redrive sends to a channel.
@@ -56,13 +58,26 @@ func (s *Server) mayRedrive(ctx *fasthttp.RequestCtx, storeCtx context.Context, 
 	return problems
 }
 
+// mayRedriveWhere refuses a redrive by a filter that goes beyond the channels that the caller's key is for.
+func mayRedriveWhere(i *auth.Identity, kind store.JobKind, channel postdate.Channel) *Problem {
+	switch {
+	case kind != store.JobRedrive || !bound(i):
+		return nil
+	case channel == "":
+		return &Problem{Type: Forbidden, Pointer: "/filter", keyID: i.KeyID, why: "the filter names no channel",
+			Detail: clip(i.Credential()) + " is for " + clip(strings.Join(i.Channels, ", ")) +
+				", and the filter selects messages of all channels: name one in it"}
+	}
+	return mayUse(i, channel, "/filter/channel")
+}
+
 // bound says whether a key is for some channels only.
 func bound(i *auth.Identity) bool { return i != nil && len(i.Channels) > 0 }
 
 // postPurge deletes messages that failed. Each succeeds or fails alone. The status in its result is what the message
 // was.
 func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
-	return s.eachID(ctx, postdate.DeliveryFailed, func(storeCtx context.Context, keys []postdate.Key) []*Problem {
+	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
 		problems, some := make([]*Problem, len(keys)), make([]store.Failed, len(keys))
 		for i, key := range keys {
 			some[i].Key = key
@@ -73,5 +88,6 @@ func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
 			}
 		}
 		return problems
-	})
+	}
+	return s.eachID(ctx, store.JobPurge, postdate.DeliveryFailed, do)
 }

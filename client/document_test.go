@@ -87,7 +87,6 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	c, ctx := open(t, client.Config{Servers: []string{front.URL}}), patient(t)
 	at := time.Date(2027, 1, 31, 9, 30, 0, 0, time.UTC)
 	m := client.Message{ScheduleID: "order-1", Channel: "rabbitmq:orders", ExecutionTime: at, Payload: []byte(`{"order": 1}`)}
-
 	check := func(what string, ok bool, got any, err error) {
 		t.Helper()
 		if err != nil || !ok {
@@ -108,10 +107,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	results, err = c.CancelAll(ctx, []string{"order-1", "order-2"})
 	check("cancel all", err == nil && results[0].Status == client.Cancelled && results[1].Problem.DeliveredAt.Equal(at.Add(2*time.Millisecond)), results, err)
 	checkCancels(ctx, c, at, check)
-	results, err = c.Redrive(ctx, "order-1", "order-2")
-	check("redrive", err == nil && results[0].Status == client.Pending && results[1].Problem != nil, results, err)
-	results, err = c.Purge(ctx, "order-1", "order-2")
-	check("purge", err == nil && results[0].Status == client.DeliveryFailed && results[1].Problem != nil, results, err)
+	checkFailed(t, c)
 	record := func(r client.Record) bool {
 		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}
@@ -219,5 +215,16 @@ func checkInbox(ctx context.Context, t *testing.T, c *client.Client) {
 	acked, err := c.Ack(ctx, "test", "worker", []string{"a", "b"})
 	if err != nil || acked[0].Err() != nil || acked[1].Problem.Type != client.ReceiptOutdated {
 		t.Errorf("ack: %+v %v", acked, err)
+	}
+}
+
+// checkFailed makes the calls for messages that failed.
+func checkFailed(t *testing.T, c *client.Client) {
+	for status, call := range map[client.Status]func(context.Context, ...string) ([]client.Result, error){
+		client.Pending: c.Redrive, client.DeliveryFailed: c.Purge} {
+		results, err := call(patient(t), "order-1", "order-2")
+		if err != nil || len(results) != 2 || results[0].Status != status || results[1].Problem == nil {
+			t.Errorf("the call after which a message is %s: %+v %v", status, results, err)
+		}
 	}
 }

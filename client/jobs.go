@@ -20,7 +20,7 @@ type JobFilter struct {
 // Job is how far a call with a filter has come.
 type Job struct {
 	JobID     string    `json:"jobId"`
-	Kind      string    `json:"kind"` // such as cancel
+	Kind      string    `json:"kind"` // cancel, redrive or purge
 	Filter    JobFilter `json:"filter"`
 	State     string    `json:"state"`  // running or done
 	Done      int64     `json:"done"`   // messages that it changed
@@ -38,6 +38,16 @@ func (j *Job) Running() bool { return j.State != "done" }
 // and returns the job's id. Each that counts as done has the same guarantee as with Cancel.
 func (c *Client) CancelWhere(ctx context.Context, filter JobFilter) (jobID string, err error) {
 	return c.startJob(ctx, "/v1/messages/cancel", filter)
+}
+
+// RedriveWhere starts a job that tries the failed messages again that a filter selects, and returns the job's id.
+func (c *Client) RedriveWhere(ctx context.Context, filter JobFilter) (jobID string, err error) {
+	return c.startJob(ctx, "/v1/messages/redrive", filter)
+}
+
+// PurgeWhere starts a job that deletes the failed messages that a filter selects, and returns the job's id.
+func (c *Client) PurgeWhere(ctx context.Context, filter JobFilter) (jobID string, err error) {
+	return c.startJob(ctx, "/v1/messages/purge", filter)
 }
 
 func (c *Client) startJob(ctx context.Context, path string, filter JobFilter) (string, error) {

@@ -17,8 +17,8 @@ func newJob(p process) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd := &cobra.Command{
 		Use:     "job ID",
-		Short:   "Show how far a cancel with a filter has come",
-		Long:    "Show how far a cancel with a filter has come, which is a job of the server.",
+		Short:   "Show how far a call with a filter has come",
+		Long:    "Show how far a cancel, redrive or purge with a filter has come. It is a job of the\nserver.",
 		Example: "  postdate job 01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -179,14 +179,36 @@ goes on if this command is ended.`,
 	})
 }
 
-// newFailed makes a command for messages that failed: call names them to the server, and each that succeeded is done.
+// failedCommand is a command for messages that failed.
+type failedCommand struct {
+	clientCommand
+	where jobFlags
+	all   bool
+}
+
+// newFailed makes such a command. call names a message to the server, and start a filter; done is what became of a
+// message.
 func newFailed(p process, cmd *cobra.Command, done string,
-	call func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error)) *cobra.Command {
-	c := &clientCommand{process: p}
-	cmd.Args = cobra.MinimumNArgs(1)
+	call func(cl *client.Client, ctx context.Context, ids ...string) ([]client.Result, error),
+	start func(cl *client.Client, ctx context.Context, filter client.JobFilter) (string, error)) *cobra.Command {
+	c := &failedCommand{clientCommand: clientCommand{process: p}}
+	cmd.Long += `
+
+With a filter in place of ids, the server does that in a job, which goes on if this
+command is ended.`
+	c.where.register(cmd.Flags())
+	cmd.Flags().BoolVar(&c.all, "all", false, "all that failed, in place of ids or a filter")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
+		switch where := c.where.given() || c.all; {
+		case where == (len(ids) > 0) || c.all && c.where.given():
+			return usagef("give ids, a filter such as --label, or --all: one of the three")
+		case where:
+			return c.where.run(cmd, cl, func(ctx context.Context, filter client.JobFilter) (string, error) {
+				return start(cl, ctx, filter)
+			})
+		}
 		return each(ids, func(id string) error {
-			results, err := call(cmd.Context(), cl, id)
+			results, err := call(cl, cmd.Context(), id)
 			if err == nil {
 				err = results[0].Err()
 			}
@@ -200,25 +222,23 @@ func newFailed(p process, cmd *cobra.Command, done string,
 
 func newRedrive(p process) *cobra.Command {
 	return newFailed(p, &cobra.Command{
-		Use:   "redrive ID...",
+		Use:   "redrive {ID... | --label LABEL | --all}",
 		Short: "Try messages again that failed",
 		Long: `Try messages again whose delivery failed: each is due now, and its attempts begin
 anew. If an earlier attempt may have arrived, the consumer is told so.`,
-		Example: "  postdate redrive order-42",
-	}, "redriven", func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error) {
-		return cl.Redrive(ctx, id)
-	})
+		Example: `  postdate redrive order-42
+  postdate redrive --channel rabbitmq:orders`,
+	}, "redriven", (*client.Client).Redrive, (*client.Client).RedriveWhere)
 }
 
 func newPurge(p process) *cobra.Command {
 	return newFailed(p, &cobra.Command{
-		Use:     "purge ID...",
-		Short:   "Delete messages that failed",
-		Long:    `Delete messages whose delivery failed. Nothing brings them back.`,
-		Example: "  postdate purge order-42",
-	}, "purged", func(ctx context.Context, cl *client.Client, id string) ([]client.Result, error) {
-		return cl.Purge(ctx, id)
-	})
+		Use:   "purge {ID... | --label LABEL | --all}",
+		Short: "Delete messages that failed",
+		Long:  `Delete messages whose delivery failed. Nothing brings them back.`,
+		Example: `  postdate purge order-42
+  postdate purge --to 2027-01-01T00:00:00Z`,
+	}, "purged", (*client.Client).Purge, (*client.Client).PurgeWhere)
 }
 
 // each calls f for every id, even after one has failed. If there are several ids, each error

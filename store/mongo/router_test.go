@@ -302,6 +302,7 @@ func (x *routed) operations() map[string]func() func() error {
 	maps.Copy(all, x.operationsOfOwners())
 	maps.Copy(all, x.operationsOfOthers())
 	maps.Copy(all, x.operationsOfJobs())
+	maps.Copy(all, x.operationsOnFailed())
 	return all
 }
 
