@@ -26,6 +26,7 @@ const (
 	Limited            ProblemType = "urn:postdate:problem:limited"      // the tenant is at its limit
 	NotFound           ProblemType = "urn:postdate:problem:not-found"    // no such message
 	NoSuchKey          ProblemType = "urn:postdate:problem:no-such-key"
+	NoSuchJob          ProblemType = "urn:postdate:problem:no-such-job"
 	NoSuchPath         ProblemType = "urn:postdate:problem:no-such-path"
 	MethodNotAllowed   ProblemType = "urn:postdate:problem:method-not-allowed"
 	RequestTimeout     ProblemType = "urn:postdate:problem:request-timeout"

@@ -99,8 +99,9 @@ assert.ok("results" in cancelled);
 assert.equal(cancelled.results[0]?.status, "CANCELLED");
 assert.equal(cancelled.results[1]?.error?.messageStatus, "DELIVERED");
 for (const again of ["/v1/messages/redrive", "/v1/messages/purge"] as const) {
-  const { results: outcomes } = await ok(client.POST(again, { body: { scheduleIds: ["ts-5"] } }));
-  assert.equal(outcomes[0]?.error?.status, 409);
+  const outcomes = await ok(client.POST(again, { body: { scheduleIds: ["ts-5"] } }));
+  assert.ok("results" in outcomes);
+  assert.equal(outcomes.results[0]?.error?.status, 409);
 }
 const delivered = await ok(client.GET("/v1/messages/{id}", at("ts-5")));
 assert.equal(delivered.attemptLog?.[0]?.outcome, "delivered");
