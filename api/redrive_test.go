@@ -57,6 +57,10 @@ func TestRedriveAndPurge(t *testing.T) {
 			t.Errorf("redriven, %s is %s", id, got)
 		}
 	}
+	r.send("PATCH", "/v1/messages/a", `{"delay":"PT1H"}`).is(200)
+	if got := r.send("GET", "/v1/messages/a", ""); !strings.Contains(got.body, log) {
+		t.Errorf("moved, it has no %s: %s", log, got.body)
+	}
 	r.send("DELETE", "/v1/messages/a", "").is(200)
 	got := r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["a"]}`).is(200)
 	if !strings.Contains(got.body, `"status":409`) || !strings.Contains(got.body, `"messageStatus":"CANCELLED"`) {
