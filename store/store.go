@@ -142,6 +142,9 @@ type ListQuery struct {
 	To       postdate.Time // execution time below this
 	After    *ListPosition // continue after this message
 	Limit    int           // at least 1
+
+	// StatesOnly: records need hold no more of their messages than keys and execution times. Such a page costs less.
+	StatesOnly bool
 }
 
 // ListPosition is a message's place in the order of List.
