@@ -31,7 +31,7 @@ func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
 				s.config.Scheduled(key.Bucket, r.State.AttemptTime)
 				continue
 			}
-			p := s.failed(ctx, "redrive", r.Err, key.ScheduleID)
+			p := s.notChanged(ctx, "redrive", r.Err, key.ScheduleID)
 			p.Status = r.State.Status
 			problems[places[n]] = p
 		}
@@ -84,10 +84,20 @@ func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
 		}
 		for i, err := range s.config.Messages.Purge(storeCtx, some) {
 			if err != nil {
-				problems[i] = s.failed(ctx, "purge", err, keys[i].ScheduleID)
+				problems[i] = s.notChanged(ctx, "purge", err, keys[i].ScheduleID)
 			}
 		}
 		return problems
 	}
 	return s.eachID(ctx, store.JobPurge, postdate.DeliveryFailed, do)
+}
+
+// notChanged is the Problem of a message that a redrive or a purge left as it is. A conflict is usually with its
+// status, and not with somebody else, so the store's own words stay.
+func (s *Server) notChanged(ctx *fasthttp.RequestCtx, doing string, err error, scheduleID string) *Problem {
+	p := s.failed(ctx, doing, err, scheduleID)
+	if p.Type == Conflict {
+		p.Detail = err.Error()
+	}
+	return p
 }

@@ -63,11 +63,13 @@ func TestRedriveAndPurge(t *testing.T) {
 	}
 	r.send("DELETE", "/v1/messages/a", "").is(200)
 	got := r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["a"]}`).is(200)
-	if !strings.Contains(got.body, `"status":409`) || !strings.Contains(got.body, `"messageStatus":"CANCELLED"`) {
+	if !strings.Contains(got.body, `"status":409`) || !strings.Contains(got.body, `"messageStatus":"CANCELLED"`) ||
+		!strings.Contains(got.body, "only messages that are DELIVERY_FAILED can be redriven") {
 		t.Errorf("redriving what is cancelled: %s", got.body)
 	}
 	got = r.send("POST", "/v1/messages/purge", `{"scheduleIds":["c","waits"]}`).is(200)
-	if !strings.Contains(got.body, `[{"scheduleId":"c","status":"DELIVERY_FAILED"},{"scheduleId":"waits","error":`) {
+	if !strings.Contains(got.body, `[{"scheduleId":"c","status":"DELIVERY_FAILED"},{"scheduleId":"waits","error":`) ||
+		!strings.Contains(got.body, "is PENDING: only messages that are DELIVERY_FAILED can be purged") {
 		t.Errorf("purging: %s", got.body)
 	}
 	r.send("GET", "/v1/messages/c", "").problem(404, NotFound)
