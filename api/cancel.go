@@ -117,20 +117,21 @@ func unknownRetried(series postdate.Key, err error) error {
 
 // postCancel cancels many messages. Each succeeds or fails alone.
 func (s *Server) postCancel(ctx *fasthttp.RequestCtx) *Problem {
-	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
-		problems := make([]*Problem, len(keys))
-		for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
-			problems[i] = s.cancelled(ctx, keys[i], result)
-		}
-		return problems
+	return s.eachID(ctx, store.JobCancel, postdate.Cancelled, s.cancelEach)
+}
+
+func (s *Server) cancelEach(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
+	problems := make([]*Problem, len(keys))
+	for i, result := range Cancel(storeCtx, s.config.Messages, keys, s.config.Now()) {
+		problems[i] = s.cancelled(ctx, keys[i], result)
 	}
-	return s.eachID(ctx, store.JobCancel, postdate.Cancelled, do)
+	return problems
 }
 
 // eachID answers a call whose body names messages, or has a filter for a job of that kind. do returns a Problem for
 // each key, or nil: then the result has that status.
 func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status postdate.Status,
-	do func(storeCtx context.Context, keys []postdate.Key) []*Problem) *Problem {
+	do func(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
@@ -168,7 +169,7 @@ func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status pos
 	if len(keys) > 0 {
 		storeCtx, cancel := s.storeContext()
 		defer cancel()
-		for i, p := range do(storeCtx, keys) {
+		for i, p := range do(ctx, storeCtx, keys) {
 			problems[places[i]] = p
 		}
 	}

@@ -13,31 +13,32 @@ import (
 
 // postRedrive tries messages again that failed. Each succeeds or fails alone.
 func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
-	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
-		problems := s.mayRedrive(ctx, storeCtx, keys)
-		var some []store.Failed
-		var places []int
-		for i, key := range keys {
-			if problems[i] == nil {
-				some, places = append(some, store.Failed{Key: key}), append(places, i)
-			}
+	return s.eachID(ctx, store.JobRedrive, postdate.Pending, s.redriveEach)
+}
+
+func (s *Server) redriveEach(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
+	problems := s.mayRedrive(ctx, storeCtx, keys)
+	var some []store.Failed
+	var places []int
+	for i, key := range keys {
+		if problems[i] == nil {
+			some, places = append(some, store.Failed{Key: key}), append(places, i)
 		}
-		if len(some) == 0 {
-			return problems
-		}
-		for n, r := range s.config.Messages.Redrive(storeCtx, some, s.config.Now()) {
-			key := some[n].Key
-			if r.Err == nil { // who repeats the call tells the owner again: the first one may have failed before that
-				s.config.Scheduled(key.Bucket, r.State.AttemptTime)
-				continue
-			}
-			p := s.notChanged(ctx, "redrive", r.Err, key.ScheduleID)
-			p.Status = r.State.Status
-			problems[places[n]] = p
-		}
+	}
+	if len(some) == 0 {
 		return problems
 	}
-	return s.eachID(ctx, store.JobRedrive, postdate.Pending, do)
+	for n, r := range s.config.Messages.Redrive(storeCtx, some, s.config.Now()) {
+		key := some[n].Key
+		if r.Err == nil { // who repeats the call tells the owner again: the first one may have failed before that
+			s.config.Scheduled(key.Bucket, r.State.AttemptTime)
+			continue
+		}
+		p := s.notChanged(ctx, "redrive", r.Err, key.ScheduleID)
+		p.Status = r.State.Status
+		problems[places[n]] = p
+	}
+	return problems
 }
 
 // mayRedrive are the Problems of those messages that the caller's key is not for: a redrive sends to a channel.
@@ -77,19 +78,20 @@ func bound(i *auth.Identity) bool { return i != nil && len(i.Channels) > 0 }
 // postPurge deletes messages that failed. Each succeeds or fails alone. The status in its result is what the message
 // was.
 func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
-	do := func(storeCtx context.Context, keys []postdate.Key) []*Problem {
-		problems, some := make([]*Problem, len(keys)), make([]store.Failed, len(keys))
-		for i, key := range keys {
-			some[i].Key = key
-		}
-		for i, err := range s.config.Messages.Purge(storeCtx, some) {
-			if err != nil {
-				problems[i] = s.notChanged(ctx, "purge", err, keys[i].ScheduleID)
-			}
-		}
-		return problems
+	return s.eachID(ctx, store.JobPurge, postdate.DeliveryFailed, s.purgeEach)
+}
+
+func (s *Server) purgeEach(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
+	problems, some := make([]*Problem, len(keys)), make([]store.Failed, len(keys))
+	for i, key := range keys {
+		some[i].Key = key
 	}
-	return s.eachID(ctx, store.JobPurge, postdate.DeliveryFailed, do)
+	for i, err := range s.config.Messages.Purge(storeCtx, some) {
+		if err != nil {
+			problems[i] = s.notChanged(ctx, "purge", err, keys[i].ScheduleID)
+		}
+	}
+	return problems
 }
 
 // notChanged is the Problem of a message that a redrive or a purge left as it is. A conflict is usually with its
