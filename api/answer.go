@@ -194,17 +194,15 @@ func appendPayload(b []byte, encoding postdate.Encoding, contentType string, pay
 // mask stands for the value of a header that is a secret.
 const mask = "***"
 
-func isSecret(h postdate.Header) bool { return h.Secret() }
-
 // masked returns a message's headers as those see them who only look at it: its receiver
 // gets the credentials, and they are not shown again.
 func masked(headers []postdate.Header) []postdate.Header {
-	if !slices.ContainsFunc(headers, isSecret) {
+	if !slices.ContainsFunc(headers, postdate.Header.Secret) {
 		return headers
 	}
 	shown := slices.Clone(headers)
 	for i := range shown {
-		if isSecret(shown[i]) {
+		if shown[i].Secret() {
 			shown[i].Value = mask
 		}
 	}

@@ -278,7 +278,7 @@ func rest(b *messageBody, m *postdate.Message) *Problem {
 			return headerProblem(h.Name, invalid("header %s asks for a direct reply, which works only for the "+
 				"connection that waits for it: name a queue", h.Name))
 		}
-		if isSecret(h) && h.Value == mask {
+		if h.Secret() && h.Value == mask {
 			return headerProblem(h.Name, invalid("header %s is %s, which is how answers show it: send its value",
 				h.Name, mask))
 		}
