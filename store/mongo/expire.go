@@ -62,10 +62,14 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 		keys.add(keyOf(d.Bucket, d.ID))
 	}
 	filter := append(keys.filter(), bson.E{Key: "settledAt", Value: doc("$lt", e.SettledBefore)})
+	return s.deleteAll(ctx, filter, len(old))
+}
+
+// deleteAll deletes the messages that a filter selects, of which there are at most n.
+func (s *Store) deleteAll(ctx context.Context, filter bson.D, n int) (deleted int, err error) {
 	if s.sharded {
-		return s.deleteSharded(ctx, filter, len(old))
+		return s.deleteSharded(ctx, filter, n)
 	}
-	deleted := 0
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
 		if err == nil {

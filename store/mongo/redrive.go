@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
-// purgeMax is how many messages are deleted by one command, or behind a mongos in one transaction.
-const purgeMax = 1_000
+// failedMax is how many messages are changed or deleted by one command, or behind a mongos in one transaction.
+const failedMax = 1_000
 
 // redriveFields are the fields that a redrive decides by.
 var redriveFields = append(slices.Clone(sizedFields), bson.E{Key: "expiresAt", Value: 1})
@@ -53,11 +52,11 @@ func (r *failedOnes) eachRound(ctx context.Context, what string,
 	ctx, cancel := r.s.bound(ctx)
 	defer cancel()
 	for _, round := range rounds(len(r.some), func(i int) postdate.Key { return r.some[i].Key }) {
-		for items := range slices.Chunk(round, purgeMax) {
+		for items := range slices.Chunk(round, failedMax) {
 			r.unsure = false
 			for pause := time.Millisecond; len(items) > 0; pause = min(2*pause, waitMax) {
-				left, err := items, error(nil)
-				err = r.s.within(ctx, func(ctx context.Context) (err error) {
+				left := items
+				err := r.s.within(ctx, func(ctx context.Context) (err error) {
 					left, err = try(ctx, items)
 					return err
 				})
@@ -158,15 +157,6 @@ func (r *failedOnes) redrive(ctx context.Context, items []int) (left []int, err 
 }
 
 func (r *failedOnes) purge(ctx context.Context, items []int) (left []int, err error) {
-	if r.unsure { // who looks again and does not find a message has it deleted
-		defer func() {
-			for _, i := range items {
-				if kind := postdate.KindOf(r.states[i].Err); r.states[i].Err != nil && kind == postdate.KindNotFound {
-					r.states[i].Err = nil
-				}
-			}
-		}()
-	}
 	var keys keyed
 	var versions []int64
 	writes, err := r.look(ctx, items, stateFields, func(i int, d *document) bool {
@@ -180,10 +170,17 @@ func (r *failedOnes) purge(ctx context.Context, items []int) (left []int, err er
 	if err != nil {
 		return items, err
 	}
+	if r.unsure { // what is gone now, an earlier try deleted
+		for _, i := range items {
+			if postdate.KindOf(r.states[i].Err) == postdate.KindNotFound {
+				r.states[i].Err = nil
+			}
+		}
+	}
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	deleted, err := r.s.deleteFailed(ctx, append(keys.filter(),
+	deleted, err := r.s.deleteAll(ctx, append(keys.filter(),
 		doc("version", anyOf(versions), "status", int(postdate.DeliveryFailed))...), len(writes))
 	if err != nil {
 		return writes, err
@@ -192,19 +189,4 @@ func (r *failedOnes) purge(ctx context.Context, items []int) (left []int, err er
 		return writes, nil
 	}
 	return nil, nil
-}
-
-// deleteFailed deletes messages, up to n.
-func (s *Store) deleteFailed(ctx context.Context, filter bson.D, n int) (deleted int, err error) {
-	if s.sharded {
-		return s.deleteSharded(ctx, filter, n)
-	}
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		r, err := s.messages.DeleteMany(ctx, filter, options.DeleteMany().SetHint(indexID))
-		if err == nil {
-			deleted += int(r.DeletedCount)
-		}
-		return err
-	})
-	return deleted, err
 }
