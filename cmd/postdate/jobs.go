@@ -83,12 +83,12 @@ func (f *jobFlags) filter() (client.JobFilter, error) {
 
 // run starts a job, and shows it until it is done. If messages failed, that is an error.
 func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
-	start func(context.Context, client.JobFilter) (string, error)) error {
+	start func(*client.Client, context.Context, client.JobFilter) (string, error)) error {
 	filter, err := f.filter()
 	if err != nil {
 		return err
 	}
-	id, err := start(cmd.Context(), filter)
+	id, err := start(cl, cmd.Context(), filter)
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ goes on if this command is ended.`,
 		case where.given() == (len(ids) > 0):
 			return usagef("give ids or a filter, such as --label: one of the two")
 		case where.given():
-			return where.run(cmd, cl, cl.CancelWhere)
+			return where.run(cmd, cl, (*client.Client).CancelWhere)
 		}
 		return each(ids, func(id string) error {
 			if c.json {
@@ -179,33 +179,24 @@ goes on if this command is ended.`,
 	})
 }
 
-// failedCommand is a command for messages that failed.
-type failedCommand struct {
-	clientCommand
-	where jobFlags
-	all   bool
-}
-
-// newFailed makes such a command. call names a message to the server, and start a filter; done is what became of a
-// message.
+// newFailed makes a command for messages that failed. call names a message to the server, and start a filter; done is
+// what became of a message.
 func newFailed(p process, cmd *cobra.Command, done string,
 	call func(cl *client.Client, ctx context.Context, ids ...string) ([]client.Result, error),
-	start func(cl *client.Client, ctx context.Context, filter client.JobFilter) (string, error)) *cobra.Command {
-	c := &failedCommand{clientCommand: clientCommand{process: p}}
+	start func(*client.Client, context.Context, client.JobFilter) (string, error)) *cobra.Command {
+	c, where, all := &clientCommand{process: p}, &jobFlags{}, false
 	cmd.Long += `
 
 With a filter in place of ids, the server does that in a job, which goes on if this
 command is ended.`
-	c.where.register(cmd.Flags())
-	cmd.Flags().BoolVar(&c.all, "all", false, "all that failed, in place of ids or a filter")
+	where.register(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "all that failed, in place of ids or a filter")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
-		switch where := c.where.given() || c.all; {
-		case where == (len(ids) > 0) || c.all && c.where.given():
+		switch filtered := where.given() || all; {
+		case filtered == (len(ids) > 0) || all && where.given():
 			return usagef("give ids, a filter such as --label, or --all: one of the three")
-		case where:
-			return c.where.run(cmd, cl, func(ctx context.Context, filter client.JobFilter) (string, error) {
-				return start(cl, ctx, filter)
-			})
+		case filtered:
+			return where.run(cmd, cl, start)
 		}
 		return each(ids, func(id string) error {
 			results, err := call(cl, cmd.Context(), id)
