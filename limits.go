@@ -1,6 +1,9 @@
 package postdate
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // All limits on one screen, except that of payloads, which the operator sets
 // ([PayloadBytesMax]). Sizes are in bytes. Each limit is the largest accepted value.
@@ -60,3 +63,8 @@ const (
 	EarliestTime Time = 1                   // just after 1970-01-01T00:00:00Z
 	LatestTime   Time = 253_402_300_799_999 // 9999-12-31T23:59:59.999Z
 )
+
+// Cut returns the beginning of s, up to so many bytes, without what is no UTF-8: the cut may split a character.
+func Cut(s string, bytesMax int) string {
+	return strings.ToValidUTF8(s[:min(len(s), bytesMax)], "")
+}

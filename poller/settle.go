@@ -2,7 +2,6 @@ package poller
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -66,8 +65,7 @@ func (m *Machine) settleAs(it *Item, s store.Settlement) {
 	if s.How == store.SettleFailed {
 		s.FailureChannel = it.failureChannel()
 	}
-	// The cut may split a character.
-	s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.LastErrorBytesMax)], "")
+	s.Reason = postdate.Cut(s.Reason, postdate.LastErrorBytesMax)
 	settling{it, it.bucket, s}.queue()
 }
 

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"strings"
-
-	"github.com/postdate/postdate"
-)
+import "github.com/postdate/postdate"
 
 // Leaves says whether a settlement may leave a message for a failure channel.
 func (s *Settlement) Leaves() bool { return s.How == SettleFailed && s.FailureChannel != "" }
@@ -28,7 +24,6 @@ func (s *Settlement) Failed(old *postdate.Record) (left postdate.Record, ok bool
 // WithReason returns the settlement with a reason that begins with these words.
 func (s *Settlement) WithReason(words string) *Settlement {
 	other := *s
-	reason := words + ": " + s.Reason
-	other.Reason = strings.ToValidUTF8(reason[:min(len(reason), postdate.LastErrorBytesMax)], "")
+	other.Reason = postdate.Cut(words+": "+s.Reason, postdate.LastErrorBytesMax)
 	return &other
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -149,10 +148,7 @@ func forGood(err error) bool {
 }
 
 // jobWords are the words of an error, as a job keeps them.
-func jobWords(err error) string {
-	words := err.Error()
-	return strings.ToValidUTF8(words[:min(len(words), postdate.LastErrorBytesMax)], "")
-}
+func jobWords(err error) string { return postdate.Cut(err.Error(), postdate.LastErrorBytesMax) }
 
 // ErrNoJob says that there is no such job.
 func ErrNoJob(key postdate.Key) error {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/postdate/postdate"
 )
@@ -117,8 +116,7 @@ func (s *Settlement) Attempt() (a postdate.Attempt, ok bool) {
 	if s.Outcome == 0 {
 		return a, false
 	}
-	// The cut may split a character.
-	reason := strings.ToValidUTF8(s.Reason[:min(len(s.Reason), postdate.AttemptReasonBytesMax)], "")
+	reason := postdate.Cut(s.Reason, postdate.AttemptReasonBytesMax)
 	return postdate.Attempt{At: s.At, Node: s.Node, Outcome: s.Outcome, Reason: reason}, true
 }
 
