@@ -58,9 +58,9 @@ func (s *Store) fail(ctx context.Context, p *store.Settlement, id bson.ObjectID)
 
 // failDamaged settles the failure of a message that cannot be read, which leaves none.
 func (s *Store) failDamaged(ctx context.Context, p *store.Settlement, id bson.ObjectID) (done bool, err error) {
-	alone := p.WithReason("it did not go to its failure channel, because its message is damaged")
-	alone.FailureChannel = ""
-	matched, err := s.change(ctx, changesOf([]*store.Settlement{alone}, false, &id)...)
+	without := p.WithReason("it did not go to its failure channel, because its message is damaged")
+	without.FailureChannel = ""
+	matched, err := s.change(ctx, changesOf([]*store.Settlement{without}, false, &id)...)
 	s.doubt() // nobody knows how much was pending
 	return matched == 1, err
 }

@@ -67,18 +67,17 @@ func (s *Store) CreateJob(ctx context.Context, j store.Job) error {
 	j.Version = 1
 	d := jobOf(&j)
 	err := s.within(ctx, func(ctx context.Context) error {
-		var others []job
-		err := s.findJobs(ctx, &others, doc("open", j.Key.Tenant), options.Find().SetHint(indexOpen).
+		others, err := s.findJobs(ctx, doc("open", j.Key.Tenant), options.Find().SetHint(indexOpen).
 			SetLimit(postdate.JobsMax).SetProjection(doc("_id", 1)))
 		if err != nil {
 			return unreachable("starting a job", err)
 		}
 		if len(others) == postdate.JobsMax {
-			var there []job
-			if err := s.findJobs(ctx, &there, doc("_id", d.ID), options.Find().SetHint(indexID)); err != nil {
+			there, err := s.findJobs(ctx, doc("_id", d.ID), options.Find().SetHint(indexID))
+			switch {
+			case err != nil:
 				return unreachable("starting a job", err)
-			}
-			if len(there) == 0 {
+			case len(there) == 0:
 				return store.ErrTooManyJobs()
 			}
 			return nil
@@ -97,15 +96,15 @@ func (s *Store) CreateJob(ctx context.Context, j store.Job) error {
 }
 
 // findJobs reads jobs.
-func (s *Store) findJobs(ctx context.Context, to *[]job, filter bson.D,
-	how *options.FindOptionsBuilder) error {
-	return s.repeat(ctx, func(ctx context.Context) error {
+func (s *Store) findJobs(ctx context.Context, filter bson.D, how *options.FindOptionsBuilder) (jobs []job, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		cursor, err := s.jobs.Find(ctx, filter, how)
 		if err != nil {
 			return err
 		}
-		return cursor.All(ctx, to)
+		return cursor.All(ctx, &jobs)
 	})
+	return jobs, err
 }
 
 // Job implements store.Jobs.
@@ -127,9 +126,10 @@ func (s *Store) OpenJobs(ctx context.Context, buckets []int) (open []store.Job, 
 		return nil, nil
 	}
 	var all []job
-	err = s.within(ctx, func(ctx context.Context) error {
-		return s.findJobs(ctx, &all, doc("open", doc("$exists", true), "bucket", anyOf(buckets)),
+	err = s.within(ctx, func(ctx context.Context) (err error) {
+		all, err = s.findJobs(ctx, doc("open", doc("$exists", true), "bucket", anyOf(buckets)),
 			options.Find().SetHint(indexOpen))
+		return err
 	})
 	for i := range all {
 		open = append(open, all[i].job())
