@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// JobFilter selects messages for a job. A zero field selects all; together they narrow it down.
+// JobFilter selects messages for a job: those that pass all of its fields. A zero field lets every message pass, so
+// check what you fill in: an empty Label selects messages with any label and with none.
 type JobFilter struct {
 	Label    string    `json:"label,omitempty"`
 	IDPrefix string    `json:"idPrefix,omitempty"`

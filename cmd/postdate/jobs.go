@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -48,9 +49,14 @@ func shownJob(j *client.Job) string {
 type jobFlags struct {
 	label, idPrefix, channel, from, to string
 	noWait                             bool
+	given                              func(flag string) bool
 }
 
+// filterFlags are those that select messages.
+var filterFlags = []string{"label", "id-prefix", "channel", "from", "to"}
+
 func (f *jobFlags) register(flags *pflag.FlagSet) {
+	f.given = flags.Changed
 	flags.StringVar(&f.label, "label", "", "those with this label, in place of ids")
 	flags.StringVar(&f.idPrefix, "id-prefix", "", "those whose id begins so")
 	flags.StringVar(&f.channel, "channel", "", "those of this channel")
@@ -59,10 +65,17 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noWait, "no-wait", false, "print the job's id, and do not wait for its end")
 }
 
-// given says whether there is a filter.
-func (f *jobFlags) given() bool { return f.label+f.idPrefix+f.channel+f.from+f.to != "" }
+// any says whether there is a filter.
+func (f *jobFlags) any() bool { return slices.ContainsFunc(filterFlags, f.given) }
 
+// filter refuses a flag that is given but empty: a script's variable was not set, and without that flag the filter
+// would select more than is meant.
 func (f *jobFlags) filter() (client.JobFilter, error) {
+	for i, value := range []string{f.label, f.idPrefix, f.channel, f.from, f.to} {
+		if value == "" && f.given(filterFlags[i]) {
+			return client.JobFilter{}, usagef("--%s is empty: give it a value", filterFlags[i])
+		}
+	}
 	to := client.JobFilter{Label: f.label, IDPrefix: f.idPrefix, Channel: f.channel}
 	if f.from != "" {
 		at, err := postdate.ParseTime(f.from)

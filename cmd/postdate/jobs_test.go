@@ -55,3 +55,28 @@ func TestCommandsWithAFilter(t *testing.T) {
 		}
 	}
 }
+
+// A filter's flag that is given but empty is refused, since the rest would select more than is meant.
+func TestEmptyFilterFlags(t *testing.T) {
+	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the server is asked for %s", r.URL)
+	}))
+	defer asked.Close()
+	env := []string{"POSTDATE_SERVER=" + asked.URL}
+	for args, words := range map[string]string{
+		"cancel --label= --channel inbox:x":       "--label is empty",
+		"cancel --id-prefix= --label x":           "--id-prefix is empty",
+		"cancel --channel= --label x":             "--channel is empty",
+		"cancel --from= --label x":                "--from is empty",
+		"cancel --to= --label x":                  "--to is empty",
+		"cancel --label= order-42":                "one of the two",
+		"cancel":                                  "one of the two",
+		"purge --label=":                          "--label is empty",
+		"purge --label= --all":                    "one of the three",
+		"redrive --channel inbox:x --id-prefix= ": "--id-prefix is empty",
+	} {
+		if got := call(env, "", strings.Fields(args)...); got.code != exitUsage || !strings.Contains(got.stderr, words) {
+			t.Errorf("%s: %+v, want %s", args, got, words)
+		}
+	}
+}

@@ -161,9 +161,9 @@ goes on if this command is ended.`,
 	c.withJSON(cmd, "print the server's answers, one a line")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
 		switch {
-		case where.given() == (len(ids) > 0):
+		case where.any() == (len(ids) > 0):
 			return usagef("give ids or a filter, such as --label: one of the two")
-		case where.given():
+		case where.any():
 			return where.run(cmd, cl, (*client.Client).CancelWhere)
 		}
 		return each(ids, func(id string) error {
@@ -192,8 +192,8 @@ command is ended.`
 	where.register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "all that failed, in place of ids or a filter")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
-		switch filtered := where.given() || all; {
-		case filtered == (len(ids) > 0) || all && where.given():
+		switch filtered := where.any() || all; {
+		case filtered == (len(ids) > 0) || all && where.any():
 			return usagef("give ids, a filter such as --label, or --all: one of the three")
 		case filtered:
 			return where.run(cmd, cl, start)
