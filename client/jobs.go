@@ -71,23 +71,32 @@ func (c *Client) Job(ctx context.Context, jobID string) (Job, error) {
 // The pauses between two looks at a job: at first short, for those that end soon.
 const jobPauseMin, jobPauseMax = 50 * time.Millisecond, time.Second
 
-// WaitJob waits until a job is done. It calls progress, if that is not nil, with what it sees at each look.
+// jobLostMax is how long WaitJob goes on while no server tells of the job.
+const jobLostMax = time.Minute
+
+// WaitJob waits until a job is done. It calls progress, if that is not nil, with what it sees at each look. A look
+// that fails in a way that may pass, since a node restarts, say, is repeated for a minute. The job goes on whatever
+// error WaitJob returns, except NoSuchJob.
 func (c *Client) WaitJob(ctx context.Context, jobID string, progress func(Job)) (Job, error) {
+	last, seen := Job{}, time.Now()
 	for pause := jobPauseMin; ; pause = min(2*pause, jobPauseMax) {
 		j, err := c.Job(ctx, jobID)
-		if err != nil {
-			return j, err
-		}
-		if progress != nil {
-			progress(j)
-		}
-		if !j.Running() {
-			return j, nil
+		switch {
+		case err == nil:
+			last, seen = j, time.Now()
+			if progress != nil {
+				progress(j)
+			}
+			if !j.Running() {
+				return j, nil
+			}
+		case ctx.Err() != nil || !passing(err) || time.Since(seen) > jobLostMax:
+			return last, err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(pause, retryAfter(err))):
 		case <-ctx.Done():
-			return j, ctx.Err()
+			return last, ctx.Err()
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("the job %s goes on, but cannot be watched: %w", id, err)
+		return notWatched(id, err)
 	}
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), shownJob(&j)); err != nil {
 		return err
@@ -126,4 +126,17 @@ func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
 		return fmt.Errorf("%d messages could not be changed; of the last: %s", j.Failed, j.LastError)
 	}
 	return nil
+}
+
+// notWatched is the error of a command whose job cannot be watched for err. The words of err are about the look at
+// the job, so they are shown only where they say what to do.
+func notWatched(id string, err error) error {
+	switch client.TypeOf(err) {
+	case client.NoSuchJob:
+		return err
+	case client.Unauthorized, client.Forbidden:
+		return fmt.Errorf("the job %s goes on at the server, but cannot be watched with this key: %w; "+
+			"--no-wait starts a job without watching it", id, err)
+	}
+	return fmt.Errorf("the job %s goes on at the server: \"postdate job %s\" asks how far it has come", id, id)
 }

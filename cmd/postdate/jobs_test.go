@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -77,6 +78,55 @@ func TestEmptyFilterFlags(t *testing.T) {
 	} {
 		if got := call(env, "", strings.Fields(args)...); got.code != exitUsage || !strings.Contains(got.stderr, words) {
 			t.Errorf("%s: %+v, want %s", args, got, words)
+		}
+	}
+}
+
+// jobServer starts one job, and answers each look at it as looks say, of which the last one repeats.
+func jobServer(t *testing.T, looks ...http.HandlerFunc) (env []string) {
+	t.Helper()
+	var n atomic.Int64
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusAccepted)
+			io.WriteString(w, `{"jobId":"job-1"}`)
+			return
+		}
+		looks[min(int(n.Add(1)), len(looks))-1](w, r)
+	}))
+	t.Cleanup(front.Close)
+	return []string{"POSTDATE_SERVER=" + front.URL}
+}
+
+func saying(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+const doneJob = `{"jobId":"job-1","kind":"cancel","state":"done","done":2,"failed":0,"total":2}`
+
+// A command goes on watching its job while the node restarts, and says what is so where it cannot watch it.
+func TestJobIsWatched(t *testing.T) {
+	lost := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	forbidden := saying(403, `{"type":"urn:postdate:problem:forbidden","status":403,"detail":"the key has no scope sched:r"}`)
+	for _, test := range []struct {
+		name  string
+		looks []http.HandlerFunc
+		code  int
+		want  string // in what it prints
+	}{
+		{"a restart", []http.HandlerFunc{lost, saying(503, `{"type":"urn:postdate:problem:unavailable"}`),
+			saying(504, `{"type":"urn:postdate:problem:unknown-outcome"}`), saying(200, doneJob)}, exitOK, "cancel done: 2 done, 0 failed"},
+		{"a key that may not", []http.HandlerFunc{forbidden}, exitFailed, "the job job-1 goes on at the server, " +
+			"but cannot be watched with this key: the key has no scope sched:r; --no-wait "},
+		{"what does not pass", []http.HandlerFunc{saying(500, `{"detail":"surely nothing was done"}`)}, exitFailed,
+			`postdate: the job job-1 goes on at the server: "postdate job job-1" asks how far it has come` + "\n"},
+	} {
+		got := call(jobServer(t, test.looks...), "", "cancel", "--label", "x")
+		if got.code != test.code || !strings.Contains(got.stdout+got.stderr, test.want) {
+			t.Errorf("%s: %+v, want %s", test.name, got, test.want)
 		}
 	}
 }
