@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
@@ -20,42 +21,70 @@ type Jobs interface {
 
 // filterBody selects messages as the parameters of a list do.
 type filterBody struct {
-	Label    *string `json:"label"`
-	IDPrefix *string `json:"idPrefix"`
-	Channel  *string `json:"channel"`
-	From     *string `json:"from"`
-	To       *string `json:"to"`
+	Label    filterText `json:"label"`
+	IDPrefix filterText `json:"idPrefix"`
+	Channel  filterText `json:"channel"`
+	From     filterText `json:"from"`
+	To       filterText `json:"to"`
+}
+
+// filterText is a string, which null does not leave out: a client whose variable is not set would select more than
+// it means.
+type filterText struct {
+	text  string
+	given bool
+}
+
+// UnmarshalJSONFrom reads a string.
+func (t *filterText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	kind := dec.PeekKind()
+	if kind != '"' {
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		return wrongKind("a string", kind)
+	}
+	token, err := dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	*t = filterText{token.String(), true}
+	return nil
 }
 
 // check turns a body into a filter.
 func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 	var err error
-	if b.Label != nil {
-		f.Label = *b.Label
+	if b.Label.given {
+		f.Label = b.Label.text
 		if err := postdate.CheckLabel(f.Label); err != nil {
 			return f, fieldProblem("/filter/label", err)
 		}
 	}
-	if b.IDPrefix != nil {
-		f.IDPrefix = *b.IDPrefix
+	if b.IDPrefix.given {
+		f.IDPrefix = b.IDPrefix.text
 		if err := postdate.CheckIDPrefix(f.IDPrefix); err != nil {
 			return f, fieldProblem("/filter/idPrefix", err)
 		}
 	}
-	if b.Channel != nil {
-		if f.Channel, err = postdate.ParseChannel(*b.Channel); err != nil {
+	if b.Channel.given {
+		if f.Channel, err = postdate.ParseChannel(b.Channel.text); err != nil {
 			return f, fieldProblem("/filter/channel", err)
 		}
 	}
-	if b.From != nil {
-		if f.From, err = postdate.ParseTime(*b.From); err != nil {
+	if b.From.given {
+		if f.From, err = postdate.ParseTime(b.From.text); err != nil {
 			return f, fieldProblem("/filter/from", err)
 		}
 	}
-	if b.To != nil {
-		if f.To, err = postdate.ParseTime(*b.To); err != nil {
+	if b.To.given {
+		if f.To, err = postdate.ParseTime(b.To.text); err != nil {
 			return f, fieldProblem("/filter/to", err)
 		}
+	}
+	if f == (store.JobFilter{}) {
+		return f, fieldProblem("/filter", invalid("the filter is empty and would select everything: name a label, an "+
+			"idPrefix, a channel, from or to; if you mean everything, give a from that is long past"))
 	}
 	if f.From != 0 && f.To != 0 && f.From >= f.To {
 		return f, fieldProblem("/filter/to", invalid("to %s must lie after from, which is %s", f.To, f.From))
@@ -68,10 +97,6 @@ func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *fi
 	filter, p := body.check()
 	if p != nil {
 		return p
-	}
-	if kind == store.JobCancel && filter == (store.JobFilter{}) {
-		return fieldProblem("/filter", invalid("an empty filter would cancel everything that is pending: name a "+
-			"label, an idPrefix, a channel, from or to; if you mean everything, give a from that is long past"))
 	}
 	if p := mayRedriveWhere(identityOf(ctx), kind, filter.Channel); p != nil {
 		return p

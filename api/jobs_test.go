@@ -41,7 +41,7 @@ func TestCancelByAFilter(t *testing.T) {
 func TestFiltersThatAreRefused(t *testing.T) {
 	r := newRig(t)
 	for filter, words := range map[string]string{
-		`{}`: "would cancel everything", `{"label":""}`: `"pointer":"/filter/label"`, `{"labels":["a"]}`: `"pointer":"/filter/labels"`,
+		`{}`: "would select everything", `{"label":null}`: `"pointer":"/filter/label"`, `{"label":""}`: `"pointer":"/filter/label"`, `{"labels":["a"]}`: `"pointer":"/filter/labels"`,
 		`{"idPrefix":"a b"}`: `"pointer":"/filter/idPrefix"`, `{"channel":"inbox"}`: `"pointer":"/filter/channel"`,
 		`{"from":"now"}`: `"pointer":"/filter/from"`, `{"to":"2027-13-01"}`: `"pointer":"/filter/to"`,
 		`{"from":"2027-01-02T00:00:00Z","to":"2027-01-02T00:00:00Z"}`: `"pointer":"/filter/to"`,

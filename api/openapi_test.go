@@ -333,7 +333,7 @@ func (c *contract) jobs() {
 		c.t.Fatal(done, err)
 	}
 	c.call(200, "GET", "/v1/jobs/job", "")
-	c.call(202, "POST", "/v1/messages/redrive", `{"filter":{}}`)
+	c.call(202, "POST", "/v1/messages/redrive", `{"filter":{"from":"2027-01-01T00:00:00Z"}}`)
 	c.call(202, "POST", "/v1/messages/purge", `{"filter":{"label":"a"}}`)
 	c.call(404, "GET", "/v1/jobs/none", "")
 	c.call(400, "GET", "/v1/jobs/x%20y", "")

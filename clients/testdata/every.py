@@ -121,7 +121,7 @@ started = ok(cancel_messages.sync_detailed, models.JobStarted, body=nobody)
 job = ok(get_job.sync_detailed, models.Job, started.job_id)
 assert job.failed == 0 and job.filter_.id_prefix == "nobody-"
 for try_again in (redrive_messages, purge_messages):
-    outcomes = ok(try_again.sync_detailed, models.CancelResults, body=models.FailedMessages(schedule_ids=["py-5"])).results
+    outcomes = ok(try_again.sync_detailed, models.CancelResults, body=models.Cancel(schedule_ids=["py-5"])).results
     assert isinstance(outcomes[0].error, models.Problem)
     assert outcomes[0].error.type_ is models.ProblemType.CONFLICT
 delivered = ok(get_message.sync_detailed, models.Message, "py-5")

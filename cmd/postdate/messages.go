@@ -195,6 +195,9 @@ command is ended.`
 		switch filtered := where.any() || all; {
 		case filtered == (len(ids) > 0) || all && where.any():
 			return usagef("give ids, a filter such as --label, or --all: one of the three")
+		case all:
+			where.from = postdate.EarliestTime.String()
+			fallthrough
 		case filtered:
 			return where.run(cmd, cl, start)
 		}
