@@ -41,7 +41,8 @@ type Config struct {
 	// Now reads the wall clock. Default: the system's.
 	Now func() postdate.Time
 	// Passed is Now, but never much later than the true time: it says what of a changed series is over and
-	// skipped, and when an extra occurrence is due. A series does not go back from there. Default: Now.
+	// skipped, and when an extra occurrence or what is redriven is due. A series does not go back from there.
+	// Default: Now.
 	Passed func() postdate.Time
 	// Log gets only what an operator can act on. Default: slog.Default().
 	Log *slog.Logger

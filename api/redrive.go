@@ -28,7 +28,7 @@ func (s *Server) redriveEach(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 	if len(some) == 0 {
 		return problems
 	}
-	for n, r := range s.config.Messages.Redrive(storeCtx, some, s.config.Now()) {
+	for n, r := range s.config.Messages.Redrive(storeCtx, some, s.config.Passed()) {
 		key := some[n].Key
 		if r.Err == nil { // who repeats the call tells the owner again: the first one may have failed before that
 			s.config.Scheduled(key.Bucket, r.State.AttemptTime)

@@ -3,6 +3,7 @@ package api
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
@@ -96,4 +97,16 @@ func TestRedriveIsForChannels(t *testing.T) {
 func (c *contract) failed() {
 	c.call(200, "POST", "/v1/messages/redrive", `{"scheduleIds":["b","none","x y"]}`)
 	c.call(200, "POST", "/v1/messages/purge", `{"scheduleIds":["b","none","x y"]}`)
+}
+
+// What is redriven through a node whose clock is ahead is due now, not when that clock says.
+func TestRedriveByAClockThatIsAhead(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Passed = func() postdate.Time { return testNow.Add(-time.Hour) } })
+	r.send("POST", "/v1/messages", strings.Replace(order("a"), "2027-01-31T12:00:00Z", "2026-01-01T00:00:00Z", 1)).is(201)
+	r.fail(postdate.DefaultTenant, "a", false)
+	r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["a"]}`).is(200)
+	rec, err := r.store.Mem.Get(t.Context(), keyOf("a"))
+	if err != nil || rec.AttemptTime != testNow.Add(-time.Hour) {
+		t.Errorf("it is due at %s, %v", rec.AttemptTime, err)
+	}
 }

@@ -14,6 +14,7 @@ type jobs struct {
 	store    store.Jobs
 	messages store.Messages // held to the limits of tenants
 	now      func() postdate.Time
+	passed   func() postdate.Time // as [api.Config] has it
 	// scheduled tells the owner of a bucket when a message is due.
 	scheduled func(bucket int, at postdate.Time)
 	log       *slog.Logger
@@ -76,7 +77,7 @@ func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Reco
 			errs[i] = result.Err
 		}
 	case store.JobRedrive:
-		at, told := r.now(), map[int]bool{}
+		at, told := r.passed(), map[int]bool{}
 		for i, result := range r.messages.Redrive(ctx, failed(records), at) {
 			errs[i] = result.Err
 			if b := records[i].Bucket; result.Err == nil && !told[b] {

@@ -154,8 +154,8 @@ func (n *Node) open(ctx context.Context) error {
 	n.loop.channels = n.channels
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
-	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, scheduled: n.scheduled,
-		log: n.c.Log}
+	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, passed: n.passed,
+		scheduled: n.scheduled, log: n.c.Log}
 	n.control = newControl(n.store, n.quota, n.loop, n.tellOthers)
 	if !n.store.Exclusive() {
 		if err := n.openGossip(ctx); err != nil {

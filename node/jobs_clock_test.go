@@ -1,0 +1,28 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
+)
+
+// What a job redrives on a node whose clock is ahead is due now, not when that clock says.
+func TestAJobRedrivesByATimeThatHasCome(t *testing.T) {
+	mem, passed := storetest.NewMem(4), postdate.WallOf(time.Now())
+	m := postdate.Message{Key: bucket.KeyOf("default", "a", 4), ExecutionTime: passed - 1000, Channel: "inbox:a"}
+	failed := postdate.NewRecord(m, 1)
+	failed.Status, failed.SettledAt = postdate.DeliveryFailed, passed-500
+	mem.Put("test", nil, failed, nil)
+	var told postdate.Time
+	r := &jobs{store: mem, messages: mem, now: func() postdate.Time { return passed.Add(time.Hour) },
+		passed:    func() postdate.Time { return passed },
+		scheduled: func(_ int, at postdate.Time) { told = at }}
+	r.change(t.Context(), &store.Job{Kind: store.JobRedrive}, []postdate.Record{failed})
+	if got, err := mem.Get(t.Context(), m.Key); err != nil || got.AttemptTime != passed || told != passed {
+		t.Errorf("it is due at %s, %v; the owner is told %s, and it was %s", got.AttemptTime, err, told, passed)
+	}
+}
