@@ -74,6 +74,9 @@ const (
 	bugFailsWithout      bug = "a message fails without leaving one for its failure channel"
 	bugRetryLeaves       bug = "what is tried again leaves a message for its failure channel"
 	bugLeftVanishes      bug = "what a failed message left vanishes"
+	bugRedriveUnmarks    bug = "a redrive drops the mark of a possible duplicate"
+	bugRedrivenTwice     bug = "a redrive that is repeated is done again"
+	bugPurgesRedriven    bug = "a purge takes what was redriven meanwhile"
 )
 
 // machineConfig returns the configuration of a process's machine.

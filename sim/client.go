@@ -23,7 +23,7 @@ type request struct {
 	ended   time.Duration
 	outcome outcome
 
-	version uint64        // of the series that it changes
+	version uint64        // of the series that it changes, or at which the message failed
 	extra   string        // the edition of the occurrence that it triggered
 	at      postdate.Time // the time of that
 }
@@ -99,6 +99,8 @@ func (w *world) happen(i int) {
 		if s := w.history.known(it.a); s != nil && s.tale != nil {
 			w.changeSeries(p, s, it)
 		}
+	case opRedrive, opPurge:
+		w.withFailed(p, it, i)
 	case opMove:
 		w.move(p, w.history.story(it.a), it, strconv.Itoa(i))
 	case opExpire:

@@ -79,6 +79,16 @@ var scenarios = map[string]*plan{
 		item{at: 4010 * time.Millisecond, kind: opReuse, a: 2, d: 6 * time.Second},
 		item{at: 5 * time.Second, kind: opRepeat, a: 2},
 	),
+	"what failed, redriven twice at once, and purged": scenario(
+		item{at: 2 * time.Second, kind: opSchedule, a: 0, b: 0, d: time.Second},
+		item{at: 2 * time.Second, kind: opSchedule, a: 5, b: 3, d: time.Second},
+		item{at: 2 * time.Second, kind: opSchedule, a: 10, b: 3, d: time.Second},
+		item{at: 2900 * time.Millisecond, kind: faultRefuse, b: 0, d: 700 * time.Millisecond, p: 1},
+		item{at: 3700 * time.Millisecond, kind: opRedrive, a: 5, b: 1, d: 3 * time.Millisecond},
+		item{at: 5 * time.Second, kind: opRedrive, a: 5, b: 1, d: 20 * time.Millisecond, p: 1},
+		item{at: 7 * time.Second, kind: opPurge, a: 5, b: 1, d: 3 * time.Millisecond, p: 1},
+		item{at: 8 * time.Second, kind: opReuse, a: 20, d: time.Second},
+	),
 	"a channel that is down": scenario(
 		item{at: time.Second, kind: faultDown, b: 0, d: 4 * time.Second},
 		item{at: 2 * time.Second, kind: opSchedule, a: 0, d: time.Second},

@@ -76,7 +76,7 @@ func (h *history) ended(s, present *story, before *row, st *store.Settlement) po
 	case st == nil:
 		requests := s.requests
 		if s.series != nil {
-			requests = s.series.requests
+			requests = slices.Concat(requests, s.series.requests)
 		}
 		for _, r := range requests {
 			if r.kind == opCancel && r.ended == 0 {
@@ -88,8 +88,8 @@ func (h *history) ended(s, present *story, before *row, st *store.Settlement) po
 	attempted := st.How == store.SettleDelivered || st.Attempts > before.Attempts
 	for _, e := range slices.Backward(present.emissions) {
 		// Of several with one number only the last was an attempt: the channel was down before.
-		if attempted && e.edition == presentEdition(&before.Record) && e.token == st.Token &&
-			e.attempt == st.Attempts && e.answered != 0 {
+		if attempted && e.edition == presentEdition(&before.Record) && e.ofVersion(before) &&
+			e.token == st.Token && e.attempt == st.Attempts && e.answered != 0 {
 			return e.answered
 		}
 	}

@@ -28,6 +28,8 @@ type history struct {
 	counts  map[string]int
 	reads   map[string]firstRead // of the present occurrences of series, by edition
 	decided postdate.Time        // when what is being written to a series was decided, in true time
+
+	redrivenAt postdate.Time // the time that the last redrive was given
 }
 
 // gain is a token that one process got.
@@ -53,6 +55,7 @@ type story struct {
 	parked    bool          // its present version has been parked
 	ended     postdate.Time // when it became final, by the time by which retention counts
 	expired   bool          // its record is gone, and its key is free
+	surelyNot bool          // it was purged, and had not arrived
 
 	tale        *tale // of a series
 	inserted    postdate.Time
@@ -79,6 +82,7 @@ type emission struct {
 	at        time.Duration
 	wall      postdate.Time // the node's wall clock
 	row       *row          // what the store held at that time
+	begun     postdate.Time // when that version was written, in true time
 	over      bool          // it held none because the series had gone on
 	partition bucket.Partition
 	first     bool // the first one of its edition
@@ -126,6 +130,11 @@ type (
 		by      deletion
 		old     []*row
 		letters []letter
+	}
+	factPurged struct {
+		failed store.Failed
+		story  *story
+		old    *row
 	}
 	factOverran struct{ p *process } // an orderly stop took too long
 	factAnswer  struct{ r *request }
@@ -205,6 +214,7 @@ func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emissio
 		unaware: h.w.now < p.n.unaware,
 	}
 	e.row, e.over = h.sentFrom(s)
+	e.begun = s.begun
 	for _, o := range s.emissions {
 		if o.edition == e.edition {
 			e.first = false
@@ -259,7 +269,7 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 	}
 	present := h.presentOf(after)
 	s.written++
-	if by == "insert" || by == "replace" || by == "leave" || extra ||
+	if by == "insert" || by == "replace" || by == "redrive" || by == "leave" || extra ||
 		before != nil && before.Occurrence != after.Occurrence {
 		present.begun, present.parked = h.w.wall(), false
 	}
@@ -295,10 +305,7 @@ func (h *history) recordChanged(by string, before, after *row, st *store.Settlem
 func (h *history) expired(by deletion, old []*row, letters int) {
 	for _, r := range old {
 		s := h.storyOf(r)
-		s.expired = true
-		if s.series == nil && s.failed == nil {
-			h.free = append(h.free, s.key)
-		}
+		h.forget(s)
 		h.counts["expired"]++
 		h.w.mark(18, uint64(s.number))
 		h.w.tell(nil, "%s %q expires by %s", s.key.ScheduleID, r.Payload, by.node)
@@ -306,6 +313,14 @@ func (h *history) expired(by deletion, old []*row, letters int) {
 	h.counts["letters expired"] += letters
 	h.note(factExpired{by, old, h.letters[:letters]})
 	h.letters = h.letters[letters:]
+}
+
+// forget notes that the record of a message is gone.
+func (h *history) forget(s *story) {
+	s.expired = true
+	if s.series == nil && s.failed == nil {
+		h.free = append(h.free, s.key)
+	}
 }
 
 func (h *history) partitionChanged(by string, before, after bucket.Partition) {

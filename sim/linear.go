@@ -85,14 +85,21 @@ func notLinear(h *history) string {
 		if s.series != nil {
 			of = s.series
 		}
-		emissions[of] = append(emissions[of], s.emissions...)
+		for _, e := range s.emissions {
+			if !e.revived() {
+				emissions[of] = append(emissions[of], e)
+			}
+		}
 	}
 	for _, s := range h.order {
+		if s.series != nil || s.failed != nil {
+			continue // no client scheduled it
+		}
 		var ops []porcupine.Operation
 		withdrawals := 0
 		for _, r := range s.requests {
-			if r.kind >= opPause && r.kind <= opTrigger {
-				continue // promise 9 checks these
+			if r.kind >= opPause && r.kind <= opPurge {
+				continue // promises 9 and 1 check these
 			}
 			if r.kind != opSchedule {
 				withdrawals++

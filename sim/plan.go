@@ -70,6 +70,8 @@ const (
 	opResume         // series a
 	opChange         // the rule of series a
 	opTrigger        // an occurrence of series a out of turn
+	opRedrive        // up to a messages that failed, b times more within d; if p > 0, by their versions
+	opPurge          // likewise
 	faultCrash       // node a, back after d
 	faultPause       // node a sleeps for d
 	faultFreeze      // node a and both of its clocks stand still for d, and it does not notice
@@ -103,7 +105,7 @@ const (
 
 var kindNames = [kinds]string{
 	"schedule", "repeat", "cancel", "reschedule", "list", "expire", "reuse", "schedule series", "pause series",
-	"resume series", "change series", "trigger series",
+	"resume series", "change series", "trigger series", "redrive", "purge",
 	"crash", "pause", "freeze", "orderly stop", "clock jump", "clock drift",
 	"one-way cut", "gossip lost", "ghost member", "unseen member", "request lost", "answer lost", "call hangs",
 	"stray call", "slow store",
@@ -251,6 +253,7 @@ func makePlan(seed uint64, length time.Duration) *plan {
 	d.waits()
 	d.series(seed)
 	d.changes(seed)
+	d.redrives(seed)
 	p.items = slices.DeleteFunc(p.items, func(it item) bool { return it.kind.isFault() && it.at >= p.length })
 	slices.SortStableFunc(p.items, func(a, b item) int { return int(a.at - b.at) })
 	return p

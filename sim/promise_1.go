@@ -8,11 +8,14 @@ import (
 )
 
 // promise1: nothing acknowledged is lost, and every due message ends in exactly one final
-// state, which is true, and not before its time.
+// state, which is true, and not before its time; but a redrive begins another version of what failed.
 func promise1(h *history, f fact) string {
 	switch f := f.(type) {
 	case factAnswer:
 		s := f.r.story
+		if wrong := h.notAsAnswered(f.r); wrong != "" {
+			return wrong
+		}
 		if f.r.outcome != done || f.r.kind != opSchedule && f.r.kind != opRepeat {
 			return ""
 		}
@@ -30,7 +33,17 @@ func promise1(h *history, f fact) string {
 		if wrong := h.leaves(f); wrong != "" {
 			return wrong
 		}
+		if f.by == "redrive" {
+			h.counts["redriven"]++
+			return wrongRedrive(f, h.redrivenAt)
+		}
 		return finalOnce(f)
+	case factEmit:
+		return sentExpired(f.e)
+	case factArrive:
+		return h.surelyFailed(f.e)
+	case factPurged:
+		return wrongPurge(f)
 	case factExpired:
 		return keptLongEnough(h, f)
 	case factEnd:
@@ -51,7 +64,8 @@ func promise1(h *history, f fact) string {
 // finalOnce checks that a final state stays, and that DELIVERED is true.
 func finalOnce(f factRecord) string {
 	id := f.story.key.ScheduleID
-	if f.before != nil && f.by != "count" && !f.before.Status.CanBecome(f.after.Status) {
+	if f.before != nil && f.by != "count" && (f.before.Status.Final() ||
+		!f.before.Status.CanBecome(f.after.Status)) {
 		return fmt.Sprintf("%s was %s and became %s by %s", id, f.before.Status, f.after.Status, f.by)
 	}
 	if f.settlement == nil {
@@ -59,7 +73,8 @@ func finalOnce(f factRecord) string {
 	}
 	arrived := false
 	for _, e := range f.present.emissions {
-		arrived = arrived || e.edition == presentEdition(&f.before.Record) && e.arrivedAt > 0
+		arrived = arrived || e.edition == presentEdition(&f.before.Record) && e.arrivedAt > 0 &&
+			(f.settlement.How != store.SettleDelivered || e.ofVersion(f.before))
 	}
 	switch {
 	case f.settlement.How == store.SettleDelivered && !arrived:

@@ -72,7 +72,9 @@ func (f factRecord) aloneChanged(h *history) string {
 		}
 	case f.before == nil && (f.after.Occurrence != 0 || f.after.ExecutionTime != f.story.at || f.after.First != 0):
 		return fmt.Sprintf(" is retried as another message than it is: %+v", f.after.Record)
-	case f.settlement != nil && f.settlement.How == store.SettleFailed && h.record(series) != nil:
+	case f.settlement != nil && f.settlement.How == store.SettleFailed && !f.before.Redriven &&
+		h.record(series) != nil: // a redrive does not make it another failure
+
 		series.tale.failed++
 	}
 	return ""

@@ -18,12 +18,11 @@
 // Planted bugs (bugs.go) show that the watchers can fail. Nothing of this package is compiled
 // into the product.
 //
-// Read it in this order: plan.go (what happens), world.go (time), node.go, process.go,
-// calls.go, broker.go, client.go, faults.go (who acts), store.go (the store, a
-// [storetest.Mem]), history.go and promise_*.go (who watches), expiry.go (all of that for
-// retention), plan_series.go, series.go and tale.go (all of it for messages that recur), alone.go
-// (the differences for a node that is alone), parts.go and plan_parts.go (parts of the store that
-// fail).
+// Read it in this order: plan.go (what happens), world.go (time), node.go, process.go, calls.go,
+// broker.go, client.go, faults.go (who acts), store.go (the store, a [storetest.Mem]), history.go
+// and promise_*.go (who watches), expiry.go (all of that for retention), plan_series.go, series.go
+// and tale.go (all of it for messages that recur), redrive.go (what failed), alone.go (the
+// differences for a node that is alone), parts.go and plan_parts.go (parts of the store that fail).
 package sim
 
 import (

@@ -109,3 +109,11 @@ func (w *world) troubled(b *broker) time.Duration {
 	}
 	return max(b.down, b.blocked, b.lose.until)
 }
+
+// sentExpired says that a message is published although it has expired.
+func sentExpired(e *emission) string {
+	if expires := e.message.ExpiresAt; expires != 0 && e.wall >= expires {
+		return fmt.Sprintf("%s is published at %d, and expired at %d", e.story, e.wall-epoch, expires-epoch)
+	}
+	return ""
+}
