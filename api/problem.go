@@ -74,7 +74,7 @@ var problemKinds = map[ProblemType]struct {
 	RequestTimeout:     {408, "The request took too long to arrive"},
 	Exists:             {409, "The schedule id is taken"},
 	TooLate:            {409, "Delivery has begun or is done"},
-	Conflict:           {409, "Others changed the message at the same time"},
+	Conflict:           {409, "The message is in another state, or was changed at the same time"},
 	ReceiptOutdated:    {409, "The receipt is too old"},
 	PreconditionFailed: {412, "The condition does not hold"},
 	KeyReused:          {422, "The idempotency key stands for another request"},
@@ -276,7 +276,8 @@ func tooLate(scheduleID string, state postdate.State) *Problem {
 			p.Detail = "the series has ended already: schedule it again under another id"
 		}
 	case postdate.DeliveryFailed:
-		p.Detail = "the delivery of the message has failed already: GET it for the reason"
+		p.Detail = "the delivery of the message has failed already: GET it for the reason; redrive " +
+			"tries it again, and purge deletes it"
 	case postdate.Cancelled:
 		p.Detail = "the message was cancelled already: schedule it again under another id"
 	default:

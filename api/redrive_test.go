@@ -65,7 +65,7 @@ func TestRedriveAndPurge(t *testing.T) {
 	r.send("DELETE", "/v1/messages/a", "").is(200)
 	got := r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["a"]}`).is(200)
 	if !strings.Contains(got.body, `"status":409`) || !strings.Contains(got.body, `"messageStatus":"CANCELLED"`) ||
-		!strings.Contains(got.body, "only messages that are DELIVERY_FAILED can be redriven") {
+		!strings.Contains(got.body, `message \"a\" is CANCELLED: only messages that are DELIVERY_FAILED can be redriven"`) {
 		t.Errorf("redriving what is cancelled: %s", got.body)
 	}
 	got = r.send("POST", "/v1/messages/purge", `{"scheduleIds":["c","waits"]}`).is(200)
@@ -73,7 +73,12 @@ func TestRedriveAndPurge(t *testing.T) {
 		!strings.Contains(got.body, "is PENDING: only messages that are DELIVERY_FAILED can be purged") {
 		t.Errorf("purging: %s", got.body)
 	}
+	if !strings.Contains(got.body, `message \"waits\" is PENDING: only messages that are DELIVERY_FAILED can be purged; one that is PENDING can be cancelled`) {
+		t.Errorf("purging what has not failed: %s", got.body)
+	}
 	r.send("GET", "/v1/messages/c", "").problem(404, NotFound)
+	r.fail(postdate.DefaultTenant, "waits", false)
+	r.send("PATCH", "/v1/messages/waits", `{"delay":"PT1H"}`).problem(409, TooLate, "redrive tries it again, and purge deletes it")
 	r.send("GET", "/v1/messages/waits", "").is(200)
 }
 

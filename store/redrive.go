@@ -45,6 +45,10 @@ func (f *Failed) CheckPurge(st postdate.State) error {
 
 // errNotFailed says that a message in that state has not failed.
 func errNotFailed(key postdate.Key, st postdate.State, done string) error {
-	return postdate.E(postdate.KindConflict, "message %q is %s: only messages that are DELIVERY_FAILED can be %s",
-		key.ScheduleID, st.Status, done)
+	advice := ""
+	if st.Status == postdate.Pending {
+		advice = "; one that is PENDING can be cancelled"
+	}
+	return postdate.E(postdate.KindConflict, "message %q is %s: only messages that are DELIVERY_FAILED can be %s%s",
+		key.ScheduleID, st.Status, done, advice)
 }
