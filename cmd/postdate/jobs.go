@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,6 +14,9 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
 )
+
+// jobPath is the path of one job.
+func jobPath(id string) string { return "/v1/jobs/" + url.PathEscape(id) }
 
 func newJob(p process) *cobra.Command {
 	c := &clientCommand{process: p}
@@ -26,7 +30,7 @@ func newJob(p process) *cobra.Command {
 	c.withJSON(cmd, "print the server's answer")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, args []string) error {
 		if c.json {
-			return printRaw(cmd, cl, http.MethodGet, "/v1/jobs/"+url.PathEscape(args[0]))
+			return printRaw(cmd, cl, http.MethodGet, jobPath(args[0]))
 		}
 		j, err := cl.Job(cmd.Context(), args[0])
 		if err == nil {
@@ -94,8 +98,9 @@ func (f *jobFlags) filter() (client.JobFilter, error) {
 	return to, nil
 }
 
-// run starts a job, and shows it until it is done. If messages failed, that is an error.
-func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
+// run starts a job, and shows it until it is done, at last as JSON if that is asked for. If messages failed, that is
+// an error.
+func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client, asJSON bool,
 	start func(*client.Client, context.Context, client.JobFilter) (string, error)) error {
 	filter, err := f.filter()
 	if err != nil {
@@ -105,7 +110,11 @@ func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
 	if err != nil {
 		return err
 	}
-	if f.noWait {
+	switch {
+	case f.noWait && asJSON:
+		raw, _ := json.Marshal(map[string]string{"jobId": id}) // a string always has a JSON form
+		return printLine(cmd.OutOrStdout(), raw)
+	case f.noWait:
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
 		return err
 	}
@@ -119,7 +128,12 @@ func (f *jobFlags) run(cmd *cobra.Command, cl *client.Client,
 	if err != nil {
 		return notWatched(id, err)
 	}
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), shownJob(&j)); err != nil {
+	if asJSON {
+		err = printRaw(cmd, cl, http.MethodGet, jobPath(id))
+	} else {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), shownJob(&j))
+	}
+	if err != nil {
 		return err
 	}
 	if j.Failed > 0 {

@@ -130,3 +130,37 @@ func TestJobIsWatched(t *testing.T) {
 		}
 	}
 }
+
+// With --json, what a filter started is shown as the server tells it.
+func TestJobsAsJSON(t *testing.T) {
+	for args, want := range map[string]string{
+		"cancel --label x --json":           doneJob,
+		"redrive --label x --json":          doneJob,
+		"purge --all --json":                doneJob,
+		"purge --all --json --no-wait":      `{"jobId":"job-1"}`,
+		"cancel --label x --no-wait":        "job-1",
+		"cancel --label x --json --no-wait": `{"jobId":"job-1"}`,
+	} {
+		got := call(jobServer(t, saying(200, doneJob)), "", strings.Fields(args)...)
+		if got != (result{exitOK, want + "\n", ""}) {
+			t.Errorf("%s: %+v, want %s", args, got, want)
+		}
+	}
+}
+
+// With --json, redrive and purge show what became of each id.
+func TestFailedAsJSON(t *testing.T) {
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `["a"]`) {
+			io.WriteString(w, `{"results":[{"scheduleId":"a","status":"PENDING"}]}`)
+			return
+		}
+		io.WriteString(w, `{"results":[{"scheduleId":"b","error":{"status":409,"detail":"it is DELIVERED"}}]}`)
+	}))
+	defer front.Close()
+	got := call([]string{"POSTDATE_SERVER=" + front.URL}, "", "redrive", "a", "b", "--json")
+	if got != (result{exitFailed, `{"scheduleId":"a","status":"PENDING"}` + "\n", "postdate: b: it is DELIVERED\n"}) {
+		t.Errorf("got %+v", got)
+	}
+}

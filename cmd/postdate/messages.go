@@ -146,7 +146,7 @@ func shownPayload(payload []byte, contentType string) string {
 func newCancel(p process) *cobra.Command {
 	c, where := &clientCommand{process: p}, &jobFlags{}
 	cmd := &cobra.Command{
-		Use:   "cancel {ID... | --label LABEL}",
+		Use:   "cancel {ID... | --label LABEL | --channel CHANNEL | ...}",
 		Short: "Cancel messages that are not delivered yet",
 		Long: `Cancel messages. "cancelled" is a guarantee: that message is never delivered.
 Where delivery may have begun, the command says so and exits with 1. A message
@@ -158,13 +158,13 @@ goes on if this command is ended.`,
   postdate cancel --label run-7 --channel rabbitmq:orders`,
 	}
 	where.register(cmd.Flags())
-	c.withJSON(cmd, "print the server's answers, one a line")
+	c.withJSON(cmd, "print the server's answers, one a line; with a filter, how the job ended")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
 		switch {
 		case where.any() == (len(ids) > 0):
 			return usagef("give ids or a filter, such as --label: one of the two")
 		case where.any():
-			return where.run(cmd, cl, (*client.Client).CancelWhere)
+			return where.run(cmd, cl, c.json, (*client.Client).CancelWhere)
 		}
 		return each(ids, func(id string) error {
 			if c.json {
@@ -191,6 +191,7 @@ With a filter in place of ids, the server does that in a job, which goes on if t
 command is ended.`
 	where.register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "all that failed, in place of ids or a filter")
+	c.withJSON(cmd, "print the server's answers, one a line; with a filter, how the job ended")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
 		switch filtered := where.any() || all; {
 		case filtered == (len(ids) > 0) || all && where.any():
@@ -199,9 +200,12 @@ command is ended.`
 			where.from = postdate.EarliestTime.String()
 			fallthrough
 		case filtered:
-			return where.run(cmd, cl, start)
+			return where.run(cmd, cl, c.json, start)
 		}
 		return each(ids, func(id string) error {
+			if c.json {
+				return printResult(cmd, cl, "/v1/messages/"+cmd.Name(), id)
+			}
 			results, err := call(cl, cmd.Context(), id)
 			if err == nil {
 				err = results[0].Err()
@@ -214,9 +218,38 @@ command is ended.`
 	})
 }
 
+// printResult makes a call that takes many ids with one, and prints its result.
+func printResult(cmd *cobra.Command, cl *client.Client, path, id string) error {
+	body, err := json.Marshal(map[string][]string{"scheduleIds": {id}})
+	if err != nil {
+		return err
+	}
+	a, err := cl.Do(cmd.Context(), client.Call{Method: http.MethodPost, Path: path, Body: body, Repeatable: true})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Results []json.RawMessage `json:"results"`
+	}
+	var result client.Result
+	if err := decode(a.Body, &answer); err != nil {
+		return err
+	}
+	if n := len(answer.Results); n != 1 {
+		return fmt.Errorf("the answer is not what a Postdate server says: it has %d results for one id", n)
+	}
+	if err := decode(answer.Results[0], &result); err != nil {
+		return err
+	}
+	if err := result.Err(); err != nil {
+		return err
+	}
+	return printLine(cmd.OutOrStdout(), answer.Results[0])
+}
+
 func newRedrive(p process) *cobra.Command {
 	return newFailed(p, &cobra.Command{
-		Use:   "redrive {ID... | --label LABEL | --all}",
+		Use:   "redrive {ID... | --label LABEL | --channel CHANNEL | ... | --all}",
 		Short: "Try messages again that failed",
 		Long: `Try messages again whose delivery failed: each is due now, and its attempts begin
 anew. If an earlier attempt may have arrived, the consumer is told so.`,
@@ -227,7 +260,7 @@ anew. If an earlier attempt may have arrived, the consumer is told so.`,
 
 func newPurge(p process) *cobra.Command {
 	return newFailed(p, &cobra.Command{
-		Use:   "purge {ID... | --label LABEL | --all}",
+		Use:   "purge {ID... | --label LABEL | --channel CHANNEL | ... | --all}",
 		Short: "Delete messages that failed",
 		Long:  `Delete messages whose delivery failed. Nothing brings them back.`,
 		Example: `  postdate purge order-42
