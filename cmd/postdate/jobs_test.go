@@ -164,3 +164,17 @@ func TestFailedAsJSON(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// Get shows how a message failed.
+func TestGetShowsWhatFailed(t *testing.T) {
+	front := httptest.NewServer(saying(200, `{"scheduleId":"a","status":"DELIVERY_FAILED","attempts":1,"failedAt":"2027-01-31T09:30:01Z",`+
+		`"possibleDuplicate":true,"attemptLog":[{"time":"2027-01-31T09:30:00Z","node":"n1","outcome":"refused","reason":"no route"}]}`))
+	defer front.Close()
+	got := call([]string{"POSTDATE_SERVER=" + front.URL}, "", "get", "a").stdout
+	for _, line := range []string{"failedAt           2027-01-31T09:30:01.000Z\n", "possibleDuplicate  true\n",
+		"attempt            2027-01-31T09:30:00.000Z n1 refused no route\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+}

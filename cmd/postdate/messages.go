@@ -73,8 +73,18 @@ func printMessage(w io.Writer, m *client.Record) error {
 	}
 	line("attempts", strconv.Itoa(m.Attempts))
 	line("version", m.Version)
+	line("nextAttemptAt", shownTime(m.NextAttemptAt))
+	line("parked", m.Parked)
 	line("deliveredAt", shownTime(m.DeliveredAt))
+	line("failedAt", shownTime(m.FailedAt))
+	line("cancelledAt", shownTime(m.CancelledAt))
 	line("lastError", m.LastError)
+	if m.PossibleDuplicate {
+		line("possibleDuplicate", "true")
+	}
+	for _, a := range m.AttemptLog {
+		line("attempt", strings.TrimSpace(shownTime(a.Time)+" "+a.Node+" "+a.Outcome+" "+a.Reason))
+	}
 	line("contentType", m.ContentType)
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		line("header "+name, m.Headers[name])
