@@ -63,6 +63,9 @@ func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 	}
 	if b.IDPrefix.given {
 		f.IDPrefix = b.IDPrefix.text
+		if f.IDPrefix == "" { // the advice of a list, to leave it out, would select everything here
+			return f, fieldProblem("/filter/idPrefix", invalid("idPrefix is empty: give what the ids begin with"))
+		}
 		if err := postdate.CheckIDPrefix(f.IDPrefix); err != nil {
 			return f, fieldProblem("/filter/idPrefix", err)
 		}
@@ -120,9 +123,17 @@ func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *fi
 	return finish(ctx, fasthttp.StatusAccepted, append(b, '"', '}'))
 }
 
+// checkJobID returns an error if no job can have this id.
+func checkJobID(id string) error {
+	if postdate.CheckScheduleID(id) != nil {
+		return invalid("%q is not the id of a job: give the jobId that its start answered", clip(id))
+	}
+	return nil
+}
+
 // getJob says how far a job has come.
 func (s *Server) getJob(ctx *fasthttp.RequestCtx) *Problem {
-	key, p := s.pathKey(ctx, postdate.CheckMessageID)
+	key, p := s.pathKey(ctx, checkJobID)
 	if p != nil {
 		return p
 	}

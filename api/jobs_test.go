@@ -40,9 +40,10 @@ func TestCancelByAFilter(t *testing.T) {
 
 func TestFiltersThatAreRefused(t *testing.T) {
 	r := newRig(t)
+	r.send("GET", "/v1/jobs/a%20b", "").problem(400, InvalidParameter, "is not the id of a job")
 	for filter, words := range map[string]string{
 		`{}`: "would select everything", `{"label":null}`: `"pointer":"/filter/label"`, `{"label":""}`: `"pointer":"/filter/label"`, `{"labels":["a"]}`: `"pointer":"/filter/labels"`,
-		`{"idPrefix":"a b"}`: `"pointer":"/filter/idPrefix"`, `{"channel":"inbox"}`: `"pointer":"/filter/channel"`,
+		`{"idPrefix":""}`: "give what the ids begin with", `{"idPrefix":"a b"}`: `"pointer":"/filter/idPrefix"`, `{"channel":"inbox"}`: `"pointer":"/filter/channel"`,
 		`{"from":"now"}`: `"pointer":"/filter/from"`, `{"to":"2027-13-01"}`: `"pointer":"/filter/to"`,
 		`{"from":"2027-01-02T00:00:00Z","to":"2027-01-02T00:00:00Z"}`: `"pointer":"/filter/to"`,
 	} {
