@@ -62,8 +62,8 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 	if n <= 0 || bucket >= uint64(buckets) {
 		return nil, bad
 	}
-	id := string(position[n:])
-	if postdate.CheckMessageID(id) != nil {
+	id := string(position[n:]) // empty: before all messages there
+	if id != "" && postdate.CheckMessageID(id) != nil {
 		return nil, bad
 	}
 	return &store.ListPosition{ExecutionTime: postdate.Time(at), Bucket: int(bucket), ScheduleID: id}, nil

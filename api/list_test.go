@@ -192,3 +192,12 @@ func TestCursorOfPrefix(t *testing.T) {
 		}
 	}
 }
+
+// TestCursorBeforeAllIDs: a page that ends among messages of other tenants has a cursor without an id.
+func TestCursorBeforeAllIDs(t *testing.T) {
+	q := &store.ListQuery{Tenant: "acme"}
+	at := store.ListPosition{ExecutionTime: testNow, Bucket: 3}
+	if got, err := parseCursor(q, cursorOf(q, &at), testBuckets); err != nil || *got != at {
+		t.Errorf("%+v, %v, want %+v", got, err, at)
+	}
+}

@@ -147,7 +147,8 @@ type ListQuery struct {
 	StatesOnly bool
 }
 
-// ListPosition is a message's place in the order of List.
+// ListPosition is a message's place in the order of List. An empty ScheduleID is the place before all messages with
+// this time in this bucket.
 type ListPosition struct {
 	ExecutionTime postdate.Time
 	Bucket        int

@@ -15,12 +15,17 @@ import (
 )
 
 // listExaminedMax bounds how many messages one page of a list looks at: a filter
-// that selects few of many gives short pages, not long waits.
+// that selects few of many gives short pages, not long waits. Those of other tenants count too:
+// they are in the way.
 const listExaminedMax = 10_000
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks. What has a label is in that order by itself.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	return s.list(ctx, q, listExaminedMax)
+}
+
+func (s *Store) list(ctx context.Context, q store.ListQuery, examinedMax int) (store.ListPage, error) {
 	bounds := spaceOnly(spaceMessage)
 	if q.Label != "" {
 		bounds = labelBounds(&q)
@@ -30,7 +35,7 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, er
 		return store.ListPage{}, s.readError(err)
 	}
 	defer iter.Close()
-	l := lister{s: s, iter: iter, q: &q}
+	l := lister{s: s, iter: iter, q: &q, examinedMax: examinedMax}
 	if err := l.begin(); err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
@@ -73,6 +78,8 @@ type lister struct {
 	q     *store.ListQuery
 	heads listHeads
 
+	examinedMax int // at least 2: the first may be at the cursor's own place
+
 	states lookup
 }
 
@@ -105,13 +112,13 @@ func (l *lister) seek(start []byte, b int) error {
 
 // page takes messages in order until the page is full.
 func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
-	var last *store.ListPosition
+	last := l.q.After
 	for examined := 0; len(l.heads) > 0; {
 		head := l.heads[0]
 		if l.q.To != 0 && head.execution >= l.q.To {
 			return page, nil
 		}
-		if len(page.Records) == l.q.Limit || examined == listExaminedMax || ctx.Err() != nil {
+		if len(page.Records) == l.q.Limit || examined == l.examinedMax || ctx.Err() != nil {
 			page.Next = last
 			return page, ctx.Err()
 		}
@@ -122,16 +129,38 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 		if ok {
 			page.Records = append(page.Records, rec)
 		}
-		if head.key.Tenant == l.q.Tenant { // another tenant's ids must not show, not even in a cursor
-			last = &store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket,
-				ScheduleID: head.key.ScheduleID}
-			examined++
-		}
+		last = l.after(head, last)
+		examined++
 		if err := l.advance(head); err != nil {
 			return page, err
 		}
 	}
 	return page, nil
+}
+
+// after is the position after head, and last is the one before it. Another tenant's ids must not show, not even in a
+// cursor: with an empty id it is before all that the list's tenant has at that time in that bucket.
+func (l *lister) after(head listHead, last *store.ListPosition) *store.ListPosition {
+	at := store.ListPosition{ExecutionTime: head.execution, Bucket: head.key.Bucket}
+	switch {
+	case head.key.Tenant == l.q.Tenant:
+		at.ScheduleID = head.key.ScheduleID
+	case last != nil && last.ExecutionTime == at.ExecutionTime && last.Bucket == at.Bucket:
+		return last // it is after what the list's tenant has there
+	}
+	return &at
+}
+
+// follow is the first key after head that can belong to the list. It passes over all that another tenant has at the
+// same time in the bucket.
+func (l *lister) follow(head listHead) []byte {
+	switch b := head.key.Bucket; {
+	case head.key.Tenant < l.q.Tenant:
+		return messageKey(nil, postdate.Key{Bucket: b, Tenant: l.q.Tenant}, head.execution)
+	case head.key.Tenant > l.q.Tenant:
+		return appendTime(appendBucket([]byte{spaceMessage}, b), head.execution+1)
+	}
+	return append(messageKey(nil, head.key, head.execution), 0)
 }
 
 // advance replaces head by the message after it.
@@ -141,7 +170,7 @@ func (l *lister) advance(head listHead) error {
 		return l.labelled(l.iter.Next())
 	}
 	before := len(l.heads)
-	err := l.seek(append(messageKey(nil, head.key, head.execution), 0), head.key.Bucket)
+	err := l.seek(l.follow(head), head.key.Bucket)
 	if len(l.heads) > before {
 		heap.Fix(&l.heads, before)
 	}
