@@ -42,6 +42,9 @@ func (s *Store) list(ctx context.Context, q store.ListQuery, examinedMax int) (s
 	defer l.states.close()
 	heap.Init(&l.heads)
 	page, err := l.page(ctx)
+	if l.damaged > 1 {
+		s.c.Log.Error("more listed messages cannot be read", "count", l.damaged-1, "tenant", q.Tenant)
+	}
 	if err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
@@ -80,7 +83,8 @@ type lister struct {
 
 	examinedMax int // at least 2: the first may be at the cursor's own place
 
-	states lookup
+	states  lookup
+	damaged int // how many messages could not be read
 }
 
 // begin finds the first message of each bucket, or the first one with the label.
@@ -123,7 +127,13 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			return page, ctx.Err()
 		}
 		rec, ok, err := l.record(head)
-		if err != nil {
+		switch {
+		case errors.Is(err, errLayout): // one damaged record must not hide the others
+			if l.damaged++; l.damaged == 1 {
+				l.s.c.Log.Error("a listed message cannot be read: it is passed over and stays as it is",
+					"scheduleId", head.key.ScheduleID, "bucket", head.key.Bucket, "error", err)
+			}
+		case err != nil:
 			return page, err
 		}
 		if ok {
