@@ -11,10 +11,12 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// CreateJob implements store.Jobs.
+// CreateJob implements store.Jobs. Like every cancel and deletion, the jobs for those go on when the disk is full.
 func (s *Store) CreateJob(ctx context.Context, job store.Job) error {
-	if err := s.admit(ctx); err != nil {
-		return err
+	if job.Kind != store.JobCancel && job.Kind != store.JobPurge {
+		if err := s.admit(ctx); err != nil {
+			return err
+		}
 	}
 	job.Version = 1
 	return s.underAll(ctx, 1, func(int) int { return job.Key.Bucket }, func(w *writer, _, _ int) error {
