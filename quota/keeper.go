@@ -144,6 +144,13 @@ func paceOf(l *rate.Limiter, now time.Time) *Pace {
 
 // takeRate takes n messages of a tenant's rate.
 func (k *Keeper) takeRate(tenant string, n int) error {
+	err := k.rate(tenant, n)
+	k.countRefused(tenant, err, n)
+	return err
+}
+
+// rate is takeRate that counts nothing. If n is 0, it says whether anything is left.
+func (k *Keeper) rate(tenant string, n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.account(tenant)
@@ -151,9 +158,7 @@ func (k *Keeper) takeRate(tenant string, n int) error {
 		return nil
 	}
 	if wait := take(a.messages, k.now(), n); wait > 0 {
-		err := tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
-		k.countRefused(tenant, err, n)
-		return err
+		return tooFast("messagesPerSecond", "schedule", a.limits.MessagesPerSecond, wait)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"errors"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -23,17 +24,48 @@ func (m *messages) Redrive(ctx context.Context, all []store.Failed, at postdate.
 	return results
 }
 
-// redrive redrives messages of one tenant.
+// redrive redrives messages of one tenant. What has no room takes nothing of the rate: a job that waits for room
+// tries again and again, and must not stop what the tenant schedules meanwhile.
 func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.Time) []store.Redriven {
 	tenant, results := all[0].Key.Tenant, make([]store.Redriven, len(all))
-	if err := m.keeper.takeRate(tenant, len(all)); err != nil {
+	defer func() { m.countRedrive(tenant, results) }()
+	if err := m.keeper.rate(tenant, 0); err != nil { // saves reading
 		for i := range results {
 			results[i].Err = err
 		}
 		return results
 	}
-	var places []int
-	var changes []change
+	places, changes := m.redriveChanges(ctx, all, results)
+	room, refused := m.keeper.reserve(tenant, changes)
+	var fit []store.Failed
+	var fitting []int
+	again := 0
+	for n, i := range places {
+		if refused != nil && refused[n] != nil {
+			results[i].Err = refused[n]
+			continue
+		}
+		fit, fitting = append(fit, all[i]), append(fitting, i)
+		again += int(changes[n].messages)
+	}
+	if again > 0 {
+		if err := m.keeper.rate(tenant, again); err != nil { // others took it meanwhile
+			m.keeper.release(room, func(int) error { return err })
+			for _, i := range fitting {
+				results[i].Err = err
+			}
+			return results
+		}
+	}
+	for n, r := range m.redriveReserved(ctx, fit, at, room) {
+		results[fitting[n]] = r
+	}
+	return results
+}
+
+// redriveChanges are the places of those messages that are there, and what each of these may add.
+func (m *messages) redriveChanges(ctx context.Context, all []store.Failed,
+	results []store.Redriven) (places []int, changes []change) {
 	for i := range all {
 		r, err := m.Get(ctx, all[i].Key)
 		if results[i].Err = err; err != nil {
@@ -46,21 +78,20 @@ func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.
 			changes = append(changes, change{}) // the store says what it is
 		}
 	}
-	room, refused := m.keeper.reserve(tenant, changes)
-	var fit []store.Failed
-	var fitting []int
-	for n, i := range places {
-		if refused != nil && refused[n] != nil {
-			results[i].Err = refused[n]
-			m.keeper.countRefused(tenant, refused[n], 1)
-			continue
+	return places, changes
+}
+
+// countRedrive counts for each limit once that a call was refused, whatever its messages: a job brings the same ones
+// again and again.
+func (m *messages) countRedrive(tenant string, results []store.Redriven) {
+	counted := map[string]bool{}
+	for i := range results {
+		var e *postdate.Error
+		if errors.As(results[i].Err, &e) && !counted[e.Limit] {
+			counted[e.Limit] = true
+			m.keeper.countRefused(tenant, e, 1)
 		}
-		fit, fitting = append(fit, all[i]), append(fitting, i)
 	}
-	for n, r := range m.redriveReserved(ctx, fit, at, room) {
-		results[fitting[n]] = r
-	}
-	return results
 }
 
 // redriveReserved redrives what fits, and gives back what is reserved for it.

@@ -1,7 +1,10 @@
 package quota
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -48,4 +51,59 @@ func TestRedriveIsHeld(t *testing.T) {
 		t.Errorf("with room: %+v", got)
 	}
 	wantLimited(t, o.insert(message("a", "4", 1, "x:a"))[0].Err, "pendingMax")
+}
+
+// A redrive without room leaves the tenant's rate to what it schedules, and counts once for each time that it came.
+func TestRedriveWithoutRoomTakesNoRate(t *testing.T) {
+	o := newOffice(t, Limits{PendingMax: 2, MessagesPerSecond: 4})
+	a, b, c := message("a", "1", 1, "x:a"), message("a", "2", 1, "x:a"), message("a", "3", 1, "x:a")
+	o.insert(a, b)
+	some := o.fail(a, b)
+	o.insert(c, message("a", "4", 1, "x:a"))
+	o.at = o.at.Add(time.Second)
+	for range 9 {
+		for _, r := range o.held.Redrive(t.Context(), some, 9) {
+			wantLimited(t, r.Err, "pendingMax")
+		}
+	}
+	if got := o.shown(); !slices.Contains(got, "limited_total{pendingMax,a} 9") {
+		t.Errorf("nine calls were refused: %v", got)
+	}
+	if _, left := o.Paces("a"); left.Left != 4 {
+		t.Errorf("they left %d of the rate, want all 4", left.Left)
+	}
+	o.store.Cancel(t.Context(), []postdate.Key{c.Key}, 9)
+	got := o.held.Redrive(t.Context(), some, 9)
+	wantLimited(t, got[1].Err, "pendingMax")
+	if _, left := o.Paces("a"); got[0].Err != nil || left.Left != 3 {
+		t.Errorf("what has room: %v, and %d of the rate are left, want 3", got[0].Err, left.Left)
+	}
+}
+
+// beforeGet does something before each message is read.
+type beforeGet struct {
+	store.Messages
+	do func()
+}
+
+func (s beforeGet) Get(ctx context.Context, key postdate.Key) (postdate.Record, error) {
+	s.do()
+	return s.Messages.Get(ctx, key)
+}
+
+// A redrive that comes too fast is refused, and gives back the room that it had.
+func TestRedriveTooFastGivesRoomBack(t *testing.T) {
+	o := newOffice(t, Limits{PendingMax: 2, MessagesPerSecond: 1})
+	a := message("a", "1", 1, "x:a")
+	o.insert(a)
+	some := o.fail(a)
+	wantLimited(t, o.held.Redrive(t.Context(), some, 9)[0].Err, "messagesPerSecond")
+	o.at = o.at.Add(time.Second)
+	held := o.Hold(beforeGet{o.store, func() { o.insert(message("a", "2", 1, "x:a")) }}) // is quicker
+	wantLimited(t, held.Redrive(t.Context(), some, 9)[0].Err, "messagesPerSecond")
+	if got := o.shown(); !slices.Contains(got, "limited_total{messagesPerSecond,a} 2") {
+		t.Errorf("two calls were refused: %v", got)
+	}
+	o.at = o.at.Add(time.Second)
+	wantTaken(t, o.insert(message("a", "3", 1, "x:a"))[0])
 }
