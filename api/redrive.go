@@ -41,7 +41,8 @@ func (s *Server) redriveEach(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 	return problems
 }
 
-// mayRedrive are the Problems of those messages that the caller's key is not for: a redrive sends to a channel.
+// mayRedrive are the Problems of those messages that the caller's key is not for: a redrive sends to a channel, and
+// to the message's own failure channel if it fails again.
 func (s *Server) mayRedrive(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
 	problems := make([]*Problem, len(keys))
 	identity := identityOf(ctx)
@@ -52,8 +53,11 @@ func (s *Server) mayRedrive(ctx *fasthttp.RequestCtx, storeCtx context.Context, 
 		r, err := s.config.Messages.Get(storeCtx, key)
 		if err != nil {
 			problems[i] = s.failed(ctx, "redrive", err, key.ScheduleID)
-		} else {
-			problems[i] = mayUse(identity, r.Channel, "")
+			continue
+		}
+		problems[i] = mayUse(identity, r.Channel, "")
+		if problems[i] == nil && r.FailureChannel != "" {
+			problems[i] = mayUse(identity, r.FailureChannel, "")
 		}
 	}
 	return problems

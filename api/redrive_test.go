@@ -89,9 +89,16 @@ func TestRedriveIsForChannels(t *testing.T) {
 	some := bearer(r.keyFor(auth.Wish{Tenant: "acme", Scopes: []auth.Scope{auth.WriteMessages}, Channels: []string{"inbox:mine"}}))
 	r.send("POST", "/v1/messages", order("other"), all).is(201)
 	r.send("POST", "/v1/messages", strings.Replace(order("own"), "inbox:test", "inbox:mine", 1), all).is(201)
-	r.fail("acme", "other", false)
-	r.fail("acme", "own", false)
-	got := r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["other","own","none"]}`, some).is(200)
+	toMine := strings.Replace(order("leaves"), "inbox:test", "inbox:mine", 1)
+	r.send("POST", "/v1/messages", strings.Replace(toMine, "{", `{"failureChannel":"inbox:theirs",`, 1), all).is(201)
+	for _, id := range []string{"other", "own", "leaves"} {
+		r.fail("acme", id, false)
+	}
+	got := r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["leaves"]}`, some).is(200)
+	if !strings.Contains(got.body, `"status":403`) || !strings.Contains(got.body, "inbox:theirs") {
+		t.Errorf("it goes to another failure channel: %s", got.body)
+	}
+	got = r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["other","own","none"]}`, some).is(200)
 	if !strings.Contains(got.body, `"status":403`) || !strings.Contains(got.body, `{"scheduleId":"own","status":"PENDING"}`) ||
 		!strings.Contains(got.body, `"status":404`) {
 		t.Errorf("%s", got.body)
