@@ -319,6 +319,10 @@ func checkOccurrenceID(id, series, occurrence string) error {
 
 // CheckIDPrefix returns an error if no message's id can begin with s.
 func CheckIDPrefix(s string) error {
+	failed, version, is := strings.Cut(s, failureMark)
+	if is && len(version) <= 20 && strings.Trim(version, "0123456789") == "" {
+		return CheckMessageID(failed)
+	}
 	series, occurrence, _ := strings.Cut(s, occurrenceMark)
 	if s == "" || s == "." || s == ".." { // which begin ids, and are none
 		series += "-"

@@ -152,7 +152,7 @@ func TestCheckNames(t *testing.T) {
 
 // Whatever an id begins with is a prefix of ids, and nothing else.
 func TestCheckIDPrefix(t *testing.T) {
-	for _, id := range []string{"a~b", ".a", "..a", strings.Repeat("x", postdate.ScheduleIDBytesMax) + "/2027-01-31T09:30:00.000Z"} {
+	for _, id := range []string{"a~b", ".a", "..a", strings.Repeat("x", postdate.ScheduleIDBytesMax) + "/2027-01-31T09:30:00.000Z", "bad-1!12"} {
 		for i := range id {
 			if err := postdate.CheckIDPrefix(id[:i+1]); err != nil {
 				t.Errorf("%q: %v", id[:i+1], err)
@@ -160,7 +160,7 @@ func TestCheckIDPrefix(t *testing.T) {
 		}
 	}
 	for bad, words := range map[string]string{
-		"": "leave it out", "a b": "byte 1", "/": "empty", "./2": "URL path", "a/b": "the time of an occurrence", "a/2027-01-31T09:30:00.000Z0": "the time of an occurrence",
+		"a!b": "byte 1", "a b!1": "byte 1", "": "leave it out", "a b": "byte 1", "/": "empty", "./2": "URL path", "a/b": "the time of an occurrence", "a/2027-01-31T09:30:00.000Z0": "the time of an occurrence",
 		"a/2/": "the time of an occurrence", strings.Repeat("x", postdate.ScheduleIDBytesMax+1): "129 bytes",
 	} {
 		if err := postdate.CheckIDPrefix(bad); postdate.KindOf(err) != postdate.KindInvalid || !strings.Contains(err.Error(), words) {
