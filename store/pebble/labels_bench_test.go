@@ -21,16 +21,23 @@ func (s labelledTenth) Insert(ctx context.Context, messages []postdate.Message) 
 	return s.Messages.Insert(ctx, messages)
 }
 
-// BenchmarkListLabelled lists the 100,000 messages with a label among 1,000,000, in pages of 1,000.
+// BenchmarkListLabelled lists the 100,000 messages with a label among 1,000,000, in pages of 1,000, whole and by their
+// states alone.
 func BenchmarkListLabelled(b *testing.B) {
 	c := pebble.DefaultConfig(b.TempDir())
 	c.CacheBytes = 256 << 20
 	s := benchOpen(b, c)
 	defer s.Close()
 	benchFill(b, labelledTenth{s}, 0, 1_000_000)
+	b.Run("whole", func(b *testing.B) { benchLabelled(b, s, false) })
+	b.Run("states", func(b *testing.B) { benchLabelled(b, s, true) })
+}
+
+func benchLabelled(b *testing.B, s *pebble.Store, statesOnly bool) {
 	for b.Loop() {
 		n := 0
-		q := store.ListQuery{Tenant: postdate.DefaultTenant, Label: "campaign-7", Limit: 1000}
+		q := store.ListQuery{Tenant: postdate.DefaultTenant, Label: "campaign-7", Limit: 1000,
+			StatesOnly: statesOnly}
 		for more := true; more; more = q.After != nil {
 			page, err := s.List(context.Background(), q)
 			if err != nil {

@@ -202,6 +202,9 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	if l.q.Label != "" && !slices.Contains(st.Labels, l.q.Label) {
 		return rec, false, nil // replaced in between
 	}
+	if l.q.StatesOnly {
+		return st.record(postdate.Message{Key: head.key, ExecutionTime: head.execution}), true, nil
+	}
 	m, err := l.s.message(head.key, head.execution)
 	if errors.Is(err, lsm.ErrNotFound) {
 		return rec, false, nil
