@@ -49,15 +49,19 @@ func (s *Server) mayRedrive(ctx *fasthttp.RequestCtx, storeCtx context.Context, 
 	if !bound(identity) {
 		return problems
 	}
-	for i, key := range keys {
-		r, err := s.config.Messages.Get(storeCtx, key)
-		if err != nil {
-			problems[i] = s.failed(ctx, "redrive", err, key.ScheduleID)
-			continue
+	errs := make([]error, len(keys))
+	store.ReadEach(storeCtx, s.config.Messages, keys, func(i int, r *postdate.Record, err error) {
+		if errs[i] = err; err != nil {
+			return
 		}
 		problems[i] = mayUse(identity, r.Channel, "")
 		if problems[i] == nil && r.FailureChannel != "" {
 			problems[i] = mayUse(identity, r.FailureChannel, "")
+		}
+	})
+	for i, err := range errs {
+		if err != nil {
+			problems[i] = s.failed(ctx, "redrive", err, keys[i].ScheduleID)
 		}
 	}
 	return problems

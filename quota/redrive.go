@@ -66,16 +66,19 @@ func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.
 // redriveChanges are the places of those messages that are there, and what each of these may add.
 func (m *messages) redriveChanges(ctx context.Context, all []store.Failed,
 	results []store.Redriven) (places []int, changes []change) {
+	keys, each := make([]postdate.Key, len(all)), make([]change, len(all))
 	for i := range all {
-		r, err := m.Get(ctx, all[i].Key)
-		if results[i].Err = err; err != nil {
-			continue
+		keys[i] = all[i].Key
+	}
+	store.ReadEach(ctx, m, keys, func(i int, r *postdate.Record, err error) {
+		results[i].Err = err
+		if err == nil && r.Status == postdate.DeliveryFailed { // else the store says what it is
+			each[i] = change{1, int64(len(r.Payload)), r.Channel}
 		}
-		places = append(places, i)
-		if r.Status == postdate.DeliveryFailed {
-			changes = append(changes, change{1, int64(len(r.Payload)), r.Channel})
-		} else {
-			changes = append(changes, change{}) // the store says what it is
+	})
+	for i := range all {
+		if results[i].Err == nil {
+			places, changes = append(places, i), append(changes, each[i])
 		}
 	}
 	return places, changes
