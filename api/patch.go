@@ -92,7 +92,6 @@ func (s *Server) patchOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context, k
 	if p != nil {
 		return scheduled{}, p
 	}
-	next.Log = old.Log
 	return s.replace(storeCtx, next, old)
 }
 

@@ -139,6 +139,15 @@ func (s *Settlement) AloneLog() []postdate.Attempt {
 	return nil
 }
 
+// ReplacedLog is the log of the message that takes another one's place, which has that log: it may hold attempts that
+// were not settled yet when the caller read it. A series keeps none.
+func ReplacedLog(next *postdate.Message, log []postdate.Attempt) []postdate.Attempt {
+	if next.Recurrence != nil {
+		return nil
+	}
+	return log
+}
+
 // attempted is old after an attempt, without a status.
 func (s *Settlement) attempted(old postdate.State) postdate.State {
 	return postdate.State{

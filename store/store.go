@@ -64,8 +64,9 @@ type Messages interface {
 
 	// Replace puts next in place of the PENDING message with the same key, if that is the
 	// [postdate.Record.Same] as was and [bucket.Partition.Withdrawable] holds. The version of next is one
-	// more than that of was. Otherwise the error is KindNotFound, KindConflict (another state is there) or
-	// KindTooLate (with the present record).
+	// more than that of was. The log stays as the store has it, whatever next and was say ([ReplacedLog]).
+	// Otherwise the error is KindNotFound, KindConflict (another state is there) or KindTooLate (with the
+	// present record).
 	Replace(ctx context.Context, next, was postdate.Record) (present postdate.Record, err error)
 
 	// Pause sets Paused of a PENDING series that is not Ending, if it is still at ifVersion, whether a claim

@@ -96,6 +96,7 @@ func (r *replacing) try(ctx context.Context) (rec postdate.Record, decided bool,
 func (r *replacing) finish(ctx context.Context, old *document) (rec postdate.Record, decided bool, err error) {
 	next := documentOf(&r.next.Message, &r.next.State)
 	next.Series = seriesOf(&r.next.Series)
+	r.next.Log = store.ReplacedLog(&r.next.Message, old.record().Log)
 	next.Log = logOf(r.next.Log)
 	same := doc("mark.id", r.id, "status", int(postdate.Pending), "version", old.Version)
 	if s := &r.was.Series; r.was.Occurrence != 0 {

@@ -151,6 +151,7 @@ func (s *Store) Replace(ctx context.Context, next, was postdate.Record) (present
 			}
 			return nil
 		}
+		next.Log = store.ReplacedLog(m, old.Log)
 		st := stateOf(m, next.State)
 		st.Series, st.Log = next.Series, next.Log
 		w.unplace(m.Key, &old)

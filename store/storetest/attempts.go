@@ -33,6 +33,7 @@ func attempts() []check {
 		}},
 		{"what changes nothing is in no log", attemptsRefused},
 		{"of many each has its own log, also where they end alike", attemptsOfMany},
+		{"a replace keeps the log as it is by then, and what becomes a series loses it", attemptsReplaced},
 		{"a series has no log; what is retried of it begins one, and ends it", attemptsOfSeries},
 	}
 }
@@ -119,6 +120,39 @@ func attemptsOfMany(x *trial) {
 	for _, r := range want {
 		x.wantRecord(x.get(r.Key), r)
 	}
+}
+
+// attemptsReplaced replaces a message whose log the caller has not, or not to its end.
+func attemptsReplaced(x *trial) {
+	m, token := x.add(t0), x.own(home)
+	was := x.get(m.Key)
+	first, second := x.attempt(m, token, store.SettleRetry, 1), x.attempt(m, token, store.SettleRetry, 2)
+	x.settled(first)
+	before := x.get(m.Key)
+	x.settled(second)
+	log := x.get(m.Key).Log
+	for _, read := range [][]postdate.Attempt{nil, before.Log} {
+		next := postdate.NewRecord(changed(m), was.Version+1)
+		was.Log, next.Log = read, read
+		got, err := x.store.Replace(x.ctx, next, was)
+		if err != nil {
+			x.Fatalf("Replace: %v", err)
+		}
+		next.Log = log
+		x.wantRecord(got, next)
+		x.wantRecord(x.get(m.Key), next)
+		was = got
+	}
+	series := x.message(t0, recurring)
+	series.Key = m.Key
+	was.Log = nil
+	next := postdate.NewRecord(series, was.Version+1)
+	next.Log = log
+	got, err := x.store.Replace(x.ctx, next, was)
+	if err != nil || len(got.Log) > 0 {
+		x.Errorf("replaced by a series it has the log %v, %v", got.Log, err)
+	}
+	x.wantLog(series)
 }
 
 func attemptsOfSeries(x *trial) {

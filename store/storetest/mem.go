@@ -200,6 +200,7 @@ func (m *Mem) Replace(_ context.Context, next, was postdate.Record) (postdate.Re
 	case !m.withdrawable(old):
 		return old.Record, store.ErrTooLate(next.Key, old.State)
 	}
+	next.Log = store.ReplacedLog(&next.Message, old.Log)
 	return m.Put("replace", old, next, nil).Record, nil
 }
 

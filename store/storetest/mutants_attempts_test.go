@@ -23,6 +23,10 @@ type (
 	aloneHasNoLog    struct{ *Mem }
 	logIsOfTheFirst  struct{ *Mem }
 	logEndsWithParks struct{ *Mem }
+	logIsAsRead      struct{ *Mem }
+	logIsReplaced    struct{ *Mem }
+	logBecomesSeries struct{ *Mem }
+	replaceHidesLog  struct{ *Mem }
 )
 
 // amendLogs settles, and changes the logs of what this changed.
@@ -142,6 +146,40 @@ func (s logIsOfTheFirst) Settle(_ context.Context, all []store.Settlement) error
 	})
 }
 
+// replaceLog replaces, and then makes the log what log returns.
+func (m *Mem) replaceLog(ctx context.Context, next, was postdate.Record,
+	log func(old, log []postdate.Attempt) []postdate.Attempt) (postdate.Record, error) {
+	old, _ := m.Get(ctx, next.Key)
+	r, err := m.Replace(ctx, next, was)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r.Log = log(old.Log, r.Log)
+		m.amend(next.Key, func(stored *postdate.Record) { stored.Log = r.Log })
+	}
+	return r, err
+}
+
+func (s logIsAsRead) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
+	return s.replaceLog(ctx, next, was, func(_, _ []postdate.Attempt) []postdate.Attempt {
+		return store.ReplacedLog(&next.Message, next.Log)
+	})
+}
+
+func (s logIsReplaced) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
+	return s.replaceLog(ctx, next, was, func(_, _ []postdate.Attempt) []postdate.Attempt { return nil })
+}
+
+func (s logBecomesSeries) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
+	return s.replaceLog(ctx, next, was, func(old, _ []postdate.Attempt) []postdate.Attempt { return old })
+}
+
+func (s replaceHidesLog) Replace(ctx context.Context, next, was postdate.Record) (postdate.Record, error) {
+	r, err := s.Mem.Replace(ctx, next, was)
+	r.Log = nil
+	return r, err
+}
+
 var bugsInAttempts = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return logIsLost{m} },
 	func(m *Mem) store.Store { return logKeepsLast{m} },
@@ -156,4 +194,8 @@ var bugsInAttempts = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return logOfSeries{m} },
 	func(m *Mem) store.Store { return aloneHasNoLog{m} },
 	func(m *Mem) store.Store { return logIsOfTheFirst{m} },
+	func(m *Mem) store.Store { return logIsAsRead{m} },
+	func(m *Mem) store.Store { return logIsReplaced{m} },
+	func(m *Mem) store.Store { return logBecomesSeries{m} },
+	func(m *Mem) store.Store { return replaceHidesLog{m} },
 }
