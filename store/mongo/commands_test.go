@@ -44,7 +44,7 @@ func statementsOf(command bson.Raw) (all []statement, err error) {
 	collection := elements[0].Value().StringValue()
 	text := func(r bson.Raw, key string) string { s, _ := r.Lookup(key).StringValueOK(); return s }
 	switch name {
-	case "insert", "createIndexes", "drop", "listIndexes":
+	case "insert", "createIndexes", "drop", "listIndexes", "killCursors":
 		return nil, nil
 	case "find":
 		filter, _ := command.Lookup("filter").DocumentOK()

@@ -19,17 +19,22 @@ import (
 func readAll(ctx context.Context, cursor *driver.Cursor) (all []*document, err error) {
 	defer cursor.Close(ctx)
 	for cursor.Next(ctx) {
-		d := &document{}
-		err := cursor.Decode(d)
-		if err == nil {
-			err = d.checkSeries()
-		}
-		if err != nil {
-			d = damaged(cursor.Current, err)
-		}
-		all = append(all, d)
+		all = append(all, read(cursor))
 	}
 	return all, cursor.Err()
+}
+
+// read reads the message at which a cursor is.
+func read(cursor *driver.Cursor) *document {
+	d := &document{}
+	err := cursor.Decode(d)
+	if err == nil {
+		err = d.checkSeries()
+	}
+	if err != nil {
+		return damaged(cursor.Current, err)
+	}
+	return d
 }
 
 // find reads messages, and again if that may help.

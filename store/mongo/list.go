@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/postdate/postdate"
@@ -13,6 +14,9 @@ import (
 // listExaminedMax bounds how many messages one page of a list looks at: a filter
 // that selects few of many gives short pages, not long waits.
 const listExaminedMax = 10_000
+
+// listBatchMin is how many messages the server sends at least in a later answer to one list.
+const listBatchMin = 100
 
 var orderList = doc("executionTime", 1, "bucket", 1, "_id", 1)
 
@@ -27,32 +31,23 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (page store.ListPag
 
 func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPage, err error) {
 	pipeline := bson.A{doc("$match", listRange(q)), doc("$sort", orderList)}
-	selecting := bson.D{}
-	if q.Status != 0 {
-		selecting = append(selecting, bson.E{Key: "status", Value: int(q.Status)})
+	selected, most := listSelected(q), q.Limit+1
+	if len(selected) > 0 {
+		most = listExaminedMax
 	}
-	if q.Channel != "" {
-		// earlier versions wrote the channel alone, whoever the tenant was
-		names := []string{string(q.Channel)}
-		for _, p := range postdate.Priorities() {
-			names = append(names, string(postdate.RouteAt(q.Tenant, q.Channel, p)))
-		}
-		selecting = append(selecting, bson.E{Key: "channel", Value: anyOf(names)})
+	pipeline = append(pipeline, doc("$limit", most))
+	o := options.Aggregate().SetHint(listIndex(q))
+	if len(selected) > 0 {
+		passed := doc("_id", "$_id", "bucket", "$bucket", "executionTime", "$executionTime",
+			"passed", doc("$literal", true))
+		pipeline = append(pipeline, doc("$replaceWith", doc("$cond", bson.A{doc("$and", selected), "$$ROOT", passed})))
+		o.SetBatchSize(int32(q.Limit + 1))
 	}
-	if q.IDPrefix != "" {
-		const beyond = "\x7f" // every character of an id
-		id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: q.IDPrefix})
-		selecting = append(selecting, bson.E{Key: "_id", Value: doc("$gte", id, "$lt", id+beyond)})
-	}
-	if len(selecting) > 0 {
-		pipeline = append(pipeline, doc("$limit", listExaminedMax), doc("$match", selecting))
-	}
-	pipeline = append(pipeline, doc("$limit", q.Limit+1))
-	cursor, err := s.messages.Aggregate(ctx, pipeline, options.Aggregate().SetHint(listIndex(q)))
+	cursor, err := s.messages.Aggregate(ctx, pipeline, o)
 	if err != nil {
 		return page, err
 	}
-	all, err := readAll(ctx, cursor)
+	all, border, err := readListed(ctx, cursor, q.Limit+1, most)
 	if err != nil {
 		return page, err
 	}
@@ -63,13 +58,59 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 		}
 		page.Records = append(page.Records, d.record())
 	}
-	switch {
-	case len(all) > q.Limit:
-		page.Next = listPosition(all[q.Limit-1])
-	case len(selecting) > 0:
-		page.Next, err = s.listBorder(ctx, q)
+	if len(all) > q.Limit {
+		border = all[q.Limit-1]
 	}
-	return page, err
+	if border != nil {
+		page.Next = listPosition(border)
+	}
+	return page, nil
+}
+
+// listSelected are the conditions of a list that its index does not have, as expressions. A stage that
+// left out what does not meet them would not say where the page ends, and a second read might say it wrongly:
+// what was deleted in between would move the end past messages that nobody looked at.
+func listSelected(q *store.ListQuery) (all bson.A) {
+	if q.Status != 0 {
+		all = append(all, doc("$eq", bson.A{"$status", int(q.Status)}))
+	}
+	if q.Channel != "" {
+		// earlier versions wrote the channel alone, whoever the tenant was
+		names := []string{string(q.Channel)}
+		for _, p := range postdate.Priorities() {
+			names = append(names, string(postdate.RouteAt(q.Tenant, q.Channel, p)))
+		}
+		all = append(all, doc("$in", bson.A{"$channel", doc("$literal", names)}))
+	}
+	if q.IDPrefix != "" {
+		const beyond = "\x7f" // every character of an id
+		id := idOf(postdate.Key{Tenant: q.Tenant, ScheduleID: q.IDPrefix})
+		all = append(all, doc("$gte", bson.A{"$_id", doc("$literal", id)}),
+			doc("$lt", bson.A{"$_id", doc("$literal", id+beyond)}))
+	}
+	return all
+}
+
+// readListed reads until limit messages are selected. If it looked at most messages, border is the last one.
+func readListed(ctx context.Context, cursor *driver.Cursor, limit, most int) (all []*document, border *document,
+	err error) {
+	defer cursor.Close(ctx)
+	looked := 0
+	for len(all) < limit && cursor.Next(ctx) {
+		looked++
+		// the next batch is as large as all before it: few round trips, and little that is not wanted
+		cursor.SetBatchSize(int32(max(looked, listBatchMin)))
+		if passed, _ := cursor.Current.Lookup("passed").BooleanOK(); passed {
+			border = damaged(cursor.Current, nil) // it has its place, and no more is needed
+			continue
+		}
+		border = read(cursor)
+		all = append(all, border)
+	}
+	if looked < most {
+		border = nil
+	}
+	return all, border, cursor.Err()
 }
 
 func listPosition(d *document) *store.ListPosition {
@@ -114,22 +155,4 @@ func listRange(q *store.ListQuery) bson.D {
 		begins("executionTime", same, "bucket", doc("$gt", at.Bucket)),
 		begins("executionTime", until("$gt", at.ExecutionTime)),
 	})
-}
-
-// listBorder is the last message that a page looked at if the page did not reach the end, and
-// nil if it did.
-func (s *Store) listBorder(ctx context.Context, q *store.ListQuery) (*store.ListPosition, error) {
-	cursor, err := s.messages.Aggregate(ctx, bson.A{
-		doc("$match", listRange(q)), doc("$sort", orderList), doc("$skip", listExaminedMax-1), doc("$limit", 1),
-		doc("$project", doc("executionTime", 1, "bucket", 1)),
-	}, options.Aggregate().SetHint(listIndex(q)))
-	if err != nil {
-		return nil, err
-	}
-	border, err := readAll(ctx, cursor)
-	if err != nil || len(border) == 0 {
-		return nil, err
-	}
-	border[0].ScheduleID = keyOf(border[0].Bucket, border[0].ID).ScheduleID
-	return listPosition(border[0]), nil
 }

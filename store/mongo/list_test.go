@@ -1,12 +1,17 @@
 package mongo
 
 import (
+	"context"
 	"fmt"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/mongo/mongotest"
 )
 
 // TestListOfFewAmongMany: a page ends after it has looked at so many messages, and the next one goes on.
@@ -35,5 +40,57 @@ func TestListOfFewAmongMany(t *testing.T) {
 	}
 	if q.After != nil {
 		t.Errorf("the list goes on after %+v", q.After)
+	}
+}
+
+// TestListWhileOthersGo: what is deleted after a page was read does not move its end past messages that the page
+// has not looked at.
+func TestListWhileOthersGo(t *testing.T) {
+	const others, first = listExaminedMax + 300, postdate.Time(1_900_000_000_000)
+	c := DefaultConfig(mongotest.Fresh(t))
+	aggregates, gone := 0, false
+	var s *Store
+	s, err := OpenWatched(t.Context(), c, &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if hint, _ := e.Command.Lookup("hint").StringValueOK(); hint != indexList {
+			return
+		}
+		if aggregates++; aggregates != 2 {
+			return
+		}
+		r, err := s.messages.DeleteMany(context.Background(), doc("executionTime", doc("$lt", bson.DateTime(first+500))))
+		if gone = err == nil && r.DeletedCount == 500; !gone {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var all []any
+	for i := range others + 3 {
+		m := dueMessage(bucket.KeyOf("default", fmt.Sprint("m", i), s.c.Buckets))
+		if i >= others {
+			m.Key = bucket.KeyOf("default", fmt.Sprint("task-", i), s.c.Buckets)
+		}
+		m.ExecutionTime = first + postdate.Time(i)
+		st := postdate.NewState(&m, 1<<16)
+		all = append(all, documentOf(&m, &st))
+	}
+	if _, err := s.messages.InsertMany(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	q, found := store.ListQuery{Tenant: "default", IDPrefix: "task-", Limit: 1000}, 0
+	for {
+		page, err := s.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(page.Records)
+		if q.After = page.Next; q.After == nil {
+			break
+		}
+	}
+	if !gone || found != 3 {
+		t.Errorf("%d messages are listed, want 3 (others went meanwhile: %v)", found, gone)
 	}
 }

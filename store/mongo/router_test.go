@@ -302,6 +302,7 @@ func (x *routed) operations() map[string]func() func() error {
 	maps.Copy(all, x.operationsOfOwners())
 	maps.Copy(all, x.operationsOfOthers())
 	maps.Copy(all, x.operationsOfJobs())
+	maps.Copy(all, x.operationsOfLists())
 	maps.Copy(all, x.operationsOnFailed())
 	return all
 }
@@ -359,10 +360,24 @@ func (x *routed) operationsOnMessages() map[string]func() func() error {
 			x.must(c.Err)
 			return func() error { return s.Forget(ctx, m.Key, c.State.Version) }
 		},
+	}
+}
+
+// operationsOfLists are what clients do to see their messages.
+func (x *routed) operationsOfLists() map[string]func() func() error {
+	ctx, s := x.t.Context(), x.s
+	return map[string]func() func() error{
 		"List": func() func() error {
 			x.insert(manyMessages, routedNow+600_000)
 			return func() error {
 				_, err := s.List(ctx, store.ListQuery{Tenant: "default", From: routedNow + 600_000, Limit: 50})
+				return err
+			}
+		},
+		"List, with a status": func() func() error {
+			x.insert(manyMessages, routedNow+650_000)
+			return func() error {
+				_, err := s.List(ctx, store.ListQuery{Tenant: "default", Status: postdate.Pending, From: routedNow + 650_000, Limit: 50})
 				return err
 			}
 		},
