@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -42,6 +43,10 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 			"passed", doc("$literal", true))
 		pipeline = append(pipeline, doc("$replaceWith", doc("$cond", bson.A{doc("$and", selected), "$$ROOT", passed})))
 		o.SetBatchSize(int32(q.Limit + 1))
+	}
+	if q.StatesOnly {
+		// last, for the server reads ahead by the size of what it has read
+		pipeline = append(pipeline, doc("$project", append(slices.Clone(stateFields), bson.E{Key: "passed", Value: 1})))
 	}
 	cursor, err := s.messages.Aggregate(ctx, pipeline, o)
 	if err != nil {

@@ -94,3 +94,25 @@ func TestListWhileOthersGo(t *testing.T) {
 		t.Errorf("%d messages are listed, want 3 (others went meanwhile: %v)", found, gone)
 	}
 }
+
+// TestListOfStates: it leaves out payloads, and ends where its page does.
+func TestListOfStates(t *testing.T) {
+	s := openFresh(t)
+	m := dueMessage(bucket.KeyOf("default", "a", s.c.Buckets))
+	m.Payload = make([]byte, payloadInlineMax+1)
+	st := postdate.NewState(&m, 1<<16)
+	if _, err := s.messages.InsertOne(t.Context(), documentOf(&m, &st)); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []store.ListQuery{{}, {Status: postdate.Pending}, {Status: postdate.Cancelled}} {
+		q.Tenant, q.Limit, q.StatesOnly = "default", 10, true
+		page, err := s.List(t.Context(), q)
+		want := 1
+		if q.Status == postdate.Cancelled {
+			want = 0
+		}
+		if err != nil || len(page.Records) != want || want == 1 && page.Records[0].Payload != nil || page.Next != nil {
+			t.Errorf("%+v: %+v, %v", q, page, err)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func listing() []check {
 		{"a status selects, and so does a channel, and all filters together", listFilters},
 		{"the beginning of an id selects, exactly, on pages of every size", listPrefix},
 		{"records are whole, as Get gives them, in the order of execution times also after a retry", listRecords},
+		{"records of states only have the keys, the execution times and the states", listStates},
 		{"who follows the cursor while messages come and end sees each that was there throughout once",
 			listUnderChange},
 	}
@@ -173,6 +174,23 @@ func listRecords(x *trial) {
 	x.wantIDs("a list", idsOf(records), first, second)
 	for _, r := range records {
 		x.wantRecord(r, x.get(r.Key))
+	}
+}
+
+func listStates(x *trial) {
+	first, second := x.add(t0), x.add(t0+1)
+	token := x.own(home)
+	x.claim(everything(home, token, t0))
+	x.settle(x.retryAt(first, token, t0+50))
+	for _, status := range []postdate.Status{0, postdate.Pending} {
+		records := x.list(store.ListQuery{Tenant: tenant, Status: status, Limit: 1, StatesOnly: true}, nil)
+		x.wantIDs("a list of states", idsOf(records), first, second)
+		for _, r := range records {
+			whole := x.get(r.Key)
+			if r.Key != whole.Key || r.ExecutionTime != whole.ExecutionTime || r.State != whole.State {
+				x.Errorf("a list of states has %+v, want those of %+v", r, whole)
+			}
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type (
 	listPrefixEndsEarly   struct{ *Mem }
 	listPrefixSkips       struct{ *Mem }
 	listPrefixAlone       struct{ *Mem }
+	listStatesBare        struct{ *Mem }
 )
 
 // listBy lists what has the prefix by another measure.
@@ -123,6 +124,17 @@ func (s listPrefixAlone) List(ctx context.Context, q store.ListQuery) (store.Lis
 	return s.Mem.List(ctx, q)
 }
 
+// A record of states only has no state.
+func (s listStatesBare) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	page, err := s.Mem.List(ctx, q)
+	for i := range page.Records {
+		if q.StatesOnly {
+			page.Records[i].State = postdate.State{}
+		}
+	}
+	return page, err
+}
+
 // These bugs are caught in the area of lists.
 var bugsInPrefixes = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return listIgnoresPrefix{m} },
@@ -136,4 +148,5 @@ var bugsInPrefixes = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return listPrefixEndsEarly{m} },
 	func(m *Mem) store.Store { return listPrefixSkips{m} },
 	func(m *Mem) store.Store { return listPrefixAlone{m} },
+	func(m *Mem) store.Store { return listStatesBare{m} },
 }
