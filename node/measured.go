@@ -90,6 +90,13 @@ func (m *measured) Cancel(ctx context.Context, keys []postdate.Key, at postdate.
 	return results
 }
 
+func (m *measured) CancelVersions(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Cancelled {
+	done := m.timed("cancel")
+	results := m.Store.CancelVersions(ctx, some, at)
+	done(firstError(results, func(r store.Cancelled) error { return r.Err }))
+	return results
+}
+
 func (m *measured) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
 	done := m.timed("forget")
 	err := m.Store.Forget(ctx, key, ifVersion)

@@ -91,6 +91,10 @@ type Messages interface {
 	// their own are not cancelled with it.
 	Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []Cancelled
 
+	// CancelVersions is Cancel of messages that are still at their versions. For another version the error is
+	// KindConflict, and nothing changes. A series keeps its version as it goes on.
+	CancelVersions(ctx context.Context, some []Versioned, at postdate.Time) []Cancelled
+
 	// Retried returns the keys of a series' occurrences that are PENDING as messages of their own, in
 	// any order.
 	Retried(ctx context.Context, series postdate.Key) ([]postdate.Key, error)

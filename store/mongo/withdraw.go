@@ -122,11 +122,16 @@ var sizedFields = append(slices.Clone(stateFields), bson.E{Key: "sized", Value: 
 
 // Cancel implements store.Messages.
 func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
-	results := make([]store.Cancelled, len(keys))
+	return s.CancelVersions(ctx, store.AnyVersion(keys), at)
+}
+
+// CancelVersions implements store.Messages. The look tells the version: nobody makes another one and leaves the mark.
+func (s *Store) CancelVersions(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Cancelled {
+	results := make([]store.Cancelled, len(some))
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	for _, round := range rounds(len(keys), func(i int) postdate.Key { return keys[i] }) {
-		c := cancelling{withdrawal: s.withdrawal(), keys: keys, at: at, results: results, unsure: map[int]bool{},
+	for _, round := range rounds(len(some), func(i int) postdate.Key { return some[i].Key }) {
+		c := cancelling{withdrawal: s.withdrawal(), some: some, at: at, results: results, unsure: map[int]bool{},
 			gone: map[int]store.Change{}}
 		left := round
 		for pause := time.Millisecond; len(left) > 0; pause = min(2*pause, waitMax) {
@@ -141,10 +146,10 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 	return results
 }
 
-// cancelling is one call of Cancel.
+// cancelling is one call of CancelVersions.
 type cancelling struct {
 	*withdrawal
-	keys    []postdate.Key
+	some    []store.Versioned
 	at      postdate.Time
 	results []store.Cancelled
 	unsure  map[int]bool         // items for which an earlier try may have written CANCELLED
@@ -179,7 +184,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 	err := c.s.within(ctx, func(ctx context.Context) error {
 		var keys keyed
 		for _, i := range items {
-			keys.add(c.keys[i])
+			keys.add(c.some[i].Key)
 		}
 		targets, err := c.s.targets(ctx, &keys)
 		if err == nil {
@@ -195,7 +200,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 		var finish, ending []int
 		var release []target
 		for _, i := range items {
-			d := found[idOf(c.keys[i])]
+			d := found[idOf(c.some[i].Key)]
 			if d != nil && d.damaged == nil {
 				c.gone[i] = c.s.pendingChange(d.Tenant, d.route().Channel(), d.payloadBytes(), -1)
 			}
@@ -236,12 +241,15 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 
 // judge notes the result of an item that its look decides.
 func (c *cancelling) judge(i int, d *document, records map[int]*partition) (verdict, error) {
-	key := c.keys[i]
+	key := c.some[i].Key
 	switch {
 	case d == nil:
 		return 0, store.ErrNotFound(key)
 	case d.damaged != nil:
 		return 0, errDamaged(d)
+	}
+	if err := c.some[i].Check(d.state()); err != nil {
+		return 0, err
 	}
 	p, err := recordOf(records, key.Bucket)
 	if err != nil {
@@ -271,7 +279,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 			"$unset", doc("due", "", "parked", "", "downSince", "")),
 	}
 	for _, i := range items {
-		write.targets = append(write.targets, targetOf(found[idOf(c.keys[i])]))
+		write.targets = append(write.targets, targetOf(found[idOf(c.some[i].Key)]))
 	}
 	matched, err := c.s.change(ctx, write)
 	if err != nil {
@@ -284,7 +292,7 @@ func (c *cancelling) finish(ctx context.Context, items []int, found map[string]*
 		return items, nil // the next look shows which are CANCELLED
 	}
 	for _, i := range items {
-		st := found[idOf(c.keys[i])].state()
+		st := found[idOf(c.some[i].Key)].state()
 		c.results[i] = store.Cancelled{State: st.Cancel(c.at), Changed: true}
 	}
 	return nil, nil
@@ -301,7 +309,7 @@ func (c *cancelling) end(ctx context.Context, items []int, found map[string]*doc
 	}
 	var changes []change
 	for _, i := range items {
-		d := found[idOf(c.keys[i])]
+		d := found[idOf(c.some[i].Key)]
 		t := targetOf(d)
 		t.version = uint64(d.Version)
 		changes = append(changes, change{
@@ -319,9 +327,9 @@ func (c *cancelling) end(ctx context.Context, items []int, found map[string]*doc
 		return items
 	}
 	for _, i := range items {
-		st := found[idOf(c.keys[i])].state()
+		st := found[idOf(c.some[i].Key)].state()
 		st.Ending = true
-		c.results[i] = store.Cancelled{State: st, Err: store.ErrTooLate(c.keys[i], st)}
+		c.results[i] = store.Cancelled{State: st, Err: store.ErrTooLate(c.some[i].Key, st)}
 	}
 	return nil
 }

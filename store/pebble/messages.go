@@ -202,18 +202,23 @@ func (s *Store) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) 
 
 // Cancel implements store.Messages.
 func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
-	results := make([]store.Cancelled, len(keys))
+	return s.CancelVersions(ctx, store.AnyVersion(keys), at)
+}
+
+// CancelVersions implements store.Messages.
+func (s *Store) CancelVersions(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Cancelled {
+	results := make([]store.Cancelled, len(some))
 	decide := func(w *writer, from, to int) error {
 		w.remember(to - from)
 		for i := from; i < to; i++ {
 			var err error
-			if results[i], err = s.cancel(w, keys[i], at); err != nil {
+			if results[i], err = s.cancel(w, &some[i], at); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for _, f := range s.under(ctx, len(keys), func(i int) int { return keys[i].Bucket }, decide) {
+	for _, f := range s.under(ctx, len(some), func(i int) int { return some[i].Key.Bucket }, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
 				results[i] = store.Cancelled{Err: f.err}
@@ -225,13 +230,16 @@ func (s *Store) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Tim
 
 // cancel runs under the bucket's lock, as claims do: either it sees the claim, or the scan that
 // follows the claim sees the cancel.
-func (s *Store) cancel(w *writer, key postdate.Key, at postdate.Time) (store.Cancelled, error) {
+func (s *Store) cancel(w *writer, v *store.Versioned, at postdate.Time) (store.Cancelled, error) {
+	key := v.Key
 	old, found, err := w.state(key)
 	switch {
 	case err != nil:
 		return store.Cancelled{}, err
 	case !found:
 		return store.Cancelled{Err: store.ErrNotFound(key)}, nil
+	case v.Check(old.State) != nil:
+		return store.Cancelled{Err: v.Check(old.State)}, nil
 	case old.Withdrawn():
 		return store.Cancelled{State: old.State}, nil
 	case !s.partitions[key.Bucket].Withdrawable(key, old.route(key.Tenant), old.State):

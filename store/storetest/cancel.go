@@ -57,6 +57,7 @@ func cancelling() []check {
 		}},
 		{"a possible duplicate cannot be taken back, wherever it waits", cancelDoubtful},
 		{"each of many stands or falls alone, and results are in order", cancelMany},
+		{"a cancel that names a version leaves every other version", cancelVersions},
 	}
 }
 
@@ -140,4 +141,40 @@ func cancelMany(x *trial) {
 		}
 	}
 	x.wantStatus(late, postdate.Pending)
+}
+
+func cancelVersions(x *trial) {
+	m, other, missing, series := x.add(t0+10), x.add(t0+10), x.message(t0), x.addSeries(t0+10)
+	at := func(m postdate.Message, more uint64) store.Versioned {
+		return store.Versioned{Key: m.Key, Version: x.get(m.Key).Version + more}
+	}
+	some := []store.Versioned{at(m, 1), {Key: missing.Key, Version: 1}, at(series, 1), at(other, 0), {Key: other.Key}}
+	for range 2 { // repeated, it answers the same
+		results := x.store.CancelVersions(x.ctx, some, t0-1)
+		if len(results) != len(some) {
+			x.Fatalf("CancelVersions of %d messages answered %d results", len(some), len(results))
+		}
+		x.wantKind(results[0].Err, postdate.KindConflict)
+		x.wantKind(results[1].Err, postdate.KindNotFound)
+		x.wantKind(results[2].Err, postdate.KindConflict)
+		for _, r := range results[3:] {
+			if r.Err != nil || r.State.Status != postdate.Cancelled {
+				x.Errorf("at its version: got %+v, want it CANCELLED", r)
+			}
+		}
+	}
+	x.wantStatus(m, postdate.Pending)
+	x.wantStatus(series, postdate.Pending)
+	x.wantKind(x.store.CancelVersions(x.ctx, []store.Versioned{at(other, 1)}, t0)[0].Err, postdate.KindConflict)
+
+	// Nor does a series end that is in its owner's hands.
+	x.claim(everything(home, x.own(home), begins(series, 1)))
+	x.wantKind(x.store.CancelVersions(x.ctx, []store.Versioned{at(series, 1)}, t0)[0].Err, postdate.KindConflict)
+	if x.get(series.Key).Ending {
+		x.Errorf("a series at another version ends")
+	}
+	x.wantKind(x.store.CancelVersions(x.ctx, []store.Versioned{at(series, 0)}, t0)[0].Err, postdate.KindTooLate)
+	if !x.get(series.Key).Ending {
+		x.Errorf("a series at its version does not end")
+	}
 }

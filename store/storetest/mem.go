@@ -246,12 +246,22 @@ func (m *Mem) goingOn(series postdate.Key, version uint64) (*Row, error) {
 }
 
 // Cancel implements store.Messages.
-func (m *Mem) Cancel(_ context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+func (m *Mem) Cancel(ctx context.Context, keys []postdate.Key, at postdate.Time) []store.Cancelled {
+	return m.CancelVersions(ctx, store.AnyVersion(keys), at)
+}
+
+// CancelVersions implements store.Messages.
+func (m *Mem) CancelVersions(_ context.Context, some []store.Versioned, at postdate.Time) []store.Cancelled {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	results := make([]store.Cancelled, len(keys))
-	for i, key := range keys {
-		results[i] = m.cancel(key, at)
+	results := make([]store.Cancelled, len(some))
+	for i := range some {
+		if old := m.Rows[some[i].Key]; old != nil {
+			if results[i].Err = some[i].Check(old.State); results[i].Err != nil {
+				continue
+			}
+		}
+		results[i] = m.cancel(some[i].Key, at)
 	}
 	return results
 }

@@ -102,6 +102,8 @@ var plantedBugs = []plantedBug{
 	{"scan", func(m *Mem) store.Store { return completeTooSoon{m} }},
 	{"cancel", func(m *Mem) store.Store { return cancelIgnoresClaimed{m} }},
 	{"cancel", func(m *Mem) store.Store { return cancelIgnoresDoubt{m} }},
+	{"cancel", func(m *Mem) store.Store { return cancelIgnoresVersion{m} }},
+	{"cancel", func(m *Mem) store.Store { return cancelEndsAnyVersion{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceIgnoresOthers{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceKeepsAttempts{m} }},
