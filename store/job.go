@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -83,6 +84,7 @@ func (j *Job) Query() ListQuery {
 	return ListQuery{
 		Tenant: j.Key.Tenant, Status: status, Label: j.Filter.Label, Channel: j.Filter.Channel,
 		IDPrefix: j.Filter.IDPrefix, From: j.Filter.From, To: j.Filter.To, After: j.After, Limit: jobPage,
+		StatesOnly: true,
 	}
 }
 
@@ -99,7 +101,7 @@ func (j *Job) Next(page *ListPage, errs []error, now postdate.Time) (next Job, a
 			if again == nil {
 				again = err
 			}
-		case again != nil || postdate.KindOf(err) == postdate.KindNotFound: // it is found again, or is gone
+		case again != nil || gone(err): // it may be found again
 		default:
 			next.Failed++
 			next.LastError = jobWords(err)
@@ -137,11 +139,29 @@ func (j *Job) Same(next *Job) bool {
 		(j.After == next.After || j.After != nil && next.After != nil && *j.After == *next.After)
 }
 
-// forGood says whether an error tells how a message stands, so that trying again is in vain.
+// ErrAfterJob says of a message that it failed only after the job began, perhaps because the job redrove it.
+func (j *Job) ErrAfterJob(r *postdate.Record) error {
+	if r.SettledAt < j.CreatedAt {
+		return nil
+	}
+	return ErrChanged(r.Key)
+}
+
+// gone says whether a message is no longer what the job is for.
+func gone(err error) bool {
+	kind := postdate.KindOf(err)
+	return kind == postdate.KindNotFound || kind == postdate.KindConflict
+}
+
+// forGood says whether an error tells how a message stands, so that trying again is in vain: also of one that is
+// damaged, which must not hold up the others.
 func forGood(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
 	switch postdate.KindOf(err) {
 	case postdate.KindNotFound, postdate.KindTooLate, postdate.KindConflict, postdate.KindInvalid,
-		postdate.KindExists, postdate.KindTooLarge:
+		postdate.KindExists, postdate.KindTooLarge, postdate.KindInternal:
 		return true
 	}
 	return false

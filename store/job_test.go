@@ -45,12 +45,12 @@ func TestJobComesToItsEnd(t *testing.T) {
 				m := int(rec.ExecutionTime) - 1
 				switch x := r.IntN(10); {
 				case became[m] == refused || x == 0:
-					became[m], errs[i] = refused, postdate.E(postdate.KindTooLate, "too late %d", m)
+					became[m], errs[i] = refused, postdate.E([]postdate.Kind{postdate.KindTooLate, postdate.KindInternal}[m%2], "not %d", m)
 				case x == 1:
-					became[m], errs[i] = gone, postdate.E(postdate.KindNotFound, "gone")
+					became[m], errs[i] = gone, postdate.E([]postdate.Kind{postdate.KindNotFound, postdate.KindConflict}[m%2], "gone")
 				case x < 4:
 					errs[i] = postdate.E([]postdate.Kind{postdate.KindUnavailable, postdate.KindUnknown, postdate.KindLimited,
-						postdate.KindFull, postdate.KindInternal}[r.IntN(5)], "later")
+						postdate.KindFull}[r.IntN(4)], "later")
 				default:
 					became[m] = changed
 				}
@@ -74,7 +74,8 @@ func TestJobComesToItsEnd(t *testing.T) {
 // errorsBut counts what is to be tried again.
 func errorsBut(errs []error) (n int) {
 	for _, err := range errs {
-		if kind := postdate.KindOf(err); err != nil && kind != postdate.KindTooLate && kind != postdate.KindNotFound {
+		switch postdate.KindOf(err) {
+		case postdate.KindUnavailable, postdate.KindUnknown, postdate.KindLimited, postdate.KindFull:
 			n++
 		}
 	}
