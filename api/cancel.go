@@ -87,26 +87,38 @@ func Cancel(ctx context.Context, from Canceller, keys []postdate.Key, at postdat
 
 // cancelRetried cancels the occurrences of a series up to last that are messages of their own.
 func cancelRetried(ctx context.Context, from Canceller, series postdate.Key, last, at postdate.Time) error {
+	late, err := takeRetried(ctx, from, series, last, at)
+	switch {
+	case err != nil:
+		return unknownRetried(series, err)
+	case late != "":
+		return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, one of its "+
+			"occurrences, may have begun: cancel the series again to see that nothing of it is left", late)
+	}
+	return nil
+}
+
+// takeRetried is cancelRetried, and says for which occurrence it came too late, if for any.
+func takeRetried(ctx context.Context, from Canceller, series postdate.Key, last, at postdate.Time) (late string,
+	err error) {
 	keys, err := from.Retried(ctx, series)
 	if err != nil {
-		return unknownRetried(series, err)
+		return "", err
 	}
 	keys = slices.DeleteFunc(keys, func(k postdate.Key) bool { return k.Occurrence() > last })
 	if len(keys) == 0 {
-		return nil
+		return "", nil
 	}
 	for i, r := range from.Cancel(ctx, keys, at) {
 		switch kind := postdate.KindOf(r.Err); {
 		case r.Err == nil || kind == postdate.KindNotFound || kind == postdate.KindTooLate && r.State.Status.Final():
 		case kind == postdate.KindTooLate:
-			return postdate.E(postdate.KindTooLate, "the series has ended, but delivery of %q, one of its "+
-				"occurrences, may have begun: cancel the series again to see that nothing of it is left",
-				keys[i].ScheduleID)
+			return keys[i].ScheduleID, nil
 		default:
-			return unknownRetried(series, r.Err)
+			return "", r.Err
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // unknownRetried hides the kind of an error that would say that nothing was done.

@@ -117,6 +117,7 @@ func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *fi
 		}
 		return p
 	}
+	s.audit.did(ctx, "a job was started", "tenant", job.Key.Tenant, "job", id, "kind", kind.String())
 	s.config.JobStarted()
 	ctx.Response.Header.Set(fasthttp.HeaderLocation, "/v1/jobs/"+id)
 	b := append(append(begin(ctx), `{"jobId":"`...), id...)

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
@@ -18,6 +20,7 @@ type jobs struct {
 	// scheduled tells the owner of a bucket when a message is due.
 	scheduled func(bucket int, at postdate.Time)
 	log       *slog.Logger
+	timeout   time.Duration // of a page; 0: pageTimeout
 }
 
 // turn works on one page of each job of these buckets. It says whether one came further and has not ended.
@@ -36,16 +39,21 @@ func (r *jobs) turn(ctx context.Context, buckets []int) (more bool) {
 	return more
 }
 
+// pageTimeout bounds the work on a page, so that a slow one holds up no other job for ever.
+const pageTimeout = 30 * time.Second
+
 // page works on one page of a job. If the node ends before it notes how far the job has come, the page is done
-// again, which changes nothing more.
+// again: no message is changed that the first time made into another one.
 func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
-	page, err := r.messages.List(ctx, j.Query())
+	pageCtx, cancel := context.WithTimeout(ctx, cmp.Or(r.timeout, pageTimeout))
+	defer cancel()
+	page, err := r.messages.List(pageCtx, j.Query())
 	var next store.Job
 	again := err
 	if err != nil {
 		next = j.Held(err)
 	} else {
-		next, again = j.Next(&page, r.change(ctx, j, page.Records), r.now())
+		next, again = j.Next(&page, r.change(pageCtx, j, page.Records), r.now())
 	}
 	if again != nil && postdate.KindOf(again) != postdate.KindLimited {
 		r.log.Warn("a page of a job failed and is repeated", "job", j.Key.ScheduleID, "error", again)
@@ -53,10 +61,16 @@ func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
 	if again != nil && next.Same(j) {
 		return false
 	}
-	done, err := r.store.SetJob(ctx, next)
+	noteCtx, cancelNote := context.WithTimeout(ctx, cmp.Or(r.timeout, pageTimeout))
+	defer cancelNote()
+	done, err := r.store.SetJob(noteCtx, next)
 	if err != nil {
 		r.log.Warn("how far a job has come could not be noted: its page is repeated", "job", j.Key.ScheduleID,
 			"error", err)
+	}
+	if done && next.EndedAt != 0 {
+		r.log.Info("a job ended", "tenant", j.Key.Tenant, "job", j.Key.ScheduleID, "kind", j.Kind.String(),
+			"done", next.Done, "failed", next.Failed)
 	}
 	return done && again == nil && next.EndedAt == 0
 }
@@ -69,24 +83,35 @@ func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Reco
 	}
 	switch j.Kind {
 	case store.JobCancel:
-		keys := make([]postdate.Key, len(records))
-		for i := range records {
-			keys[i] = records[i].Key
-		}
-		for i, result := range api.Cancel(ctx, r.messages, keys, r.now()) {
-			errs[i] = result.Err
-		}
+		errs = api.CancelListed(ctx, r.messages, records, r.now())
 	case store.JobRedrive:
-		at, told := r.passed(), map[int]bool{}
-		for i, result := range r.messages.Redrive(ctx, failed(records), at) {
-			errs[i] = result.Err
-			if b := records[i].Bucket; result.Err == nil && !told[b] {
-				told[b] = true
-				r.scheduled(b, at)
-			}
-		}
+		return r.redrive(ctx, j, records)
 	case store.JobPurge:
 		return r.messages.Purge(ctx, failed(records))
+	}
+	return errs
+}
+
+// redrive redrives what failed before the job began. Else the job would send again and again what fails while it runs.
+func (r *jobs) redrive(ctx context.Context, j *store.Job, records []postdate.Record) []error {
+	errs := make([]error, len(records))
+	var before []postdate.Record
+	var places []int
+	for i := range records {
+		if errs[i] = j.ErrAfterJob(&records[i]); errs[i] == nil {
+			before, places = append(before, records[i]), append(places, i)
+		}
+	}
+	if len(before) == 0 {
+		return errs
+	}
+	at, told := r.passed(), map[int]bool{}
+	for i, result := range r.messages.Redrive(ctx, failed(before), at) {
+		errs[places[i]] = result.Err
+		if b := before[i].Bucket; result.Err == nil && !told[b] {
+			told[b] = true
+			r.scheduled(b, at)
+		}
 	}
 	return errs
 }

@@ -164,7 +164,7 @@ func TestJobsOnWhatFailed(t *testing.T) {
 		m := postdate.Message{Key: bucket.KeyOf("default", id, 8), ExecutionTime: now, CreatedAt: now, Channel: "inbox:jobs", Payload: []byte("1")}
 		r := postdate.NewRecord(m, 1<<32)
 		if status != postdate.Pending {
-			r.Status, r.SettledAt, r.Attempts = status, now, 5
+			r.Status, r.SettledAt, r.Attempts = status, now-1, 5
 		}
 		mem.Put("test", nil, r, nil)
 	}
