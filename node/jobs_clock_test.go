@@ -21,7 +21,7 @@ func TestAJobRedrivesByATimeThatHasCome(t *testing.T) {
 	r := &jobs{store: mem, messages: mem, now: func() postdate.Time { return passed.Add(time.Hour) },
 		passed:    func() postdate.Time { return passed },
 		scheduled: func(_ int, at postdate.Time) { told = at }}
-	r.change(t.Context(), &store.Job{Kind: store.JobRedrive}, []postdate.Record{failed})
+	r.change(t.Context(), &store.Job{Kind: store.JobRedrive, CreatedAt: passed}, []postdate.Record{failed})
 	if got, err := mem.Get(t.Context(), m.Key); err != nil || got.AttemptTime != passed || told != passed {
 		t.Errorf("it is due at %s, %v; the owner is told %s, and it was %s", got.AttemptTime, err, told, passed)
 	}
