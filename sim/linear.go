@@ -79,14 +79,16 @@ func (l life) take(d deed) (life, bool) {
 
 // notLinear checks the history of each message that was cancelled or rescheduled.
 func notLinear(h *history) string {
-	model, emissions := lives.ToModel(), map[*story][]*emission{}
+	model, emissions, revived := lives.ToModel(), map[*story][]*emission{}, map[*story]bool{}
 	for _, s := range h.order {
 		of := s
 		if s.series != nil {
 			of = s.series
 		}
 		for _, e := range s.emissions {
-			if !e.revived() {
+			if e.revived() {
+				revived[of] = true
+			} else {
 				emissions[of] = append(emissions[of], e)
 			}
 		}
@@ -100,6 +102,9 @@ func notLinear(h *history) string {
 		for _, r := range s.requests {
 			if r.kind >= opPause && r.kind <= opPurge {
 				continue // promises 9 and 1 check these
+			}
+			if r.kind == opCancel && r.outcome == tooLate && revived[s] {
+				continue // for an occurrence that was redriven after another cancel
 			}
 			if r.kind != opSchedule {
 				withdrawals++

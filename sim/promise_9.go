@@ -220,8 +220,8 @@ func (h *history) occurrenceSent(e *emission) string {
 	s, series := e.story, e.story.series
 	t, r := series.tale, h.record(series)
 	switch {
-	case e.wall <= s.begins && (e.row == nil || e.row.Recurrence != nil || e.row.Attempts == 0):
-		// Jitter is about its begin: a retry after the clock was set back need not wait for that again.
+	case e.wall <= s.begins && (e.row == nil || e.row.Recurrence != nil || e.row.Attempts == 0 && !e.row.Redriven):
+		// Jitter is about its begin: a retry or a redrive after the clock was set back need not wait for that again.
 		return fmt.Sprintf("%s is sent at %s, and is to begin at %s", s, e.wall, s.begins)
 	case r != nil && s.at > r.Occurrence && !s.extra:
 		return fmt.Sprintf("%s is sent, and its series is at %s", s, r.Occurrence)
