@@ -63,7 +63,7 @@ func (f *fakeStore) Job(ctx context.Context, key postdate.Key) (store.Job, error
 	return f.Mem.Job(ctx, key)
 }
 
-func (f *fakeStore) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (f *fakeStore) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	err := f.enter(ctx, "Redrive")
 	if err == nil {
 		return f.Mem.Redrive(ctx, some, at)
@@ -75,7 +75,7 @@ func (f *fakeStore) Redrive(ctx context.Context, some []store.Failed, at postdat
 	return results
 }
 
-func (f *fakeStore) Purge(ctx context.Context, some []store.Failed) []error {
+func (f *fakeStore) Purge(ctx context.Context, some []store.Versioned) []error {
 	err := f.enter(ctx, "Purge")
 	if err == nil {
 		return f.Mem.Purge(ctx, some)

@@ -18,11 +18,11 @@ func (s *Server) postRedrive(ctx *fasthttp.RequestCtx) *Problem {
 
 func (s *Server) redriveEach(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
 	problems := s.mayRedrive(ctx, storeCtx, keys)
-	var some []store.Failed
+	var some []store.Versioned
 	var places []int
 	for i, key := range keys {
 		if problems[i] == nil {
-			some, places = append(some, store.Failed{Key: key}), append(places, i)
+			some, places = append(some, store.Versioned{Key: key}), append(places, i)
 		}
 	}
 	if len(some) == 0 {
@@ -90,7 +90,7 @@ func (s *Server) postPurge(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 func (s *Server) purgeEach(ctx *fasthttp.RequestCtx, storeCtx context.Context, keys []postdate.Key) []*Problem {
-	problems, some := make([]*Problem, len(keys)), make([]store.Failed, len(keys))
+	problems, some := make([]*Problem, len(keys)), make([]store.Versioned, len(keys))
 	for i, key := range keys {
 		some[i].Key = key
 	}

@@ -117,10 +117,10 @@ func (r *jobs) redrive(ctx context.Context, j *store.Job, records []postdate.Rec
 }
 
 // failed names messages at the versions that were read, so that none is changed that has become another since.
-func failed(records []postdate.Record) []store.Failed {
-	some := make([]store.Failed, len(records))
+func failed(records []postdate.Record) []store.Versioned {
+	some := make([]store.Versioned, len(records))
 	for i := range records {
-		some[i] = store.Failed{Key: records[i].Key, Version: records[i].Version}
+		some[i] = store.Versioned{Key: records[i].Key, Version: records[i].Version}
 	}
 	return some
 }

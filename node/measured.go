@@ -104,14 +104,14 @@ func (m *measured) Forget(ctx context.Context, key postdate.Key, ifVersion uint6
 	return err
 }
 
-func (m *measured) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (m *measured) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	done := m.timed("redrive")
 	results := m.Store.Redrive(ctx, some, at)
 	done(firstError(results, func(r store.Redriven) error { return r.Err }))
 	return results
 }
 
-func (m *measured) Purge(ctx context.Context, some []store.Failed) []error {
+func (m *measured) Purge(ctx context.Context, some []store.Versioned) []error {
 	done := m.timed("purge")
 	results := m.Store.Purge(ctx, some)
 	done(firstError(results, func(err error) error { return err }))

@@ -10,7 +10,7 @@ import (
 
 // Redrive implements store.Messages. What is redriven is pending again, as if it were inserted. If messages of
 // several tenants do not lie together, it takes more than one call of s.
-func (m *messages) Redrive(ctx context.Context, all []store.Failed, at postdate.Time) []store.Redriven {
+func (m *messages) Redrive(ctx context.Context, all []store.Versioned, at postdate.Time) []store.Redriven {
 	if !m.keeper.anybody.Load() {
 		return m.Messages.Redrive(ctx, all, at)
 	}
@@ -26,7 +26,7 @@ func (m *messages) Redrive(ctx context.Context, all []store.Failed, at postdate.
 
 // redrive redrives messages of one tenant. What has no room takes nothing of the rate: a job that waits for room
 // tries again and again, and must not stop what the tenant schedules meanwhile.
-func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.Time) []store.Redriven {
+func (m *messages) redrive(ctx context.Context, all []store.Versioned, at postdate.Time) []store.Redriven {
 	tenant, results := all[0].Key.Tenant, make([]store.Redriven, len(all))
 	defer func() { m.countRedrive(tenant, results) }()
 	if err := m.keeper.rate(tenant, 0); err != nil { // saves reading
@@ -37,7 +37,7 @@ func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.
 	}
 	places, changes := m.redriveChanges(ctx, all, results)
 	room, refused := m.keeper.reserve(tenant, changes)
-	var fit []store.Failed
+	var fit []store.Versioned
 	var fitting []int
 	again := 0
 	for n, i := range places {
@@ -64,7 +64,7 @@ func (m *messages) redrive(ctx context.Context, all []store.Failed, at postdate.
 }
 
 // redriveChanges are the places of those messages that are there, and what each of these may add.
-func (m *messages) redriveChanges(ctx context.Context, all []store.Failed,
+func (m *messages) redriveChanges(ctx context.Context, all []store.Versioned,
 	results []store.Redriven) (places []int, changes []change) {
 	keys, each := make([]postdate.Key, len(all)), make([]change, len(all))
 	for i := range all {
@@ -98,7 +98,7 @@ func (m *messages) countRedrive(tenant string, results []store.Redriven) {
 }
 
 // redriveReserved redrives what fits, and gives back what is reserved for it.
-func (m *messages) redriveReserved(ctx context.Context, fit []store.Failed, at postdate.Time,
+func (m *messages) redriveReserved(ctx context.Context, fit []store.Versioned, at postdate.Time,
 	room reserved) (redriven []store.Redriven) {
 	defer func() {
 		m.keeper.release(room, func(i int) error {

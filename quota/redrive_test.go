@@ -11,7 +11,7 @@ import (
 )
 
 // fail lets messages fail, as a node does.
-func (o *office) fail(all ...postdate.Message) (some []store.Failed) {
+func (o *office) fail(all ...postdate.Message) (some []store.Versioned) {
 	o.t.Helper()
 	for _, m := range all {
 		r, err := o.store.Get(o.t.Context(), m.Key)
@@ -24,7 +24,7 @@ func (o *office) fail(all ...postdate.Message) (some []store.Failed) {
 			token = got[0].Partition.Token
 		}
 		o.store.Settle(o.t.Context(), []store.Settlement{{Key: m.Key, Version: r.Version, Token: token, How: store.SettleFailed, At: 5}})
-		some = append(some, store.Failed{Key: m.Key})
+		some = append(some, store.Versioned{Key: m.Key})
 	}
 	return some
 }
@@ -37,8 +37,8 @@ func TestRedriveIsHeld(t *testing.T) {
 	o.insert(a, b)
 	some := o.fail(a, b)
 	o.insert(c)
-	missing := store.Failed{Key: message("a", "none", 1, "x:a").Key}
-	got := o.held.Redrive(t.Context(), []store.Failed{missing, some[0], some[1], {Key: c.Key}}, 9)
+	missing := store.Versioned{Key: message("a", "none", 1, "x:a").Key}
+	got := o.held.Redrive(t.Context(), []store.Versioned{missing, some[0], some[1], {Key: c.Key}}, 9)
 	if postdate.KindOf(got[0].Err) != postdate.KindNotFound || got[1].Err != nil || got[3].Err != nil {
 		t.Errorf("redriven: %+v", got)
 	}

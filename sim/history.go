@@ -132,7 +132,7 @@ type (
 		letters []letter
 	}
 	factPurged struct {
-		failed store.Failed
+		failed store.Versioned
 		story  *story
 		old    *row
 	}

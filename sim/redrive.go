@@ -48,7 +48,7 @@ func (d *draw) redrives(seed uint64) {
 
 // failed is a message that a client knows to have failed.
 type failed struct {
-	store.Failed
+	store.Versioned
 	version uint64 // at which it failed
 	story   *story
 }
@@ -98,9 +98,9 @@ func (w *world) someFailed(found []postdate.Record, it item) (some []failed) {
 		slices.SortStableFunc(found, func(a, b postdate.Record) int { return cmp.Compare(rare(&b), rare(&a)) })
 	}
 	for _, r := range found[:min(len(found), it.a)] {
-		f := failed{store.Failed{Key: r.Key}, r.Version, w.history.about[editionOf(&r.Message)]}
+		f := failed{store.Versioned{Key: r.Key}, r.Version, w.history.about[editionOf(&r.Message)]}
 		if it.p > 0 {
-			f.Failed.Version = r.Version
+			f.Versioned.Version = r.Version
 		}
 		some = append(some, f)
 	}
@@ -135,17 +135,17 @@ func (w *world) redriveOrPurge(p *process, k kind, some []failed) {
 	for _, f := range some {
 		answers = append(answers, w.ask(k, f.story, ""))
 		f.story.requests[len(f.story.requests)-1].version = f.version
-		w.tell(p.n, "is asked to %s %s at version %d", k, f.Key.ScheduleID, f.Failed.Version)
+		w.tell(p.n, "is asked to %s %s at version %d", k, f.Key.ScheduleID, f.Versioned.Version)
 	}
 	act := func(some []failed) {
 		for i, f := range some {
 			switch err := f.story.reachable(); {
-			case err != nil && f.Failed.Version == 0:
+			case err != nil && f.Versioned.Version == 0:
 				results[i].Err = err
 			case k == opRedrive:
-				results[i] = w.store.Redrive(ctx, []store.Failed{f.Failed}, at)[0]
+				results[i] = w.store.Redrive(ctx, []store.Versioned{f.Versioned}, at)[0]
 			default:
-				results[i].Err = w.store.Purge(ctx, []store.Failed{f.Failed})[0]
+				results[i].Err = w.store.Purge(ctx, []store.Versioned{f.Versioned})[0]
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func (w *world) redriveOrPurge(p *process, k kind, some []failed) {
 }
 
 // Redrive implements store.Messages, for one message.
-func (s *Store) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s *Store) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	f := some[0]
 	old := s.Rows[f.Key]
 	s.w.history.redrivenAt = at
@@ -188,7 +188,7 @@ func (s *Store) Redrive(ctx context.Context, some []store.Failed, at postdate.Ti
 }
 
 // Purge implements store.Messages, for one message.
-func (s *Store) Purge(ctx context.Context, some []store.Failed) []error {
+func (s *Store) Purge(ctx context.Context, some []store.Versioned) []error {
 	f := some[0]
 	old := s.Rows[f.Key]
 	if s.w.bug == bugPurgesRedriven && old != nil && old.Redriven && old.Status == postdate.Pending {
@@ -204,7 +204,7 @@ func (s *Store) Purge(ctx context.Context, some []store.Failed) []error {
 }
 
 // purged records that a message was purged. Its id is free then.
-func (h *history) purged(f store.Failed, old *row) {
+func (h *history) purged(f store.Versioned, old *row) {
 	s := h.storyOf(old)
 	h.forget(s)
 	s.surelyNot = !old.PossibleDuplicate

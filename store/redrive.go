@@ -2,12 +2,6 @@ package store
 
 import "github.com/postdate/postdate"
 
-// Failed names a message that is DELIVERY_FAILED at a version; 0: at whichever it is.
-type Failed struct {
-	Key     postdate.Key
-	Version uint64
-}
-
 // Redriven is the result of one redrive. State is the present one, unless the message is not there.
 type Redriven struct {
 	State postdate.State
@@ -16,29 +10,31 @@ type Redriven struct {
 
 // Redrive decides what a redrive makes of a message in state st, which expires at expires and must not be sent
 // before notBefore. now is false if there is nothing to write: it was redriven before, or there is an error.
-func (f *Failed) Redrive(st postdate.State, notBefore, expires, at postdate.Time) (next postdate.State, now bool,
+func (v *Versioned) Redrive(st postdate.State, notBefore, expires, at postdate.Time) (next postdate.State, now bool,
 	err error) {
-	switch again := f.Version == 0 && st.Status == postdate.Pending; {
-	case again || f.Version != 0 && st.Version == f.Version+1:
+	if v.Version == 0 && st.Status == postdate.Pending || v.Version != 0 && st.Version == v.Version+1 {
 		return st, false, nil
-	case f.Version != 0 && st.Version != f.Version:
-		return st, false, ErrChanged(f.Key)
+	}
+	if err := v.Check(st); err != nil {
+		return st, false, err
+	}
+	switch {
 	case st.Status != postdate.DeliveryFailed:
-		return st, false, errNotFailed(f.Key, st, "redriven")
+		return st, false, errNotFailed(v.Key, st, "redriven")
 	case expires != 0 && expires <= at:
 		return st, false, postdate.E(postdate.KindTooLate, "message %q expired at %s, so it is not sent again: "+
-			"schedule it anew under another id, or purge it", f.Key.ScheduleID, expires)
+			"schedule it anew under another id, or purge it", v.Key.ScheduleID, expires)
 	}
 	return st.Redrive(max(at, notBefore)), true, nil
 }
 
 // CheckPurge returns an error unless a message in that state may be purged.
-func (f *Failed) CheckPurge(st postdate.State) error {
-	switch {
-	case f.Version != 0 && st.Version != f.Version:
-		return ErrChanged(f.Key)
-	case st.Status != postdate.DeliveryFailed:
-		return errNotFailed(f.Key, st, "purged")
+func (v *Versioned) CheckPurge(st postdate.State) error {
+	if err := v.Check(st); err != nil {
+		return err
+	}
+	if st.Status != postdate.DeliveryFailed {
+		return errNotFailed(v.Key, st, "purged")
 	}
 	return nil
 }

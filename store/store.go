@@ -109,11 +109,11 @@ type Messages interface {
 	// redriven before, as its version tells, or as it is PENDING and no version was given, stays as it is,
 	// without an error. Otherwise the error is KindNotFound, KindConflict (it has not failed, or another state is
 	// there) or KindTooLate (it has expired). A series counts an occurrence of its own that failed only once.
-	Redrive(ctx context.Context, some []Failed, at postdate.Time) []Redriven
+	Redrive(ctx context.Context, some []Versioned, at postdate.Time) []Redriven
 
 	// Purge deletes messages that are DELIVERY_FAILED, each if it is still at its version, as Forget does. Each
 	// stands or falls alone: with KindNotFound, or KindConflict.
-	Purge(ctx context.Context, some []Failed) []error
+	Purge(ctx context.Context, some []Versioned) []error
 
 	// List returns messages in ascending order of execution time, then bucket, tenant and id,
 	// starting after q.After. A page may hold fewer than q.Limit even if more follow: only a

@@ -8,11 +8,11 @@ import (
 // operationsOnFailed are what clients do with messages that failed.
 func (x *routed) operationsOnFailed() map[string]func() func() error {
 	ctx, s := x.t.Context(), x.s
-	failed := func(at postdate.Time) (some []store.Failed) {
+	failed := func(at postdate.Time) (some []store.Versioned) {
 		settlements := x.settlements(at, store.SettleFailed)
 		x.must(s.Settle(ctx, settlements))
 		for _, p := range settlements {
-			some = append(some, store.Failed{Key: p.Key, Version: p.Version})
+			some = append(some, store.Versioned{Key: p.Key, Version: p.Version})
 		}
 		return some
 	}

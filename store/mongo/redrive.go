@@ -20,8 +20,8 @@ var redriveFields = append(slices.Clone(sizedFields), bson.E{Key: "expiresAt", V
 // failedOnes is one call of Redrive or Purge.
 type failedOnes struct {
 	s      *Store
-	some   []store.Failed // with the versions that were seen
-	unsure bool           // an earlier try may have written
+	some   []store.Versioned // with the versions that were seen
+	unsure bool              // an earlier try may have written
 	at     postdate.Time
 	states []store.Redriven
 }
@@ -29,14 +29,14 @@ type failedOnes struct {
 // Redrive implements store.Messages: one statement for messages that were rescheduled as often, by version and
 // status. What it matched tells how many it changed. If these are not all, another look shows which ones: only a
 // redrive makes the next version of what failed.
-func (s *Store) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s *Store) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	r := &failedOnes{s: s, some: slices.Clone(some), at: at, states: make([]store.Redriven, len(some))}
 	r.eachRound(ctx, "redriving", r.redrive)
 	return r.states
 }
 
 // Purge implements store.Messages.
-func (s *Store) Purge(ctx context.Context, some []store.Failed) []error {
+func (s *Store) Purge(ctx context.Context, some []store.Versioned) []error {
 	p := &failedOnes{s: s, some: slices.Clone(some), states: make([]store.Redriven, len(some))}
 	p.eachRound(ctx, "purging", p.purge)
 	errs := make([]error, len(some))

@@ -11,7 +11,7 @@ import (
 )
 
 // Redrive implements store.Messages.
-func (s *Store) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s *Store) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	results := make([]store.Redriven, len(some))
 	if s.full.Load() {
 		for i := range results {
@@ -36,7 +36,7 @@ func (s *Store) Redrive(ctx context.Context, some []store.Failed, at postdate.Ti
 	return results
 }
 
-func (s *Store) redrive(w *writer, f *store.Failed, at postdate.Time) (store.Redriven, error) {
+func (s *Store) redrive(w *writer, f *store.Versioned, at postdate.Time) (store.Redriven, error) {
 	st, found, err := w.state(f.Key)
 	switch {
 	case err != nil:
@@ -66,7 +66,7 @@ func (s *Store) redrive(w *writer, f *store.Failed, at postdate.Time) (store.Red
 }
 
 // Purge implements store.Messages. Like every deletion it goes on when the disk is full.
-func (s *Store) Purge(ctx context.Context, some []store.Failed) []error {
+func (s *Store) Purge(ctx context.Context, some []store.Versioned) []error {
 	results := make([]error, len(some))
 	decide := func(w *writer, from, to int) error {
 		gone := map[postdate.Key]bool{}

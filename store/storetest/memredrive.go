@@ -8,7 +8,7 @@ import (
 )
 
 // Redrive implements store.Messages.
-func (m *Mem) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (m *Mem) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]store.Redriven, len(some))
@@ -18,7 +18,7 @@ func (m *Mem) Redrive(_ context.Context, some []store.Failed, at postdate.Time) 
 	return results
 }
 
-func (m *Mem) redrive(f *store.Failed, at postdate.Time) store.Redriven {
+func (m *Mem) redrive(f *store.Versioned, at postdate.Time) store.Redriven {
 	old := m.Rows[f.Key]
 	if old == nil {
 		return store.Redriven{Err: store.ErrNotFound(f.Key)}
@@ -33,7 +33,7 @@ func (m *Mem) redrive(f *store.Failed, at postdate.Time) store.Redriven {
 }
 
 // Purge implements store.Messages.
-func (m *Mem) Purge(_ context.Context, some []store.Failed) []error {
+func (m *Mem) Purge(_ context.Context, some []store.Versioned) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]error, len(some))

@@ -35,7 +35,7 @@ type (
 )
 
 // redriveThen redrives, and amends what this changed. old is from before it.
-func (m *Mem) redriveThen(some []store.Failed, at postdate.Time,
+func (m *Mem) redriveThen(some []store.Versioned, at postdate.Time,
 	change func(old *Row, r *postdate.Record)) []store.Redriven {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,40 +51,40 @@ func (m *Mem) redriveThen(some []store.Failed, at postdate.Time,
 	return results
 }
 
-func (s redriveKeepsVersion) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveKeepsVersion) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(old *Row, r *postdate.Record) { r.Version = old.Version })
 }
 
-func (s redriveKeepsAttempts) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveKeepsAttempts) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(old *Row, r *postdate.Record) { r.Attempts = old.Attempts })
 }
 
-func (s redriveDropsMark) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveDropsMark) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.PossibleDuplicate = false })
 }
 
-func (s redriveDropsLog) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveDropsLog) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.Log = nil })
 }
 
-func (s redriveDropsError) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveDropsError) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.LastError = "" })
 }
 
-func (s redriveKeepsParked) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveKeepsParked) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.Parked = true })
 }
 
-func (s redriveIsEarly) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveIsEarly) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.AttemptTime = at })
 }
 
-func (s redriveCountsFailed) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveCountsFailed) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveThen(some, at, func(_ *Row, r *postdate.Record) { r.Redriven = false })
 }
 
 // redriveAs redrives as if messages were in another state.
-func (m *Mem) redriveAs(some []store.Failed, at postdate.Time, as func(r *postdate.Record)) []store.Redriven {
+func (m *Mem) redriveAs(some []store.Versioned, at postdate.Time, as func(r *postdate.Record)) []store.Redriven {
 	m.mu.Lock()
 	for _, f := range some {
 		if m.Rows[f.Key] != nil && m.Rows[f.Key].Status.Final() {
@@ -95,16 +95,16 @@ func (m *Mem) redriveAs(some []store.Failed, at postdate.Time, as func(r *postda
 	return m.Redrive(context.Background(), some, at)
 }
 
-func (s redriveTakesEnded) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveTakesEnded) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveAs(some, at, func(r *postdate.Record) { r.Status = postdate.DeliveryFailed })
 }
 
-func (s redriveTakesExpired) Redrive(_ context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveTakesExpired) Redrive(_ context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	return s.redriveAs(some, at, func(r *postdate.Record) { r.ExpiresAt = 0 })
 }
 
-func (s redriveIgnoresVersion) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
-	whichever := make([]store.Failed, len(some))
+func (s redriveIgnoresVersion) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
+	whichever := make([]store.Versioned, len(some))
 	for i := range some {
 		whichever[i].Key = some[i].Key
 	}
@@ -112,7 +112,7 @@ func (s redriveIgnoresVersion) Redrive(ctx context.Context, some []store.Failed,
 }
 
 // Redrive refuses to answer for what it did before.
-func (s redriveRepeatFails) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveRepeatFails) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	versions := make([]uint64, len(some))
 	for i := range some {
 		versions[i] = s.present(some[i].Key).Version
@@ -127,7 +127,7 @@ func (s redriveRepeatFails) Redrive(ctx context.Context, some []store.Failed, at
 }
 
 // Redrive looks what failed, and redrives that after others had their turn.
-func (s redriveRaces) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveRaces) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	was := s.present(some[0].Key)
 	yield()
 	results := s.Mem.Redrive(ctx, some, at)
@@ -142,7 +142,7 @@ func (s redriveRaces) Redrive(ctx context.Context, some []store.Failed, at postd
 	return results
 }
 
-func (s redriveCountsNone) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveCountsNone) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	results := s.Mem.Redrive(ctx, some, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s redriveCountsNone) Redrive(ctx context.Context, some []store.Failed, at 
 	return results
 }
 
-func (s redriveStopsAtError) Redrive(ctx context.Context, some []store.Failed, at postdate.Time) []store.Redriven {
+func (s redriveStopsAtError) Redrive(ctx context.Context, some []store.Versioned, at postdate.Time) []store.Redriven {
 	results := make([]store.Redriven, len(some))
 	for i := range some {
 		if results[i] = s.Mem.Redrive(ctx, some[i:i+1], at)[0]; results[i].Err != nil {
@@ -165,7 +165,7 @@ func (s redriveStopsAtError) Redrive(ctx context.Context, some []store.Failed, a
 }
 
 // purgeAs purges as if messages were in another state, and answers for each.
-func (m *Mem) purgeAs(some []store.Failed, may func(f *store.Failed, r *Row) bool) []error {
+func (m *Mem) purgeAs(some []store.Versioned, may func(f *store.Versioned, r *Row) bool) []error {
 	results := make([]error, len(some))
 	for i := range some {
 		m.mu.Lock()
@@ -182,19 +182,19 @@ func (m *Mem) purgeAs(some []store.Failed, may func(f *store.Failed, r *Row) boo
 	return results
 }
 
-func (s purgeTakesEnded) Purge(_ context.Context, some []store.Failed) []error {
-	return s.purgeAs(some, func(_ *store.Failed, r *Row) bool { return r.Status.Final() })
+func (s purgeTakesEnded) Purge(_ context.Context, some []store.Versioned) []error {
+	return s.purgeAs(some, func(_ *store.Versioned, r *Row) bool { return r.Status.Final() })
 }
 
-func (s purgeTakesRedriven) Purge(_ context.Context, some []store.Failed) []error {
-	return s.purgeAs(some, func(_ *store.Failed, r *Row) bool { return r.Redriven })
+func (s purgeTakesRedriven) Purge(_ context.Context, some []store.Versioned) []error {
+	return s.purgeAs(some, func(_ *store.Versioned, r *Row) bool { return r.Redriven })
 }
 
-func (s purgeIgnoresVersion) Purge(_ context.Context, some []store.Failed) []error {
-	return s.purgeAs(some, func(_ *store.Failed, r *Row) bool { return r.Status == postdate.DeliveryFailed })
+func (s purgeIgnoresVersion) Purge(_ context.Context, some []store.Versioned) []error {
+	return s.purgeAs(some, func(_ *store.Versioned, r *Row) bool { return r.Status == postdate.DeliveryFailed })
 }
 
-func (s purgeTakesSeries) Purge(ctx context.Context, some []store.Failed) []error {
+func (s purgeTakesSeries) Purge(ctx context.Context, some []store.Versioned) []error {
 	results := s.Mem.Purge(ctx, some)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,14 +206,14 @@ func (s purgeTakesSeries) Purge(ctx context.Context, some []store.Failed) []erro
 	return results
 }
 
-func (s purgeSparesDoubtful) Purge(ctx context.Context, some []store.Failed) []error {
+func (s purgeSparesDoubtful) Purge(ctx context.Context, some []store.Versioned) []error {
 	if s.present(some[0].Key).PossibleDuplicate {
 		return []error{store.ErrChanged(some[0].Key)}
 	}
 	return s.Mem.Purge(ctx, some)
 }
 
-func (s purgeTellsNobody) Purge(ctx context.Context, some []store.Failed) []error {
+func (s purgeTellsNobody) Purge(ctx context.Context, some []store.Versioned) []error {
 	results := s.Mem.Purge(ctx, some)
 	for i, err := range results {
 		if err != nil && postdate.KindOf(err) == postdate.KindNotFound {
@@ -223,7 +223,7 @@ func (s purgeTellsNobody) Purge(ctx context.Context, some []store.Failed) []erro
 	return results
 }
 
-func (s purgeStopsAtError) Purge(ctx context.Context, some []store.Failed) []error {
+func (s purgeStopsAtError) Purge(ctx context.Context, some []store.Versioned) []error {
 	results := make([]error, len(some))
 	for i := range some {
 		if results[i] = s.Mem.Purge(ctx, some[i:i+1])[0]; results[i] != nil {
@@ -234,10 +234,10 @@ func (s purgeStopsAtError) Purge(ctx context.Context, some []store.Failed) []err
 }
 
 // Purge deletes by the id what it saw failed before others had their turn.
-func (s purgeRacesRedrive) Purge(ctx context.Context, some []store.Failed) []error {
+func (s purgeRacesRedrive) Purge(ctx context.Context, some []store.Versioned) []error {
 	if s.present(some[0].Key).Status == postdate.DeliveryFailed {
 		yield()
-		return s.purgeAs(some, func(*store.Failed, *Row) bool { return true })
+		return s.purgeAs(some, func(*store.Versioned, *Row) bool { return true })
 	}
 	return s.Mem.Purge(ctx, some)
 }

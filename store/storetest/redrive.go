@@ -18,17 +18,17 @@ func redriving() []check {
 			m := x.fails(x.add(t0), x.own(home))
 			for _, version := range []uint64{x.first[m.Key] + 1, x.first[m.Key] - 2} {
 				before := x.get(m.Key)
-				x.wantKind(x.redrive(store.Failed{Key: m.Key, Version: version}, t0+9).Err, postdate.KindConflict)
+				x.wantKind(x.redrive(store.Versioned{Key: m.Key, Version: version}, t0+9).Err, postdate.KindConflict)
 				x.wantRecord(x.get(m.Key), before)
 			}
 		}},
 		{"what is not there is KindNotFound", func(x *trial) {
-			x.wantKind(x.redrive(store.Failed{Key: x.message(t0).Key}, t0).Err, postdate.KindNotFound)
+			x.wantKind(x.redrive(store.Versioned{Key: x.message(t0).Key}, t0).Err, postdate.KindNotFound)
 		}},
 		{"what has expired is KindTooLate, and stays as it is", func(x *trial) {
 			m := x.fails(x.add(t0, func(m *postdate.Message) { m.ExpiresAt = t0 + 50 }), x.own(home))
 			before := x.get(m.Key)
-			x.wantKind(x.redrive(store.Failed{Key: m.Key}, t0+50).Err, postdate.KindTooLate)
+			x.wantKind(x.redrive(store.Versioned{Key: m.Key}, t0+50).Err, postdate.KindTooLate)
 			x.wantRecord(x.get(m.Key), before)
 			x.redriven(m, t0+49)
 		}},
@@ -55,9 +55,9 @@ func (x *trial) fails(m postdate.Message, token uint64) postdate.Message {
 	return m
 }
 
-func (x *trial) redrive(f store.Failed, at postdate.Time) store.Redriven {
+func (x *trial) redrive(f store.Versioned, at postdate.Time) store.Redriven {
 	x.Helper()
-	results := x.store.Redrive(x.ctx, []store.Failed{f}, at)
+	results := x.store.Redrive(x.ctx, []store.Versioned{f}, at)
 	if len(results) != 1 {
 		x.Fatalf("Redrive of one message answered %d results", len(results))
 	}
@@ -69,7 +69,7 @@ func (x *trial) redriven(m postdate.Message, at postdate.Time) postdate.Record {
 	x.Helper()
 	want := x.get(m.Key)
 	want.State = want.State.Redrive(max(at, m.ExecutionTime))
-	got := x.redrive(store.Failed{Key: m.Key, Version: want.Version - 1}, at)
+	got := x.redrive(store.Versioned{Key: m.Key, Version: want.Version - 1}, at)
 	if got.Err != nil || got.State != want.State {
 		x.Errorf("Redrive of %s: got %+v, want the state %+v", m.ScheduleID, got, want.State)
 	}
@@ -112,13 +112,13 @@ func redriveOthers(x *trial) {
 	x.wantCancelled(cancelled)
 	for _, m := range []postdate.Message{waiting, delivered, cancelled} {
 		before := x.get(m.Key)
-		got := x.redrive(store.Failed{Key: m.Key, Version: before.Version}, t0+9)
+		got := x.redrive(store.Versioned{Key: m.Key, Version: before.Version}, t0+9)
 		x.wantKind(got.Err, postdate.KindConflict)
 		if got.State != before.State {
 			x.Errorf("Redrive answered the state %+v, want the present one %+v", got.State, before.State)
 		}
 		if m.Key != waiting.Key {
-			x.wantKind(x.redrive(store.Failed{Key: m.Key}, t0+9).Err, postdate.KindConflict)
+			x.wantKind(x.redrive(store.Versioned{Key: m.Key}, t0+9).Err, postdate.KindConflict)
 		}
 		x.wantRecord(x.get(m.Key), before)
 	}
@@ -127,9 +127,9 @@ func redriveOthers(x *trial) {
 func redriveAgain(x *trial) {
 	token := x.own(home)
 	m := x.fails(x.add(t0), token)
-	failed := store.Failed{Key: m.Key, Version: x.first[m.Key]}
+	failed := store.Versioned{Key: m.Key, Version: x.first[m.Key]}
 	x.redriven(m, t0+9)
-	again := func(f store.Failed) {
+	again := func(f store.Versioned) {
 		x.Helper()
 		before := x.get(m.Key)
 		if got := x.redrive(f, t0+99); got.Err != nil || got.State != before.State {
@@ -138,10 +138,10 @@ func redriveAgain(x *trial) {
 		x.wantRecord(x.get(m.Key), before)
 	}
 	again(failed)
-	again(store.Failed{Key: m.Key})
+	again(store.Versioned{Key: m.Key})
 	x.settled(x.retryAt(m, token, t0+50))
 	again(failed)
-	again(store.Failed{Key: m.Key})
+	again(store.Versioned{Key: m.Key})
 	x.settled(x.settlement(m, token, store.SettleFailed))
 	again(failed) // it failed anew
 }
@@ -162,7 +162,7 @@ func redriveMany(x *trial) {
 	x.fails(far, other)
 	missing, delivered := x.message(t0), x.add(t0)
 	x.settle(x.settlement(delivered, token, store.SettleDelivered))
-	some := []store.Failed{{Key: b.Key}, {Key: missing.Key}, {Key: a.Key, Version: x.first[a.Key]},
+	some := []store.Versioned{{Key: b.Key}, {Key: missing.Key}, {Key: a.Key, Version: x.first[a.Key]},
 		{Key: delivered.Key}, {Key: far.Key}, {Key: a.Key}, {Key: b.Key, Version: 1}}
 	results := x.store.Redrive(x.ctx, some, t0+9)
 	if len(results) != len(some) {
@@ -189,7 +189,7 @@ func redrivePending(x *trial) {
 	x.wantUsage(tenant, usageOf(other))
 	x.redriven(m, t0+9)
 	x.wantUsage(tenant, usageOf(m, other))
-	x.redrive(store.Failed{Key: m.Key}, t0+9)
+	x.redrive(store.Versioned{Key: m.Key}, t0+9)
 	x.wantUsage(tenant, usageOf(m, other))
 	x.expire(postdate.LatestTime, 0, plenty, 0)
 	s := x.settlement(m, token, store.SettleFailed)
@@ -220,11 +220,11 @@ func redriveRace(x *trial) {
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
-			f := store.Failed{Key: m.Key}
+			f := store.Versioned{Key: m.Key}
 			if i%2 == 0 {
 				f.Version = version
 			}
-			got := x.store.Redrive(x.ctx, []store.Failed{f}, t0+9)[0]
+			got := x.store.Redrive(x.ctx, []store.Versioned{f}, t0+9)[0]
 			if got.Err != nil || got.State.Version != version+1 {
 				x.broken("a redrive of version %d among others: %+v", version, got)
 			}
@@ -261,7 +261,7 @@ func redriveOrPurge(x *trial) {
 	token := x.own(home)
 	for range 20 {
 		m := x.fails(x.add(t0), token)
-		f := []store.Failed{{Key: m.Key, Version: x.first[m.Key]}}
+		f := []store.Versioned{{Key: m.Key, Version: x.first[m.Key]}}
 		var group sync.WaitGroup
 		var redriven store.Redriven
 		var purged error
@@ -284,8 +284,8 @@ func purging() []check {
 			s := x.settlement(doubtful, token, store.SettleFailed)
 			s.PossibleDuplicate = true
 			x.settled(s)
-			x.purged(store.Failed{Key: m.Key})
-			x.purged(store.Failed{Key: doubtful.Key, Version: x.first[doubtful.Key]})
+			x.purged(store.Versioned{Key: m.Key})
+			x.purged(store.Versioned{Key: doubtful.Key, Version: x.first[doubtful.Key]})
 			x.wantGone(m)
 			x.wantGone(doubtful)
 			x.expire(postdate.LatestTime, 0, plenty, 0)
@@ -296,9 +296,9 @@ func purging() []check {
 		{"what has not failed conflicts, and stays as it is", purgeOthers},
 		{"what is not there is KindNotFound, also what was purged before", func(x *trial) {
 			m := x.fails(x.add(t0), x.own(home))
-			x.purged(store.Failed{Key: m.Key})
+			x.purged(store.Versioned{Key: m.Key})
 			for _, version := range []uint64{0, x.first[m.Key]} {
-				x.wantKind(x.purge(store.Failed{Key: m.Key, Version: version})[0], postdate.KindNotFound)
+				x.wantKind(x.purge(store.Versioned{Key: m.Key, Version: version})[0], postdate.KindNotFound)
 			}
 		}},
 		{"each of many stands or falls alone, and results are in order", purgeMany},
@@ -307,7 +307,7 @@ func purging() []check {
 			var group sync.WaitGroup
 			for range 16 {
 				group.Go(func() {
-					if err := x.store.Purge(x.ctx, []store.Failed{{Key: m.Key}})[0]; err != nil {
+					if err := x.store.Purge(x.ctx, []store.Versioned{{Key: m.Key}})[0]; err != nil {
 						x.wantKind(err, postdate.KindNotFound)
 					}
 				})
@@ -320,7 +320,7 @@ func purging() []check {
 			m := x.addSeries(t0)
 			first, second := x.detach(m, token, 1), x.detach(m, token, 2)
 			x.fails(first, token)
-			x.purged(store.Failed{Key: first.Key})
+			x.purged(store.Versioned{Key: first.Key})
 			x.wantGone(first)
 			x.wantRetried(m.Key, second)
 			x.wantSeries(m, 2, 1, 0)
@@ -328,7 +328,7 @@ func purging() []check {
 	}
 }
 
-func (x *trial) purge(some ...store.Failed) []error {
+func (x *trial) purge(some ...store.Versioned) []error {
 	x.Helper()
 	results := x.store.Purge(x.ctx, some)
 	if len(results) != len(some) {
@@ -337,7 +337,7 @@ func (x *trial) purge(some ...store.Failed) []error {
 	return results
 }
 
-func (x *trial) purged(f store.Failed) {
+func (x *trial) purged(f store.Versioned) {
 	x.Helper()
 	if err := x.purge(f)[0]; err != nil {
 		x.Errorf("Purge of %s: %v", f.Key.ScheduleID, err)
@@ -354,22 +354,22 @@ func purgeOthers(x *trial) {
 	for _, m := range []postdate.Message{waiting, delivered, cancelled, redriven} {
 		before := x.get(m.Key)
 		for _, version := range []uint64{0, before.Version, before.Version - 1} {
-			x.wantKind(x.purge(store.Failed{Key: m.Key, Version: version})[0], postdate.KindConflict)
+			x.wantKind(x.purge(store.Versioned{Key: m.Key, Version: version})[0], postdate.KindConflict)
 		}
 		x.wantRecord(x.get(m.Key), before)
 	}
-	x.wantKind(x.purge(store.Failed{Key: failed.Key, Version: x.first[failed.Key] + 1})[0], postdate.KindConflict)
+	x.wantKind(x.purge(store.Versioned{Key: failed.Key, Version: x.first[failed.Key] + 1})[0], postdate.KindConflict)
 	x.wantStatus(failed, postdate.DeliveryFailed)
 }
 
 func purgeMany(x *trial) {
 	token := x.own(home)
-	var some []store.Failed
+	var some []store.Versioned
 	for range 5 {
-		some = append(some, store.Failed{Key: x.fails(x.add(t0), token).Key})
+		some = append(some, store.Versioned{Key: x.fails(x.add(t0), token).Key})
 	}
 	kept, missing := x.add(t0), x.message(t0)
-	some = slices.Concat(some[:2], []store.Failed{{Key: kept.Key}, {Key: missing.Key}}, some[2:], some[:1])
+	some = slices.Concat(some[:2], []store.Versioned{{Key: kept.Key}, {Key: missing.Key}}, some[2:], some[:1])
 	results := x.purge(some...)
 	for i, err := range results {
 		switch i {
@@ -391,7 +391,7 @@ func durableRedriven(x *trial) {
 	token := x.own(home)
 	m, gone := x.fails(x.add(t0), token), x.fails(x.add(t0), token)
 	want := x.redriven(m, t0+9)
-	x.purged(store.Failed{Key: gone.Key})
+	x.purged(store.Versioned{Key: gone.Key})
 	x.crash()
 	x.wantRecord(x.get(m.Key), want)
 	x.wantGone(gone)
