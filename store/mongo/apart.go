@@ -140,25 +140,17 @@ func (s *Store) settleAllApart(ctx context.Context, some []*store.Settlement,
 func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectID) (done bool, err error) {
 	var counts []store.Change
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		done, counts = false, nil
-		d, err := s.readMarked(ctx, p, id)
-		if err != nil || d == nil {
+		var rec *postdate.Record
+		rec, counts, err = s.settleMarked(ctx, p, id)
+		if done = rec != nil; err != nil || !done {
 			return err
-		}
-		o := outcomeOf(p, d.Ending)
-		if done, err = s.changeOne(ctx, o.change([]target{settlementTarget(p)}, &id)); err != nil || !done {
-			return err
-		}
-		rec := d.record()
-		if o.next.Status.Final() {
-			counts = append(counts, s.pendingChange(rec.Tenant, rec.Channel, len(rec.Payload), -1))
 		}
 		state, ok := p.Alone(rec.State)
 		if !ok {
 			return nil
 		}
 		alone := rec.Alone(rec.Occurrence)
-		d = documentOf(&alone, &state)
+		d := documentOf(&alone, &state)
 		d.Log = logOf(p.AloneLog())
 		created, err := s.insertIfNew(ctx, d)
 		if created {
@@ -170,6 +162,26 @@ func (s *Store) detach(ctx context.Context, p *store.Settlement, id bson.ObjectI
 		s.count(counts...)
 	}
 	return done && err == nil, err
+}
+
+// settleMarked makes a settlement in a transaction, where the mark id still stands. It returns the message from before,
+// and what ceases to be pending; nil if it changed nothing.
+func (s *Store) settleMarked(ctx context.Context, p *store.Settlement, id bson.ObjectID) (was *postdate.Record,
+	counts []store.Change, err error) {
+	d, err := s.readMarked(ctx, p, id)
+	if err != nil || d == nil {
+		return nil, nil, err
+	}
+	o := outcomeOf(p, d.Ending)
+	done, err := s.changeOne(ctx, o.change([]target{settlementTarget(p)}, &id))
+	if err != nil || !done {
+		return nil, nil, err
+	}
+	rec := d.record()
+	if o.next.Status.Final() {
+		counts = append(counts, s.pendingChange(rec.Tenant, rec.Channel, len(rec.Payload), -1))
+	}
+	return &rec, counts, nil
 }
 
 // readMarked reads a message in a transaction; nil if it is no longer that of the settlement, or the mark id

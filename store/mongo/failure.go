@@ -20,20 +20,13 @@ func (s *Store) fail(ctx context.Context, p *store.Settlement, id bson.ObjectID)
 	var counts []store.Change
 	var damaged *postdate.Error
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		done, counts = false, nil
-		d, err := s.readMarked(ctx, p, id)
-		if errors.As(err, &damaged) || err != nil || d == nil {
+		var rec *postdate.Record
+		rec, counts, err = s.settleMarked(ctx, p, id)
+		done = rec != nil
+		if errors.As(err, &damaged) || err != nil || !done {
 			return err
 		}
-		o := outcomeOf(p, d.Ending)
-		if done, err = s.changeOne(ctx, o.change([]target{settlementTarget(p)}, &id)); err != nil || !done {
-			return err
-		}
-		rec := d.record()
-		if o.next.Status.Final() {
-			counts = append(counts, s.pendingChange(rec.Tenant, rec.Channel, len(rec.Payload), -1))
-		}
-		if left, ok := p.Failed(&rec); ok {
+		if left, ok := p.Failed(rec); ok {
 			created, err := s.insertIfNew(ctx, documentOf(&left.Message, &left.State))
 			if err != nil {
 				return err
