@@ -352,6 +352,23 @@ func TestCatchingUpGoesOnAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// A channel that a claim without an answer may have left behind is remembered, although nothing of it is in
+// hand: the record names it, and it is looked up by its name.
+func TestWhatALostClaimLeftBehindIsRemembered(t *testing.T) {
+	s := newBareShop(t, func(c *Config) { c.DoubtMax = 16 })
+	s.gainEmpty(2)
+	s.bring("x:a", 8)
+	lost := s.ask(1)
+	if _, left := lost.Claims[0].Behind["x:a"]; !left {
+		t.Fatalf("the claim leaves nothing behind: %+v", lost)
+	}
+	s.loseAnswer(lost)
+	s.replyAll("x:a", confirmed)
+	if s.m.channels["x:a"] == nil || s.channelsBehind() != 1 {
+		t.Error("it is forgotten")
+	}
+}
+
 // What a claim without an answer may have claimed counts, except for one message, until a later
 // claim of its bucket is answered.
 func TestALostClaimCountsUntilAnotherOneIsHeardOf(t *testing.T) {

@@ -114,6 +114,27 @@ func TestWhatWasLostCountsOnce(t *testing.T) {
 	}
 }
 
+// What a claim of any channel may have claimed takes no room of a channel for which a smaller claim is lost
+// afterwards.
+func TestWhatWasLostOfOneChannelCountsApart(t *testing.T) {
+	s := newBareShop(t, func(c *Config) { c.DoubtMax = 320 })
+	s.hold("x:a")
+	s.gainSwept(s.behind("x:a"))
+	s.loseAnswer(s.ask(0)) // of up to 80 messages of any channel
+	s.limits()
+	s.after(retryMax)
+	s.m.buckets[0].turn = 1 // next is what is behind
+	s.step(fence.Tick{})
+	one := s.take()
+	if c := one.Claims[0]; c.Only != "x:a" || c.Scan.Limit != 1 {
+		t.Fatalf("%+v: this shows nothing", c)
+	}
+	s.loseAnswer(one)
+	if c := s.m.channelOf("x:a"); c.coming != 0 {
+		t.Errorf("%d messages of it count, beside the one that does not", c.coming)
+	}
+}
+
 // A call has no more claims than messages may come, because each may bring one.
 func TestACallHasNoMoreClaimsThanRoom(t *testing.T) {
 	const n = 6
