@@ -272,8 +272,8 @@ func sweptIn(call Claim) (buckets []int) {
 	return buckets
 }
 
-// A call has as many sweeps as fall due between two calls, a few in any case, and a quarter of all at most:
-// those that have been due for longest.
+// A call has as many sweeps as fell due and were not in the calls before, a few in any case, and a quarter of all
+// at most: those that have been due for longest.
 func TestLastSweep(t *testing.T) {
 	s := newShop(t, 0, func(c *Config) { c.SweepEvery = 2 * time.Second })
 	s.now.Mono = time.Hour
@@ -286,15 +286,22 @@ func TestLastSweep(t *testing.T) {
 	}
 	all[63].polling, all[62].lost, all[61].record.Behind, all[60].sweeping = true, true, nil, true
 	for after, want := range map[time.Duration]int{
-		0: 57, 70 * ms: 57, 100 * ms: 57, 125 * ms: 54, 200 * ms: 52, time.Second: 45, time.Hour: 45,
+		0: 57, 100 * ms: 57, 150 * ms: 57, 160 * ms: 54, 250 * ms: 53, time.Second: 45, time.Hour: 45,
 	} {
-		if got := s.m.lastSweep(s.now, s.now.Mono-after, slices.Concat(all, all)); got == nil || got.hold.Bucket != want {
+		if got := s.m.lastSweep(s.now, &lane{sweepsFrom: s.now.Mono - after}, slices.Concat(all, all)); got == nil || got.hold.Bucket != want {
 			t.Errorf("after %s: %+v, want bucket %d", after, got, want)
 		}
 	}
+	l := &lane{}
+	if got := s.m.lastSweep(s.now, l, all[:10]); got != nil {
+		t.Errorf("ten fall due, and the last is %+v", got)
+	}
+	if got := s.m.lastSweep(s.now, l, all); got == nil || got.hold.Bucket != 55 {
+		t.Errorf("after a call that had ten: %+v, want the sixth, bucket 55", got)
+	}
 	for in, want := range map[time.Duration]bool{501 * ms: true, 500 * ms: false} { // a sweep may come a little early
 		all[16].sweepAt = s.now.Mono + in
-		if got := s.m.lastSweep(s.now, s.now.Mono-time.Second, all[:17]); (got == nil) != want {
+		if got := s.m.lastSweep(s.now, &lane{}, all[:17]); (got == nil) != want {
 			t.Errorf("where one more is due in %s: %+v", in, got)
 		}
 	}
@@ -345,7 +352,7 @@ func TestNoSweepWaitsForLong(t *testing.T) {
 		for b := range n {
 			longest = max(longest, s.now.Mono-swept[b])
 		}
-		if longest > 3*s.m.c.SweepEvery {
+		if longest > 2*s.m.c.SweepEvery {
 			t.Errorf("where claims take %s, a bucket waits for its sweep for %s", takes, longest)
 		}
 	}

@@ -49,6 +49,7 @@ type lane struct {
 	claimAt     time.Duration // when the last one began
 	nextClaim   time.Duration // when the next one may begin, after a failure
 	behindFirst bool          // of the common lane: the next one takes first what is behind
+	sweepsFrom  time.Duration // what fell due before was swept, or is no longer counted
 
 	settle   []settling    // what is to be settled and not under way
 	settles  int           // under way
@@ -235,7 +236,7 @@ func (m *Machine) claim(now postdate.Now, l *lane, buckets []*owned) {
 	room, bytes, most := m.room()
 	roomAny := m.roomOfAny()
 	ofAny, of := 0, map[*channel]int{} // polls that may bring messages of any channel, and of one
-	may := allowed{lastSweep: m.lastSweep(now, l.claimAt, buckets)}
+	may := allowed{lastSweep: m.lastSweep(now, l, buckets)}
 	for _, b := range buckets {
 		if b.polling || b.lost {
 			continue

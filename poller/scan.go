@@ -361,17 +361,19 @@ func bySweep(a, b *owned) int {
 	return cmp.Or(cmp.Compare(a.sweepAt, b.sweepAt), cmp.Compare(a.hold.Bucket, b.hold.Bucket))
 }
 
-// lastSweep returns the last of the given buckets that may be swept in a call, in their order, or nil if all
-// may. These are about as many as fall due between two calls, given when the call before began.
-func (m *Machine) lastSweep(now postdate.Now, before time.Duration, buckets []*owned) *owned {
-	n := len(m.buckets)
-	falling := int(time.Duration(n)*(now.Mono-before)/m.c.SweepEvery) + 1
-	most := max(m.sweepsMin, min(n/sweepsPart, falling))
+// lastSweep returns the last of the given buckets that may be swept in a lane's next call, in their order,
+// or nil if all may. These are about as many as fell due and were not in the calls before.
+func (m *Machine) lastSweep(now postdate.Now, l *lane, buckets []*owned) *owned {
+	each := m.c.SweepEvery / time.Duration(max(len(m.buckets), 1)) // between one sweep that falls due and the next
+	l.sweepsFrom = max(l.sweepsFrom, now.Mono-m.c.SweepEvery/sweepsPart)
+	most := max(m.sweepsMin, int((now.Mono-l.sweepsFrom)/each))
 	due := slices.DeleteFunc(slices.Clone(buckets), func(b *owned) bool {
 		return len(b.record.Behind) == 0 || b.polling || b.lost || !b.sweepDue(now.Mono+m.c.SweepEvery/4)
 	})
 	slices.SortFunc(due, bySweep)
-	if due = slices.Compact(due); len(due) <= most { // some are given twice
+	due = slices.Compact(due) // some are given twice
+	l.sweepsFrom = min(l.sweepsFrom+time.Duration(min(most, len(due)))*each, now.Mono)
+	if len(due) <= most {
 		return nil
 	}
 	return due[most-1]
