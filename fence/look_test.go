@@ -152,6 +152,19 @@ func TestAnAcquisitionThatComesAfterARelease(t *testing.T) {
 	}
 }
 
+// A bucket that is another node's by the time its release is answered changes nothing for the others.
+func TestAReleaseThatIsAnsweredAfterALoss(t *testing.T) {
+	r := newRig(t)
+	r.own(1, 2)
+	r.step(fence.Want{Buckets: []int{1}})
+	give := only[fence.GiveBack](t, r.step(fence.Drained{Holds: []store.Hold{{Bucket: 2, Token: 1}}}))
+	r.step(fence.Fenced{Holds: give.Holds})
+	r.step(fence.GaveBack{Holds: give.Holds})
+	if held := r.m.Buckets(); !slices.Equal(held, []int{1}) {
+		t.Errorf("it holds %v, want 1", held)
+	}
+}
+
 // It is found even if the bucket turns out to be another node's as it goes back.
 func TestAnAcquisitionThatComesAfterALoss(t *testing.T) {
 	r := newRig(t)

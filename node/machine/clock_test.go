@@ -110,17 +110,30 @@ func TestTheBestReadingOfTheStoresClock(t *testing.T) {
 		t, _ := c.at(postdate.Now{Mono: mono})
 		return t
 	}
-	c.read(100_000, 10*time.Second)
-	c.read(101_000, 19*time.Second) // it was 8 s on its way
-	if got := at(20 * time.Second); got != 110_000 {
+	const began = 100 * time.Second
+	c.read(100_000, began)
+	c.read(101_000, began+9*time.Second) // it was 8 s on its way
+	if got := at(began + 10*time.Second); got != 110_000 {
 		t.Errorf("after a late answer the store's clock is %d, want 110000", got)
 	}
-	c.read(110_500, 20*time.Second)
-	if got := at(20 * time.Second); got != 110_500 {
+	c.read(110_500, began+10*time.Second)
+	if got := at(began + 10*time.Second); got != 110_500 {
 		t.Errorf("after a better answer the store's clock is %d, want 110500", got)
 	}
-	c.read(140_000, 20*time.Second+readingLasts)
-	if got := at(20*time.Second + readingLasts); got != 140_000 {
+	c.read(140_000, began+10*time.Second+readingLasts)
+	if got := at(began + 10*time.Second + readingLasts); got != 140_000 {
 		t.Errorf("a minute later the store's clock is %d, want what it says now, 140000", got)
+	}
+}
+
+// Where the two clocks are not compared, a node goes by its own.
+func TestClocksThatAreNotCompared(t *testing.T) {
+	var c storeClock // of no skewMax
+	c.read(100_000, time.Minute)
+	for _, wall := range []postdate.Time{50_000, 150_000} {
+		now := postdate.Now{Wall: wall, Mono: time.Minute}
+		if c.wall(now) != wall || c.passed(now) != wall {
+			t.Errorf("at %d it says %d, and %d has passed", wall, c.wall(now), c.passed(now))
+		}
 	}
 }

@@ -60,3 +60,17 @@ func TestNoJobsWithoutALease(t *testing.T) {
 		t.Errorf("%d turns after the lease has ended", n)
 	}
 }
+
+// Nor does one without buckets.
+func TestNoJobsWithoutBuckets(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.run(jobsEvery + 20*time.Millisecond)
+	took[Work](r)
+	r.step(Worked{})
+	r.step(Leave{})
+	r.run(3 * jobsEvery)
+	if works := took[Work](r); len(works) != 0 || r.m.Status().Held != 0 {
+		t.Errorf("%+v with %d buckets", works, r.m.Status().Held)
+	}
+}

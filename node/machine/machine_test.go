@@ -11,6 +11,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
 	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
 
@@ -250,6 +251,43 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 	step(fence.Saw{Began: r.now.Mono, Partitions: r.store})
 	if published > 0 || r.m.Status().Held > 0 {
 		t.Errorf("%d messages are published of buckets that another node has, %d buckets held", published, r.m.Status().Held)
+	}
+}
+
+// The log of a message's attempts names the node by the name that others know it by.
+func TestAttemptsNameTheNode(t *testing.T) {
+	r := newRig(t, nil)
+	r.step(fence.Tick{})
+	r.run(50 * time.Millisecond)
+	m := postdate.Message{Key: postdate.Key{ScheduleID: "m"}, Channel: "webhook:https://x", ExecutionTime: r.now.Wall}
+	var settled []store.Settlement
+	var step func(ev Event)
+	step = func(ev Event) {
+		for _, e := range r.m.Step(r.now, ev) {
+			switch e := e.(type) {
+			case poller.Claim:
+				results := make([]store.ClaimResult, len(e.Claims))
+				for i, c := range e.Claims {
+					results[i] = store.ClaimResult{To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
+					if c.Bucket == 0 {
+						results[i].Due = []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}}
+					}
+				}
+				step(poller.Claimed{Call: e.Call, Results: results})
+			case poller.Publish:
+				step(poller.Published{Batch: e.Batch, Results: []publisher.Result{{Outcome: publisher.Refused, Reason: "400"}}})
+			case poller.Settle:
+				settled = append(settled, e.Settlements...)
+			}
+		}
+	}
+	step(poller.Nudged{Nudges: []poller.Nudge{{At: m.ExecutionTime}}})
+	for len(settled) == 0 && r.now.Mono < 2*time.Minute {
+		r.now = r.now.Later(10 * time.Millisecond)
+		step(fence.Tick{})
+	}
+	if len(settled) != 1 || settled[0].Node != "me" {
+		t.Errorf("an attempt is settled as %+v", settled)
 	}
 }
 
