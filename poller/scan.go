@@ -305,14 +305,14 @@ func (m *Machine) choose(now postdate.Now, b *owned, may *allowed) (poll, bool) 
 	return poll{}, false
 }
 
-// onlyLowBehind reports whether all that is behind in a bucket is of low priority.
+// onlyLowBehind reports whether nothing behind in a bucket is of another priority than low.
 func (b *owned) onlyLowBehind() bool {
 	for route := range b.record.Behind {
 		if route.IsAll() || route.Priority() != postdate.PriorityLow {
 			return false
 		}
 	}
-	return len(b.record.Behind) > 0
+	return true
 }
 
 // scanTurns is how many kinds of scan of a bucket take turns: what is new, late, and behind. What is
@@ -436,11 +436,9 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	if b.sweeping && b.late == nowhere { // it has come to its end
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
-	if b.again != nowhere && (b.late == nowhere || b.read.Before(b.again)) { // also if the wall clock was set back
-		again := b.again
-		b.again = nowhere
-		b.missed(again)
-	}
+	again := b.again // what is late again follows what was late, or is ahead if the wall clock was set back
+	b.again = nowhere
+	b.missed(again)
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
 	}

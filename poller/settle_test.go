@@ -335,3 +335,23 @@ func TestLooksAreNoProbes(t *testing.T) {
 		t.Errorf("unparks begin at %s for a channel that is down, want one each %s", unparks, callSlow)
 	}
 }
+
+// A message of a lost bucket that is settled together with others does not keep those in hand.
+func TestSettledBesideALostBucket(t *testing.T) {
+	s := newMuteShop(t, 2, func(c *Config) { c.BatchMax = 1 })
+	s.waits = func(e Effect) bool { return has[Settle](e) }
+	for _, b := range []int{1, 0, 1} { // the first is settled alone, the others together
+		s.add(b, "x:a", 1, -ms)
+		s.run(200 * ms)
+	}
+	s.replyAll("x:a", confirmed)
+	s.run(2 * callSlow)
+	if n := len(s.calls); n != 2 || len(s.calls[1].settle.Settlements) != 2 || s.calls[1].settle.Settlements[0].Key.Bucket != 0 {
+		t.Fatalf("%d calls, %+v: this shows nothing", n, s.calls)
+	}
+	s.lose(0)
+	s.answerAll()
+	if v := s.m.View(s.now); v.Hand != 0 {
+		t.Errorf("%d messages are in hand once all are settled", v.Hand)
+	}
+}

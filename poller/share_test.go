@@ -133,6 +133,13 @@ func TestWhatWasLostOfOneChannelCountsApart(t *testing.T) {
 	if c := s.m.channelOf("x:a"); c.coming != 0 {
 		t.Errorf("%d messages of it count, beside the one that does not", c.coming)
 	}
+	s.after(retryMax)
+	for s.step(fence.Tick{}); len(s.calls) > 0; {
+		s.find(s.take())
+	}
+	if s.m.comingOfAny != 0 {
+		t.Errorf("%d messages of any channel count when all is known", s.m.comingOfAny)
+	}
 }
 
 // A call has no more claims than messages may come, because each may bring one.
