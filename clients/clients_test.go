@@ -19,7 +19,7 @@ func TestPythonClient(t *testing.T) {
 	w := newWorkshop(t, "every.py")
 	w.run("openapi-python-client", "generate", "--path", "openapi.json", "--meta", "none", "--output-path", "postdate_client", "--fail-on-warning")
 	w.run("mypy", "--strict", "--follow-imports", "silent", "every.py") // the package's own code is not strict everywhere
-	called, _ := w.run("python", "every.py", startNode(t), adminKey)
+	called, _ := w.run("python", "every.py", newNode(t).url, adminKey)
 	checkEvery(t, called, func(operation string) string { return strings.ReplaceAll(operation, "_", "") })
 }
 
@@ -35,7 +35,7 @@ func TestTypeScriptClient(t *testing.T) {
 		t.Errorf("openapi-typescript warns:\n%s%s", out, said)
 	}
 	w.run("tsc", "--project", ".")
-	called, _ := w.run("node", "every.ts", startNode(t), adminKey)
+	called, _ := w.run("node", "every.ts", newNode(t).url, adminKey)
 	checkEvery(t, called, func(operation string) string { return operation })
 }
 

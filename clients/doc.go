@@ -4,4 +4,6 @@
 // They generate the Python client (openapi-python-client) and the TypeScript client
 // (openapi-typescript, openapi-fetch), check the types, and drive a node with each through every
 // operation. Schemathesis, which makes requests of the document, does so for a minute.
+//
+// Every client plays the scenario (scenario/README.md) against a real node.
 package clients

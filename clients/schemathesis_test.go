@@ -24,7 +24,7 @@ func TestSchemathesis(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t, "schemathesis.toml", "hooks.py")
 	w.write("openapi.json", withWords(t))
-	seed, node := fmt.Sprint(testrun.Seed(t)), startNode(t)
+	seed, node := fmt.Sprint(testrun.Seed(t)), newNode(t).url
 	out, said, err := w.try("schemathesis", "--config-file", "schemathesis.toml", "run", "openapi.json", "--no-color",
 		"--url", node, "--header", "Authorization: Bearer "+adminKey, "--seed", seed, "--max-time", fmt.Sprint(fuzzFor.Seconds()))
 	if err != nil {
