@@ -5,5 +5,6 @@
 // (openapi-typescript, openapi-fetch), check the types, and drive a node with each through every
 // operation. Schemathesis, which makes requests of the document, does so for a minute.
 //
-// Every client plays the scenario (scenario/README.md) against a real node.
+// Every client plays the scenario (scenario/README.md) against a real node. That for TypeScript is in
+// typescript.
 package clients

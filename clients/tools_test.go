@@ -68,9 +68,22 @@ func newWorkshop(t *testing.T, files ...string) *workshop {
 
 func (w *workshop) write(name string, text []byte) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, name), text, 0o644); err != nil {
+	path := filepath.Join(w.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		w.t.Fatal(err)
 	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *workshop) read(name string) []byte {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return text
 }
 
 // run runs a tool, which must succeed, and returns what it printed.
@@ -85,15 +98,25 @@ func (w *workshop) run(name string, args ...string) (stdout, stderr string) {
 
 // try is run, for a tool that may fail.
 func (w *workshop) try(name string, args ...string) (stdout, stderr string, err error) {
-	path := filepath.Join(w.tools, "node_modules", ".bin", name)
-	if _, err := os.Stat(path); err != nil {
-		path = filepath.Join(w.tools, "bin", name)
-	}
-	cmd := exec.CommandContext(w.t.Context(), path, args...)
-	cmd.Dir = w.dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(w.tools, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	cmd := w.command(name, args...)
 	var out, failed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &failed
 	err = cmd.Run()
 	return out.String(), failed.String(), err
+}
+
+// command returns the command of a tool: that of the workshop's own packages, if it has some, else the one that all
+// share, else the system's.
+func (w *workshop) command(name string, args ...string) *exec.Cmd {
+	path := name // of the system
+	for _, folder := range []string{w.dir + "/node_modules/.bin", w.tools + "/node_modules/.bin", w.tools + "/bin"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+			path = filepath.Join(folder, name)
+			break
+		}
+	}
+	cmd := exec.CommandContext(w.t.Context(), path, args...)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(w.tools, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	return cmd
 }

@@ -1,0 +1,492 @@
+import { Caller, garbled, parse } from "./calls.ts";
+import { handleAll, type Handler, type ReceivedMessage } from "./consume.ts";
+import { ProblemError, type Problem } from "./errors.ts";
+import { Gatherer, type Item } from "./gather.ts";
+import type { components, paths } from "./generated.ts";
+import { changeOf, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
+import { Transport, type Answer, type Call } from "./transport.ts";
+
+type Schemas = components["schemas"];
+
+/** A message with its state. */
+export type StoredMessage = Schemas["Message"];
+/** The answer to a call that schedules or changes a message. */
+export type Scheduled = Schemas["Scheduled"];
+/** What became of one item of many: it has an `error`, or what the call alone would answer. */
+export type Result = Schemas["BatchResult"];
+
+/** How a client works. All have defaults. */
+export interface ClientOptions {
+  /**
+   * The addresses of one node, or of several nodes of one cluster. Default: POSTDATE_SERVER, else
+   * http://127.0.0.1:8080.
+   */
+  server?: string | string[];
+  /** Default: POSTDATE_API_KEY. */
+  apiKey?: string;
+  /** The tenant for which an administrator's key acts. Default: POSTDATE_AS_TENANT, else the key's own. */
+  tenant?: string;
+  /** Sent with every request. */
+  headers?: Record<string, string>;
+  /** How long one try waits for its answer, beside a long poll's wait. Default: 40 s, longer than a node takes. */
+  timeoutMs?: number;
+  /** How long after its first try a call may be tried again. Default: 1 min. 0: no call is tried again. */
+  retryForMs?: number;
+  /** How many requests for gathered schedules are in progress at most, and likewise for cancels. Default: 2. */
+  requests?: number;
+  /** Is told what consume cannot return. Default: console.warn. */
+  log?: (message: string, fields: object) => void;
+}
+
+export interface CallOptions {
+  /** Ends the call, such as AbortSignal.timeout(5000). */
+  signal?: AbortSignal | undefined;
+}
+
+export interface ChangeOptions extends CallOptions {
+  /** The message must have this version: if somebody has changed it, the problem is "precondition-failed". */
+  ifVersion?: string | undefined;
+}
+
+export interface ReceiveOptions extends CallOptions {
+  /** How many messages at most. Default: 100; of consume: 10. */
+  limit?: number | undefined;
+  /** How long to wait for a message if there is none; at most 30,000. */
+  waitMs?: number | undefined;
+  /** How long nobody else receives the messages: longer than it takes to handle all of them. Default: 30,000. */
+  visibilityMs?: number | undefined;
+}
+
+const environment = (name: string): string | undefined =>
+  (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env[name] ?? undefined;
+
+/**
+ * A client of a Postdate node or cluster.
+ *
+ * A call that fails throws a ProblemError or a NoAnswerError. Reads, schedules, cancels, receives and
+ * acknowledgements are tried again until they are answered or `retryForMs` is over; other calls only where surely
+ * nothing was done. Concurrent calls of schedule share requests, and so do those of cancel.
+ */
+export class Client {
+  readonly #calls: Caller;
+  readonly #transport: Transport;
+  readonly #schedules: Gatherer<Scheduled & { created: boolean }>;
+  readonly #cancels: Gatherer<undefined>;
+  readonly #log: (message: string, fields: object) => void;
+
+  constructor(options: ClientOptions = {}) {
+    const given = options.server ?? environment("POSTDATE_SERVER") ?? "http://127.0.0.1:8080";
+    const apiKey = options.apiKey ?? environment("POSTDATE_API_KEY");
+    const tenant = options.tenant ?? environment("POSTDATE_AS_TENANT");
+    this.#transport = new Transport({
+      servers: (typeof given === "string" ? [given] : given).map(addressOf),
+      headers: {
+        ...(apiKey ? { Authorization: `Bearer ${apiKey}` } : {}),
+        ...(tenant ? { "Postdate-Tenant": tenant } : {}),
+        ...options.headers,
+      },
+      timeoutMs: options.timeoutMs ?? 40_000,
+      retryForMs: options.retryForMs ?? 60_000,
+    });
+    this.#calls = new Caller(this.#transport);
+    this.#log =
+      options.log ??
+      ((message, fields) => {
+        console.warn(message, fields);
+      });
+    const server = () => this.server;
+    const requests = options.requests ?? 2;
+    this.#schedules = new Gatherer(
+      {
+        alone: (item, signal) => this.#scheduleAlone(item.body, { signal }),
+        together: (items, signal) => this.#scheduleTogether(items, signal),
+        server,
+      },
+      requests,
+    );
+    this.#cancels = new Gatherer(
+      {
+        alone: async (item, signal) => {
+          const path = { id: item.scheduleId };
+          await this.#calls.once("delete", "/v1/messages/{id}", { path, signal });
+          return undefined;
+        },
+        together: (items, signal) => this.#cancelTogether(items, signal),
+        server,
+      },
+      requests,
+    );
+  }
+
+  /** The server that the next call tries first. */
+  get server(): string {
+    return this.#transport.server;
+  }
+
+  /**
+   * Schedules a message. One without a scheduleId gets one before the first try. The same scheduleId with the same
+   * content again is answered as the first time, with other content by the problem "exists".
+   */
+  async schedule(message: Message, options: CallOptions = {}): Promise<Scheduled & { created: boolean }> {
+    const whole = named(message);
+    const { scheduleId, traceparent } = whole;
+    const body = JSON.stringify(scheduleOf(whole));
+    const { signal } = options;
+    return this.#transport.retry(true, signal, () =>
+      traceparent === undefined
+        ? this.#schedules.call({ scheduleId, body }, signal)
+        : this.#scheduleAlone(body, { headers: { traceparent }, signal }),
+    );
+  }
+
+  async #scheduleAlone(body: string, more: Partial<Call>) {
+    const { server } = this;
+    const { text, status } = await this.#transport.try({
+      method: "POST",
+      path: "/v1/messages",
+      body,
+      ...more,
+    });
+    return { ...(parse(text, server, true) as Scheduled), created: status === 201 };
+  }
+
+  /** Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which. */
+  async scheduleAll(messages: Message[], options: CallOptions = {}): Promise<Result[]> {
+    const body = messages.map((message) => scheduleOf(named(message)));
+    const { results } = await this.#calls.call("post", "/v1/messages/batch", {
+      body,
+      repeatable: true,
+      ...options,
+    });
+    return results;
+  }
+
+  async #scheduleTogether(items: Item[], signal: AbortSignal) {
+    const body = `[${items.map((item) => item.body).join()}]`;
+    const { server } = this;
+    const { text } = await this.#transport.try({ method: "POST", path: "/v1/messages/batch", body, signal });
+    const { results } = parse(text, server, true) as Schemas["BatchResults"];
+    return resultsOf(server, items, results, (result) => result as Scheduled & { created: boolean });
+  }
+
+  /** Creates the message with this scheduleId, or replaces it while it is PENDING. */
+  put(message: Message & { scheduleId: string }, options: ChangeOptions = {}): Promise<Scheduled> {
+    const { ifVersion, signal } = options;
+    const headers = { ...condition(ifVersion), traceparent: message.traceparent };
+    const path = { id: message.scheduleId };
+    return this.#calls.call("put", "/v1/messages/{id}", { path, body: scheduleOf(message), headers, signal });
+  }
+
+  /** Changes a message while it is PENDING, or a series from its next occurrence on. */
+  patch(scheduleId: string, change: Change, options: ChangeOptions = {}): Promise<Scheduled> {
+    const { ifVersion, signal } = options;
+    const args = { path: { id: scheduleId }, body: changeOf(change), headers: condition(ifVersion), signal };
+    return this.#calls.call("patch", "/v1/messages/{id}", args);
+  }
+
+  /** Moves a message to another time. */
+  move(scheduleId: string, executionTime: Time, options: ChangeOptions = {}): Promise<Scheduled> {
+    return this.patch(scheduleId, { executionTime }, options);
+  }
+
+  /** Pauses a series. No other occurrence begins until it is resumed. */
+  async pauseSeries(scheduleId: string, options: ChangeOptions = {}): Promise<void> {
+    await this.patch(scheduleId, { paused: true }, options);
+  }
+
+  /** Lets a paused series go on with the first occurrence after now. */
+  async resumeSeries(scheduleId: string, options: ChangeOptions = {}): Promise<void> {
+    await this.patch(scheduleId, { paused: false }, options);
+  }
+
+  /** Begins an occurrence of a series out of turn. It is a message of its own, whose id is in the answer. */
+  trigger(scheduleId: string, options: ChangeOptions = {}): Promise<Scheduled> {
+    const { ifVersion, signal } = options;
+    const args = { path: { id: scheduleId }, headers: condition(ifVersion), signal };
+    return this.#calls.call("post", "/v1/messages/{id}/trigger", args);
+  }
+
+  /**
+   * Cancels a message. If this returns, that is a guarantee: the message is never delivered. If delivery may have
+   * begun, the problem is "too-late".
+   */
+  cancel(scheduleId: string, options: CallOptions = {}): Promise<void> {
+    const item = { scheduleId, body: JSON.stringify(scheduleId) };
+    return this.#transport.retry(true, options.signal, () => this.#cancels.call(item, options.signal));
+  }
+
+  /** Cancels up to 10,000 messages in one request. A result without an `error` is the same guarantee. */
+  async cancelAll(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
+    const args = { body: { scheduleIds }, repeatable: true, ...options };
+    return (await this.#calls.call("post", "/v1/messages/cancel", args)).results;
+  }
+
+  async #cancelTogether(items: Item[], signal: AbortSignal) {
+    const body = { scheduleIds: items.map((item) => item.scheduleId) };
+    const { server } = this;
+    const { data } = await this.#calls.once("post", "/v1/messages/cancel", { body, signal });
+    return resultsOf(server, items, data.results, () => undefined);
+  }
+
+  /** Reads a message. */
+  get(scheduleId: string, options: CallOptions = {}): Promise<StoredMessage> {
+    return this.#calls.call("get", "/v1/messages/{id}", { path: { id: scheduleId }, ...options });
+  }
+
+  /** Reads messages page by page, in the order of their execution times. */
+  async *list(filter: ListFilter = {}, options: CallOptions = {}): AsyncGenerator<StoredMessage, void> {
+    const { from, to, pageSize = 1000, ...rest } = filter;
+    const times = { ...(from && { from: timeOf(from) }), ...(to && { to: timeOf(to) }) };
+    for (let cursor: string | undefined = ""; cursor !== undefined;) {
+      const query = { ...rest, ...times, limit: pageSize, ...(cursor && { cursor }) };
+      const page: Schemas["MessagePage"] = await this.#calls.call("get", "/v1/messages", {
+        query,
+        ...options,
+      });
+      yield* page.messages;
+      cursor = page.nextCursor;
+    }
+  }
+
+  /** Returns the first occurrences of a rule that are not before `from`, by default ten after now. */
+  async preview(
+    recurrence: Schemas["Recurrence"],
+    more: { from?: Time; count?: number } & CallOptions = {},
+  ): Promise<Schemas["Occurrence"][]> {
+    const { from, count, signal } = more;
+    const body = { recurrence, ...(from && { from: timeOf(from) }), ...(count && { count }) };
+    const args = { body, repeatable: true, signal };
+    return (await this.#calls.call("post", "/v1/recurrences/preview", args)).occurrences;
+  }
+
+  /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */
+  defineTask(task: Schemas["TaskDefinition"], options: CallOptions = {}): Promise<Schemas["Task"]> {
+    return this.#calls.call("post", "/schedulers", { body: task, ...options });
+  }
+
+  /** Reads the tasks that are not deleted, by when they first begin. */
+  async *tasks(
+    filter: { name?: string; unit?: Schemas["TimeUnit"] } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<Schemas["Task"], void> {
+    let answer = await this.#calls.answer("get", "/schedulers", { query: filter, ...options });
+    yield* answer.data;
+    for (let next: string | null; (next = answer.headers.get("Link")) !== null;) {
+      const path = next.replace(/^<(.*)>; rel="next"$/, "$1") as "/schedulers";
+      answer = await this.#calls.answer("get", path, options);
+      yield* answer.data;
+    }
+  }
+
+  /** Reads messages of an inbox. It removes none: a reader keeps the page's nextCursor, and goes on `after` that. */
+  readInbox(inbox: string, read: ReadOptions = {}): Promise<Schemas["InboxPage"]> {
+    const { after, limit, waitMs = 0, signal } = read;
+    const query = { wait: `${String(waitMs)}ms`, ...(after && { after }), ...(limit && { limit }) };
+    return this.#calls.call("get", "/v1/inbox/{name}", { path: { name: inbox }, query, waitMs, signal });
+  }
+
+  /** Reads an inbox page by page, and waits for new messages, until the signal aborts. No page is empty. */
+  async *follow(inbox: string, read: ReadOptions = {}): AsyncGenerator<Schemas["InboxPage"], void> {
+    for (let after = read.after; ;) {
+      const page = await this.readInbox(inbox, { waitMs: 30_000, ...read, after });
+      if (page.messages.length > 0) yield page;
+      after = page.nextCursor;
+    }
+  }
+
+  /** Receives messages of an inbox for a consumer. What is not acknowledged comes again after its visibility. */
+  async receive(inbox: string, consumer: string, options: ReceiveOptions = {}): Promise<ReceivedMessage[]> {
+    return (await this.#receive(inbox, consumer, options)).data.messages;
+  }
+
+  #receive(inbox: string, consumer: string, options: ReceiveOptions) {
+    const { limit, waitMs = 0, visibilityMs, signal } = options;
+    const body = {
+      wait: `${String(waitMs)}ms`,
+      ...(limit && { limit }),
+      ...(visibilityMs && { visibility: `${String(visibilityMs)}ms` }),
+    };
+    const args = { path: { name: inbox, consumer }, body, repeatable: true, waitMs, signal };
+    return this.#calls.answer("post", "/v1/inbox/{name}/consumers/{consumer}/receive", args);
+  }
+
+  /** Acknowledges up to 1,000 messages by their receipts. Each stands or falls alone. */
+  async ack(
+    inbox: string,
+    consumer: string,
+    receipts: string[],
+    options: CallOptions = {},
+  ): Promise<Schemas["AckResult"][]> {
+    const args = { path: { name: inbox, consumer }, body: { receipts }, repeatable: true, ...options };
+    return (await this.#calls.call("post", "/v1/inbox/{name}/consumers/{consumer}/ack", args)).results;
+  }
+
+  /**
+   * Receives messages of an inbox for a consumer until the signal aborts, and handles one after the other. It
+   * acknowledges those for which `handle` did not throw, at the end of a batch and after each message that takes
+   * more than a second; the others come again after their visibility. The signal of `handle` aborts after three
+   * quarters of that. It throws if a call fails for longer than `retryForMs`.
+   */
+  async consume(
+    inbox: string,
+    consumer: string,
+    handle: Handler,
+    options: ReceiveOptions = {},
+  ): Promise<void> {
+    const { limit = 10, visibilityMs = 30_000, signal } = options;
+    const waitMs = Math.min(options.waitMs ?? 5000, visibilityMs / 4);
+    const log = (message: string, fields: object) => {
+      this.#log(message, { inbox, consumer, ...fields });
+    };
+    const ack = async (messages: ReceivedMessage[]) => {
+      if (messages.length === 0) return;
+      const receipts = messages.map((message) => message.receipt);
+      for (const [n, { error }] of (await this.ack(inbox, consumer, receipts)).entries()) {
+        const scheduleId = messages[n]?.scheduleId;
+        if (error) log("a message comes again: it was handled, but not acknowledged", { scheduleId, error });
+      }
+    };
+    while (!signal?.aborted) {
+      let batch;
+      try {
+        batch = await this.#receive(inbox, consumer, { limit, waitMs, visibilityMs, signal });
+      } catch (error) {
+        if (signal?.aborted) return;
+        throw error;
+      }
+      const until = batch.askedAt + (visibilityMs * 3) / 4;
+      await handleAll({ handle, ack, log }, batch.data.messages, until, signal);
+    }
+  }
+
+  /** Lists the channels that a node knows something about, by name. */
+  async channels(options: CallOptions = {}): Promise<Schemas["Channel"][]> {
+    const all = [];
+    for (let cursor: string | undefined = ""; cursor !== undefined;) {
+      const query = cursor ? { cursor } : {};
+      const page: Schemas["ChannelList"] = await this.#calls.call("get", "/v1/channels", {
+        query,
+        ...options,
+      });
+      all.push(...page.channels);
+      cursor = page.nextCursor;
+    }
+    return all;
+  }
+
+  /** Pauses, resumes or limits a channel on all nodes. */
+  changeChannel(
+    change: Schemas["ChannelChange"],
+    options: CallOptions = {},
+  ): Promise<Schemas["ChannelSettings"]> {
+    return this.#calls.call("patch", "/v1/channels", { body: change, ...options });
+  }
+
+  /** Lists the API keys of all tenants, the oldest first. */
+  async keys(options: CallOptions = {}): Promise<Schemas["Key"][]> {
+    return (await this.#calls.call("get", "/v1/keys", options)).keys;
+  }
+
+  /** Makes an API key. If that may have been done, a key may be there whose text nobody has: revoke it. */
+  createKey(wish: Schemas["KeyWish"], options: CallOptions = {}): Promise<Schemas["NewKey"]> {
+    return this.#calls.call("post", "/v1/keys", { body: wish, ...options });
+  }
+
+  /** Revokes an API key by its id. */
+  async revokeKey(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#calls.call("delete", "/v1/keys/{id}", { path: { id }, ...options });
+  }
+
+  /** Lists the tenants that have limits of their own, settings of channels, pending messages or keys. */
+  async tenants(options: CallOptions = {}): Promise<Schemas["Tenant"][]> {
+    return (await this.#calls.call("get", "/v1/tenants", options)).tenants;
+  }
+
+  /** Changes a tenant's limits on all nodes. null gives one back to the nodes' default. */
+  changeTenant(
+    tenant: string,
+    change: Schemas["TenantChange"],
+    options: CallOptions = {},
+  ): Promise<Schemas["Tenant"]> {
+    return this.#calls.call("patch", "/v1/tenants/{tenant}", { path: { tenant }, body: change, ...options });
+  }
+
+  /** Returns the cluster as one node sees it. */
+  cluster(options: CallOptions = {}): Promise<Schemas["Cluster"]> {
+    return this.#calls.call("get", "/v1/cluster", options);
+  }
+
+  /** Asks once whether the process is alive. */
+  async health(options: CallOptions = {}): Promise<Schemas["Health"]> {
+    return (await this.#calls.once("get", "/healthz", options)).data;
+  }
+
+  /** Asks once whether the node can serve. If not, the problem is "not-ready". */
+  async ready(options: CallOptions = {}): Promise<Schemas["Health"]> {
+    return (await this.#calls.once("get", "/readyz", options)).data;
+  }
+
+  /** Reads the node's metrics, in the text format of Prometheus. */
+  async metrics(options: CallOptions = {}): Promise<string> {
+    return (await this.call({ method: "GET", path: "/metrics", ...options })).text;
+  }
+
+  /** Reads the API's OpenAPI document. */
+  openAPI(options: CallOptions = {}): Promise<Schemas["Document"]> {
+    return this.#calls.call("get", "/openapi.json", options);
+  }
+
+  /** Makes a call for which there is no method. */
+  call(call: Call): Promise<Answer> {
+    return this.#transport.do(call);
+  }
+}
+
+/** Selects messages. */
+export type ListFilter = Omit<
+  NonNullable<paths["/v1/messages"]["get"]["parameters"]["query"]>,
+  "limit" | "cursor"
+> & {
+  from?: Time;
+  to?: Time;
+  /** How many messages are in one answer. Default: 1,000, which is the maximum. */
+  pageSize?: number;
+};
+
+/** What to read from an inbox. */
+export interface ReadOptions extends CallOptions {
+  /** The nextCursor of an earlier page. Default: from the oldest message that is kept. */
+  after?: string | undefined;
+  limit?: number | undefined;
+  /** How long to wait for a message if there is none; at most 30,000. */
+  waitMs?: number | undefined;
+}
+
+/** Returns what became of each item of a request. */
+function resultsOf<T extends { error?: Problem }, R>(
+  server: string,
+  items: Item[],
+  results: T[],
+  success: (result: T) => R,
+): (R | ProblemError)[] {
+  if (results.length !== items.length) throw garbled(server, true, "it has not one result for each item");
+  return results.map((result) =>
+    result.error === undefined ? success(result) : new ProblemError(result.error.status, result.error),
+  );
+}
+
+function addressOf(server: string): string {
+  const address = (server.includes("://") ? server : `http://${server}`).replace(/\/$/, "");
+  if (!/^https?:\/\/[^/]/.test(address) || address.endsWith("/v1")) {
+    throw new TypeError(`"${server}" is not the address of a server: write it like http://127.0.0.1:8080`);
+  }
+  return address;
+}
+
+function condition(version: string | undefined): { "If-Match"?: string } {
+  return version === undefined ? {} : { "If-Match": `"${version}"` };
+}
+
+function timeOf(time: Time): string {
+  return typeof time === "string" ? time : time.toISOString();
+}

@@ -1,0 +1,131 @@
+import { NoAnswerError, ProblemError } from "./errors.ts";
+
+/** One of the calls that share a request. */
+export interface Item {
+  scheduleId: string;
+  /** Its JSON in the request. */
+  body: string;
+}
+
+/** How the calls of a gatherer are made. */
+export interface Calls<Result> {
+  /** Makes one call. */
+  alone(item: Item, signal: AbortSignal): Promise<Result>;
+  /** Makes several in one request. */
+  together(items: Item[], signal: AbortSignal): Promise<(Result | ProblemError)[]>;
+  /** The server that is asked. */
+  server(): string;
+}
+
+interface Waiting<Result> extends Item {
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+  request?: Request;
+}
+
+/** A request, and how many callers still wait for its answer. */
+interface Request {
+  callers: number;
+  abort: AbortController;
+}
+
+const itemsMax = 500;
+/** A batch has at most 64 MiB, and a character at most three bytes. */
+const charactersMax = 16 << 20;
+
+/**
+ * Lets concurrent calls share requests. At most so many senders are at work: each takes what waits, sends it as one
+ * request, and looks again. A sender begins once the code that runs has ended, so calls that are made together go
+ * together.
+ */
+export class Gatherer<Result> {
+  readonly #calls: Calls<Result>;
+  readonly #sendersMax: number;
+  #waiting: Waiting<Result>[] = [];
+  #senders = 0;
+
+  constructor(calls: Calls<Result>, sendersMax: number) {
+    this.#calls = calls;
+    this.#sendersMax = sendersMax;
+  }
+
+  /** Makes a call, alone or with others. */
+  call(item: Item, signal: AbortSignal | undefined): Promise<Result> {
+    if (signal?.aborted) return Promise.reject(new NoAnswerError(undefined, false, signal.reason));
+    let leave = () => {
+      // There is nothing to leave yet.
+    };
+    const answer = new Promise<Result>((resolve, reject) => {
+      const waiting: Waiting<Result> = { ...item, resolve, reject };
+      leave = () => {
+        this.#leave(waiting, signal?.reason);
+      };
+      this.#waiting.push(waiting);
+    });
+    signal?.addEventListener("abort", leave, { once: true });
+    if (this.#senders < this.#sendersMax) {
+      this.#senders++;
+      setTimeout(() => void this.#send());
+    }
+    return answer.finally(() => signal?.removeEventListener("abort", leave));
+  }
+
+  /** Withdraws a call, or no longer waits for its answer. */
+  #leave(waiting: Waiting<Result>, reason: unknown): void {
+    const { request } = waiting;
+    if (request === undefined) {
+      this.#waiting = this.#waiting.filter((other) => other !== waiting);
+      waiting.reject(new NoAnswerError(undefined, false, reason));
+      return;
+    }
+    if (--request.callers === 0) request.abort.abort(reason);
+    waiting.reject(new NoAnswerError(this.#calls.server(), true, reason));
+  }
+
+  async #send(): Promise<void> {
+    for (let items = this.#take(); items.length > 0; items = this.#take()) {
+      const request = { callers: items.length, abort: new AbortController() };
+      for (const item of items) item.request = request;
+      await this.#deliver(items, request.abort.signal);
+    }
+    this.#senders--;
+  }
+
+  /** Takes as much of what waits as fits into a request. */
+  #take(): Waiting<Result>[] {
+    let count = 0;
+    let characters = 0;
+    for (const { body } of this.#waiting) {
+      characters += body.length + 1;
+      if (count === itemsMax || (count > 0 && characters > charactersMax)) break;
+      count++;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  /** Makes one request and gives each caller its answer. */
+  async #deliver(items: Waiting<Result>[], signal: AbortSignal): Promise<void> {
+    const [first, second] = items;
+    try {
+      if (first !== undefined && second === undefined) {
+        first.resolve(await this.#calls.alone(first, signal));
+        return;
+      }
+      const results = await this.#calls.together(items, signal);
+      items.forEach((item, n) => {
+        const result = results[n] as Result | ProblemError;
+        if (result instanceof ProblemError) item.reject(result);
+        else item.resolve(result);
+      });
+    } catch (error) {
+      if (second !== undefined && error instanceof ProblemError && [400, 413].includes(error.status)) {
+        // Because of one item, or of their number: halving keeps it from the others.
+        const half = items.length >> 1;
+        await this.#deliver(items.slice(0, half), signal);
+        await this.#deliver(items.slice(half), signal);
+        return;
+      }
+      for (const item of items) item.reject(error);
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import type { components } from "./generated.ts";
+import { newId } from "./ids.ts";
+
+type Schemas = components["schemas"];
+
+/** A duration: milliseconds, or a text like "15m" or "PT15M". */
+export type Duration = number | string;
+
+/** A time: a Date, or RFC 3339 like "2027-01-31T09:30:00Z". */
+export type Time = Date | string;
+
+/** Times and durations in the forms of JavaScript. */
+interface When {
+  executionTime?: Time;
+  delay?: Duration;
+  expiresAt?: Time;
+}
+
+/** A message to schedule. */
+export type Message = Omit<Schemas["Schedule"], keyof When | "payload"> &
+  When & {
+    /** A value that becomes JSON; a text, if contentType says so; or bytes, as a Uint8Array. */
+    payload: unknown;
+    /** The W3C trace context that goes with the message. Such a call shares no request with others. */
+    traceparent?: string;
+  };
+
+/** A change of a message. What it does not have stays as it is. */
+export type Change = Omit<Schemas["Change"], keyof When | "payload"> &
+  Omit<When, "expiresAt"> & { payload?: unknown };
+
+/** Returns a message with an id. */
+export function named(message: Message): Message & { scheduleId: string } {
+  return { ...message, scheduleId: message.scheduleId ?? newId() };
+}
+
+/** Returns a message in the form of the API. */
+export function scheduleOf(message: Message): Schemas["Schedule"] {
+  return { ...message, traceparent: undefined, ...formOf(message) } as Schemas["Schedule"];
+}
+
+/** Returns a change in the form of the API. */
+export function changeOf(change: Change): Schemas["Change"] {
+  return { ...change, ...formOf(change) } as Schemas["Change"];
+}
+
+/** Returns what JSON has no form for, in the form of the API. Dates become texts on their own. */
+function formOf({ delay, payload, contentType }: Change): Partial<Schemas["Change"]> {
+  return {
+    ...(typeof delay === "number" && { delay: `${String(delay)}ms` }),
+    ...(payload instanceof Uint8Array && {
+      payload: btoa(Array.from(payload, (byte) => String.fromCharCode(byte)).join("")),
+      payloadEncoding: "base64",
+      contentType: contentType ?? "application/octet-stream",
+    }),
+  };
+}
+
+/** Returns the bytes of a payload that came in base64. Of others, `payload` is the value or the text itself. */
+export function bytesOf(message: { payload: unknown; payloadEncoding?: "base64" }): Uint8Array {
+  if (message.payloadEncoding !== "base64")
+    throw new TypeError("the payload is not in base64: use it as it is");
+  return Uint8Array.from(atob(message.payload as string), (character) => character.charCodeAt(0));
+}

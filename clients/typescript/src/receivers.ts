@@ -1,0 +1,178 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+
+/*
+ * For programs that receive messages from webhooks, RabbitMQ and Kafka.
+ */
+
+/** Headers as the libraries have them: of fetch, of Node's http, of amqplib (properties.headers), of kafkajs. */
+export type MessageHeaders = Headers | Readonly<Record<string, unknown>>;
+
+/** What the headers of a message say. */
+export interface Delivery {
+  /** The same for each attempt: drop repetitions by it. Of a series it names the occurrence too. */
+  messageId: string;
+  /** The same for all occurrences of a series. */
+  scheduleId: string;
+  executionTime: Date;
+  /** From 1. */
+  attempt: number;
+  /** The receiver may have the message already. */
+  possibleDuplicate: boolean;
+  traceparent: string | undefined;
+}
+
+/** The headers do not say what a message of Postdate says. */
+export class HeadersError extends Error {
+  override readonly name = "HeadersError";
+}
+
+/**
+ * Reads the headers of a message. On RabbitMQ the message id is a property: give it as `messageId`
+ * (properties.messageId).
+ */
+export function readHeaders(headers: MessageHeaders, messageId?: string): Delivery {
+  const scheduleId = required(headers, "postdate-schedule-id");
+  const time = required(headers, "postdate-execution-time");
+  const executionTime = new Date(time);
+  if (Number.isNaN(executionTime.getTime()))
+    throw new HeadersError(`postdate-execution-time is no time: ${time}`);
+  const attempt = Number(required(headers, "postdate-attempt"));
+  if (!Number.isInteger(attempt) || attempt < 1)
+    throw new HeadersError("postdate-attempt is no number from 1");
+  return {
+    messageId: messageId ?? read(headers, "message-id") ?? required(headers, "ce-id"),
+    scheduleId,
+    executionTime,
+    attempt,
+    possibleDuplicate: read(headers, "postdate-possible-duplicate") === "true",
+    traceparent: read(headers, "traceparent"),
+  };
+}
+
+function required(headers: MessageHeaders, name: string): string {
+  const value = read(headers, name);
+  if (value === undefined)
+    throw new HeadersError(`there is no header ${name}: the message is not from Postdate`);
+  return value;
+}
+
+function read(headers: MessageHeaders, name: string): string | undefined {
+  if (headers instanceof Headers) return headers.get(name) ?? undefined;
+  const found = headers[name] ?? Object.entries(headers).find(([given]) => given.toLowerCase() === name)?.[1];
+  const value: unknown = Array.isArray(found) ? found[0] : found;
+  if (value instanceof Uint8Array) return new TextDecoder().decode(value);
+  return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
+}
+
+/** A request is not what somebody who has the secret sent, or not a fresh one. Answer it 401. */
+export class WebhookError extends Error {
+  override readonly name = "WebhookError";
+}
+
+export interface VerifyOptions {
+  /** How far the sender's clock may be from this one. Default: 5 minutes, as Standard Webhooks has it. */
+  toleranceMs?: number;
+  /** Default: the time. */
+  now?: Date;
+}
+
+/**
+ * Verifies a webhook's signature, as Standard Webhooks has it. `body` are the bytes of the request, before anything
+ * parsed them. Of several secrets (whsec_…), one is enough, so that you can replace one.
+ */
+export function verifyWebhook(
+  secrets: string | string[],
+  headers: MessageHeaders,
+  body: Uint8Array | string,
+  { toleranceMs = 300_000, now = new Date() }: VerifyOptions = {},
+): void {
+  const id = read(headers, "webhook-id");
+  const timestamp = read(headers, "webhook-timestamp");
+  const signatures = read(headers, "webhook-signature");
+  if (!id || !timestamp || !signatures) throw new WebhookError("the request is not signed");
+  if (!/^\d{1,12}$/.test(timestamp) || Math.abs(Number(timestamp) * 1000 - now.getTime()) > toleranceMs) {
+    throw new WebhookError(
+      "the request is too old, or a clock is wrong: compare this machine's with the node's",
+    );
+  }
+  const given = signatures.split(" ").filter((signature) => signature.startsWith("v1,"));
+  for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
+    const mac = createHmac("sha256", keyOf(secret)).update(`${id}.${timestamp}.`).update(body).digest();
+    for (const signature of given) {
+      const bytes = Buffer.from(signature.slice("v1,".length), "base64");
+      if (bytes.length === mac.length && timingSafeEqual(bytes, mac)) return;
+    }
+  }
+  throw new WebhookError("no signature is by a secret that is known here");
+}
+
+function keyOf(secret: string): Buffer {
+  const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
+  if (!secret.startsWith("whsec_") || key.length < 16) {
+    throw new TypeError("a secret is whsec_ and the base64 of at least 16 bytes");
+  }
+  return key;
+}
+
+/** Remembers which messages were handled. A store that several processes share makes one of them know of another's. */
+export interface SeenStore {
+  has(messageId: string): boolean | Promise<boolean>;
+  add(messageId: string): void | Promise<void>;
+}
+
+/** A store in memory, of the last ids. */
+export class MemoryStore implements SeenStore {
+  readonly #ids = new Set<string>();
+  readonly #max: number;
+
+  constructor(max = 100_000) {
+    this.#max = max;
+  }
+
+  has(messageId: string): boolean {
+    return this.#ids.has(messageId);
+  }
+
+  add(messageId: string): void {
+    this.#ids.add(messageId);
+    for (const oldest of this.#ids) {
+      if (this.#ids.size <= this.#max) break;
+      this.#ids.delete(oldest);
+    }
+  }
+}
+
+/**
+ * Handles each message once, as far as its store remembers. An id is stored once its message is handled, so one that
+ * was not handled to the end is handled again when it comes again: nothing is lost, and after a crash, or in two
+ * processes at the same time, a message may be handled twice.
+ */
+export class Dedupe {
+  readonly #store: SeenStore;
+  readonly #inHand = new Map<string, Promise<void>>();
+
+  constructor(store: SeenStore = new MemoryStore()) {
+    this.#store = store;
+  }
+
+  /** Handles a message unless it was handled before, and says whether it did. */
+  async once(messageId: string, handle: () => Promise<void> | void): Promise<boolean> {
+    for (let other; (other = this.#inHand.get(messageId)) !== undefined;) {
+      await other.catch(() => undefined); // if it failed, it is this call's turn
+    }
+    let handled = false;
+    const work = (async () => {
+      if (await this.#store.has(messageId)) return;
+      await handle();
+      handled = true;
+      await this.#store.add(messageId);
+    })();
+    this.#inHand.set(messageId, work);
+    try {
+      await work;
+    } finally {
+      this.#inHand.delete(messageId);
+    }
+    return handled;
+  }
+}

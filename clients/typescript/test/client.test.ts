@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { test, type TestContext } from "node:test";
+import { bytesOf, Client, NoAnswerError, ProblemError, type ClientOptions } from "../src/index.ts";
+
+type Answers = (request: IncomingMessage, body: string, response: ServerResponse) => void;
+
+/** Starts a server, and returns a client of it. */
+async function clientOf(t: TestContext, answer: Answers, options: ClientOptions = {}): Promise<Client> {
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (chunk: Buffer) => (body += chunk.toString()));
+    request.on("end", () => {
+      answer(request, body, response);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as { port: number };
+  return new Client({ server: `http://127.0.0.1:${String(port)}`, log: () => undefined, ...options });
+}
+
+const problem = (name: string, status: number) => ({
+  type: `urn:postdate:problem:${name}`,
+  status,
+  detail: name,
+});
+
+void test("concurrent schedules share a request, and each has its own result", async (t) => {
+  const requests: number[] = [];
+  const client = await clientOf(t, (request, body, response) => {
+    assert.equal(request.url, "/v1/messages/batch");
+    const items = JSON.parse(body) as { scheduleId: string; payload: number }[];
+    requests.push(items.length);
+    const results = items.map(({ scheduleId, payload }) =>
+      payload === 1 ? { error: problem("exists", 409) } : { scheduleId, status: "PENDING", created: true },
+    );
+    response.end(JSON.stringify({ results }));
+  });
+  const message = (payload: number) => ({ channel: "inbox:a", delay: 1, payload });
+  const results = await Promise.allSettled(
+    Array.from({ length: 1200 }, (_, n) => client.schedule(message(n))),
+  );
+  assert.deepEqual(requests, [500, 500, 200]);
+  assert.ok(results.every(({ status }, n) => (status === "rejected") === (n === 1)));
+  const reason: unknown = results[1]?.status === "rejected" && results[1].reason;
+  assert.ok(reason instanceof ProblemError && reason.type === "exists" && !reason.mayBeDone);
+  const ids = results.flatMap((result) => (result.status === "fulfilled" ? [result.value.scheduleId] : []));
+  assert.equal(new Set(ids).size, 1199);
+  for (const id of ids)
+    assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+});
+
+void test("a request that is refused for one item is halved", async (t) => {
+  const client = await clientOf(t, (request, body, response) => {
+    const given = JSON.parse(body) as { payload: string }[] | { payload: string };
+    const items = Array.isArray(given) ? given : [given];
+    const tooLarge = items.some(({ payload }) => payload === "large");
+    response.statusCode = tooLarge ? 413 : 200;
+    const one = { scheduleId: "x", status: "PENDING" };
+    const results = items.map(() => one);
+    response.end(JSON.stringify(tooLarge ? {} : request.url === "/v1/messages" ? one : { results }));
+  });
+  const payloads = ["a", "b", "large", "c", "d"];
+  const calls = payloads.map((payload) => client.schedule({ channel: "inbox:a", delay: 1, payload }));
+  const states = (await Promise.allSettled(calls)).map(({ status }) => status);
+  assert.deepEqual(states, ["fulfilled", "fulfilled", "rejected", "fulfilled", "fulfilled"]);
+});
+
+void test("a call that ends before it is sent is not done, later it may be", async (t) => {
+  let arrived: (value: undefined) => void;
+  const arrival = new Promise((resolve) => (arrived = resolve));
+  const client = await clientOf(t, () => {
+    arrived(undefined);
+  });
+  const early = new AbortController();
+  const late = new AbortController();
+  const message = { channel: "inbox:a", delay: 1, payload: 1 };
+  const calls = [early, late].map(({ signal }) =>
+    client.schedule(message, { signal }).then(
+      () => assert.fail(),
+      (error: unknown) => error,
+    ),
+  );
+  early.abort();
+  await arrival;
+  late.abort();
+  const [first, second] = await Promise.all(calls);
+  assert.ok(first instanceof NoAnswerError && !first.mayBeDone);
+  assert.ok(second instanceof NoAnswerError && second.mayBeDone);
+});
+
+void test("the next server is asked if one fails", async (t) => {
+  const dead = await clientOf(t, (_, __, response) => response.destroy());
+  let asked = 0;
+  const client = await clientOf(t, (_, __, response) => {
+    asked++;
+    response.end(JSON.stringify({ status: "PENDING" }));
+  });
+  const both = new Client({ server: [dead.server, client.server] });
+  await both.get("a");
+  await both.get("a");
+  assert.equal(asked, 2);
+});
+
+void test("an answer that makes no sense is not asked for again", async (t) => {
+  let asked = 0;
+  const client = await clientOf(t, (_, __, response) => {
+    asked++;
+    response.end("<html>");
+  });
+  await assert.rejects(client.schedule({ channel: "inbox:a", delay: 1, payload: 1 }), (error: unknown) => {
+    return error instanceof NoAnswerError && error.mayBeDone;
+  });
+  assert.equal(asked, 1);
+});
+
+void test("a proxy's redirect and its page are problems without a type", async (t) => {
+  for (const status of [302, 502]) {
+    const answer: Answers = (_, __, response) => response.writeHead(status, { Location: "/" }).end("<html>");
+    const client = await clientOf(t, answer, { retryForMs: 0 });
+    await assert.rejects(client.trigger("a"), (error: unknown) => {
+      return error instanceof ProblemError && error.type === undefined && error.mayBeDone === status >= 500;
+    });
+  }
+});
+
+void test("bytes and times have their forms", async (t) => {
+  let body: unknown;
+  const client = await clientOf(t, (_, text, response) => {
+    body = JSON.parse(text);
+    response.end(JSON.stringify({ scheduleId: "a", status: "PENDING" }));
+  });
+  const executionTime = new Date("2027-01-31T09:30:00Z");
+  await client.schedule({
+    scheduleId: "a",
+    channel: "inbox:a",
+    executionTime,
+    payload: Uint8Array.of(0, 1, 255),
+  });
+  const wire = { payload: "AAH/", payloadEncoding: "base64" } as const;
+  const contentType = "application/octet-stream";
+  const time = "2027-01-31T09:30:00.000Z";
+  assert.deepEqual(body, { scheduleId: "a", channel: "inbox:a", executionTime: time, ...wire, contentType });
+  assert.deepEqual(bytesOf(wire), Uint8Array.of(0, 1, 255));
+});
+
+void test("an id that would be another path is refused", async () => {
+  const client = new Client({ server: "127.0.0.1:1" });
+  for (const id of ["", ".", ".."]) await assert.rejects(async () => client.get(id), TypeError);
+});
+
+void test("an address that is none is refused", () => {
+  for (const server of ["", "ftp://a", "http://a/v1"]) assert.throws(() => new Client({ server }), TypeError);
+});

@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import {
+  Dedupe,
+  HeadersError,
+  MemoryStore,
+  readHeaders,
+  verifyWebhook,
+  WebhookError,
+} from "../src/receivers.ts";
+
+interface Vectors {
+  webhooks: {
+    name: string;
+    secrets: string[];
+    now: string;
+    headers: Record<string, string>;
+    body: string;
+    valid: boolean;
+  }[];
+  headers: {
+    name: string;
+    headers: Record<string, unknown>;
+    messageId?: string;
+    want: Record<string, unknown> | null;
+  }[];
+}
+
+const path = process.env.POSTDATE_RECEIVERS ?? new URL("../../scenario/receivers.json", import.meta.url);
+const vectors = JSON.parse(readFileSync(path, "utf8")) as Vectors;
+
+for (const { name, secrets, now, headers, body, valid } of vectors.webhooks) {
+  void test(`webhook: ${name}`, () => {
+    for (const form of [headers, new Headers(headers)]) {
+      const verify = () => {
+        verifyWebhook(secrets, form, Buffer.from(body), { now: new Date(now) });
+      };
+      if (valid) verify();
+      else assert.throws(verify, WebhookError);
+    }
+  });
+}
+
+void test("a secret that is none is the receiver's fault", () => {
+  const { headers, body, now } = vectors.webhooks[0] ?? assert.fail();
+  assert.throws(() => {
+    verifyWebhook("hunter2", headers, body, { now: new Date(now) });
+  }, TypeError);
+});
+
+for (const { name, headers, messageId, want } of vectors.headers) {
+  void test(`headers: ${name}`, () => {
+    const bytes = Object.entries(headers).map(([key, value]) => [key, Buffer.from(String(value))]);
+    for (const form of [headers, Object.fromEntries(bytes) as Record<string, unknown>]) {
+      if (want === null) assert.throws(() => readHeaders(form, messageId), HeadersError);
+      else {
+        const executionTime = new Date(want.executionTime as string);
+        assert.deepEqual(readHeaders(form, messageId), { traceparent: undefined, ...want, executionTime });
+      }
+    }
+  });
+}
+
+void test("a message is handled once, and again if it was not handled to the end", async () => {
+  const dedupe = new Dedupe();
+  let handled = 0;
+  const failing = () => Promise.reject(new Error("the test lets it fail"));
+  await assert.rejects(dedupe.once("a", failing));
+  const handle = () => {
+    handled++;
+  };
+  assert.equal(await dedupe.once("a", handle), true);
+  assert.equal(await dedupe.once("a", handle), false);
+  assert.equal(handled, 1);
+});
+
+void test("copies that come at the same time are handled one after the other", async () => {
+  const dedupe = new Dedupe();
+  const order: string[] = [];
+  const slow = async () => {
+    order.push("begun");
+    await Promise.resolve();
+    order.push("ended");
+    if (order.length === 2) throw new Error("the test lets the first fail");
+  };
+  const copies = await Promise.allSettled([1, 2, 3].map(() => dedupe.once("a", slow)));
+  assert.deepEqual(order, ["begun", "ended", "begun", "ended"]);
+  assert.deepEqual(
+    copies.map((copy) => (copy.status === "fulfilled" ? copy.value : "failed")),
+    ["failed", true, false],
+  );
+});
+
+void test("a store in memory forgets the oldest", () => {
+  const store = new MemoryStore(2);
+  for (const id of ["a", "b", "c"]) store.add(id);
+  assert.deepEqual(
+    ["a", "b", "c"].map((id) => store.has(id)),
+    [false, true, true],
+  );
+});
