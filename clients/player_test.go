@@ -156,9 +156,14 @@ var ofMessages = calls{
 		return c.Put(ctx, messageOf(with["message"].(map[string]any)), conditions(with)...)
 	},
 	"patchMessage": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
-		m := messageOf(with["change"].(map[string]any))
-		return c.Patch(ctx, text(with, "scheduleId"), client.Change{ExecutionTime: m.ExecutionTime, Delay: m.Delay,
-			Payload: m.Payload, ContentType: m.ContentType, Channel: m.Channel, Recurrence: m.Recurrence}, conditions(with)...)
+		given := with["change"].(map[string]any)
+		m := messageOf(given)
+		change := client.Change{ExecutionTime: m.ExecutionTime, Delay: m.Delay, Payload: m.Payload, ContentType: m.ContentType,
+			Channel: m.Channel, Labels: m.Labels, Recurrence: m.Recurrence}
+		if _, ok := given["failureChannel"]; ok {
+			change.FailureChannel = &m.FailureChannel
+		}
+		return c.Patch(ctx, text(with, "scheduleId"), change, conditions(with)...)
 	},
 	"getMessage": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		r, err := c.Get(ctx, text(with, "scheduleId"))
@@ -166,6 +171,7 @@ var ofMessages = calls{
 	},
 	"listMessages": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		f := client.Filter{Channel: text(with, "channel"), Status: client.Status(text(with, "status")),
+			Label: text(with, "label"), IDPrefix: text(with, "idPrefix"),
 			From: instant(with, "from"), To: instant(with, "to"), PageSize: number(with, "pageSize")}
 		return listed("messages", c.List(ctx, f), func(r client.Record) any {
 			return withPayload(r, r.Payload, r.ContentType)

@@ -19,6 +19,20 @@ export interface Delivery {
   /** The receiver may have the message already. */
   possibleDuplicate: boolean;
   traceparent: string | undefined;
+  /** Only on a failure channel: the message that could not be delivered. */
+  failed: Failed | undefined;
+}
+
+/** What is said of a message that could not be delivered. */
+export interface Failed {
+  messageId: string;
+  /** Where it went; of a URL, the scheme and host. */
+  channel: string;
+  reason: string;
+  attempts: number;
+  time: Date;
+  /** It may have arrived all the same. */
+  possibleDuplicate: boolean;
 }
 
 /** The headers do not say what a message of Postdate says. */
@@ -31,22 +45,40 @@ export class HeadersError extends Error {
  * (properties.messageId).
  */
 export function readHeaders(headers: MessageHeaders, messageId?: string): Delivery {
-  const scheduleId = required(headers, "postdate-schedule-id");
-  const time = required(headers, "postdate-execution-time");
-  const executionTime = new Date(time);
-  if (Number.isNaN(executionTime.getTime()))
-    throw new HeadersError(`postdate-execution-time is no time: ${time}`);
-  const attempt = Number(required(headers, "postdate-attempt"));
-  if (!Number.isInteger(attempt) || attempt < 1)
-    throw new HeadersError("postdate-attempt is no number from 1");
   return {
     messageId: messageId ?? read(headers, "message-id") ?? required(headers, "ce-id"),
-    scheduleId,
-    executionTime,
-    attempt,
+    scheduleId: required(headers, "postdate-schedule-id"),
+    executionTime: time(headers, "postdate-execution-time"),
+    attempt: number(headers, "postdate-attempt", 1),
     possibleDuplicate: read(headers, "postdate-possible-duplicate") === "true",
     traceparent: read(headers, "traceparent"),
+    failed: read(headers, "postdate-failed-id") === undefined ? undefined : failedOf(headers),
   };
+}
+
+function failedOf(headers: MessageHeaders): Failed {
+  return {
+    messageId: required(headers, "postdate-failed-id"),
+    channel: required(headers, "postdate-failed-channel"),
+    reason: required(headers, "postdate-failed-reason"),
+    attempts: number(headers, "postdate-failed-attempts", 0),
+    time: time(headers, "postdate-failed-time"),
+    possibleDuplicate: read(headers, "postdate-failed-possible-duplicate") === "true",
+  };
+}
+
+function time(headers: MessageHeaders, name: string): Date {
+  const text = required(headers, name);
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) throw new HeadersError(`${name} is no time: ${text}`);
+  return at;
+}
+
+function number(headers: MessageHeaders, name: string, least: number): number {
+  const text = required(headers, name);
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+  if (!(value >= least)) throw new HeadersError(`${name} is no number from ${String(least)}: ${text}`);
+  return value;
 }
 
 function required(headers: MessageHeaders, name: string): string {

@@ -55,8 +55,13 @@ for (const { name, headers, messageId, want } of vectors.headers) {
     for (const form of [headers, Object.fromEntries(bytes) as Record<string, unknown>]) {
       if (want === null) assert.throws(() => readHeaders(form, messageId), HeadersError);
       else {
-        const executionTime = new Date(want.executionTime as string);
-        assert.deepEqual(readHeaders(form, messageId), { traceparent: undefined, ...want, executionTime });
+        const failed = want.failed as { time: string } | undefined;
+        assert.deepEqual(readHeaders(form, messageId), {
+          traceparent: undefined,
+          ...want,
+          executionTime: new Date(want.executionTime as string),
+          failed: failed && { ...failed, time: new Date(failed.time) },
+        });
       }
     }
   });
