@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -142,7 +143,7 @@ func (h *harness) serveNode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f.Cut == "after" || f.Hang == "after" {
-		h.proxy.ServeHTTP(httptest.NewRecorder(), r)
+		h.proxy.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		if f.Hang == "after" {
 			<-r.Context().Done()
 		}

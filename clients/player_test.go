@@ -303,15 +303,18 @@ func (p *player) flood(ctx context.Context, c *client.Client, with map[string]an
 	defer cancel(nil)
 	count, inbox := number(with, "count"), text(with, "inbox")
 	var mu sync.Mutex
-	handled, scheduled, done := map[string]bool{}, 0, errors.New("all are handled")
+	handled, unmarked, scheduled, done := map[string]bool{}, map[string]bool{}, 0, errors.New("all are handled")
 	var all sync.WaitGroup
 	for range number(with, "workers") {
 		all.Go(func() {
 			err := c.Consume(ctx, inbox, text(with, "consumer"), receiveOf(with), func(_ context.Context, m client.ReceivedMessage) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if handled[m.ScheduleID] && !m.PossibleDuplicate {
-					cancel(fmt.Errorf("%s came twice without its mark", m.ScheduleID))
+				if !m.PossibleDuplicate {
+					if unmarked[m.ScheduleID] {
+						cancel(fmt.Errorf("%s came twice without a mark", m.ScheduleID))
+					}
+					unmarked[m.ScheduleID] = true
 				}
 				if handled[m.ScheduleID] = true; len(handled) == count {
 					cancel(done)

@@ -133,10 +133,12 @@ async function consume(client: Client, { inbox, consumer, until, failFirst, ...g
 
 async function flood(client: Client, { inbox, consumer, count, callers, workers, ...given }: Arguments) {
   const handled = new Set<string>();
+  const unmarked = new Set<string>();
   const enough = new AbortController();
   const handle = ({ scheduleId, possibleDuplicate }: ReceivedMessage) => {
-    if (handled.has(scheduleId) && !possibleDuplicate) {
-      enough.abort(new Error(`${scheduleId} came twice without its mark`));
+    if (!possibleDuplicate) {
+      if (unmarked.has(scheduleId)) enough.abort(new Error(`${scheduleId} came twice without a mark`));
+      unmarked.add(scheduleId);
     }
     if (handled.add(scheduleId).size === count) enough.abort("all are handled");
   };
