@@ -184,6 +184,20 @@ var ofMessages = calls{
 		results, err := c.CancelAll(ctx, texts(with, "scheduleIds"))
 		return map[string]any{"results": results}, err
 	},
+	"redriveMessages": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		results, err := c.Redrive(ctx, texts(with, "scheduleIds")...)
+		return map[string]any{"results": results}, err
+	},
+	"purgeMessages": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		results, err := c.Purge(ctx, texts(with, "scheduleIds")...)
+		return map[string]any{"results": results}, err
+	},
+	"cancelWhere":  job((*client.Client).CancelWhere),
+	"redriveWhere": job((*client.Client).RedriveWhere),
+	"purgeWhere":   job((*client.Client).PurgeWhere),
+	"getJob": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		return c.Job(ctx, text(with, "id"))
+	},
 	"triggerMessage": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		return c.Trigger(ctx, text(with, "scheduleId"), conditions(with)...)
 	},
@@ -203,6 +217,18 @@ var ofMessages = calls{
 	"listTasks": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		return listed("tasks", c.Tasks(ctx, text(with, "name"), text(with, "unit")), func(t client.Task) any { return t })
 	},
+}
+
+// job returns a call that starts a job and waits until it is done.
+func job(start func(*client.Client, context.Context, client.JobFilter) (string, error)) func(context.Context,
+	*client.Client, map[string]any) (any, error) {
+	return func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		id, err := start(c, ctx, read[client.JobFilter](with["filter"]))
+		if err != nil {
+			return nil, err
+		}
+		return c.WaitJob(ctx, id, nil)
+	}
 }
 
 var ofInboxes = calls{

@@ -17,7 +17,7 @@ type BodyOf<O> = O extends { requestBody: { content: { "application/json": infer
   ? { body: Body }
   : { body?: never };
 type AnswerOf<O> = O extends { responses: infer Responses }
-  ? JsonOf<Responses[keyof Responses & (200 | 201)]>
+  ? JsonOf<Responses[keyof Responses & (200 | 201 | 202)]>
   : never;
 type JsonOf<R> = R extends { content: { "application/json": infer Json } } ? Json : never;
 

@@ -4,7 +4,7 @@ import { ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
 import type { components, paths } from "./generated.ts";
 import { changeOf, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
-import { Transport, type Answer, type Call } from "./transport.ts";
+import { sleep, Transport, type Answer, type Call } from "./transport.ts";
 
 type Schemas = components["schemas"];
 
@@ -217,15 +217,74 @@ export class Client {
 
   /** Cancels up to 10,000 messages in one request. A result without an `error` is the same guarantee. */
   async cancelAll(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
-    const args = { body: { scheduleIds }, repeatable: true, ...options };
-    return (await this.#calls.call("post", "/v1/messages/cancel", args)).results;
+    return this.#many("/v1/messages/cancel", scheduleIds, options);
+  }
+
+  /** Tries up to 10,000 messages again that failed. Each is PENDING then, or its result has an `error`. */
+  async redrive(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
+    return this.#many("/v1/messages/redrive", scheduleIds, options);
+  }
+
+  /** Deletes up to 10,000 messages that failed. Each is gone then, or its result has an `error`. */
+  async purge(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
+    return this.#many("/v1/messages/purge", scheduleIds, options);
+  }
+
+  async #many(
+    path: ManyPath,
+    scheduleIds: string[],
+    options: CallOptions,
+  ): Promise<Schemas["CancelResult"][]> {
+    const answer = await this.#calls.call("post", path, {
+      body: { scheduleIds },
+      repeatable: true,
+      ...options,
+    });
+    if (!("results" in answer)) throw garbled(this.server, true, "it has no results");
+    return answer.results;
+  }
+
+  /** Starts a job that cancels the pending messages that a filter selects, and returns its id. */
+  cancelWhere(filter: JobFilter, options: CallOptions = {}): Promise<string> {
+    return this.#startJob("/v1/messages/cancel", filter, options);
+  }
+
+  /** Starts a job that tries the failed messages again that a filter selects, and returns its id. */
+  redriveWhere(filter: JobFilter, options: CallOptions = {}): Promise<string> {
+    return this.#startJob("/v1/messages/redrive", filter, options);
+  }
+
+  /** Starts a job that deletes the failed messages that a filter selects, and returns its id. */
+  purgeWhere(filter: JobFilter, options: CallOptions = {}): Promise<string> {
+    return this.#startJob("/v1/messages/purge", filter, options);
+  }
+
+  async #startJob(path: ManyPath, { from, to, ...rest }: JobFilter, options: CallOptions): Promise<string> {
+    const filter = { ...rest, ...(from && { from: timeOf(from) }), ...(to && { to: timeOf(to) }) };
+    const answer = await this.#calls.call("post", path, { body: { filter }, repeatable: true, ...options });
+    if (!("jobId" in answer)) throw garbled(this.server, true, "it has no jobId");
+    return answer.jobId;
+  }
+
+  /** Says how far a job has come. */
+  job(jobId: string, options: CallOptions = {}): Promise<Schemas["Job"]> {
+    return this.#calls.call("get", "/v1/jobs/{id}", { path: { id: jobId }, ...options });
+  }
+
+  /** Waits until a job is done. */
+  async waitJob(jobId: string, options: CallOptions = {}): Promise<Schemas["Job"]> {
+    for (let pause = 50; ; pause = Math.min(2 * pause, 1000)) {
+      const job = await this.job(jobId, options);
+      if (job.state === "done") return job;
+      await sleep(pause, options.signal);
+    }
   }
 
   async #cancelTogether(items: Item[], signal: AbortSignal) {
     const body = { scheduleIds: items.map((item) => item.scheduleId) };
     const { server } = this;
     const { data } = await this.#calls.once("post", "/v1/messages/cancel", { body, signal });
-    return resultsOf(server, items, data.results, () => undefined);
+    return resultsOf(server, items, "results" in data ? data.results : [], () => undefined);
   }
 
   /** Reads a message. */
@@ -452,6 +511,11 @@ export type ListFilter = Omit<
   /** How many messages are in one answer. Default: 1,000, which is the maximum. */
   pageSize?: number;
 };
+
+/** Selects messages for a job. */
+export type JobFilter = Omit<Schemas["JobFilter"], "from" | "to"> & { from?: Time; to?: Time };
+
+type ManyPath = `/v1/messages/${"cancel" | "redrive" | "purge"}`;
 
 /** What to read from an inbox. */
 export interface ReadOptions extends CallOptions {

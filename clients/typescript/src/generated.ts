@@ -59,9 +59,69 @@ export interface paths {
         put?: never;
         /**
          * Cancel many messages
-         * @description Each stands or falls alone. CANCELLED is the same guarantee as with DELETE.
+         * @description With scheduleIds, each stands or falls alone; CANCELLED is the same guarantee as with DELETE. With a filter, a job is started, which goes on after the answer and after a restart; repeating the call is safe.
          */
         post: operations["cancelMessages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How far a job has come
+         * @description A job is kept as long as a finished message once it is done.
+         */
+        get: operations["getJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/messages/redrive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try messages again that failed
+         * @description A message that is DELIVERY_FAILED becomes PENDING: a new version, due now, without attempts. If an earlier attempt may have arrived, it is still marked as a possible duplicate. With scheduleIds, each stands or falls alone; one that is PENDING stays as it is, so the call can be repeated. With a filter, a job is started, which takes what has failed; an empty filter selects all that has.
+         */
+        post: operations["redriveMessages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/messages/purge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete messages that failed
+         * @description A message that is DELIVERY_FAILED is gone, and its id is free. With scheduleIds, each stands or falls alone; the status in a result is what the message was. With a filter, a job is started, which takes what has failed; an empty filter selects all that has.
+         */
+        post: operations["purgeMessages"];
         delete?: never;
         options?: never;
         head?: never;
@@ -764,8 +824,26 @@ export interface components {
              * @constant
              */
             possibleDuplicate?: true;
+            /** @description What came of the latest attempts, the oldest first, also of those before a redrive. Absent in lists, of a series, and where nothing was attempted. */
+            attemptLog?: components["schemas"]["Attempt"][];
             recurrence?: components["schemas"]["Recurrence"];
             series?: components["schemas"]["Series"];
+        };
+        Attempt: {
+            /**
+             * Format: date-time
+             * @description When the outcome was known.
+             */
+            time: string;
+            /** @description The node that made the attempt. */
+            node: string;
+            /**
+             * @description Unknown: the message may have arrived.
+             * @enum {string}
+             */
+            outcome: "delivered" | "refused" | "unknown";
+            /** @description The beginning of the broker's own words. */
+            reason?: string;
         };
         Headers: {
             [key: string]: string;
@@ -847,8 +925,49 @@ export interface components {
             created?: boolean;
             error?: components["schemas"]["Problem"];
         };
+        /** @description Either scheduleIds, or a filter. An empty filter is refused by cancel. */
         Cancel: {
-            scheduleIds: string[];
+            scheduleIds?: string[];
+            filter?: components["schemas"]["JobFilter"];
+        };
+        /** @description Selects messages as the parameters of the list do; together they narrow it down. */
+        JobFilter: {
+            label?: string;
+            idPrefix?: string;
+            channel?: string;
+            /**
+             * Format: date-time
+             * @description Execution time at least this.
+             */
+            from?: string;
+            /**
+             * Format: date-time
+             * @description Execution time below this.
+             */
+            to?: string;
+        };
+        JobStarted: {
+            jobId: string;
+        };
+        Job: {
+            jobId: string;
+            /** @enum {string} */
+            kind: "cancel" | "redrive" | "purge";
+            filter: components["schemas"]["JobFilter"];
+            /** @enum {string} */
+            state: "running" | "done";
+            /** @description Messages that it changed. After a crash it may leave out up to 1,000 that it changed. */
+            done: number;
+            /** @description done and failed together, once it is done. */
+            total?: number;
+            /** @description Messages for which it came too late, or that could not be changed for another reason. */
+            failed: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endedAt?: string;
+            /** @description Why the last of the failed could not be changed; or, of a running job, why it waits. */
+            lastError?: string;
         };
         CancelResults: {
             /** @description One for each item, in order. */
@@ -1111,7 +1230,7 @@ export interface components {
          * @description What kind of problem it is. The list is closed.
          * @enum {string}
          */
-        ProblemType: "urn:postdate:problem:malformed-json" | "urn:postdate:problem:unknown-field" | "urn:postdate:problem:duplicate-field" | "urn:postdate:problem:invalid-field" | "urn:postdate:problem:invalid-parameter" | "urn:postdate:problem:not-supported" | "urn:postdate:problem:bad-request" | "urn:postdate:problem:unauthorized" | "urn:postdate:problem:forbidden" | "urn:postdate:problem:limited" | "urn:postdate:problem:not-found" | "urn:postdate:problem:no-such-key" | "urn:postdate:problem:no-such-path" | "urn:postdate:problem:method-not-allowed" | "urn:postdate:problem:request-timeout" | "urn:postdate:problem:exists" | "urn:postdate:problem:too-late" | "urn:postdate:problem:conflict" | "urn:postdate:problem:receipt-outdated" | "urn:postdate:problem:precondition-failed" | "urn:postdate:problem:idempotency-key-reused" | "urn:postdate:problem:too-large" | "urn:postdate:problem:unsupported-media-type" | "urn:postdate:problem:headers-too-large" | "urn:postdate:problem:internal" | "urn:postdate:problem:unavailable" | "urn:postdate:problem:not-ready" | "urn:postdate:problem:unknown-outcome" | "urn:postdate:problem:full";
+        ProblemType: "urn:postdate:problem:malformed-json" | "urn:postdate:problem:unknown-field" | "urn:postdate:problem:duplicate-field" | "urn:postdate:problem:invalid-field" | "urn:postdate:problem:invalid-parameter" | "urn:postdate:problem:not-supported" | "urn:postdate:problem:bad-request" | "urn:postdate:problem:unauthorized" | "urn:postdate:problem:forbidden" | "urn:postdate:problem:limited" | "urn:postdate:problem:not-found" | "urn:postdate:problem:no-such-key" | "urn:postdate:problem:no-such-job" | "urn:postdate:problem:no-such-path" | "urn:postdate:problem:method-not-allowed" | "urn:postdate:problem:request-timeout" | "urn:postdate:problem:exists" | "urn:postdate:problem:too-late" | "urn:postdate:problem:conflict" | "urn:postdate:problem:receipt-outdated" | "urn:postdate:problem:precondition-failed" | "urn:postdate:problem:idempotency-key-reused" | "urn:postdate:problem:too-large" | "urn:postdate:problem:unsupported-media-type" | "urn:postdate:problem:headers-too-large" | "urn:postdate:problem:internal" | "urn:postdate:problem:unavailable" | "urn:postdate:problem:not-ready" | "urn:postdate:problem:unknown-outcome" | "urn:postdate:problem:full";
         /** @description RFC 9457. */
         Problem: {
             type: components["schemas"]["ProblemType"];
@@ -1214,6 +1333,24 @@ export interface components {
                  *       "title": "The tenant is at its limit",
                  *       "status": 429,
                  *       "detail": "the tenant has 100000 messages pending, and may have 100000 (pendingMax); surely nothing was done: cancel some, wait until some are delivered, or ask an administrator for more"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description There is no such job. */
+        NoSuchJob: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "urn:postdate:problem:no-such-job",
+                 *       "title": "There is no such job",
+                 *       "status": 404,
+                 *       "detail": "there is no job with this id; it may never have been started, or it ended and its retention is over"
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem"];
@@ -1788,13 +1925,232 @@ export interface operations {
                     "application/json": components["schemas"]["CancelResults"];
                 };
             };
+            /** @description A job was started, durably. */
+            202: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobId": "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobStarted"];
+                };
+            };
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["Unsupported"];
             429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
+            507: components["responses"]["Full"];
+        };
+    };
+    getJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The jobId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobId": "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa",
+                     *       "kind": "cancel",
+                     *       "filter": {
+                     *         "label": "run-7"
+                     *       },
+                     *       "state": "done",
+                     *       "done": 99998,
+                     *       "total": 100000,
+                     *       "failed": 2,
+                     *       "createdAt": "2027-01-31T09:30:00.000Z",
+                     *       "endedAt": "2027-01-31T09:30:04.000Z",
+                     *       "lastError": "message \"order-1\" is DELIVERED already"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NoSuchJob"];
+            429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
+        };
+    };
+    redriveMessages: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "scheduleIds": [
+                 *         "order-1",
+                 *         "order-2"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["Cancel"];
+            };
+        };
+        responses: {
+            /** @description What became of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "results": [
+                     *         {
+                     *           "scheduleId": "order-1",
+                     *           "status": "PENDING"
+                     *         },
+                     *         {
+                     *           "scheduleId": "order-2",
+                     *           "error": {
+                     *             "type": "urn:postdate:problem:not-found",
+                     *             "title": "There is no such message",
+                     *             "status": 404,
+                     *             "detail": "there is no message \"order-2\"",
+                     *             "scheduleId": "order-2"
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CancelResults"];
+                };
+            };
+            /** @description A job was started, durably. */
+            202: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobId": "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobStarted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["Unsupported"];
+            429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
+            507: components["responses"]["Full"];
+        };
+    };
+    purgeMessages: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "scheduleIds": [
+                 *         "order-1",
+                 *         "order-2"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["Cancel"];
+            };
+        };
+        responses: {
+            /** @description What became of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "results": [
+                     *         {
+                     *           "scheduleId": "order-1",
+                     *           "status": "DELIVERY_FAILED"
+                     *         },
+                     *         {
+                     *           "scheduleId": "order-2",
+                     *           "error": {
+                     *             "type": "urn:postdate:problem:not-found",
+                     *             "title": "There is no such message",
+                     *             "status": 404,
+                     *             "detail": "there is no message \"order-2\"",
+                     *             "scheduleId": "order-2"
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CancelResults"];
+                };
+            };
+            /** @description A job was started, durably. */
+            202: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobId": "01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobStarted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["Unsupported"];
+            429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
+            507: components["responses"]["Full"];
         };
     };
     getMessage: {

@@ -186,7 +186,7 @@ function wasNotConnected(error: unknown): boolean {
 }
 
 /** Waits for a time, or until a signal. */
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);

@@ -10,6 +10,7 @@ import {
   type Change,
   type ClientOptions,
   type components,
+  type JobFilter,
   type ListFilter,
   type Message,
   type ReceivedMessage,
@@ -44,6 +45,7 @@ interface Arguments {
   message: Message & { scheduleId: string };
   change: Change & Schemas["TenantChange"];
   recurrence: Schemas["Recurrence"];
+  filter: JobFilter;
   ifVersion: string | undefined;
   from: string;
   count: number;
@@ -75,6 +77,12 @@ const calls: Calls = {
   listMessages: async (client, given) => ({ messages: await listed(client.list(given as ListFilter)) }),
   cancelMessage: (client, { scheduleId }) => client.cancel(scheduleId),
   cancelMessages: async (client, { scheduleIds }) => ({ results: await client.cancelAll(scheduleIds) }),
+  redriveMessages: async (client, { scheduleIds }) => ({ results: await client.redrive(scheduleIds) }),
+  purgeMessages: async (client, { scheduleIds }) => ({ results: await client.purge(scheduleIds) }),
+  cancelWhere: async (client, { filter }) => client.waitJob(await client.cancelWhere(filter)),
+  redriveWhere: async (client, { filter }) => client.waitJob(await client.redriveWhere(filter)),
+  purgeWhere: async (client, { filter }) => client.waitJob(await client.purgeWhere(filter)),
+  getJob: (client, { id }) => client.job(id),
   triggerMessage: (client, { scheduleId, ifVersion }) => client.trigger(scheduleId, { ifVersion }),
   pauseSeries: (client, { scheduleId }) => client.pauseSeries(scheduleId),
   resumeSeries: (client, { scheduleId }) => client.resumeSeries(scheduleId),
