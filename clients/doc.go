@@ -5,6 +5,6 @@
 // (openapi-typescript, openapi-fetch), check the types, and drive a node with each through every
 // operation. Schemathesis, which makes requests of the document, does so for a minute.
 //
-// Every client plays the scenario (scenario/README.md) against a real node. Those for Python and
-// TypeScript are in python and typescript.
+// Every client plays the scenario (scenario/README.md) against a real node. Those for Python, TypeScript and
+// Java are in python, typescript and java.
 package clients

@@ -14,8 +14,8 @@ import (
 	"github.com/postdate/postdate/internal/proctest"
 )
 
-// noPython is the exit code of .ci/clienttools on a machine without Python.
-const noPython = 3
+// noLanguage is the exit code of what fetches tools on a machine without their language: Python or Java.
+const noLanguage = 3
 
 // fetched is the folder with the tools, which are fetched once.
 var fetched = sync.OnceValues(func() (string, error) {
@@ -46,7 +46,7 @@ func newWorkshop(t *testing.T, files ...string) *workshop {
 	tools, err := fetched()
 	var exit *exec.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == noPython:
+	case errors.As(err, &exit) && exit.ExitCode() == noLanguage:
 		t.Skip(err)
 	case err != nil:
 		t.Fatal(err)

@@ -1,0 +1,143 @@
+package io.postdate.client;
+
+import java.net.http.HttpClient;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** How a client works. Everything has a default. */
+public final class Config {
+  List<String> servers;
+  String apiKey = environment("POSTDATE_API_KEY", null);
+  String tenant = environment("POSTDATE_AS_TENANT", null);
+  final Map<String, String> headers = new LinkedHashMap<>();
+  HttpClient http;
+  Duration answerTimeout = Duration.ofSeconds(40);
+  Duration retryFor = Duration.ofMinutes(1);
+  int requests = 2;
+  Clock clock = Clock.systemUTC();
+
+  /** The defaults, with what the environment says. */
+  public Config() {
+    servers(environment("POSTDATE_SERVER", "http://127.0.0.1:8080"));
+  }
+
+  /**
+   * The addresses of one node, or of several nodes of one cluster. Default: {@code
+   * POSTDATE_SERVER}, else {@code http://127.0.0.1:8080}.
+   *
+   * @param servers the addresses
+   * @return this
+   */
+  public Config servers(String... servers) {
+    if (servers.length == 0) {
+      throw new IllegalArgumentException(
+          "there are no servers: name at least one, like http://127.0.0.1:8080");
+    }
+    this.servers = List.of(servers).stream().map(Config::address).toList();
+    return this;
+  }
+
+  /**
+   * The credential. Default: {@code POSTDATE_API_KEY}.
+   *
+   * @param key the key's text; null: none
+   * @return this
+   */
+  public Config apiKey(String key) {
+    apiKey = key;
+    return this;
+  }
+
+  /**
+   * The tenant for which an administrator's key acts. Default: {@code POSTDATE_AS_TENANT}, else the
+   * key's own.
+   *
+   * @param tenant the tenant; null: the key's own
+   * @return this
+   */
+  public Config tenant(String tenant) {
+    this.tenant = tenant;
+    return this;
+  }
+
+  /**
+   * A header that is sent with every request.
+   *
+   * @param name its name
+   * @param value its value
+   * @return this
+   */
+  public Config header(String name, String value) {
+    headers.put(name, value);
+    return this;
+  }
+
+  /**
+   * What makes the requests, and handles TLS and proxies. Default: a new one.
+   *
+   * @param http a client of HTTP, which should not follow redirects: one may turn a POST into a GET
+   * @return this
+   */
+  public Config http(HttpClient http) {
+    this.http = http;
+    return this;
+  }
+
+  /**
+   * How long one try waits for its answer, not counting a long poll's wait. Default: 40 s, longer
+   * than a node takes to give up.
+   *
+   * @param timeout the time
+   * @return this
+   */
+  public Config answerTimeout(Duration timeout) {
+    answerTimeout = timeout;
+    return this;
+  }
+
+  /**
+   * How long after its first try a call may be tried again. Default: 1 min.
+   *
+   * @param time the time; zero: no call is tried again
+   * @return this
+   */
+  public Config retryFor(Duration time) {
+    retryFor = time;
+    return this;
+  }
+
+  /**
+   * How many requests for gathered schedules are in progress at most, and likewise for cancels. The
+   * more there are, the fewer calls share one. Default: 2.
+   *
+   * @param requests the number
+   * @return this
+   */
+  public Config requests(int requests) {
+    this.requests = requests;
+    return this;
+  }
+
+  /** The clock of the ids that the client makes. */
+  Config clock(Clock clock) {
+    this.clock = clock;
+    return this;
+  }
+
+  private static String environment(String name, String missing) {
+    String value = System.getenv(name);
+    return value == null || value.isEmpty() ? missing : value;
+  }
+
+  private static String address(String server) {
+    String address = (server.contains("://") ? server : "http://" + server).replaceFirst("/$", "");
+    if (!address.matches("https?://[^/]+(/.*)?") || address.endsWith("/v1")) {
+      throw new IllegalArgumentException(
+          "\"" + server + "\" is not the address of a server: write it like http://127.0.0.1:8080");
+    }
+    return address;
+  }
+}

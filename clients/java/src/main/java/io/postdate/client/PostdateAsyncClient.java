@@ -1,0 +1,533 @@
+package io.postdate.client;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.postdate.client.Gatherer.Item;
+import io.postdate.client.model.AckResult;
+import io.postdate.client.model.AckResults;
+import io.postdate.client.model.Acknowledge;
+import io.postdate.client.model.BatchResult;
+import io.postdate.client.model.BatchResults;
+import io.postdate.client.model.Cancel;
+import io.postdate.client.model.CancelResult;
+import io.postdate.client.model.CancelResults;
+import io.postdate.client.model.Change;
+import io.postdate.client.model.Channel;
+import io.postdate.client.model.ChannelChange;
+import io.postdate.client.model.ChannelList;
+import io.postdate.client.model.ChannelSettings;
+import io.postdate.client.model.Cluster;
+import io.postdate.client.model.Health;
+import io.postdate.client.model.InboxPage;
+import io.postdate.client.model.Key;
+import io.postdate.client.model.KeyList;
+import io.postdate.client.model.KeyWish;
+import io.postdate.client.model.Message;
+import io.postdate.client.model.MessagePage;
+import io.postdate.client.model.NewKey;
+import io.postdate.client.model.Occurrence;
+import io.postdate.client.model.Occurrences;
+import io.postdate.client.model.Preview;
+import io.postdate.client.model.Received;
+import io.postdate.client.model.ReceivedMessage;
+import io.postdate.client.model.RevokedKey;
+import io.postdate.client.model.Schedule;
+import io.postdate.client.model.Scheduled;
+import io.postdate.client.model.Task;
+import io.postdate.client.model.TaskDefinition;
+import io.postdate.client.model.Tenant;
+import io.postdate.client.model.TenantChange;
+import io.postdate.client.model.TenantList;
+import io.postdate.client.model.TimeUnit;
+import java.time.Instant;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+import java.util.stream.Stream;
+
+/**
+ * The calls of the API as futures. {@link PostdateClient} says what each does.
+ *
+ * <p>A future fails with a {@link PostdateException}. Who cancels one, or gives it a time-out, ends
+ * its call: nothing is tried again. A call that was sent by then may be done all the same. Only
+ * tasks and channels, which read several pages, read them to the end.
+ */
+public final class PostdateAsyncClient {
+  private final Transport transport;
+  private final Gatherer<Scheduled> schedules;
+  private final Gatherer<Void> cancels;
+
+  /** A client with the defaults, and what the environment says. */
+  public PostdateAsyncClient() {
+    this(new Config());
+  }
+
+  /**
+   * A client. It does not connect yet.
+   *
+   * @param config how it works
+   */
+  public PostdateAsyncClient(Config config) {
+    transport = new Transport(config);
+    schedules = Batches.schedules(transport);
+    cancels = Batches.cancels(transport);
+  }
+
+  /**
+   * The server that the next call tries first.
+   *
+   * @return its address
+   */
+  public String server() {
+    return transport.server();
+  }
+
+  /**
+   * Schedules a message.
+   *
+   * @param message the message
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> schedule(Schedule message) {
+    ObjectNode named = named(message);
+    Item item = new Item(named.get("scheduleId").asText(), named.toString());
+    return Attempts.of(transport, true, () -> schedules.call(item));
+  }
+
+  /**
+   * Schedules a message with a trace context. It shares no request with others.
+   *
+   * @param message the message
+   * @param traceparent of W3C, which goes with the message
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> schedule(Schedule message, String traceparent) {
+    Call call = Batches.schedule(named(message).toString()).header("traceparent", traceparent);
+    return call(call.twice(), Json.as(Scheduled.class));
+  }
+
+  /**
+   * Schedules up to 10,000 messages in one request.
+   *
+   * @param messages the messages
+   * @return what became of each
+   */
+  public CompletableFuture<List<BatchResult>> scheduleAll(List<Schedule> messages) {
+    List<ObjectNode> named = messages.stream().map(this::named).toList();
+    return call(
+        new Call("POST", "/v1/messages/batch", Json.write(named)).twice(),
+        answer ->
+            Batches.all(Json.read(answer.text(), BatchResults.class).getResults(), named.size()));
+  }
+
+  /**
+   * Creates or replaces a message.
+   *
+   * @param message the message, with its scheduleId
+   * @param ifVersion the version that it must have; null: any
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> put(Schedule message, String ifVersion) {
+    Call call = new Call("PUT", Query.message(message.getScheduleId()), Json.write(message));
+    return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
+  }
+
+  /**
+   * Changes a message.
+   *
+   * @param scheduleId the message's
+   * @param change what changes
+   * @param ifVersion the version that it must have; null: any
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> patch(String scheduleId, Change change, String ifVersion) {
+    Call call = new Call("PATCH", Query.message(scheduleId), Json.write(change));
+    return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
+  }
+
+  /**
+   * Moves a message to another time.
+   *
+   * @param scheduleId the message's
+   * @param executionTime the time
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> move(String scheduleId, Instant executionTime) {
+    return patch(scheduleId, new Change().executionTime(executionTime), null);
+  }
+
+  /**
+   * Pauses a series.
+   *
+   * @param scheduleId the series'
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> pauseSeries(String scheduleId) {
+    return patch(scheduleId, new Change().paused(true), null);
+  }
+
+  /**
+   * Lets a paused series go on.
+   *
+   * @param scheduleId the series'
+   * @return the answer
+   */
+  public CompletableFuture<Scheduled> resumeSeries(String scheduleId) {
+    return patch(scheduleId, new Change().paused(false), null);
+  }
+
+  /**
+   * Begins an occurrence of a series out of turn.
+   *
+   * @param scheduleId the series'
+   * @param ifVersion the version that it must have; null: any
+   * @return the answer, with the occurrence's id
+   */
+  public CompletableFuture<Scheduled> trigger(String scheduleId, String ifVersion) {
+    Call call = new Call("POST", Query.message(scheduleId) + "/trigger", null);
+    return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
+  }
+
+  /**
+   * Cancels a message.
+   *
+   * @param scheduleId the message's
+   * @return its success is the guarantee
+   */
+  public CompletableFuture<Void> cancel(String scheduleId) {
+    Query.message(scheduleId); // refuses what cannot be one
+    Item item = new Item(scheduleId, Json.write(scheduleId));
+    return Attempts.of(transport, true, () -> cancels.call(item));
+  }
+
+  /**
+   * Cancels up to 10,000 messages in one request.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each
+   */
+  public CompletableFuture<List<CancelResult>> cancelAll(List<String> scheduleIds) {
+    String body = Json.write(new Cancel().scheduleIds(scheduleIds));
+    return call(
+        new Call("POST", "/v1/messages/cancel", body).twice(),
+        answer ->
+            Batches.all(
+                Json.read(answer.text(), CancelResults.class).getResults(), scheduleIds.size()));
+  }
+
+  /**
+   * Reads a message.
+   *
+   * @param scheduleId the message's
+   * @return the message
+   */
+  public CompletableFuture<Message> get(String scheduleId) {
+    return get(Query.message(scheduleId), Message.class);
+  }
+
+  /**
+   * Reads a page of messages, in the order of their execution times.
+   *
+   * @param filter which
+   * @param cursor the nextCursor of the page before; null: the first page
+   * @return the page; without a nextCursor it is the last one
+   */
+  public CompletableFuture<MessagePage> list(MessageFilter filter, String cursor) {
+    return get(filter.path(cursor), MessagePage.class);
+  }
+
+  /**
+   * Returns when a rule recurs.
+   *
+   * @param preview the rule, and which occurrences are asked for
+   * @return the occurrences
+   */
+  public CompletableFuture<List<Occurrence>> preview(Preview preview) {
+    return call(
+        new Call("POST", "/v1/recurrences/preview", Json.write(preview)).twice(),
+        answer -> Json.read(answer.text(), Occurrences.class).getOccurrences());
+  }
+
+  /**
+   * Inserts, updates or deletes a task.
+   *
+   * @param task the task
+   * @return the task as it is
+   */
+  public CompletableFuture<Task> defineTask(TaskDefinition task) {
+    return call(new Call("POST", "/schedulers", Json.write(task)), Json.as(Task.class));
+  }
+
+  /**
+   * Reads the tasks that are not deleted.
+   *
+   * @param name selects; null: any
+   * @param unit selects; null: any
+   * @return the tasks
+   */
+  public CompletableFuture<List<Task>> tasks(String name, TimeUnit unit) {
+    String path = new Query().set("name", name).set("unit", unit).on("/schedulers");
+    return tasks(path, List.of());
+  }
+
+  private CompletableFuture<List<Task>> tasks(String path, List<Task> before) {
+    return call(
+            new Call("GET", path, null),
+            answer ->
+                new Pages.Page<>(
+                    Arrays.asList(Json.read(answer.text(), Task[].class)),
+                    answer.headers().firstValue("Link").orElse(null)))
+        .thenCompose(
+            page -> {
+              List<Task> tasks = join(before, page.items());
+              return page.next() == null
+                  ? CompletableFuture.completedFuture(tasks)
+                  : tasks(page.next().replaceFirst("<(.*)>; rel=\"next\"", "$1"), tasks);
+            });
+  }
+
+  /**
+   * Reads messages of an inbox.
+   *
+   * @param inbox its name
+   * @param read what to read
+   * @return the page
+   */
+  public CompletableFuture<InboxPage> readInbox(String inbox, InboxRead read) {
+    Call call = new Call("GET", read.path(inbox), null);
+    return call(call.waiting(read.wait), Json.as(InboxPage.class));
+  }
+
+  /**
+   * Receives messages of an inbox for a consumer.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param options what to receive
+   * @return the messages
+   */
+  public CompletableFuture<List<ReceivedMessage>> receive(
+      String inbox, String consumer, ReceiveOptions options) {
+    return receive(inbox, consumer, options, (messages, answer) -> messages);
+  }
+
+  CompletableFuture<Worker.Batch> receiveBatch(
+      String inbox, String consumer, ReceiveOptions options) {
+    return receive(
+        inbox, consumer, options, (messages, a) -> new Worker.Batch(messages, a.askedAt()));
+  }
+
+  private <T> CompletableFuture<T> receive(
+      String inbox,
+      String consumer,
+      ReceiveOptions options,
+      BiFunction<List<ReceivedMessage>, Answer, T> read) {
+    String path = Query.path("/v1/inbox/%s/consumers/%s/receive", inbox, consumer);
+    return call(
+        new Call("POST", path, Json.write(options.body())).twice().waiting(options.wait),
+        a -> read.apply(Json.read(a.text(), Received.class).getMessages(), a));
+  }
+
+  /**
+   * Acknowledges up to 1,000 messages.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param receipts the messages' receipts
+   * @return what became of each
+   */
+  public CompletableFuture<List<AckResult>> ack(
+      String inbox, String consumer, List<String> receipts) {
+    String path = Query.path("/v1/inbox/%s/consumers/%s/ack", inbox, consumer);
+    String body = Json.write(new Acknowledge().receipts(receipts));
+    return call(
+        new Call("POST", path, body).twice(),
+        answer ->
+            Batches.all(Json.read(answer.text(), AckResults.class).getResults(), receipts.size()));
+  }
+
+  /**
+   * Receives messages of an inbox for a consumer, and handles one after the other.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param options what to receive
+   * @param handler handles a message; it is acknowledged when the future succeeds
+   * @return the worker, which is at work
+   */
+  public Worker consume(
+      String inbox,
+      String consumer,
+      ReceiveOptions options,
+      Function<ReceivedMessage, ? extends CompletableFuture<?>> handler) {
+    return worker(inbox, consumer, options, message -> handler.apply(message).join());
+  }
+
+  Worker worker(String inbox, String consumer, ReceiveOptions options, Handler handler) {
+    return new Worker(this, inbox, consumer, options, handler).start();
+  }
+
+  /**
+   * Lists the channels that a node knows something about.
+   *
+   * @return the channels, by name
+   */
+  public CompletableFuture<List<Channel>> channels() {
+    return channels(null, List.of());
+  }
+
+  private CompletableFuture<List<Channel>> channels(String cursor, List<Channel> before) {
+    return get(new Query().set("cursor", cursor).on("/v1/channels"), ChannelList.class)
+        .thenCompose(
+            page -> {
+              List<Channel> channels = join(before, page.getChannels());
+              return page.getNextCursor() == null
+                  ? CompletableFuture.completedFuture(channels)
+                  : channels(page.getNextCursor(), channels);
+            });
+  }
+
+  /**
+   * Pauses, resumes or limits a channel on all nodes.
+   *
+   * @param change what changes
+   * @return the settings
+   */
+  public CompletableFuture<ChannelSettings> changeChannel(ChannelChange change) {
+    return call(
+        new Call("PATCH", "/v1/channels", Json.write(change)), Json.as(ChannelSettings.class));
+  }
+
+  /**
+   * Lists the API keys of all tenants.
+   *
+   * @return the keys, the oldest first
+   */
+  public CompletableFuture<List<Key>> keys() {
+    return call(
+        new Call("GET", "/v1/keys", null),
+        answer -> Json.read(answer.text(), KeyList.class).getKeys());
+  }
+
+  /**
+   * Makes an API key.
+   *
+   * @param wish the key
+   * @return the key with its text
+   */
+  public CompletableFuture<NewKey> createKey(KeyWish wish) {
+    return call(new Call("POST", "/v1/keys", Json.write(wish)), Json.as(NewKey.class));
+  }
+
+  /**
+   * Revokes an API key.
+   *
+   * @param id the key's
+   * @return the answer
+   */
+  public CompletableFuture<RevokedKey> revokeKey(String id) {
+    return call(new Call("DELETE", Query.path("/v1/keys/%s", id), null), Json.as(RevokedKey.class));
+  }
+
+  /**
+   * Lists the tenants.
+   *
+   * @return the tenants, by name
+   */
+  public CompletableFuture<List<Tenant>> tenants() {
+    return call(
+        new Call("GET", "/v1/tenants", null),
+        answer -> Json.read(answer.text(), TenantList.class).getTenants());
+  }
+
+  /**
+   * Changes a tenant's limits on all nodes.
+   *
+   * @param tenant the tenant
+   * @param change what changes
+   * @return the tenant as it is
+   */
+  public CompletableFuture<Tenant> changeTenant(String tenant, TenantChange change) {
+    String path = Query.path("/v1/tenants/%s", tenant);
+    return call(new Call("PATCH", path, Json.write(change)), Json.as(Tenant.class));
+  }
+
+  /**
+   * Returns the cluster as one node sees it.
+   *
+   * @return the cluster
+   */
+  public CompletableFuture<Cluster> cluster() {
+    return get("/v1/cluster", Cluster.class);
+  }
+
+  /**
+   * Asks once whether the process is alive.
+   *
+   * @return the answer
+   */
+  public CompletableFuture<Health> health() {
+    return transport.attempt(new Call("GET", "/healthz", null), Json.as(Health.class));
+  }
+
+  /**
+   * Asks once whether the node can serve.
+   *
+   * @return the answer
+   */
+  public CompletableFuture<Health> ready() {
+    return transport.attempt(new Call("GET", "/readyz", null), Json.as(Health.class));
+  }
+
+  /**
+   * Reads the node's metrics.
+   *
+   * @return the text format of Prometheus
+   */
+  public CompletableFuture<String> metrics() {
+    return call(new Call("GET", "/metrics", null), Answer::text);
+  }
+
+  /**
+   * Reads the API's OpenAPI document.
+   *
+   * @return the document
+   */
+  public CompletableFuture<JsonNode> openApi() {
+    return get("/openapi.json", JsonNode.class);
+  }
+
+  /**
+   * Makes a call for which there is no method.
+   *
+   * @param call the call
+   * @return the answer
+   */
+  public CompletableFuture<Answer> call(Call call) {
+    return call(call, answer -> answer);
+  }
+
+  private <T> CompletableFuture<T> get(String path, Class<T> type) {
+    return call(new Call("GET", path, null), Json.as(type));
+  }
+
+  private <T> CompletableFuture<T> call(Call call, Transport.Reader<T> reader) {
+    return Attempts.of(
+        transport, call.repeatable() || call.isGet(), () -> transport.attempt(call, reader));
+  }
+
+  /** The message with an id, so that a second try is the same message. */
+  private ObjectNode named(Schedule message) {
+    ObjectNode named = Json.MAPPER.valueToTree(message);
+    if (!named.has("scheduleId")) {
+      named.put("scheduleId", Ids.next(transport.config.clock));
+    }
+    return named;
+  }
+
+  private static <T> List<T> join(List<T> before, List<T> after) {
+    return before.isEmpty() ? after : Stream.concat(before.stream(), after.stream()).toList();
+  }
+}

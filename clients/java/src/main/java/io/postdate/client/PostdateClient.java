@@ -1,0 +1,475 @@
+package io.postdate.client;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.postdate.client.model.AckResult;
+import io.postdate.client.model.BatchResult;
+import io.postdate.client.model.CancelResult;
+import io.postdate.client.model.Change;
+import io.postdate.client.model.Channel;
+import io.postdate.client.model.ChannelChange;
+import io.postdate.client.model.ChannelSettings;
+import io.postdate.client.model.Cluster;
+import io.postdate.client.model.Health;
+import io.postdate.client.model.InboxPage;
+import io.postdate.client.model.Key;
+import io.postdate.client.model.KeyWish;
+import io.postdate.client.model.Message;
+import io.postdate.client.model.MessagePage;
+import io.postdate.client.model.NewKey;
+import io.postdate.client.model.Occurrence;
+import io.postdate.client.model.Preview;
+import io.postdate.client.model.ReceivedMessage;
+import io.postdate.client.model.Schedule;
+import io.postdate.client.model.Scheduled;
+import io.postdate.client.model.Task;
+import io.postdate.client.model.TaskDefinition;
+import io.postdate.client.model.Tenant;
+import io.postdate.client.model.TenantChange;
+import io.postdate.client.model.TimeUnit;
+import java.time.Instant;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+
+/**
+ * A client of a Postdate node or cluster. It is safe for use by several threads.
+ *
+ * <p>A call that fails throws a {@link ProblemException} or a {@link NoAnswerException}. Reads,
+ * schedules, cancels, receives and acknowledgements are tried again until they are answered or
+ * {@link Config#retryFor} is over; other calls only where surely nothing was done. Concurrent calls
+ * of schedule share requests, and so do those of cancel. If the thread is interrupted, a call
+ * throws a {@link NoAnswerException}, and the thread is still interrupted.
+ */
+public final class PostdateClient {
+  private final PostdateAsyncClient async;
+
+  /** A client with the defaults, and what the environment says. */
+  public PostdateClient() {
+    this(new Config());
+  }
+
+  /**
+   * A client. It does not connect yet.
+   *
+   * @param config how it works
+   */
+  public PostdateClient(Config config) {
+    async = new PostdateAsyncClient(config);
+  }
+
+  /**
+   * The same calls as futures.
+   *
+   * @return a client that shares requests with this one
+   */
+  public PostdateAsyncClient async() {
+    return async;
+  }
+
+  /**
+   * Schedules a message. One without a scheduleId gets one before the first try. The same
+   * scheduleId with the same content again is answered as the first time, with other content by the
+   * problem EXISTS.
+   *
+   * @param message the message
+   * @return the answer, with its id and time
+   */
+  public Scheduled schedule(Schedule message) {
+    return await(async.schedule(message));
+  }
+
+  /**
+   * Schedules a message with a trace context. Such a call shares no request with others.
+   *
+   * @param message the message
+   * @param traceparent of W3C, which goes with the message
+   * @return the answer, with its id and time
+   */
+  public Scheduled schedule(Schedule message, String traceparent) {
+    return await(async.schedule(message, traceparent));
+  }
+
+  /**
+   * Schedules up to 10,000 messages in one request. Each stands or falls alone.
+   *
+   * @param messages the messages
+   * @return what became of each, in order: it has an error, or what schedule would answer
+   */
+  public List<BatchResult> scheduleAll(List<Schedule> messages) {
+    return await(async.scheduleAll(messages));
+  }
+
+  /**
+   * Creates the message with this scheduleId, or replaces it while it is PENDING.
+   *
+   * @param message the message, with its scheduleId
+   * @return the answer
+   */
+  public Scheduled put(Schedule message) {
+    return put(message, null);
+  }
+
+  /**
+   * Replaces a message only if it is still as it was read.
+   *
+   * @param message the message, with its scheduleId
+   * @param ifVersion the version that it must have: if it has another one, the problem is
+   *     PRECONDITION_FAILED; null: any
+   * @return the answer
+   */
+  public Scheduled put(Schedule message, String ifVersion) {
+    return await(async.put(message, ifVersion));
+  }
+
+  /**
+   * Changes a message while it is PENDING, or a series from its next occurrence on.
+   *
+   * @param scheduleId the message's
+   * @param change what changes; what it does not have stays as it is
+   * @return the answer
+   */
+  public Scheduled patch(String scheduleId, Change change) {
+    return patch(scheduleId, change, null);
+  }
+
+  /**
+   * Changes a message only if it is still as it was read.
+   *
+   * @param scheduleId the message's
+   * @param change what changes
+   * @param ifVersion the version that it must have: if it has another one, the problem is
+   *     PRECONDITION_FAILED; null: any
+   * @return the answer
+   */
+  public Scheduled patch(String scheduleId, Change change, String ifVersion) {
+    return await(async.patch(scheduleId, change, ifVersion));
+  }
+
+  /**
+   * Moves a message to another time.
+   *
+   * @param scheduleId the message's
+   * @param executionTime the time
+   * @return the answer
+   */
+  public Scheduled move(String scheduleId, Instant executionTime) {
+    return await(async.move(scheduleId, executionTime));
+  }
+
+  /**
+   * Pauses a series. No other occurrence begins until it is resumed.
+   *
+   * @param scheduleId the series'
+   */
+  public void pauseSeries(String scheduleId) {
+    await(async.pauseSeries(scheduleId));
+  }
+
+  /**
+   * Lets a paused series go on with the first occurrence after now.
+   *
+   * @param scheduleId the series'
+   */
+  public void resumeSeries(String scheduleId) {
+    await(async.resumeSeries(scheduleId));
+  }
+
+  /**
+   * Begins an occurrence of a series out of turn. It is a message of its own.
+   *
+   * @param scheduleId the series'
+   * @return the answer, with the occurrence's id
+   */
+  public Scheduled trigger(String scheduleId) {
+    return trigger(scheduleId, null);
+  }
+
+  /**
+   * Begins an occurrence of a series only if that is still as it was read.
+   *
+   * @param scheduleId the series'
+   * @param ifVersion the version that it must have; null: any
+   * @return the answer, with the occurrence's id
+   */
+  public Scheduled trigger(String scheduleId, String ifVersion) {
+    return await(async.trigger(scheduleId, ifVersion));
+  }
+
+  /**
+   * Cancels a message. If this returns, that is a guarantee: the message is never delivered. If
+   * delivery may have begun, the problem is TOO_LATE.
+   *
+   * @param scheduleId the message's
+   */
+  public void cancel(String scheduleId) {
+    await(async.cancel(scheduleId));
+  }
+
+  /**
+   * Cancels up to 10,000 messages in one request. A result without an error is the same guarantee.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each, in order
+   */
+  public List<CancelResult> cancelAll(List<String> scheduleIds) {
+    return await(async.cancelAll(scheduleIds));
+  }
+
+  /**
+   * Reads a message.
+   *
+   * @param scheduleId the message's
+   * @return the message
+   */
+  public Message get(String scheduleId) {
+    return await(async.get(scheduleId));
+  }
+
+  /**
+   * Reads messages page by page, in the order of their execution times.
+   *
+   * @param filter which
+   * @return the messages; each iteration reads them anew
+   */
+  public Iterable<Message> list(MessageFilter filter) {
+    return () ->
+        new Pages<>(
+            cursor -> {
+              MessagePage page = await(async.list(filter, cursor));
+              return new Pages.Page<>(page.getMessages(), page.getNextCursor());
+            });
+  }
+
+  /**
+   * Returns when a rule recurs.
+   *
+   * @param preview the rule, and which occurrences are asked for: by default ten after now
+   * @return the occurrences
+   */
+  public List<Occurrence> preview(Preview preview) {
+    return await(async.preview(preview));
+  }
+
+  /**
+   * Inserts, updates or deletes a task, which is a series in the words of a task scheduler.
+   *
+   * @param task the task
+   * @return the task as it is
+   */
+  public Task defineTask(TaskDefinition task) {
+    return await(async.defineTask(task));
+  }
+
+  /**
+   * Reads the tasks that are not deleted, by when they first begin.
+   *
+   * @param name selects; null: any
+   * @param unit selects; null: any
+   * @return the tasks
+   */
+  public List<Task> tasks(String name, TimeUnit unit) {
+    return await(async.tasks(name, unit));
+  }
+
+  /**
+   * Reads messages of an inbox. It removes none: a reader keeps the page's nextCursor, and goes on
+   * after that.
+   *
+   * @param inbox its name
+   * @param read what to read
+   * @return the page
+   */
+  public InboxPage readInbox(String inbox, InboxRead read) {
+    return await(async.readInbox(inbox, read));
+  }
+
+  /**
+   * Receives messages of an inbox for a consumer. What is not acknowledged comes again after its
+   * visibility.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param options what to receive
+   * @return the messages
+   */
+  public List<ReceivedMessage> receive(String inbox, String consumer, ReceiveOptions options) {
+    return await(async.receive(inbox, consumer, options));
+  }
+
+  /**
+   * Acknowledges up to 1,000 messages by their receipts. Each stands or falls alone.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param receipts the messages' receipts
+   * @return what became of each, in order
+   */
+  public List<AckResult> ack(String inbox, String consumer, List<String> receipts) {
+    return await(async.ack(inbox, consumer, receipts));
+  }
+
+  /**
+   * Receives messages of an inbox for a consumer, handles one after the other in a thread of its
+   * own, and acknowledges them.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param handler handles a message; if it throws, the message comes again
+   * @return the worker, which is at work until it is closed
+   */
+  public Worker consume(String inbox, String consumer, Handler handler) {
+    return consume(inbox, consumer, new ReceiveOptions(), handler);
+  }
+
+  /**
+   * Likewise, with options.
+   *
+   * @param inbox its name
+   * @param consumer the consumer
+   * @param options what to receive at a time
+   * @param handler handles a message; if it throws, the message comes again
+   * @return the worker, which is at work until it is closed
+   */
+  public Worker consume(String inbox, String consumer, ReceiveOptions options, Handler handler) {
+    return async.worker(inbox, consumer, options, handler);
+  }
+
+  /**
+   * Lists the channels that a node knows something about, by name.
+   *
+   * @return the channels
+   */
+  public List<Channel> channels() {
+    return await(async.channels());
+  }
+
+  /**
+   * Pauses, resumes or limits a channel on all nodes.
+   *
+   * @param change what changes
+   * @return the settings
+   */
+  public ChannelSettings changeChannel(ChannelChange change) {
+    return await(async.changeChannel(change));
+  }
+
+  /**
+   * Lists the API keys of all tenants, the oldest first.
+   *
+   * @return the keys
+   */
+  public List<Key> keys() {
+    return await(async.keys());
+  }
+
+  /**
+   * Makes an API key. If that may have been done, a key may be there whose text nobody has: revoke
+   * it.
+   *
+   * @param wish the key
+   * @return the key with its text, which cannot be had again
+   */
+  public NewKey createKey(KeyWish wish) {
+    return await(async.createKey(wish));
+  }
+
+  /**
+   * Revokes an API key.
+   *
+   * @param id the key's
+   */
+  public void revokeKey(String id) {
+    await(async.revokeKey(id));
+  }
+
+  /**
+   * Lists the tenants that have limits of their own, settings of channels, pending messages or
+   * keys.
+   *
+   * @return the tenants, by name
+   */
+  public List<Tenant> tenants() {
+    return await(async.tenants());
+  }
+
+  /**
+   * Changes a tenant's limits on all nodes. Null gives one back to the nodes' default.
+   *
+   * @param tenant the tenant
+   * @param change what changes
+   * @return the tenant as it is
+   */
+  public Tenant changeTenant(String tenant, TenantChange change) {
+    return await(async.changeTenant(tenant, change));
+  }
+
+  /**
+   * Returns the cluster as one node sees it.
+   *
+   * @return the cluster
+   */
+  public Cluster cluster() {
+    return await(async.cluster());
+  }
+
+  /**
+   * Asks once whether the process is alive.
+   *
+   * @return the answer
+   */
+  public Health health() {
+    return await(async.health());
+  }
+
+  /**
+   * Asks once whether the node can serve. If not, the problem is NOT_READY.
+   *
+   * @return the answer
+   */
+  public Health ready() {
+    return await(async.ready());
+  }
+
+  /**
+   * Reads the node's metrics, in the text format of Prometheus.
+   *
+   * @return the text
+   */
+  public String metrics() {
+    return await(async.metrics());
+  }
+
+  /**
+   * Reads the API's OpenAPI document.
+   *
+   * @return the document
+   */
+  public JsonNode openApi() {
+    return await(async.openApi());
+  }
+
+  /**
+   * Makes a call for which there is no method.
+   *
+   * @param call the call
+   * @return the answer
+   */
+  public Answer call(Call call) {
+    return await(async.call(call));
+  }
+
+  private <T> T await(CompletableFuture<T> call) {
+    try {
+      return call.get();
+    } catch (InterruptedException e) {
+      call.cancel(true);
+      Thread.currentThread().interrupt();
+      throw new NoAnswerException(async.server(), true, e);
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof PostdateException failed) {
+        throw failed.here();
+      }
+      throw new IllegalStateException(e.getCause());
+    }
+  }
+}

@@ -1,0 +1,22 @@
+package io.postdate.client.receivers;
+
+/**
+ * Remembers which messages were handled. One that several processes share makes one of them know of
+ * another's.
+ */
+public interface SeenStore {
+  /**
+   * Whether a message was handled.
+   *
+   * @param messageId the message's
+   * @return whether it was added
+   */
+  boolean has(String messageId);
+
+  /**
+   * Remembers that a message was handled.
+   *
+   * @param messageId the message's
+   */
+  void add(String messageId);
+}

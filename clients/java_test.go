@@ -1,0 +1,110 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// builtJava is the folder of the Java client, which is built once: its classes are generated from the document,
+// compiled, linted and tested, and packed.
+var builtJava = sync.OnceValues(func() (string, error) {
+	repository, err := command("", "bash", "../.ci/javatools")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(builds, "java")
+	if err := os.CopyFS(dir, os.DirFS("java")); err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "target")); err != nil { // what somebody has built here
+		return "", err
+	}
+	document, receivers, err := absolute("../api/openapi.json", "scenario/receivers.json")
+	if err != nil {
+		return "", err
+	}
+	quick := "MAVEN_OPTS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1" // in what runs for a minute on two cores
+	_, err = command(dir, "env", quick, "mvn", "-o", "-q", "-B", "-Dmaven.repo.local="+strings.TrimSpace(repository),
+		"-Dopenapi="+document, "-Dreceivers="+receivers, "verify")
+	return dir, err
+})
+
+func absolute(one, other string) (string, string, error) {
+	first, err := filepath.Abs(one)
+	second, failed := filepath.Abs(other)
+	return first, second, errors.Join(err, failed)
+}
+
+// command runs a program of the system and returns what it printed.
+func command(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		err = errors.Join(err, errors.New(string(out)+said.String()))
+	}
+	return string(out), err
+}
+
+// newJava returns the folder of the Java client. It skips the test where the machine has no Java.
+func newJava(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs tools from Maven's repository")
+	}
+	if _, err := built(); err != nil { // makes the folder of builds
+		t.Fatal(err)
+	}
+	dir, err := builtJava()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == noLanguage:
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The Java client delivers the first message of its README, from an empty folder.
+func TestJavaPackage(t *testing.T) {
+	t.Parallel()
+	java := newJava(t)
+	for _, kind := range []string{"", "-sources", "-javadoc"} {
+		if _, err := os.Stat(filepath.Join(java, "target/postdate-client-0.1.0"+kind+".jar")); err != nil {
+			t.Error(err)
+		}
+	}
+	readme, err := os.ReadFile("java/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := t.TempDir()
+	first := regexp.MustCompile("(?s)```java\n(.*?)```").FindSubmatch(readme)
+	if err := os.WriteFile(filepath.Join(user, "First.java"), first[1], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	classes := filepath.Join(java, "target/*") + ":" + filepath.Join(java, "target/lib/*")
+	said, err := command(user, "env", "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey,
+		"java", "-cp", classes, "First.java")
+	if err != nil || !strings.Contains(said, "arrived") || !strings.Contains(said, "{order=42}") {
+		t.Errorf("the first message does not arrive: %v\n%s", err, said)
+	}
+}
+
+// The Java client plays the scenario.
+func TestScenarioJava(t *testing.T) {
+	t.Parallel()
+	target := filepath.Join(newJava(t), "target")
+	classes := strings.Join([]string{target + "/classes", target + "/test-classes", target + "/lib/*"}, ":")
+	newHarness(t).play(exec.CommandContext(t.Context(), "java", "-cp", classes, "io.postdate.client.ScenarioPlayer"))
+}
