@@ -85,7 +85,11 @@ final class Attempts<T> {
       result.completeExceptionally(since(lost, failed));
       return;
     }
-    CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS).execute(this::next);
+    later(pauseMs, this::next);
+  }
+
+  static void later(long ms, Runnable what) {
+    CompletableFuture.delayedExecutor(ms, TimeUnit.MILLISECONDS).execute(what);
   }
 
   /** If an earlier try was lost, the call's outcome is unknown, whatever the last one says. */

@@ -19,6 +19,9 @@ import io.postdate.client.model.ChannelSettings;
 import io.postdate.client.model.Cluster;
 import io.postdate.client.model.Health;
 import io.postdate.client.model.InboxPage;
+import io.postdate.client.model.Job;
+import io.postdate.client.model.JobFilter;
+import io.postdate.client.model.JobStarted;
 import io.postdate.client.model.Key;
 import io.postdate.client.model.KeyList;
 import io.postdate.client.model.KeyWish;
@@ -55,6 +58,11 @@ import java.util.stream.Stream;
  * tasks and channels, which read several pages, read them to the end.
  */
 public final class PostdateAsyncClient {
+  /** The pauses between two looks at a job: at first short, for those that end soon. */
+  private static final long JOB_PAUSE_LEAST_MS = 50;
+
+  private static final long JOB_PAUSE_LONGEST_MS = 1000;
+
   private final Transport transport;
   private final Gatherer<Scheduled> schedules;
   private final Gatherer<Void> cancels;
@@ -209,12 +217,112 @@ public final class PostdateAsyncClient {
    * @return what became of each
    */
   public CompletableFuture<List<CancelResult>> cancelAll(List<String> scheduleIds) {
+    return many("/v1/messages/cancel", scheduleIds);
+  }
+
+  /**
+   * Tries up to 10,000 messages again that failed.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each
+   */
+  public CompletableFuture<List<CancelResult>> redrive(List<String> scheduleIds) {
+    return many("/v1/messages/redrive", scheduleIds);
+  }
+
+  /**
+   * Deletes up to 10,000 messages that failed.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each
+   */
+  public CompletableFuture<List<CancelResult>> purge(List<String> scheduleIds) {
+    return many("/v1/messages/purge", scheduleIds);
+  }
+
+  private CompletableFuture<List<CancelResult>> many(String path, List<String> scheduleIds) {
     String body = Json.write(new Cancel().scheduleIds(scheduleIds));
     return call(
-        new Call("POST", "/v1/messages/cancel", body).twice(),
+        new Call("POST", path, body).twice(),
         answer ->
             Batches.all(
                 Json.read(answer.text(), CancelResults.class).getResults(), scheduleIds.size()));
+  }
+
+  /**
+   * Starts a job that cancels pending messages.
+   *
+   * @param filter which
+   * @return the job's id
+   */
+  public CompletableFuture<String> cancelWhere(JobFilter filter) {
+    return startJob("/v1/messages/cancel", filter);
+  }
+
+  /**
+   * Starts a job that tries failed messages again.
+   *
+   * @param filter which
+   * @return the job's id
+   */
+  public CompletableFuture<String> redriveWhere(JobFilter filter) {
+    return startJob("/v1/messages/redrive", filter);
+  }
+
+  /**
+   * Starts a job that deletes failed messages.
+   *
+   * @param filter which
+   * @return the job's id
+   */
+  public CompletableFuture<String> purgeWhere(JobFilter filter) {
+    return startJob("/v1/messages/purge", filter);
+  }
+
+  private CompletableFuture<String> startJob(String path, JobFilter filter) {
+    return call(
+        new Call("POST", path, Json.write(new Cancel().filter(filter))).twice(),
+        answer -> Json.read(answer.text(), JobStarted.class).getJobId());
+  }
+
+  /**
+   * Says how far a job has come.
+   *
+   * @param jobId the job's
+   * @return the job
+   */
+  public CompletableFuture<Job> job(String jobId) {
+    return get(Query.path("/v1/jobs/%s", jobId), Job.class);
+  }
+
+  /**
+   * Waits until a job is done.
+   *
+   * @param jobId the job's
+   * @return the job
+   */
+  public CompletableFuture<Job> waitJob(String jobId) {
+    CompletableFuture<Job> ended = new CompletableFuture<>();
+    look(jobId, JOB_PAUSE_LEAST_MS, ended);
+    return ended;
+  }
+
+  private void look(String jobId, long pauseMs, CompletableFuture<Job> ended) {
+    if (ended.isDone()) {
+      return; // nobody waits any more
+    }
+    job(jobId)
+        .whenComplete(
+            (job, error) -> {
+              if (error != null) {
+                ended.completeExceptionally(error);
+              } else if (job.getState() == Job.StateEnum.DONE) {
+                ended.complete(job);
+              } else {
+                long next = Math.min(2 * pauseMs, JOB_PAUSE_LONGEST_MS);
+                Attempts.later(pauseMs, () -> look(jobId, next, ended));
+              }
+            });
   }
 
   /**

@@ -11,6 +11,8 @@ import io.postdate.client.model.ChannelSettings;
 import io.postdate.client.model.Cluster;
 import io.postdate.client.model.Health;
 import io.postdate.client.model.InboxPage;
+import io.postdate.client.model.Job;
+import io.postdate.client.model.JobFilter;
 import io.postdate.client.model.Key;
 import io.postdate.client.model.KeyWish;
 import io.postdate.client.model.Message;
@@ -213,6 +215,78 @@ public final class PostdateClient {
    */
   public List<CancelResult> cancelAll(List<String> scheduleIds) {
     return await(async.cancelAll(scheduleIds));
+  }
+
+  /**
+   * Tries up to 10,000 messages again that failed. Each is PENDING then, or its result has an
+   * error.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each, in order
+   */
+  public List<CancelResult> redrive(List<String> scheduleIds) {
+    return await(async.redrive(scheduleIds));
+  }
+
+  /**
+   * Deletes up to 10,000 messages that failed. Each is gone then, or its result has an error.
+   *
+   * @param scheduleIds the messages'
+   * @return what became of each, in order
+   */
+  public List<CancelResult> purge(List<String> scheduleIds) {
+    return await(async.purge(scheduleIds));
+  }
+
+  /**
+   * Starts a job that cancels the pending messages that a filter selects. Each that counts as done
+   * has the guarantee of cancel.
+   *
+   * @param filter which; it is not empty
+   * @return the job's id
+   */
+  public String cancelWhere(JobFilter filter) {
+    return await(async.cancelWhere(filter));
+  }
+
+  /**
+   * Starts a job that tries the failed messages again that a filter selects.
+   *
+   * @param filter which
+   * @return the job's id
+   */
+  public String redriveWhere(JobFilter filter) {
+    return await(async.redriveWhere(filter));
+  }
+
+  /**
+   * Starts a job that deletes the failed messages that a filter selects.
+   *
+   * @param filter which
+   * @return the job's id
+   */
+  public String purgeWhere(JobFilter filter) {
+    return await(async.purgeWhere(filter));
+  }
+
+  /**
+   * Says how far a job has come.
+   *
+   * @param jobId the job's
+   * @return the job
+   */
+  public Job job(String jobId) {
+    return await(async.job(jobId));
+  }
+
+  /**
+   * Waits until a job is done.
+   *
+   * @param jobId the job's
+   * @return the job
+   */
+  public Job waitJob(String jobId) {
+    return await(async.waitJob(jobId));
   }
 
   /**

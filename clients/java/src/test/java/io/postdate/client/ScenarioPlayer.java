@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.postdate.client.model.Change;
 import io.postdate.client.model.ChannelChange;
+import io.postdate.client.model.JobFilter;
 import io.postdate.client.model.KeyWish;
 import io.postdate.client.model.Preview;
 import io.postdate.client.model.ReceivedMessage;
@@ -70,6 +71,7 @@ final class ScenarioPlayer {
 
   private ScenarioPlayer() {
     ofMessages();
+    ofJobs();
     ofSeries();
     ofInboxes();
     ofOperations();
@@ -101,6 +103,23 @@ final class ScenarioPlayer {
     steps.put(
         "cancelMessages",
         (client, with) -> Map.of("results", client.cancelAll(texts(with, "scheduleIds"))));
+  }
+
+  private void ofJobs() {
+    steps.put(
+        "redriveMessages",
+        (client, with) -> Map.of("results", client.redrive(texts(with, "scheduleIds"))));
+    steps.put(
+        "purgeMessages",
+        (client, with) -> Map.of("results", client.purge(texts(with, "scheduleIds"))));
+    steps.put("cancelWhere", (c, with) -> c.waitJob(c.cancelWhere(filter(with))));
+    steps.put("redriveWhere", (c, with) -> c.waitJob(c.redriveWhere(filter(with))));
+    steps.put("purgeWhere", (c, with) -> c.waitJob(c.purgeWhere(filter(with))));
+    steps.put("getJob", (client, with) -> client.job(text(with, "id")));
+  }
+
+  private static JobFilter filter(JsonNode with) {
+    return as(with.get("filter"), JobFilter.class);
   }
 
   private void ofSeries() {
