@@ -99,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Try messages again that failed
-         * @description A message that is DELIVERY_FAILED becomes PENDING: a new version, due now, without attempts. If an earlier attempt may have arrived, it is still marked as a possible duplicate. With scheduleIds, each stands or falls alone; one that is PENDING stays as it is, so the call can be repeated. With a filter, a job is started, which takes what has failed; an empty filter selects all that has.
+         * @description A message that is DELIVERY_FAILED becomes PENDING: a new version, due now. Its attempts begin at 0 again, its executionTime stays, and its attemptLog goes on. If an earlier attempt may have arrived, it is still marked as a possible duplicate. With scheduleIds, each stands or falls alone; one that is PENDING stays as it is, so the call can be repeated. With a filter, a job is started, which takes what has failed.
          */
         post: operations["redriveMessages"];
         delete?: never;
@@ -119,7 +119,7 @@ export interface paths {
         put?: never;
         /**
          * Delete messages that failed
-         * @description A message that is DELIVERY_FAILED is gone, and its id is free. With scheduleIds, each stands or falls alone; the status in a result is what the message was. With a filter, a job is started, which takes what has failed; an empty filter selects all that has.
+         * @description A message that is DELIVERY_FAILED is gone, and its id is free. With scheduleIds, each stands or falls alone; the status in a result is what the message was. With a filter, a job is started, which takes what has failed.
          */
         post: operations["purgeMessages"];
         delete?: never;
@@ -925,7 +925,7 @@ export interface components {
             created?: boolean;
             error?: components["schemas"]["Problem"];
         };
-        /** @description Either scheduleIds, or a filter. An empty filter is refused by cancel. */
+        /** @description Either scheduleIds, or a filter, which is not empty. */
         Cancel: {
             scheduleIds?: string[];
             filter?: components["schemas"]["JobFilter"];
@@ -1114,7 +1114,7 @@ export interface components {
             expiresAt?: string;
         };
         /**
-         * @description sched:r gets and lists messages, reads inboxes, receives from them and acknowledges; sched:w schedules, changes and cancels; channels:w pauses, resumes and limits channels; ops:r sees metrics, the cluster and channels; admin does for every call, and manages the keys and limits of all tenants.
+         * @description sched:r gets and lists messages, reads inboxes, receives from them, acknowledges and watches jobs; sched:w schedules, changes, cancels, redrives and purges; channels:w pauses, resumes and limits channels, and sets their failure channels; ops:r sees metrics, the cluster and channels; admin does for every call, and manages the keys and limits of all tenants.
          * @enum {string}
          */
         Scope: "sched:r" | "sched:w" | "channels:w" | "ops:r" | "admin";
@@ -1426,7 +1426,7 @@ export interface components {
                  *       "type": "urn:postdate:problem:too-late",
                  *       "title": "Delivery has begun or is done",
                  *       "status": 409,
-                 *       "detail": "the message was delivered already",
+                 *       "detail": "the message was delivered already: schedule another one under another id",
                  *       "scheduleId": "order-1",
                  *       "messageStatus": "DELIVERED",
                  *       "deliveredAt": "2027-01-31T09:30:00.002Z"
@@ -1913,7 +1913,7 @@ export interface operations {
                      *             "type": "urn:postdate:problem:too-late",
                      *             "title": "Delivery has begun or is done",
                      *             "status": 409,
-                     *             "detail": "the message was delivered already",
+                     *             "detail": "the message was delivered already: schedule another one under another id",
                      *             "scheduleId": "order-2",
                      *             "messageStatus": "DELIVERED",
                      *             "deliveredAt": "2027-01-31T09:30:00.002Z"

@@ -465,7 +465,7 @@ class ChannelList(Model):
 
 Scope = TypeAliasType("Scope", Literal["sched:r", "sched:w", "channels:w", "ops:r", "admin"])
 """
-sched:r gets and lists messages, reads inboxes, receives from them and acknowledges; sched:w schedules, changes and cancels; channels:w pauses, resumes and limits channels; ops:r sees metrics, the cluster and channels; admin does for every call, and manages the keys and limits of all tenants.
+sched:r gets and lists messages, reads inboxes, receives from them, acknowledges and watches jobs; sched:w schedules, changes, cancels, redrives and purges; channels:w pauses, resumes and limits channels, and sets their failure channels; ops:r sees metrics, the cluster and channels; admin does for every call, and manages the keys and limits of all tenants.
 """
 
 
@@ -886,7 +886,7 @@ class BatchResult(Model):
 
 class Cancel(Model):
     """
-    Either scheduleIds, or a filter. An empty filter is refused by cancel.
+    Either scheduleIds, or a filter, which is not empty.
     """
 
     schedule_ids: list[str] | None = None
