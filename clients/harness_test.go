@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +36,6 @@ type fault struct{ Answer, Cut, Hang string }
 
 // example is the document's example of a problem.
 type example struct {
-	Type   string
 	Status int
 	text   []byte
 }
@@ -165,7 +165,7 @@ func problems(t *testing.T) map[string]example {
 		if _, ok := all[name]; !ok {
 			text := fmt.Appendf(nil, `{"type":%q,"title":"A fault","status":%d,"detail":"a fault of the harness"}`,
 				api.ProblemPrefix+name, status)
-			all[name] = example{Type: name, Status: status, text: text}
+			all[name] = example{Status: status, text: text}
 		}
 	}
 	return all
@@ -182,11 +182,11 @@ func collect(in any, all map[string]example) {
 		for _, v := range in {
 			collect(v, all)
 		}
-		name, isText := in["type"].(string)
+		name, _ := in["type"].(string)
 		status, isNumber := in["status"].(float64)
-		if short, ok := bytes.CutPrefix([]byte(name), []byte(api.ProblemPrefix)); ok && isText && isNumber {
+		if short, ok := strings.CutPrefix(name, api.ProblemPrefix); ok && isNumber {
 			text, _ := json.Marshal(in) // it came from JSON
-			all[string(short)] = example{Type: string(short), Status: int(status), text: text}
+			all[short] = example{Status: int(status), text: text}
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package clients
 
 import (
-	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,45 +13,18 @@ import (
 // builtJava is the folder of the Java client, which is built once: its classes are generated from the document,
 // compiled, linted and tested, and packed.
 var builtJava = sync.OnceValues(func() (string, error) {
-	repository, err := command("", "bash", "../.ci/javatools")
+	repository, err := output("", "bash", "../.ci/javatools")
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(builds, "java")
-	if err := os.CopyFS(dir, os.DirFS("java")); err != nil {
-		return "", err
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "target")); err != nil { // what somebody has built here
-		return "", err
-	}
-	document, receivers, err := absolute("../api/openapi.json", "scenario/receivers.json")
+	dir, err := copyClient(builds, "java")
 	if err != nil {
 		return "", err
 	}
 	quick := "MAVEN_OPTS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1" // in what runs for a minute on two cores
-	_, err = command(dir, "env", quick, "mvn", "-o", "-q", "-B", "-Dmaven.repo.local="+strings.TrimSpace(repository),
-		"-Dopenapi="+document, "-Dreceivers="+receivers, "verify")
+	_, err = output(dir, "env", quick, "mvn", "-o", "-q", "-B", "-Dmaven.repo.local="+repository, "verify")
 	return dir, err
 })
-
-func absolute(one, other string) (string, string, error) {
-	first, err := filepath.Abs(one)
-	second, failed := filepath.Abs(other)
-	return first, second, errors.Join(err, failed)
-}
-
-// command runs a program of the system and returns what it printed.
-func command(dir, name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		err = errors.Join(err, errors.New(string(out)+said.String()))
-	}
-	return string(out), err
-}
 
 // newJava returns the folder of the Java client. It skips the test where the machine has no Java.
 func newJava(t *testing.T) string {
@@ -65,13 +36,7 @@ func newJava(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir, err := builtJava()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == noLanguage:
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	need(t, err)
 	return dir
 }
 
@@ -94,7 +59,7 @@ func TestJavaPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	classes := filepath.Join(java, "target/*") + ":" + filepath.Join(java, "target/lib/*")
-	said, err := command(user, "env", "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey,
+	said, err := output(user, "env", "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey,
 		"java", "-cp", classes, "First.java")
 	if err != nil || !strings.Contains(said, "arrived") || !strings.Contains(said, "{order=42}") {
 		t.Errorf("the first message does not arrive: %v\n%s", err, said)

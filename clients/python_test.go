@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,47 +9,20 @@ import (
 	"testing"
 )
 
-// newPython makes a workshop with the Python client and its tools.
-func newPython(t *testing.T) *workshop {
-	t.Helper()
-	w := newWorkshop(t)
-	err := filepath.WalkDir("python", func(path string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		if entry.IsDir() && (name == "dist" || name == "__pycache__" || strings.HasSuffix(name, "_cache")) {
-			return filepath.SkipDir
-		}
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		w.write(strings.TrimPrefix(path, "python/"), text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 // The Python client has the types of the document, passes its linters and its own tests, and delivers the first
 // message of its README once it is installed in an empty folder.
 func TestPythonPackage(t *testing.T) {
 	t.Parallel()
-	w := newPython(t)
+	w := newClient(t, "python")
 	models, problems := w.read("src/postdate/models.py"), w.read("src/postdate/problems.py")
-	w.run("python", "generate.py", "openapi.json", "src/postdate")
+	w.run("python", "generate.py", "../../api/openapi.json", "src/postdate")
 	if !bytes.Equal(models, w.read("src/postdate/models.py")) || !bytes.Equal(problems, w.read("src/postdate/problems.py")) {
 		t.Error("models.py or problems.py is not what the document makes: see clients/python/README.md")
 	}
 	w.run("ruff", "check")
 	w.run("ruff", "format", "--check")
 	w.run("mypy")
-	receivers, err := filepath.Abs("scenario/receivers.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.run("env", "PYTHONPATH=src", "POSTDATE_RECEIVERS="+receivers, "POSTDATE_OPENAPI=openapi.json",
-		"pytest", "-q", "-W", "error")
+	w.run("env", "PYTHONPATH=src", "pytest", "-q", "-W", "error")
 
 	user := newPythonUser(t, w)
 	first := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(w.read("README.md"))
@@ -84,6 +56,6 @@ func newPythonUser(t *testing.T, w *workshop) *workshop {
 // The Python client plays the scenario.
 func TestScenarioPython(t *testing.T) {
 	t.Parallel()
-	w := newPython(t)
+	w := newClient(t, "python")
 	newHarness(t).play(w.command("env", "PYTHONPATH=src", "python", "tests/player.py"))
 }

@@ -3,9 +3,11 @@ package clients
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,16 +20,59 @@ import (
 const noLanguage = 3
 
 // fetched is the folder with the tools, which are fetched once.
-var fetched = sync.OnceValues(func() (string, error) {
-	fetch := exec.Command("bash", "../.ci/clienttools")
+var fetched = sync.OnceValues(func() (string, error) { return output("", "bash", "../.ci/clienttools") })
+
+// output runs a program of the system in a folder and returns what it printed.
+func output(dir, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
 	var said bytes.Buffer
-	fetch.Stderr = &said
-	dir, err := fetch.Output()
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		err = errors.Join(err, errors.New(said.String()))
+		err = errors.Join(err, errors.New(string(out)+said.String()))
 	}
-	return strings.TrimSpace(string(dir)), err
-})
+	return strings.TrimSpace(string(out)), err
+}
+
+// need ends a test without its tools. It skips it where the machine does not have their language.
+func need(t *testing.T, err error) {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == noLanguage:
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+}
+
+// copyClient copies a client into a folder, with what it finds beside it in the repository: the document, and what
+// receivers are tested with. It leaves out what somebody has built. It returns the client's folder.
+func copyClient(to, language string) (string, error) {
+	dir := filepath.Join(to, "clients", language)
+	files := map[string]string{
+		"../api/openapi.json":     filepath.Join(to, "api/openapi.json"),
+		"scenario/receivers.json": filepath.Join(to, "clients/scenario/receivers.json"),
+	}
+	err := filepath.WalkDir(language, func(path string, entry fs.DirEntry, err error) error {
+		if entry.IsDir() && builtDirs.MatchString(entry.Name()) {
+			return filepath.SkipDir
+		}
+		if err == nil && entry.Type().IsRegular() {
+			files[path] = filepath.Join(to, "clients", path)
+		}
+		return err
+	})
+	for from, to := range files {
+		text, failed := os.ReadFile(from)
+		err = errors.Join(err, failed, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644))
+	}
+	return dir, err
+}
+
+// builtDirs are the folders that the tools of a client make.
+var builtDirs = regexp.MustCompile(`^(dist|node_modules|target|__pycache__|\..*_cache)$`)
 
 // workshop is a folder in which a test runs tools.
 type workshop struct {
@@ -44,13 +89,7 @@ func newWorkshop(t *testing.T, files ...string) *workshop {
 		t.Skip("it needs tools from PyPI and npm")
 	}
 	tools, err := fetched()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == noLanguage:
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	need(t, err)
 	proctest.Part(t, "clients", func() (string, error) {
 		return "clients: made by openapi-python-client and openapi-typescript, as clients/testdata pins them", nil
 	})
@@ -64,6 +103,17 @@ func newWorkshop(t *testing.T, files ...string) *workshop {
 		w.write(name, text)
 	}
 	return w
+}
+
+// newClient makes a workshop in a copy of a client.
+func newClient(t *testing.T, language string) *workshop {
+	t.Helper()
+	w := newWorkshop(t)
+	dir, err := copyClient(w.dir, language)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &workshop{t, dir, w.tools}
 }
 
 func (w *workshop) write(name string, text []byte) {

@@ -1,7 +1,6 @@
 import asyncio
 import inspect
 import json
-import os
 import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
@@ -19,8 +18,7 @@ Answers = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 NEVER = timedelta()
 
-SHARED = Path(__file__).parents[3] / "api" / "openapi.json"
-DOCUMENT = json.loads(Path(os.environ.get("POSTDATE_OPENAPI", SHARED)).read_text())
+DOCUMENT = json.loads((Path(__file__).parents[3] / "api" / "openapi.json").read_text())
 
 
 def play(answers: Answers | httpx.Response, use: Callable[[Client], Awaitable[T]], **options: Any) -> T:

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import os
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -22,8 +21,7 @@ from postdate.receivers import (
     verify_webhook,
 )
 
-SHARED = Path(__file__).parents[2] / "scenario" / "receivers.json"
-VECTORS = json.loads(Path(os.environ.get("POSTDATE_RECEIVERS", SHARED)).read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "scenario" / "receivers.json").read_text())
 
 
 def instant(text: str) -> datetime:

@@ -27,7 +27,7 @@ interface Vectors {
   }[];
 }
 
-const path = process.env.POSTDATE_RECEIVERS ?? new URL("../../scenario/receivers.json", import.meta.url);
+const path = new URL("../../scenario/receivers.json", import.meta.url);
 const vectors = JSON.parse(readFileSync(path, "utf8")) as Vectors;
 
 for (const { name, secrets, now, headers, body, valid } of vectors.webhooks) {
