@@ -14,7 +14,7 @@ import (
 
 // The client that openapi-python-client makes has types that mypy understands, and a method for each
 // operation that succeeds at a node.
-func TestPythonClient(t *testing.T) {
+func TestGeneratedPython(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t, "every.py")
 	w.run("openapi-python-client", "generate", "--path", "openapi.json", "--meta", "none", "--output-path", "postdate_client", "--fail-on-warning")
@@ -25,7 +25,7 @@ func TestPythonClient(t *testing.T) {
 
 // The types that openapi-typescript makes are right for openapi-fetch, and for what a node answers to each
 // operation.
-func TestTypeScriptClient(t *testing.T) {
+func TestGeneratedTypeScript(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t, "every.ts", "tsconfig.json", "package.json")
 	if err := os.Symlink(filepath.Join(w.tools, "node_modules"), filepath.Join(w.dir, "node_modules")); err != nil {

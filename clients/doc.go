@@ -1,10 +1,8 @@
-// Package clients is for the clients in other languages, which are made from the OpenAPI document
-// (api/openapi.json): its tests hold that the usual generators make good ones of it.
+// Package clients has the clients for Python, TypeScript and Java in its folders python, typescript and java.
+// Its tests build, lint and test each, and let it deliver the first message of its README. Every client, that for
+// Go too, plays the scenario (scenario/README.md) against a real node.
 //
-// They generate the Python client (openapi-python-client) and the TypeScript client
-// (openapi-typescript, openapi-fetch), check the types, and drive a node with each through every
-// operation. Schemathesis, which makes requests of the document, does so for a minute.
-//
-// Every client plays the scenario (scenario/README.md) against a real node. Those for Python, TypeScript and
-// Java are in python, typescript and java.
+// Its other tests hold that the usual generators make good clients of the OpenAPI document (api/openapi.json):
+// those that openapi-python-client and openapi-typescript make are compiled, and call every operation of a node.
+// Schemathesis, which makes requests of the document, does so for a minute.
 package clients
