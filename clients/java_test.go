@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"archive/zip"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +51,16 @@ func TestJavaPackage(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	jar, err := zip.OpenReader(filepath.Join(java, "target/postdate-client-0.1.0.jar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer jar.Close()
+	license, err := fs.ReadFile(jar, "META-INF/LICENSE")
+	if err != nil {
+		t.Error(err)
+	}
+	checkLicense(t, license)
 	readme, err := os.ReadFile("java/README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,9 @@ func TestPythonPackage(t *testing.T) {
 	w.run("env", "PYTHONPATH=src", "pytest", "-q", "-W", "error")
 
 	user := newPythonUser(t, w)
+	license, _ := user.run("venv/bin/python", "-c",
+		"import importlib.metadata as m; print(m.distribution('postdate-client').read_text('licenses/LICENSE'), end='')")
+	checkLicense(t, []byte(license))
 	first := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(w.read("README.md"))
 	user.write("first.py", first[1])
 	user.run("mypy", "--strict", "--python-executable", "venv/bin/python", "first.py")

@@ -116,6 +116,18 @@ func newClient(t *testing.T, language string) *workshop {
 	return &workshop{t, dir, w.tools}
 }
 
+// checkLicense checks that a package has the repository's licence in it.
+func checkLicense(t *testing.T, packed []byte) {
+	t.Helper()
+	license, err := os.ReadFile("../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(packed, license) {
+		t.Error("the licence in the package is not that of the repository: copy LICENSE into the client's folder")
+	}
+}
+
 func (w *workshop) write(name string, text []byte) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)

@@ -35,6 +35,7 @@ func TestTypeScriptPackage(t *testing.T) {
 	w.run("npm", "pack")
 	user := &workshop{t, t.TempDir(), w.tools}
 	user.run("npm", "install", "--offline", "--no-audit", "--no-fund", filepath.Join(w.dir, "postdate-client-0.1.0.tgz"))
+	checkLicense(t, user.read("node_modules/@postdate/client/LICENSE"))
 	first := regexp.MustCompile("(?s)```js\n(.*?)```").FindSubmatch(w.read("README.md"))
 	user.write("first.mjs", first[1])
 	said, _ := user.run("env", "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey, "node", "first.mjs")
