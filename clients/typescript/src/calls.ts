@@ -76,33 +76,39 @@ export class Caller {
       path: values,
       ...more
     } = args as More & Partial<Record<"body" | "query" | "path", object>>;
-    const { server } = this.transport;
     const answer = await this.transport.try({
       method: method.toUpperCase(),
       path: fill(path, values) + queryOf(query),
       body: body === undefined ? undefined : JSON.stringify(body),
       ...more,
     });
-    return { ...answer, data: parse(answer.text, server, method !== "get") as Data<P, M> };
+    return { ...answer, data: parse(answer, method !== "get") as Data<P, M> };
   }
 }
 
-/** Reads the JSON of an answer. */
-export function parse(text: string, server: string, mayBeDone: boolean): unknown {
+/** Reads the JSON of an answer. None of the API's is null. */
+export function parse({ server, text }: Answer, mayBeDone = true): unknown {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch (error) {
-    throw garbled(server, mayBeDone, error);
+    throw garbled(server, mayBeDone, (error as Error).message);
   }
+  if (value === null) throw garbled(server, mayBeDone, "it is null");
+  return value;
+}
+
+/** Returns the results of an answer, which must be one for each item. */
+export function allOf<T>({ server }: Answer, results: T[] | undefined, items: unknown[]): T[] {
+  if (results?.length === items.length) return results;
+  const found = String(results?.length ?? 0);
+  throw garbled(server, true, `it has ${found} results for ${String(items.length)} items`);
 }
 
 /** Returns the error of an answer that makes no sense. */
-export function garbled(server: string, mayBeDone: boolean, cause: unknown): NoAnswerError {
-  return new NoAnswerError(
-    server,
-    mayBeDone,
-    new GarbledError("the answer is not what a Postdate server says", { cause }),
-  );
+export function garbled(server: string, mayBeDone: boolean, why: string): NoAnswerError {
+  const cause = new GarbledError(`the answer is not what a Postdate server says: ${why}`);
+  return new NoAnswerError(server, mayBeDone, cause);
 }
 
 /** Fills values into a path such as /v1/messages/{id}. */

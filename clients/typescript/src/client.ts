@@ -1,4 +1,4 @@
-import { Caller, garbled, parse } from "./calls.ts";
+import { allOf, Caller, garbled, parse } from "./calls.ts";
 import { handleAll, type Handler, type ReceivedMessage } from "./consume.ts";
 import { ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
@@ -57,8 +57,12 @@ export interface ReceiveOptions extends CallOptions {
   visibilityMs?: number | undefined;
 }
 
-const environment = (name: string): string | undefined =>
-  (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env[name] ?? undefined;
+/** Returns a variable of the environment, where there is one; one that is empty is not set. */
+function environment(name: string): string | undefined {
+  const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
+  const value = process?.env[name];
+  return value === "" ? undefined : value;
+}
 
 /**
  * A client of a Postdate node or cluster.
@@ -71,7 +75,7 @@ export class Client {
   readonly #calls: Caller;
   readonly #transport: Transport;
   readonly #schedules: Gatherer<Scheduled & { created: boolean }>;
-  readonly #cancels: Gatherer<undefined>;
+  readonly #cancels: Gatherer<void>;
   readonly #log: (message: string, fields: object) => void;
 
   constructor(options: ClientOptions = {}) {
@@ -108,8 +112,8 @@ export class Client {
       {
         alone: async (item, signal) => {
           const path = { id: item.scheduleId };
-          await this.#calls.once("delete", "/v1/messages/{id}", { path, signal });
-          return undefined;
+          const answer = await this.#calls.once("delete", "/v1/messages/{id}", { path, signal });
+          checkCancelled(answer, answer.data.status);
         },
         together: (items, signal) => this.#cancelTogether(items, signal),
         server,
@@ -140,33 +144,23 @@ export class Client {
   }
 
   async #scheduleAlone(body: string, more: Partial<Call>) {
-    const { server } = this;
-    const { text, status } = await this.#transport.try({
-      method: "POST",
-      path: "/v1/messages",
-      body,
-      ...more,
-    });
-    return { ...(parse(text, server, true) as Scheduled), created: status === 201 };
+    const answer = await this.#transport.try({ method: "POST", path: "/v1/messages", body, ...more });
+    return { ...(parse(answer) as Scheduled), created: answer.status === 201 };
   }
 
   /** Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which. */
   async scheduleAll(messages: Message[], options: CallOptions = {}): Promise<Result[]> {
     const body = messages.map((message) => scheduleOf(named(message)));
-    const { results } = await this.#calls.call("post", "/v1/messages/batch", {
-      body,
-      repeatable: true,
-      ...options,
-    });
-    return results;
+    const args = { body, repeatable: true, ...options };
+    const answer = await this.#calls.answer("post", "/v1/messages/batch", args);
+    return allOf(answer, answer.data.results, messages);
   }
 
   async #scheduleTogether(items: Item[], signal: AbortSignal) {
     const body = `[${items.map((item) => item.body).join()}]`;
-    const { server } = this;
-    const { text } = await this.#transport.try({ method: "POST", path: "/v1/messages/batch", body, signal });
-    const { results } = parse(text, server, true) as Schemas["BatchResults"];
-    return resultsOf(server, items, results, (result) => result as Scheduled & { created: boolean });
+    const answer = await this.#transport.try({ method: "POST", path: "/v1/messages/batch", body, signal });
+    const { results } = parse(answer) as Schemas["BatchResults"];
+    return resultsOf(answer, items, results, (result) => result as Scheduled & { created: boolean });
   }
 
   /** Creates the message with this scheduleId, or replaces it while it is PENDING. */
@@ -235,13 +229,9 @@ export class Client {
     scheduleIds: string[],
     options: CallOptions,
   ): Promise<Schemas["CancelResult"][]> {
-    const answer = await this.#calls.call("post", path, {
-      body: { scheduleIds },
-      repeatable: true,
-      ...options,
-    });
-    if (!("results" in answer)) throw garbled(this.server, true, "it has no results");
-    return answer.results;
+    const args = { body: { scheduleIds }, repeatable: true, ...options };
+    const answer = await this.#calls.answer("post", path, args);
+    return allOf(answer, "results" in answer.data ? answer.data.results : undefined, scheduleIds);
   }
 
   /** Starts a job that cancels the pending messages that a filter selects, and returns its id. */
@@ -261,9 +251,10 @@ export class Client {
 
   async #startJob(path: ManyPath, { from, to, ...rest }: JobFilter, options: CallOptions): Promise<string> {
     const filter = { ...rest, ...(from && { from: timeOf(from) }), ...(to && { to: timeOf(to) }) };
-    const answer = await this.#calls.call("post", path, { body: { filter }, repeatable: true, ...options });
-    if (!("jobId" in answer)) throw garbled(this.server, true, "it has no jobId");
-    return answer.jobId;
+    const args = { body: { filter }, repeatable: true, ...options };
+    const { data, server } = await this.#calls.answer("post", path, args);
+    if (!("jobId" in data)) throw garbled(server, true, "it has no jobId");
+    return data.jobId;
   }
 
   /** Says how far a job has come. */
@@ -282,9 +273,11 @@ export class Client {
 
   async #cancelTogether(items: Item[], signal: AbortSignal) {
     const body = { scheduleIds: items.map((item) => item.scheduleId) };
-    const { server } = this;
-    const { data } = await this.#calls.once("post", "/v1/messages/cancel", { body, signal });
-    return resultsOf(server, items, "results" in data ? data.results : [], () => undefined);
+    const answer = await this.#calls.once("post", "/v1/messages/cancel", { body, signal });
+    const results = "results" in answer.data ? answer.data.results : undefined;
+    return resultsOf(answer, items, results, (result) => {
+      checkCancelled(answer, result.status);
+    });
   }
 
   /** Reads a message. */
@@ -377,7 +370,8 @@ export class Client {
     options: CallOptions = {},
   ): Promise<Schemas["AckResult"][]> {
     const args = { path: { name: inbox, consumer }, body: { receipts }, repeatable: true, ...options };
-    return (await this.#calls.call("post", "/v1/inbox/{name}/consumers/{consumer}/ack", args)).results;
+    const answer = await this.#calls.answer("post", "/v1/inbox/{name}/consumers/{consumer}/ack", args);
+    return allOf(answer, answer.data.results, receipts);
   }
 
   /**
@@ -528,15 +522,19 @@ export interface ReadOptions extends CallOptions {
 
 /** Returns what became of each item of a request. */
 function resultsOf<T extends { error?: Problem }, R>(
-  server: string,
+  answer: Answer,
   items: Item[],
-  results: T[],
+  results: T[] | undefined,
   success: (result: T) => R,
 ): (R | ProblemError)[] {
-  if (results.length !== items.length) throw garbled(server, true, "it has not one result for each item");
-  return results.map((result) =>
+  return allOf(answer, results, items).map((result) =>
     result.error === undefined ? success(result) : new ProblemError(result.error.status, result.error),
   );
+}
+
+function checkCancelled({ server }: Answer, status: string | undefined): void {
+  if (status === "CANCELLED") return;
+  throw garbled(server, true, `it says ${String(status)} of a message that was cancelled`);
 }
 
 function addressOf(server: string): string {

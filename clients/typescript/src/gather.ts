@@ -52,16 +52,14 @@ export class Gatherer<Result> {
   /** Makes a call, alone or with others. */
   call(item: Item, signal: AbortSignal | undefined): Promise<Result> {
     if (signal?.aborted) return Promise.reject(new NoAnswerError(undefined, false, signal.reason));
-    let leave = () => {
-      // There is nothing to leave yet.
-    };
+    let waiting!: Waiting<Result>;
     const answer = new Promise<Result>((resolve, reject) => {
-      const waiting: Waiting<Result> = { ...item, resolve, reject };
-      leave = () => {
-        this.#leave(waiting, signal?.reason);
-      };
-      this.#waiting.push(waiting);
+      waiting = { ...item, resolve, reject };
     });
+    this.#waiting.push(waiting);
+    const leave = () => {
+      this.#leave(waiting, signal?.reason);
+    };
     signal?.addEventListener("abort", leave, { once: true });
     if (this.#senders < this.#sendersMax) {
       this.#senders++;

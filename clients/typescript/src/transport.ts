@@ -18,6 +18,7 @@ export interface Call {
 
 /** A server's answer that is no error. */
 export interface Answer {
+  server: string;
   status: number;
   headers: Headers;
   text: string;
@@ -127,7 +128,7 @@ export class Transport {
       });
       const text = await response.text();
       if (!response.ok) throw problemOf(response, text);
-      return { status: response.status, headers: response.headers, text, askedAt };
+      return { server, status: response.status, headers: response.headers, text, askedAt };
     } catch (error) {
       if (error instanceof ProblemError) throw error;
       throw new NoAnswerError(server, call.method !== "GET" && !wasNotConnected(error), error);

@@ -107,15 +107,50 @@ void test("the next server is asked if one fails", async (t) => {
 });
 
 void test("an answer that makes no sense is not asked for again", async (t) => {
-  let asked = 0;
-  const client = await clientOf(t, (_, __, response) => {
-    asked++;
-    response.end("<html>");
-  });
-  await assert.rejects(client.schedule({ channel: "inbox:a", delay: 1, payload: 1 }), (error: unknown) => {
-    return error instanceof NoAnswerError && error.mayBeDone;
-  });
-  assert.equal(asked, 1);
+  const message = { channel: "inbox:a", delay: 1, payload: 1 };
+  for (const [text, why] of [
+    ["<html>", /not what a Postdate server says: .*token/],
+    ["null", /it is null/],
+    ["{}", /it has 0 results for 2 items/],
+    ['{"results": [{"scheduleId": "a"}]}', /it has 1 results for 2 items/],
+  ] as const) {
+    let asked = 0;
+    const client = await clientOf(t, (_, __, response) => {
+      asked++;
+      response.end(text);
+    });
+    for (const call of [
+      () => client.scheduleAll([message, message]),
+      () => Promise.all([client.schedule(message), client.schedule(message)]),
+      () => client.cancelAll(["a", "b"]),
+      () => Promise.all([client.cancel("a"), client.cancel("b")]),
+      () => client.ack("a", "me", ["1", "2"]),
+    ]) {
+      asked = 0;
+      await assert.rejects(call, (error: unknown) => {
+        return error instanceof NoAnswerError && error.mayBeDone && why.test(error.message);
+      });
+      assert.equal(asked, 1);
+    }
+  }
+});
+
+void test("a cancel returns only if the message is cancelled", async (t) => {
+  const result = { scheduleId: "a", status: "PENDING" };
+  const client = await clientOf(t, (request, _, response) =>
+    response.end(JSON.stringify(request.method === "DELETE" ? result : { results: [result, result] })),
+  );
+  for (const call of [
+    () => client.cancel("a"),
+    () => Promise.all([client.cancel("a"), client.cancel("b")]),
+  ]) {
+    await assert.rejects(call, (error: unknown) => error instanceof NoAnswerError && error.mayBeDone);
+  }
+});
+
+void test("a variable of the environment that is empty is not set", () => {
+  process.env.POSTDATE_SERVER = "";
+  assert.equal(new Client().server, "http://127.0.0.1:8080");
 });
 
 void test("a proxy's redirect and its page are problems without a type", async (t) => {
