@@ -27,9 +27,6 @@ public final class Config {
   /**
    * The addresses of one node, or of several nodes of one cluster. Default: {@code
    * POSTDATE_SERVER}, else {@code http://127.0.0.1:8080}.
-   *
-   * @param servers the addresses
-   * @return this
    */
   public Config servers(String... servers) {
     if (servers.length == 0) {
@@ -44,7 +41,6 @@ public final class Config {
    * The credential. Default: {@code POSTDATE_API_KEY}.
    *
    * @param key the key's text; null: none
-   * @return this
    */
   public Config apiKey(String key) {
     apiKey = key;
@@ -56,20 +52,13 @@ public final class Config {
    * key's own.
    *
    * @param tenant the tenant; null: the key's own
-   * @return this
    */
   public Config tenant(String tenant) {
     this.tenant = tenant;
     return this;
   }
 
-  /**
-   * A header that is sent with every request.
-   *
-   * @param name its name
-   * @param value its value
-   * @return this
-   */
+  /** A header that is sent with every request. */
   public Config header(String name, String value) {
     headers.put(name, value);
     return this;
@@ -79,7 +68,6 @@ public final class Config {
    * What makes the requests, and handles TLS and proxies. Default: a new one.
    *
    * @param http a client of HTTP, which should not follow redirects: one may turn a POST into a GET
-   * @return this
    */
   public Config http(HttpClient http) {
     this.http = http;
@@ -89,9 +77,6 @@ public final class Config {
   /**
    * How long one try waits for its answer, not counting a long poll's wait. Default: 40 s, longer
    * than a node takes to give up.
-   *
-   * @param timeout the time
-   * @return this
    */
   public Config answerTimeout(Duration timeout) {
     answerTimeout = timeout;
@@ -102,7 +87,6 @@ public final class Config {
    * How long after its first try a call may be tried again. Default: 1 min.
    *
    * @param time the time; zero: no call is tried again
-   * @return this
    */
   public Config retryFor(Duration time) {
     retryFor = time;
@@ -112,9 +96,6 @@ public final class Config {
   /**
    * How many requests for gathered schedules are in progress at most, and likewise for cancels. The
    * more there are, the fewer calls share one. Default: 2.
-   *
-   * @param requests the number
-   * @return this
    */
   public Config requests(int requests) {
     this.requests = requests;

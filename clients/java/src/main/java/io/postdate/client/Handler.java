@@ -8,7 +8,6 @@ public interface Handler {
   /**
    * Handles a message. Once it returns, the message is acknowledged.
    *
-   * @param message the message
    * @throws Exception if the message is to come again
    */
   void handle(ReceivedMessage message) throws Exception;

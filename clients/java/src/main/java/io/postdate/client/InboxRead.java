@@ -14,7 +14,6 @@ public final class InboxRead {
    * Where to go on.
    *
    * @param cursor the nextCursor of an earlier page; null: from the oldest message that is kept
-   * @return this
    */
   public InboxRead after(String cursor) {
     query.set("after", cursor);
@@ -25,7 +24,6 @@ public final class InboxRead {
    * How many messages at most. Default: 100.
    *
    * @param limit the number, up to 1,000
-   * @return this
    */
   public InboxRead limit(int limit) {
     query.set("limit", limit);
@@ -36,7 +34,6 @@ public final class InboxRead {
    * How long to wait for a message if there is none. Default: not at all.
    *
    * @param wait the time, up to 30 s
-   * @return this
    */
   public InboxRead waitFor(Duration wait) {
     this.wait = wait;

@@ -10,12 +10,7 @@ public final class MessageFilter {
   /** Matches every message. */
   public MessageFilter() {}
 
-  /**
-   * Those of this status.
-   *
-   * @param status the status
-   * @return this
-   */
+  /** Those of this status. */
   public MessageFilter status(Status status) {
     query.set("status", status);
     return this;
@@ -25,19 +20,13 @@ public final class MessageFilter {
    * Those to this channel.
    *
    * @param channel such as rabbitmq:orders
-   * @return this
    */
   public MessageFilter channel(String channel) {
     query.set("channel", channel);
     return this;
   }
 
-  /**
-   * Those that have this label.
-   *
-   * @param label the label
-   * @return this
-   */
+  /** Those that have this label. */
   public MessageFilter label(String label) {
     query.set("label", label);
     return this;
@@ -47,7 +36,6 @@ public final class MessageFilter {
    * Those whose scheduleId begins so.
    *
    * @param prefix its beginning
-   * @return this
    */
   public MessageFilter idPrefix(String prefix) {
     query.set("idPrefix", prefix);
@@ -58,7 +46,6 @@ public final class MessageFilter {
    * Those whose execution time is not before this.
    *
    * @param from the first time that counts
-   * @return this
    */
   public MessageFilter from(Instant from) {
     query.set("from", from);
@@ -69,19 +56,13 @@ public final class MessageFilter {
    * Those whose execution time is before this.
    *
    * @param to the first time that does not count
-   * @return this
    */
   public MessageFilter to(Instant to) {
     query.set("to", to);
     return this;
   }
 
-  /**
-   * How many messages are in one answer. Default: 1,000, which is the maximum.
-   *
-   * @param size the number
-   * @return this
-   */
+  /** How many messages are in one answer. Default: 1,000, which is the maximum. */
   public MessageFilter pageSize(int size) {
     query.set("limit", size);
     return this;

@@ -32,11 +32,7 @@ public final class NoAnswerException extends PostdateException {
     return new NoAnswerException(server, mayBeDone, true, new IllegalStateException(text, why));
   }
 
-  /**
-   * The server that was asked last.
-   *
-   * @return its address
-   */
+  /** The server that was asked last. */
   public String server() {
     return server;
   }

@@ -21,10 +21,8 @@ public final class Payloads {
   /**
    * Gives a message bytes as its payload.
    *
-   * @param message the message
    * @param bytes what the consumer gets
    * @param contentType such as application/octet-stream
-   * @return the message
    */
   public static Schedule set(Schedule message, byte[] bytes, String contentType) {
     return message
@@ -36,10 +34,8 @@ public final class Payloads {
   /**
    * Gives a change bytes as its payload.
    *
-   * @param change the change
    * @param bytes what the consumer gets
    * @param contentType such as application/octet-stream
-   * @return the change
    */
   public static Change set(Change change, byte[] bytes, String contentType) {
     return change
@@ -51,29 +47,18 @@ public final class Payloads {
   /**
    * The payload of a message as bytes: those of a text, or those that came in base64.
    *
-   * @param message the message
    * @return the bytes; of JSON, they may have other white space than what was scheduled
    */
   public static byte[] bytes(Message message) {
     return bytes(message.getPayload(), message.getPayloadEncoding(), message.getContentType());
   }
 
-  /**
-   * Likewise, of a message that was read from an inbox.
-   *
-   * @param message the message
-   * @return the bytes
-   */
+  /** Likewise, of a message that was read from an inbox. */
   public static byte[] bytes(InboxMessage message) {
     return bytes(message.getPayload(), message.getPayloadEncoding(), message.getContentType());
   }
 
-  /**
-   * Likewise, of a message that was received.
-   *
-   * @param message the message
-   * @return the bytes
-   */
+  /** Likewise, of a message that was received. */
   public static byte[] bytes(ReceivedMessage message) {
     return bytes(message.getPayload(), message.getPayloadEncoding(), message.getContentType());
   }
@@ -81,10 +66,7 @@ public final class Payloads {
   /**
    * A payload of JSON as an object of a class.
    *
-   * @param <T> the class
    * @param payload what getPayload of a message returned
-   * @param type the class
-   * @return the object
    */
   public static <T> T as(Object payload, Class<T> type) {
     return Json.MAPPER.convertValue(payload, type);

@@ -53,9 +53,9 @@ import java.util.stream.Stream;
 /**
  * The calls of the API as futures. {@link PostdateClient} says what each does.
  *
- * <p>A future fails with a {@link PostdateException}. Who cancels one, or gives it a time-out, ends
- * its call: nothing is tried again. A call that was sent by then may be done all the same. Only
- * tasks and channels, which read several pages, read them to the end.
+ * <p>A future fails with a {@link PostdateException}. One that is cancelled or times out ends its
+ * call: nothing is tried again. A call that was sent by then may be done all the same. Only tasks
+ * and channels, which read several pages, read them to the end.
  */
 public final class PostdateAsyncClient {
   /** The pauses between two looks at a job: at first short, for those that end soon. */
@@ -72,32 +72,19 @@ public final class PostdateAsyncClient {
     this(new Config());
   }
 
-  /**
-   * A client. It does not connect yet.
-   *
-   * @param config how it works
-   */
+  /** A client. It does not connect yet. */
   public PostdateAsyncClient(Config config) {
     transport = new Transport(config);
     schedules = Batches.schedules(transport);
     cancels = Batches.cancels(transport);
   }
 
-  /**
-   * The server that the next call tries first.
-   *
-   * @return its address
-   */
+  /** The server that the next call tries first. */
   public String server() {
     return transport.server();
   }
 
-  /**
-   * Schedules a message.
-   *
-   * @param message the message
-   * @return the answer
-   */
+  /** Schedules a message. */
   public CompletableFuture<Scheduled> schedule(Schedule message) {
     ObjectNode named = named(message);
     Item item = new Item(named.get("scheduleId").asText(), named.toString());
@@ -107,21 +94,14 @@ public final class PostdateAsyncClient {
   /**
    * Schedules a message with a trace context. It shares no request with others.
    *
-   * @param message the message
    * @param traceparent of W3C, which goes with the message
-   * @return the answer
    */
   public CompletableFuture<Scheduled> schedule(Schedule message, String traceparent) {
     Call call = Batches.schedule(named(message).toString()).header("traceparent", traceparent);
     return call(call.twice(), Json.as(Scheduled.class));
   }
 
-  /**
-   * Schedules up to 10,000 messages in one request.
-   *
-   * @param messages the messages
-   * @return what became of each
-   */
+  /** Schedules up to 10,000 messages in one request. */
   public CompletableFuture<List<BatchResult>> scheduleAll(List<Schedule> messages) {
     List<ObjectNode> named = messages.stream().map(this::named).toList();
     return call(
@@ -135,7 +115,6 @@ public final class PostdateAsyncClient {
    *
    * @param message the message, with its scheduleId
    * @param ifVersion the version that it must have; null: any
-   * @return the answer
    */
   public CompletableFuture<Scheduled> put(Schedule message, String ifVersion) {
     Call call = new Call("PUT", Query.message(message.getScheduleId()), Json.write(message));
@@ -145,43 +124,24 @@ public final class PostdateAsyncClient {
   /**
    * Changes a message.
    *
-   * @param scheduleId the message's
-   * @param change what changes
    * @param ifVersion the version that it must have; null: any
-   * @return the answer
    */
   public CompletableFuture<Scheduled> patch(String scheduleId, Change change, String ifVersion) {
     Call call = new Call("PATCH", Query.message(scheduleId), Json.write(change));
     return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
   }
 
-  /**
-   * Moves a message to another time.
-   *
-   * @param scheduleId the message's
-   * @param executionTime the time
-   * @return the answer
-   */
+  /** Moves a message to another time. */
   public CompletableFuture<Scheduled> move(String scheduleId, Instant executionTime) {
     return patch(scheduleId, new Change().executionTime(executionTime), null);
   }
 
-  /**
-   * Pauses a series.
-   *
-   * @param scheduleId the series'
-   * @return the answer
-   */
+  /** Pauses a series. */
   public CompletableFuture<Scheduled> pauseSeries(String scheduleId) {
     return patch(scheduleId, new Change().paused(true), null);
   }
 
-  /**
-   * Lets a paused series go on.
-   *
-   * @param scheduleId the series'
-   * @return the answer
-   */
+  /** Lets a paused series go on. */
   public CompletableFuture<Scheduled> resumeSeries(String scheduleId) {
     return patch(scheduleId, new Change().paused(false), null);
   }
@@ -189,7 +149,6 @@ public final class PostdateAsyncClient {
   /**
    * Begins an occurrence of a series out of turn.
    *
-   * @param scheduleId the series'
    * @param ifVersion the version that it must have; null: any
    * @return the answer, with the occurrence's id
    */
@@ -201,7 +160,6 @@ public final class PostdateAsyncClient {
   /**
    * Cancels a message.
    *
-   * @param scheduleId the message's
    * @return its success is the guarantee
    */
   public CompletableFuture<Void> cancel(String scheduleId) {
@@ -210,32 +168,17 @@ public final class PostdateAsyncClient {
     return Attempts.of(transport, true, () -> cancels.call(item));
   }
 
-  /**
-   * Cancels up to 10,000 messages in one request.
-   *
-   * @param scheduleIds the messages'
-   * @return what became of each
-   */
+  /** Cancels up to 10,000 messages in one request. */
   public CompletableFuture<List<CancelResult>> cancelAll(List<String> scheduleIds) {
     return many("/v1/messages/cancel", scheduleIds);
   }
 
-  /**
-   * Tries up to 10,000 messages again that failed.
-   *
-   * @param scheduleIds the messages'
-   * @return what became of each
-   */
+  /** Tries up to 10,000 messages again that failed. */
   public CompletableFuture<List<CancelResult>> redrive(List<String> scheduleIds) {
     return many("/v1/messages/redrive", scheduleIds);
   }
 
-  /**
-   * Deletes up to 10,000 messages that failed.
-   *
-   * @param scheduleIds the messages'
-   * @return what became of each
-   */
+  /** Deletes up to 10,000 messages that failed. */
   public CompletableFuture<List<CancelResult>> purge(List<String> scheduleIds) {
     return many("/v1/messages/purge", scheduleIds);
   }
@@ -252,7 +195,6 @@ public final class PostdateAsyncClient {
   /**
    * Starts a job that cancels pending messages.
    *
-   * @param filter which
    * @return the job's id
    */
   public CompletableFuture<String> cancelWhere(JobFilter filter) {
@@ -262,7 +204,6 @@ public final class PostdateAsyncClient {
   /**
    * Starts a job that tries failed messages again.
    *
-   * @param filter which
    * @return the job's id
    */
   public CompletableFuture<String> redriveWhere(JobFilter filter) {
@@ -272,7 +213,6 @@ public final class PostdateAsyncClient {
   /**
    * Starts a job that deletes failed messages.
    *
-   * @param filter which
    * @return the job's id
    */
   public CompletableFuture<String> purgeWhere(JobFilter filter) {
@@ -285,22 +225,12 @@ public final class PostdateAsyncClient {
         answer -> Json.read(answer.text(), JobStarted.class).getJobId());
   }
 
-  /**
-   * Says how far a job has come.
-   *
-   * @param jobId the job's
-   * @return the job
-   */
+  /** Says how far a job has come. */
   public CompletableFuture<Job> job(String jobId) {
     return get(Query.path("/v1/jobs/%s", jobId), Job.class);
   }
 
-  /**
-   * Waits until a job is done.
-   *
-   * @param jobId the job's
-   * @return the job
-   */
+  /** Waits until a job is done. */
   public CompletableFuture<Job> waitJob(String jobId) {
     CompletableFuture<Job> ended = new CompletableFuture<>();
     look(jobId, JOB_PAUSE_LEAST_MS, ended);
@@ -325,12 +255,7 @@ public final class PostdateAsyncClient {
             });
   }
 
-  /**
-   * Reads a message.
-   *
-   * @param scheduleId the message's
-   * @return the message
-   */
+  /** Reads a message. */
   public CompletableFuture<Message> get(String scheduleId) {
     return get(Query.message(scheduleId), Message.class);
   }
@@ -338,7 +263,6 @@ public final class PostdateAsyncClient {
   /**
    * Reads a page of messages, in the order of their execution times.
    *
-   * @param filter which
    * @param cursor the nextCursor of the page before; null: the first page
    * @return the page; without a nextCursor it is the last one
    */
@@ -346,24 +270,14 @@ public final class PostdateAsyncClient {
     return get(filter.path(cursor), MessagePage.class);
   }
 
-  /**
-   * Returns when a rule recurs.
-   *
-   * @param preview the rule, and which occurrences are asked for
-   * @return the occurrences
-   */
+  /** Returns when a rule recurs. */
   public CompletableFuture<List<Occurrence>> preview(Preview preview) {
     return call(
         new Call("POST", "/v1/recurrences/preview", Json.write(preview)).twice(),
         answer -> Json.read(answer.text(), Occurrences.class).getOccurrences());
   }
 
-  /**
-   * Inserts, updates or deletes a task.
-   *
-   * @param task the task
-   * @return the task as it is
-   */
+  /** Inserts, updates or deletes a task. */
   public CompletableFuture<Task> defineTask(TaskDefinition task) {
     return call(new Call("POST", "/schedulers", Json.write(task)), Json.as(Task.class));
   }
@@ -373,7 +287,6 @@ public final class PostdateAsyncClient {
    *
    * @param name selects; null: any
    * @param unit selects; null: any
-   * @return the tasks
    */
   public CompletableFuture<List<Task>> tasks(String name, TimeUnit unit) {
     String path = new Query().set("name", name).set("unit", unit).on("/schedulers");
@@ -396,26 +309,13 @@ public final class PostdateAsyncClient {
             });
   }
 
-  /**
-   * Reads messages of an inbox.
-   *
-   * @param inbox its name
-   * @param read what to read
-   * @return the page
-   */
+  /** Reads messages of an inbox. */
   public CompletableFuture<InboxPage> readInbox(String inbox, InboxRead read) {
     Call call = new Call("GET", read.path(inbox), null);
     return call(call.waiting(read.wait), Json.as(InboxPage.class));
   }
 
-  /**
-   * Receives messages of an inbox for a consumer.
-   *
-   * @param inbox its name
-   * @param consumer the consumer
-   * @param options what to receive
-   * @return the messages
-   */
+  /** Receives messages of an inbox for a consumer. */
   public CompletableFuture<List<ReceivedMessage>> receive(
       String inbox, String consumer, ReceiveOptions options) {
     return receive(inbox, consumer, options, (messages, answer) -> messages);
@@ -438,14 +338,7 @@ public final class PostdateAsyncClient {
         a -> read.apply(Json.read(a.text(), Received.class).getMessages(), a));
   }
 
-  /**
-   * Acknowledges up to 1,000 messages.
-   *
-   * @param inbox its name
-   * @param consumer the consumer
-   * @param receipts the messages' receipts
-   * @return what became of each
-   */
+  /** Acknowledges up to 1,000 messages. */
   public CompletableFuture<List<AckResult>> ack(
       String inbox, String consumer, List<String> receipts) {
     String path = Query.path("/v1/inbox/%s/consumers/%s/ack", inbox, consumer);
@@ -459,9 +352,6 @@ public final class PostdateAsyncClient {
   /**
    * Receives messages of an inbox for a consumer, and handles one after the other.
    *
-   * @param inbox its name
-   * @param consumer the consumer
-   * @param options what to receive
    * @param handler handles a message; it is acknowledged when the future succeeds
    * @return the worker, which is at work
    */
@@ -477,11 +367,7 @@ public final class PostdateAsyncClient {
     return new Worker(this, inbox, consumer, options, handler).start();
   }
 
-  /**
-   * Lists the channels that a node knows something about.
-   *
-   * @return the channels, by name
-   */
+  /** Lists the channels that a node knows something about. */
   public CompletableFuture<List<Channel>> channels() {
     return channels(null, List.of());
   }
@@ -497,122 +383,68 @@ public final class PostdateAsyncClient {
             });
   }
 
-  /**
-   * Pauses, resumes or limits a channel on all nodes.
-   *
-   * @param change what changes
-   * @return the settings
-   */
+  /** Pauses, resumes or limits a channel on all nodes. */
   public CompletableFuture<ChannelSettings> changeChannel(ChannelChange change) {
     return call(
         new Call("PATCH", "/v1/channels", Json.write(change)), Json.as(ChannelSettings.class));
   }
 
-  /**
-   * Lists the API keys of all tenants.
-   *
-   * @return the keys, the oldest first
-   */
+  /** Lists the API keys of all tenants. */
   public CompletableFuture<List<Key>> keys() {
     return call(
         new Call("GET", "/v1/keys", null),
         answer -> Json.read(answer.text(), KeyList.class).getKeys());
   }
 
-  /**
-   * Makes an API key.
-   *
-   * @param wish the key
-   * @return the key with its text
-   */
+  /** Makes an API key. */
   public CompletableFuture<NewKey> createKey(KeyWish wish) {
     return call(new Call("POST", "/v1/keys", Json.write(wish)), Json.as(NewKey.class));
   }
 
-  /**
-   * Revokes an API key.
-   *
-   * @param id the key's
-   * @return the answer
-   */
+  /** Revokes an API key. */
   public CompletableFuture<RevokedKey> revokeKey(String id) {
     return call(new Call("DELETE", Query.path("/v1/keys/%s", id), null), Json.as(RevokedKey.class));
   }
 
-  /**
-   * Lists the tenants.
-   *
-   * @return the tenants, by name
-   */
+  /** Lists the tenants. */
   public CompletableFuture<List<Tenant>> tenants() {
     return call(
         new Call("GET", "/v1/tenants", null),
         answer -> Json.read(answer.text(), TenantList.class).getTenants());
   }
 
-  /**
-   * Changes a tenant's limits on all nodes.
-   *
-   * @param tenant the tenant
-   * @param change what changes
-   * @return the tenant as it is
-   */
+  /** Changes a tenant's limits on all nodes. */
   public CompletableFuture<Tenant> changeTenant(String tenant, TenantChange change) {
     String path = Query.path("/v1/tenants/%s", tenant);
     return call(new Call("PATCH", path, Json.write(change)), Json.as(Tenant.class));
   }
 
-  /**
-   * Returns the cluster as one node sees it.
-   *
-   * @return the cluster
-   */
+  /** Returns the cluster as one node sees it. */
   public CompletableFuture<Cluster> cluster() {
     return get("/v1/cluster", Cluster.class);
   }
 
-  /**
-   * Asks once whether the process is alive.
-   *
-   * @return the answer
-   */
+  /** Asks once whether the process is alive. */
   public CompletableFuture<Health> health() {
     return transport.attempt(new Call("GET", "/healthz", null), Json.as(Health.class));
   }
 
-  /**
-   * Asks once whether the node can serve.
-   *
-   * @return the answer
-   */
+  /** Asks once whether the node can serve. */
   public CompletableFuture<Health> ready() {
     return transport.attempt(new Call("GET", "/readyz", null), Json.as(Health.class));
   }
 
-  /**
-   * Reads the node's metrics.
-   *
-   * @return the text format of Prometheus
-   */
+  /** Reads the node's metrics. */
   public CompletableFuture<String> metrics() {
     return call(new Call("GET", "/metrics", null), Answer::text);
   }
 
-  /**
-   * Reads the API's OpenAPI document.
-   *
-   * @return the document
-   */
+  /** Reads the API's OpenAPI document. */
   public CompletableFuture<JsonNode> openApi() {
     return get("/openapi.json", JsonNode.class);
   }
 
-  /**
-   * Makes a call for which there is no method.
-   *
-   * @param call the call
-   * @return the answer
-   */
+  /** Makes a call for which there is no method. */
   public CompletableFuture<Answer> call(Call call) {
     return call(call, answer -> answer);
   }

@@ -50,11 +50,7 @@ public final class PostdateClient {
     this(new Config());
   }
 
-  /**
-   * A client. It does not connect yet.
-   *
-   * @param config how it works
-   */
+  /** A client. It does not connect yet. */
   public PostdateClient(Config config) {
     async = new PostdateAsyncClient(config);
   }
@@ -73,7 +69,6 @@ public final class PostdateClient {
    * scheduleId with the same content again is answered as the first time, with other content by the
    * problem EXISTS.
    *
-   * @param message the message
    * @return the answer, with its id and time
    */
   public Scheduled schedule(Schedule message) {
@@ -83,7 +78,6 @@ public final class PostdateClient {
   /**
    * Schedules a message with a trace context. Such a call shares no request with others.
    *
-   * @param message the message
    * @param traceparent of W3C, which goes with the message
    * @return the answer, with its id and time
    */
@@ -94,7 +88,6 @@ public final class PostdateClient {
   /**
    * Schedules up to 10,000 messages in one request. Each stands or falls alone.
    *
-   * @param messages the messages
    * @return what became of each, in order: it has an error, or what schedule would answer
    */
   public List<BatchResult> scheduleAll(List<Schedule> messages) {
@@ -105,7 +98,6 @@ public final class PostdateClient {
    * Creates the message with this scheduleId, or replaces it while it is PENDING.
    *
    * @param message the message, with its scheduleId
-   * @return the answer
    */
   public Scheduled put(Schedule message) {
     return put(message, null);
@@ -117,7 +109,6 @@ public final class PostdateClient {
    * @param message the message, with its scheduleId
    * @param ifVersion the version that it must have: if it has another one, the problem is
    *     PRECONDITION_FAILED; null: any
-   * @return the answer
    */
   public Scheduled put(Schedule message, String ifVersion) {
     return await(async.put(message, ifVersion));
@@ -126,9 +117,7 @@ public final class PostdateClient {
   /**
    * Changes a message while it is PENDING, or a series from its next occurrence on.
    *
-   * @param scheduleId the message's
    * @param change what changes; what it does not have stays as it is
-   * @return the answer
    */
   public Scheduled patch(String scheduleId, Change change) {
     return patch(scheduleId, change, null);
@@ -137,41 +126,24 @@ public final class PostdateClient {
   /**
    * Changes a message only if it is still as it was read.
    *
-   * @param scheduleId the message's
-   * @param change what changes
    * @param ifVersion the version that it must have: if it has another one, the problem is
    *     PRECONDITION_FAILED; null: any
-   * @return the answer
    */
   public Scheduled patch(String scheduleId, Change change, String ifVersion) {
     return await(async.patch(scheduleId, change, ifVersion));
   }
 
-  /**
-   * Moves a message to another time.
-   *
-   * @param scheduleId the message's
-   * @param executionTime the time
-   * @return the answer
-   */
+  /** Moves a message to another time. */
   public Scheduled move(String scheduleId, Instant executionTime) {
     return await(async.move(scheduleId, executionTime));
   }
 
-  /**
-   * Pauses a series. No other occurrence begins until it is resumed.
-   *
-   * @param scheduleId the series'
-   */
+  /** Pauses a series. No other occurrence begins until it is resumed. */
   public void pauseSeries(String scheduleId) {
     await(async.pauseSeries(scheduleId));
   }
 
-  /**
-   * Lets a paused series go on with the first occurrence after now.
-   *
-   * @param scheduleId the series'
-   */
+  /** Lets a paused series go on with the first occurrence after now. */
   public void resumeSeries(String scheduleId) {
     await(async.resumeSeries(scheduleId));
   }
@@ -179,7 +151,6 @@ public final class PostdateClient {
   /**
    * Begins an occurrence of a series out of turn. It is a message of its own.
    *
-   * @param scheduleId the series'
    * @return the answer, with the occurrence's id
    */
   public Scheduled trigger(String scheduleId) {
@@ -189,7 +160,6 @@ public final class PostdateClient {
   /**
    * Begins an occurrence of a series only if that is still as it was read.
    *
-   * @param scheduleId the series'
    * @param ifVersion the version that it must have; null: any
    * @return the answer, with the occurrence's id
    */
@@ -200,8 +170,6 @@ public final class PostdateClient {
   /**
    * Cancels a message. If this returns, that is a guarantee: the message is never delivered. If
    * delivery may have begun, the problem is TOO_LATE.
-   *
-   * @param scheduleId the message's
    */
   public void cancel(String scheduleId) {
     await(async.cancel(scheduleId));
@@ -210,7 +178,6 @@ public final class PostdateClient {
   /**
    * Cancels up to 10,000 messages in one request. A result without an error is the same guarantee.
    *
-   * @param scheduleIds the messages'
    * @return what became of each, in order
    */
   public List<CancelResult> cancelAll(List<String> scheduleIds) {
@@ -221,7 +188,6 @@ public final class PostdateClient {
    * Tries up to 10,000 messages again that failed. Each is PENDING then, or its result has an
    * error.
    *
-   * @param scheduleIds the messages'
    * @return what became of each, in order
    */
   public List<CancelResult> redrive(List<String> scheduleIds) {
@@ -231,7 +197,6 @@ public final class PostdateClient {
   /**
    * Deletes up to 10,000 messages that failed. Each is gone then, or its result has an error.
    *
-   * @param scheduleIds the messages'
    * @return what became of each, in order
    */
   public List<CancelResult> purge(List<String> scheduleIds) {
@@ -252,7 +217,6 @@ public final class PostdateClient {
   /**
    * Starts a job that tries the failed messages again that a filter selects.
    *
-   * @param filter which
    * @return the job's id
    */
   public String redriveWhere(JobFilter filter) {
@@ -262,39 +226,23 @@ public final class PostdateClient {
   /**
    * Starts a job that deletes the failed messages that a filter selects.
    *
-   * @param filter which
    * @return the job's id
    */
   public String purgeWhere(JobFilter filter) {
     return await(async.purgeWhere(filter));
   }
 
-  /**
-   * Says how far a job has come.
-   *
-   * @param jobId the job's
-   * @return the job
-   */
+  /** Says how far a job has come. */
   public Job job(String jobId) {
     return await(async.job(jobId));
   }
 
-  /**
-   * Waits until a job is done.
-   *
-   * @param jobId the job's
-   * @return the job
-   */
+  /** Waits until a job is done. */
   public Job waitJob(String jobId) {
     return await(async.waitJob(jobId));
   }
 
-  /**
-   * Reads a message.
-   *
-   * @param scheduleId the message's
-   * @return the message
-   */
+  /** Reads a message. */
   public Message get(String scheduleId) {
     return await(async.get(scheduleId));
   }
@@ -302,7 +250,6 @@ public final class PostdateClient {
   /**
    * Reads messages page by page, in the order of their execution times.
    *
-   * @param filter which
    * @return the messages; each iteration reads them anew
    */
   public Iterable<Message> list(MessageFilter filter) {
@@ -318,18 +265,12 @@ public final class PostdateClient {
    * Returns when a rule recurs.
    *
    * @param preview the rule, and which occurrences are asked for: by default ten after now
-   * @return the occurrences
    */
   public List<Occurrence> preview(Preview preview) {
     return await(async.preview(preview));
   }
 
-  /**
-   * Inserts, updates or deletes a task, which is a series in the words of a task scheduler.
-   *
-   * @param task the task
-   * @return the task as it is
-   */
+  /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */
   public Task defineTask(TaskDefinition task) {
     return await(async.defineTask(task));
   }
@@ -339,7 +280,6 @@ public final class PostdateClient {
    *
    * @param name selects; null: any
    * @param unit selects; null: any
-   * @return the tasks
    */
   public List<Task> tasks(String name, TimeUnit unit) {
     return await(async.tasks(name, unit));
@@ -348,10 +288,6 @@ public final class PostdateClient {
   /**
    * Reads messages of an inbox. It removes none: a reader keeps the page's nextCursor, and goes on
    * after that.
-   *
-   * @param inbox its name
-   * @param read what to read
-   * @return the page
    */
   public InboxPage readInbox(String inbox, InboxRead read) {
     return await(async.readInbox(inbox, read));
@@ -360,11 +296,6 @@ public final class PostdateClient {
   /**
    * Receives messages of an inbox for a consumer. What is not acknowledged comes again after its
    * visibility.
-   *
-   * @param inbox its name
-   * @param consumer the consumer
-   * @param options what to receive
-   * @return the messages
    */
   public List<ReceivedMessage> receive(String inbox, String consumer, ReceiveOptions options) {
     return await(async.receive(inbox, consumer, options));
@@ -373,9 +304,6 @@ public final class PostdateClient {
   /**
    * Acknowledges up to 1,000 messages by their receipts. Each stands or falls alone.
    *
-   * @param inbox its name
-   * @param consumer the consumer
-   * @param receipts the messages' receipts
    * @return what became of each, in order
    */
   public List<AckResult> ack(String inbox, String consumer, List<String> receipts) {
@@ -386,8 +314,6 @@ public final class PostdateClient {
    * Receives messages of an inbox for a consumer, handles one after the other in a thread of its
    * own, and acknowledges them.
    *
-   * @param inbox its name
-   * @param consumer the consumer
    * @param handler handles a message; if it throws, the message comes again
    * @return the worker, which is at work until it is closed
    */
@@ -398,8 +324,6 @@ public final class PostdateClient {
   /**
    * Likewise, with options.
    *
-   * @param inbox its name
-   * @param consumer the consumer
    * @param options what to receive at a time
    * @param handler handles a message; if it throws, the message comes again
    * @return the worker, which is at work until it is closed
@@ -408,30 +332,17 @@ public final class PostdateClient {
     return async.worker(inbox, consumer, options, handler);
   }
 
-  /**
-   * Lists the channels that a node knows something about, by name.
-   *
-   * @return the channels
-   */
+  /** Lists the channels that a node knows something about, by name. */
   public List<Channel> channels() {
     return await(async.channels());
   }
 
-  /**
-   * Pauses, resumes or limits a channel on all nodes.
-   *
-   * @param change what changes
-   * @return the settings
-   */
+  /** Pauses, resumes or limits a channel on all nodes. */
   public ChannelSettings changeChannel(ChannelChange change) {
     return await(async.changeChannel(change));
   }
 
-  /**
-   * Lists the API keys of all tenants, the oldest first.
-   *
-   * @return the keys
-   */
+  /** Lists the API keys of all tenants, the oldest first. */
   public List<Key> keys() {
     return await(async.keys());
   }
@@ -440,18 +351,13 @@ public final class PostdateClient {
    * Makes an API key. If that may have been done, a key may be there whose text nobody has: revoke
    * it.
    *
-   * @param wish the key
    * @return the key with its text, which cannot be had again
    */
   public NewKey createKey(KeyWish wish) {
     return await(async.createKey(wish));
   }
 
-  /**
-   * Revokes an API key.
-   *
-   * @param id the key's
-   */
+  /** Revokes an API key. */
   public void revokeKey(String id) {
     await(async.revokeKey(id));
   }
@@ -466,68 +372,37 @@ public final class PostdateClient {
     return await(async.tenants());
   }
 
-  /**
-   * Changes a tenant's limits on all nodes. Null gives one back to the nodes' default.
-   *
-   * @param tenant the tenant
-   * @param change what changes
-   * @return the tenant as it is
-   */
+  /** Changes a tenant's limits on all nodes. Null gives one back to the nodes' default. */
   public Tenant changeTenant(String tenant, TenantChange change) {
     return await(async.changeTenant(tenant, change));
   }
 
-  /**
-   * Returns the cluster as one node sees it.
-   *
-   * @return the cluster
-   */
+  /** Returns the cluster as one node sees it. */
   public Cluster cluster() {
     return await(async.cluster());
   }
 
-  /**
-   * Asks once whether the process is alive.
-   *
-   * @return the answer
-   */
+  /** Asks once whether the process is alive. */
   public Health health() {
     return await(async.health());
   }
 
-  /**
-   * Asks once whether the node can serve. If not, the problem is NOT_READY.
-   *
-   * @return the answer
-   */
+  /** Asks once whether the node can serve. If not, the problem is NOT_READY. */
   public Health ready() {
     return await(async.ready());
   }
 
-  /**
-   * Reads the node's metrics, in the text format of Prometheus.
-   *
-   * @return the text
-   */
+  /** Reads the node's metrics, in the text format of Prometheus. */
   public String metrics() {
     return await(async.metrics());
   }
 
-  /**
-   * Reads the API's OpenAPI document.
-   *
-   * @return the document
-   */
+  /** Reads the API's OpenAPI document. */
   public JsonNode openApi() {
     return await(async.openApi());
   }
 
-  /**
-   * Makes a call for which there is no method.
-   *
-   * @param call the call
-   * @return the answer
-   */
+  /** Makes a call for which there is no method. */
   public Answer call(Call call) {
     return await(async.call(call));
   }

@@ -52,11 +52,7 @@ public final class ProblemException extends PostdateException {
     return type;
   }
 
-  /**
-   * The status code of HTTP.
-   *
-   * @return the code
-   */
+  /** The status code of HTTP. */
   public int status() {
     return status;
   }

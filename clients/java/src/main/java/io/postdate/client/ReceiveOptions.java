@@ -17,7 +17,6 @@ public final class ReceiveOptions {
    * slow ones is hidden from other workers.
    *
    * @param limit the number, up to 1,000
-   * @return this
    */
   public ReceiveOptions limit(int limit) {
     this.limit = limit;
@@ -29,7 +28,6 @@ public final class ReceiveOptions {
    * consume}, which waits for 5 s at a time, or for a quarter of the visibility if that is shorter.
    *
    * @param wait the time, up to 30 s
-   * @return this
    */
   public ReceiveOptions waitFor(Duration wait) {
     this.wait = wait;
@@ -41,7 +39,6 @@ public final class ReceiveOptions {
    * them. Default: 30 s.
    *
    * @param visibility the time, from 1 s to 12 h
-   * @return this
    */
   public ReceiveOptions visibility(Duration visibility) {
     this.visibility = visibility;

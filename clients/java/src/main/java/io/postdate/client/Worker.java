@@ -71,8 +71,6 @@ public final class Worker implements AutoCloseable {
   /**
    * Completes when the worker has ended: after {@link #stop}, or with what a call or a handler
    * failed with.
-   *
-   * @return the end
    */
   public CompletableFuture<Void> ended() {
     return ended.copy();

@@ -11,11 +11,7 @@ import java.util.Set;
  * message may be handled twice.
  */
 public final class Dedupe {
-  /**
-   * Handles a message.
-   *
-   * @param <E> what it throws
-   */
+  /** Handles a message. */
   @FunctionalInterface
   public interface Work<E extends Exception> {
     /**
@@ -47,9 +43,7 @@ public final class Dedupe {
    * Handles a message unless it was handled before. While another thread handles it, this one waits
    * for that.
    *
-   * @param <E> what the work throws
    * @param messageId the message's: {@link Delivery#messageId}
-   * @param work handles it
    * @return whether the message was handled now
    * @throws E if the work throws it
    * @throws InterruptedException if the thread is interrupted while it waits

@@ -13,11 +13,7 @@ public final class MemoryStore implements SeenStore {
     this(100_000);
   }
 
-  /**
-   * Remembers so many messages.
-   *
-   * @param max the number
-   */
+  /** Remembers so many messages. */
   public MemoryStore(int max) {
     this.max = max;
   }

@@ -8,15 +8,10 @@ public interface SeenStore {
   /**
    * Whether a message was handled.
    *
-   * @param messageId the message's
    * @return whether it was added
    */
   boolean has(String messageId);
 
-  /**
-   * Remembers that a message was handled.
-   *
-   * @param messageId the message's
-   */
+  /** Remembers that a message was handled. */
   void add(String messageId);
 }
