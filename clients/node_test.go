@@ -15,25 +15,24 @@ import (
 
 const adminKey = "an-admin-key-of-thirty-two-chars"
 
-// builds is the folder of what is built, once there is one.
+// builds is the folder of what is built.
 var builds string
 
 // built is the path of the program postdate, which is built once.
-var built = sync.OnceValues(func() (path string, err error) {
-	if builds, err = os.MkdirTemp("", "clients-"); err != nil {
-		return "", err
-	}
-	path = filepath.Join(builds, "postdate")
+var built = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(builds, "postdate")
 	build := exec.Command("go", "build", "-o", path, "../cmd/postdate")
 	build.Stderr = os.Stderr
 	return path, build.Run()
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if builds != "" {
-		os.RemoveAll(builds)
+	var err error
+	if builds, err = os.MkdirTemp("", "clients-"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	os.RemoveAll(builds)
 	os.Exit(code)
 }
 

@@ -1,5 +1,6 @@
 package io.postdate.client;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.postdate.client.Gatherer.Item;
@@ -46,7 +47,6 @@ import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
@@ -318,24 +318,23 @@ public final class PostdateAsyncClient {
   /** Receives messages of an inbox for a consumer. */
   public CompletableFuture<List<ReceivedMessage>> receive(
       String inbox, String consumer, ReceiveOptions options) {
-    return receive(inbox, consumer, options, (messages, answer) -> messages);
+    return call(receiveCall(inbox, consumer, options), PostdateAsyncClient::messages);
   }
 
   CompletableFuture<Worker.Batch> receiveBatch(
       String inbox, String consumer, ReceiveOptions options) {
-    return receive(
-        inbox, consumer, options, (messages, a) -> new Worker.Batch(messages, a.askedAt()));
+    return call(
+        receiveCall(inbox, consumer, options),
+        answer -> new Worker.Batch(messages(answer), answer.askedAt()));
   }
 
-  private <T> CompletableFuture<T> receive(
-      String inbox,
-      String consumer,
-      ReceiveOptions options,
-      BiFunction<List<ReceivedMessage>, Answer, T> read) {
+  private static Call receiveCall(String inbox, String consumer, ReceiveOptions options) {
     String path = Query.path("/v1/inbox/%s/consumers/%s/receive", inbox, consumer);
-    return call(
-        new Call("POST", path, Json.write(options.body())).twice().waiting(options.wait),
-        a -> read.apply(Json.read(a.text(), Received.class).getMessages(), a));
+    return new Call("POST", path, Json.write(options.body())).twice().waiting(options.wait);
+  }
+
+  private static List<ReceivedMessage> messages(Answer answer) throws JsonProcessingException {
+    return Json.read(answer.text(), Received.class).getMessages();
   }
 
   /** Acknowledges up to 1,000 messages. */
