@@ -343,11 +343,12 @@ class Client(Operations):
         """Receives messages of an inbox for a consumer until it is to stop, and handles one after the other.
 
         It acknowledges those for which `handle`, which may be async, did not raise: at the end of a batch, and after
-        each message that takes more than a second. The others come again after their visibility; the log "postdate"
-        says why. After three quarters of that an async `handle` is cancelled. If a call fails for longer than
-        `retry_for`, it raises.
+        each message that takes more than a second. The others come again after their visibility; the logger
+        "postdate" says why. After three quarters of that an async `handle` is cancelled. It raises if a call fails for
+        longer than `retry_for`.
         """
         stop = stop or asyncio.Event()
+        # A receive that nobody waits for any more may hold up messages, so it waits less than it may.
         wait = min(timedelta(seconds=5), visibility / 4)
 
         async def ack(handled: Sequence[models.ReceivedMessage]) -> None:
