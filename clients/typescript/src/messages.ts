@@ -45,13 +45,12 @@ export function changeOf(change: Change): Schemas["Change"] {
 }
 
 /** Returns what JSON has no form for, in the form of the API. Dates become texts on their own. */
-function formOf({ delay, payload, contentType }: Change): Partial<Schemas["Change"]> {
+function formOf({ delay, payload }: Change): Partial<Schemas["Change"]> {
   return {
     ...(typeof delay === "number" && { delay: `${String(delay)}ms` }),
     ...(payload instanceof Uint8Array && {
       payload: btoa(Array.from(payload, (byte) => String.fromCharCode(byte)).join("")),
       payloadEncoding: "base64",
-      contentType: contentType ?? "application/octet-stream",
     }),
   };
 }
