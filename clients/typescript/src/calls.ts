@@ -125,6 +125,10 @@ function queryOf(query: object = {}): string {
   if (given.length === 0) return "";
   return (
     "?" +
-    new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString()
+    new URLSearchParams(given.map(([name, value]): [string, string] => [name, textOf(value)])).toString()
   );
+}
+
+function textOf(value: unknown): string {
+  return value instanceof Date ? value.toISOString() : String(value);
 }

@@ -49,7 +49,7 @@ export interface ChangeOptions extends CallOptions {
 }
 
 export interface ReceiveOptions extends CallOptions {
-  /** How many messages at most. Default: 100; of consume: 10. */
+  /** How many messages at most. Default: 100; of consume: 10, because one that waits behind slow ones is hidden. */
   limit?: number | undefined;
   /** How long to wait for a message if there is none; at most 30,000. */
   waitMs?: number | undefined;
@@ -249,9 +249,8 @@ export class Client {
     return this.#startJob("/v1/messages/purge", filter, options);
   }
 
-  async #startJob(path: ManyPath, { from, to, ...rest }: JobFilter, options: CallOptions): Promise<string> {
-    const filter = { ...rest, ...(from && { from: timeOf(from) }), ...(to && { to: timeOf(to) }) };
-    const args = { body: { filter }, repeatable: true, ...options };
+  async #startJob(path: ManyPath, filter: JobFilter, options: CallOptions): Promise<string> {
+    const args = { body: { filter: filter as Schemas["JobFilter"] }, repeatable: true, ...options };
     const { data, server } = await this.#calls.answer("post", path, args);
     if (!("jobId" in data)) throw garbled(server, true, "it has no jobId");
     return data.jobId;
@@ -287,17 +286,14 @@ export class Client {
 
   /** Reads messages page by page, in the order of their execution times. */
   async *list(filter: ListFilter = {}, options: CallOptions = {}): AsyncGenerator<StoredMessage, void> {
-    const { from, to, pageSize = 1000, ...rest } = filter;
-    const times = { ...(from && { from: timeOf(from) }), ...(to && { to: timeOf(to) }) };
-    for (let cursor: string | undefined = ""; cursor !== undefined;) {
-      const query = { ...rest, ...times, limit: pageSize, ...(cursor && { cursor }) };
-      const page: Schemas["MessagePage"] = await this.#calls.call("get", "/v1/messages", {
-        query,
-        ...options,
-      });
+    const { pageSize = 1000, ...rest } = filter;
+    let cursor: string | undefined;
+    do {
+      const query = { ...rest, limit: pageSize, cursor } as ListQuery;
+      const page = await this.#calls.call("get", "/v1/messages", { query, ...options });
       yield* page.messages;
       cursor = page.nextCursor;
-    }
+    } while (cursor !== undefined);
   }
 
   /** Returns the first occurrences of a rule that are not before `from`, by default ten after now. */
@@ -306,7 +302,7 @@ export class Client {
     more: { from?: Time; count?: number } & CallOptions = {},
   ): Promise<Schemas["Occurrence"][]> {
     const { from, count, signal } = more;
-    const body = { recurrence, ...(from && { from: timeOf(from) }), ...(count && { count }) };
+    const body = { recurrence, from, count } as Schemas["Preview"];
     const args = { body, repeatable: true, signal };
     return (await this.#calls.call("post", "/v1/recurrences/preview", args)).occurrences;
   }
@@ -384,10 +380,11 @@ export class Client {
     inbox: string,
     consumer: string,
     handle: Handler,
-    options: ReceiveOptions = {},
+    options: Omit<ReceiveOptions, "waitMs"> = {},
   ): Promise<void> {
     const { limit = 10, visibilityMs = 30_000, signal } = options;
-    const waitMs = Math.min(options.waitMs ?? 5000, visibilityMs / 4);
+    // A receive that nobody waits for any more may hold up messages, so it waits less than it may.
+    const waitMs = Math.min(5000, visibilityMs / 4);
     const log = (message: string, fields: object) => {
       this.#log(message, { inbox, consumer, ...fields });
     };
@@ -415,15 +412,13 @@ export class Client {
   /** Lists the channels that a node knows something about, by name. */
   async channels(options: CallOptions = {}): Promise<Schemas["Channel"][]> {
     const all = [];
-    for (let cursor: string | undefined = ""; cursor !== undefined;) {
-      const query = cursor ? { cursor } : {};
-      const page: Schemas["ChannelList"] = await this.#calls.call("get", "/v1/channels", {
-        query,
-        ...options,
-      });
+    let cursor: string | undefined;
+    do {
+      const query = cursor === undefined ? {} : { cursor };
+      const page = await this.#calls.call("get", "/v1/channels", { query, ...options });
       all.push(...page.channels);
       cursor = page.nextCursor;
-    }
+    } while (cursor !== undefined);
     return all;
   }
 
@@ -495,11 +490,10 @@ export class Client {
   }
 }
 
+type ListQuery = NonNullable<paths["/v1/messages"]["get"]["parameters"]["query"]>;
+
 /** Selects messages. */
-export type ListFilter = Omit<
-  NonNullable<paths["/v1/messages"]["get"]["parameters"]["query"]>,
-  "limit" | "cursor"
-> & {
+export type ListFilter = Omit<ListQuery, "limit" | "cursor" | "from" | "to"> & {
   from?: Time;
   to?: Time;
   /** How many messages are in one answer. Default: 1,000, which is the maximum. */
@@ -547,8 +541,4 @@ function addressOf(server: string): string {
 
 function condition(version: string | undefined): { "If-Match"?: string } {
   return version === undefined ? {} : { "If-Match": `"${version}"` };
-}
-
-function timeOf(time: Time): string {
-  return typeof time === "string" ? time : time.toISOString();
 }

@@ -184,6 +184,18 @@ void test("bytes and times have their forms", async (t) => {
   assert.deepEqual(bytesOf(wire), Uint8Array.of(0, 1, 255));
 });
 
+void test("a list goes by times, page by page", async (t) => {
+  const urls: (string | undefined)[] = [];
+  const client = await clientOf(t, (request, _, response) => {
+    urls.push(request.url);
+    response.end(JSON.stringify(urls.length === 1 ? { messages: [], nextCursor: "c" } : { messages: [] }));
+  });
+  for await (const message of client.list({ from: new Date(0), pageSize: 2 }))
+    assert.fail(message.scheduleId);
+  const first = "/v1/messages?from=1970-01-01T00%3A00%3A00.000Z&limit=2";
+  assert.deepEqual(urls, [first, `${first}&cursor=c`]);
+});
+
 void test("an id that would be another path is refused", async () => {
   const client = new Client({ server: "127.0.0.1:1" });
   for (const id of ["", ".", ".."]) await assert.rejects(async () => client.get(id), TypeError);
