@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,22 +14,25 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// Config configures a client. Only Servers has no default.
+// Config configures a client. Each field has a default.
 type Config struct {
 	// Servers are the addresses of one node or of several nodes of one cluster, such as
-	// "http://10.0.0.1:8080" or "10.0.0.1:8080".
+	// "http://10.0.0.1:8080" or "10.0.0.1:8080". Default: POSTDATE_SERVER, else
+	// "http://127.0.0.1:8080".
 	Servers []string
 	// HTTP makes the requests and handles TLS, proxies and credentials. Redirects are not
 	// followed unless its CheckRedirect says so. Default: a new http.Client.
 	HTTP *http.Client
-	// APIKey is sent as the credential, as Authorization: Bearer. Default: none.
+	// APIKey is sent as the credential, as Authorization: Bearer. Default: POSTDATE_API_KEY.
 	APIKey string
-	// Tenant is the tenant for which an administrator's key acts. Default: the key's own.
+	// Tenant is the tenant for which an administrator's key acts. Default: POSTDATE_AS_TENANT,
+	// else the key's own.
 	Tenant string
 	// Header is sent with every request.
 	Header http.Header
@@ -58,10 +62,8 @@ type Client struct {
 
 // New makes a client. It does not connect yet.
 func New(config Config) (*Client, error) {
+	config = config.withEnvironment()
 	c := &Client{config: config}
-	if len(config.Servers) == 0 {
-		return nil, errors.New("there are no servers: name at least one, like http://127.0.0.1:8080")
-	}
 	for _, server := range config.Servers {
 		if !strings.Contains(server, "://") {
 			server = "http://" + server
@@ -108,6 +110,16 @@ func New(config Config) (*Client, error) {
 			return c.scheduleOnce(ctx, Call{Method: http.MethodDelete, Path: messagePath(i.id)})
 		}}
 	return c, nil
+}
+
+// withEnvironment returns c with what the environment says of empty fields.
+func (c Config) withEnvironment() Config {
+	if len(c.Servers) == 0 {
+		c.Servers = []string{cmp.Or(os.Getenv("POSTDATE_SERVER"), "http://127.0.0.1:8080")}
+	}
+	c.APIKey = cmp.Or(c.APIKey, os.Getenv("POSTDATE_API_KEY"))
+	c.Tenant = cmp.Or(c.Tenant, os.Getenv("POSTDATE_AS_TENANT"))
+	return c
 }
 
 // Close closes idle connections. Calls in progress may continue.

@@ -226,9 +226,41 @@ func TestProblems(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, servers := range [][]string{nil, {""}, {"ftp://a"}, {"http://"}, {"a:1", "b c"}} {
+	for _, servers := range [][]string{{""}, {"ftp://a"}, {"http://"}, {"a:1", "b c"}} {
 		if c, err := client.New(client.Config{Servers: servers}); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:8080") {
 			t.Errorf("%q: %v %v", servers, c, err)
+		}
+	}
+}
+
+// What the configuration leaves empty is as the environment says.
+func TestEnvironment(t *testing.T) {
+	var asked http.Header
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.Header }))
+	defer s.Close()
+	for _, test := range []struct {
+		env, given, want [3]string // server, key, tenant
+	}{
+		{[3]string{s.URL, "a-key", "acme"}, [3]string{}, [3]string{s.URL, "Bearer a-key", "acme"}},
+		{[3]string{"http://else:1", "a-key", "acme"}, [3]string{s.URL, "mine", "other"}, [3]string{s.URL, "Bearer mine", "other"}},
+		{[3]string{}, [3]string{}, [3]string{"http://127.0.0.1:8080"}},
+	} {
+		for n, name := range []string{"POSTDATE_SERVER", "POSTDATE_API_KEY", "POSTDATE_AS_TENANT"} {
+			t.Setenv(name, test.env[n])
+		}
+		config := client.Config{APIKey: test.given[1], Tenant: test.given[2], RetryFor: -1}
+		if test.given[0] != "" {
+			config.Servers = []string{test.given[0]}
+		}
+		c := open(t, config)
+		if got := c.Server(); got != test.want[0] {
+			t.Errorf("%+v: the server is %s", test, got)
+		}
+		if c.Server() != s.URL {
+			continue
+		}
+		if err := c.Health(patient(t)); err != nil || asked.Get("Authorization") != test.want[1] || asked.Get("Postdate-Tenant") != test.want[2] {
+			t.Errorf("%+v: asked with %v, %v", test, asked, err)
 		}
 	}
 }
