@@ -15,6 +15,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -222,6 +223,12 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 			req.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
+	for name, values := range req.Header { // the transport would refuse it with an error like those of connections
+		if slices.ContainsFunc(values, func(value string) bool { return strings.ContainsFunc(value, isControl) }) {
+			return Answer{}, fmt.Errorf("the header %s has a line break or another control character: nothing was sent",
+				name)
+		}
+	}
 	var sent, refused atomic.Bool // a transport may dial in the background
 	req = req.WithContext(httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
@@ -252,6 +259,9 @@ func (c *Client) request(ctx context.Context, server string, call Call) (Answer,
 	}
 	return Answer{}, &NoAnswer{Server: server, MayBeDone: connected && call.Method != http.MethodGet, Err: err}
 }
+
+// isControl reports whether HTTP forbids a character in a header's value.
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // isRefusal reports whether the server has refused the client's certificate. In TLS 1.3 the
 // client may learn that when it has sent its request, which the server has not read.

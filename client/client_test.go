@@ -265,6 +265,29 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// What cannot be a header is refused, and not told: nothing is sent or tried again.
+func TestNoHeader(t *testing.T) {
+	m := client.Message{Channel: "inbox:x", Delay: time.Hour, Payload: []byte("1")}
+	traced := m
+	traced.Traceparent = "a\nb"
+	for name, test := range map[string]struct {
+		config client.Config
+		m      client.Message
+	}{
+		"Authorization":   {client.Config{APIKey: "secret\n"}, m},
+		"Postdate-Tenant": {client.Config{Tenant: "a\x00"}, m},
+		"Traceparent":     {client.Config{}, traced},
+	} {
+		test.config.Servers = []string{"http://" + proctest.Closed(t)}
+		ctx, cancel := context.WithCancel(patient(t))
+		_, err := open(t, test.config).Schedule(ctx, test.m)
+		cancel()
+		if err == nil || client.MayBeDone(err) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v; may be done: %t", name, err, client.MayBeDone(err))
+		}
+	}
+}
+
 // faulty is a proxy in front of a node. It loses every third answer and refuses every
 // fifth request, as networks and proxies do.
 type faulty struct {
