@@ -128,3 +128,29 @@ func TestConsumeSaysWhatComesAgain(t *testing.T) {
 		}
 	})
 }
+
+// ailing answers with one status after the other, and 0 is no answer.
+type ailing struct{ statuses []int }
+
+func (s *ailing) RoundTrip(r *http.Request) (*http.Response, error) {
+	status := s.statuses[0]
+	if s.statuses = s.statuses[1:]; status == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(`{"messages":[]}`)), Request: r}, nil
+}
+
+// A worker outlives a node that is down for long, and ends when it is refused.
+func TestConsumeGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, refusal := range []int{401, 403, 404} {
+			s := &ailing{[]int{0, 500, 503, 200, 0, refusal, 200}}
+			c := open(t, client.Config{Servers: []string{"http://node"}, HTTP: &http.Client{Transport: s}, RetryFor: -1, Log: slog.New(slog.DiscardHandler)})
+			err := c.Consume(t.Context(), "work", "w", client.InboxReceive{}, func(context.Context, client.ReceivedMessage) error { return nil })
+			var p *client.Problem
+			if !errors.As(err, &p) || p.Status != refusal || len(s.statuses) != 1 {
+				t.Errorf("consuming ended with %v, and %v were left", err, s.statuses)
+			}
+		}
+	})
+}

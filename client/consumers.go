@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -119,9 +120,10 @@ const (
 // handle. It acknowledges those for which handle returned nil, at the end of the batch and after each message
 // that takes more than a second; the others come again after their visibility, here or at another worker. The
 // context of handle ends after three quarters of the visibility, so that there is time to acknowledge; what is
-// not begun by then is left. Consume ends with the first error of a call, at the latest when ctx ends; what was
-// handled is acknowledged then, too. What comes again, and why, is in Config.Log. Wait is not used: Consume
-// waits for 5 s at a time, or for a quarter of the visibility if that is shorter.
+// not begun by then is left. Consume ends when ctx ends, and what was handled is acknowledged then, too. While
+// no server answers, or the answer is that of a fault (5xx), it goes on trying; it ends with any other problem.
+// What comes again or fails, and why, is in Config.Log. Wait is not used: Consume waits for 5 s at a time, or for a
+// quarter of the visibility if that is shorter.
 func (c *Client) Consume(ctx context.Context, name, consumer string, receive InboxReceive,
 	handle func(context.Context, ReceivedMessage) error) error {
 	if receive.Limit == 0 {
@@ -135,13 +137,28 @@ func (c *Client) Consume(ctx context.Context, name, consumer string, receive Inb
 		consumer: consumer, handle: handle}
 	for {
 		messages, asked, err := c.receive(ctx, name, consumer, receive)
-		if err != nil {
+		if err == nil {
+			err = w.handleAll(ctx, messages, asked.Add(receive.Visibility*3/4))
+		}
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil || !mayPass(err):
 			return err
 		}
-		if err := w.handleAll(ctx, messages, asked.Add(receive.Visibility*3/4)); err != nil {
-			return err
+		w.log.Warn("nothing can be received or acknowledged now: it is tried again", "error", err)
+		select {
+		case <-time.After(max(pauseMax, retryAfter(err))):
+		case <-ctx.Done():
 		}
 	}
+}
+
+// mayPass says whether what ails the servers may be over some day, without a change here.
+func mayPass(err error) bool {
+	var lost *NoAnswer
+	var p *Problem
+	return passing(err) || errors.As(err, &lost) || errors.As(err, &p) && p.Status >= http.StatusInternalServerError
 }
 
 // worker is one call of Consume.
