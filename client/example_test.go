@@ -112,8 +112,8 @@ func ExampleClient_Schedule_series() {
 	// <nil>
 }
 
-// Put replaces a message, and Patch changes its time.
-func ExampleClient_Patch() {
+// Put replaces a message, and Move changes its time.
+func ExampleClient_Move() {
 	address, stop := startNode()
 	defer stop()
 	ctx := context.Background()
@@ -123,7 +123,7 @@ func ExampleClient_Patch() {
 	at := time.Date(2037, 1, 31, 9, 30, 0, 0, time.UTC)
 	s, err := c.Put(ctx, client.Message{ScheduleID: "invoice-7", Channel: "inbox:invoices", ExecutionTime: at, Payload: []byte("7")})
 	fmt.Println(s.ExecutionTime, err)
-	s, err = c.Patch(ctx, "invoice-7", client.Change{ExecutionTime: at.AddDate(0, 0, 1)})
+	s, err = c.Move(ctx, "invoice-7", at.AddDate(0, 0, 1))
 	fmt.Println(s.ExecutionTime, err)
 
 	// Output:

@@ -238,6 +238,12 @@ func (c *Client) Patch(ctx context.Context, scheduleID string, change Change, co
 	return c.change(ctx, scheduleID, Call{Method: http.MethodPatch, Body: body, Header: ifMatch(nil, conditions)})
 }
 
+// Move is Patch for another time alone. A [Change] has a Delay, too, which counts from the arrival on.
+func (c *Client) Move(ctx context.Context, scheduleID string, to time.Time, conditions ...IfVersion) (Scheduled,
+	error) {
+	return c.Patch(ctx, scheduleID, Change{ExecutionTime: to}, conditions...)
+}
+
 // PauseSeries pauses a series. An occurrence that is on its way may still come; no other begins until the
 // series is resumed.
 func (c *Client) PauseSeries(ctx context.Context, scheduleID string) error {
