@@ -1,13 +1,16 @@
 // Package client is the Go client of Postdate's HTTP API. It has a method for every call
 // of the API and few dependencies: none of the node's code comes with it.
 //
-//	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8080"}})
+//	c, err := client.New(client.Config{}) // of http://127.0.0.1:8080, or what the environment says
 //	…
 //	m, err := c.Schedule(ctx, client.Message{
 //		Channel: "rabbitmq:orders", Delay: 15 * time.Minute, Payload: []byte(`{"order": 42}`),
 //	})
 //	…
 //	err = c.Cancel(ctx, m.ScheduleID) // nil is the guarantee that it is never delivered
+//
+// [Client.List] finds messages, and [Client.Consume] works through an inbox. Package receivers is for
+// receivers of webhooks, RabbitMQ and Kafka.
 //
 // # Errors
 //
