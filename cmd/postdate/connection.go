@@ -70,9 +70,16 @@ func (c *connection) client() (*client.Client, *tls.Config, error) {
 func connect(server, key, tenant string, secure *tls.Config) (*client.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
+	header := http.Header{} // a header without a value is left out, whatever the client finds in the environment
+	if key == "" {
+		header["Authorization"] = nil
+	}
+	if tenant == "" {
+		header["Postdate-Tenant"] = nil
+	}
 	c, err := client.New(client.Config{
-		Servers: []string{server}, APIKey: key, Tenant: tenant, HTTP: &http.Client{Transport: transport},
-		AnswerTimeout: time.Minute, RetryFor: -1,
+		Servers: []string{server}, APIKey: key, Tenant: tenant, Header: header,
+		HTTP: &http.Client{Transport: transport}, AnswerTimeout: time.Minute, RetryFor: -1,
 	})
 	if err != nil {
 		return nil, usagef("--server: %v", err)

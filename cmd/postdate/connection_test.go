@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -103,5 +105,25 @@ func TestBenchWithTLS(t *testing.T) {
 	}
 	if r := call(nil, "", args...); r.code != exitFailed || !strings.Contains(r.stderr, "--tls-cert and --tls-key") {
 		t.Errorf("without a certificate: %+v", r)
+	}
+}
+
+// A command has its settings from its own flags and variables, and the demo has none: the client adds nothing.
+func TestConnectLeavesTheEnvironment(t *testing.T) {
+	t.Setenv("POSTDATE_API_KEY", "a-key")
+	t.Setenv("POSTDATE_AS_TENANT", "acme")
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header["Authorization"] != nil || r.Header["Postdate-Tenant"] != nil {
+			t.Errorf("asked with %v", r.Header)
+		}
+	}))
+	defer s.Close()
+	c, err := connect(s.URL, "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Health(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
