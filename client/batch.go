@@ -65,15 +65,22 @@ func (k *many) try(ctx context.Context, c *Client, items [][]byte) ([]Result, er
 }
 
 // ScheduleAll schedules up to 10,000 messages in one request. Each succeeds or fails alone
-// and has its own result, in order. An error concerns all of them.
-func (c *Client) ScheduleAll(ctx context.Context, messages []Message) (results []Result, err error) {
-	items := make([][]byte, len(messages))
+// and has its own result, in order. An error concerns all of them; the results then only have each ScheduleID.
+func (c *Client) ScheduleAll(ctx context.Context, messages []Message) ([]Result, error) {
+	items, ids := make([][]byte, len(messages)), make([]Result, len(messages))
 	for n, m := range messages {
-		if items[n], err = m.named().encode(); err != nil {
+		named := m.named()
+		item, err := named.encode()
+		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", n+1, len(messages), err)
 		}
+		items[n], ids[n].ScheduleID = item, named.ScheduleID
 	}
-	return c.all(ctx, scheduleMany, items)
+	results, err := c.all(ctx, scheduleMany, items)
+	if err != nil {
+		return ids, err
+	}
+	return results, nil
 }
 
 // CancelAll cancels up to 10,000 messages in one request. A result without a problem gives

@@ -288,6 +288,21 @@ func TestNoHeader(t *testing.T) {
 	}
 }
 
+// The ids that the client makes are there although the answer is lost, so that the user can repeat with them.
+func TestIDsOfALostAnswer(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer s.Close()
+	c, m := open(t, client.Config{Servers: []string{s.URL}, RetryFor: -1}), client.Message{Channel: "inbox:x", Delay: time.Hour, Payload: []byte("1")}
+	one, err := c.Schedule(patient(t), m)
+	if !client.MayBeDone(err) || one.ScheduleID == "" {
+		t.Errorf("one: %+v %v", one, err)
+	}
+	all, err := c.ScheduleAll(patient(t), []client.Message{m, m})
+	if !client.MayBeDone(err) || len(all) != 2 || all[0].ScheduleID == "" || all[0].ScheduleID == all[1].ScheduleID {
+		t.Errorf("all: %+v %v", all, err)
+	}
+}
+
 // faulty is a proxy in front of a node. It loses every third answer and refuses every
 // fifth request, as networks and proxies do.
 type faulty struct {
