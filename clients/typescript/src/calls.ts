@@ -33,8 +33,21 @@ export type Data<P extends keyof paths, M extends Method> = AnswerOf<paths[P][M]
 interface More {
   headers?: Record<string, string | undefined>;
   repeatable?: boolean;
+  want?: Wanted;
   waitMs?: number;
   signal?: AbortSignal | undefined;
+}
+
+/** Texts that an object must have, by name; undefined: any text. */
+type Fields = Record<string, string | undefined>;
+
+/** What an answer must say. If it does not, it is not the answer to what was asked. */
+export interface Wanted {
+  fields?: Fields;
+  /** The name of a list of objects. */
+  list?: string;
+  /** What its results must say, one for each item in their order. Those with an error need not. */
+  results?: Fields[];
 }
 
 /** Makes calls of the document. */
@@ -74,6 +87,7 @@ export class Caller {
       body,
       query,
       path: values,
+      want,
       ...more
     } = args as More & Partial<Record<"body" | "query" | "path", object>>;
     const answer = await this.transport.try({
@@ -82,31 +96,50 @@ export class Caller {
       body: body === undefined ? undefined : JSON.stringify(body),
       ...more,
     });
-    return { ...answer, data: parse(answer, method !== "get") as Data<P, M> };
+    return { ...answer, data: read(answer, want, method !== "get") as Data<P, M> };
   }
 }
 
-/** Reads the JSON of an answer. None of the API's is null. */
-export function parse({ server, text }: Answer, mayBeDone = true): unknown {
-  let value: unknown;
+/** Reads the JSON of an answer, which must say what is wanted. */
+export function read({ server, text }: Answer, want: Wanted = {}, mayBeDone = true): unknown {
+  let said: unknown;
   try {
-    value = JSON.parse(text);
+    said = JSON.parse(text);
   } catch (error) {
     throw garbled(server, mayBeDone, (error as Error).message);
   }
-  if (value === null) throw garbled(server, mayBeDone, "it is null");
-  return value;
+  const wrong = wrongOf(said, want);
+  if (wrong !== undefined) throw garbled(server, mayBeDone, wrong);
+  return said;
 }
 
-/** Returns the results of an answer, which must be one for each item. */
-export function allOf<T>({ server }: Answer, results: T[] | undefined, items: unknown[]): T[] {
-  if (results?.length === items.length) return results;
-  const found = String(results?.length ?? 0);
-  throw garbled(server, true, `it has ${found} results for ${String(items.length)} items`);
+function wrongOf(said: unknown, { fields = {}, results, list }: Wanted): string | undefined {
+  if (!isObject(said)) return `it is ${String(said)}`;
+  if (!has(said, fields)) return `its ${Object.keys(fields).join(" or ")} is another`;
+  const name = results ? "results" : list;
+  if (name === undefined) return undefined;
+  const items = said[name];
+  if (!Array.isArray(items)) return `it has no ${name}`;
+  if (results && items.length !== results.length)
+    return `it has ${String(items.length)} results for ${String(results.length)} items`;
+  const wrong = items.findIndex(
+    (item: unknown, n) => !isObject(item) || !(isObject(item.error) || has(item, results?.[n] ?? {})),
+  );
+  return wrong < 0 ? undefined : `number ${String(wrong)} of its ${name} is another`;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function has(said: Record<string, unknown>, fields: Fields): boolean {
+  return Object.entries(fields).every(
+    ([name, text]) => typeof said[name] === "string" && said[name] === (text ?? said[name]),
+  );
 }
 
 /** Returns the error of an answer that makes no sense. */
-export function garbled(server: string, mayBeDone: boolean, why: string): NoAnswerError {
+function garbled(server: string, mayBeDone: boolean, why: string): NoAnswerError {
   const cause = new GarbledError(`the answer is not what a Postdate server says: ${why}`);
   return new NoAnswerError(server, mayBeDone, cause);
 }
@@ -114,8 +147,9 @@ export function garbled(server: string, mayBeDone: boolean, why: string): NoAnsw
 /** Fills values into a path such as /v1/messages/{id}. */
 function fill(path: string, values: object = {}): string {
   return path.replace(/\{(\w+)\}/g, (_, name: string) => {
-    const value = String((values as Record<string, unknown>)[name]);
-    if (/^\.{0,2}$/.test(value)) throw new TypeError(`"${value}" is no ${name}: it would be another path`);
+    const value = (values as Record<string, unknown>)[name];
+    if (typeof value !== "string" || /^\.{0,2}$/.test(value))
+      throw new TypeError(`"${String(value)}" is no ${name}: it would be another path`);
     return encodeURIComponent(value);
   });
 }

@@ -1,4 +1,4 @@
-import { allOf, Caller, garbled, parse } from "./calls.ts";
+import { Caller, read } from "./calls.ts";
 import { handleAll, type Handler, type ReceivedMessage } from "./consume.ts";
 import { ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
@@ -102,7 +102,7 @@ export class Client {
     const requests = options.requests ?? 2;
     this.#schedules = new Gatherer(
       {
-        alone: (item, signal) => this.#scheduleAlone(item.body, { signal }),
+        alone: (item, signal) => this.#scheduleAlone(item, { signal }),
         together: (items, signal) => this.#scheduleTogether(items, signal),
         server,
       },
@@ -112,8 +112,8 @@ export class Client {
       {
         alone: async (item, signal) => {
           const path = { id: item.scheduleId };
-          const answer = await this.#calls.once("delete", "/v1/messages/{id}", { path, signal });
-          checkCancelled(answer, answer.data.status);
+          const want = { fields: cancelled(item.scheduleId) };
+          await this.#calls.once("delete", "/v1/messages/{id}", { path, want, signal });
         },
         together: (items, signal) => this.#cancelTogether(items, signal),
         server,
@@ -134,33 +134,38 @@ export class Client {
   async schedule(message: Message, options: CallOptions = {}): Promise<Scheduled & { created: boolean }> {
     const whole = named(message);
     const { scheduleId, traceparent } = whole;
-    const body = JSON.stringify(scheduleOf(whole));
+    const item = { scheduleId, body: JSON.stringify(scheduleOf(whole)) };
     const { signal } = options;
     return this.#transport.retry(true, signal, () =>
       traceparent === undefined
-        ? this.#schedules.call({ scheduleId, body }, signal)
-        : this.#scheduleAlone(body, { headers: { traceparent }, signal }),
+        ? this.#schedules.call(item, signal)
+        : this.#scheduleAlone(item, { headers: { traceparent }, signal }),
     );
   }
 
-  async #scheduleAlone(body: string, more: Partial<Call>) {
+  async #scheduleAlone({ scheduleId, body }: Item, more: Partial<Call>) {
     const answer = await this.#transport.try({ method: "POST", path: "/v1/messages", body, ...more });
-    return { ...(parse(answer) as Scheduled), created: answer.status === 201 };
+    const said = read(answer, { fields: scheduled(scheduleId) }) as Scheduled;
+    return { ...said, created: answer.status === 201 };
   }
 
-  /** Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which. */
+  /**
+   * Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which. To
+   * repeat a call whose outcome is unknown, give each message its scheduleId.
+   */
   async scheduleAll(messages: Message[], options: CallOptions = {}): Promise<Result[]> {
     const body = messages.map((message) => scheduleOf(named(message)));
-    const args = { body, repeatable: true, ...options };
-    const answer = await this.#calls.answer("post", "/v1/messages/batch", args);
-    return allOf(answer, answer.data.results, messages);
+    const want = { results: body.map(({ scheduleId }) => scheduled(scheduleId)) };
+    const args = { body, want, repeatable: true, ...options };
+    return (await this.#calls.call("post", "/v1/messages/batch", args)).results;
   }
 
   async #scheduleTogether(items: Item[], signal: AbortSignal) {
     const body = `[${items.map((item) => item.body).join()}]`;
     const answer = await this.#transport.try({ method: "POST", path: "/v1/messages/batch", body, signal });
-    const { results } = parse(answer) as Schemas["BatchResults"];
-    return resultsOf(answer, items, results, (result) => result as Scheduled & { created: boolean });
+    const want = { results: items.map(({ scheduleId }) => scheduled(scheduleId)) };
+    const { results } = read(answer, want) as Schemas["BatchResults"];
+    return resultsOf(results, (result) => result as Scheduled & { created: boolean });
   }
 
   /** Creates the message with this scheduleId, or replaces it while it is PENDING. */
@@ -168,13 +173,17 @@ export class Client {
     const { ifVersion, signal } = options;
     const headers = { ...condition(ifVersion), traceparent: message.traceparent };
     const path = { id: message.scheduleId };
-    return this.#calls.call("put", "/v1/messages/{id}", { path, body: scheduleOf(message), headers, signal });
+    const want = { fields: scheduled(message.scheduleId) };
+    const args = { path, body: scheduleOf(message), want, headers, signal };
+    return this.#calls.call("put", "/v1/messages/{id}", args);
   }
 
   /** Changes a message while it is PENDING, or a series from its next occurrence on. */
   patch(scheduleId: string, change: Change, options: ChangeOptions = {}): Promise<Scheduled> {
     const { ifVersion, signal } = options;
-    const args = { path: { id: scheduleId }, body: changeOf(change), headers: condition(ifVersion), signal };
+    const want = { fields: scheduled(scheduleId) };
+    const more = { want, headers: condition(ifVersion), signal };
+    const args = { path: { id: scheduleId }, body: changeOf(change), ...more };
     return this.#calls.call("patch", "/v1/messages/{id}", args);
   }
 
@@ -196,7 +205,8 @@ export class Client {
   /** Begins an occurrence of a series out of turn. It is a message of its own, whose id is in the answer. */
   trigger(scheduleId: string, options: ChangeOptions = {}): Promise<Scheduled> {
     const { ifVersion, signal } = options;
-    const args = { path: { id: scheduleId }, headers: condition(ifVersion), signal };
+    const want = { fields: scheduled(undefined) };
+    const args = { path: { id: scheduleId }, want, headers: condition(ifVersion), signal };
     return this.#calls.call("post", "/v1/messages/{id}/trigger", args);
   }
 
@@ -211,27 +221,29 @@ export class Client {
 
   /** Cancels up to 10,000 messages in one request. A result without an `error` is the same guarantee. */
   async cancelAll(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
-    return this.#many("/v1/messages/cancel", scheduleIds, options);
+    return this.#many("/v1/messages/cancel", scheduleIds, "CANCELLED", options);
   }
 
   /** Tries up to 10,000 messages again that failed. Each is PENDING then, or its result has an `error`. */
   async redrive(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
-    return this.#many("/v1/messages/redrive", scheduleIds, options);
+    return this.#many("/v1/messages/redrive", scheduleIds, "PENDING", options);
   }
 
   /** Deletes up to 10,000 messages that failed. Each is gone then, or its result has an `error`. */
   async purge(scheduleIds: string[], options: CallOptions = {}): Promise<Schemas["CancelResult"][]> {
-    return this.#many("/v1/messages/purge", scheduleIds, options);
+    return this.#many("/v1/messages/purge", scheduleIds, "DELIVERY_FAILED", options);
   }
 
   async #many(
     path: ManyPath,
     scheduleIds: string[],
+    status: Schemas["Status"],
     options: CallOptions,
   ): Promise<Schemas["CancelResult"][]> {
-    const args = { body: { scheduleIds }, repeatable: true, ...options };
-    const answer = await this.#calls.answer("post", path, args);
-    return allOf(answer, "results" in answer.data ? answer.data.results : undefined, scheduleIds);
+    const want = { results: scheduleIds.map((scheduleId) => ({ scheduleId, status })) };
+    const repeatable = path !== "/v1/messages/purge"; // by then the id may be another message's
+    const args = { body: { scheduleIds }, want, repeatable, ...options };
+    return ((await this.#calls.call("post", path, args)) as Schemas["CancelResults"]).results;
   }
 
   /** Starts a job that cancels the pending messages that a filter selects, and returns its id. */
@@ -250,15 +262,15 @@ export class Client {
   }
 
   async #startJob(path: ManyPath, filter: JobFilter, options: CallOptions): Promise<string> {
-    const args = { body: { filter: filter as Schemas["JobFilter"] }, repeatable: true, ...options };
-    const { data, server } = await this.#calls.answer("post", path, args);
-    if (!("jobId" in data)) throw garbled(server, true, "it has no jobId");
-    return data.jobId;
+    const want = { fields: { jobId: undefined } };
+    const args = { body: { filter: filter as Schemas["JobFilter"] }, want, ...options };
+    return ((await this.#calls.call("post", path, args)) as Schemas["JobStarted"]).jobId;
   }
 
   /** Says how far a job has come. */
   job(jobId: string, options: CallOptions = {}): Promise<Schemas["Job"]> {
-    return this.#calls.call("get", "/v1/jobs/{id}", { path: { id: jobId }, ...options });
+    const want = { fields: { jobId } };
+    return this.#calls.call("get", "/v1/jobs/{id}", { path: { id: jobId }, want, ...options });
   }
 
   /** Waits until a job is done. */
@@ -272,11 +284,9 @@ export class Client {
 
   async #cancelTogether(items: Item[], signal: AbortSignal) {
     const body = { scheduleIds: items.map((item) => item.scheduleId) };
-    const answer = await this.#calls.once("post", "/v1/messages/cancel", { body, signal });
-    const results = "results" in answer.data ? answer.data.results : undefined;
-    return resultsOf(answer, items, results, (result) => {
-      checkCancelled(answer, result.status);
-    });
+    const want = { results: items.map(({ scheduleId }) => cancelled(scheduleId)) };
+    const { data } = await this.#calls.once("post", "/v1/messages/cancel", { body, want, signal });
+    return resultsOf((data as Schemas["CancelResults"]).results, () => undefined);
   }
 
   /** Reads a message. */
@@ -290,7 +300,8 @@ export class Client {
     let cursor: string | undefined;
     do {
       const query = { ...rest, limit: pageSize, cursor } as ListQuery;
-      const page = await this.#calls.call("get", "/v1/messages", { query, ...options });
+      const want = { list: "messages" };
+      const page = await this.#calls.call("get", "/v1/messages", { query, want, ...options });
       yield* page.messages;
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -303,7 +314,7 @@ export class Client {
   ): Promise<Schemas["Occurrence"][]> {
     const { from, count, signal } = more;
     const body = { recurrence, from, count } as Schemas["Preview"];
-    const args = { body, repeatable: true, signal };
+    const args = { body, want: { list: "occurrences" }, repeatable: true, signal };
     return (await this.#calls.call("post", "/v1/recurrences/preview", args)).occurrences;
   }
 
@@ -330,7 +341,8 @@ export class Client {
   readInbox(inbox: string, read: ReadOptions = {}): Promise<Schemas["InboxPage"]> {
     const { after, limit, waitMs = 0, signal } = read;
     const query = { wait: `${String(waitMs)}ms`, ...(after && { after }), ...(limit && { limit }) };
-    return this.#calls.call("get", "/v1/inbox/{name}", { path: { name: inbox }, query, waitMs, signal });
+    const args = { path: { name: inbox }, query, want: { list: "messages" }, waitMs, signal };
+    return this.#calls.call("get", "/v1/inbox/{name}", args);
   }
 
   /** Reads an inbox page by page, and waits for new messages, until the signal aborts. No page is empty. */
@@ -354,7 +366,8 @@ export class Client {
       ...(limit && { limit }),
       ...(visibilityMs && { visibility: `${String(visibilityMs)}ms` }),
     };
-    const args = { path: { name: inbox, consumer }, body, repeatable: true, waitMs, signal };
+    const want = { list: "messages" };
+    const args = { path: { name: inbox, consumer }, body, want, repeatable: true, waitMs, signal };
     return this.#calls.answer("post", "/v1/inbox/{name}/consumers/{consumer}/receive", args);
   }
 
@@ -365,9 +378,9 @@ export class Client {
     receipts: string[],
     options: CallOptions = {},
   ): Promise<Schemas["AckResult"][]> {
-    const args = { path: { name: inbox, consumer }, body: { receipts }, repeatable: true, ...options };
-    const answer = await this.#calls.answer("post", "/v1/inbox/{name}/consumers/{consumer}/ack", args);
-    return allOf(answer, answer.data.results, receipts);
+    const want = { results: receipts.map((receipt) => ({ receipt })) };
+    const args = { path: { name: inbox, consumer }, body: { receipts }, want, repeatable: true, ...options };
+    return (await this.#calls.call("post", "/v1/inbox/{name}/consumers/{consumer}/ack", args)).results;
   }
 
   /**
@@ -415,7 +428,8 @@ export class Client {
     let cursor: string | undefined;
     do {
       const query = cursor === undefined ? {} : { cursor };
-      const page = await this.#calls.call("get", "/v1/channels", { query, ...options });
+      const want = { list: "channels" };
+      const page = await this.#calls.call("get", "/v1/channels", { query, want, ...options });
       all.push(...page.channels);
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -432,7 +446,7 @@ export class Client {
 
   /** Lists the API keys of all tenants, the oldest first. */
   async keys(options: CallOptions = {}): Promise<Schemas["Key"][]> {
-    return (await this.#calls.call("get", "/v1/keys", options)).keys;
+    return (await this.#calls.call("get", "/v1/keys", { want: { list: "keys" }, ...options })).keys;
   }
 
   /** Makes an API key. If that may have been done, a key may be there whose text nobody has: revoke it. */
@@ -447,7 +461,7 @@ export class Client {
 
   /** Lists the tenants that have limits of their own, settings of channels, pending messages or keys. */
   async tenants(options: CallOptions = {}): Promise<Schemas["Tenant"][]> {
-    return (await this.#calls.call("get", "/v1/tenants", options)).tenants;
+    return (await this.#calls.call("get", "/v1/tenants", { want: { list: "tenants" }, ...options })).tenants;
   }
 
   /** Changes a tenant's limits on all nodes. null gives one back to the nodes' default. */
@@ -516,20 +530,18 @@ export interface ReadOptions extends CallOptions {
 
 /** Returns what became of each item of a request. */
 function resultsOf<T extends { error?: Problem }, R>(
-  answer: Answer,
-  items: Item[],
-  results: T[] | undefined,
+  results: T[],
   success: (result: T) => R,
 ): (R | ProblemError)[] {
-  return allOf(answer, results, items).map((result) =>
+  return results.map((result) =>
     result.error === undefined ? success(result) : new ProblemError(result.error.status, result.error),
   );
 }
 
-function checkCancelled({ server }: Answer, status: string | undefined): void {
-  if (status === "CANCELLED") return;
-  throw garbled(server, true, `it says ${String(status)} of a message that was cancelled`);
-}
+/** What an answer says of a message that was scheduled. */
+const scheduled = (scheduleId: string | undefined) => ({ scheduleId, status: undefined });
+/** What an answer says of a message that was cancelled. */
+const cancelled = (scheduleId: string) => ({ scheduleId, status: "CANCELLED" });
 
 function addressOf(server: string): string {
   const address = (server.includes("://") ? server : `http://${server}`).replace(/\/$/, "");

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { test, type TestContext } from "node:test";
-import { bytesOf, Client, NoAnswerError, ProblemError, type ClientOptions } from "../src/index.ts";
+import {
+  bytesOf,
+  Client,
+  NoAnswerError,
+  ProblemError,
+  type ClientOptions,
+  type components,
+} from "../src/index.ts";
 
 type Answers = (request: IncomingMessage, body: string, response: ServerResponse) => void;
 
@@ -56,13 +63,15 @@ void test("concurrent schedules share a request, and each has its own result", a
 
 void test("a request that is refused for one item is halved", async (t) => {
   const client = await clientOf(t, (request, body, response) => {
-    const given = JSON.parse(body) as { payload: string }[] | { payload: string };
-    const items = Array.isArray(given) ? given : [given];
+    interface Given {
+      scheduleId: string;
+      payload: string;
+    }
+    const items = [JSON.parse(body) as Given | Given[]].flat();
     const tooLarge = items.some(({ payload }) => payload === "large");
     response.statusCode = tooLarge ? 413 : 200;
-    const one = { scheduleId: "x", status: "PENDING" };
-    const results = items.map(() => one);
-    response.end(JSON.stringify(tooLarge ? {} : request.url === "/v1/messages" ? one : { results }));
+    const results = items.map(({ scheduleId }) => ({ scheduleId, status: "PENDING" }));
+    response.end(JSON.stringify(tooLarge ? {} : request.url === "/v1/messages" ? results[0] : { results }));
   });
   const payloads = ["a", "b", "large", "c", "d"];
   const calls = payloads.map((payload) => client.schedule({ channel: "inbox:a", delay: 1, payload }));
@@ -111,8 +120,10 @@ void test("an answer that makes no sense is not asked for again", async (t) => {
   for (const [text, why] of [
     ["<html>", /not what a Postdate server says: .*token/],
     ["null", /it is null/],
-    ["{}", /it has 0 results for 2 items/],
+    ["{}", /it has no results/],
     ['{"results": [{"scheduleId": "a"}]}', /it has 1 results for 2 items/],
+    ['{"results": [null, {}]}', /number 0 of its results is another/],
+    ['{"results": [{"error": {}}, {"scheduleId": "c", "status": "CANCELLED"}]}', /number 1 of its results/],
   ] as const) {
     let asked = 0;
     const client = await clientOf(t, (_, __, response) => {
@@ -135,16 +146,59 @@ void test("an answer that makes no sense is not asked for again", async (t) => {
   }
 });
 
-void test("a cancel returns only if the message is cancelled", async (t) => {
-  const result = { scheduleId: "a", status: "PENDING" };
-  const client = await clientOf(t, (request, _, response) =>
-    response.end(JSON.stringify(request.method === "DELETE" ? result : { results: [result, result] })),
+void test("an answer that is about something else is none", async (t) => {
+  const message = { scheduleId: "a", channel: "inbox:a", delay: 1, payload: 1 };
+  const pending = { scheduleId: "a", status: "PENDING" };
+  const other = { scheduleId: "b", status: "CANCELLED" };
+  let said: object;
+  const client = await clientOf(t, (_, __, response) => response.writeHead(201).end(JSON.stringify(said)));
+  const lost = (error: unknown) => error instanceof NoAnswerError && error.mayBeDone;
+  const both = (call: (id: string) => Promise<unknown>) => Promise.all(["a", "b"].map(call));
+  for (said of [{}, pending, other]) await assert.rejects(client.cancel("a"), lost);
+  for (said of [{}, { scheduleId: "a" }, { status: "PENDING" }, other]) {
+    await assert.rejects(client.schedule(message), lost);
+    await assert.rejects(client.put(message), lost);
+    await assert.rejects(client.move("a", "2027-01-31T09:30:00Z"), lost);
+  }
+  said = { results: [pending, { ...pending, scheduleId: "b" }] };
+  await assert.rejects(
+    both((id) => client.cancel(id)),
+    lost,
   );
+  await assert.rejects(client.cancelAll(["a", "b"]), lost);
+  said = {};
+  await assert.rejects(client.trigger("a"), lost);
+  await assert.rejects(client.cancelWhere({}), lost);
+  await assert.rejects(client.receive("a", "me"), lost);
+  await assert.rejects(
+    client.consume("a", "me", () => assert.fail()),
+    lost,
+  );
+  await assert.rejects(client.waitJob("a"), NoAnswerError);
+});
+
+void test("what may have been done is repeated only where that is safe", async (t) => {
+  let asked = 0;
+  const client = await clientOf(t, (_, __, response) => {
+    asked++;
+    response.destroy();
+  });
+  const message = { scheduleId: "a", channel: "inbox:a", delay: 1, payload: 1 };
   for (const call of [
-    () => client.cancel("a"),
-    () => Promise.all([client.cancel("a"), client.cancel("b")]),
+    () => client.put(message),
+    () => client.move("a", "2027-01-31T09:30:00Z"),
+    () => client.trigger("a"),
+    () => client.purge(["a"]),
+    () => client.cancelWhere({}),
+    () => client.redriveWhere({}),
+    () => client.purgeWhere({}),
+    () => client.defineTask({} as components["schemas"]["TaskDefinition"]),
+    () => client.createKey({} as components["schemas"]["KeyWish"]),
+    () => client.call({ method: "POST", path: "/" }),
   ]) {
+    asked = 0;
     await assert.rejects(call, (error: unknown) => error instanceof NoAnswerError && error.mayBeDone);
+    assert.equal(asked, 1);
   }
 });
 
