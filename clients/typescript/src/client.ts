@@ -3,7 +3,7 @@ import { handleAll, type Handler, type ReceivedMessage } from "./consume.ts";
 import { ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
 import type { components, paths } from "./generated.ts";
-import { changeOf, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
+import { changeOf, checkId, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
 import { sleep, Transport, type Answer, type Call } from "./transport.ts";
 
 type Schemas = components["schemas"];
@@ -214,7 +214,8 @@ export class Client {
    * Cancels a message. If this returns, that is a guarantee: the message is never delivered. If delivery may have
    * begun, the problem is "too-late".
    */
-  cancel(scheduleId: string, options: CallOptions = {}): Promise<void> {
+  async cancel(scheduleId: string, options: CallOptions = {}): Promise<void> {
+    checkId(scheduleId);
     const item = { scheduleId, body: JSON.stringify(scheduleId) };
     return this.#transport.retry(true, options.signal, () => this.#cancels.call(item, options.signal));
   }

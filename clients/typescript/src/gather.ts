@@ -81,12 +81,17 @@ export class Gatherer<Result> {
   }
 
   async #send(): Promise<void> {
-    for (let items = this.#take(); items.length > 0; items = this.#take()) {
-      const request = { callers: items.length, abort: new AbortController() };
-      for (const item of items) item.request = request;
-      await this.#deliver(items, request.abort.signal);
+    try {
+      for (let items = this.#take(); items.length > 0; items = this.#take()) {
+        const request = { callers: items.length, abort: new AbortController() };
+        for (const item of items) item.request = request;
+        await this.#deliver(items, request.abort.signal);
+      }
+    } catch (error) {
+      for (const item of this.#waiting.splice(0)) item.reject(error);
+    } finally {
+      this.#senders--;
     }
-    this.#senders--;
   }
 
   /** Takes as much of what waits as fits into a request. */

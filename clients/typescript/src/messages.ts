@@ -31,7 +31,15 @@ export type Change = Omit<Schemas["Change"], keyof When | "payload"> &
 
 /** Returns a message with an id. */
 export function named(message: Message): Message & { scheduleId: string } {
-  return { ...message, scheduleId: message.scheduleId ?? newId() };
+  const scheduleId = message.scheduleId ?? newId();
+  checkId(scheduleId);
+  return { ...message, scheduleId };
+}
+
+/** Refuses what is no id, which a program in JavaScript can give. */
+export function checkId(scheduleId: unknown): void {
+  if (typeof scheduleId !== "string" || scheduleId === "")
+    throw new TypeError(`the scheduleId is ${JSON.stringify(scheduleId)}: give a text that is not empty`);
 }
 
 /** Returns a message in the form of the API. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { test, type TestContext } from "node:test";
+import { Gatherer, type Item } from "../src/gather.ts";
 import {
   bytesOf,
   Client,
@@ -200,6 +201,29 @@ void test("what may have been done is repeated only where that is safe", async (
     await assert.rejects(call, (error: unknown) => error instanceof NoAnswerError && error.mayBeDone);
     assert.equal(asked, 1);
   }
+});
+
+void test("an id that is none is refused, and stops no other call", async (t) => {
+  const client = await clientOf(t, (_, __, response) =>
+    response.end(JSON.stringify({ scheduleId: "a", status: "CANCELLED" })),
+  );
+  for (const id of [undefined, ""] as string[]) await assert.rejects(client.cancel(id), TypeError);
+  const message = { scheduleId: "", channel: "inbox:a", delay: 1, payload: 1 };
+  await assert.rejects(client.schedule(message), TypeError);
+  await assert.rejects(async () => client.get(undefined as unknown as string), TypeError);
+  await client.cancel("a");
+});
+
+void test("what a gatherer cannot send stops no other call", async () => {
+  const calls = {
+    alone: ({ scheduleId }: Item) => Promise.resolve(scheduleId),
+    together: () => assert.fail(),
+    server: () => "",
+  };
+  const gatherer = new Gatherer(calls, 1);
+  const bad = { scheduleId: "a", body: undefined } as unknown as Item;
+  await assert.rejects(gatherer.call(bad, undefined), TypeError);
+  assert.equal(await gatherer.call({ scheduleId: "b", body: "" }, undefined), "b");
 });
 
 void test("a variable of the environment that is empty is not set", () => {
