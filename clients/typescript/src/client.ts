@@ -1,6 +1,6 @@
 import { Caller, read } from "./calls.ts";
 import { handleAll, type Handler, type ReceivedMessage } from "./consume.ts";
-import { ProblemError, type Problem } from "./errors.ts";
+import { PostdateError, ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
 import type { components, paths } from "./generated.ts";
 import { changeOf, checkId, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
@@ -136,11 +136,15 @@ export class Client {
     const { scheduleId, traceparent } = whole;
     const item = { scheduleId, body: JSON.stringify(scheduleOf(whole)) };
     const { signal } = options;
-    return this.#transport.retry(true, signal, () =>
-      traceparent === undefined
-        ? this.#schedules.call(item, signal)
-        : this.#scheduleAlone(item, { headers: { traceparent }, signal }),
-    );
+    try {
+      return await this.#transport.retry(true, signal, () =>
+        traceparent === undefined
+          ? this.#schedules.call(item, signal)
+          : this.#scheduleAlone(item, { headers: { traceparent }, signal }),
+      );
+    } catch (error) {
+      throw error instanceof PostdateError ? error.of(scheduleId) : error;
+    }
   }
 
   async #scheduleAlone({ scheduleId, body }: Item, more: Partial<Call>) {

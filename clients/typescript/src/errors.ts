@@ -12,12 +12,18 @@ export type ProblemName = NameOf<components["schemas"]["ProblemType"]>;
 export abstract class PostdateError extends Error {
   /** Whether a call that changes something may have taken effect all the same. */
   abstract readonly mayBeDone: boolean;
+  /** Of a schedule: the message's id, so that the call can be repeated with the same one. */
+  abstract readonly scheduleId: string | undefined;
+
+  /** Returns the error as that of a schedule. */
+  abstract of(scheduleId: string): PostdateError;
 }
 
 /** The server's answer is an error. */
 export class ProblemError extends PostdateError {
   override readonly name = "ProblemError";
   readonly mayBeDone: boolean;
+  readonly scheduleId: string | undefined;
 
   /** What kind of problem it is; undefined: it comes from a proxy, say, and not from Postdate. */
   readonly type: ProblemName | undefined;
@@ -30,10 +36,14 @@ export class ProblemError extends PostdateError {
   /** How long the server asks to wait. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(status: number, problem: Partial<Problem>, headers?: Headers) {
+  readonly #headers: Headers | undefined;
+
+  constructor(status: number, problem: Partial<Problem>, headers?: Headers, scheduleId?: string) {
     super(problem.detail ?? problem.title ?? `the server answered ${String(status)}`);
     this.status = status;
     this.problem = problem;
+    this.scheduleId = scheduleId;
+    this.#headers = headers;
     this.type = problem.type?.replace("urn:postdate:problem:", "") as ProblemName | undefined;
     this.requestId = headers?.get("X-Request-Id") ?? undefined;
     const seconds = Number(headers?.get("Retry-After") ?? NaN); // a date would need a clock that is right
@@ -41,17 +51,22 @@ export class ProblemError extends PostdateError {
     this.mayBeDone =
       status >= 500 && this.type !== "unavailable" && this.type !== "not-ready" && this.type !== "full";
   }
+
+  of(scheduleId: string): ProblemError {
+    return new ProblemError(this.status, this.problem, this.#headers, scheduleId);
+  }
 }
 
 /** There was no answer, or none that can be read. Its `cause` says why. */
 export class NoAnswerError extends PostdateError {
   override readonly name = "NoAnswerError";
   readonly mayBeDone: boolean;
+  readonly scheduleId: string | undefined;
 
   /** The server that was asked; undefined: the call was not sent. */
   readonly server: string | undefined;
 
-  constructor(server: string | undefined, mayBeDone: boolean, cause: unknown) {
+  constructor(server: string | undefined, mayBeDone: boolean, cause: unknown, scheduleId?: string) {
     const why = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause;
     const reason = why instanceof Error ? why.message || why.name : String(why);
     super(
@@ -66,6 +81,11 @@ export class NoAnswerError extends PostdateError {
     );
     this.server = server;
     this.mayBeDone = mayBeDone;
+    this.scheduleId = scheduleId;
+  }
+
+  of(scheduleId: string): NoAnswerError {
+    return new NoAnswerError(this.server, this.mayBeDone, this.cause, scheduleId);
   }
 }
 

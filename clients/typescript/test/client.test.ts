@@ -178,6 +178,30 @@ void test("an answer that is about something else is none", async (t) => {
   await assert.rejects(client.waitJob("a"), NoAnswerError);
 });
 
+void test("the id that a message got is in the error of its schedule", async (t) => {
+  for (const answer of [(r: ServerResponse) => r.destroy(), (r: ServerResponse) => r.writeHead(500).end()]) {
+    const sent: string[] = [];
+    const client = await clientOf(
+      t,
+      (_, body, response) => {
+        sent.push(...[JSON.parse(body) as { scheduleId: string }].flat().map(({ scheduleId }) => scheduleId));
+        answer(response);
+      },
+      { retryForMs: 0 },
+    );
+    const message = { channel: "inbox:a", delay: 1, payload: 1 };
+    const traced = { ...message, traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" };
+    const calls = [message, message, traced].map((given) => client.schedule(given));
+    const ids = (await Promise.allSettled(calls)).map((result) => {
+      const error: unknown = result.status === "rejected" && result.reason;
+      assert.ok((error instanceof NoAnswerError || error instanceof ProblemError) && error.mayBeDone);
+      return error.scheduleId;
+    });
+    assert.deepEqual(new Set(ids), new Set(sent));
+    assert.equal(new Set(ids).size, 3);
+  }
+});
+
 void test("what may have been done is repeated only where that is safe", async (t) => {
   let asked = 0;
   const client = await clientOf(t, (_, __, response) => {
