@@ -82,6 +82,10 @@ export class Client {
     const given = options.server ?? environment("POSTDATE_SERVER") ?? "http://127.0.0.1:8080";
     const apiKey = options.apiKey ?? environment("POSTDATE_API_KEY");
     const tenant = options.tenant ?? environment("POSTDATE_AS_TENANT");
+    const { timeoutMs = 40_000, retryForMs = 60_000, requests = 2 } = options;
+    if (given.length === 0) throw new TypeError("there is no server: give one, or leave it out");
+    if (!(timeoutMs > 0 && retryForMs >= 0 && requests >= 1))
+      throw new TypeError("timeoutMs or requests is not above 0, or retryForMs is below");
     this.#transport = new Transport({
       servers: (typeof given === "string" ? [given] : given).map(addressOf),
       headers: {
@@ -89,8 +93,8 @@ export class Client {
         ...(tenant ? { "Postdate-Tenant": tenant } : {}),
         ...options.headers,
       },
-      timeoutMs: options.timeoutMs ?? 40_000,
-      retryForMs: options.retryForMs ?? 60_000,
+      timeoutMs,
+      retryForMs,
     });
     this.#calls = new Caller(this.#transport);
     this.#log =
@@ -99,7 +103,6 @@ export class Client {
         console.warn(message, fields);
       });
     const server = () => this.server;
-    const requests = options.requests ?? 2;
     this.#schedules = new Gatherer(
       {
         alone: (item, signal) => this.#scheduleAlone(item, { signal }),

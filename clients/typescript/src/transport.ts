@@ -40,13 +40,18 @@ export interface TransportOptions {
 const pauseLeastMs = 100;
 const pauseLongestMs = 2000;
 
+/** A timer of JavaScript that is longer goes off at once. */
+const timerLongestMs = 2 ** 31 - 1;
+
 /** Makes requests, to one server until it fails, then to the next. */
 export class Transport {
   readonly #options: TransportOptions;
+  readonly #headers: Headers;
   #current = 0;
 
   constructor(options: TransportOptions) {
     this.#options = options;
+    this.#headers = withHeaders(new Headers(), options.headers);
   }
 
   /** The server that the next request goes to. */
@@ -108,11 +113,17 @@ export class Transport {
 
   async #request(server: string, call: Call): Promise<Answer> {
     if (call.signal?.aborted) throw new NoAnswerError(undefined, false, call.signal.reason);
+    const headers = new Headers(this.#headers);
+    if (call.body !== undefined) headers.set("Content-Type", "application/json");
+    withHeaders(headers, call.headers ?? {});
     const abort = new AbortController();
     const limit = this.#options.timeoutMs + (call.waitMs ?? 0);
-    const timer = setTimeout(() => {
-      abort.abort(new Error(`none within ${String(limit)} ms`));
-    }, limit);
+    const timer = setTimeout(
+      () => {
+        abort.abort(new Error(`none within ${String(limit)} ms`));
+      },
+      Math.min(limit, timerLongestMs),
+    );
     const leave = () => {
       abort.abort(call.signal?.reason);
     };
@@ -121,7 +132,7 @@ export class Transport {
     try {
       const response = await fetch(server + call.path, {
         method: call.method,
-        headers: this.#headers(call),
+        headers,
         body: call.body ?? null,
         redirect: "manual", // one may turn a POST into a GET
         signal: abort.signal,
@@ -137,15 +148,18 @@ export class Transport {
       call.signal?.removeEventListener("abort", leave);
     }
   }
+}
 
-  #headers(call: Call): Headers {
-    const headers = new Headers(this.#options.headers);
-    if (call.body !== undefined) headers.set("Content-Type", "application/json");
-    for (const [name, value] of Object.entries(call.headers ?? {})) {
+/** Adds to headers. A value may be a secret, so no error quotes it. */
+function withHeaders(headers: Headers, more: Record<string, string | undefined>): Headers {
+  for (const [name, value] of Object.entries(more)) {
+    try {
       if (value !== undefined) headers.set(name, value);
+    } catch {
+      throw new TypeError(`what is given for the header ${name} has characters that no header can have`);
     }
-    return headers;
   }
+  return headers;
 }
 
 function problemOf(response: Response, text: string): ProblemError {
@@ -194,7 +208,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    const timer = setTimeout(end, Math.min(ms, timerLongestMs));
     signal?.addEventListener("abort", end, { once: true });
   });
 }

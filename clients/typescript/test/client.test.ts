@@ -10,6 +10,7 @@ import {
   type ClientOptions,
   type components,
 } from "../src/index.ts";
+import { sleep } from "../src/transport.ts";
 
 type Answers = (request: IncomingMessage, body: string, response: ServerResponse) => void;
 
@@ -304,5 +305,37 @@ void test("an id that would be another path is refused", async () => {
 });
 
 void test("an address that is none is refused", () => {
-  for (const server of ["", "ftp://a", "http://a/v1"]) assert.throws(() => new Client({ server }), TypeError);
+  for (const server of ["", "ftp://a", "http://a/v1", []])
+    assert.throws(() => new Client({ server }), TypeError);
+});
+
+void test("numbers with which no call would end are refused", () => {
+  for (const options of [{ requests: 0 }, { timeoutMs: NaN }, { timeoutMs: 0 }, { retryForMs: NaN }])
+    assert.throws(() => new Client(options), TypeError);
+});
+
+void test("what cannot be a header is refused, and not quoted", async (t) => {
+  for (const options of [{ apiKey: "secret\nkey" }, { apiKey: "secret\u2026" }, { tenant: "secret\0" }]) {
+    assert.throws(
+      () => new Client(options),
+      (error: unknown) => error instanceof TypeError && error.stack?.includes("secret") === false,
+    );
+  }
+  const client = await clientOf(t, () => assert.fail());
+  const message = { scheduleId: "a", channel: "inbox:a", delay: 1, payload: 1, traceparent: "a\nb: c" };
+  await assert.rejects(client.schedule(message), TypeError);
+  await assert.rejects(client.put(message), TypeError);
+  await assert.rejects(client.patch("a", {}, { ifVersion: "a\nb" }), TypeError);
+});
+
+void test("a wait may be as long as one likes", async (t) => {
+  const timers = t.mock.method(globalThis, "setTimeout");
+  const client = await clientOf(t, (_, __, response) => response.end("{}"), { timeoutMs: Infinity });
+  await client.health();
+  const stop = new AbortController();
+  const slept = sleep(30 * 24 * 3600 * 1000, stop.signal);
+  stop.abort();
+  await slept;
+  const waits = timers.mock.calls.map((call) => call.arguments[1] ?? 0);
+  assert.equal(Math.max(...waits), 2 ** 31 - 1); // a longer timer goes off at once
 });
