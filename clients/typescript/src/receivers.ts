@@ -9,7 +9,10 @@ export type MessageHeaders = Headers | Readonly<Record<string, unknown>>;
 
 /** What the headers of a message say. */
 export interface Delivery {
-  /** The same for each attempt: drop repetitions by it. Of a series it names the occurrence too. */
+  /**
+   * The same for each attempt: drop repetitions by it, except those of a signed webhook (see verifyWebhook). Of a
+   * series it names the occurrence too.
+   */
   messageId: string;
   /** The same for all occurrences of a series. */
   scheduleId: string;
@@ -52,11 +55,16 @@ export function readHeaders(headers: MessageHeaders, messageId?: string): Delive
     attempt: number(headers, "postdate-attempt", 1),
     possibleDuplicate: read(headers, "postdate-possible-duplicate") === "true",
     traceparent: read(headers, "traceparent"),
-    failed: read(headers, "postdate-failed-id") === undefined ? undefined : failedOf(headers),
+    failed: readFailed(headers),
   };
 }
 
-function failedOf(headers: MessageHeaders): Failed {
+/**
+ * Reads what the headers of a message on a failure channel say of the one that failed. If that channel is an inbox,
+ * give it the `headers` of the message, which has the rest as fields.
+ */
+export function readFailed(headers: MessageHeaders): Failed | undefined {
+  if (read(headers, "postdate-failed-id") === undefined) return undefined;
   return {
     messageId: required(headers, "postdate-failed-id"),
     channel: required(headers, "postdate-failed-channel"),
@@ -67,9 +75,12 @@ function failedOf(headers: MessageHeaders): Failed {
   };
 }
 
+/** Date takes much else. */
+const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
+
 function time(headers: MessageHeaders, name: string): Date {
   const text = required(headers, name);
-  const at = new Date(text);
+  const at = new Date(rfc3339.test(text) ? text : NaN);
   if (Number.isNaN(at.getTime())) throw new HeadersError(`${name} is no time: ${text}`);
   return at;
 }
@@ -93,7 +104,7 @@ function read(headers: MessageHeaders, name: string): string | undefined {
   const found = headers[name] ?? Object.entries(headers).find(([given]) => given.toLowerCase() === name)?.[1];
   const value: unknown = Array.isArray(found) ? found[0] : found;
   if (value instanceof Uint8Array) return new TextDecoder().decode(value);
-  return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
+  return ["string", "number", "boolean"].includes(typeof value) ? String(value) : undefined;
 }
 
 /** A request is not what somebody who has the secret sent, or not a fresh one. Answer it 401. */
@@ -109,39 +120,40 @@ export interface VerifyOptions {
 }
 
 /**
- * Verifies a webhook's signature, as Standard Webhooks has it. `body` are the bytes of the request, before anything
- * parsed them. Of several secrets (whsec_…), one is enough, so that you can replace one.
+ * Verifies a webhook's signature, as Standard Webhooks has it, and returns the webhook-id, which is the same for each
+ * attempt. Drop repetitions by that: the signature covers no other header. `body` are the bytes of the request,
+ * before anything parsed them. Of several secrets (whsec_…), one is enough, so that you can replace one.
  */
 export function verifyWebhook(
-  secrets: string | string[],
+  secrets: string | string[] | undefined,
   headers: MessageHeaders,
   body: Uint8Array | string,
   { toleranceMs = 300_000, now = new Date() }: VerifyOptions = {},
-): void {
+): string {
   const id = read(headers, "webhook-id");
   const timestamp = read(headers, "webhook-timestamp");
   const signatures = read(headers, "webhook-signature");
   if (!id || !timestamp || !signatures) throw new WebhookError("the request is not signed");
-  if (!/^\d{1,12}$/.test(timestamp) || Math.abs(Number(timestamp) * 1000 - now.getTime()) > toleranceMs) {
+  if (!/^\d{1,12}$/.test(timestamp) || !(Math.abs(Number(timestamp) * 1000 - now.getTime()) <= toleranceMs)) {
     throw new WebhookError(
       "the request is too old, or a clock is wrong: compare this machine's with the node's",
     );
   }
   const given = signatures.split(" ").filter((signature) => signature.startsWith("v1,"));
-  for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
+  for (const secret of [secrets].flat()) {
     const mac = createHmac("sha256", keyOf(secret)).update(`${id}.${timestamp}.`).update(body).digest();
     for (const signature of given) {
       const bytes = Buffer.from(signature.slice("v1,".length), "base64");
-      if (bytes.length === mac.length && timingSafeEqual(bytes, mac)) return;
+      if (bytes.length === mac.length && timingSafeEqual(bytes, mac)) return id;
     }
   }
   throw new WebhookError("no signature is by a secret that is known here");
 }
 
-function keyOf(secret: string): Buffer {
-  const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
-  if (!secret.startsWith("whsec_") || key.length < 16) {
-    throw new TypeError("a secret is whsec_ and the base64 of at least 16 bytes");
+function keyOf(secret: string | undefined): Buffer {
+  const key = Buffer.from(secret?.replace(/^whsec_/, "") ?? "", "base64");
+  if (!secret?.startsWith("whsec_") || key.length < 16) {
+    throw new TypeError("verifyWebhook needs a secret: whsec_ and the base64 of at least 16 bytes");
   }
   return key;
 }

@@ -5,6 +5,7 @@ import {
   Dedupe,
   HeadersError,
   MemoryStore,
+  readFailed,
   readHeaders,
   verifyWebhook,
   WebhookError,
@@ -33,10 +34,8 @@ const vectors = JSON.parse(readFileSync(path, "utf8")) as Vectors;
 for (const { name, secrets, now, headers, body, valid } of vectors.webhooks) {
   void test(`webhook: ${name}`, () => {
     for (const form of [headers, new Headers(headers)]) {
-      const verify = () => {
-        verifyWebhook(secrets, form, Buffer.from(body), { now: new Date(now) });
-      };
-      if (valid) verify();
+      const verify = () => verifyWebhook(secrets, form, Buffer.from(body), { now: new Date(now) });
+      if (valid) assert.equal(verify(), new Headers(headers).get("webhook-id"));
       else assert.throws(verify, WebhookError);
     }
   });
@@ -44,9 +43,51 @@ for (const { name, secrets, now, headers, body, valid } of vectors.webhooks) {
 
 void test("a secret that is none is the receiver's fault", () => {
   const { headers, body, now } = vectors.webhooks[0] ?? assert.fail();
-  assert.throws(() => {
-    verifyWebhook("hunter2", headers, body, { now: new Date(now) });
-  }, TypeError);
+  for (const secret of ["hunter2", "", undefined]) {
+    assert.throws(() => verifyWebhook(secret, headers, body, { now: new Date(now) }), {
+      name: "TypeError",
+      message: /verifyWebhook needs a secret/,
+    });
+  }
+});
+
+void test("a tolerance that is no number tolerates nothing", () => {
+  const { secrets, headers, body, now } = vectors.webhooks[0] ?? assert.fail();
+  const options = { now: new Date(now), toleranceMs: Number("5m") };
+  assert.throws(() => verifyWebhook(secrets, headers, body, options), WebhookError);
+});
+
+const delivery = {
+  "postdate-schedule-id": "order-1",
+  "postdate-execution-time": "2027-01-31T09:30:00.000Z",
+  "postdate-attempt": 2,
+};
+
+void test("RabbitMQ's mark of a possible duplicate is a boolean", () => {
+  for (const [mark, want] of [
+    [true, true],
+    ["true", true],
+    [false, false],
+  ] as const) {
+    const headers = { ...delivery, "postdate-possible-duplicate": mark };
+    assert.equal(readHeaders(headers, "order-1").possibleDuplicate, want);
+  }
+});
+
+void test("a time that only JavaScript takes for one is refused", () => {
+  for (const text of ["1", "2027", "Sun Jan 31 2027", "2027-01-31 09:30:00"]) {
+    const headers = { ...delivery, "postdate-execution-time": text };
+    assert.throws(() => readHeaders(headers, "order-1"), HeadersError);
+  }
+});
+
+void test("an inbox can be a failure channel", () => {
+  const failed = vectors.headers.find(({ name }) => name === "a failure")?.headers ?? assert.fail();
+  const headers = Object.fromEntries(
+    Object.entries(failed).filter(([name]) => name.startsWith("postdate-failed-")),
+  );
+  assert.deepEqual(readFailed(headers), readHeaders(failed).failed);
+  assert.equal(readFailed({}), undefined);
 });
 
 for (const { name, headers, messageId, want } of vectors.headers) {
