@@ -85,7 +85,8 @@ export class Gatherer<Result> {
       for (let items = this.#take(); items.length > 0; items = this.#take()) {
         const request = { callers: items.length, abort: new AbortController() };
         for (const item of items) item.request = request;
-        await this.#deliver(items, request.abort.signal);
+        const problem = await this.#deliver(items, request.abort.signal);
+        if (problem !== undefined) await this.#halve(items, request.abort.signal);
       }
     } catch (error) {
       for (const item of this.#waiting.splice(0)) item.reject(error);
@@ -106,13 +107,16 @@ export class Gatherer<Result> {
     return this.#waiting.splice(0, count);
   }
 
-  /** Makes one request and gives each caller its answer. */
-  async #deliver(items: Waiting<Result>[], signal: AbortSignal): Promise<void> {
+  /**
+   * Makes one request and gives each caller its answer. It returns the problem instead if the request was refused
+   * because of one item, or of their number.
+   */
+  async #deliver(items: Waiting<Result>[], signal: AbortSignal): Promise<ProblemError | undefined> {
     const [first, second] = items;
     try {
       if (first !== undefined && second === undefined) {
         first.resolve(await this.#calls.alone(first, signal));
-        return;
+        return undefined;
       }
       const results = await this.#calls.together(items, signal);
       items.forEach((item, n) => {
@@ -121,14 +125,35 @@ export class Gatherer<Result> {
         else item.resolve(result);
       });
     } catch (error) {
-      if (second !== undefined && error instanceof ProblemError && [400, 413].includes(error.status)) {
-        // Because of one item, or of their number: halving keeps it from the others.
-        const half = items.length >> 1;
-        await this.#deliver(items.slice(0, half), signal);
-        await this.#deliver(items.slice(half), signal);
-        return;
-      }
+      const refused = error instanceof ProblemError && [400, 413].includes(error.status);
+      if (second !== undefined && refused) return error;
       for (const item of items) item.reject(error);
     }
+    return undefined;
   }
+
+  /** Delivers the halves of what was refused, which keeps the problem of one item from the others. */
+  async #halve(items: Waiting<Result>[], signal: AbortSignal): Promise<void> {
+    const middle = items.length >> 1;
+    const [one, two] = [items.slice(0, middle), items.slice(middle)];
+    const first = await this.#deliver(one, signal);
+    const second = await this.#deliver(two, signal);
+    if (concernsAll(first, second)) {
+      for (const item of items) item.reject(first);
+      return;
+    }
+    if (first !== undefined) await this.#halve(one, signal);
+    if (second !== undefined) await this.#halve(two, signal);
+  }
+}
+
+/** Whether both halves have the same problem, and no place in them is named that is to blame. */
+function concernsAll(first: ProblemError | undefined, second: ProblemError | undefined): boolean {
+  const { type, pointer, offset } = first?.problem ?? {};
+  return (
+    first?.status === 400 &&
+    type !== undefined &&
+    (pointer ?? offset) === undefined &&
+    JSON.stringify(first.problem) === JSON.stringify(second?.problem)
+  );
 }

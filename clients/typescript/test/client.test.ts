@@ -81,6 +81,29 @@ void test("a request that is refused for one item is halved", async (t) => {
   assert.deepEqual(states, ["fulfilled", "fulfilled", "rejected", "fulfilled", "fulfilled"]);
 });
 
+void test("a problem of all is not looked for in halves", async (t) => {
+  let asked = 0;
+  let said: object = {};
+  const client = await clientOf(t, (_, __, response) => {
+    asked++;
+    response.writeHead(400).end(JSON.stringify(said));
+  });
+  const message = { channel: "inbox:a", delay: 1, payload: 1 };
+  for (const [problemOfAll, requests] of [
+    [problem("invalid-parameter", 400), 3],
+    [{ ...problem("malformed-json", 400), offset: 1 }, 15],
+    [{}, 15],
+  ] as const) {
+    asked = 0;
+    said = problemOfAll;
+    const calls = Array.from({ length: 8 }, () => client.schedule(message));
+    for (const result of await Promise.allSettled(calls)) {
+      assert.ok(result.status === "rejected" && result.reason instanceof ProblemError);
+    }
+    assert.equal(asked, requests);
+  }
+});
+
 void test("a call that ends before it is sent is not done, later it may be", async (t) => {
   let arrived: (value: undefined) => void;
   const arrival = new Promise((resolve) => (arrived = resolve));
