@@ -176,7 +176,7 @@ export class Client {
   }
 
   /** Creates the message with this scheduleId, or replaces it while it is PENDING. */
-  put(message: Message & { scheduleId: string }, options: ChangeOptions = {}): Promise<Scheduled> {
+  async put(message: Message & { scheduleId: string }, options: ChangeOptions = {}): Promise<Scheduled> {
     const { ifVersion, signal } = options;
     const headers = { ...condition(ifVersion), traceparent: message.traceparent };
     const path = { id: message.scheduleId };
@@ -186,7 +186,7 @@ export class Client {
   }
 
   /** Changes a message while it is PENDING, or a series from its next occurrence on. */
-  patch(scheduleId: string, change: Change, options: ChangeOptions = {}): Promise<Scheduled> {
+  async patch(scheduleId: string, change: Change, options: ChangeOptions = {}): Promise<Scheduled> {
     const { ifVersion, signal } = options;
     const want = { fields: scheduled(scheduleId) };
     const more = { want, headers: condition(ifVersion), signal };

@@ -19,7 +19,7 @@ interface When {
 /** A message to schedule. */
 export type Message = Omit<Schemas["Schedule"], keyof When | "payload"> &
   When & {
-    /** A value that becomes JSON; a text, if contentType says so; or bytes, as a Uint8Array. */
+    /** A value that becomes JSON; a text, if contentType says so; or bytes, as an ArrayBuffer or a view of one. */
     payload: unknown;
     /** The W3C trace context that goes with the message. Such a call shares no request with others. */
     traceparent?: string;
@@ -53,14 +53,31 @@ export function changeOf(change: Change): Schemas["Change"] {
 }
 
 /** Returns what JSON has no form for, in the form of the API. Dates become texts on their own. */
-function formOf({ delay, payload }: Change): Partial<Schemas["Change"]> {
+function formOf(given: Change): Partial<Schemas["Change"]> {
+  for (const [name, value] of Object.entries(given)) {
+    if (isLostInJson(value)) throw new TypeError(`${name} is ${String(value)}, which JSON has no form for`);
+  }
+  const { delay, payload } = given;
+  const bytes = bytesIn(payload);
   return {
     ...(typeof delay === "number" && { delay: `${String(delay)}ms` }),
-    ...(payload instanceof Uint8Array && {
-      payload: btoa(Array.from(payload, (byte) => String.fromCharCode(byte)).join("")),
+    ...(bytes && {
+      payload: btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")),
       payloadEncoding: "base64",
     }),
   };
+}
+
+/** Whether JSON.stringify makes null or {} of it. */
+function isLostInJson(value: unknown): boolean {
+  if (typeof value === "number" || value instanceof Date) return !Number.isFinite(Number(value));
+  return value instanceof Map || value instanceof Set || value instanceof Promise;
+}
+
+function bytesIn(payload: unknown): Uint8Array | undefined {
+  if (payload instanceof ArrayBuffer) return new Uint8Array(payload);
+  if (!ArrayBuffer.isView(payload)) return undefined;
+  return new Uint8Array(payload.buffer, payload.byteOffset, payload.byteLength);
 }
 
 /** Returns the bytes of a payload that came in base64. Of others, `payload` is the value or the text itself. */

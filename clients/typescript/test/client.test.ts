@@ -310,6 +310,23 @@ void test("bytes and times have their forms", async (t) => {
   assert.deepEqual(bytesOf(wire), Uint8Array.of(0, 1, 255));
 });
 
+void test("bytes of all kinds are bytes, and what JSON loses is refused", async (t) => {
+  let body = { payload: "" };
+  const client = await clientOf(t, (_, text, response) => {
+    body = JSON.parse(text) as typeof body;
+    response.end(JSON.stringify({ scheduleId: "a", status: "PENDING" }));
+  });
+  const { buffer } = Uint8Array.of(9, 0, 1, 255);
+  for (const payload of [buffer.slice(1), new DataView(buffer, 1), new Uint8ClampedArray(buffer, 1)]) {
+    await client.patch("a", { payload });
+    assert.deepEqual(body, { payload: "AAH/", payloadEncoding: "base64" });
+  }
+  for (const payload of [new Map(), new Set(), NaN, Promise.resolve()])
+    await assert.rejects(client.patch("a", { payload }), TypeError);
+  await assert.rejects(client.move("a", new Date(NaN)), TypeError);
+  await assert.rejects(client.schedule({ channel: "inbox:a", delay: NaN, payload: 1 }), TypeError);
+});
+
 void test("a list goes by times, page by page", async (t) => {
   const urls: (string | undefined)[] = [];
   const client = await clientOf(t, (request, _, response) => {
